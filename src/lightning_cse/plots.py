@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from lightning_cse.runs import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 Points = Sequence[tuple[int, float]]
 Curves = Mapping[str, Points]
 
-# The palette of Okabe and Ito, which color-blind readers can distinguish; line styles carry the difference in print.
-BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#D55E00",
-)
+# The palette of Okabe and Ito, which color-blind readers can distinguish; line styles differ in print.
+BLUE: Final = "#0072B2"
+ORANGE: Final = "#E69F00"
+GREEN: Final = "#009E73"
+PURPLE: Final = "#CC79A7"
+SKY: Final = "#56B4E9"
+VERMILION: Final = "#D55E00"
 GREY: Final = "#777777"
 PALETTE: Final = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, GREY)
 STYLES: Final = ("-", "--", ":", "-.")
+
+SIDES: Final = {
+    "held_out": {"label": "held-out side", "color": BLUE, "linestyle": "-"},
+    "eval": {"label": "evaluation side", "color": ORANGE, "linestyle": "--"},
+}
+"""How the curves of the two sides that RFD compares are drawn, by the part of their keys."""
 
 
 @contextlib.contextmanager
@@ -43,13 +49,16 @@ def plot_style() -> Iterator[None]:
 
 def save_figures(drawings: Mapping[str, Figure | None], folder: Path) -> list[Path]:
     """Write each figure that is not None as a PNG under its name, and return the files."""
-    drawn = {folder / name: figure for name, figure in drawings.items() if figure is not None}
-    for path, figure in drawn.items():
-        sink = io.BytesIO()
+    paths = []
+    for name, figure in drawings.items():
+        if figure is None:
+            continue
+        buffer = io.BytesIO()
         with plot_style():
-            figure.savefig(sink, format="png", metadata={"Software": None})
-        write_atomic(path, sink.getvalue())
-    return list(drawn)
+            figure.savefig(buffer, format="png", metadata={"Software": None})
+        write_atomic(folder / name, buffer.getvalue())
+        paths.append(folder / name)
+    return paths
 
 
 def blank_figure(width: float, height: float) -> Figure:
@@ -68,18 +77,20 @@ def series_look(number: int) -> tuple[str, str]:
     return PALETTE[number % len(PALETTE)], STYLES[number // len(PALETTE) % len(STYLES)]
 
 
-def xy(points: Points) -> tuple[list[int], list[float]]:
-    """Return steps and values; a value that is not finite becomes NaN, which leaves a gap."""
-    return [step for step, _ in points], [
-        value if math.isfinite(value) else math.nan for _, value in points
-    ]
+def xy(points: Points) -> NDArray[np.float64]:
+    """Return steps and values, each in a row; matplotlib leaves a gap where a value is not finite."""
+    return np.asarray(points, dtype=np.float64).reshape(-1, 2).T
 
 
 def line(axes: Axes, points: Points, **options: Any) -> None:
-    """Draw a curve, with markers where it has few points."""
-    axes.plot(
-        *xy(points), **{"marker": "o" if len(points) <= 30 else "", "markersize": 3.2, **options}
-    )
+    """Draw a curve, with markers if it has few points."""
+    marker = "o" if len(points) <= 30 else ""
+    axes.plot(*xy(points), **{"marker": marker, "markersize": 3.2, **options})
+
+
+def zero_line(axes: Axes) -> None:
+    """Mark zero on the vertical axis."""
+    axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
 
 
 def by_step(axes: Axes) -> None:
@@ -92,8 +103,8 @@ def by_step(axes: Axes) -> None:
 
 
 def moving_average(values: Sequence[float], span: int) -> list[float]:
-    """Return the centred moving average of the finite values over an odd span, which is cut off at both ends."""
+    """Return the centred moving average of the finite values over an odd span."""
     import pandas as pd
 
-    finite = pd.Series(values, dtype=float).where(lambda column: column.abs() < math.inf)
-    return list(finite.rolling(span, center=True, min_periods=1).mean())
+    finite = pd.Series(values, dtype=float).where(np.isfinite)
+    return finite.rolling(span, center=True, min_periods=1).mean().tolist()

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lightning_cse import plots
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SIDES: Final = {
-    "held_out": ("held-out side", plots.BLUE, "-"),
-    "eval": ("evaluation side", plots.ORANGE, "--"),
+
+_RFD: Final = {
+    "rfd_alignment": {"label": "RFD of alignment", "color": plots.GREEN, "linestyle": "-"},
+    "rfd_uniformity": {"label": "RFD of uniformity", "color": plots.PURPLE, "linestyle": "-."},
 }
-_PANELS: Final = {  # (title, vertical axis): the lines, by the end of their keys
+_PANELS: Final = {  # title and vertical axis: the look of each curve by the end of its key
     ("Alignment (lower is closer)", "alignment"): {
-        f"{side}/alignment": look for side, look in _SIDES.items()
+        f"{side}/alignment": look for side, look in plots.SIDES.items()
     },
     ("Uniformity (lower is more even)", "uniformity"): {
-        f"{side}/uniformity": look for side, look in _SIDES.items()
+        f"{side}/uniformity": look for side, look in plots.SIDES.items()
     },
-    ("Relative fitting difficulty", "held-out minus evaluation"): {
-        "rfd_alignment": ("RFD of alignment", plots.GREEN, "-"),
-        "rfd_uniformity": ("RFD of uniformity", plots.PURPLE, "-."),
-    },
+    ("Relative fitting difficulty", "held-out minus evaluation"): _RFD,
+}
+_DIAGNOSTIC: Final = r"(diag/(?:.+/)?)((held_out|eval)/|rfd_)(alignment|uniformity)"
+_MONITOR: Final = {"linewidth": 2.4, "markersize": 4.5, "zorder": 3}
+_OTHER_SCORE: Final = {"linewidth": 1.1, "markersize": 2.4}
+_STAR: Final = {
+    "marker": "*",
+    "markersize": 13,
+    "markeredgecolor": "white",
+    "linestyle": "none",
+    "zorder": 4,
 }
 
 
@@ -36,12 +47,15 @@ def run_figures(
 
     The curves are points ``(step, value)`` by key, and ``monitor`` is the key that picks the best checkpoint.
     """
-    ordered = {
-        key: sorted(points, key=lambda point: point[0]) for key, points in curves.items() if points
-    }
+    by_step = {key: sorted(points, key=lambda point: point[0]) for key, points in curves.items()}
+    logged = {key: points for key, points in by_step.items() if points}
     with plots.plot_style():
-        drawings = {"loss.png": _loss(ordered), "dev_score.png": _dev_score(ordered, monitor)}
-        return plots.save_figures({**drawings, "diagnostics.png": _diagnostics(ordered)}, folder)
+        drawings = {
+            "loss.png": _loss(logged),
+            "dev_score.png": _dev_score(logged, monitor),
+            "diagnostics.png": _diagnostics(logged),
+        }
+        return plots.save_figures(drawings, folder)
 
 
 def _loss(curves: plots.Curves) -> Figure | None:
@@ -53,96 +67,87 @@ def _loss(curves: plots.Curves) -> Figure | None:
     if len(points) < 20:
         plots.line(axes, points, color=plots.BLUE)
     else:
-        steps, values = plots.xy(points)
-        span = 2 * max(2, len(points) // 80) + 1
-        axes.plot(
-            steps, values, color=plots.BLUE, alpha=0.28, linewidth=0.8, label="every logged step"
-        )
-        axes.plot(
-            steps,
-            plots.moving_average(values, span),
-            color=plots.BLUE,
-            label=f"moving average of {span} points",
-        )
-        axes.legend(loc="upper right")
+        _draw_smoothed(axes, points)
     axes.set_ylabel("training loss")
     plots.by_step(axes)
     return figure
 
 
+def _draw_smoothed(axes: Axes, points: plots.Points) -> None:
+    steps, values = plots.xy(points)
+    span = 2 * max(2, len(points) // 80) + 1
+    average = plots.moving_average(values.tolist(), span)
+    look: Any = {"alpha": 0.28, "linewidth": 0.8, "label": "every logged step"}
+    axes.plot(steps, values, color=plots.BLUE, **look)
+    axes.plot(steps, average, color=plots.BLUE, label=f"moving average of {span} points")
+    axes.legend(loc="upper right")
+
+
 def _dev_score(curves: plots.Curves, monitor: str) -> Figure | None:
-    found = {
-        key: points
-        for key, points in curves.items()
-        if key.startswith("val/") and not key.endswith("/threshold")
-    }
-    if not found:
+    scores = [key for key in curves if key.startswith("val/") and not key.endswith("/threshold")]
+    if not scores:
         return None
     figure = plots.blank_figure(7.6, 3.8)
     axes = figure.subplots()
-    for index, key in enumerate(sorted(found, key=lambda key: (key != monitor, key))):
-        color, style = plots.series_look(index)
-        wide: Any = {"linewidth": 2.4, "markersize": 4.5, "zorder": 3}
-        look = wide if key == monitor else {"linewidth": 1.1, "markersize": 2.4}
-        label = key.removeprefix("val/") + (" (monitor)" if key == monitor else "")
-        plots.line(axes, found[key], color=color, linestyle=style, label=label, **look)
-    finite = [(value, -step) for step, value in found.get(monitor, ()) if math.isfinite(value)]
-    if finite:
-        value, step = max(finite)
-        star: Any = {
-            "marker": "*",
-            "markersize": 13,
-            "markeredgecolor": "white",
-            "linestyle": "none",
-            "zorder": 4,
-        }
-        axes.plot(
-            [-step],
-            [value],
-            color=plots.VERMILION,
-            label=f"best: {value:.4f} at step {-step}",
-            **star,
-        )
+    for number, key in enumerate(sorted(scores, key=lambda key: (key != monitor, key))):
+        color, style = plots.series_look(number)
+        label = key.removeprefix("val/")
+        look = _OTHER_SCORE
+        if key == monitor:
+            label += " (monitor)"
+            look = _MONITOR
+        plots.line(axes, curves[key], color=color, linestyle=style, label=label, **look)
+    _mark_best(axes, curves.get(monitor, ()))
     axes.set_ylabel("dev score")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     plots.by_step(axes)
     return figure
 
 
+def _mark_best(axes: Axes, points: plots.Points) -> None:
+    """Mark the highest value, and the first step that has it."""
+    finite = [(value, -step) for step, value in points if math.isfinite(value)]
+    if not finite:
+        return
+    value, negative_step = max(finite)
+    step = -negative_step
+    label = f"best: {value:.4f} at step {step}"
+    look: Any = _STAR
+    axes.plot([step], [value], color=plots.VERMILION, label=label, **look)
+
+
 def _diagnostics(curves: plots.Curves) -> Figure | None:
-    """Draw one row of panels per view."""
-    ends = [end for lines in _PANELS.values() for end in lines]
-    keys = [
-        (key, end)
-        for key in curves
-        for end in ends
-        if key.startswith("diag/") and key.endswith(f"/{end}")
-    ]
-    prefixes = sorted(
-        {key.removesuffix(end) for key, end in keys}
-    )  # the first is diag/, that of the primary view
-    if not prefixes:
+    """Draw one row of panels per view of the embeddings; the keys of the primary view begin with ``diag/``."""
+    matches = [re.fullmatch(_DIAGNOSTIC, key) for key in curves]
+    views = sorted({match[1] for match in matches if match})
+    if not views:
         return None
-    primary = "explicit" if "diag/implicit/" in prefixes else "primary"
-    figure = plots.blank_figure(10.5, 2.9 * len(prefixes) + 0.5)
-    grid = figure.subplots(len(prefixes), len(_PANELS), squeeze=False, sharex=True)
-    handles: dict[str, Any] = {}
-    for row, prefix in zip(grid, prefixes, strict=True):
-        for axes, ((title, measure), lines) in zip(row, _PANELS.items(), strict=True):
-            for end, (label, color, style) in lines.items():
-                if points := curves.get(f"{prefix}{end}"):
-                    plots.line(axes, points, color=color, linestyle=style, label=label)
-            axes.set(ylabel=measure, title=title if prefix == prefixes[0] else "")
-            plots.by_step(axes)
-            handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        row[2].axhline(0, color=plots.GREY, linewidth=0.8, zorder=1)
-        if len(prefixes) > 1:
-            row[0].set_ylabel(
-                f"{prefix.removeprefix('diag/').rstrip('/') or primary} view: alignment"
-            )
+    figure = plots.blank_figure(10.5, 2.9 * len(views) + 0.5)
+    grid = figure.subplots(len(views), len(_PANELS), squeeze=False, sharex=True)
+    for row, view in zip(grid, views, strict=True):
+        _draw_view(row, view, curves)
+    if len(views) > 1:
+        primary = "explicit" if "diag/implicit/" in views else "primary"
+        for axes, view in zip(grid[:, 0], views, strict=True):
+            axes.set_ylabel(f"{view[len('diag/') : -1] or primary} view: alignment")
+    for axes, (title, _) in zip(grid[0], _PANELS, strict=True):
+        axes.set_title(title)
     for axes in grid[:-1].flat:
         axes.set_xlabel("")
-    figure.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=4, handlelength=3
-    )
+    handles: dict[str, Any] = {}
+    for axes in grid.flat:
+        drawn, labels = axes.get_legend_handles_labels()
+        handles |= dict(zip(labels, drawn, strict=True))
+    place: Any = {"loc": "outside lower center", "ncols": 4, "handlelength": 3}
+    figure.legend(list(handles.values()), list(handles), **place)
     return figure
+
+
+def _draw_view(row: Sequence[Axes], view: str, curves: plots.Curves) -> None:
+    for axes, ((_, measure), looks) in zip(row, _PANELS.items(), strict=True):
+        for end, look in looks.items():
+            if points := curves.get(f"{view}{end}"):
+                plots.line(axes, points, **look)
+        axes.set_ylabel(measure)
+        plots.by_step(axes)
+    plots.zero_line(row[2])

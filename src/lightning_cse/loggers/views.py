@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
@@ -20,17 +20,21 @@ from lightning_cse.runs import Curves, Run
 log = logging.getLogger("lightning_cse.loggers")
 
 STEP: Final = "trainer/global_step"  # the axis of every curve
-_LONGEST, _LONGEST_TAG = 128, 64  # characters in W&B's ids, names and groups, and in its tags
+_LONGEST: Final = 128  # characters in W&B's ids, names and groups
+_LONGEST_TAG: Final = 64
 _SETTINGS: Final = {
     "reinit": "create_new",  # not the process's global run: runs of a sweep stay apart
     "console": "off",
     "silent": True,
     # The record holds commit, versions and machine; metadata would hold the whole command line.
-    **dict.fromkeys(
-        ("disable_git", "disable_code", "x_disable_meta", "x_disable_machine_info"), True
-    ),
-    **dict.fromkeys(("save_code", "x_save_requirements"), False),
-    **dict.fromkeys(("init_timeout", "login_timeout"), 30.0),
+    "disable_git": True,
+    "disable_code": True,
+    "save_code": False,
+    "x_disable_meta": True,
+    "x_disable_machine_info": True,
+    "x_save_requirements": False,
+    "init_timeout": 30.0,
+    "login_timeout": 30.0,
     "finish_timeout": 60.0,
 }
 
@@ -83,9 +87,8 @@ class RunView(Logger):
 
     def conclude(self, record: Mapping[str, Any]) -> None:
         """Show the final values of a finished run next to its settings, but no sentences or predictions."""
-        self._guarded(
-            "show the result", lambda: self._conclude(final_values(record), int(record["steps"]))
-        )
+        steps = int(record["steps"])
+        self._guarded("show the result", lambda: self._conclude(final_values(record), steps))
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: the view has the resolved config from the start."""
@@ -115,20 +118,15 @@ class RunView(Logger):
             return None
         try:
             return call()
-        except Exception as error:  # noqa: BLE001 - no failure of the service, disk or packages may reach the run
-            if not self._off:  # else a nested call has reported it
-                self._off = True
-                log.warning(
-                    "%s could not %s (%s): the run continues without it",
-                    self.CALLED,
-                    what,
-                    one_line(error),
-                )
-                if what != "finish":
-                    with contextlib.suppress(Exception):
-                        self._end(
-                            1
-                        )  # else it stays open, and the next start of this run would find it in use
+        except Exception as error:  # noqa: BLE001 - no failure of a view may reach the run
+            if self._off:  # a nested call has reported it
+                return None
+            self._off = True
+            text = "%s could not %s (%s): the run continues without it"
+            log.warning(text, self.CALLED, what, one_line(error))
+            if what != "finish":
+                with contextlib.suppress(Exception):
+                    self._end(1)  # an open view would be in use when this run is started again
             return None
 
 
@@ -150,11 +148,19 @@ class TensorBoardView(RunView, TensorBoardLogger):
         tags: Sequence[str],
         resumed_at: int | None = None,
     ) -> None:
-        folder, purge = run.path / "tensorboard", None if resumed_at is None else resumed_at + 1
+        folder = run.path / "tensorboard"
+        purge_step = None
         if resumed_at is None:
             shutil.rmtree(folder, ignore_errors=True)
+        else:
+            purge_step = resumed_at + 1
         super().__init__(
-            folder, name="", version="", default_hp_metric=False, purge_step=purge, max_queue=1000
+            folder,
+            name="",
+            version="",
+            default_hp_metric=False,
+            purge_step=purge_step,
+            max_queue=1000,
         )
         self._settings = {**settings, "group": group, "tags": " ".join(tags)}
 
@@ -195,27 +201,22 @@ class WandbView(RunView, WandbLogger):
         resumed_at: int | None = None,
         tags: Sequence[str] = (),
     ) -> None:
-        tail = f"-{run.config_hash}-s{run.seed}"
-        method, encoder = (settings.get(key) or {} for key in ("method", "encoder"))
-        own = (
-            str(method.get("_target_", "")).rpartition(".")[2].lower(),
-            str(encoder.get("name", "")),
-        )
+        suffix = f"-{run.config_hash}-s{run.seed}"
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", run.name).strip("-")
+        all_tags = (*_default_tags(settings), *tags)
         mode = _mode(offline)
         super().__init__(
             project=project,
             entity=entity,
-            id=re.sub(r"[^A-Za-z0-9_-]+", "-", run.name).strip("-")[: _LONGEST - len(tail)] + tail,
+            id=name[: _LONGEST - len(suffix)] + suffix,
             name=f"{run.name[: _LONGEST - 24]}-s{run.seed}",
             group=group[:_LONGEST],
             job_type="train",
-            tags=list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in (*own, *tags) if tag)),
+            tags=list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in all_tags if tag)),
             config=dict(settings),
             save_dir=run.path,
             mode=mode,
-            resume=None
-            if resumed_at is None
-            else "allow",  # None: a run of the same id in W&B starts afresh
+            resume=None if resumed_at is None else "allow",  # None replaces a run of the same id
             settings=_SETTINGS,
         )
         self._off = mode == "disabled"
@@ -225,32 +226,19 @@ class WandbView(RunView, WandbLogger):
     def _started(self) -> Any:
         if self._experiment is not None:
             return self._experiment
-        launch, new = "wandb.sdk.launch", "WANDB_SERVICE" not in os.environ
-        # W&B tries to import its Launch, which takes seconds in a large process; it also works without it.
-        sys.modules.setdefault(launch, None)  # type: ignore[arg-type]
-        try:
+        with _quick_start():
             run = super()._started()
-        finally:
-            if sys.modules[launch] is None:
-                del sys.modules[launch]
-            if new:
-                os.environ.pop(
-                    "WANDB_SERVICE", None
-                )  # otherwise later jobs' processes look for this one's service
-        offline = self._wandb_init["mode"] == "offline"
-        where = (
-            f"offline in {self.save_dir}/wandb; `wandb sync` on the folder in it uploads the run"
-        )
-        log.info("W&B: %s", where if offline else run.url)
+        if self._wandb_init["mode"] == "offline":
+            folder = f"{self.save_dir}/wandb"
+            log.info("W&B: offline in %s; `wandb sync` on the folder in it uploads the run", folder)
+        else:
+            log.info("W&B: %s", run.url)
         return run
 
     def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
         for key in metrics.keys() - self._defined:
             self._defined.add(key)
-            family, _, rest = key.partition("/")
-            best = {"val": "max,last", "train": "min,last"}.get(family)
-            plain = rest == "learning_rate" or rest.endswith("threshold")
-            self.experiment.define_metric(key, step_metric=STEP, summary=None if plain else best)
+            self.experiment.define_metric(key, step_metric=STEP, summary=_summary_of(key))
         super()._log(metrics, step)
 
     def _conclude(self, values: dict[str, float], step: int) -> None:
@@ -259,6 +247,37 @@ class WandbView(RunView, WandbLogger):
     def _end(self, exit_code: int) -> None:
         if self._experiment is not None:
             self._experiment.finish(exit_code=exit_code)
+
+
+def _default_tags(settings: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the class of the method, in lower case, and the name of the encoder."""
+    method = settings.get("method") or {}
+    encoder = settings.get("encoder") or {}
+    class_name = str(method.get("_target_", "")).rpartition(".")[2]
+    return class_name.lower(), str(encoder.get("name", ""))
+
+
+def _summary_of(key: str) -> str | None:
+    """Return how a curve is summarised in the table of runs; None for its last value."""
+    if key.endswith(("/learning_rate", "threshold")):
+        return None
+    family = key.partition("/")[0]
+    return {"val": "max,last", "train": "min,last"}.get(family)
+
+
+@contextlib.contextmanager
+def _quick_start() -> Iterator[None]:
+    """Keep W&B from importing its Launch, which takes seconds in a large process, and from changing the environment."""
+    launch = "wandb.sdk.launch"
+    has_service = "WANDB_SERVICE" in os.environ
+    sys.modules.setdefault(launch, None)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        if sys.modules[launch] is None:
+            del sys.modules[launch]
+        if not has_service:  # the processes of later jobs would look for this one's service
+            os.environ.pop("WANDB_SERVICE", None)
 
 
 def _mode(offline: bool | None) -> str:
@@ -283,11 +302,12 @@ def is_logged_in() -> bool:
 
 def final_values(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the finite numbers of a record for a table of runs: ``test/...``, ``best/score``, ``summary/...``."""
-    values = record["metrics"] | {f"best/{key}": record["best"][key] for key in ("score", "step")}
-    summary = record.get("summary") or {}
-    values |= {
-        f"summary/{key}": value for key, value in summary.items() if not key.startswith("best_")
-    }
+    values = dict(record["metrics"])
+    for key in ("score", "step"):
+        values[f"best/{key}"] = record["best"][key]
+    for key, value in (record.get("summary") or {}).items():
+        if not key.startswith("best_"):
+            values[f"summary/{key}"] = value
     return {
         key: value for key, value in values.items() if value is not None and math.isfinite(value)
     }
