@@ -8,7 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lightning_cse import plots
+from lightning_cse.plots import (
+    BLUE,
+    GREEN,
+    PURPLE,
+    SIDES,
+    VERMILION,
+    Curves,
+    Points,
+    blank_figure,
+    by_step,
+    line,
+    moving_average,
+    plot_style,
+    save_figures,
+    series_look,
+    xy,
+    zero_line,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,15 +33,15 @@ if TYPE_CHECKING:
 
 
 _RFD: Final = {
-    "rfd_alignment": {"label": "RFD of alignment", "color": plots.GREEN, "linestyle": "-"},
-    "rfd_uniformity": {"label": "RFD of uniformity", "color": plots.PURPLE, "linestyle": "-."},
+    "rfd_alignment": {"label": "RFD of alignment", "color": GREEN, "linestyle": "-"},
+    "rfd_uniformity": {"label": "RFD of uniformity", "color": PURPLE, "linestyle": "-."},
 }
 _PANELS: Final = {  # title and vertical axis: the look of each curve by the end of its key
     ("Alignment (lower is closer)", "alignment"): {
-        f"{side}/alignment": look for side, look in plots.SIDES.items()
+        f"{side}/alignment": look for side, look in SIDES.items()
     },
     ("Uniformity (lower is more even)", "uniformity"): {
-        f"{side}/uniformity": look for side, look in plots.SIDES.items()
+        f"{side}/uniformity": look for side, look in SIDES.items()
     },
     ("Relative fitting difficulty", "held-out minus evaluation"): _RFD,
 }
@@ -49,62 +66,62 @@ def run_figures(
     """
     by_step = {key: sorted(points, key=lambda point: point[0]) for key, points in curves.items()}
     logged = {key: points for key, points in by_step.items() if points}
-    with plots.plot_style():
+    with plot_style():
         drawings = {
             "loss.png": _loss(logged),
             "dev_score.png": _dev_score(logged, monitor),
             "diagnostics.png": _diagnostics(logged),
         }
-        return plots.save_figures(drawings, folder)
+        return save_figures(drawings, folder)
 
 
-def _loss(curves: plots.Curves) -> Figure | None:
+def _loss(curves: Curves) -> Figure | None:
     points = curves.get("train/loss")
     if not points:
         return None
-    figure = plots.blank_figure(6.4, 3.6)
+    figure = blank_figure(6.4, 3.6)
     axes = figure.subplots()
     if len(points) < 20:
-        plots.line(axes, points, color=plots.BLUE)
+        line(axes, points, color=BLUE)
     else:
         _draw_smoothed(axes, points)
     axes.set_ylabel("training loss")
-    plots.by_step(axes)
+    by_step(axes)
     return figure
 
 
-def _draw_smoothed(axes: Axes, points: plots.Points) -> None:
-    steps, values = plots.xy(points)
+def _draw_smoothed(axes: Axes, points: Points) -> None:
+    steps, values = xy(points)
     span = 2 * max(2, len(points) // 80) + 1
-    average = plots.moving_average(values.tolist(), span)
+    average = moving_average(values.tolist(), span)
     look: Any = {"alpha": 0.28, "linewidth": 0.8, "label": "every logged step"}
-    axes.plot(steps, values, color=plots.BLUE, **look)
-    axes.plot(steps, average, color=plots.BLUE, label=f"moving average of {span} points")
+    axes.plot(steps, values, color=BLUE, **look)
+    axes.plot(steps, average, color=BLUE, label=f"moving average of {span} points")
     axes.legend(loc="upper right")
 
 
-def _dev_score(curves: plots.Curves, monitor: str) -> Figure | None:
+def _dev_score(curves: Curves, monitor: str) -> Figure | None:
     scores = [key for key in curves if key.startswith("val/") and not key.endswith("/threshold")]
     if not scores:
         return None
-    figure = plots.blank_figure(7.6, 3.8)
+    figure = blank_figure(7.6, 3.8)
     axes = figure.subplots()
     for number, key in enumerate(sorted(scores, key=lambda key: (key != monitor, key))):
-        color, style = plots.series_look(number)
+        color, style = series_look(number)
         label = key.removeprefix("val/")
         look = _OTHER_SCORE
         if key == monitor:
             label += " (monitor)"
             look = _MONITOR
-        plots.line(axes, curves[key], color=color, linestyle=style, label=label, **look)
+        line(axes, curves[key], color=color, linestyle=style, label=label, **look)
     _mark_best(axes, curves.get(monitor, ()))
     axes.set_ylabel("dev score")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    plots.by_step(axes)
+    by_step(axes)
     return figure
 
 
-def _mark_best(axes: Axes, points: plots.Points) -> None:
+def _mark_best(axes: Axes, points: Points) -> None:
     """Mark the highest value, and the first step that has it."""
     finite = [(value, -step) for step, value in points if math.isfinite(value)]
     if not finite:
@@ -113,16 +130,16 @@ def _mark_best(axes: Axes, points: plots.Points) -> None:
     step = -negative_step
     label = f"best: {value:.4f} at step {step}"
     look: Any = _STAR
-    axes.plot([step], [value], color=plots.VERMILION, label=label, **look)
+    axes.plot([step], [value], color=VERMILION, label=label, **look)
 
 
-def _diagnostics(curves: plots.Curves) -> Figure | None:
+def _diagnostics(curves: Curves) -> Figure | None:
     """Draw one row of panels per view of the embeddings; the keys of the primary view begin with ``diag/``."""
     matches = [re.fullmatch(_DIAGNOSTIC, key) for key in curves]
     views = sorted({match[1] for match in matches if match})
     if not views:
         return None
-    figure = plots.blank_figure(10.5, 2.9 * len(views) + 0.5)
+    figure = blank_figure(10.5, 2.9 * len(views) + 0.5)
     grid = figure.subplots(len(views), len(_PANELS), squeeze=False, sharex=True)
     for row, view in zip(grid, views, strict=True):
         _draw_view(row, view, curves)
@@ -143,11 +160,11 @@ def _diagnostics(curves: plots.Curves) -> Figure | None:
     return figure
 
 
-def _draw_view(row: Sequence[Axes], view: str, curves: plots.Curves) -> None:
+def _draw_view(row: Sequence[Axes], view: str, curves: Curves) -> None:
     for axes, ((_, measure), looks) in zip(row, _PANELS.items(), strict=True):
         for end, look in looks.items():
             if points := curves.get(f"{view}{end}"):
-                plots.line(axes, points, **look)
+                line(axes, points, **look)
         axes.set_ylabel(measure)
-        plots.by_step(axes)
-    plots.zero_line(row[2])
+        by_step(axes)
+    zero_line(row[2])

@@ -17,14 +17,12 @@ from lightning_cse.papers.significance import (
     baseline_points,
     bootstrap,
     compare,
-    holm,
     labels_of,
-    majority_vote,
     points,
     read_outcome,
     read_run,
-    spearman_of_draws,
 )
+from lightning_cse.papers.statistics import holm, majority_vote, spearman_of_draws
 from lightning_cse.runs import Run, write_predictions
 
 MakeRun = Callable[..., Path]

@@ -16,7 +16,7 @@ from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.artefacts import Artefact, Line, Request, read_artefact
 from lightning_cse.papers.records import Found, Measured
 from lightning_cse.papers.render import write
-from lightning_cse.papers.significance import holm
+from lightning_cse.papers.statistics import holm
 from lightning_cse.papers.tables import Assembly, Table
 from lightning_cse.runs import write_predictions
 
