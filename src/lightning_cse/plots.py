@@ -107,4 +107,4 @@ def moving_average(values: Sequence[float], span: int) -> list[float]:
     import pandas as pd
 
     finite = pd.Series(values, dtype=float).where(np.isfinite)
-    return finite.rolling(span, center=True, min_periods=1).mean().tolist()
+    return list(finite.rolling(span, center=True, min_periods=1).mean())

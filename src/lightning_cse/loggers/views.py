@@ -119,15 +119,18 @@ class RunView(Logger):
         try:
             return call()
         except Exception as error:  # noqa: BLE001 - no failure of a view may reach the run
-            if self._off:  # a nested call has reported it
-                return None
-            self._off = True
-            text = "%s could not %s (%s): the run continues without it"
-            log.warning(text, self.CALLED, what, one_line(error))
-            if what != "finish":
-                with contextlib.suppress(Exception):
-                    self._end(1)  # an open view would be in use when this run is started again
+            self._switch_off(what, error)
             return None
+
+    def _switch_off(self, what: str, error: Exception) -> None:
+        if self._off:  # a nested call has reported it
+            return
+        self._off = True
+        text = "%s could not %s (%s): the run continues without it"
+        log.warning(text, self.CALLED, what, one_line(error))
+        if what != "finish":
+            with contextlib.suppress(Exception):
+                self._end(1)  # an open view would be in use when this run is started again
 
 
 class TensorBoardView(RunView, TensorBoardLogger):
