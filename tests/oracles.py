@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import tiny_encoder
+from lightning_cse.engine.inference import SentenceModel
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -47,6 +48,18 @@ class Numbers:
         return PointEmbedding(
             torch.tensor([[float(s.split()[-1]), float(len(s.split()[0]))] for s in sentences])
         )
+
+
+def untrained(kind: Any, *, encoder: Any = None, **options: Any) -> SentenceModel:
+    """Return a loaded model with random layers; the two parts of a bi-encoder differ."""
+    torch.manual_seed(0)
+    model = kind(encoder or tiny_encoder(max_length=48), **options).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.startswith("implicit_"):
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    settings = model.settings()
+    return SentenceModel(model, "some", settings["_target_"], {"weights": "1" * 64})
 
 
 def save_tiny(folder: Path) -> Path:

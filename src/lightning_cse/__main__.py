@@ -9,7 +9,7 @@ from lightning_cse.errors import LightningCSEError, did_you_mean, reported
 
 COMMANDS: Final = (
     *("train", "evaluate", "reproduce", "compare", "report", "dashboard"),
-    *("encode", "score", "search", "export", "describe", "generate", "prepare"),
+    *("export", "describe", "generate", "prepare"),
 )
 
 

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 PROFILES: Final = ("laptop", "small", "gpu", "tiny")
 
@@ -27,34 +27,6 @@ def seeds(text: str) -> tuple[int, ...]:
     if not re.fullmatch(r"[0-9]+(,[0-9]+)*", text):
         raise argparse.ArgumentTypeError(f"must be a list of seeds such as 0,1,2, got {text!r}")
     return tuple(dict.fromkeys(map(int, text.split(","))))
-
-
-def add_model(
-    parser: argparse.ArgumentParser, name: str = "--model", *, device: bool = True
-) -> None:
-    """Add the arguments that name a model, and those that say how and where it reads sentences."""
-    add = parser.add_argument
-    required: dict[str, Any] = {"required": True} if name.startswith("-") else {}
-    add(
-        name,
-        **required,
-        metavar="MODEL",
-        help="folder of a run, or an encoder: its name, folder or hub name",
-    )
-    add("--pooling", default="auto", metavar="NAME", help="pooling of an encoder; default: its own")
-    if device:
-        add(
-            "--precision",
-            choices=("32-true", "bf16-mixed"),
-            default="32-true",
-            help="precision of the encoder",
-        )
-        add(
-            "--device",
-            choices=("auto", "cpu", "gpu", "cuda", "mps"),
-            default="auto",
-            help="default: a GPU if any",
-        )
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:

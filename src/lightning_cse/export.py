@@ -4,8 +4,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from lightning_cse.arguments import add_model, path
-from lightning_cse.engine.load import check_model, load_model
+from lightning_cse.arguments import path
+from lightning_cse.engine.load import load
 from lightning_cse.errors import reported
 
 
@@ -14,8 +14,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m lightning_cse.export", description=__doc__)
     parser.epilog = "SentenceTransformer(FOLDER) needs neither this package nor trust_remote_code."
-    add_model(parser, device=False)
     add = parser.add_argument
+    add(
+        "--model",
+        required=True,
+        metavar="MODEL",
+        help="folder of a run, or an encoder: its name, folder or hub name",
+    )
+    add("--pooling", default="auto", metavar="NAME", help="pooling of an encoder; default: its own")
     add(
         "--to",
         required=True,
@@ -23,35 +29,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="FOLDER",
         help="the folder to write; it must be new or empty",
     )
-    add(
-        "--view",
-        metavar="NAME",
-        help="implicit (DualCSE, DualGauss), semantic (ImpScore); default: the primary one",
-    )
+    add("--view", metavar="NAME", help="implicit (DualCSE), ...; default: the primary one")
     add("--force", action="store_true", help="replace an existing sentence-transformers folder")
-    add(
-        "--push",
-        metavar="USER/NAME",
-        help="upload the folder to the Hugging Face hub (log in with `hf auth login`)",
-    )
-    add("--private", action="store_true", help="with --push: a repository that only you can read")
-    add(
-        "--dry-run",
-        action="store_true",
-        help="with --push: list what would be uploaded, without using the network",
-    )
+    add("--push", metavar="USER/NAME", help="upload to the Hugging Face hub (`hf auth login`)")
+    add("--private", action="store_true", help="with --push: a repository only you can read")
+    add("--dry-run", action="store_true", help="with --push: list the files, upload nothing")
     options = parser.parse_args(argv)
     if options.push and options.push.count("/") != 1:
-        parser.error(
-            f"--push: must be USER/NAME, as in https://huggingface.co/user/name, got {options.push!r}"
-        )
+        parser.error(f"--push: must be USER/NAME, got {options.push!r}")
     if (options.private or options.dry_run) and not options.push:
         parser.error("--private and --dry-run need --push USER/NAME")
-    check_model(options.model, pooling=options.pooling)
+    model = load(options.model, "cpu", pooling=options.pooling)
 
     from lightning_cse.analysis.exporting import export, listing, push
 
-    model = load_model(options.model, pooling=options.pooling)
     done = export(model, options.to, view=options.view, force=options.force, repo=options.push)
     sys.stderr.write(f"{done}\n")
     if options.push:

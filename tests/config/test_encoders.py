@@ -12,7 +12,7 @@ from oracles import save_tiny
 
 from lightning_cse.config.compose import portable
 from lightning_cse.config.launch import as_custom
-from lightning_cse.engine.load import load_model
+from lightning_cse.engine.load import load
 from lightning_cse.runs import Run
 
 Compose = Callable[..., DictConfig]
@@ -110,7 +110,7 @@ def test_a_training_says_which_encoder_and_recipe(
     same = run_tiny(place, "+experiment=gausscse", *small, "encoder=./deep/../deep/other one")
     assert same.path == folder.path
     monkeypatch.chdir(os.sep)
-    assert load_model(folder.path).encoder.name == "other one"
+    assert load(folder.path).encoder.name == "other one"
 
 
 def test_the_first_four_layers_of_minilm_train_on_the_sample(
@@ -121,10 +121,10 @@ def test_the_first_four_layers_of_minilm_train_on_the_sample(
     with caplog.at_level(logging.INFO):
         folder = run_tiny(tmp_path, "+experiment=gausscse", "encoder=minilm_l4", *small)
     assert "minilm_l4, recipe minilm_l4" in caplog.text
-    loaded, digests = load_model(folder.path), folder.read()["encoder"]
+    loaded, digests = load(folder.path), folder.read()["encoder"]
     assert (loaded.encoder.backbone.config.num_hidden_layers, loaded.encoder.pooling) == (4, "mean")
     assert sum(p.numel() for p in loaded.encoder.parameters()) == pytest.approx(19.0e6, rel=0.01)
-    assert digests["weights"] != load_model("minilm_l6").encoder.digests["weights"]
-    assert load_model("minilm_l4").encoder.digests == {
+    assert digests["weights"] != load("minilm_l6").encoder.digests["weights"]
+    assert load("minilm_l4").encoder.digests == {
         key: digests[key] for key in ("weights", "tokenizer")
     }

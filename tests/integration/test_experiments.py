@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from small_runs import curves
 
 from lightning_cse.engine import train as training
-from lightning_cse.engine.load import load_model
+from lightning_cse.engine.load import load
 from lightning_cse.evaluation import run_tasks
 from lightning_cse.metrics import auprc, spearman
 from lightning_cse.runs import Run
@@ -181,7 +181,7 @@ def test_the_best_checkpoint_alone_gives_the_recorded_test_scores(
     assert "optimizer_states" not in best  # weights only, so a third of the size
     parts = training.build(compose(f"+experiment={experiment}", "+debug=tiny"))
     untrained = run_tasks(parts.tasks, parts.method.eval().model, "test")
-    results = run_tasks(parts.tasks, load_model(folder.path).answers, "test")
+    results = run_tasks(parts.tasks, load(folder.path).answers, "test")
     metrics = {
         f"test/{task}/{name}": value
         for task, r in results.items()

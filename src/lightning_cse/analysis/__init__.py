@@ -1,1 +1,1 @@
-"""Looking at models and data: describe, search, score, export."""
+"""Looking at models and data: describe a training set, export a model with its card."""

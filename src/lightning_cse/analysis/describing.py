@@ -1,5 +1,6 @@
 """The pairs of a training set: drawn, measured in words and by an encoder, summarised and shown."""
 
+import itertools
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,6 @@ from rich.text import Text
 
 from lightning_cse import runs
 from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms
-from lightning_cse.analysis.searching import finite
 from lightning_cse.config.compose import portable
 from lightning_cse.data import ContrastiveData, read_corpus
 from lightning_cse.data.drawing import seeded_order
@@ -27,13 +27,16 @@ from lightning_cse.engine.build import automatic_reading, built, check_nodes, pl
 from lightning_cse.errors import ConfigError, did_you_mean
 from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rate
-from lightning_cse.models import PointModel
+from lightning_cse.models import PointModel, finite
 from lightning_cse.runs.machine import device_of
 
 log = logging.getLogger(__name__)
 
 # Options of the data that affect no number here.
 BATCHING: Final = ("batch_size", "drop_last", "llm_rows_together", "distinct_in_batch")
+
+Described = tuple[dict[str, Any], list[Pairs]]
+"""A data set's entry in ``summary.json``, and its pairs."""
 
 ROLES: Final[dict[Kind, tuple[str, ...]]] = {
     "positive": (
@@ -64,18 +67,17 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     Source: NGCSE, figure 7 and its text.  Differs: the paper's numbers of pairs and its split of STS-B are not known.
     """
     encoder, sets = _measured({name: cfg})
-    options = plain(cfg)
+    files: dict[str, str] = {}
+    for about, _ in sets:
+        files |= about["data"]
     decisive: dict[str, Any] = {
-        "data": {file: digest for about, _ in sets for file, digest in about["data"].items()},
+        "data": files,
         "encoder": {"name": encoder.name, **encoder.digests},
         "resolved": automatic_reading(cfg, encoder),
     }
-    chosen = {key: options[key] for key in ("encoder", "rows", "positive", "negative", "beside")}
-    chosen["data"] = {key: value for key, value in options["data"].items() if key not in BATCHING}
-    identity = runs.config_hash({**chosen, "draw": cfg.seed}, **decisive)
-    folder = (
-        Path(cfg.paths.runs_dir).expanduser() / "describe" / f"{name.replace('/', '_')}-{identity}"
-    )
+    identity = runs.config_hash(_decisive_options(cfg), **decisive)
+    root = Path(cfg.paths.runs_dir).expanduser() / "describe"
+    folder = root / f"{name.replace('/', '_')}-{identity}"
     summary = {
         "name": name,
         "config_hash": identity,
@@ -86,19 +88,26 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
             "pooling": encoder.pooling,
             "max_length": encoder.max_length,
         },
-        "sets": [{**about, "pairs": list(map(pair_summary, pairs))} for about, pairs in sets],
+        "sets": [
+            about | {"pairs": [pair_summary(each) for each in pairs]} for about, pairs in sets
+        ],
         "device": device_of().type,
         "figure": "histograms.png",
         "environment": runs.environment(),
         "overrides": portable(overrides),
     }
     draw_histograms({about["name"]: pairs for about, pairs in sets}, folder / "histograms.png")
+    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
     runs.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(cfg, resolve=True))
-    runs.write_atomic(
-        folder / "summary.json",
-        json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-    )
+    runs.write_atomic(folder / "summary.json", text + "\n")
     return folder
+
+
+def _decisive_options(cfg: DictConfig) -> dict[str, Any]:
+    options = plain(cfg)
+    chosen = {key: options[key] for key in ("encoder", "rows", "positive", "negative", "beside")}
+    chosen["data"] = {key: value for key, value in options["data"].items() if key not in BATCHING}
+    return {**chosen, "draw": cfg.seed}
 
 
 def pair_sets(configs: Mapping[str, DictConfig]) -> dict[str, list[Pairs]]:
@@ -111,39 +120,26 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> dict[str, list[Pairs]]:
 
 def _measured(
     configs: Mapping[str, DictConfig],
-) -> tuple[SentenceEncoder, list[tuple[dict[str, Any], list[Pairs]]]]:
+) -> tuple[SentenceEncoder, list[Described]]:
     """Return the encoder and, for each data set, its entry in ``summary.json`` and its measured pairs."""
     for cfg in configs.values():
         check_nodes(cfg)
     first = next(iter(configs.values()))
     encoder: SentenceEncoder = built(first.encoder)
-    described = [
-        *(_training_set(cfg, name, encoder) for name, cfg in configs.items()),
-        _stsb(first),
-    ]
-    abouts, drawn = zip(*described, strict=True)
-    return encoder, list(zip(abouts, measure(encoder, drawn, first.seed), strict=True))
+    drawn = [_training_set(cfg, name, encoder) for name, cfg in configs.items()]
+    drawn.append(_stsb(first))
+    measured = measure(encoder, [pairs for _, pairs in drawn], first.seed)
+    return encoder, [(about, pairs) for (about, _), pairs in zip(drawn, measured, strict=True)]
 
 
-def _training_set(
-    cfg: DictConfig, name: str, encoder: SentenceEncoder
-) -> tuple[dict[str, Any], list[Pairs]]:
+def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Described:
+    """Return the pairs that a training set gives: of the first role with each other role, or with its dropout pass."""
     data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
-    rows, roles = data.train.select(seeded_order(len(data.train), cfg.seed)), data.roles
-    anchor, kinds = roles[0], list[tuple[Kind, str]]()
-    for kind, known in ROLES.items():
-        wanted = cfg[kind]
-        if wanted is not None and (
-            wanted not in rows.names or (kind, wanted) == ("negative", anchor)
-        ):
-            near = f"{did_you_mean(wanted, roles)} (choose from: {', '.join(roles)})"
-            raise ConfigError([f"{kind}: data={name} has no {kind} {wanted!r}{near}"])
-        kinds += [
-            (kind, role) for role in ([wanted] if wanted else roles) if wanted or role in known
-        ]
-    if not any(kind == "positive" for kind, _ in kinds):
-        kinds.insert(0, ("positive", anchor))
-    columns = {role: rows.column(role) for role in (*roles, *(role for _, role in kinds))}
+    rows = data.train.select(seeded_order(len(data.train), cfg.seed))
+    anchor = data.roles[0]
+    kinds = _kinds(cfg, name, data.roles, rows.names)
+    columns = {role: rows.column(role) for role in {*data.roles, *(role for _, role in kinds)}}
+    filled = {role: sum(text is not None for text in columns[role]) for role in data.roles}
     if OmegaConf.select(cfg, "data.augmentation") is not None:
         ids = data.tokenize([text or "" for text in columns[anchor][: cfg.rows]])
         columns[anchor][: cfg.rows] = [text or None for text in data.tokenize.decode(ids)]
@@ -152,19 +148,8 @@ def _training_set(
         label = f"{anchor} - {role}" if role != anchor else f"{anchor}, two dropout passes"
         both = zip(columns[anchor], columns[role], strict=True)
         pairs.append(drawn_pairs(kind, label, both, cfg.rows, dropout=role == anchor))
-    texts = [text for text in columns[anchor] if text is not None]
-    some = list(dict.fromkeys(texts[: cfg.rows]))
-    if len(some) > 1 and pairs[-1].kind == "positive":
-        pairs.append(
-            Pairs(
-                "negative",
-                f"{anchor} - random other {anchor}",
-                some,
-                some[1:] + some[:1],
-                len(texts),
-            )
-        )
-    filled = {role: sum(text is not None for text in columns[role]) for role in roles}
+    if pairs[-1].kind == "positive":
+        pairs += _random_negatives(anchor, columns[anchor], cfg.rows)
     about = {
         "name": name,
         "rows": len(rows),
@@ -175,33 +160,75 @@ def _training_set(
     return about, pairs
 
 
-def _stsb(cfg: DictConfig) -> tuple[dict[str, Any], list[Pairs]]:
-    split, high, low = cfg.beside.split, cfg.beside.positive_score, cfg.beside.negative_score
+def _kinds(
+    cfg: DictConfig, name: str, roles: Sequence[str], columns: Sequence[str]
+) -> list[tuple[Kind, str]]:
+    """Return the roles that are paired with the first one, positives first, as chosen or as methods know them."""
+    kinds: list[tuple[Kind, str]] = []
+    for kind, known in ROLES.items():
+        wanted = cfg[kind]
+        if wanted is None:
+            kinds += [(kind, role) for role in roles if role in known]
+            continue
+        if wanted not in columns or (kind == "negative" and wanted == roles[0]):
+            near = f"{did_you_mean(wanted, roles)} (choose from: {', '.join(roles)})"
+            raise ConfigError([f"{kind}: data={name} has no {kind} {wanted!r}{near}"])
+        kinds.append((kind, wanted))
+    if not any(kind == "positive" for kind, _ in kinds):
+        kinds.insert(0, ("positive", roles[0]))
+    return kinds
+
+
+def _random_negatives(anchor: str, column: Sequence[str | None], most: int) -> list[Pairs]:
+    """Return the pairs of each anchor with the next distinct one, in place of missing hard negatives."""
+    texts = [text for text in column if text is not None]
+    distinct = list(dict.fromkeys(texts[:most]))
+    if len(distinct) < 2:
+        return []
+    others = distinct[1:] + distinct[:1]
+    return [Pairs("negative", f"{anchor} - random other {anchor}", distinct, others, len(texts))]
+
+
+def _stsb(cfg: DictConfig) -> Described:
+    split = cfg.beside.split
+    high = cfg.beside.positive_score
+    low = cfg.beside.negative_score
     rows = read_corpus("stsb", split, Path(cfg.paths.data_dir))
     rows = rows.select(seeded_order(len(rows), cfg.seed))
-    rated = list(
-        zip(*(rows.column(name) for name in ("sentence1", "sentence2", "score")), strict=True)
-    )
-    near, far = (
-        [pair for *pair, score in rated if score > high],
-        [pair for *pair, score in rated if score < low],
-    )
+    columns = [rows.column(name) for name in ("sentence1", "sentence2", "score")]
+    near = []
+    far = []
+    for first, second, score in zip(*columns, strict=True):
+        if score > high:
+            near.append((first, second))
+        if score < low:
+            far.append((first, second))
     pairs = [
         drawn_pairs("positive", f"score > {high}", near, cfg.rows),
         drawn_pairs("negative", f"score < {low}", far, cfg.rows),
     ]
-    about = {"name": f"STS-B {split}", "rows": len(rows), "counts": rows.counts}
-    return about | {"data": {file.name: file.sha256 for file in rows.files}}, pairs
+    about = {
+        "name": f"STS-B {split}",
+        "rows": len(rows),
+        "counts": rows.counts,
+        "data": {file.name: file.sha256 for file in rows.files},
+    }
+    return about, pairs
 
 
 def drawn_pairs(
-    kind: Kind, label: str, pairs: Iterable[Sequence[Any]], most: int, *, dropout: bool = False
+    kind: Kind,
+    label: str,
+    pairs: Iterable[Sequence[Any]],
+    most: int,
+    *,
+    dropout: bool = False,
 ) -> Pairs:
     """Return at most the first ``most`` of the pairs that have both sentences."""
-    whole = [pair for pair in pairs if None not in pair]
-    return Pairs(
-        kind, label, [a for a, _ in whole[:most]], [b for _, b in whole[:most]], len(whole), dropout
-    )
+    complete = [pair for pair in pairs if None not in pair]
+    first = [a for a, _ in complete[:most]]
+    second = [b for _, b in complete[:most]]
+    return Pairs(kind, label, first, second, len(complete), dropout)
 
 
 def kind_of(role: str) -> Kind:
@@ -217,48 +244,49 @@ def measure(
     ``seed`` decides the dropout of dropout pairs. Raises EncoderError if an embedding is not finite.
     """
     model = None if encoder is None else PointModel(encoder.to(device_of())).eval()
-    sentences = [
-        s
-        for drawn in sets
-        for pairs in drawn
-        if not pairs.dropout
-        for s in (*pairs.first, *pairs.second)
-    ]
+    sentences: dict[str, None] = {}
+    for pairs in itertools.chain.from_iterable(sets):
+        if not pairs.dropout:
+            sentences |= dict.fromkeys(pairs.first) | dict.fromkeys(pairs.second)
     embedded: Any = Embedded(model, sentences) if model is not None and sentences else {}
 
     def measured(pairs: Pairs) -> Pairs:
-        rates = list(map(match_error_rate, pairs.first, pairs.second))
+        rates = [match_error_rate(a, b) for a, b in zip(pairs.first, pairs.second, strict=True)]
         if model is None or not rates:
             return replace(pairs, mer=rates)
         if pairs.dropout:
-            if not model.encoder.has_dropout:
-                log.warning(
-                    "the encoder %s has no dropout, so the cosine of its dropout pairs is 1",
-                    model.encoder.name,
-                )
-            with torch.random.fork_rng():
-                torch.manual_seed(seed)
-                model.encoder.train()
-                sides: list[Any] = [model.embed(pairs.first), model.embed(pairs.first)]
-                model.encoder.eval()
+            first, second = _two_passes(model, pairs.first, seed)
         else:
-            sides = [embedded[pairs.first], embedded[pairs.second]]
-        sides = [finite(side) for side in sides]
-        return replace(pairs, mer=rates, cosine=model.similarity(*sides).tolist())
+            first, second = embedded[pairs.first], embedded[pairs.second]
+        scores = model.similarity(finite(first), finite(second))
+        return replace(pairs, mer=rates, cosine=scores.tolist())
 
-    return [list(map(measured, drawn)) for drawn in sets]
+    return [[measured(pairs) for pairs in drawn] for drawn in sets]
+
+
+def _two_passes(model: PointModel, sentences: Sequence[str], seed: int) -> tuple[Any, Any]:
+    """Embed sentences twice with dropout."""
+    if not model.encoder.has_dropout:
+        log.warning(
+            "the encoder %s has no dropout, so the cosine of its dropout pairs is 1",
+            model.encoder.name,
+        )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model.encoder.train()
+        first = model.embed(sentences)
+        second = model.embed(sentences)
+        model.encoder.eval()
+    return first, second
 
 
 def pair_summary(pairs: Pairs) -> dict[str, Any]:
     """Return the number of pairs, and the mean and quartiles of their values."""
-    about = {
+    return {
         "kind": pairs.kind,
         "label": pairs.label,
         "dropout": pairs.dropout,
         "pairs": pairs.there,
-    }
-    return {
-        **about,
         "looked_at": len(pairs.first),
         "mer": _spread(pairs.mer),
         "cosine": _spread(pairs.cosine),
@@ -283,25 +311,22 @@ def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
         "data set", "pairs", "", "number", "MER", "quartiles", "cosine", "quartiles", left=3
     )
     for each in summary["sets"]:
-        for number, found in enumerate(each["pairs"]):
-            cells = [f"{found['pairs']:,}"]
-            for spread in (found["mer"], found["cosine"]):
-                quartiles = (
-                    "{lower_quartile:.2f} {median:.2f} {upper_quartile:.2f}".format(**spread)
-                    if spread
-                    else ""
-                )
-                cells += [mean_cell(spread), quartiles]
-            shown.add_row(
-                Text("" if number else each["name"]), found["kind"], Text(found["label"]), *cells
-            )
-    print_tables([shown], console := Console(highlight=False))
-    encoder, mine = summary["encoder"], summary["sets"][0]
-    shares = (
-        f"{role} {number:,} ({number / mine['rows']:.1%})" for role, number in mine["roles"].items()
-    )
+        name = each["name"]
+        for pairs in each["pairs"]:
+            cells = [Text(name), pairs["kind"], Text(pairs["label"]), f"{pairs['pairs']:,}"]
+            for spread in (pairs["mer"], pairs["cosine"]):
+                cells += [mean_cell(spread), _quartiles(spread)]
+            shown.add_row(*cells)
+            name = ""
+    console = Console(highlight=False)
+    print_tables([shown], console)
+    encoder = summary["encoder"]
+    described = summary["sets"][0]
+    shares = []
+    for role, number in described["roles"].items():
+        shares.append(f"{role} {number:,} ({number / described['rows']:.1%})")
     for note in (
-        f"{mine['name']}: {mine['rows']:,} rows; {', '.join(shares)}",
+        f"{described['name']}: {described['rows']:,} rows; {', '.join(shares)}",
         f"sampled: at most {summary['looked_at']} pairs per kind, seed {summary['seed']}",
         f"MER: match error rate of words; cosine: {encoder['name']}, pooling {encoder['pooling']}",
         f"figure: {folder / summary['figure']}",
@@ -310,20 +335,25 @@ def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
         console.print(Text(note), soft_wrap=True)
 
 
+def _quartiles(spread: Mapping[str, float] | None) -> str:
+    if spread is None:
+        return ""
+    return " ".join(f"{spread[key]:.2f}" for key in ("lower_quartile", "median", "upper_quartile"))
+
+
 def table(*columns: str, left: int) -> Table:
     """Return an empty table whose first ``left`` columns are text and whose other columns are numbers."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    empty = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number, column in enumerate(columns):
-        made.add_column(column, justify="left" if number < left else "right", no_wrap=True)
-    return made
+        empty.add_column(column, justify="left" if number < left else "right", no_wrap=True)
+    return empty
 
 
 def print_tables(tables: Sequence[Table], console: Console) -> None:
     """Print tables without cutting a cell, however narrow the console is: a pipe has 80 columns."""
     wide = console.options.update(width=1000)
-    console.width = max(
-        console.width, *(console.measure(each, options=wide).maximum for each in tables)
-    )
+    widths = [console.measure(each, options=wide).maximum for each in tables]
+    console.width = max(console.width, *widths)
     for each in tables:
         console.print(each, "")
 

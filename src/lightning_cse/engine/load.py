@@ -1,7 +1,7 @@
 """Load a model by its name: a run's folder, an encoder of ``conf/encoder``, another folder, or a name on the hub.
 
-Importing this module is cheap, so commands can check names and devices before they import anything heavy. Loading
-needs neither Lightning nor Hydra.
+Importing this module is cheap, and names are checked before anything heavy is imported. Loading needs neither Lightning
+nor Hydra.
 """
 
 from __future__ import annotations
@@ -9,17 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lightning_cse.config import conf_dir, encoder_configs, encoder_name
 from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
+from lightning_cse.runs.machine import device_of, has
 
 if TYPE_CHECKING:
-    from lightning_cse.encoders import SentenceEncoder, Template
-    from lightning_cse.models import Model
+    import torch
+
+    from lightning_cse.encoders import SentenceEncoder
+    from lightning_cse.engine.inference import SentenceModel
 
 log = logging.getLogger(__name__)
 
@@ -29,54 +31,91 @@ LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
 RECORD: Final = "record.json"
 CONFIG: Final = "config.yaml"
 CHECKPOINT: Final = "checkpoints/best.ckpt"
+DTYPES: Final = {
+    "auto": "float32",
+    "float32": "float32",
+    "bfloat16": "bfloat16",
+    "32-true": "float32",
+    "bf16-mixed": "bfloat16",
+}
 
 
-def check_model(model: str, *, pooling: str = "auto", prompt: str | None = None) -> Path | None:
-    """Return the folder of the run that a name refers to, or None for an encoder, without loading either.
+def load(
+    path_or_name: str | Path,
+    device: str | torch.device = "auto",
+    dtype: str | torch.dtype = "auto",
+    *,
+    pooling: str = "auto",
+    prompt: str | None = None,
+    max_length: int | str = "auto",
+) -> SentenceModel:
+    """Load a model: a run's folder, an encoder of ``conf/encoder``, another folder, or a name on the hub.
 
-    Raises EncoderError if the folder does not exist or the run is not finished, and ConfigError if a run is given a
-    pooling or a prompt.
+    The name is tried in this order, so ``./bert_base`` is a folder and ``bert_base`` is not. ``device="auto"`` is a
+    CUDA GPU, else the CPU. ``dtype="auto"`` is float32, in which `lightning_cse.evaluate` measures; ``"bfloat16"`` is
+    faster on hardware that multiplies it fast. Results are always float32.
+
+    For an encoder, ``pooling="auto"`` is its own, and a ``prompt`` is a template of your own, which implies
+    ``pooling="prompt"``. ``max_length`` includes the template; ``auto`` is the length that a run was trained with, or
+    the longest that an encoder can read.
+
+    Raises EncoderError if there is no such model or the run is not finished, and ConfigError if this machine has no
+    such device or a run is given a pooling or a prompt.
     """
-    if model in WITHOUT_ENCODER:
-        raise EncoderError(f"model: {model} has no encoder, and this command needs one")
-    folder = Path(model).expanduser()
+    name = str(path_or_name)
+    folder = find_run(name)  # before anything heavy is imported
+    kind = str(dtype).removeprefix("torch.")
+    if kind not in DTYPES:
+        raise ConfigError([f"dtype: must be float32 or bfloat16, got {kind!r}"])
+    if not has(str(device)):
+        raise ConfigError([f"device: torch finds no {device} on this machine; leave it out"])
+    options: dict[str, Any] = {} if max_length == "auto" else {"max_length": max_length}
+    if pooling != "auto":
+        options["pooling"] = pooling
+    if prompt is not None:
+        options |= {"pooling": "prompt", "prompts": [prompt]}
+    if folder is None:
+        model = _load_encoder(name, options)
+    elif "pooling" in options:
+        given = "pooling" if prompt is None else "prompt"
+        raise ConfigError(
+            [f"{given}: {folder} is a run, which is evaluated as it was trained; leave it out"]
+        )
+    else:
+        model = _load_run(folder, options)
+
+    import torch
+
+    model.device = device_of(str(device))
+    model.dtype = getattr(torch, DTYPES[kind])
+    model.answers.to(model.device)
+    return model
+
+
+def find_run(name: str) -> Path | None:
+    """Return the folder of the run that a name refers to, or None for an encoder.
+
+    Raises EncoderError if the folder does not exist, or if it contains runs instead of being one.
+    """
+    if name in WITHOUT_ENCODER:
+        raise EncoderError(f"model: {name} has no encoder, and this command needs one")
+    folder = Path(name).expanduser()
     if not folder.is_dir():
         # A name on the hub has at most one slash, and no name starts like a path.
-        if model.startswith((".", "/", "~")) or model.rstrip("/").count("/") > 1:
+        if name.startswith((".", "/", "~")) or name.rstrip("/").count("/") > 1:
             raise EncoderError(
                 f"model: there is no folder {folder.absolute()}; give one of a run or of an encoder"
             )
         return None
-    if (folder / "config.json").is_file():
+    if (folder / "config.json").is_file():  # an encoder's
         return None
-    if not any((folder / name).is_file() for name in (RECORD, CONFIG)):
-        runs = sorted(
-            f"\n  model={path.parent}"
-            for path in folder.rglob(RECORD)
-            if "evaluate" not in path.parts
-        )
-        if runs:
-            raise EncoderError(
-                f"model: {folder} contains runs; give one of them:{''.join(runs[:8])}"
-            )
-        return None
-    for key, given in (("pooling", pooling != "auto"), ("prompt", prompt is not None)):
-        if given:
-            raise ConfigError(
-                [f"{key}: {folder} is a run, which is evaluated as it was trained; leave it out"]
-            )
-    read_run(folder)
-    return folder.resolve()
-
-
-def check_device(device: str, key: str = "--device") -> None:
-    """Raise ConfigError if torch finds no such device on this machine."""
-    from lightning_cse.runs.machine import has
-
-    if not has(device):
-        raise ConfigError(
-            [f"{key}: torch finds no {device} on this machine; leave it out for the best available"]
-        )
+    if (folder / RECORD).is_file() or (folder / CONFIG).is_file():
+        return folder.resolve()
+    runs = [path.parent for path in folder.rglob(RECORD) if "evaluate" not in path.parts]
+    if runs:
+        shown = "".join(f"\n  model={run}" for run in sorted(runs)[:8])
+        raise EncoderError(f"model: {folder} contains runs; give one of them:{shown}")
+    return None
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -88,7 +127,8 @@ def read_run(folder: Path) -> dict[str, Any]:
             )
     try:
         record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        _ = [record[key] for key in ("name", "config_hash", "seed", "model")]
+        for key in ("name", "config_hash", "seed", "model"):
+            _ = record[key]
         _ = record["encoder"]["tokenizer"], record["checkpoint"]["sha256"]
     except (ValueError, LookupError, TypeError) as error:
         raise EncoderError(
@@ -97,141 +137,106 @@ def read_run(folder: Path) -> dict[str, Any]:
     return record
 
 
-@dataclass(frozen=True)
-class LoadedModel:
-    """A model in evaluation mode, and where it comes from."""
+def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
+    record = read_run(folder)
 
-    answers: Model
-    name: str  # shown in tables
-    run: Path | None  # the run's folder; None for an encoder that was not trained here
-    record: dict[str, Any]  # the run's; empty without a run
-    digests: dict[str, str]  # sha256 of the weights and of the tokenizer's files
-    method: str = "PointModel"  # the class of the method that trained it, or of a model that was not trained here
-
-    @property
-    def encoder(self) -> SentenceEncoder:
-        """The encoder of the model."""
-        return self.answers.encoder
-
-    @property
-    def templates(self) -> tuple[Template, ...]:
-        """The templates around a sentence, one for each time that it is encoded."""
-        return self.answers.templates
-
-    @property
-    def room(self) -> int:
-        """The number of tokens read from a sentence: the maximum length minus the longest template."""
-        return self.encoder.max_length - max(map(len, self.templates))
-
-    def whitened(self, sources: Sequence[str], data_dir: str) -> LoadedModel:
-        """Return a copy whose vectors are whitened with those of other sentences; raise ConfigError for a run."""
-        from lightning_cse.baselines import Whitening
-
-        if self.run is not None:
-            raise ConfigError(
-                [
-                    f"whitening: {self.name} is a run, which is evaluated as it was trained; leave it out"
-                ]
-            )
-        answers = Whitening(self.encoder, sources=sources, data_dir=data_dir)
-        fitted_on = hashlib.sha256("\n".join(answers.sentences).encode()).hexdigest()
-        return replace(self, answers=answers, digests={**self.digests, "whitening": fitted_on})
-
-
-def load_model(
-    model: str | Path,
-    *,
-    pooling: str = "auto",
-    prompt: str | None = None,
-    max_length: int | str = "auto",
-) -> LoadedModel:
-    """Load a model in float32 and in evaluation mode.
-
-    The name is tried as the folder of a run, as an encoder of ``conf/encoder``, as the folder of a Hugging Face or
-    sentence-transformers model, and as a name on the hub (so ``./bert_base`` is a folder and ``bert_base`` is not).
-    ``pooling="auto"`` is the model's own; a ``prompt`` is a template of your own, and implies ``pooling="prompt"``;
-    ``max_length`` includes the template, and ``auto`` is the length that a run was trained with, or the longest that an
-    encoder can read. Raises EncoderError and ConfigError like `check_model`.
-    """
-    run = check_model(str(model), pooling=pooling, prompt=prompt)
-    options: dict[str, Any] = {} if max_length == "auto" else {"max_length": max_length}
-    if prompt is not None:
-        options |= {"pooling": "prompt", "prompts": [prompt]}
-    if pooling != "auto":
-        options["pooling"] = pooling
-    return _load_encoder(str(model), options) if run is None else _load_run(run, options)
-
-
-def _load_run(folder: Path, options: Mapping[str, Any]) -> LoadedModel:
     import torch
 
+    from lightning_cse.engine.inference import SentenceModel
     from lightning_cse.models import build
 
-    record, config, best = read_run(folder), _settings(folder / CONFIG), folder / CHECKPOINT
+    best = folder / CHECKPOINT
     with best.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     if sha256 != record["checkpoint"]["sha256"]:
         raise EncoderError(
             f"{best} is damaged (its sha256 differs from the record's): train again with force=true"
         )
-    encoder = _encoder(config["encoder"], options)
+    config = read_yaml(folder / CONFIG)
+    encoder = _build_encoder(config["encoder"], options)
+    # The checkpoint contains neither the tokenizer nor, if it is frozen, the encoder.
     for part in ("tokenizer", "weights") if record["model"].get("frozen") else ("tokenizer",):
-        if encoder.digests[part] != record["encoder"][part]:  # the checkpoint does not contain it
+        if encoder.digests[part] != record["encoder"][part]:
             raise EncoderError(
                 f"the {part} of the encoder {encoder.name} changed since {folder} was trained"
             )
     model = build(encoder, record["model"])
-    state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"].items()
-    model.load_state_dict(
-        {key[len("model.") :]: value for key, value in state if key.startswith("model.")}
+    state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
+    prefix = "model."
+    weights = {key[len(prefix) :]: state[key] for key in state if key.startswith(prefix)}
+    model.load_state_dict(weights)
+    return SentenceModel(
+        model,
+        name=str(record["name"]),
+        method=config["method"]["_target_"],
+        digests={"weights": sha256, "tokenizer": encoder.digests["tokenizer"]},
+        run=folder,
+        record=record,
     )
-    digests = {"weights": sha256, "tokenizer": encoder.digests["tokenizer"]}
-    method = config["method"]["_target_"].rpartition(".")[2]
-    return LoadedModel(model.eval(), str(record["name"]), folder, record, digests, method)
 
 
-def _load_encoder(model: str, options: Mapping[str, Any]) -> LoadedModel:
+def _load_encoder(name: str, options: Mapping[str, Any]) -> SentenceModel:
+    from lightning_cse.engine.inference import SentenceModel
+
+    known = encoder_configs()
+    try:
+        if name in known:
+            settings = read_yaml(known[name])
+            model, digests = _with_layers(settings, options, None)
+        else:
+            settings = read_yaml(conf_dir() / "encoder" / "custom.yaml")
+            settings |= {"name": encoder_name(name), "source": name}
+            model, digests = _with_layers(settings, options, name)
+    except EncoderError as error:
+        if name in known or Path(name).expanduser().is_dir():
+            raise
+        near = did_you_mean(name, [*WITHOUT_ENCODER, *known])
+        raise EncoderError(f"there is no model {name!r}{near}\n{error}") from error
+    encoder = model.encoder
+    log.info(
+        "%s: pooling %s, sentences of at most %d tokens",
+        encoder.name,
+        encoder.pooling,
+        encoder.max_length,
+    )
+    return SentenceModel(
+        model,
+        name=name if name in known else encoder_name(name),
+        method=model.settings()["_target_"],
+        digests=encoder.digests | digests,
+    )
+
+
+def _with_layers(
+    settings: Mapping[str, Any], options: Mapping[str, Any], source: str | None
+) -> tuple[Any, dict[str, str]]:
+    """Return a model of an encoder, with the layers after pooling of a sentence-transformers ``source``."""
     from lightning_cse.encoders.load import find_encoder, read_pooling
     from lightning_cse.engine.modules import APPLIED, with_modules
     from lightning_cse.models import PointModel
 
-    known = encoder_configs()
-    name = model if model in known else encoder_name(model)
-    node = _settings(known.get(model, conf_dir() / "encoder" / "custom.yaml"))
-    if model not in known:
-        node |= {"name": name, "source": model}
-    if not node["_target_"].endswith("tiny_encoder"):
-        node["max_length"] = (
-            "auto"  # conf/encoder has the length for training; an evaluation reads all that it can
-        )
-    folder: Path | None = None
-    try:
-        if model not in known and "pooling" not in options:
-            folder = find_encoder(model)
-            options = {**options, "pooling": read_pooling(folder, APPLIED)}
-        encoder = _encoder(node, options)
-        answers, digests = with_modules(encoder, folder) if folder else (PointModel(encoder), {})
-    except EncoderError as error:
-        if model in known or Path(model).expanduser().is_dir():
-            raise
-        near = did_you_mean(model, [*WITHOUT_ENCODER, *known])
-        raise EncoderError(f"there is no model {model!r}{near}\n{error}") from error
-    log.info(
-        "%s: pooling %s, sentences of at most %d tokens", name, encoder.pooling, encoder.max_length
-    )
-    return LoadedModel(answers.eval(), name, None, {}, encoder.digests | digests)
+    if not settings["_target_"].endswith("tiny_encoder"):
+        # conf/encoder has the length for training; an evaluation reads all that the encoder can.
+        settings = {**settings, "max_length": "auto"}
+    if source is None or "pooling" in options:
+        return PointModel(_build_encoder(settings, options)), {}
+    folder = find_encoder(source)
+    pooling = read_pooling(folder, APPLIED)
+    return with_modules(_build_encoder(settings, {**options, "pooling": pooling}), folder)
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return a config file as plain values, resolved."""
     from omegaconf import OmegaConf
 
     settings: dict[str, Any] = OmegaConf.to_container(OmegaConf.load(path), resolve=True)  # type: ignore[assignment]
     return settings
 
 
-def _encoder(node: Mapping[str, Any], options: Mapping[str, Any]) -> SentenceEncoder:
+def _build_encoder(settings: Mapping[str, Any], options: Mapping[str, Any]) -> SentenceEncoder:
     from lightning_cse.encoders import load_encoder, tiny_encoder
 
-    tiny = node["_target_"].endswith("tiny_encoder")
+    arguments = {**settings, **options}
+    tiny = arguments.pop("_target_").endswith("tiny_encoder")
     make: Callable[..., SentenceEncoder] = tiny_encoder if tiny else load_encoder
-    return make(**{key: value for key, value in {**node, **options}.items() if key != "_target_"})
+    return make(**arguments)

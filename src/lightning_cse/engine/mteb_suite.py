@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,62 +14,49 @@ from lightning_cse.evaluation import TaskResult
 from lightning_cse.runs import Run
 from lightning_cse.similarity import cosine, cosine_matrix
 
+if TYPE_CHECKING:
+    from lightning_cse.engine.inference import SentenceModel
+
 
 class MTEBModel:
-    """A model with mteb's ``EncoderProtocol``, for ``mteb.evaluate(model, tasks)``: one vector per sentence, cosine.
+    """A model with mteb's ``EncoderProtocol``: one vector per sentence (its primary view), compared by cosine.
 
-    ``encode`` takes a list of sentences and returns an array or a tensor (n, d). The name and ``known`` (``revision``,
-    ``embed_dim``, ``max_tokens`` and other fields of mteb's ModelMeta) go into mteb's results.
+    Its name, ``revision``, width and maximum length go into mteb's results.
     """
 
-    def __init__(self, encode: Callable[[list[str]], Any], *, name: str, **known: Any) -> None:
-        self._encode = encode
-        self.known = {
-            "name": name if name.count("/") == 1 else f"lightning_cse/{name.replace('/', '_')}",
-            "similarity_fn_name": "cosine",
-            "framework": ["PyTorch"],
-            "use_instructions": False,
-            **known,
-        }
-
-    @classmethod
-    def of(cls, evaluated: Any, revision: str) -> MTEBModel:
-        """Wrap a model under evaluation; its vectors are those of the primary view."""
-        model = evaluated.model
-        return cls(
-            lambda sentences: model.features(evaluated.embed(sentences)),
-            name=evaluated.name,
-            revision=revision,
-            embed_dim=model.features(model.embed(["one"])).shape[1],
-            max_tokens=evaluated.loaded.room,
-        )
+    def __init__(self, model: SentenceModel, *, revision: str) -> None:
+        self.model = model
+        self.revision = revision
 
     @property
     def mteb_model_meta(self) -> Any:
         """The metadata that mteb writes into its results; unknown values are None."""
+        name = self.model.name
         meta = _mteb().models.ModelMeta
-        return meta(
-            **{key: None for key, field in meta.model_fields.items() if field.is_required()}
-            | self.known
-        )
+        unknown = {key: None for key, field in meta.model_fields.items() if field.is_required()}
+        known = {
+            "name": name if name.count("/") == 1 else f"lightning_cse/{name.replace('/', '_')}",
+            "revision": self.revision,
+            "embed_dim": len(self.model.encode("a")),
+            "max_tokens": self.model.max_length,
+            "similarity_fn_name": "cosine",
+            "framework": ["PyTorch"],
+            "use_instructions": False,
+        }
+        return meta(**unknown | known)
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> Tensor:
         """Return the vectors of all sentences in mteb's batches: (n, d), float32. mteb's prompts are not used."""
-        return torch.as_tensor(
-            self._encode([sentence for batch in inputs for sentence in batch["text"]])
-        ).float()
+        sentences = [sentence for batch in inputs for sentence in batch["text"]]
+        return self.model.answers.features(self.model.embed(sentences))
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the cosine of every row of one matrix with every row of the other: (n, m)."""
-        return cosine_matrix(
-            *(torch.atleast_2d(torch.as_tensor(one)) for one in (embeddings1, embeddings2))
-        )
+        return cosine_matrix(_matrix(embeddings1), _matrix(embeddings2))
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the cosine row by row: (n,)."""
-        return cosine(
-            *(torch.atleast_2d(torch.as_tensor(one)) for one in (embeddings1, embeddings2))
-        )
+        return cosine(_matrix(embeddings1), _matrix(embeddings2))
 
 
 class MTEBTask:
@@ -91,22 +78,26 @@ class MTEBTask:
             "mteb": importlib.metadata.version("mteb"),
         }
 
-    def evaluate(self, model: Any, run: Run) -> TaskResult:
+    def evaluate(self, model: SentenceModel, run: Run) -> TaskResult:
         """Evaluate a model with mteb, which writes its own results to ``mteb/`` in the run's folder."""
         try:
             self._task.load_data()
         except Exception as error:
             raise DataError(f"mteb cannot load {self.name}: {error}") from error
-        cache = _mteb().ResultCache(run.path / "mteb")
-        options = {
-            "encode_kwargs": {"batch_size": 1024},
-            "co2_tracker": False,
-            "show_progress_bar": False,
-        }
         results = _mteb().evaluate(
-            MTEBModel.of(model, run.config_hash), self._task, cache=cache, **options
+            MTEBModel(model, revision=run.config_hash),
+            self._task,
+            cache=_mteb().ResultCache(run.path / "mteb"),
+            encode_kwargs={"batch_size": 1024},
+            co2_tracker=False,
+            show_progress_bar=False,
         )
         return TaskResult({"main_score": float(results.task_results[0].get_score())})
+
+
+def _matrix(vectors: Any) -> Tensor:
+    matrix: Tensor = torch.atleast_2d(torch.as_tensor(vectors))
+    return matrix
 
 
 def _mteb() -> Any:

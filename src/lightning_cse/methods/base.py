@@ -32,7 +32,8 @@ class Method(pl.LightningModule, ABC):
     - ``pairs``: for each view of its embeddings, the two roles whose alignment is measured;
     - ``optional``: the roles that a row may lack; the loss then leaves out their terms;
     - ``spread``: the roles whose uniformity is measured; all roles of the data if empty;
-    - ``needs_dropout``: whether the positive is the anchor under another dropout mask: dropout is then required.
+    - ``needs_dropout``: whether the positive is the anchor under another dropout mask: dropout is then required;
+    - ``papers``: what to cite, as BibTeX entries or keys of ``experiments/references.bib``.
 
     ``optimizer`` is a partial of an optimizer class, completed with the parameters. ``chunk_size`` is for batches whose
     activations do not fit into memory: the encoder takes that many sentences at a time and drops their activations. It
@@ -44,6 +45,7 @@ class Method(pl.LightningModule, ABC):
     optional: tuple[str, ...] = ()
     spread: tuple[str, ...] = ()
     needs_dropout: bool = False
+    papers: tuple[str, ...] = ()
 
     def __init__(
         self,

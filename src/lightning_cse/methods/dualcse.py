@@ -27,6 +27,7 @@ class DualCSE(Method):
     ``architecture`` is one encoder (``cross``) or two (``bi``), as in `DualModel`.
     """
 
+    papers: tuple[str, ...] = ("oda2026dualcse",)
     roles: tuple[str, ...] = (
         "premise",
         "explicit_entailment",

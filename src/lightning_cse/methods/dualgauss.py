@@ -19,6 +19,7 @@ class DualGauss(DualCSE):
     Source: ours; no paper has it. Embeddings and heads are GaussCSE's, views and loss DualCSE's.
     """
 
+    papers = ("oda2026dualcse", "yoda2024gausscse")
     compares = GaussianSimilarity
 
     def build_model(

@@ -24,6 +24,7 @@ class GaussCSE(Method):
     `GaussianModel`. ``simcse`` is an optional loss on the means, which is added (authors' code, off there too).
     """
 
+    papers = ("yoda2024gausscse",)
     model: GaussianModel
     pairs: ClassVar = {"mean": ("premise", "entailment")}
 

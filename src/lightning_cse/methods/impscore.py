@@ -41,6 +41,7 @@ class ImpScore(Method):
     ``direction`` is the ``space`` of `ImpScoreModel`. ``frozen=False`` trains the encoder, as the other methods do.
     """
 
+    papers = ("wang2025impscore",)
     model: ImpScoreModel
     roles = ROLES
     spread = ROLES[:2]  # the implicit sentence is usually the same in both pairs

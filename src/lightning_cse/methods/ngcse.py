@@ -54,6 +54,8 @@ class NGCSE(Method):
         llm_positive: ``positive`` or, with the triplet loss, ``intermediate``.
     """
 
+    papers = ("li2024ngcse",)
+
     def __init__(
         self,
         encoder: SentenceEncoder,

@@ -22,6 +22,7 @@ class SimCSE(Method):
     initialised as torch's linear layers are; theirs from N(0, 0.02).
     """
 
+    papers = ("gao2021simcse",)
     model: PointModel
     roles = ("anchor", "positive", "negative")
     optional = roles[2:]
@@ -62,6 +63,7 @@ class UnsupervisedSimCSE(Method):
     initialisation of the head, as in `SimCSE`.
     """
 
+    papers = ("gao2021simcse",)
     model: PointModel
     roles = ("anchor",)
     pairs: ClassVar = {"primary": ("anchor", "anchor")}

@@ -1,18 +1,21 @@
 """The base class of every model: embeds sentences in chunks of bounded size, and is built again from its settings."""
 
 import inspect
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from lightning_cse import models
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens, TokenTable
+
+Kind = TypeVar("Kind", bound=Embedding)
 
 EVALUATION_TOKENS = 16_384
 """Padded tokens that the encoder takes at once without gradients; this bounds memory and changes no value."""
@@ -20,12 +23,32 @@ EVALUATION_TOKENS = 16_384
 SENTENCES_AT_ONCE = 16_384
 
 
+@dataclass(frozen=True)
+class View:
+    """The way from a sentence to one of its vectors: template, encoder with pooling, then layers.
+
+    ``layers`` are linear layers, activations, `Normalize`, and sequences of them, applied in order.
+    """
+
+    encoder: SentenceEncoder
+    template: Template
+    layers: tuple[nn.Module, ...] = ()
+
+
+class Normalize(nn.Module):
+    """Scales vectors to length one."""
+
+    def forward(self, vector: Tensor) -> Tensor:
+        """Return vectors (n, d) divided by their lengths."""
+        return nn.functional.normalize(vector, dim=-1)
+
+
 class Model(nn.Module, ABC):
     """An encoder, the layers on it, and the questions that evaluation asks.
 
     A model defines ``encode`` (tokens to embeddings, all roles in one pass) and ``similarity``, which is symmetric. It
-    may define ``entailment_score``, ``implicitness``, ``direction`` and ``log_determinant``. It keeps every constructor
-    argument as an attribute of the same name, which `settings` reads.
+    may define ``entailment_score``, ``implicitness``, ``direction`` and ``log_determinant``, and `view_layers`, so that
+    it can be exported. It keeps every constructor argument as an attribute of the same name, which `settings` reads.
     """
 
     encoder: SentenceEncoder
@@ -48,6 +71,10 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def similarity(self, a: Any, b: Any) -> Tensor:
         """Return the symmetric similarity of each row of ``a`` to the same row of ``b``: (n,)."""
+
+    def view_layers(self) -> Mapping[str, View]:
+        """Return how each view is computed, by its name; a view that is missing here cannot be exported."""
+        return {}
 
     def features(self, embedding: Any) -> Tensor:
         """Return the vectors of the primary view, for classifiers on top: (n, d)."""
@@ -88,19 +115,40 @@ class Model(nn.Module, ABC):
         return next(self.parameters()).device
 
     def settings(self) -> dict[str, Any]:
-        """Return the name of the class and its constructor arguments except the encoder, as plain values."""
-        names = list(inspect.signature(type(self)).parameters)[1:]
-        return {"class": type(self).__name__} | {name: getattr(self, name) for name in names}
+        """Return the qualified class (``_target_``) and its constructor arguments except the encoder."""
+        kind = type(self)
+        names = list(inspect.signature(kind).parameters)[1:]
+        settings = {name: getattr(self, name) for name in names}
+        return {"_target_": f"{kind.__module__}.{kind.__qualname__}", **settings}
 
 
 def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
-    """Build the model that `Model.settings` describe, with freshly initialised layers on the encoder."""
+    """Build the model that `Model.settings` describe, with freshly initialised layers on the encoder.
+
+    Raises EncoderError if the class cannot be imported, is not a `Model`, or takes other arguments.
+    """
     options = dict(settings)
+    target = options.pop("_target_", None) or f"lightning_cse.models.{options.pop('class', '')}"
     try:
-        model: Model = getattr(models, options.pop("class"))(encoder, **options)
-    except (KeyError, AttributeError, TypeError) as error:
-        raise EncoderError(f"no model has the settings {dict(settings)} ({error})") from error
-    return model
+        kind = pkgutil.resolve_name(target)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise EncoderError(
+            f"the model {target} cannot be imported ({error}): "
+            "run the command where its file is, or add the file's folder to PYTHONPATH"
+        ) from error
+    if not (isinstance(kind, type) and issubclass(kind, Model)):
+        raise EncoderError(f"{target} is not a subclass of lightning_cse.models.Model")
+    try:
+        return kind(encoder, **options)
+    except TypeError as error:
+        raise EncoderError(f"{target}: {error}") from error
+
+
+def finite(embedding: Kind) -> Kind:
+    """Return an embedding unchanged; raise EncoderError if a number in it is not finite."""
+    if not embedding.is_finite:
+        raise EncoderError("some embeddings are not finite: the weights of the model are broken")
+    return embedding
 
 
 def in_float32(layer: nn.Module, vector: Tensor) -> Tensor:

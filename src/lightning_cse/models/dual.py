@@ -10,7 +10,7 @@ from torch import Tensor
 from lightning_cse.devices import world
 from lightning_cse.embeddings import DualEmbedding, Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
-from lightning_cse.models.base import Model
+from lightning_cse.models.base import Model, View
 from lightning_cse.similarity import cosine
 from lightning_cse.tokens import Tokens
 
@@ -30,8 +30,11 @@ class DualModel(Model):
         super().__init__(encoder)
         self.architecture = architecture
         self.implicit_encoder = copy.deepcopy(encoder) if architecture == "bi" else None
-        words = (None, None) if architecture == "bi" else ("explicit", "implicit")
-        self.explicit_template, self.implicit_template = (encoder.template(word) for word in words)
+        if architecture == "bi":
+            self.explicit_template = self.implicit_template = encoder.template()
+        else:
+            self.explicit_template = encoder.template("explicit")
+            self.implicit_template = encoder.template("implicit")
 
     @property
     def templates(self) -> tuple[Template, ...]:
@@ -49,13 +52,20 @@ class DualModel(Model):
         implicit = [(tokens, self.implicit_template) for tokens in roles]
         if self.implicit_encoder is None:
             vectors = self.encoder(explicit + implicit, most=most)
-        else:
-            vectors = self.encoder(explicit, most=most) + self.implicit_encoder(implicit, most=most)
-            if (
-                world()[1] > 1
-            ):  # DDP needs a gradient of every parameter, even if no term of a batch has this view
-                vectors[0] = vectors[0] + 0 * sum(u.sum() for u in vectors[len(roles) :])
-        return list(zip(vectors[: len(roles)], vectors[len(roles) :], strict=True))
+            return list(zip(vectors[: len(roles)], vectors[len(roles) :], strict=True))
+        says = self.encoder(explicit, most=most)
+        implies = self.implicit_encoder(implicit, most=most)
+        if world()[1] > 1:
+            # DDP needs a gradient of every parameter, even if no term of a batch has this view.
+            says[0] = says[0] + 0 * sum(u.sum() for u in implies)
+        return list(zip(says, implies, strict=True))
+
+    def view_layers(self) -> dict[str, View]:
+        """Return how the explicit and the implicit vector are computed."""
+        return {
+            "explicit": View(self.encoder, self.explicit_template),
+            "implicit": View(self.implicit_encoder or self.encoder, self.implicit_template),
+        }
 
     def similarity(self, a: Any, b: Any) -> Tensor:
         r"""Return the similarity of the explicit views, :math:`\cos(r_a, r_b)`, row by row."""

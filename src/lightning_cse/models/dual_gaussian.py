@@ -1,11 +1,13 @@
 """Two Gaussians per sentence: what it says and what it implies."""
 
 import copy
+from dataclasses import replace
 
 from torch import Tensor
 
 from lightning_cse.embeddings import DualGaussianEmbedding
 from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.models.base import View
 from lightning_cse.models.dual import Architecture, DualModel
 from lightning_cse.models.gaussian import GaussianHeads
 from lightning_cse.similarity import GaussianSimilarity, Reduce, cosine
@@ -40,9 +42,17 @@ class DualGaussianModel(DualModel):
     def encode(self, *roles: Tokens) -> list[DualGaussianEmbedding]:
         """Embed every role's sentences."""
         implicit = self.implicit_heads or self.heads
-        return [
-            DualGaussianEmbedding.of(self.heads(r), implicit(u)) for r, u in self.vectors(*roles)
-        ]
+        pairs = self.vectors(*roles)
+        return [DualGaussianEmbedding.of(self.heads(r), implicit(u)) for r, u in pairs]
+
+    def view_layers(self) -> dict[str, View]:
+        """Return how the two means are computed."""
+        views = super().view_layers()
+        implicit = self.implicit_heads or self.heads
+        return {
+            "explicit": replace(views["explicit"], layers=(self.heads.mean,)),
+            "implicit": replace(views["implicit"], layers=(implicit.mean,)),
+        }
 
     def similarity(self, a: DualGaussianEmbedding, b: DualGaussianEmbedding) -> Tensor:
         """Return the cosine of the explicit means row by row, which is symmetric, as in `GaussianModel`."""

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from lightning_cse.embeddings import GaussianEmbedding
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.models.base import Model, in_float32
+from lightning_cse.models.base import Model, View, in_float32
 from lightning_cse.similarity import (
     Reduce,
     cosine,
@@ -62,6 +62,10 @@ class GaussianModel(Model):
     def encode(self, *roles: Tokens) -> list[GaussianEmbedding]:
         """Embed every role's sentences in one pass."""
         return [self.heads(vector) for vector in self.pooled(*roles)]
+
+    def view_layers(self) -> dict[str, View]:
+        """Return how the mean is computed."""
+        return {"mean": View(self.encoder, self.templates[0], (self.heads.mean,))}
 
     def similarity(self, a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
         """Return the cosine of the means, or the symmetric similarity, row by row."""

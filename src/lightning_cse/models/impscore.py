@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lightning_cse.embeddings import Embedding, PragmaticEmbedding
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.models.base import Model, in_float32
+from lightning_cse.models.base import Model, Normalize, View, in_float32
 from lightning_cse.models.point import PointModel
 from lightning_cse.similarity import cosine
 from lightning_cse.tokens import Tokens
@@ -85,6 +85,15 @@ class ImpScoreModel(Model):
     def _scaled(self, vector: Tensor) -> Tensor:
         return nn.functional.normalize(vector, dim=-1) if self.normalize else vector
 
+    def view_layers(self) -> dict[str, View]:
+        """Return how the pragmatic and the semantic vector are computed."""
+        template = self.templates[0]
+        scaled = (Normalize(),) if self.normalize else ()
+        return {
+            "pragmatic": View(self.encoder, template, (*scaled, self.pragmatic)),
+            "semantic": View(self.encoder, template, (*scaled, self.semantic)),
+        }
+
     def project(self, vector: Tensor) -> PragmaticEmbedding:
         """Apply the two maps to sentence vectors."""
         return PragmaticEmbedding(
@@ -105,12 +114,12 @@ class ImpScoreModel(Model):
     def implicitness(self, sentence: PragmaticEmbedding) -> Tensor:
         """Return the distance of the semantic and the pragmatic vector, in the space where they are compared: (n,)."""
         weight = self.pragmatic.weight
-        there = sentence.to(
-            weight.device, weight.dtype
-        )  # embeddings are in main memory in evaluation
-        semantic = in_float32(self.from_semantic, there.semantic)
-        pragmatic = in_float32(self.from_pragmatic, there.pragmatic)
-        return _distance(semantic, pragmatic, self.implicitness_metric).to(sentence.semantic.device)
+        # Embeddings are in main memory in evaluation.
+        moved = sentence.to(weight.device, weight.dtype)
+        semantic = in_float32(self.from_semantic, moved.semantic)
+        pragmatic = in_float32(self.from_pragmatic, moved.pragmatic)
+        distance = _distance(semantic, pragmatic, self.implicitness_metric)
+        return distance.to(sentence.semantic.device)
 
     def pragmatic_distance(self, a: PragmaticEmbedding, b: PragmaticEmbedding) -> Tensor:
         """Return the distance of the pragmatic vectors row by row."""

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.models.base import Model, in_float32
+from lightning_cse.models.base import Model, View, in_float32
 from lightning_cse.similarity import cosine
 from lightning_cse.tokens import Tokens
 
@@ -15,9 +15,9 @@ class PointModel(Model):
     def __init__(self, encoder: SentenceEncoder, *, has_head: bool = False) -> None:
         super().__init__(encoder)
         self.has_head = has_head
-        self.head = (
-            nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh()) if has_head else None
-        )
+        self.head: nn.Module | None = None
+        if has_head:
+            self.head = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh())
 
     def encode(self, *roles: Tokens) -> list[PointEmbedding]:
         """Embed every role's sentences in one pass."""
@@ -25,6 +25,11 @@ class PointModel(Model):
         if self.head is not None:
             vectors = [in_float32(self.head, vector) for vector in vectors]
         return [PointEmbedding(vector) for vector in vectors]
+
+    def view_layers(self) -> dict[str, View]:
+        """Return how the only view is computed."""
+        layers = () if self.head is None else (self.head,)
+        return {"primary": View(self.encoder, self.templates[0], layers)}
 
     def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
         """Return the cosine row by row."""

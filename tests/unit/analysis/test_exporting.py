@@ -1,22 +1,27 @@
-"""Folders for sentence-transformers: the same vectors as the model's own, or none at all."""
+"""Exported folders: the model's own vectors in sentence-transformers, their card, and the upload."""
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import huggingface_hub
+import numpy as np
 import pytest
 import torch
+from huggingface_hub import HfApi, ModelCard
+from oracles import save_tiny, untrained
 from sentence_transformers import SentenceTransformer
 
+import lightning_cse
+from lightning_cse import methods
 from lightning_cse.analysis import exporting
+from lightning_cse.analysis.card import citations, model_card
 from lightning_cse.analysis.exporting import export
-from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
-from lightning_cse.engine.load import LoadedModel, load_model
+from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError, LightningCSEError
 from lightning_cse.export import main
 from lightning_cse.models import (
@@ -34,47 +39,13 @@ SENTENCES = [
     "Über Größe, naïveté und 🙃 — ½ €.",
     "salt " * 150 + "was dear then.",
 ]
-
-tiny = partial(tiny_encoder, max_length=48)
-
-
-def make(kind: Callable[..., Any], encoder: SentenceEncoder, **options: Any) -> Any:
-    """An untrained model; the parts of a bi-encoder differ."""
-    torch.manual_seed(0)
-    model = kind(encoder, **options).eval()
-    with torch.no_grad():
-        for part in (
-            getattr(model, "implicit_encoder", None),
-            getattr(model, "implicit_heads", None),
-        ):
-            for parameter in part.parameters() if part is not None else ():
-                parameter.add_(0.1 * torch.randn_like(parameter))
-    return model
-
-
-def loaded(answers: Any, **more: Any) -> LoadedModel:
-    given: dict[str, Any] = {
-        "name": "made",
-        "run": None,
-        "record": {},
-        "digests": {"weights": "1" * 64},
-    } | more
-    return LoadedModel(answers, **given, method=type(answers).__name__)
-
-
-def check(folder: Path, answers: Any, view: str) -> SentenceTransformer:
-    """Compare the vectors of a folder with a model's own, apart from how the command does so."""
-    model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    got = model.encode(SENTENCES, convert_to_tensor=True, show_progress_bar=False)
-    torch.testing.assert_close(got, answers.embed(SENTENCES).views()[view], atol=1e-5, rtol=1e-4)
-    return model
-
-
 PROMPT = {"pooling": "prompt", "prompts": ["{} ; in short : {mask} , that is all ."]}
+THIRD_SPACE = {"dim": 8, "normalize": False, "space": "third_space"}
 CASES: list[tuple[Any, dict[str, Any], str, dict[str, Any], str | None]] = [
     (PointModel, {}, "primary", {"pooling": "mean"}, "cosine"),
     (PointModel, {"has_head": True}, "primary", {}, "cosine"),
     (PointModel, {}, "primary", PROMPT, "cosine"),
+    (PointModel, {}, "primary", {"pooling": "prompt"}, "cosine"),
     (GaussianModel, {}, "mean", {"pooling": "mean"}, "cosine"),
     (GaussianModel, {"sts_similarity": "symmetric"}, "mean", {}, None),
     (DualModel, {"architecture": "cross"}, "explicit", {}, "cosine"),
@@ -82,18 +53,12 @@ CASES: list[tuple[Any, dict[str, Any], str, dict[str, Any], str | None]] = [
     (DualModel, {"architecture": "bi"}, "implicit", {}, None),
     (DualGaussianModel, {"architecture": "bi"}, "implicit", {}, None),
     (ImpScoreModel, {"dim": 8}, "pragmatic", {}, "euclidean"),
-    (
-        ImpScoreModel,
-        {"dim": 8, "normalize": False, "space": "third_space"},
-        "semantic",
-        {"pooling": "mean"},
-        None,
-    ),
+    (ImpScoreModel, THIRD_SPACE, "semantic", {"pooling": "mean"}, None),
 ]
 
 
 @pytest.mark.parametrize(("kind", "options", "view", "reading", "similarity"), CASES)
-def test_vectors_and_similarity_are_the_models_own(
+def test_exported_vectors_are_those_of_the_model(
     kind: Any,
     options: dict[str, Any],
     view: str,
@@ -101,146 +66,249 @@ def test_vectors_and_similarity_are_the_models_own(
     similarity: str | None,
     tmp_path: Path,
 ) -> None:
-    answers = make(kind, tiny(**reading), **options)
-    primary = view == next(iter(answers.embed(["a"]).views()))
-    checked = export(loaded(answers), tmp_path / "made", view=None if primary else view)
+    model = untrained(kind, encoder=tiny_encoder(max_length=48, **reading), **options)
+    primary = view == model.views[0]
+    checked = export(model, tmp_path / "folder", view=None if primary else view)
     assert checked.startswith(f"{kind.__name__}, view {view}: 64 vectors within ")
-    assert [path.name for path in tmp_path.iterdir()] == ["made"]
-    model = check(tmp_path / "made", answers, view)
-    vectors, embedding = model.encode(SENTENCES), answers.embed(SENTENCES)
-    got = model.similarity_pairwise(vectors[:-1], vectors[1:])
-    want = answers.similarity(embedding[:-1], embedding[1:]).detach()
-    assert torch.allclose(got, want, atol=1e-4, rtol=1e-4) == (similarity is not None)
-    assert (
-        f"| similarity | {similarity or 'the cosine, which is not'}"
-        in (tmp_path / "made/README.md").read_text()
-    )
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    embedding = model.embed(SENTENCES)
+    expected = embedding.views()[view]
+
+    exported = SentenceTransformer(str(tmp_path / "folder"), device="cpu", local_files_only=True)
+    vectors = exported.encode(SENTENCES, convert_to_tensor=True, show_progress_bar=False)
+    torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-4)
+    scores = exported.similarity_pairwise(vectors[:-1], vectors[1:])
+    own = model.answers.similarity(embedding[:-1], embedding[1:]).detach()
+    assert torch.allclose(scores, own, atol=1e-4, rtol=1e-4) == (similarity is not None)
+    card = (tmp_path / "folder" / "README.md").read_text()
+    assert f"similarity: {similarity or 'not the cosine'}" in card
+
+    loaded = lightning_cse.load(tmp_path / "folder")
+    assert loaded.name == "folder"
+    np.testing.assert_allclose(loaded.encode(SENTENCES), expected, rtol=1e-4, atol=1e-5)
+    assert ("modules" in loaded.digests) == (loaded.answers.head is not None)
 
 
-def test_a_run_its_card_and_a_python_without_this_package(
+def test_export_of_a_run_works_without_this_package(
     run_tiny: Callable[..., Any],
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = run_tiny(tmp_path, "+experiment=dualcse_bi")
+    encoder = save_tiny(tmp_path / "bert")
+    (encoder / "README.md").write_text("---\nlicense: mit\nbase_model: somebody/bert\n---\n")
+    run = run_tiny(tmp_path, "+experiment=dualcse_bi", f"encoder={encoder}", "encoder.pooling=cls")
     monkeypatch.chdir(tmp_path)
-    command = ("--model", str(run.path), "--to", "new/made", "--view", "implicit")
+    command = ("--model", str(run.path), "--to", "new/folder", "--view", "implicit")
     assert main(command) == 0
-    out, err = capfd.readouterr()
-    assert out == "new/made\n"
-    assert "view implicit: 64 vectors within" in err
-    record, card = run.read(), Path("new/made/README.md").read_text()
-    for text in (
-        f"| run | dualcse_bi, config hash {run.config_hash}, seed 0 |",
-        f"| rte, accuracy_all | {record['metrics']['test/rte/accuracy_all']:.4f} | INLI, Implied NLI (Havaldar",
+    assert capfd.readouterr().out == "new/folder\n"
+
+    record = run.read()
+    text = Path("new/folder/README.md").read_text()
+    data = ModelCard(text).data
+    assert (data.license, data.base_model) == ("mit", "somebody/bert")
+    accuracy = record["metrics"]["test/rte/accuracy_all"]
+    results = {(one.dataset_type, one.metric_type): one.metric_value for one in data.eval_results}
+    assert results["rte", "accuracy_all"] == accuracy
+    assert not any(metric == "threshold" for _, metric in results)
+    for words in (
+        f"run: dualcse_bi, config hash {run.config_hash}, seed 0",
+        f"| rte, accuracy_all | {accuracy:.4f} |",
+        "Trained on the sample corpus",
+        "Implied NLI",
+        "Evaluated on part of each test set",
+        "@inproceedings{oda2026dualcse",
     ):
-        assert text in card
-    for path in Path("new/made").rglob("*"):
+        assert words in text
+    for path in Path("new/folder").rglob("*"):
         assert path.is_dir() or str(tmp_path).encode() not in path.read_bytes()
+
     code = (
         "import sys; sys.modules['lightning_cse'] = None\n"
         "from sentence_transformers import SentenceTransformer as S\n"
-        "print(*S('new/made', device='cpu').encode('The kettle is on.', show_progress_bar=False).tolist())"
+        "vector = S('new/folder', device='cpu').encode('Tea.', show_progress_bar=False)\n"
+        "print(*vector.tolist())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ
     )
     assert done.returncode == 0, done.stderr
     assert "MISSING" not in done.stderr + done.stdout
-    want = (
-        load_model(str(run.path))
-        .answers.embed(["The kettle is on."])
-        .views()["implicit"][0]
-        .tolist()
-    )
-    assert [float(value) for value in done.stdout.splitlines()[-1].split()] == pytest.approx(
-        want, abs=1e-5
-    )
+    printed = [float(value) for value in done.stdout.splitlines()[-1].split()]
+    expected = lightning_cse.load(run.path).encode("Tea.", "implicit")
+    assert printed == pytest.approx(expected.tolist(), abs=1e-5)
     assert main(command) == 2
-    assert "new/made is not empty: give another folder; --force replaces" in capfd.readouterr().err
-    before = Path("new/made/model.safetensors").stat().st_ino
+    assert "new/folder is not empty" in capfd.readouterr().err
     assert main((*command, "--force")) == 0
-    assert Path("new/made/model.safetensors").stat().st_ino != before
-    assert [path.name for path in Path("new").iterdir()] == ["made"]
+    assert [path.name for path in Path("new").iterdir()] == ["folder"]
 
 
-class Mine(PointModel):
-    """A model that is not known here."""
+class Undeclared(PointModel):
+    """A model that does not declare its layers."""
+
+    def view_layers(self) -> dict[str, Any]:
+        return {}
 
 
 @pytest.mark.parametrize(
-    ("kind", "reading", "view", "error", "message"),
+    ("kind", "reading", "view", "message"),
     [
-        (
-            PointModel,
-            {"pooling": "prompt", "denoise": True},
-            None,
-            EncoderError,
-            r"encoder\.denoise cannot be exported",
-        ),
-        (
-            PointModel,
-            {"pooling": "first_last"},
-            None,
-            EncoderError,
-            "pooling first_last cannot be exported",
-        ),
-        (Mine, {}, None, EncoderError, r"Mine cannot be exported: .* lightning_cse\.score"),
-        (
-            DualModel,
-            {},
-            "implict",
-            LightningCSEError,
-            "has no view 'implict' - did you mean 'implicit'",
-        ),
+        (PointModel, {"pooling": "prompt", "denoise": True}, None, "denoise cannot be exported"),
+        (PointModel, {"pooling": "first_last"}, None, "pooling first_last cannot be exported"),
+        (Undeclared, {}, None, "Undeclared does not declare the layers of primary"),
+        (DualModel, {}, "implict", "has no view 'implict'"),
     ],
 )
-def test_what_is_refused(
-    kind: Any, reading: Any, view: str | None, error: Any, message: str, tmp_path: Path
+def test_refused_exports_write_nothing(
+    kind: Any, reading: Any, view: str | None, message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(error, match=message):
-        export(loaded(make(kind, tiny(**reading))), tmp_path / "made", view=view)
+    model = untrained(kind, encoder=tiny_encoder(**reading))
+    with pytest.raises(LightningCSEError, match=message):
+        export(model, tmp_path / "folder", view=view)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_vectors_keep_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, first, second = (
-        tmp_path / "made",
-        make(PointModel, tiny()),
-        make(PointModel, tiny(pooling="mean")),
-    )
-    export(loaded(first), place)
-    with (
-        monkeypatch.context() as patched,
-        pytest.raises(
-            LightningCSEError, match=r"differ from the model's by .*: nothing was written"
-        ),
-    ):
-        patched.setattr(exporting, "TOLERANCE", -1.0)
-        export(loaded(second), place, force=True)
-    check(place, first, "primary")
-    with torch.no_grad():
-        second.encoder.backbone.embeddings.word_embeddings.weight[:] = torch.nan
-    with pytest.raises(EncoderError, match="not finite"):
-        export(loaded(second), place, force=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["made"]
-
-
-def test_force_replaces_only_an_exported_folder_that_is_not_in_use(
-    speaking_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_failed_export_keeps_the_existing_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "mine.txt").write_text("mine")
-    (speaking_encoder / "modules.json").write_text("[]")
-    answers = make(
-        PointModel,
-        load_encoder(name="mine", source=str(speaking_encoder), pooling="mean", max_length=32),
-    )
-    for place in (tmp_path / "notes", speaking_encoder):
-        with pytest.raises(
-            LightningCSEError,
-            match="--force replaces only a sentence-transformers folder that is not in use",
-        ):
-            export(loaded(answers), place, force=True)
-    assert json.loads((speaking_encoder / "modules.json").read_text()) == []
+    folder = tmp_path / "folder"
+    first = untrained(PointModel)
+    export(first, folder)
+    second = untrained(PointModel, encoder=tiny_encoder(pooling="mean"))
+    with monkeypatch.context() as patched:
+        patched.setattr(exporting, "TOLERANCE", -1.0)
+        with pytest.raises(LightningCSEError, match="differ from the model's by"):
+            export(second, folder, force=True)
+    with torch.no_grad():
+        second.answers.encoder.backbone.embeddings.word_embeddings.weight[:] = torch.nan
+    with pytest.raises(EncoderError, match="not finite"):
+        export(second, folder, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    loaded = lightning_cse.load(folder)
+    np.testing.assert_allclose(loaded.encode("a"), first.encode("a"), rtol=1e-4, atol=1e-5)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "mine.txt").write_text("mine")
+    with pytest.raises(LightningCSEError, match="--force replaces only"):
+        export(first, notes, force=True)
+
+
+def test_card_names_corpora_files_and_hub_data_sets() -> None:
+    model = untrained(PointModel)
+    train = ["snli/train", "/home/me/own.csv", "hub:me/pairs:train"]
+    model.record = {
+        "name": "some",
+        "config_hash": "ab",
+        "seed": 1,
+        "decisive": {"config": {"data": {"train": train}}},
+        "data": {"SNLI/snli_1.0/snli_1.0_train.jsonl": "0" * 64},
+        "metrics": {
+            "test/stsb/spearman": 0.75,
+            "test/snli/threshold": 0.5,
+            "test/snli/auprc": float("nan"),
+            "val/stsb/spearman": 0.8,
+        },
+    }
+    card = model_card(model, "primary", "cosine", "me/some")
+    assert "me/pairs" in card.data.datasets
+    assert "- own.csv" in card.text
+    assert "/home/me" not in card.content
+    assert "sample corpus" not in card.text
+    assert [one.metric_value for one in card.data.eval_results] == [0.75]
+    assert card.data.eval_results[0].task_type == "sentence-similarity"
+    assert 'SentenceTransformer("me/some")' in card.text
+
+
+def test_every_method_is_cited() -> None:
+    kinds = [getattr(methods, name) for name in dir(methods)]
+    trained = [
+        kind
+        for kind in kinds
+        if isinstance(kind, type) and issubclass(kind, methods.Method) and kind != methods.Method
+    ]
+    assert len(trained) == 7
+    for kind in trained:
+        entries = citations(f"{kind.__module__}.{kind.__qualname__}")
+        assert len(entries) == len(kind.papers) > 0
+        assert all(entry.startswith("@inproceedings{") for entry in entries)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hub's functions, which only note that they were called; the repository is public."""
+    calls: list[str] = []
+    results = {
+        "create_repo": None,
+        "model_info": type("Info", (), {"private": False}),
+        "upload_folder": type("Commit", (), {"commit_url": "https://hf.co/me/mine/commit/1"}),
+    }
+
+    def fake(name: str) -> Callable[..., Any]:
+        def call(*_: Any, **__: Any) -> Any:
+            calls.append(name)
+            return results.get(name)
+
+        return call
+
+    monkeypatch.setattr(ModelCard, "validate", fake("validate"))
+    for name in results:
+        monkeypatch.setattr(HfApi, name, fake(name))
+    return calls
+
+
+def test_push_validates_the_card_and_uploads(
+    hub: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--model", "tiny", "--to", str(tmp_path / "folder"), "--push", "me/mine"]
+    assert main([*command, "--dry-run"]) == 0
+    assert hub == []
+    out = capsys.readouterr().out
+    assert "9 files would be uploaded to https://huggingface.co/me/mine" in out
+    assert "model.safetensors" in out
+    assert main([*command, "--force"]) == 0
+    assert "https://hf.co/me/mine/commit/1" in capsys.readouterr().out
+    assert hub == ["validate", "create_repo", "upload_folder"]
+    assert main([*command, "--force", "--private"]) == 2
+    assert "me/mine is public already: nothing is uploaded" in capsys.readouterr().err
+    assert hub[3:] == ["validate", "create_repo", "model_info"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx2.ConnectError("no route\nto host"),
+        huggingface_hub.errors.OfflineModeIsEnabled("offline"),
+        ValueError("card"),
+    ],
+)
+def test_hub_failures_are_one_line_and_keep_the_folder(
+    error: Exception,
+    hub: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(HfApi, "create_repo", fail)
+    assert main(["--model", "tiny", "--to", str(tmp_path / "folder"), "--push", "me/mine"]) == 2
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith(f"error: --push: me/mine: {type(error).__name__}:")
+    assert "is kept: log in with `hf auth login`" in last
+    assert (tmp_path / "folder" / "modules.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--push", "mine"], "--push: must be USER/NAME"),
+        (["--dry-run"], "--private and --dry-run need --push"),
+    ],
+)
+def test_invalid_options(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--model", "tiny", "--to", str(tmp_path / "folder"), *options])
+    assert message in capsys.readouterr().err

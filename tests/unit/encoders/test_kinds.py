@@ -19,7 +19,7 @@ from lightning_cse.analysis.exporting import export
 from lightning_cse.encoders import SentenceEncoder, load_encoder
 from lightning_cse.encoders.load import digests
 from lightning_cse.encoders.packing import MODEL_TYPES
-from lightning_cse.engine.load import load_model
+from lightning_cse.engine.load import load as load_model
 from lightning_cse.errors import EncoderError
 from lightning_cse.losses import DualContrastive, GaussianContrastive, InfoNCE
 from lightning_cse.methods import DualCSE, GaussCSE, Method, Schedule, SimCSE, UnsupervisedSimCSE

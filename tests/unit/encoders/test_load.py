@@ -22,7 +22,7 @@ from transformers import AutoModel, MPNetConfig, MPNetModel, MPNetTokenizer
 
 from lightning_cse.encoders import SentenceEncoder, load_encoder
 from lightning_cse.encoders.load import digests, find_encoder, read_pooling
-from lightning_cse.engine.load import load_model
+from lightning_cse.engine.load import load as load_model
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 

@@ -1,4 +1,4 @@
-"""Evaluation from a config to its record: models of every kind, tasks one at a time, resuming, mistakes."""
+"""Evaluation from a config to its record: every kind of model, resuming, what decides a result, mistakes."""
 
 import importlib.util
 import json
@@ -15,14 +15,11 @@ from omegaconf import OmegaConf
 from oracles import save_tiny
 
 from lightning_cse.baselines import Length, Whitening
-from lightning_cse.config.check import check
-from lightning_cse.config.compose import compose, options
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
-from lightning_cse.engine.evaluate import Evaluated
-from lightning_cse.engine.load import load_model
+from lightning_cse.engine.load import load
 from lightning_cse.engine.mteb_suite import MTEBModel, MTEBTask
-from lightning_cse.errors import ConfigError, LightningCSEError, TaskError
+from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, TaskError
 from lightning_cse.evaluation import EIS, NLI, STSB, TaskResult, run_tasks
 from lightning_cse.models import PointModel
 from lightning_cse.runs import Run
@@ -79,7 +76,7 @@ def stsb(model: Any) -> TaskResult:
 
 
 @pytest.mark.parametrize(("which", "suite"), [("gauss", "nli"), ("dual", "inli")])
-def test_a_run_gives_the_numbers_of_its_own_record(
+def test_run_gives_the_numbers_of_its_record(
     which: str, suite: str, run: Evaluate, request: pytest.FixtureRequest
 ) -> None:
     folder: Path = request.getfixturevalue(which)
@@ -87,20 +84,21 @@ def test_a_run_gives_the_numbers_of_its_own_record(
     done = run(f"model={folder}", f"+suite={suite}", *LIMITS)
     assert done.path.parent == folder / "evaluate" / suite
     assert (folder / "record.json").read_bytes() == before
-    mine, theirs = done.read(), json.loads(before)
-    assert len(mine["metrics"]) > 2
-    assert mine["metrics"] == pytest.approx(theirs["metrics"], abs=1e-5)
-    assert mine["model"]["run"] == {key: theirs[key] for key in ("name", "config_hash", "seed")}
-    assert mine["encoder"]["tokenizer"] == theirs["encoder"]["tokenizer"]
-    for task in mine["task_data"]:
+    record = done.read()
+    trained = json.loads(before)
+    assert len(record["metrics"]) > 2
+    assert record["metrics"] == pytest.approx(trained["metrics"], abs=1e-5)
+    assert record["model"]["run"] == {key: trained[key] for key in ("name", "config_hash", "seed")}
+    assert record["model"]["method"].startswith("lightning_cse.methods.")
+    assert record["checkpoint"] == trained["checkpoint"]
+    assert record["encoder"]["tokenizer"] == trained["encoder"]["tokenizer"]
+    for task in record["task_data"]:
         predicted = pq.read_table(done.predictions / f"{task}.parquet").to_pydict()
         kept = pq.read_table(folder / "predictions" / f"{task}.parquet").to_pydict()
         assert predicted["row"] == kept["row"]
 
 
-def test_a_folder_gives_the_numbers_of_its_encoder(
-    tiny: Path, run: Evaluate, tmp_path: Path
-) -> None:
+def test_folder_gives_the_numbers_of_its_encoder(tiny: Path, run: Evaluate, tmp_path: Path) -> None:
     done = run(f"model={tiny}", *READING)
     assert done.path.parent == tmp_path / "runs" / "evaluate" / tiny.name / "stsb"
     want = stsb(PointModel(plain_encoder(tiny)).eval())
@@ -110,18 +108,14 @@ def test_a_folder_gives_the_numbers_of_its_encoder(
     )
     scores = pq.read_table(done.predictions / "stsb.parquet")["score"].to_pylist()
     assert scores == pytest.approx(want.predictions["score"], abs=1e-5)
-    assert (record["model"]["pooling"], record["model"]["max_length"], record["model"]["run"]) == (
-        "mean",
-        32,
-        None,
-    )
+    assert (record["model"]["pooling"], record["model"]["max_length"]) == ("mean", 32)
+    assert record["model"]["run"] is None
+    assert "checkpoint" not in record
     assert record["data"] == STSB(data_dir=str(SAMPLE)).digests
     assert math.isfinite(record["seconds"]["evaluation"])
 
 
-def test_sentence_transformers_says_how_its_model_pools(
-    speaking_encoder: Path, run: Evaluate
-) -> None:
+def test_pooling_is_read_from_the_folder(speaking_encoder: Path, run: Evaluate) -> None:
     first = run(f"model={speaking_encoder}", *READING)
     assert run(f"model={speaking_encoder}", "+suite=stsb").path == first.path
     other = run(f"model={speaking_encoder}", "+suite=stsb", "pooling=cls", "max_length=32").read()
@@ -143,37 +137,29 @@ def test_the_packaged_encoder_on_the_sample(run: Evaluate) -> None:
     )
 
 
-def test_a_prompt_of_your_own(tiny: Path, run: Evaluate) -> None:
-    line, prompt = (
-        (f"model={tiny}", "+suite=stsb", "max_length=64"),
-        'The sentence "{}", that\'s {mask} = it',
-    )
-    own, default = run(*line, f"prompt={prompt}").read(), run(*line, "pooling=prompt").read()
+def test_prompt(tiny: Path, run: Evaluate) -> None:
+    line = (f"model={tiny}", "+suite=stsb", "max_length=64")
+    prompt = 'The sentence "{}", that\'s {mask} = it'
+    own = run(*line, f"prompt={prompt}").read()
+    default = run(*line, "pooling=prompt").read()
     assert own["model"]["pooling"] == default["model"]["pooling"] == "prompt"
     assert own["model"]["prompt"] == prompt
     assert own["metrics"] != default["metrics"]
 
 
-def test_a_plain_encoder_can_be_whitened(tiny: Path, gauss: Path, run: Evaluate) -> None:
-    done = [
-        run(f"model={tiny}", *READING, *more).read() for more in ((), ("whitening=[stsb/dev]",))
-    ]
-    assert done[0]["config_hash"] != done[1]["config_hash"]
-    assert [record["name"] for record in done] == [
-        tiny.name,
-        f"{tiny.name}, whitened on stsb/dev",
-    ], "in tables"
-    want = stsb(Whitening(plain_encoder(tiny), sources=["stsb/dev"], data_dir=SAMPLE)).metrics[
-        "spearman"
-    ]
-    assert done[1]["metrics"]["test/stsb/spearman"] == pytest.approx(want, abs=1e-6)
-    with pytest.raises(
-        ConfigError, match=r"whitening: .* is a run, which is evaluated as it was trained"
-    ):
+def test_whitening(tiny: Path, gauss: Path, run: Evaluate) -> None:
+    plain = run(f"model={tiny}", *READING).read()
+    whitened = run(f"model={tiny}", *READING, "whitening=[stsb/dev]").read()
+    assert whitened["config_hash"] != plain["config_hash"]
+    assert whitened["name"] == f"{tiny.name}, whitened on stsb/dev"
+    model = Whitening(plain_encoder(tiny), sources=["stsb/dev"], data_dir=SAMPLE)
+    expected = stsb(model).metrics["spearman"]
+    assert whitened["metrics"]["test/stsb/spearman"] == pytest.approx(expected, abs=1e-6)
+    with pytest.raises(ConfigError, match=r"whitening: .* is a run"):
         run(f"model={gauss}", "+suite=stsb", "whitening=[stsb/dev]")
 
 
-def test_length_is_evaluated_like_any_model(run: Evaluate, tmp_path: Path) -> None:
+def test_length(run: Evaluate, tmp_path: Path) -> None:
     done = run("model=length", "+suite=inli")
     record = done.read()
     want = run_tasks({"eis": EIS(data_dir=str(SAMPLE))}, Length(), "test")["eis"].metrics[
@@ -192,7 +178,7 @@ def test_length_is_evaluated_like_any_model(run: Evaluate, tmp_path: Path) -> No
 # Tasks
 
 
-def test_a_task_that_the_model_cannot_answer_is_named_and_left_out(
+def test_unsuitable_tasks_are_left_out(
     dual: Path, tiny: Path, run: Evaluate, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = (f"model={tiny}", "pooling=cls", "max_length=64", "+suite=inli", *LIMITS)
@@ -213,7 +199,7 @@ def test_a_task_that_the_model_cannot_answer_is_named_and_left_out(
         run(*line, "~suite.rte")
 
 
-def test_the_direction_of_a_symmetric_score_has_no_value_anywhere(
+def test_direction_of_a_symmetric_score_has_no_value(
     run_tiny: Callable[..., Run], run: Evaluate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suite = ("suite=inli_direction", "monitor=val/rte/accuracy_all")
@@ -257,15 +243,7 @@ def test_long_sentences_are_counted(
     assert f"{longer} of {len(sentences)} sentences are too long and are cut" in caplog.text
 
 
-@pytest.mark.parametrize("suite", options("suite"))
-def test_every_suite_composes_for_an_evaluation(suite: str) -> None:
-    cfg = compose(
-        "evaluate", "model=tiny", f"+suite={suite}", *(["own.nli=my.csv"] if suite == "own" else [])
-    )
-    check(OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"]), "evaluate")
-
-
-def test_test_sets_of_ones_own_are_known_by_their_content(run: Evaluate, tmp_path: Path) -> None:
+def test_own_test_sets_are_identified_by_content(run: Evaluate, tmp_path: Path) -> None:
     def evaluated(folder: str, dev: str, test: str) -> Run:
         (tmp_path / folder).mkdir(exist_ok=True)
         for name in ("small", "large"):
@@ -292,7 +270,7 @@ def test_test_sets_of_ones_own_are_known_by_their_content(run: Evaluate, tmp_pat
 # Resuming, and what decides a result
 
 
-def test_an_interrupted_evaluation_continues_with_the_task_that_is_missing(
+def test_interrupted_evaluation_continues_with_the_missing_task(
     copied: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = (f"model={copied}", "+suite=nli", *LIMITS)
@@ -319,7 +297,7 @@ def test_an_interrupted_evaluation_continues_with_the_task_that_is_missing(
     assert list(done["metrics"].items()) == list(again["metrics"].items())
 
 
-def test_what_is_finished_is_done_again_only_by_force(tiny: Path, run: Evaluate) -> None:
+def test_finished_evaluation_is_repeated_only_by_force(tiny: Path, run: Evaluate) -> None:
     line = (f"model={tiny}", *READING)
     done = run(*line)
     stamp, first = done.record_path.stat().st_mtime_ns, done.read()
@@ -337,7 +315,7 @@ def test_what_is_finished_is_done_again_only_by_force(tiny: Path, run: Evaluate)
     assert again["task_seconds"] != first["task_seconds"]
 
 
-def test_a_failure_is_recorded_and_tried_again(
+def test_failure_is_recorded_and_tried_again(
     tiny: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(self: PointModel, sentences: list[str]) -> PointEmbedding:
@@ -346,18 +324,18 @@ def test_a_failure_is_recorded_and_tried_again(
     line = (f"model={tiny}", *READING)
     with monkeypatch.context() as patched:
         patched.setattr(PointModel, "embed", broken)
-        with pytest.raises(
-            TaskError, match=r"stsb: some embeddings of it's a=tiny, one are not finite numbers"
-        ):
+        with pytest.raises(EncoderError, match="some embeddings are not finite"):
             run(*line)
     (failed,) = (tiny.parent / "runs").rglob("failed.json")
     failure = json.loads(failed.read_text())
-    assert (failure["type"], failure["stage"]) == ("TaskError", "stsb")
+    assert (failure["type"], failure["stage"]) == ("EncoderError", "stsb")
     assert run(*line).status == "finished"
     assert not failed.exists()
 
 
-def test_the_hash_is_of_what_decides_the_numbers(tiny: Path, tmp_path: Path, run: Evaluate) -> None:
+def test_hash_depends_on_what_decides_the_numbers(
+    tiny: Path, tmp_path: Path, run: Evaluate
+) -> None:
     line = (f"model={tiny}", *READING)
     first = run(*line).config_hash
     moved = Path(shutil.copytree(tiny, tmp_path / "elsewhere" / tiny.name))
@@ -392,7 +370,7 @@ def test_the_hash_is_of_what_decides_the_numbers(tiny: Path, tmp_path: Path, run
         ),
     ],
 )
-def test_mistakes_are_one_line_and_leave_no_folder(
+def test_mistakes_leave_no_folder(
     line: tuple[str, ...], message: str, run: Evaluate, tmp_path: Path
 ) -> None:
     with pytest.raises(LightningCSEError, match=message):
@@ -403,34 +381,24 @@ def test_mistakes_are_one_line_and_leave_no_folder(
 # mteb
 
 
-def evaluated(name: str) -> Evaluated:
-    loaded = load_model(name)
-    return Evaluated(loaded.answers, loaded.name, Path(), {}, {}, loaded=loaded)
-
-
 @pytest.mark.parametrize("which", ["gauss", None])
-def test_a_model_as_mteb_wants_it(which: str | None, request: pytest.FixtureRequest) -> None:
-    model = evaluated(str(request.getfixturevalue(which)) if which else "tiny")
+def test_mteb_adapter(which: str | None, request: pytest.FixtureRequest) -> None:
+    model = load(request.getfixturevalue(which) if which else "tiny", "cpu")
     sentences = ["A cat sleeps.", "A dog barks at the moon.", "Rain.", "A cat is asleep.", "Rain."]
-    wrapped = MTEBModel.of(model, "abc")
+    adapter = MTEBModel(model, revision="abc")
     batches = [{"text": sentences[:3]}, {"text": sentences[3:]}]
-    encoded = wrapped.encode(batches, task_metadata=None, hf_split="test", hf_subset="default")
+    encoded = adapter.encode(batches, task_metadata=None, hf_split="test", hf_subset="default")
     assert encoded.dtype == torch.float32
-    assert torch.equal(encoded, next(iter(model.model.embed(sentences).views().values())))
+    assert torch.equal(encoded, next(iter(model.embed(sentences).views().values())))
     unit = torch.nn.functional.normalize(encoded.double())
-    assert wrapped.similarity(encoded, encoded.numpy()[:2]) == pytest.approx(
-        (unit @ unit[:2].T).numpy(), abs=1e-6
-    )
-    pairwise = wrapped.similarity_pairwise(encoded, encoded.flip(0)).tolist()
+    matrix = adapter.similarity(encoded, encoded.numpy()[:2])
+    assert matrix == pytest.approx((unit @ unit[:2].T).numpy(), abs=1e-6)
+    pairwise = adapter.similarity_pairwise(encoded, encoded.flip(0)).tolist()
     assert pairwise == pytest.approx((unit * unit.flip(0)).sum(1).tolist(), abs=1e-6)
-    assert wrapped.similarity(encoded[0], encoded[1]).shape == (1, 1)
-    assert (wrapped.known["embed_dim"], wrapped.known["max_tokens"]) == (
-        encoded.shape[1],
-        model.loaded.room,
-    )
+    assert adapter.similarity(encoded[0], encoded[1]).shape == (1, 1)
 
 
-def test_what_mteb_needs(run: Evaluate) -> None:
+def test_mteb_requirements(run: Evaluate) -> None:
     with pytest.raises(TaskError, match=r"the suite needs vectors, which length does not have"):
         run("model=length", "+suite=mteb")
     if importlib.util.find_spec("mteb") is None:
@@ -438,14 +406,15 @@ def test_what_mteb_needs(run: Evaluate) -> None:
             run("model=tiny", "+suite=mteb")
 
 
-def test_mteb_itself_takes_the_model(tmp_path: Path) -> None:
+def test_mteb_evaluates_the_model(tmp_path: Path) -> None:
     mteb = pytest.importorskip("mteb")
     datasets = pytest.importorskip("datasets")
     from mteb.models import EncoderProtocol
 
-    model = evaluated("tiny")
-    assert isinstance(MTEBModel.of(model, "abc"), EncoderProtocol)
-    assert MTEBModel.of(model, "abc").mteb_model_meta.name == "lightning_cse/tiny"
+    model = load("tiny", "cpu")
+    adapter = model.to_mteb()
+    assert isinstance(adapter, EncoderProtocol)
+    assert adapter.mteb_model_meta.name == "lightning_cse/tiny"
     rows = STSB(data_dir=str(SAMPLE)).rows("test")
     columns = {name: rows.column(name) for name in ("score", "sentence1", "sentence2")}
     task = MTEBTask("STSBenchmark")
@@ -453,41 +422,7 @@ def test_mteb_itself_takes_the_model(tmp_path: Path) -> None:
     task._task.dataset = {"default": {"test": datasets.Dataset.from_dict(columns)}}
     task._task.data_loaded = True
     result = task.evaluate(model, Run(tmp_path, "mteb", "abc", 0))
-    assert result.metrics == pytest.approx(
-        {"main_score": stsb(model.model).metrics["spearman"]}, abs=1e-5
-    )
+    expected = stsb(model.answers).metrics["spearman"]
+    assert result.metrics == pytest.approx({"main_score": expected}, abs=1e-5)
     with pytest.raises(TaskError, match="STSBenchmark"):
         MTEBTask("STSBenchmrk")
-
-
-def test_mteb_evaluates_whatever_encodes_on_a_task_of_ones_own(tmp_path: Path) -> None:
-    mteb = pytest.importorskip("mteb")
-    from datasets import Dataset, DatasetDict
-    from mteb.abstasks import AbsTaskSTS
-
-    rows = STSB(data_dir=str(SAMPLE)).rows("test")
-    columns = {name: rows.column(name) for name in ("score", "sentence1", "sentence2")}
-    source = {"path": "nobody/none", "revision": "1"}
-
-    class Own(AbsTaskSTS):  # type: ignore[misc, unused-ignore]
-        metadata = mteb.TaskMetadata(
-            name="Own",
-            description="-",
-            type="STS",
-            dataset=source,
-            eval_langs=["eng-Latn"],
-            main_score="cosine_spearman",
-        )
-        min_score, max_score = 0, 5
-
-        def load_data(self, **_: Any) -> None:
-            self.dataset, self.data_loaded = DatasetDict(test=Dataset.from_dict(columns)), True
-
-    answers = load_model("tiny").answers
-    model = MTEBModel(
-        lambda sentences: answers.embed(sentences).vector.numpy(), name="me/mine", revision="1"
-    )
-    results = mteb.evaluate(model, Own(), cache=mteb.ResultCache(tmp_path), show_progress_bar=False)
-    want = stsb(answers).metrics["spearman"]
-    assert results.task_results[0].get_score() == pytest.approx(want, abs=1e-5)
-    assert results.model_name == "me/mine"

@@ -13,7 +13,7 @@ from llm_server import ChatServer, prompt
 
 from lightning_cse.data import read_corpus
 from lightning_cse.data.corpora import sample_dir
-from lightning_cse.engine.load import load_model
+from lightning_cse.engine.load import load
 from lightning_cse.errors import ConfigError, EncoderError, TaskError
 from lightning_cse.evaluation.inli import HYPOTHESES
 from lightning_cse.llm import LLMError
@@ -252,4 +252,4 @@ def test_suites_and_commands_that_do_not_fit(run: Evaluate) -> None:
     ):
         run("model=llm", "+suite=stsb", "llm.model=m")
     with pytest.raises(EncoderError, match=r"model: llm has no encoder"):
-        load_model("llm")
+        load("llm")

@@ -1,28 +1,22 @@
-"""A model by its name: what is checked before anything is loaded, and loading it."""
+"""A model by its name: what is checked before anything heavy is imported, and records that are refused."""
 
 import hashlib
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from lightning_cse.engine.load import (
-    CHECKPOINT,
-    CONFIG,
-    check_device,
-    check_model,
-    load_model,
-    read_run,
-)
+from lightning_cse.engine.load import CHECKPOINT, CONFIG, find_run, load, read_run
 from lightning_cse.errors import ConfigError, EncoderError
 
 RECORD = {
     "name": "a_run",
     "seed": 0,
-    "model": {"class": "PointModel", "has_head": False},
+    "model": {"_target_": "lightning_cse.models.point.PointModel", "has_head": False},
     "encoder": {"weights": "w", "tokenizer": "t"},
     "config_hash": "0a",
     "checkpoint": {"sha256": hashlib.sha256(b"weights").hexdigest()},
@@ -31,7 +25,7 @@ RECORD = {
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A folder that looks like a whole run."""
+    """A folder that looks like a finished run."""
     folder = tmp_path / "runs" / "a_run"
     (folder / CHECKPOINT).parent.mkdir(parents=True)
     (folder / CHECKPOINT).write_bytes(b"weights")
@@ -40,66 +34,67 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_run_and_an_encoder_are_distinguished(
+def test_runs_and_encoders_are_distinguished(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert check_model("runs/a_run") == run
+    assert find_run("runs/a_run") == run
     assert read_run(run) == RECORD
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "config.json").write_text("{}")
     for encoder in ("./plain", "tiny", "no-such-name", "sentence-transformers/all-MiniLM-L6-v2"):
-        assert check_model(encoder) is None
-    assert check_model("./plain", pooling="mean", prompt="{} {mask}") is None
+        assert find_run(encoder) is None
 
 
 @pytest.mark.parametrize(
-    "name", ["./none", "../none", "runs/none/0-s0", "~/none-of-this-name", "/none"]
+    ("name", "options", "message"),
+    [
+        ("./none", {}, "there is no folder /.*none; give one of a run or of an encoder"),
+        ("runs/none/0-s0", {}, "there is no folder"),
+        ("~/none-of-this-name", {}, "there is no folder"),
+        ("tinny", {}, "there is no model 'tinny' - did you mean 'tiny'"),
+        ("length", {}, "length has no encoder"),
+        ("runs", {}, "contains runs; give one of them:\n  model=runs/a_run"),
+        ("runs/a_run", {"pooling": "mean"}, "pooling: .* is a run, which is evaluated as it was"),
+        ("runs/a_run", {"prompt": "{} {mask}"}, "prompt: .* is a run"),
+    ],
 )
-def test_what_can_only_be_a_path_must_be_there(name: str) -> None:
-    with pytest.raises(
-        EncoderError,
-        match=r"^model: there is no folder /.*none.*; give one of a run or of an encoder",
-    ):
-        check_model(name)
+def test_wrong_names_and_options(
+    name: str,
+    options: dict[str, Any],
+    message: str,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ConfigError, EncoderError), match=message):
+        load(name, "cpu", **options)
 
 
 @pytest.mark.parametrize("part", [CONFIG, CHECKPOINT, "record.json"])
-def test_a_run_must_be_whole_and_is_read_as_it_was_trained(part: str, run: Path) -> None:
-    for option in ({"pooling": "mean"}, {"prompt": "{} {mask}"}):
-        with pytest.raises(
-            ConfigError,
-            match=f"{next(iter(option))}: .* is a run, which is evaluated as it was trained",
-        ):
-            check_model(str(run), **option)
-    with pytest.raises(EncoderError, match=rf"contains runs; give one of them:\n  model={run}"):
-        check_model(str(run.parent))
+def test_unfinished_run(part: str, run: Path) -> None:
     (run / part).unlink()
     with pytest.raises(EncoderError, match=f"the run {run} has no {part}: finish it"):
-        check_model(str(run))
+        load(run)
 
 
-def test_a_device_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    for where in (torch.cuda, torch.backends.mps):
-        monkeypatch.setattr(where, "is_available", lambda: False)
-    for device in ("gpu", "cuda", "mps"):
-        with pytest.raises(ConfigError, match=f"--device: torch finds no {device} on this machine"):
-            check_device(device)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for device in ("cpu", "auto", "gpu", "cuda"):
-        check_device(device)
-
-
-def test_a_damaged_checkpoint_or_record_is_refused(run: Path) -> None:
+def test_damaged_checkpoint_or_record(run: Path) -> None:
     (run / CHECKPOINT).write_bytes(b"weightz")
-    with pytest.raises(
-        EncoderError, match=r"best\.ckpt is damaged \(its sha256 differs from the record's\)"
-    ):
-        load_model(run)
-    first = {key: value for key, value in RECORD.items() if key not in ("model", "checkpoint")}
+    with pytest.raises(EncoderError, match=r"best\.ckpt is damaged"):
+        load(run)
+    first = {key: value for key, value in RECORD.items() if key != "model"}
     (run / "record.json").write_text(json.dumps(first))
     with pytest.raises(EncoderError, match=r"is not a record of a training run \('model'\)"):
-        load_model(run)
+        load(run)
+
+
+def test_missing_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    for backend in (torch.cuda, torch.backends.mps):
+        monkeypatch.setattr(backend, "is_available", lambda: False)
+    for device in ("gpu", "cuda", "mps"):
+        with pytest.raises(ConfigError, match=f"device: torch finds no {device} on this machine"):
+            load("tiny", device)
 
 
 LIGHTNING = ("pytorch_lightning", "hydra")
@@ -109,15 +104,16 @@ LIGHTNING = ("pytorch_lightning", "hydra")
     ("code", "unused"),
     [
         (
-            "import lightning_cse.engine.load, lightning_cse.score, lightning_cse.search, lightning_cse.baselines",
+            "import lightning_cse.engine.load as l, lightning_cse.export, lightning_cse.baselines\n"
+            "l.find_run('tiny')",
             {"torch", "transformers", "numpy", *LIGHTNING},
         ),
         (
             "import lightning_cse\n"
-            "from lightning_cse import evaluation, export, score, search\n"
-            "from lightning_cse.analysis import exporting, scoring, searching\n"
+            "from lightning_cse import evaluation, export\n"
+            "from lightning_cse.analysis import exporting\n"
             "model = lightning_cse.load('tiny')\n"
-            "model.answers.similarity(*(model.answers.embed([text]) for text in 'ab'))",
+            "model.similarity('a', 'b')",
             {"lightning_cse.methods", *LIGHTNING},
         ),
         (
@@ -127,9 +123,9 @@ LIGHTNING = ("pytorch_lightning", "hydra")
             {"torchmetrics", "scipy.stats", "pytorch_lightning"},
         ),
     ],
-    ids=["a name is checked", "a loaded model is used", "functions of metrics"],
+    ids=["name", "model", "metrics"],
 )
-def test_what_is_not_used_is_not_imported(code: str, unused: set[str]) -> None:
+def test_unused_libraries_are_not_imported(code: str, unused: set[str]) -> None:
     line = [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     assert not unused & set(done.stdout.split())

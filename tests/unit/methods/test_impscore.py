@@ -15,7 +15,7 @@ from torch import Tensor
 from lightning_cse.data import ContrastiveData, INLIImplicitPairs, sample_dir
 from lightning_cse.embeddings import PragmaticEmbedding
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
-from lightning_cse.engine.load import load_model
+from lightning_cse.engine.load import load
 from lightning_cse.errors import DataError, EncoderError
 from lightning_cse.losses import ImplicitnessRanking
 from lightning_cse.methods import ImpScore, Schedule
@@ -224,8 +224,8 @@ def test_a_run_needs_the_encoder_that_it_was_trained_with(
     record = folder.read()
     assert (record["steps"], record["best"]["monitor"]) == (8, "val/eis/accuracy")
     assert "diag/semantic/rfd_alignment" in folder.curves_path.read_text()
-    assert len(load_model(str(folder.path)).answers.embed(SENTENCES)) == len(SENTENCES)
+    assert len(load(str(folder.path)).answers.embed(SENTENCES)) == len(SENTENCES)
     record["encoder"]["weights"] = "0" * 64
     folder.record_path.write_text(json.dumps(record))
     with pytest.raises(EncoderError, match="the weights of the encoder tiny changed since"):
-        load_model(str(folder.path))
+        load(str(folder.path))

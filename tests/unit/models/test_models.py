@@ -83,7 +83,7 @@ def test_settings_and_weights_build_the_same_model_again(
 ) -> None:
     model = make(kind, **options)
     settings = model.settings()
-    assert settings["class"] == kind.__name__
+    assert settings["_target_"] == f"{kind.__module__}.{kind.__name__}"
     assert {key: settings[key] for key in options} == options
     assert all(isinstance(value, str | int | bool) for value in settings.values())
     torch.manual_seed(1)
@@ -96,10 +96,19 @@ def test_settings_and_weights_build_the_same_model_again(
     )
 
 
-def test_settings_of_no_model_are_refused() -> None:
-    for settings in ({"class": "PointsModel"}, {"class": "PointModel", "tanh": True}, {}):
-        with pytest.raises(EncoderError, match="no model has the settings"):
-            build(tiny_encoder(), settings)
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"_target_": "lightning_cse.models.PointsModel"}, "cannot be imported"),
+        ({"_target_": "no_such_module.Model"}, "PYTHONPATH"),
+        ({"_target_": "lightning_cse.models.PointModel", "tanh": True}, "tanh"),
+        ({"_target_": "pathlib.Path"}, "not a subclass"),
+        ({}, "cannot be imported"),
+    ],
+)
+def test_build_refuses_unknown_models(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(EncoderError, match=words):
+        build(tiny_encoder(), settings)
 
 
 @pytest.mark.parametrize(("kind", "options"), MODELS)

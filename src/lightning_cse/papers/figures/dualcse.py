@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from lightning_cse.analysis.searching import finite
 from lightning_cse.data import Rows, read_corpus, sample_dir
 from lightning_cse.data.corpora import get_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.data.sources import HYPOTHESES
-from lightning_cse.engine.load import CHECKPOINT, load_model
+from lightning_cse.engine.load import CHECKPOINT, load
 from lightning_cse.errors import DataError
+from lightning_cse.models import finite
 from lightning_cse.papers.figures import Made, Material, data_config, made, markdown_table
-from lightning_cse.runs.machine import device_of
 from lightning_cse.similarity import cosine_matrix
 
 if TYPE_CHECKING:
@@ -93,8 +92,7 @@ def retrieval(material: Material) -> Made:
             )
             data_dir = Path(data_config(material).paths.data_dir)
             dev, train = (read_corpus("inli", split, data_dir) for split in ("val", "train"))
-            answers = load_model(str(best.folder)).answers
-            answers.to(device_of())
+            answers = load(str(best.folder)).answers
             queries = dev.select(sorted(seeded_order(len(dev), _QUERY_SEED)[:_QUERIES]))
             found = nearest(answers, queries, hypotheses(train))
             parts += _quoted(material.title(line), best, found)

@@ -1,0 +1,409 @@
+"""A loaded model: it embeds sentences and answers questions about them, without Lightning or Hydra."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lightning_cse.embeddings import Embedding, PointEmbedding
+from lightning_cse.encoders import SentenceEncoder, Template
+from lightning_cse.errors import ConfigError, TaskError, did_you_mean
+from lightning_cse.models import Model, finite
+from lightning_cse.progress import progress
+from lightning_cse.runs import atomic_file
+from lightning_cse.similarity import Comparison, cosine, is_same
+from lightning_cse.tokens import TokenTable
+
+if TYPE_CHECKING:
+    from lightning_cse.engine.mteb_suite import MTEBModel
+
+Sentences = str | Iterable[str]
+Scores = float | np.ndarray
+Score = Callable[[Any, Any], Tensor]
+Relation = Literal["similar", "entails", "entailed_by"]
+
+QUESTIONS: Final = {
+    "similarity": "similarity",
+    "entailment": "entailment_score",
+    "implicitness": "implicitness",
+}
+_AT_ONCE: Final = 1024  # sentences between two updates of the progress bar
+
+
+class Hit(NamedTuple):
+    """A sentence found by `SentenceModel.search`: its row in the corpus, and its score."""
+
+    row: int
+    score: float
+
+
+@dataclass(repr=False)
+class SentenceModel:
+    """A model that embeds sentences and answers questions about them, in evaluation mode.
+
+    A question takes one string or several sentences, row by row; a single string is compared with each of several
+    sentences. The answer is a float if every argument is a string, else an array (n,). A question that the model does
+    not answer raises TaskError.
+
+    ``views`` are the names of a sentence's vectors, the primary one first: ``primary``; ``mean``, ``variance``
+    (GaussCSE); ``explicit``, ``implicit`` (DualCSE), and ``explicit_variance``, ``implicit_variance`` (DualGauss);
+    ``pragmatic``, ``semantic`` (ImpScore). Sentences longer than ``max_length`` tokens are truncated; ``embedded`` and
+    ``truncated`` count sentences since the model was loaded. ``answers`` is the torch module, ``method`` the qualified
+    class of the method that trained it (of the module, if it was not trained here), ``run`` the run's folder,
+    ``record`` the run's record, and ``digests`` the sha256 of weights and tokenizer.
+    """
+
+    answers: Model
+    name: str
+    method: str
+    digests: dict[str, str]
+    run: Path | None = None
+    record: dict[str, Any] = field(default_factory=dict)
+    device: torch.device = torch.device("cpu")  # noqa: RUF009 - a device is immutable
+    dtype: torch.dtype = torch.float32
+    embedded: int = 0
+    truncated: int = 0
+
+    def __post_init__(self) -> None:
+        self.answers.to(self.device).eval()
+
+    def __repr__(self) -> str:
+        """Return name, method, views and device."""
+        shown = f"{self.name!r}, {self.method_name}, views={self.views}"
+        return f"SentenceModel({shown}, device={str(self.device)!r})"
+
+    @property
+    def method_name(self) -> str:
+        """The method's class without its module, for titles."""
+        return self.method.rpartition(".")[2]
+
+    @property
+    def encoder(self) -> SentenceEncoder:
+        """The encoder of the model."""
+        return self.answers.encoder
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """The templates around a sentence, one for each time that it is encoded."""
+        return self.answers.templates
+
+    @property
+    def max_length(self) -> int:
+        """The number of tokens read from a sentence: the encoder's maximum minus the longest template."""
+        return self.encoder.max_length - max(len(template) for template in self.templates)
+
+    @cached_property
+    def views(self) -> list[str]:
+        """The names of a sentence's vectors, the primary one first."""
+        return list(_vectors(self._example))
+
+    @cached_property
+    def questions(self) -> list[str]:
+        """The names of the questions that this model answers."""
+        known = [name for name, question in QUESTIONS.items() if hasattr(self.answers, question)]
+        if self._has_direction:
+            known.append("direction")
+        return known
+
+    def embed(
+        self,
+        sentences: Sentences,
+        *,
+        show_progress: bool | None = False,
+        label: str = "",
+    ) -> Embedding:
+        """Return all views of sentences at once, as an `Embedding` in main memory; EncoderError if it is not finite."""
+        texts = _as_list(sentences)
+        if not texts:
+            return self._example[:0]
+        table = TokenTable.of(texts, self.encoder.tokenizer)
+        self.embedded += len(texts)
+        self.truncated += int((table.lengths > self.max_length).sum())
+        title = f"{label}: {len(texts):,} sentences" if label else f"{len(texts):,} sentences"
+        with progress(shown=show_progress) as bar, self._tokens(table), self._autocast():
+            starts = bar.track(range(0, len(texts), _AT_ONCE), description=title)
+            parts = [self.answers.embed(texts[start : start + _AT_ONCE]) for start in starts]
+        return finite(Embedding.cat(parts))
+
+    def encode(
+        self,
+        sentences: Sentences,
+        view: str | None = None,
+        *,
+        batch_size: int = 1024,
+        normalize: bool = False,
+        show_progress: bool | None = None,
+    ) -> np.ndarray:
+        """Return the vectors of sentences in one of the ``views``, in float32: (d,) for a string, else (n, d).
+
+        The vectors are as in an evaluation, in the order of the sentences; ``normalize`` scales each to length 1.
+        ``batch_size`` sentences of similar length are encoded between two updates of the progress bar, which None
+        shows only on a terminal. It does not bound memory; the encoder does so by tokens.
+        """
+        view = self._checked_view(view)
+        texts = _as_list(sentences)
+        # The longest sentences come first: they need the most memory.
+        order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
+        vectors = torch.empty(len(texts), self._width(view))
+        with progress(shown=show_progress) as bar:
+            starts = range(0, len(texts), batch_size)
+            for start in bar.track(starts, description=f"{len(texts):,} sentences"):
+                rows = order[start : start + batch_size]
+                vectors[rows] = _vectors(self.embed([texts[row] for row in rows]))[view]
+        if normalize:
+            vectors = torch.nn.functional.normalize(vectors, dim=1)
+        return vectors[0].numpy() if isinstance(sentences, str) else vectors.numpy()
+
+    def encode_to(
+        self,
+        path: str | Path,
+        sentences: Iterable[str],
+        view: str | None = None,
+        *,
+        chunk: int = 8192,
+        normalize: bool = False,
+    ) -> int:
+        """Write the vectors of sentences to a ``.npy`` or ``.parquet`` file, and return how many there are.
+
+        Row i is sentence i in float32; Parquet has the columns ``sentence`` and ``vector``. ``chunk`` sentences are in
+        memory at a time, so the sentences can be a generator of any length. The file is put in place when it is
+        complete. Raises ConfigError for another file type.
+        """
+        path = Path(path).expanduser()
+        writers = {".npy": _write_numpy, ".parquet": _write_parquet}
+        if path.suffix not in writers:
+            raise ConfigError([f"path: must end in .npy or .parquet, got {path.name}"])
+        view = self._checked_view(view)
+
+        def chunks() -> Iterator[tuple[list[str], np.ndarray]]:
+            remaining = iter(sentences)
+            while texts := list(itertools.islice(remaining, chunk)):
+                yield texts, self.encode(texts, view, normalize=normalize, show_progress=False)
+
+        return writers[path.suffix](path, chunks(), self._width(view))
+
+    def similarity(self, a: Sentences, b: Sentences) -> Scores:
+        """Return how similar sentences are by the model's own symmetric measure, mostly the cosine of a view."""
+        return self._ask(self._question("similarity"), a, b)
+
+    def similarity_matrix(self, a: Sentences, b: Sentences | None = None) -> np.ndarray:
+        """Return the similarity of each of ``a`` (n) with each of ``b`` (m), by default with each of ``a``: (n, m)."""
+        first = self.embed(a)
+        second = first if b is None else self.embed(b)
+        compared = Comparison.of(self._question("similarity"), self._example)
+        with torch.no_grad():
+            return np.asarray(compared.matrix(first, second))
+
+    def entailment(self, premises: Sentences, hypotheses: Sentences) -> Scores:
+        """Return how far premises entail hypotheses; a threshold for a decision comes from an evaluation."""
+        return self._ask(self._question("entailment"), premises, hypotheses)
+
+    def direction(self, a: Sentences, b: Sentences) -> Scores:
+        """Return a positive number where ``a`` entails ``b`` rather than ``b`` entails ``a``, else a negative one."""
+        if not self._has_direction:
+            raise self._unanswered("direction")
+        own: Callable[..., Tensor] | None = getattr(self.answers, "direction", None)
+        if own is not None:
+            return self._ask(own, a, b)
+        score = self._question("entailment")
+        return self._ask(lambda x, y: score(x, y).double() - score(y, x).double(), a, b)
+
+    def implicitness(self, sentences: Sentences) -> Scores:
+        """Return how much more sentences imply than they say."""
+        return self._ask(self._question("implicitness"), sentences)
+
+    def search(
+        self,
+        queries: Sentences,
+        corpus: Sequence[str] | np.ndarray,
+        k: int = 10,
+        *,
+        relation: Relation = "similar",
+        view: str | None = None,
+        against: str | None = None,
+    ) -> list[list[Hit]]:
+        """Return, for each query, the ``k`` sentences of a corpus with the highest scores, best first.
+
+        The search is exact: every sentence is compared in float32, and the best ones again in float64; of equal scores,
+        the first row comes first. ``corpus`` is sentences, or an array (n, d) that `encode_to` wrote, which may be
+        memory-mapped.
+
+        For sentences, ``relation`` is the question: ``similar`` (the model's own similarity), ``entails`` (the query is
+        the premise) or ``entailed_by``. Instead, a ``view`` of the query can be compared by cosine with the view
+        ``against`` of the sentences (by default the primary one); an array is always compared so.
+
+        Raises TaskError if the model has no such question or view.
+        """
+        embedded = self.embed([queries] if isinstance(queries, str) else queries)
+        if isinstance(corpus, np.ndarray):
+            vectors = embedded.views()[self._checked_view(view, embedded.views())]
+            if corpus.ndim != 2 or corpus.shape[1] != vectors.shape[1]:
+                raise ConfigError(
+                    [f"corpus: must be an array (n, {vectors.shape[1]}), got {corpus.shape}"]
+                )
+            embedded = PointEmbedding(vectors)
+            compared = Comparison.of(lambda a, b: cosine(a.vector, b.vector), embedded)
+        else:
+            compared = self._comparison(relation, view, against)
+            stored = self.embed(corpus)
+
+        def read(rows: Sequence[int]) -> Embedding:
+            if isinstance(corpus, np.ndarray):
+                return PointEmbedding(torch.from_numpy(np.array(corpus[list(rows)], "float32")))
+            return stored[torch.tensor(list(rows), dtype=torch.long)]
+
+        results = []
+        with torch.no_grad():
+            candidates = compared.candidates(embedded, read, len(corpus), k)
+            for number, rows in enumerate(candidates):
+                ranked = compared.ranked(embedded[number : number + 1], read, rows)
+                results.append([Hit(row, score) for row, score in ranked[:k]])
+        return results
+
+    def to_mteb(self) -> MTEBModel:
+        """Return this model as a model of the mteb library, for ``mteb.evaluate(model.to_mteb(), tasks)``."""
+        from lightning_cse.engine.mteb_suite import MTEBModel
+
+        return MTEBModel(self, revision=self.digests["weights"][:12])
+
+    @cached_property
+    def _example(self) -> Embedding:
+        """The embedding of one sentence, which has the kind and width of all others."""
+        with self._autocast():
+            return finite(self.answers.embed(["a"]))
+
+    @cached_property
+    def _has_direction(self) -> bool:
+        if hasattr(self.answers, "direction"):
+            return True
+        score = getattr(self.answers, "entailment_score", None)
+        return score is not None and not is_same(score, lambda a, b: score(b, a), self._example)
+
+    def _width(self, view: str) -> int:
+        return _vectors(self._example)[view].shape[1]
+
+    def _checked_view(self, view: str | None, views: Iterable[str] | None = None) -> str:
+        known = self.views if views is None else list(views)
+        if view is not None and view not in known:
+            near = did_you_mean(view, known)
+            raise TaskError(
+                f"{self.name} ({self.method_name}) has no view {view!r}{near}"
+                f" (it has: {', '.join(known)})"
+            )
+        return view or known[0]
+
+    def _question(self, name: str) -> Callable[..., Tensor]:
+        ask: Callable[..., Tensor] | None = getattr(self.answers, QUESTIONS[name], None)
+        if ask is None:
+            raise self._unanswered(name)
+        return ask
+
+    def _unanswered(self, name: str) -> TaskError:
+        known = ", ".join(self.questions)
+        return TaskError(f"{self.name} ({self.method_name}) has no {name} (it has: {known})")
+
+    def _comparison(self, relation: Relation, view: str | None, against: str | None) -> Comparison:
+        if view or against:
+            known = self._example.views()
+            first = self._checked_view(view, known)
+            second = self._checked_view(against, known)
+            if relation != "similar":
+                raise TaskError(f"relation {relation} compares whole embeddings: leave views out")
+            pair = (first, second)
+            return Comparison(lambda a, b: cosine(a.views()[first], b.views()[second]), pair)
+        if relation == "similar":
+            return Comparison.of(self._question("similarity"), self._example)
+        if not self._has_direction:
+            raise self._unanswered("direction")
+        score = self._question("entailment")
+        if relation == "entails":
+            return Comparison.of(score, self._example)
+        return Comparison.of(lambda a, b: score(b, a), self._example)
+
+    def _ask(self, ask: Callable[..., Tensor], *arguments: Sentences) -> Scores:
+        embedded = [self.embed(argument) for argument in arguments]
+        if all(isinstance(argument, str) for argument in arguments):
+            with torch.no_grad():
+                return float(ask(*embedded))
+        pairs = list(zip(arguments, embedded, strict=True))
+        count = max(len(each) for argument, each in pairs if not isinstance(argument, str))
+        repeated = torch.zeros(count, dtype=torch.long)
+        rows = []
+        for argument, each in pairs:
+            rows.append(each[repeated] if isinstance(argument, str) else each)
+        lengths = [len(each) for each in rows]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"cannot compare {lengths[0]} and {lengths[1]} sentences row by row")
+        with torch.no_grad():
+            return np.asarray(ask(*rows))
+
+    def _autocast(self) -> torch.autocast:
+        reduced = self.dtype != torch.float32
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=reduced)
+
+    @contextmanager
+    def _tokens(self, table: TokenTable) -> Iterator[None]:
+        """Let the model use a table of tokens, so that it does not tokenise the sentences again."""
+        self.answers.table = table
+        try:
+            yield
+        finally:
+            self.answers.table = None
+
+
+def _as_list(sentences: Sentences) -> list[str]:
+    return [sentences] if isinstance(sentences, str) else list(sentences)
+
+
+def _vectors(embedding: Embedding) -> dict[str, Tensor]:
+    """Return the views of an embedding, and its variances, by name."""
+    vectors = dict(embedding.views())
+    for name, value in embedding.fields().items():
+        if "log_variance" in name:
+            vectors[name.replace("log_", "")] = value.exp()
+    return vectors
+
+
+Chunks = Iterable[tuple[list[str], np.ndarray]]
+
+
+def _write_numpy(path: Path, chunks: Chunks, width: int) -> int:
+    count = 0
+    with atomic_file(path) as file:
+        _write_header(file, (count, width))
+        for _, vectors in chunks:
+            file.write(vectors.astype("<f4").tobytes())
+            count += len(vectors)
+        # The header has room for any number of rows, so that its length does not change.
+        file.seek(0)
+        _write_header(file, (count, width))
+    return count
+
+
+def _write_header(file: Any, shape: tuple[int, int]) -> None:
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+def _write_parquet(path: Path, chunks: Chunks, width: int) -> int:
+    import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]  # slow to import
+    import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
+
+    kind = pa.list_(pa.float32(), width)
+    schema = pa.schema({"sentence": pa.string(), "vector": kind})
+    count = 0
+    with atomic_file(path) as file, pq.ParquetWriter(file, schema) as writer:
+        for texts, vectors in chunks:
+            column = pa.FixedSizeListArray.from_arrays(vectors.ravel(), width)
+            writer.write_table(pa.Table.from_arrays([pa.array(texts), column], schema=schema))
+            count += len(texts)
+    return count

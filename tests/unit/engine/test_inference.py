@@ -1,0 +1,287 @@
+"""A loaded model in Python: vectors, answers, files, search, and what loading imports."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from oracles import save_tiny, untrained
+
+import lightning_cse
+from lightning_cse.analysis.exporting import export
+from lightning_cse.embeddings import DualEmbedding, GaussianEmbedding
+from lightning_cse.errors import ConfigError, EncoderError, TaskError
+from lightning_cse.models import (
+    DualGaussianModel,
+    DualModel,
+    GaussianModel,
+    ImpScoreModel,
+    PointModel,
+)
+
+SENTENCES = [
+    "The ferry leaves at noon.",
+    "",
+    "salt " * 90 + "was dear.",
+    "Is it?",
+    "He fixed the gate.",
+    "Is it?",
+]
+PREMISES = SENTENCES[:3]
+HYPOTHESES = SENTENCES[3:]
+CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
+
+VIEWS = {
+    PointModel: ["primary"],
+    GaussianModel: ["mean", "variance"],
+    DualModel: ["explicit", "implicit"],
+    DualGaussianModel: ["explicit", "implicit", "explicit_variance", "implicit_variance"],
+    ImpScoreModel: ["pragmatic", "semantic"],
+}
+QUESTIONS = {
+    PointModel: ["similarity", "entailment"],
+    GaussianModel: ["similarity", "entailment", "direction"],
+    DualModel: ["similarity", "entailment", "implicitness", "direction"],
+    DualGaussianModel: ["similarity", "entailment", "implicitness", "direction"],
+    ImpScoreModel: ["similarity", "entailment", "implicitness"],
+}
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_encode_returns_every_view_in_the_order_of_the_sentences(kind: Any) -> None:
+    model = untrained(kind)
+    assert model.views == VIEWS[kind]
+    embedding = model.answers.embed(SENTENCES)
+    expected = embedding.views()
+    for name, value in embedding.fields().items():
+        if "log_variance" in name:
+            expected[name.replace("log_", "")] = value.exp()
+    for view, vectors in expected.items():
+        for batch_size in (2, 1024):
+            encoded = model.encode(SENTENCES, view, batch_size=batch_size)
+            assert encoded.dtype == np.float32
+            np.testing.assert_allclose(encoded, vectors, **CLOSE)
+        np.testing.assert_allclose(model.encode(SENTENCES[4], view), vectors[4], **CLOSE)
+    assert np.array_equal(model.encode(SENTENCES), model.encode(SENTENCES, model.views[0]))
+
+
+def test_encode_accepts_any_iterable_and_counts_truncated_sentences() -> None:
+    model = untrained(PointModel)
+    assert model.max_length == 46
+    vectors = model.encode(tuple(SENTENCES))
+    assert (model.embedded, model.truncated) == (6, 1)
+    unit = model.encode((text for text in SENTENCES), normalize=True)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(unit, vectors / lengths, rtol=1e-5)
+    assert model.encode([]).shape == (0, 32)
+    assert model.similarity_matrix([], SENTENCES).shape == (0, 6)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "parquet"])
+def test_encode_to_writes_the_vectors_in_chunks(suffix: str, tmp_path: Path) -> None:
+    model = untrained(GaussianModel)
+    path = tmp_path / "new" / f"vectors.{suffix}"
+    assert model.encode_to(path, iter(SENTENCES), "variance", chunk=4) == 6
+    if suffix == "npy":
+        vectors = np.load(path, mmap_mode="r")
+    else:
+        table = pd.read_parquet(path)
+        assert table["sentence"].tolist() == SENTENCES
+        vectors = np.stack(table["vector"].to_list())
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, model.encode(SENTENCES, "variance"), **CLOSE)
+    assert model.encode_to(path, []) == 0
+    with pytest.raises(ConfigError, match=r"\.npy or \.parquet"):
+        model.encode_to(tmp_path / "vectors.csv", SENTENCES)
+
+
+def test_failed_encode_to_leaves_no_file(tmp_path: Path) -> None:
+    def broken() -> Any:
+        yield "one"
+        raise RuntimeError("the source is gone")
+
+    with pytest.raises(RuntimeError, match="gone"):
+        untrained(PointModel).encode_to(tmp_path / "vectors.npy", broken(), chunk=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_answers_are_those_of_the_model_row_by_row(kind: Any) -> None:
+    model = untrained(kind)
+    assert model.questions == QUESTIONS[kind]
+    a = model.answers.embed(PREMISES)
+    b = model.answers.embed(HYPOTHESES)
+    with torch.no_grad():
+        forward = model.answers.entailment_score(a, b)
+        backward = model.answers.entailment_score(b, a)
+        expected = {
+            "similarity": model.answers.similarity(a, b),
+            "entailment": forward,
+            "direction": forward.double() - backward.double(),
+        }
+        if "implicitness" in model.questions:
+            implicit = model.answers.implicitness(a)
+            np.testing.assert_allclose(model.implicitness(PREMISES), implicit, **CLOSE)
+    for question in set(expected) & set(model.questions):
+        ask = getattr(model, question)
+        np.testing.assert_allclose(ask(PREMISES, HYPOTHESES), expected[question], **CLOSE)
+        single = ask(PREMISES[0], HYPOTHESES[0])
+        assert isinstance(single, float)
+        assert single == pytest.approx(float(expected[question][0]), abs=1e-5)
+        repeated = ask(PREMISES[:1] * 3, HYPOTHESES)
+        np.testing.assert_allclose(ask(PREMISES[0], HYPOTHESES), repeated, **CLOSE)
+    matrix = model.similarity_matrix(PREMISES, SENTENCES)
+    rows = [model.similarity(premise, SENTENCES) for premise in PREMISES]
+    np.testing.assert_allclose(matrix, rows, **CLOSE)
+    np.testing.assert_allclose(model.similarity_matrix(PREMISES), matrix[:, :3], **CLOSE)
+
+
+def embed_animals(sentences: list[str]) -> GaussianEmbedding:
+    """Embed "animal" as a wider Gaussian than any other sentence."""
+    logs = torch.tensor([[1.0 if text == "animal" else -1.0] for text in sentences])
+    return GaussianEmbedding(torch.ones(len(sentences), 32), logs.expand(-1, 32))
+
+
+def test_direction_is_positive_from_premise_to_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = untrained(GaussianModel)
+    monkeypatch.setattr(model.answers, "embed", embed_animals)
+    forward = model.direction("dog", "animal")
+    assert forward == -model.direction("animal", "dog")
+    assert (forward > 0) == (model.entailment("dog", "animal") > model.entailment("animal", "dog"))
+    assert model.encode(["animal"], "variance")[0].tolist() == pytest.approx([np.e] * 32)
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+@pytest.mark.parametrize("relation", ["similar", "entails", "entailed_by"])
+def test_search_returns_the_best_of_a_loop_over_all_pairs(kind: Any, relation: Any) -> None:
+    model = untrained(kind)
+    corpus = [f"{word} {number}" for word in ("gate", "tea", "no") for number in range(9)]
+    if relation != "similar" and "direction" not in model.questions:
+        with pytest.raises(TaskError, match="no direction"):
+            model.search(PREMISES, corpus, relation=relation)
+        return
+    hits = model.search(PREMISES, corpus, 5, relation=relation)
+    for query, found in zip(PREMISES, hits, strict=True):
+        if relation == "similar":
+            scores = model.similarity(query, corpus)
+        elif relation == "entails":
+            scores = model.entailment(query, corpus)
+        else:
+            scores = model.entailment(corpus, query)
+        best = np.sort(scores)[::-1][:5]
+        np.testing.assert_allclose([hit.score for hit in found], best, **CLOSE)
+        np.testing.assert_allclose([scores[hit.row] for hit in found], best, **CLOSE)
+
+
+def test_search_compares_views_and_memory_mapped_vectors(tmp_path: Path) -> None:
+    model = untrained(DualModel)
+    corpus = [*SENTENCES, "Someone should close the window."]
+    model.encode_to(tmp_path / "corpus.npy", corpus, "explicit")
+    stored = np.load(tmp_path / "corpus.npy", mmap_mode="r")
+    from_texts = model.search(PREMISES, corpus, 3, view="implicit", against="explicit")
+    from_array = model.search(PREMISES, stored, 3, view="implicit")
+    query = model.encode(PREMISES[0], "implicit", normalize=True)
+    cosines = model.encode(corpus, "explicit", normalize=True) @ query
+    for hits in (from_texts, from_array):
+        assert [len(found) for found in hits] == [3, 3, 3]
+        scores = [score for _, score in hits[0]]
+        np.testing.assert_allclose(scores, np.sort(cosines)[::-1][:3], **CLOSE)
+    # "Is it?" is there twice: equal scores keep the order of the corpus.
+    rows = [hit.row for hit in model.search("Is it?", stored, 2)[0]]
+    assert rows == [3, 5]
+    assert model.search("a", []) == [[]]
+    with pytest.raises(ConfigError, match=r"must be an array \(n, 32\)"):
+        model.search("a", stored[:, :4])
+
+
+def test_unanswered_questions_name_the_answered_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = untrained(PointModel)
+    for question, message in (
+        (lambda: model.implicitness("a"), "has no implicitness .it has: similarity, entailment"),
+        (lambda: model.direction("a", "b"), "has no direction"),
+        (lambda: model.encode("a", "primry"), "has no view 'primry' - did you mean 'primary'"),
+        (lambda: model.search("a", ["b"], view="x"), "has no view 'x'"),
+    ):
+        with pytest.raises(TaskError, match=message):
+            question()
+    with pytest.raises(ValueError, match="3 and 2 sentences"):
+        model.similarity(PREMISES, HYPOTHESES[:2])
+    assert model.similarity("a", []).shape == (0,)
+    nothing = torch.full((1, 2), torch.nan)
+    monkeypatch.setattr(model.answers, "embed", lambda _: DualEmbedding(nothing, nothing))
+    with pytest.raises(EncoderError, match="not finite"):
+        model.embed("a")
+
+
+@pytest.mark.parametrize(
+    ("module", "change", "message"),
+    [
+        ("2_LSTM", {}, r"has the module LSTM, not supported here: set pooling"),
+        ("2_Dense", {"activation_function": "torch.nn.Mish"}, "2_Dense: a Dense with .*Mish"),
+        ("2_Dense", {"module_input_name": "token_embeddings"}, "a Dense with .*token_embeddings"),
+        ("2_Dense", {"out_features": 31}, r"size mismatch.* \(a Dense needs model\.safetensors\)"),
+        (
+            "2_WordWeights",
+            {"vocab": ["a", "b"], "word_weights": {"a": 0.5}, "unknown_word_weight": 1},
+            "2_WordWeights",
+        ),
+    ],
+)
+def test_unsupported_modules_of_sentence_transformers_are_refused(
+    module: str, change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    export(untrained(PointModel, has_head=True), folder)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[2] |= {"path": module, "type": f"sentence_transformers.models.{module[2:]}"}
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "2_Dense").rename(folder / module)
+    config = folder / module / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    with pytest.raises(EncoderError, match=message):
+        lightning_cse.load(folder)
+    assert lightning_cse.load(folder, pooling="cls").answers.head is None
+
+
+def test_loading_warns_of_another_similarity(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    export(untrained(ImpScoreModel), tmp_path / "folder")
+    lightning_cse.load(tmp_path / "folder")
+    assert "compares its vectors by euclidean; here, it is the cosine" in caplog.text
+
+
+def test_device_dtype_and_pooling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    folder = save_tiny(tmp_path / "plain")
+    for options, message in (
+        ({"device": "cuda"}, "device: torch finds no cuda on this machine"),
+        ({"dtype": "float16"}, "dtype: must be float32 or bfloat16, got 'float16'"),
+        ({}, r"pooling: .*plain has no modules\.json that says how it pools"),
+    ):
+        with pytest.raises((ConfigError, EncoderError), match=message):
+            lightning_cse.load(folder, **options)
+    model = lightning_cse.load(folder, "cpu", pooling="mean")
+    rough = lightning_cse.load(str(folder), dtype=torch.bfloat16, pooling="mean").encode(SENTENCES)
+    assert rough.dtype == np.float32
+    assert 0 < np.abs(rough - model.encode(SENTENCES)).max() < 0.1
+
+
+def test_loading_and_asking_import_neither_lightning_nor_hydra() -> None:
+    code = (
+        "import sys\n"
+        "import lightning_cse\n"
+        "model = lightning_cse.load('tiny')\n"
+        "model.encode(['a', 'b']); model.questions; model.search('a', ['b'])\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    heavy = {"pytorch_lightning", "hydra", "datasets", "torchmetrics", "sklearn", "pandas"}
+    assert not heavy & modules
+    assert not any(name.startswith("lightning_cse.analysis") for name in modules)
