@@ -87,7 +87,7 @@ def test_help_imports_nothing_heavy(name: str, command: Command, place: Path) ->
             for word in ("model=MODEL +suite=NAME", "minilm_l6", "inli", "pooling: auto")
         )
     assert not list(place.iterdir())
-    assert len(COMMANDS) == 13
+    assert len(COMMANDS) == 10
 
 
 def test_one_command_for_all(
@@ -97,7 +97,7 @@ def test_one_command_for_all(
     code, out, _ = in_place(__main__.main)
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()[2:]] == list(__main__.COMMANDS)
-    assert "  encode     Writes the vectors of sentences to a NumPy file\n" in out
+    assert "  export     Exports a model for sentence-transformers\n" in out
     code, _, errors = in_place(__main__.main, "trian", "+experiment=gausscse")
     assert code == 2
     assert errors.startswith(
@@ -108,7 +108,7 @@ def test_one_command_for_all(
     )
     assert code == 0
     assert "name: gausscse" in out
-    code, _, errors = in_place(__main__.main, "score", "--model", "nowhere/at/all", "--input", "x")
+    code, _, errors = in_place(__main__.main, "export", "--model", "nowhere/at/all", "--to", "x")
     assert code == 2
     assert "there is no folder" in errors
     assert (

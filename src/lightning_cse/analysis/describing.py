@@ -27,7 +27,8 @@ from lightning_cse.engine.build import automatic_reading, built, check_nodes, pl
 from lightning_cse.errors import ConfigError, did_you_mean
 from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rate
-from lightning_cse.models import PointModel, finite
+from lightning_cse.models import PointModel
+from lightning_cse.models.base import finite
 from lightning_cse.runs.machine import device_of
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,8 @@ from torch import Tensor
 from lightning_cse.embeddings import Embedding, PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, TaskError, did_you_mean
-from lightning_cse.models import Model, finite
+from lightning_cse.models import Model
+from lightning_cse.models.base import finite
 from lightning_cse.progress import progress
 from lightning_cse.runs import atomic_file
 from lightning_cse.similarity import Comparison, cosine, is_same

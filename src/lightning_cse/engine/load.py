@@ -70,10 +70,10 @@ def load(
     if not has(str(device)):
         raise ConfigError([f"device: torch finds no {device} on this machine; leave it out"])
     options: dict[str, Any] = {} if max_length == "auto" else {"max_length": max_length}
-    if pooling != "auto":
-        options["pooling"] = pooling
     if prompt is not None:
         options |= {"pooling": "prompt", "prompts": [prompt]}
+    if pooling != "auto":
+        options["pooling"] = pooling
     if folder is None:
         model = _load_encoder(name, options)
     elif "pooling" in options:

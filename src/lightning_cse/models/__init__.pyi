@@ -2,7 +2,6 @@ from .base import Model as Model
 from .base import Normalize as Normalize
 from .base import View as View
 from .base import build as build
-from .base import finite as finite
 from .dual import DualModel as DualModel
 from .dual_gaussian import DualGaussianModel as DualGaussianModel
 from .gaussian import GaussianModel as GaussianModel

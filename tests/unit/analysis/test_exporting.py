@@ -195,7 +195,7 @@ def test_failed_export_keeps_the_existing_folder(
 
 def test_card_names_corpora_files_and_hub_data_sets() -> None:
     model = untrained(PointModel)
-    train = ["snli/train", "/home/me/own.csv", "hub:me/pairs:train"]
+    train = ["snli/train", "/data/me/own.csv", "hub:me/pairs:train"]
     model.record = {
         "name": "some",
         "config_hash": "ab",
@@ -212,7 +212,7 @@ def test_card_names_corpora_files_and_hub_data_sets() -> None:
     card = model_card(model, "primary", "cosine", "me/some")
     assert "me/pairs" in card.data.datasets
     assert "- own.csv" in card.text
-    assert "/home/me" not in card.content
+    assert "/data/me" not in card.content
     assert "sample corpus" not in card.text
     assert [one.metric_value for one in card.data.eval_results] == [0.75]
     assert card.data.eval_results[0].task_type == "sentence-similarity"

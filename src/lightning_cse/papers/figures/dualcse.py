@@ -17,7 +17,7 @@ from lightning_cse.data.drawing import seeded_order
 from lightning_cse.data.sources import HYPOTHESES
 from lightning_cse.engine.load import CHECKPOINT, load
 from lightning_cse.errors import DataError
-from lightning_cse.models import finite
+from lightning_cse.models.base import finite
 from lightning_cse.papers.figures import Made, Material, data_config, made, markdown_table
 from lightning_cse.similarity import cosine_matrix
 
