@@ -66,9 +66,11 @@ def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
 def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
     from hydra.utils import instantiate
 
+    from lightning_cse.data import ContrastiveDataModule
     from lightning_cse.encoders import tiny_encoder
 
-    data = instantiate(node, tokenize=tiny_encoder().tokenizer, seed=3, cache_dir=cache)
+    settings = instantiate(node, cache_dir=cache)
+    data = ContrastiveDataModule(settings, tokenize=tiny_encoder().tokenizer, seed=3)
     data.setup()
     loader = data.train_dataloader()
     drawn = [batch for _, batch in zip(range(3), _forever(loader), strict=False)]

@@ -42,40 +42,60 @@ class Tokens:
     @classmethod
     def pad(cls, sentences: Sequence[Sequence[int]], rows: Sequence[int] | None = None) -> Self:
         """Build tokens from ragged lists of ids; ``rows`` defaults to 0, 1, 2, ..."""
-        lengths = torch.tensor([len(sentence) for sentence in sentences])
-        mask = torch.arange(max(map(len, sentences), default=0)) < lengths[:, None]
-        ids = torch.zeros(mask.shape, dtype=torch.long)
-        ids[mask] = torch.tensor(
-            [token for sentence in sentences for token in sentence], dtype=torch.long
-        )
-        return cls(
+        ids, lengths = _flat(sentences)
+        numbers = range(len(sentences)) if rows is None else rows
+        starts = np.cumsum(lengths) - lengths
+
+        return cls.cut(
             ids,
-            mask,
-            torch.arange(len(sentences)) if rows is None else torch.tensor(rows, dtype=torch.long),
+            starts,
+            lengths,
+            np.array(numbers, dtype=np.int64),
         )
 
     @classmethod
     def cut(
-        cls, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: np.ndarray
+        cls,
+        ids: np.ndarray,
+        starts: np.ndarray,
+        lengths: np.ndarray,
+        rows: np.ndarray,
     ) -> Self:
-        """Cut sentences out of concatenated ids, each by its start and length; starts, lengths and rows are (n,)."""
+        """Cut sentences out of concatenated ids.
+
+        Args:
+            ids: the ids of all sentences, one after the other.
+            starts: the place of each sentence's first token: (n,).
+            lengths: the number of tokens to take of each sentence: (n,).
+            rows: the row of the batch that each sentence belongs to: (n,).
+        """
         places = np.arange(lengths.max(initial=0))
         mask = places < lengths[:, None]
         padded = np.zeros(mask.shape, dtype=np.int64)
         padded[mask] = ids[(starts[:, None] + places)[mask]]
-        return cls(*map(torch.from_numpy, (padded, mask, rows)))
+
+        return cls(
+            torch.from_numpy(padded),
+            torch.from_numpy(mask),
+            torch.from_numpy(rows),
+        )
 
     def select(self, chosen: Tensor) -> Self:
         """Return the sentences chosen by a boolean mask or by numbers, with their rows."""
-        return type(self)(self.ids[chosen], self.mask[chosen], self.rows[chosen])
+        return type(self)(
+            self.ids[chosen],
+            self.mask[chosen],
+            self.rows[chosen],
+        )
 
     def to(self, device: torch.device | str) -> Self:
         """Return the same tokens on another device."""
-        on_gpu = (
-            torch.device(device).type == "cuda"
-        )  # elsewhere a copy in the background may be read too early
+        # Elsewhere than on a GPU, a copy in the background may be read too early.
+        in_background = torch.device(device).type == "cuda"
         return type(self)(
-            *(tensor.to(device, non_blocking=on_gpu) for tensor in (self.ids, self.mask, self.rows))
+            self.ids.to(device, non_blocking=in_background),
+            self.mask.to(device, non_blocking=in_background),
+            self.rows.to(device, non_blocking=in_background),
         )
 
 
@@ -88,21 +108,29 @@ class TokenTable:
         ids: the ids of all sentences, concatenated.
     """
 
-    def __init__(self, sentences: Sequence[str], lengths: np.ndarray, ids: np.ndarray) -> None:
+    def __init__(
+        self,
+        sentences: Sequence[str],
+        lengths: np.ndarray,
+        ids: np.ndarray,
+    ) -> None:
         self._row = {sentence: row for row, sentence in enumerate(sentences)}
-        self.lengths, self._starts, self._ids = lengths, np.cumsum(lengths) - lengths, ids
+        self._starts = np.cumsum(lengths) - lengths
+        self._ids = ids
+        self.lengths = lengths
 
     @classmethod
     def of(
-        cls, sentences: Sequence[str], tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]
+        cls,
+        sentences: Sequence[str],
+        tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]],
     ) -> Self:
         """Build a table by tokenising sentences."""
-        ids = tokenize(sentences)
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        ids, lengths = _flat(tokenize(sentences))
         return cls(
             sentences,
             lengths,
-            np.fromiter(itertools.chain.from_iterable(ids), np.int32, lengths.sum()),
+            ids,
         )
 
     def has(self, sentences: Iterable[str]) -> bool:
@@ -118,3 +146,19 @@ class TokenTable:
             np.minimum(self.lengths[rows], most),
             np.arange(len(rows)),
         )
+
+
+def _flat(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ids of all sentences, concatenated, and the number of tokens of each."""
+    lengths = np.fromiter(
+        map(len, sentences),
+        np.int64,
+        len(sentences),
+    )
+    ids = np.fromiter(
+        itertools.chain.from_iterable(sentences),
+        np.int32,
+        lengths.sum(),
+    )
+
+    return ids, lengths

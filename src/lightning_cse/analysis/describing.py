@@ -20,7 +20,7 @@ from rich.text import Text
 from lightning_cse import runs
 from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms
 from lightning_cse.config.compose import portable
-from lightning_cse.data import ContrastiveData, read_corpus
+from lightning_cse.data import ContrastiveDataModule, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import automatic_reading, built, check_nodes, plain
@@ -135,7 +135,11 @@ def _measured(
 
 def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Described:
     """Return the pairs that a training set gives: of the first role with each other role, or with its dropout pass."""
-    data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed)
+    data = ContrastiveDataModule(
+        built(cfg.data),
+        tokenize=encoder.tokenizer,
+        seed=cfg.seed,
+    )
     rows = data.train.select(seeded_order(len(data.train), cfg.seed))
     anchor = data.roles[0]
     kinds = _kinds(cfg, name, data.roles, rows.names)

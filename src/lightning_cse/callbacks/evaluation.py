@@ -15,7 +15,7 @@ from pytorch_lightning import Callback
 from pytorch_lightning.utilities.seed import isolate_rng
 
 from lightning_cse.callbacks.checkpoints import Interrupts
-from lightning_cse.data import ContrastiveData, Rows, read_corpus
+from lightning_cse.data import ContrastiveDataModule, Rows, read_corpus
 from lightning_cse.errors import ConfigError, DataError, TrainingError, did_you_mean
 from lightning_cse.evaluation import Embedded, Task, measure
 from lightning_cse.methods import Method
@@ -295,7 +295,7 @@ class Diagnostics:
 
 
 def build_diagnostics(
-    method: Method, data: ContrastiveData, options: Mapping[str, Any], data_dir: str
+    method: Method, data: ContrastiveDataModule, options: Mapping[str, Any], data_dir: str
 ) -> Diagnostics:
     """Return the diagnostics of a method on its data, with the config's ``diag`` as options.
 

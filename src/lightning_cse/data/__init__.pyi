@@ -2,7 +2,7 @@ from .augment import TokenCutoff as TokenCutoff
 from .augment import TokenShuffle as TokenShuffle
 from .corpora import read_corpus as read_corpus
 from .corpora import sample_dir as sample_dir
-from .datamodule import ContrastiveData as ContrastiveData
+from .datamodule import ContrastiveDataModule as ContrastiveDataModule
 from .hybrid import Hybrid as Hybrid
 from .implicit_pairs import ImplicitPairs as ImplicitPairs
 from .implicit_pairs import INLIImplicitPairs as INLIImplicitPairs
@@ -18,3 +18,4 @@ from .roles import Sentences as Sentences
 from .rows import Rows as Rows
 from .rows import SourceFile as SourceFile
 from .sampler import BatchLoader as BatchLoader
+from .settings import ContrastiveData as ContrastiveData

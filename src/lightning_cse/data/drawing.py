@@ -6,21 +6,21 @@ hold out the same sentences and train on the same ones.
 
 import logging
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from lightning_cse.data.rows import Rows
+from lightning_cse.data.rows import Rows, first_appearance
 from lightning_cse.errors import ConfigError, DataError
 
 log = logging.getLogger(__name__)
 
-SEED = 0
-ANOTHER_ANCHOR = (
-    "\0another anchor"  # a negative that `with_another_anchor` replaces after the hold-out
-)
+SEED: Final = 0
+# A negative that `with_another_anchor` replaces after the hold-out.
+ANOTHER_ANCHOR: Final = "\0another anchor"
 
 
 def used(rows: Rows) -> int:
@@ -28,13 +28,22 @@ def used(rows: Rows) -> int:
     return int(pc.count_distinct(pc.list_flatten(rows.values("made_of"))).as_py())
 
 
-def keep(rows: Rows, kept: np.ndarray, reason: str) -> Rows:
+def keep(
+    rows: Rows,
+    kept: np.ndarray,
+    reason: str,
+) -> Rows:
     """Return the rows where ``kept`` is true; corpus rows that are no longer used count as dropped for ``reason``."""
     left = rows.select(np.flatnonzero(kept))
     return left.dropping({reason: used(rows) - used(left)})
 
 
-def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
+def hold_out(
+    rows: Rows,
+    share: float,
+    *,
+    of: str,
+) -> tuple[Rows, Rows]:
     """Split rows into those to train on and those held out: a share of a role's sentences, with all their rows.
 
     Both sides keep the order of the corpus. The same share of the added rows is held out too. At least two sentences
@@ -42,51 +51,86 @@ def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
     """
     if not 0 <= share < 1:
         raise ConfigError([f"data.held_out_share: must be in [0, 1), got {share}"])
+
     own, added = _units(rows, rows.values(of))
-    number = max(2, round(share * _count(own))) if share else 0
-    if number > _count(own) - 2:
-        raise DataError(
-            f"data.held_out_share: {share} of {_count(own)} sentences leaves too few on one side"
-        )
+    total = _count(own)
+    number = max(2, round(share * total)) if share else 0
+
+    if number > total - 2:
+        left = f"{share} of {total} sentences leaves too few on one side"
+        raise DataError(f"data.held_out_share: {left}")
+
     apart = _drawn(own, number) | _drawn(added, round(share * _count(added)))
-    return keep(rows, ~apart, "held out"), rows.select(np.flatnonzero(apart))
+
+    return keep(
+        rows,
+        ~apart,
+        "held out",
+    ), rows.select(np.flatnonzero(apart))
 
 
 def subset(rows: Rows, count: int) -> Rows:
     """Return ``count`` rows, own and added ones in proportion; rows made of the same corpus rows count as one."""
-    own, added = _units(
-        rows, pc.binary_join(pc.cast(rows.values("made_of"), pa.list_(pa.string())), " ")
-    )
+    numbers = pc.cast(rows.values("made_of"), pa.list_(pa.string()))
+    own, added = _units(rows, pc.binary_join(numbers, " "))
     total = _count(own) + _count(added)
+
     if count > total:
-        log.warning("data.train_rows=%d, but there are only %d rows; all are used", count, total)
+        log.warning(
+            "data.train_rows=%d, but there are only %d rows; all are used",
+            count,
+            total,
+        )
         return rows
+
     of_own = round(count * _count(own) / total)
-    return keep(rows, _drawn(own, of_own) | _drawn(added, count - of_own), "data.train_rows")
+
+    return keep(
+        rows,
+        _drawn(own, of_own) | _drawn(added, count - of_own),
+        "data.train_rows",
+    )
 
 
-def fewer_llm_rows(rows: Rows, count: int, roles: Sequence[str]) -> Rows:
+def fewer_llm_rows(
+    rows: Rows,
+    count: int,
+    roles: Sequence[str],
+) -> Rows:
     """Keep ``count`` LLM rows, which have all of these roles; of the others, only the corpus's own anchors stay."""
     if "negative" not in roles:
-        raise ConfigError(
-            ["data.llm_rows: must be null, except for a corpus with LLM rows (data=ngcse_...)"]
-        )
-    llm = rows.has(*roles)
-    numbers = np.flatnonzero(llm)
+        only = "must be null, except for a corpus with LLM rows (data=ngcse_...)"
+        raise ConfigError([f"data.llm_rows: {only}"])
+
+    removed = rows.has(*roles)
+    numbers = np.flatnonzero(removed)
+
     if count > len(numbers):
+        there = f"there are only {len(numbers)} LLM rows to train on"
         log.warning(
-            "data.llm_rows=%d, but there are only %d LLM rows to train on; all are used",
+            "data.llm_rows=%d, but %s; all are used",
             count,
-            len(numbers),
+            there,
         )
-    llm[numbers[seeded_order(len(numbers), SEED)[:count]]] = (
-        False  # from here on, only the LLM rows that do not stay
-    )
+
+    removed[numbers[seeded_order(len(numbers), SEED)[:count]]] = False
+    null = pa.scalar(None, pa.string())
+
     for role in roles[1:]:
         rows = rows.with_column(
-            role, pc.if_else(pa.array(llm), pa.scalar(None, pa.string()), rows.values(role))
+            role,
+            pc.if_else(
+                pa.array(removed),
+                null,
+                rows.values(role),
+            ),
         )
-    return keep(rows, ~(llm & _added(rows)), "data.llm_rows")
+
+    return keep(
+        rows,
+        ~(removed & _added(rows)),
+        "data.llm_rows",
+    )
 
 
 def with_another_anchor(rows: Rows) -> Rows:
@@ -95,18 +139,32 @@ def with_another_anchor(rows: Rows) -> Rows:
     Call it separately for each side of a hold-out: negatives drawn over both would train on held-out sentences. A
     single row that needs an anchor is a DataError.
     """
-    negatives = rows.column("negative") if "negative" in rows.names else []
-    waiting = [row for row, sentence in enumerate(negatives) if sentence == ANOTHER_ANCHOR]
-    if not waiting:
+    if "negative" not in rows.names:
         return rows
-    if len(waiting) < 2:
-        raise DataError(
-            "data: a single row that stands in for an LLM row has no other row to take its negative from"
-        )
-    anchors, order = rows.column("anchor"), seeded_order(len(waiting), SEED)
-    for place, another in zip(order, [*order[1:], order[0]], strict=True):
-        negatives[waiting[place]] = anchors[waiting[another]]
-    return rows.with_column("negative", negatives)
+
+    negatives = rows.values("negative")
+    waiting = pc.fill_null(pc.equal(negatives, ANOTHER_ANCHOR), False)
+    places = np.flatnonzero(waiting.to_numpy())
+
+    if not len(places):
+        return rows
+
+    if len(places) < 2:
+        raise DataError("data: a single stand-in for an LLM row has no other row for its negative")
+
+    order = places[seeded_order(len(places), SEED)]
+    anchor_of = np.arange(len(rows))
+    anchor_of[order] = np.roll(order, -1)
+    others = rows.values("anchor").take(pa.array(anchor_of))
+
+    return rows.with_column(
+        "negative",
+        pc.if_else(
+            waiting,
+            others,
+            negatives,
+        ),
+    )
 
 
 def seeded_order(count: int, seed: int) -> list[int]:
@@ -115,19 +173,22 @@ def seeded_order(count: int, seed: int) -> list[int]:
 
 
 def _added(rows: Rows) -> np.ndarray:
-    known = "added" in rows.column_names
-    return np.asarray(rows.values("added").to_numpy() if known else np.zeros(len(rows), dtype=bool))
+    if "added" not in rows.column_names:
+        return np.zeros(len(rows), dtype=bool)
+
+    return np.asarray(rows.values("added").to_numpy())
 
 
-def _units(rows: Rows, values: pa.ChunkedArray) -> list[np.ndarray]:
+def _units(rows: Rows, values: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
     """Number distinct values by first appearance, separately for own and added rows; -1 marks the other rows."""
-    parts = (~_added(rows), _added(rows))
-    found = [np.full(len(rows), -1) for _ in parts]
-    for units, among in zip(found, parts, strict=True):
-        units[among] = (
-            values.filter(pa.array(among)).combine_chunks().dictionary_encode().indices.to_numpy()
-        )
-    return found
+    added = _added(rows)
+    return _numbered(values, ~added), _numbered(values, added)
+
+
+def _numbered(values: pa.ChunkedArray, among: np.ndarray) -> np.ndarray:
+    units = np.full(len(among), -1)
+    units[among] = first_appearance(values.filter(pa.array(among)))
+    return units
 
 
 def _count(units: np.ndarray) -> int:

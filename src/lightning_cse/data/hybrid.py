@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -49,47 +49,74 @@ class Hybrid:
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return one row per row of the corpus, then the added LLM rows, which the column ``added`` marks."""
-        corpus, llm = self.corpus(tables), self._llm()
-        count, anchors = len(corpus), corpus.values("anchor")
-        found = pc.fill_null(pc.index_in(anchors, value_set=llm.values("anchor")), -1).to_numpy()
-        rows = np.flatnonzero(found >= 0)
-        replaced = rows[
-            np.unique(found[rows], return_index=True)[1]
-        ]  # where each anchor first appears
+        corpus = self.corpus(tables)
+        llm = self._read_llm_rows()
+        count = len(corpus)
+        replaced, replacing = _replacements(corpus.values("anchor"), llm.values("anchor"))
         order = np.arange(count)
-        order[replaced] = count + found[replaced]
+        order[replaced] = count + replacing
         added = np.setdiff1d(np.arange(count, count + len(llm)), order)
-        if len(added):
-            foreign = f"{len(added)} of {len(llm)} LLM rows were made from sentences that the corpus does not have"
-            then = "they replace no row and are added, and a share of them is held out with the corpus's own"
-            log.warning("%s (the first: %s): %s", foreign, llm.where(int(added[0]) - count), then)
-        parts = corpus.values("made_of")
-        empty = dict.fromkeys(self.roles, pa.nulls(count, pa.string()))
-        plain = corpus.with_columns(**empty | {"anchor": anchors, "made_of": parts})
-        first = max(pc.list_flatten(parts).to_pylist(), default=-1) + 1
-        stacked = Rows.cat([plain, made_of(llm, np.arange(first, first + len(llm)))])
-        hybrid = stacked.select(np.concatenate([order, added]))
-        gone = set(pc.list_flatten(parts.take(pa.array(replaced))).to_pylist())
-        hybrid = hybrid.recounted({**hybrid.counts, "dropped: an LLM row stands for it": len(gone)})
-        return hybrid.with_column("added", np.arange(len(hybrid)) >= count)
 
-    def _llm(self) -> Rows:
-        read = read_sources(self.llm, Path(self.data_dir), key="data.rows.llm")
-        foreign = [file.name for rows in read if "anchor" not in rows.names for file in rows.files]
-        if foreign:
+        if len(added):
             log.warning(
-                "no LLM wrote %s: used as LLM rows of the pattern %s",
-                ", ".join(foreign),
-                self.pattern,
+                "%d of %d LLM rows were made from sentences that the corpus does not have (the first: %s): they "
+                "replace no row and are added, and a share of them is held out with the corpus's own",
+                len(added),
+                len(llm),
+                llm.where(int(added[0]) - count),
             )
-        rows = Rows.cat([as_llm_rows(rows, self.pattern) for rows in read])
-        seen: dict[str, int] = {}
-        for row, anchor in enumerate(rows.column("anchor")):
-            if seen.setdefault(anchor, row) != row:
-                raise DataError(
-                    f"{rows.where(row)}: a second LLM row for the anchor of {rows.where(seen[anchor])}"
+
+        corpus_rows = corpus.values("made_of")
+        columns = dict.fromkeys(self.roles, pa.nulls(count, pa.string()))
+        columns |= {"anchor": corpus.values("anchor"), "made_of": corpus_rows}
+        first = 1 + max(pc.list_flatten(corpus_rows).to_pylist(), default=-1)
+        llm = made_of(llm, np.arange(first, first + len(llm)))
+        both = Rows.cat([corpus.with_columns(**columns), llm])
+        hybrid = both.select(np.concatenate([order, added]))
+
+        gone = pc.count_distinct(pc.list_flatten(corpus_rows.take(pa.array(replaced))))
+        counts = {**hybrid.counts, "dropped: an LLM row stands for it": gone.as_py()}
+
+        return hybrid.recounted(counts).with_column("added", np.arange(len(hybrid)) >= count)
+
+    def _read_llm_rows(self) -> Rows:
+        """Return the LLM rows, or those that stand in for them; two rows of one anchor are a DataError."""
+        tables = read_sources(
+            self.llm,
+            Path(self.data_dir),
+            key="data.rows.llm",
+        )
+
+        for table in tables:
+            if "anchor" not in table.names:
+                log.warning(
+                    "no LLM wrote %s: used as LLM rows of the pattern %s",
+                    table.origin,
+                    self.pattern,
                 )
+
+        rows = Rows.cat([as_llm_rows(table, self.pattern) for table in tables])
+        codes = rows.codes("anchor")
+        first = np.unique(codes, return_index=True)[1]
+
+        if len(first) < len(rows):
+            again = int(np.setdiff1d(np.arange(len(rows)), first)[0])
+            before = rows.where(int(first[codes[again]]))
+            raise DataError(f"{rows.where(again)}: a second LLM row for the anchor of {before}")
+
         return rows
+
+
+def _replacements(
+    anchors: pa.ChunkedArray,
+    llm_anchors: pa.ChunkedArray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the corpus rows where an anchor of an LLM row first appears, and the LLM rows that replace them."""
+    found = pc.fill_null(pc.index_in(anchors, value_set=llm_anchors), -1).to_numpy()
+    rows = np.flatnonzero(found >= 0)
+    first = rows[np.unique(found[rows], return_index=True)[1]]
+
+    return first, found[first]
 
 
 def as_llm_rows(rows: Rows, pattern: str) -> Rows:
@@ -99,23 +126,39 @@ def as_llm_rows(rows: Rows, pattern: str) -> Rows:
     row of each anchor is taken; the others are dropped and counted. Columns that fit neither are a DataError.
     """
     roles = PATTERNS[pattern]
-    if all(role in rows.names for role in roles):
+
+    if set(roles) <= set(rows.names):
         return rows.with_columns(**{role: rows.values(role) for role in roles})
-    entailment = next(
-        (name for name in ("entailment", "explicit_entailment") if name in rows.names), None
-    )
-    if pattern == "sts" and "simple1" in rows.names:
-        simple1, simple2 = rows.column("simple1"), rows.column("simple2")
-        both = [f"{a} {b}" for a, b in zip(simple1, simple2, strict=True)]
-        columns = (rows.values("sentence"), both, simple1, [ANOTHER_ANCHOR] * len(rows))
-    elif pattern == "nli" and entailment is not None and "contradiction" in rows.names:
-        columns = tuple(rows.values(name) for name in ("premise", entailment, "contradiction"))
-    else:
+
+    columns = _stand_ins(rows, pattern)
+    if columns is None:
+        where = rows.files[0].path if rows.files else "rows"
         raise DataError(
-            f"{rows.files[0].path if rows.files else 'rows'}: no LLM rows of the pattern {pattern!r}: the columns "
-            f"{', '.join(roles)} are needed, found: {', '.join(rows.names)}"
+            f"{where}: no LLM rows of the pattern {pattern!r}: the columns {', '.join(roles)} are needed, "
+            f"found: {', '.join(rows.names)}"
         )
+
     stand_ins = rows.with_columns(**dict(zip(roles, columns, strict=True)))
-    anchors = stand_ins.values("anchor").combine_chunks().dictionary_encode().indices.to_numpy()
-    first = np.unique(anchors, return_index=True)[1]  # numbered in order of appearance
+    first = np.unique(stand_ins.codes("anchor"), return_index=True)[1]
+
     return stand_ins.select(first).dropping({"repeated anchor": len(rows) - len(first)})
+
+
+def _stand_ins(rows: Rows, pattern: str) -> list[Any] | None:
+    """Return the columns of a corpus that can stand in for LLM rows, in the order of the pattern's roles."""
+    if pattern == "sts" and "simple1" in rows.names:
+        simple1 = rows.values("simple1")
+        both = pc.binary_join_element_wise(
+            simple1,
+            rows.values("simple2"),
+            " ",
+        )
+        return [rows.values("sentence"), both, simple1, [ANOTHER_ANCHOR] * len(rows)]
+
+    entailment = "entailment" if "entailment" in rows.names else "explicit_entailment"
+    names = ("premise", entailment, "contradiction")
+
+    if pattern == "nli" and {entailment, "contradiction"} <= set(rows.names):
+        return [rows.values(name) for name in names]
+
+    return None

@@ -23,7 +23,14 @@ class ImplicitPairs:
         """Return the rows as they are: the roles are columns of the pair file."""
         rows = Rows.cat(tables)
         sentences = {role: rows.values(role) for role in self.roles}
-        return made_of(rows.with_columns(**sentences, **source_of(rows)), np.arange(len(rows)))
+
+        return made_of(
+            rows.with_columns(
+                **sentences,
+                **source_of(rows),
+            ),
+            np.arange(len(rows)),
+        )
 
 
 @dataclass(frozen=True)
@@ -47,49 +54,81 @@ class INLIImplicitPairs:
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return one or two rows per premise, but none with a missing sentence; no row at all is a DataError."""
-        mismatched = () if self.mismatched == "other_premise" else (self.mismatched,)
-        rows = with_roles(tables, ("premise", *POSITIVES[self.explicit], *mismatched))
-        premise = rows.column("premise")
-        kinds = {kind: rows.column(kind) for kind in POSITIVES[self.explicit]}
-        if self.mismatched == "other_premise":
-            others = {
-                kind: _of_another(premise, explicit, self.seed) for kind, explicit in kinds.items()
-            }
-        else:
-            others = {kind: dict(enumerate(rows.column(self.mismatched))) for kind in kinds}
-        made = [
-            (row, premise[row], kinds[kind][row], others[kind][row])
-            for row in range(len(rows))
-            for kind in kinds
-            if kinds[kind][row] is not None and others[kind].get(row) is not None
-        ]
-        if not made:
+        kinds = POSITIVES[self.explicit]
+        own = () if self.mismatched == "other_premise" else (self.mismatched,)
+        rows = with_roles(tables, ("premise", *kinds, *own))
+        explicit = [rows.column(kind) for kind in kinds]
+        others = [self._mismatched(rows, sentences) for sentences in explicit]
+
+        numbers: list[int] = []
+        columns: list[tuple[str, str]] = []
+
+        for row in range(len(rows)):
+            for sentences, other in zip(explicit, others, strict=True):
+                sentence = sentences[row]
+                mismatch = other[row]
+
+                if sentence is not None and mismatch is not None:
+                    numbers.append(row)
+                    columns.append((sentence, mismatch))
+
+        if not numbers:
             raise DataError(
-                f"{rows.origin}: no premise has an explicit sentence ({' or '.join(kinds)}) and a mismatched one "
-                f"({self.mismatched}), so there is no pair to train on; set data.rows.explicit or data.rows.mismatched"
+                f"{rows.origin}: no premise has an explicit sentence ({' or '.join(kinds)}) and a "
+                f"mismatched one ({self.mismatched}): set data.rows.explicit or data.rows.mismatched"
             )
-        used, implicit, explicit, other = zip(*made, strict=True)
-        sentences = dict(zip(self.roles, (implicit, explicit, implicit, other), strict=True))
-        chosen = rows.select(used)
-        pairs = chosen.with_columns(**sentences, **source_of(chosen))
-        return made_of(pairs.dropping({"no pair": len(rows) - len(set(used))}), used)
+
+        chosen = rows.select(numbers)
+        premise = chosen.values("premise")
+        matching, mismatching = zip(*columns, strict=True)
+        sentences = dict(zip(self.roles, (premise, matching, premise, mismatching), strict=True))
+        pairs = chosen.with_columns(
+            **sentences,
+            **source_of(chosen),
+        )
+
+        return made_of(pairs.dropping({"no pair": len(rows) - len(set(numbers))}), numbers)
+
+    def _mismatched(self, rows: Rows, explicit: list[str | None]) -> list[str | None]:
+        """Return for each row an explicit sentence that does not match its premise, or None."""
+        if self.mismatched != "other_premise":
+            return rows.column(self.mismatched)
+
+        return _of_another(
+            rows.column("premise"),
+            explicit,
+            self.seed,
+        )
 
 
-def _of_another(premise: list[str], explicit: list[str | None], seed: int) -> dict[int, str]:
+def _of_another(
+    premise: list[str],
+    explicit: list[str | None],
+    seed: int,
+) -> list[str | None]:
     """Return for each row an explicit sentence of the next premise, in a circle, that the row's own premise lacks."""
-    own: dict[str, dict[int, str]] = {}
-    for row, (implicit, sentence) in enumerate(zip(premise, explicit, strict=True)):
+    rows_of: dict[str, list[int]] = {}
+
+    for row, sentence in enumerate(explicit):
         if sentence is not None:
-            own.setdefault(implicit, {})[row] = sentence
-    circle = list(own)
+            rows_of.setdefault(premise[row], []).append(row)
+
+    circle = list(rows_of)
     random.Random(f"{seed}").shuffle(circle)  # noqa: S311 - a choice of rows, not a secret
-    others: dict[int, str] = {}
-    for place, implicit in enumerate(circle):
-        belongs = set(own[implicit].values())
-        for number, row in enumerate(own[implicit]):
+
+    others: list[str | None] = [None] * len(explicit)
+
+    for place, own_premise in enumerate(circle):
+        own_rows = rows_of[own_premise]
+        own = {explicit[row] for row in own_rows}
+
+        for number, row in enumerate(own_rows):
             for step in range(1, len(circle)):
-                there = list(own[circle[(place + step) % len(circle)]].values())
-                if there[number % len(there)] not in belongs:
-                    others[row] = there[number % len(there)]
+                rows = rows_of[circle[(place + step) % len(circle)]]
+                candidate = explicit[rows[number % len(rows)]]
+
+                if candidate not in own:
+                    others[row] = candidate
                     break
+
     return others

@@ -58,64 +58,100 @@ class OwnRows:
     ) -> RoleRows:
         """Return the scheme that makes rows with the wanted roles or, if none are given, keeps the roles of the files.
 
-        Files that do not give a wanted role are a DataError. Of the optional roles, only the negative may be missing;
-        those of INLI may be null.
+        Args:
+            tables: the user's files.
+            wanted: the roles that a method trains on.
+            optional: those that may be missing: the negative, and any of INLI's, which may be null.
+            key: the config key of the files, for messages.
+
+        Raises:
+            DataError: if files do not give a wanted role, cannot be combined, or are test sets.
         """
         kinds = {layout_of(rows.names) or "sentences" for rows in tables}
-        path, names = tables[0].origin, ", ".join(tables[0].names)
+
         if len(kinds) > 1 and kinds & _GIVE.keys():
             found = "; ".join(f"{rows.origin} has {', '.join(rows.names)}" for rows in tables)
             raise DataError(f"{key}: files of these layouts cannot be trained on together: {found}")
+
         for rows in tables:
-            if "score" in rows.names and layout_of(rows.names) == "sentence pairs":
-                pairs = override("data.columns", {"anchor": "sentence1", "positive": "sentence2"})
-                raise DataError(
-                    f"{key}: {rows.origin}: sentence pairs with a score are a test set: evaluate on them with "
-                    f"+suite=own own.sts={rows.origin}; to train on all of them as positive pairs: {pairs}"
-                )
-        columns = {name for rows in tables for name in rows.names}
-        labels = {
-            label for rows in tables if "label" in rows.names for label in rows.unique("label")
-        }
-        if {"0", "1"} & labels:
+            _refuse_test_sets(rows, key)
+
+        contradicted = self.contradiction and any(map(_has_contradictions, tables))
+        given = set(_given_roles(kinds, contradicted=contradicted))
+
+        if "negative" in optional:
+            given.add("negative")
+
+        lacking = [role for role in wanted if role not in given]
+        if lacking:
             raise DataError(
-                f"{key}: {path}: labels 1 and 0 are for test sets only; write entailment, not_entailment"
+                f"{key}: {tables[0].origin}: the method trains on {' and '.join(lacking)}, which these columns do "
+                f"not give: {', '.join(tables[0].names)}{_hint(kinds)}"
             )
-        contradicted = self.contradiction and bool(
-            {"negative", "contradiction"} & (columns | labels)
-        )
-        kind, most = next(iter(kinds)), 3 if contradicted else 2
-        paired = (
-            *TRIPLET[:most],
-            *TRAINED[:most],
-            *(LLM_SENTENCES if kinds == {"LLM rows"} else ()),
-        )
-        there = set(_GIVE.get(kind, paired))
-        if lacking := [
-            role
-            for role in wanted
-            if role not in there and not (role == "negative" and role in optional)
-        ]:
-            positive = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
-            hint = (
-                f"\n  to train on all pairs as positive ones: {positive}"
-                if kind == "unlabelled pairs"
-                else ""
-            )
-            raise DataError(
-                f"{key}: {path}: the method trains on {' and '.join(lacking)}, which these columns do not give: "
-                f"{names}{hint}"
-            )
-        if set(wanted) == set(self.roles) or kind in ("sentences", "unlabelled pairs"):
+
+        if set(wanted) == set(self.roles) or kinds <= {"sentences", "unlabelled pairs"}:
             return Sentences(distinct="labelled pairs" in kinds)
-        if kind == "implicit pairs":
+
+        if kinds == {"implicit pairs"}:
             return ImplicitPairs()
-        if kind != "INLI":
-            return NLITriplets(pairing=self.pairing, seed=self.seed, contradiction=contradicted)
-        if set(PAIR_SENTENCES) & set(wanted):
-            return INLIImplicitPairs(explicit=self.positive, seed=self.seed)
-        return (
-            INLITriplets(self.positive)
-            if {"positive", "entailment"} & set(wanted)
-            else INLIQuadruples()
+
+        if kinds == {"INLI"}:
+            return self._of_inli(set(wanted))
+
+        return NLITriplets(
+            pairing=self.pairing,
+            seed=self.seed,
+            contradiction=contradicted,
         )
+
+    def _of_inli(self, wanted: set[str]) -> RoleRows:
+        if wanted & set(PAIR_SENTENCES):
+            return INLIImplicitPairs(
+                explicit=self.positive,
+                seed=self.seed,
+            )
+
+        if wanted & {"positive", "entailment"}:
+            return INLITriplets(self.positive)
+
+        return INLIQuadruples()
+
+
+def _given_roles(kinds: set[str], *, contradicted: bool) -> Sequence[str]:
+    """Return the roles that some scheme makes from files of these layouts."""
+    kind = next(iter(kinds))
+
+    if kind in _GIVE:
+        return _GIVE[kind]
+
+    roles = (*TRIPLET, *TRAINED) if contradicted else (*TRIPLET[:2], *TRAINED[:2])
+
+    return (*roles, *LLM_SENTENCES) if kinds == {"LLM rows"} else roles
+
+
+def _has_contradictions(rows: Rows) -> bool:
+    labels = rows.unique("label") if "label" in rows.names else ()
+    return not {"negative", "contradiction"}.isdisjoint((*rows.names, *labels))
+
+
+def _refuse_test_sets(rows: Rows, key: str) -> None:
+    """Raise a DataError for pairs with a score or with the labels 1 and 0."""
+    if "score" in rows.names and layout_of(rows.names) == "sentence pairs":
+        pairs = override("data.columns", {"anchor": "sentence1", "positive": "sentence2"})
+        raise DataError(
+            f"{key}: {rows.origin}: sentence pairs with a score are a test set: evaluate on them with "
+            f"+suite=own own.sts={rows.origin}; to train on all of them as positive pairs: {pairs}"
+        )
+
+    if "label" in rows.names and not {"0", "1"}.isdisjoint(rows.unique("label")):
+        raise DataError(
+            f"{key}: {rows.origin}: labels 1 and 0 are for test sets only; write entailment, not_entailment"
+        )
+
+
+def _hint(kinds: set[str]) -> str:
+    if kinds != {"unlabelled pairs"}:
+        return ""
+
+    positive = override("data.columns", {"anchor": "premise", "positive": "hypothesis"})
+    return f"\n  to train on all pairs as positive ones: {positive}"

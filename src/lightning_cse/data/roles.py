@@ -5,7 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +13,26 @@ import pyarrow as pa
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError
 
-SOURCE = "source"  # the column with the number of each row's source, if sources have weights
-TRIPLET = ("premise", "entailment", "contradiction")
-TRAINED = ("anchor", "positive", "negative")  # the same under the names of contrastive learning
-FIRST = (
-    "sentence",
-    "anchor",
-    "premise",
-    "sentence1",
-)  # the names of a row's first sentence; corpora differ
+# The column with the number of each row's source, if sources have weights.
+SOURCE: Final = "source"
+TRIPLET: Final = ("premise", "entailment", "contradiction")
+# The same under the names of contrastive learning.
+TRAINED: Final = ("anchor", "positive", "negative")
+# The names of a row's first sentence; corpora differ.
+FIRST: Final = ("sentence", "anchor", "premise", "sentence1")
+
+POSITIVES: Final[dict[str, tuple[str, ...]]] = {
+    "explicit": ("explicit_entailment",),
+    "implied": ("implied_entailment",),
+    "both": ("explicit_entailment", "implied_entailment"),
+}
+"""INLI's entailments that are trained on, by option."""
+
+# Of ready-made pairs and triplets: the two names that are needed, and that of the contradiction.
+_READY: Final = (TRAINED, ("sentence1", "sentence2"), TRIPLET)
+
+Group = tuple[list[int], list[int]]
+"""The rows of a premise's entailments and of its contradictions."""
 
 
 class RoleRows(Protocol):
@@ -36,15 +47,41 @@ class RoleRows(Protocol):
 def made_of(rows: Rows, numbers: Any) -> Rows:
     """Return rows with the numbers of the corpus rows that each is made of: (rows,) or (rows, corpus rows per row)."""
     flat = np.asarray(numbers, dtype=np.int64).ravel()
-    offsets = np.arange(len(rows) + 1) * (len(flat) // max(1, len(rows)))
-    return rows.with_column(
-        "made_of", pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(flat))
-    )
+    width = len(flat) // max(1, len(rows))
+    offsets = np.arange(len(rows) + 1, dtype=np.int32) * width
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(flat))
+
+    return rows.with_column("made_of", lists)
 
 
-def source_of(rows: Rows) -> dict[str, Any]:
+def source_of(rows: Rows) -> dict[str, pa.ChunkedArray]:
     """Return the column with the number of each row's source, if sources have weights."""
     return {SOURCE: rows.values(SOURCE)} if SOURCE in rows.names else {}
+
+
+def with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
+    """Return the rows of several tables with all of these roles, the premise first; missing roles are null.
+
+    Raises:
+        DataError: if a table has no premises, or none of the other roles.
+    """
+    return Rows.cat([_with_roles(rows, roles) for rows in tables])
+
+
+def _with_roles(rows: Rows, roles: Collection[str]) -> Rows:
+    rows.values("premise")
+    lacking = [role for role in roles if role not in rows.names]
+
+    if len(lacking) == len(roles) - 1:
+        raise DataError(
+            f"{rows.origin}: none of the columns {', '.join(lacking)}; found: "
+            f"{', '.join(rows.names)}. Rows in INLI's layout are needed"
+        )
+
+    for role in lacking:
+        rows = rows.with_column(role, pa.nulls(len(rows), pa.string()))
+
+    return rows
 
 
 @dataclass(frozen=True)
@@ -65,18 +102,13 @@ class INLIQuadruples:
         """Return the rows as they are; a table without premises or any hypothesis is a DataError."""
         rows = with_roles(tables, self.roles)
         used = np.flatnonzero(np.any([rows.has(role) for role in self.roles[1:]], axis=0))
+
         if len(rows) and not len(used):
-            raise DataError(
-                f"{rows.origin}: no row has an entailment or a contradiction to train on"
-            )
+            raise DataError(f"{rows.origin}: no row has an entailment or a contradiction")
+
         dropped = {"no entailment and no contradiction": len(rows) - len(used)}
+
         return made_of(rows.select(used).dropping(dropped), used)
-
-
-POSITIVES: dict[str, tuple[str, ...]] = {
-    kind: (f"{kind}_entailment",) for kind in ("explicit", "implied")
-}
-POSITIVES["both"] = POSITIVES["explicit"] + POSITIVES["implied"]
 
 
 @dataclass(frozen=True)
@@ -94,25 +126,29 @@ class INLITriplets:
         """Return one or two triplets per premise; a table without any is a DataError."""
         names = POSITIVES[self.positive]
         rows = with_roles(tables, ("premise", *names, "contradiction"))
-        entailed = np.stack([rows.has(name) for name in names], axis=1)
+        entailed = np.stack([rows.has(name) for name in names], axis=1)  # (rows, entailments)
         contradicted = rows.has("contradiction")
-        made, kinds = np.nonzero(entailed & contradicted[:, None])
-        if len(rows) and not len(made):
-            raise DataError(
-                f"{rows.origin}: no row has a contradiction and {' or '.join(names)} for a triplet"
-            )
-        sentences = [rows.column(name) for name in names]
-        entailment = [sentences[kind][row] for row, kind in zip(made, kinds, strict=True)]
-        chosen = rows.select(made)
-        more = {"contradiction": chosen.values("contradiction"), **source_of(chosen)}
-        triplets = _triplets(chosen, chosen.values("premise"), entailment, **more)
-        lacking = {
-            "no contradiction": ~contradicted,
-            "no entailment": contradicted & ~entailed.any(axis=1),
-        }
-        return made_of(
-            triplets.dropping({reason: rows.sum() for reason, rows in lacking.items()}), made
+        numbers, kinds = np.nonzero(entailed & contradicted[:, None])
+
+        if len(rows) and not len(numbers):
+            needed = " or ".join(names)
+            raise DataError(f"{rows.origin}: no row has a contradiction and {needed} for a triplet")
+
+        chosen = rows.select(numbers)
+        entailments = pa.concat_arrays([rows.values(name).combine_chunks() for name in names])
+        triplets = _triplets(
+            chosen,
+            chosen.values("premise"),
+            entailments.take(pa.array(kinds * len(rows) + numbers)),
+            contradiction=chosen.values("contradiction"),
+            **source_of(chosen),
         )
+        dropped = {
+            "no contradiction": np.count_nonzero(~contradicted),
+            "no entailment": np.count_nonzero(contradicted & ~entailed.any(axis=1)),
+        }
+
+        return made_of(triplets.dropping(dropped), numbers)
 
 
 @dataclass(frozen=True)
@@ -150,84 +186,119 @@ class NLITriplets:
         pairs = [rows for rows in tables if "hypothesis" in rows.names]
         parts: list[Rows] = []
         start = 0
+
         for rows in tables:
             if "hypothesis" not in rows.names:
-                parts.append(
-                    made_of(
-                        self._ready(rows, with_source=not pairs),
-                        np.arange(start, start + len(rows)),
-                    )
-                )
+                ready = self._ready(rows, with_source=not pairs)
+                parts.append(made_of(ready, np.arange(start, start + len(rows))))
                 start += len(rows)
-        built = Rows.cat(
-            [*parts, self._build(Rows.cat(pairs), start)] if pairs else parts, fill=True
-        )
+
+        if pairs:
+            parts.append(self._from_pairs(Rows.cat(pairs), start))
+
+        built = Rows.cat(parts, fill=True)
         if not len(built):
-            do = "data.rows.contradiction=false takes every entailed pair"
             raise DataError(
-                f"{built.origin}: no premise has both an entailment and a contradiction for a triplet; {do}"
+                f"{built.origin}: no premise has both an entailment and a contradiction for a triplet; "
+                "data.rows.contradiction=false takes every entailed pair"
             )
+
         return built
 
     def _ready(self, rows: Rows, *, with_source: bool) -> Rows:
         """Return the triplets, or pairs, that a table holds."""
-        known = (TRAINED, ("sentence1", "sentence2"), TRIPLET)
-        names = next((some for some in known if set(some[:2]) <= set(rows.names)), TRIPLET)[
-            : len(self.roles)
-        ]
-        names = tuple(
-            name
-            for name in names
-            if name in rows.names or name not in ("negative", "contradiction")
-        )
-        hard = [name for name in rows.names if name.startswith("negative_") and self.contradiction]
-        more = ("intermediate", *hard, SOURCE) if with_source else ("intermediate", *hard)
-        kept = {name: rows.values(name) for name in more if name in rows.names}
-        return _triplets(rows, *map(rows.values, names), **kept)
+        sentences = TRIPLET[:2]
 
-    def _build(self, rows: Rows, start: int) -> Rows:
+        for names in _READY:
+            if set(names[:2]) <= set(rows.names):
+                sentences = tuple(name for name in names if name in rows.names)
+                break
+
+        kept = ["intermediate"]
+        if self.contradiction:
+            kept += [name for name in rows.names if name.startswith("negative_")]
+
+        if with_source:
+            kept.append(SOURCE)
+
+        return _triplets(
+            rows,
+            *(rows.values(name) for name in sentences[: len(self.roles)]),
+            **{name: rows.values(name) for name in kept if name in rows.names},
+        )
+
+    def _from_pairs(self, rows: Rows, start: int) -> Rows:
         """Build triplets from pairs, grouped by premise; corpus rows are numbered from ``start``."""
         dropped: Counter[str] = Counter()
-        premises: dict[str, tuple[list[int], list[int]]] = {}
+        chosen: list[tuple[int, ...]] = []
+
+        for group in self._groups(rows, dropped).values():
+            chosen += self._chosen(group, dropped)
+
+        numbers = np.array(chosen, dtype=np.int64).reshape(len(chosen), len(self.roles) - 1)
+        kept = rows.select(numbers[:, 0]).dropping(dropped)
+        hypotheses = rows.values("hypothesis")
+        others = [hypotheses.take(pa.array(column)) for column in numbers.T]
+
+        return made_of(
+            _triplets(
+                kept,
+                kept.values("premise"),
+                *others,
+            ),
+            start + numbers,
+        )
+
+    def _groups(self, rows: Rows, dropped: Counter[str]) -> dict[str, Group]:
+        """Group the rows by premise, without repeated pairs and other labels."""
+        groups: dict[str, Group] = {}
         seen: set[tuple[str, str]] = set()
-        hypotheses = rows.column("hypothesis")
-        columns = zip(rows.column("premise"), hypotheses, rows.column("label"), strict=True)
-        for row, (premise, hypothesis, label) in enumerate(columns):
+        columns = (rows.column(name) for name in ("premise", "hypothesis", "label"))
+
+        for row, (premise, hypothesis, label) in enumerate(zip(*columns, strict=True)):
             if label not in self.roles:
                 dropped["no gold label" if label == "-" else f"label {label}"] += 1
             elif (premise, hypothesis) in seen:
                 dropped["repeated pair"] += 1
             else:
                 seen.add((premise, hypothesis))
-                premises.setdefault(premise, ([], []))[label == "contradiction"].append(row)
-        made: list[tuple[int, ...]] = []
-        for entailments, contradictions in premises.values():
-            if not self.contradiction:
-                made += [(row,) for row in entailments]
-            elif entailments and contradictions:
-                chosen = list(self._pair(entailments, contradictions))
-                made += chosen
-                dropped["not chosen"] += len({*entailments, *contradictions}.difference(*chosen))
-            else:
-                lacks = "a contradiction" if entailments else "an entailment"
-                dropped[f"premise without {lacks}"] += len(entailments) + len(contradictions)
-        numbers = np.array(made, dtype=np.int64).reshape(len(made), len(self.roles) - 1)
-        chosen_rows = rows.select(numbers[:, 0]).dropping(dropped)
-        others = [[hypotheses[row] for row in column] for column in numbers.T]
-        return made_of(
-            _triplets(chosen_rows, chosen_rows.values("premise"), *others), start + numbers
-        )
+                group = groups.setdefault(premise, ([], []))
+                group[label == "contradiction"].append(row)
+
+        return groups
+
+    def _chosen(self, group: Group, dropped: Counter[str]) -> list[tuple[int, ...]]:
+        """Return the rows of each triplet of a premise: the entailment and, unless left out, the contradiction."""
+        entailments, contradictions = group
+
+        if not self.contradiction:
+            return [(row,) for row in entailments]
+
+        if not entailments or not contradictions:
+            lacks = "a contradiction" if entailments else "an entailment"
+            dropped[f"premise without {lacks}"] += len(entailments) + len(contradictions)
+            return []
+
+        chosen: list[tuple[int, ...]] = list(self._pair(entailments, contradictions))
+        dropped["not chosen"] += len({*entailments, *contradictions}.difference(*chosen))
+
+        return chosen
 
     def _pair(self, entailments: list[int], contradictions: list[int]) -> Iterable[tuple[int, int]]:
         if self.pairing == "random":
             draw = random.Random(f"{self.seed} {entailments[0]}")  # noqa: S311 - a choice of rows, not a secret
             return [(draw.choice(entailments), draw.choice(contradictions))]
+
         if self.pairing == "first":
             return [(entailments[0], contradictions[0])]
+
         if self.pairing == "product":
             return itertools.product(entailments, contradictions)
-        cycle = itertools.cycle(contradictions) if self.pairing == "cycle" else contradictions
-        return zip(entailments, cycle, strict=False)
+
+        if self.pairing == "cycle":
+            return zip(entailments, itertools.cycle(contradictions), strict=False)
+
+        return zip(entailments, contradictions, strict=False)
 
 
 @dataclass(frozen=True)
@@ -242,37 +313,34 @@ class Sentences:
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return one row per sentence."""
-        alone = []
+        anchors = []
+
         for rows in tables:
             name = next((name for name in FIRST if name in rows.names), FIRST[0])
-            alone.append(rows.with_columns(anchor=rows.values(name), **source_of(rows)))
-        sentences = Rows.cat(alone)
+            anchors.append(
+                rows.with_columns(
+                    anchor=rows.values(name),
+                    **source_of(rows),
+                )
+            )
+
+        sentences = Rows.cat(anchors)
         sentences = made_of(sentences, np.arange(len(sentences)))
+
         if not self.distinct:
             return sentences
-        codes = sentences.values("anchor").combine_chunks().dictionary_encode().indices.to_numpy()
-        return sentences.select(np.unique(codes, return_index=True)[1], reason="repeated sentence")
 
+        first = np.unique(sentences.codes("anchor"), return_index=True)[1]
 
-def with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
-    """Return the rows of several tables with all of these roles, the premise first; missing roles are null."""
-    whole = []
-    for rows in tables:
-        rows.values("premise")
-        lacking = [role for role in roles if role not in rows.names]
-        if len(lacking) == len(roles) - 1:
-            raise DataError(
-                f"{rows.origin}: none of the columns {', '.join(lacking)}; found: {', '.join(rows.names)}. "
-                "Rows in INLI's layout are needed"
-            )
-        for role in lacking:
-            rows = rows.with_column(role, pa.nulls(len(rows), pa.string()))
-        whole.append(rows)
-    return Rows.cat(whole)
+        return sentences.select(first, reason="repeated sentence")
 
 
 def _triplets(
-    rows: Rows, premise: Any, entailment: Any, contradiction: Any = None, **more: Any
+    rows: Rows,
+    premise: Any,
+    entailment: Any,
+    contradiction: Any = None,
+    **more: Any,
 ) -> Rows:
     """Return rows with these sentences under the names of NLI and of contrastive learning."""
     columns = {
@@ -281,6 +349,11 @@ def _triplets(
         "entailment": entailment,
         "positive": entailment,
     }
+
     if contradiction is not None:
         columns |= {"contradiction": contradiction, "negative": contradiction}
-    return rows.with_columns(**columns, **more)
+
+    return rows.with_columns(
+        **columns,
+        **more,
+    )

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,10 @@ from datasets.table import InMemoryTable
 
 from lightning_cse.errors import DataError, did_you_mean
 
-PLACE = ("file", "line")  # where a row comes from
-MADE_OF = (
-    "made_of",
-    "added",
-)  # of training rows: the corpus rows that each is made of, and whether `Hybrid` added it
+# Where a row comes from.
+PLACE: Final = ("file", "line")
+# Of training rows: the corpus rows that each is made of, and whether `Hybrid` added it.
+MADE_OF: Final = ("made_of", "added")
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         files: Iterable[SourceFile] = (),
         counts: Mapping[str, int] | None = None,
     ) -> None:
-        # A fingerprint of the content would pickle all rows. Fingerprints matter only for a dataset on disk.
+        # A fingerprint of the content would pickle all rows, and only matters for a dataset on disk.
         super().__init__(InMemoryTable(table), fingerprint=generate_random_fingerprint())
         self.files: tuple[SourceFile, ...] = tuple(files)
         self.counts: dict[str, int] = {"read": len(self)} if counts is None else dict(counts)
@@ -63,13 +62,20 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         length are a ValueError.
         """
         lengths = {name: len(values) for name, values in columns.items()}
+
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns must have the same length, got {lengths}")
+
         length = next(iter(lengths.values()), 0)
         arrays = {name: _array(values) for name, values in columns.items()}
         arrays["file"] = pa.repeat(files[0].path if files else "", length)
         arrays["line"] = pa.array(range(1, length + 1) if lines is None else lines, pa.int64())
-        return cls(pa.table(arrays), files=files, counts=counts)
+
+        return cls(
+            pa.table(arrays),
+            files=files,
+            counts=counts,
+        )
 
     @classmethod
     def cat(cls, parts: Sequence[Self], *, fill: bool = False) -> Self:
@@ -79,17 +85,23 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         """
         if not parts:
             raise ValueError("need at least one table of rows")
-        shared = [
-            name
-            for name in parts[0].column_names
-            if all(name in part.column_names for part in parts)
-        ]
+
+        shared = list(parts[0].column_names)
         counts: Counter[str] = Counter()
+        files: dict[SourceFile, None] = {}
+
         for part in parts:
+            shared = [name for name in shared if name in part.column_names]
             counts.update(part.counts)
-        files = dict.fromkeys(file for part in parts for file in part.files)
+            files.update(dict.fromkeys(part.files))
+
         tables = [part.table if fill else part.table.select(shared) for part in parts]
-        return cls(pa.concat_tables(tables, promote_options="default"), files=files, counts=counts)
+
+        return cls(
+            pa.concat_tables(tables, promote_options="default"),
+            files=files,
+            counts=counts,
+        )
 
     @property
     def table(self) -> pa.Table:
@@ -111,9 +123,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         """Return one column as an Arrow array, or raise DataError, which lists the columns there are."""
         if name not in self.column_names:
             near = did_you_mean(name, self.names)
-            raise DataError(
-                f"{self.origin}: no column {name!r}{near}; found: {', '.join(self.names)}"
-            )
+            found = ", ".join(self.names)
+            raise DataError(f"{self.origin}: no column {name!r}{near}; found: {found}")
+
         return self.table.column(name)
 
     def column(self, name: str) -> list[Any]:
@@ -122,8 +134,16 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     def has(self, *names: str) -> np.ndarray:
         """Return whether each row has a value in all of these columns: (rows,); raises like `values`."""
-        valid = (self.values(name).is_valid().to_numpy() for name in names)
-        return np.asarray(np.all([np.ones(len(self), dtype=bool), *valid], axis=0))
+        valid = np.ones(len(self), dtype=bool)
+
+        for name in names:
+            valid &= self.values(name).is_valid().to_numpy()
+
+        return valid
+
+    def codes(self, name: str) -> np.ndarray:
+        """Return the values of one column as numbers, by first appearance: (rows,); raises like `values`."""
+        return first_appearance(self.values(name))
 
     def where(self, index: int) -> str:
         """Return ``path:line`` of one row, for messages."""
@@ -134,34 +154,58 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         """Return the rows with these numbers, in this order; with a reason, the account counts the rest as dropped."""
         chosen = pa.array(indices if hasattr(indices, "__len__") else list(indices), pa.int64())
         counts = Counter(self.counts)
+
         if reason is not None:
             counts[f"dropped: {reason}"] += len(self) - len(chosen.unique())
-        return type(self)(self.table.take(chosen), files=self.files, counts=counts)
+
+        return type(self)(
+            self.table.take(chosen),
+            files=self.files,
+            counts=counts,
+        )
 
     def with_columns(self, **columns: Sequence[Any]) -> Self:
         """Return the same rows with these columns in place of the old ones; files, lines and account stay."""
         arrays = {name: _array(values) for name, values in columns.items()}
         places = {name: self.table.column(name) for name in PLACE}
-        return type(self)(pa.table(arrays | places), files=self.files, counts=self.counts)
+
+        return self._with(pa.table(arrays | places))
 
     def with_column(self, name: str, values: Sequence[Any] | np.ndarray) -> Self:
         """Return the same rows with a column added or replaced."""
         columns = dict(zip(self.column_names, self.table.columns, strict=True))
-        return type(self)(
-            pa.table(columns | {name: _array(values)}), files=self.files, counts=self.counts
-        )
+        return self._with(pa.table(columns | {name: _array(values)}))
 
     def recounted(self, counts: Mapping[str, int] | None = None) -> Self:
         """Return the same rows with another account; by default, all of them were read and none was dropped."""
-        return type(self)(self.table, files=self.files, counts=counts)
+        return type(self)(
+            self.table,
+            files=self.files,
+            counts=counts,
+        )
 
     def dropping(self, counts: Mapping[str, int]) -> Self:
         """Return the same rows, with these numbers of dropped rows, by reason, added to the account."""
         total = Counter(self.counts)
-        total.update(
-            {f"dropped: {reason}": int(count) for reason, count in counts.items() if count}
-        )
+
+        for reason, count in counts.items():
+            if count:
+                total[f"dropped: {reason}"] += int(count)
+
         return self.recounted(total)
+
+    def _with(self, table: pa.Table) -> Self:
+        return type(self)(
+            table,
+            files=self.files,
+            counts=self.counts,
+        )
+
+
+def first_appearance(values: pa.ChunkedArray) -> np.ndarray:
+    """Number distinct values in the order in which they first appear; -1 for null: (rows,)."""
+    indices = values.combine_chunks().dictionary_encode().indices
+    return np.asarray(indices.fill_null(-1).to_numpy())
 
 
 def _array(values: Any) -> pa.Array:

@@ -3,10 +3,10 @@
 import itertools
 import logging
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,9 @@ from lightning_cse.errors import DataError
 from lightning_cse.tokens import Tokens
 
 Batch = dict[str, Any]
+
+# The rows of a batch; after it, the position in the epoch and the rows that still wait (see `Gathering`).
+Step = tuple[Tensor, int, Tensor]
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +34,17 @@ class Draws:
 
     The c copies of a row in an epoch get the keys :math:`(k + u)/c` for :math:`k = 0 \dots c - 1`, with u drawn from
     (seed, epoch) for each row. Sorting the keys gives the order of the epoch, so copies are 1/c of it apart, and meet
-    in a batch only if c comes near the number of batches, if at all. ``sources`` holds the number of each row's source.
-    A weight that draws no row, or draws one more often than there are whole batches, is a DataError.
+    in a batch only if c comes near the number of batches, if at all.
+
+    Args:
+        sources: the number of each row's source: (rows,).
+        weights: the weight of each source.
+        names: the name of each source, for messages.
+        batch_size: the size of a batch, which must not have a row twice.
+        seed: decides the order.
+
+    Raises:
+        DataError: if a weight draws no row, or draws one more often than there are whole batches.
     """
 
     def __init__(
@@ -46,28 +58,38 @@ class Draws:
     ) -> None:
         self.seed = seed
         self.by_source: list[int] = []
-        generator = _generator(seed, 0, 1)  # that of an epoch has no third number
-        # For each row: the whole part of its weight; its source's turns per epoch; its own turn; its source's rows.
-        self._whole, self._turns, self._own, self._rows = np.zeros(
-            (4, len(sources)), dtype=np.int64
-        )
-        most = 0
-        for source, (weight, name) in enumerate(zip(weights, names, strict=True)):
+        # For each row: the whole part of its weight, its turn, its source's turns per epoch, its source's rows.
+        self._whole = np.zeros(len(sources), dtype=np.int64)
+        self._turn = np.zeros_like(self._whole)
+        self._turns = np.zeros_like(self._whole)
+        self._rows = np.zeros_like(self._whole)
+
+        generator = _generator(
+            seed,
+            0,
+            1,
+        )  # that of an epoch has no third number
+
+        for source, weight in enumerate(weights):
             rows = np.flatnonzero(sources == source)
             whole = math.floor(weight)
-            more = math.floor((weight - whole) * len(rows) + 0.5)
-            if len(rows) and not whole and not more:
-                rows_of = f"the {len(rows)} training rows of {name}"
-                raise DataError(
-                    f"data.weights: {weight:g} of {rows_of} is less than one row: raise it"
-                )
-            self._whole[rows], self._turns[rows], self._rows[rows] = whole, more, len(rows)
-            self._own[rows[torch.randperm(len(rows), generator=generator).numpy()]] = np.arange(
-                len(rows)
-            )
-            self.by_source.append(whole * len(rows) + more)
-            most = max(most, whole + (more > 0) if len(rows) else 0)
-        if most > (batches := max(1, len(self) // batch_size)):
+            turns = math.floor((weight - whole) * len(rows) + 0.5)
+
+            if len(rows) and not whole and not turns:
+                few = f"{weight:g} of the {len(rows)} training rows of {names[source]}"
+                raise DataError(f"data.weights: {few} is less than one row: raise it")
+
+            order = torch.randperm(len(rows), generator=generator).numpy()
+            self._whole[rows] = whole
+            self._turn[rows[order]] = np.arange(len(rows))
+            self._turns[rows] = turns
+            self._rows[rows] = len(rows)
+            self.by_source.append(whole * len(rows) + turns)
+
+        most = int((self._whole + (self._turns > 0)).max(initial=0))
+        batches = max(1, len(self) // batch_size)
+
+        if most > batches:
             raise DataError(
                 f"data.weights: some rows are drawn {most} times an epoch, which has {batches} whole batches of "
                 f"data.batch_size={batch_size}, and a batch must not have a row twice: lower one of them"
@@ -79,104 +101,63 @@ class Draws:
 
     def copies(self, epoch: int) -> np.ndarray:
         """Return how often each row is drawn in an epoch: (rows,)."""
-        return np.asarray(
-            self._whole + ((self._own - epoch * self._turns) % self._rows < self._turns)
-        )
+        extra = (self._turn - epoch * self._turns) % self._rows < self._turns
+        return np.asarray(self._whole + extra)
 
     def order(self, epoch: int) -> Tensor:
         """Return the rows of an epoch in order: (rows per epoch,)."""
         copies = self.copies(epoch)
+        generator = _generator(self.seed, epoch)
         within = torch.rand(
-            len(copies), generator=_generator(self.seed, epoch), dtype=torch.float64
+            len(copies),
+            generator=generator,
+            dtype=torch.float64,
         ).numpy()
         rows = np.repeat(np.arange(len(copies)), copies)
-        copy = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
-        return torch.from_numpy(
-            rows[np.argsort((copy + within[rows]) / copies[rows], kind="stable")]
-        )
+        first = np.cumsum(copies) - copies
+        copy = np.arange(len(rows)) - np.repeat(first, copies)
+        keys = (copy + within[rows]) / copies[rows]
+
+        return torch.from_numpy(rows[np.argsort(keys, kind="stable")])
 
 
-def _generator(*seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(
-        int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1)
-    )
+@dataclass(frozen=True)
+class Gathering:
+    """Rows (one boolean each) that leave the batches they were drawn for, until ``together`` of them wait.
 
+    Source: NGCSE, authors' code, which caches LLM rows in this way.
+    """
 
-def _apart(order: np.ndarray, ends: Sequence[int], sentences: np.ndarray) -> np.ndarray:
-    """Return the rows of an epoch in an order in which no batch has a sentence twice; -1 where no row fits."""
-    # Rows with the most frequent sentences are placed first, as the others fit anywhere: each in its own batch of the
-    # order, else in the next batch that takes it, else in place of a row for which another batch has room.
-    sizes, numbers = np.diff([0, *ends]).tolist(), sentences[order[: ends[-1]]]
-    counts = np.append(
-        np.bincount(numbers[numbers >= 0]), 0
-    )  # the last count is for -1, no sentence
-    own_batch = np.repeat(np.arange(len(sizes)), sizes).tolist()
-    batches: list[list[int]] = [[] for _ in sizes]
-    held: list[set[int]] = [set() for _ in sizes]
-    batches_of = np.zeros_like(counts)
-
-    def of(row: int) -> set[int]:
-        return set(sentences[row].tolist()) - {-1}
-
-    def put(row: int, batch: int) -> None:
-        batches[batch].append(row)
-        held[batch] |= of(row)
-
-    for place in np.argsort(-counts[numbers].max(axis=1), kind="stable").tolist():
-        row, own = int(order[place]), own_batch[place]
-        if any(batches_of[sentence] == len(sizes) for sentence in of(row)):
-            continue
-        near, has = itertools.chain(range(own, len(sizes)), range(own)), of(row)
-        batch = next(
-            (k for k in near if len(batches[k]) < sizes[k] and held[k].isdisjoint(has)), None
-        )
-        if batch is None:
-            room = [k for k, size in enumerate(sizes) if len(batches[k]) < size]
-            takes = ((k, some) for k, some in enumerate(batches) if held[k].isdisjoint(has))
-            moves = ((k, other, free) for k, some in takes for other in some for free in room)
-            move = next(
-                ((k, other, free) for k, other, free in moves if held[free].isdisjoint(of(other))),
-                None,
-            )
-            if move is None:
-                continue
-            batch, other, free = move
-            batches[batch].remove(other)
-            held[batch] -= of(other)
-            put(other, free)
-        put(row, batch)
-        batches_of[list(has)] += 1
-    if min(map(len, batches)) < 2:
-        share = "so many rows share their sentences that a batch has fewer than two"
-        raise DataError(
-            f"data.distinct_in_batch: {share}: raise data.batch_size, or set it to false"
-        )
-    apart = np.full_like(order, -1)
-    for end, size, batch_rows in zip(ends, sizes, batches, strict=True):
-        apart[end - size : end - size + len(batch_rows)] = batch_rows
-    return apart
+    rows: Tensor
+    together: int
 
 
 class BatchLoader:
     """Yields the batches of one epoch after another, each made by ``collate`` from row numbers; a pass is one epoch.
 
-    The order of epoch e is a permutation drawn from (seed, e) alone, so no other random numbers change it. With
-    weights, a row comes more or less often than once (see `Draws`). ``drop_last`` says whether the trailing batch is
-    dropped (papers differ); an only batch is always kept. A single trailing row joins the batch before it, because it
-    would have no negatives.
-
-    ``gathered`` marks rows (one boolean each) that leave the batch they were drawn for and wait, also across epochs,
-    until ``together`` of them have come; then all waiting rows join the other rows of that step. So batches differ in
-    size, and only rows that still wait after the last step are lost. If a batch would keep fewer than two rows, the
-    waiting rows join it at once. Source: NGCSE, authors' code, which caches LLM rows in this way.
-
-    ``sentences`` holds the numbers of the rows' sentences, (rows, roles), with -1 for none. With it, no two rows of a
-    batch share a sentence; rows that no batch takes are left out of the epoch.
+    The order of epoch e is a permutation drawn from (seed, e) alone, so no other random numbers change it. An only
+    batch is always kept. A single trailing row joins the batch before it, because it would have no negatives.
 
     A side thread collates ``ahead`` batches before their turn. ``state_dict`` holds the epoch, position, permutation
-    and waiting rows as of the last batch that was yielded; the data module stores it in checkpoints. ``limit`` cuts an
-    epoch to that many batches, or to a share of them (a float), as ``limit_train_batches`` does. Too few rows for one
-    batch, or a state that does not fit the rows, are a DataError.
+    and waiting rows as of the last batch that was yielded; the data module stores it in checkpoints.
+
+    Args:
+        rows: the number of training rows.
+        collate: makes a batch from row numbers.
+        batch_size: the number of rows in a batch.
+        drop_last: whether the trailing batch is dropped (papers differ).
+        seed: decides the order.
+        gathering: rows that wait, also across epochs, until enough of them have come; then all of them join the other
+            rows of that step. So batches differ in size, and only rows that still wait after the last step are lost. If
+            a batch would keep fewer than two rows, the waiting rows join it at once.
+        draws: how often each row is drawn; None: once.
+        sentences: the numbers of the rows' sentences, (rows, roles), with -1 for none. No two rows of a batch share a
+            sentence; rows that no batch takes are left out of the epoch.
+        ahead: how many batches are collated before their turn.
+        limit: cuts an epoch to that many batches, or to a share of them (a float), as ``limit_train_batches`` does.
+
+    Raises:
+        DataError: if there are too few rows for a batch, or a state does not fit the rows.
     """
 
     def __init__(
@@ -187,37 +168,43 @@ class BatchLoader:
         batch_size: int,
         drop_last: bool,
         seed: int,
-        gathered: Tensor | None = None,
-        together: int = 1,
+        gathering: Gathering | None = None,
         draws: Draws | None = None,
         sentences: np.ndarray | None = None,
         ahead: int = 0,
         limit: int | float | None = None,
     ) -> None:
-        if batch_size < 2:
-            raise DataError(
-                f"data.batch_size: {batch_size} leaves no negatives in a batch; at least 2 is needed"
-            )
         self.rows = rows if draws is None else len(draws)
+        if batch_size < 2:
+            raise DataError(f"data.batch_size: {batch_size} leaves no negatives; it must be >= 2")
+
         if self.rows < 2:
             raise DataError(
-                f"{self.rows} training rows cannot form a batch: a single row has no negatives"
+                f"{self.rows} training rows cannot form a batch: there are no negatives"
             )
-        self.collate, self.seed, self._draws, self._ahead = collate, seed, draws, ahead
-        self.ends = list(range(batch_size, self.rows + 1, batch_size)) or [self.rows]
-        if not drop_last and self.ends[-1] < self.rows:
-            if self.rows % batch_size == 1:
-                self.ends.pop()  # a row alone joins the batch before
-            self.ends.append(self.rows)
-        if limit is not None:
-            self.ends = self.ends[
-                : limit if isinstance(limit, int) else int(limit * len(self.ends))
-            ]
-        self.epoch = self.position = 0
+
+        self.collate = collate
+        self.seed = seed
+        self.ends = _ends(
+            self.rows,
+            batch_size,
+            drop_last=drop_last,
+        )
+
+        if isinstance(limit, float):
+            limit = int(limit * len(self.ends))
+
+        self.ends = self.ends[:limit]
+        self.epoch = 0
+        self.position = 0
+        self._gathering = gathering
+        self._enough = (
+            0 if gathering is None else min(gathering.together, int(gathering.rows.sum()))
+        )
+        self._draws = draws
         self._sentences = sentences
+        self._ahead = ahead
         self._permutation: Tensor | None = None
-        self._gathered = gathered
-        self._together = together if gathered is None else min(together, int(gathered.sum()))
         self._waiting = torch.empty(0, dtype=torch.long)
 
     def __len__(self) -> int:
@@ -227,90 +214,285 @@ class BatchLoader:
     def __iter__(self) -> Iterator[Batch]:
         """Continue at the current position, or with the next epoch if this one is finished."""
         if self.position >= len(self):
-            self.epoch, self.position, self._permutation = self.epoch + 1, 0, None
-        upcoming: deque[tuple[Callable[[], Batch], int, Tensor]] = deque()
-        with ThreadPoolExecutor(1) as side:  # it starts a thread only for work
-            for step in itertools.chain(self._steps(), itertools.repeat(None, self._ahead)):
-                if step is not None:
-                    made = (
-                        side.submit(self.collate, step[0]).result
-                        if self._ahead
-                        else partial(self.collate, step[0])
-                    )
-                    upcoming.append((made, *step[1:]))
-                if upcoming and (step is None or len(upcoming) > self._ahead):
-                    batch, self.position, self._waiting = upcoming.popleft()
-                    yield batch()
+            self.epoch += 1
+            self.position = 0
+            self._permutation = None
 
-    def _steps(self) -> Iterator[tuple[Tensor, int, Tensor]]:
-        """Yield the rows of each batch from the position on, with the position and the waiting rows after it."""
+        if not self._ahead:
+            for rows, self.position, self._waiting in self._steps():
+                yield self.collate(rows)
+
+            return
+
+        with ThreadPoolExecutor(1) as side_thread:
+            for batch, self.position, self._waiting in self._collated(side_thread):
+                yield batch.result()
+
+    def _collated(
+        self, side_thread: ThreadPoolExecutor
+    ) -> Iterator[tuple[Future[Batch], int, Tensor]]:
+        """Yield what `_steps` does, with batches that a side thread collates ahead."""
+        upcoming: deque[tuple[Future[Batch], int, Tensor]] = deque()
+
+        for rows, position, waiting in self._steps():
+            upcoming.append((side_thread.submit(self.collate, rows), position, waiting))
+            if len(upcoming) > self._ahead:
+                yield upcoming.popleft()
+
+        yield from upcoming
+
+    def _steps(self) -> Iterator[Step]:
+        """Yield the steps of this epoch from the position on."""
         waiting = self._waiting
+
         for position in range(self.position, len(self)):
-            chosen = self.permutation[
-                self.ends[position - 1] if position else 0 : self.ends[position]
-            ]
+            start = self.ends[position - 1] if position else 0
+            chosen = self.permutation[start : self.ends[position]]
             chosen = chosen[chosen >= 0]  # -1 is no row
-            if self._gathered is not None:
-                waits = self._gathered[chosen]
-                chosen, waiting = chosen[~waits], torch.cat([waiting, chosen[waits]])
-                if len(waiting) >= self._together or len(chosen) < 2:
-                    chosen, waiting = torch.cat([chosen, waiting]), waiting[:0]
+
+            if self._gathering is not None:
+                chosen, waiting = self._gather(
+                    chosen,
+                    waiting,
+                    self._gathering.rows[chosen],
+                )
+
             yield chosen, position + 1, waiting
+
+    def _gather(
+        self,
+        chosen: Tensor,
+        waiting: Tensor,
+        waits: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the rows of a batch, and those that wait after it; ``waits`` says which of its rows do."""
+        waiting = torch.cat([waiting, chosen[waits]])
+        chosen = chosen[~waits]
+
+        if len(waiting) >= self._enough or len(chosen) < 2:
+            return torch.cat([chosen, waiting]), waiting[:0]
+
+        return chosen, waiting
 
     @property
     def permutation(self) -> Tensor:
         """The order of the rows in this epoch: (rows,), or (rows per epoch,) with weights."""
         if self._permutation is None:
-            if self._draws is not None:
-                order = self._draws.order(self.epoch)
-            else:
-                order = torch.randperm(self.rows, generator=_generator(self.seed, self.epoch))
-            if self._sentences is not None:
-                order = torch.from_numpy(_apart(order.numpy(), self.ends, self._sentences))
-                if left := int((order[: self.ends[-1]] < 0).sum()):
-                    what = f"{left} of {self.ends[-1]} rows, whose sentences are in every batch, are left out"
-                    log.warning("data.distinct_in_batch: %s of epoch %d", what, self.epoch)
-            self._permutation = order
+            self._permutation = self._order()
+
         return self._permutation
+
+    def _order(self) -> Tensor:
+        if self._draws is not None:
+            order = self._draws.order(self.epoch)
+        else:
+            order = torch.randperm(self.rows, generator=_generator(self.seed, self.epoch))
+
+        if self._sentences is None:
+            return order
+
+        order = torch.from_numpy(
+            _apart(
+                order.numpy(),
+                self.ends,
+                self._sentences,
+            )
+        )
+        last = self.ends[-1]
+        left_out = int((order[:last] < 0).sum())
+
+        if left_out:
+            log.warning(
+                "data.distinct_in_batch: %d of %d rows, whose sentences are in every batch, are left out of epoch %d",
+                left_out,
+                last,
+                self.epoch,
+            )
+
+        return order
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the loader."""
-        tensors = {"permutation": self.permutation.clone(), "waiting": self._waiting.clone()}
-        return {"epoch": self.epoch, "position": self.position, **tensors}
+        return {
+            "epoch": self.epoch,
+            "position": self.position,
+            "permutation": self.permutation.clone(),
+            "waiting": self._waiting.clone(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from the position of another loader."""
-        if len(state["permutation"]) != self.rows or state["position"] > len(self):
+        rows = len(state["permutation"])
+
+        if rows != self.rows or state["position"] > len(self):
             raise DataError(
-                f"the checkpoint was made with {len(state['permutation'])} training rows, now there are {self.rows}: "
-                "start again with force=true"
+                f"the checkpoint was made with {rows} training rows, now there are {self.rows}: start again with "
+                "force=true"
             )
-        self.epoch, self.position, self._permutation = (
-            state["epoch"],
-            state["position"],
-            state["permutation"],
-        )
+
+        self.epoch = state["epoch"]
+        self.position = state["position"]
+        self._permutation = state["permutation"]
         self._waiting = state["waiting"]
+
+
+def _ends(
+    rows: int,
+    batch_size: int,
+    *,
+    drop_last: bool,
+) -> list[int]:
+    """Return the end of each batch in the order of the rows."""
+    ends = list(
+        range(
+            batch_size,
+            rows + 1,
+            batch_size,
+        )
+    ) or [rows]
+
+    if not drop_last and ends[-1] < rows:
+        if rows % batch_size == 1:
+            ends.pop()  # a single row joins the batch before it
+
+        ends.append(rows)
+
+    return ends
+
+
+def _generator(*seed: int) -> torch.Generator:
+    state = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(state >> 1))
+
+
+# No sentence twice in a batch ------------------------------------------------------------------------------------
+
+
+class _DistinctBatches:
+    """Batches of given sizes that rows are put into, so that no two rows of a batch share a sentence."""
+
+    def __init__(self, sizes: Sequence[int], sentences: np.ndarray) -> None:
+        self.sizes = sizes
+        self.rows: list[list[int]] = [[] for _ in sizes]
+        self._sentences = sentences
+        self._held: list[set[int]] = [set() for _ in sizes]
+        self._batches_of: Counter[int] = Counter()
+
+    def place(self, row: int, first: int) -> None:
+        """Put a row into the first batch, from ``first`` on, that takes it; if none does, another row makes room."""
+        sentences = self._of(row)
+
+        if any(self._batches_of[sentence] == len(self.sizes) for sentence in sentences):
+            return
+
+        batch = self._open_batch(sentences, first)
+        if batch is None:
+            batch = self._make_room(sentences)
+
+        if batch is not None:
+            self._put(row, batch)
+            self._batches_of.update(sentences)
+
+    def _of(self, row: int) -> set[int]:
+        return set(self._sentences[row].tolist()) - {-1}
+
+    def _put(self, row: int, batch: int) -> None:
+        self.rows[batch].append(row)
+        self._held[batch] |= self._of(row)
+
+    def _is_open(self, batch: int) -> bool:
+        return len(self.rows[batch]) < self.sizes[batch]
+
+    def _open_batch(self, sentences: set[int], first: int) -> int | None:
+        for batch in itertools.chain(range(first, len(self.sizes)), range(first)):
+            if self._is_open(batch) and self._held[batch].isdisjoint(sentences):
+                return batch
+
+        return None
+
+    def _make_room(self, sentences: set[int]) -> int | None:
+        """Move a row of a full batch into one that is open; return the batch that has room now."""
+        batches = range(len(self.sizes))
+        open_batches = [batch for batch in batches if self._is_open(batch)]
+
+        for batch in batches:
+            if not self._held[batch].isdisjoint(sentences):
+                continue
+
+            for other, target in itertools.product(self.rows[batch], open_batches):
+                if self._held[target].isdisjoint(self._of(other)):
+                    self.rows[batch].remove(other)
+                    self._held[batch] -= self._of(other)
+                    self._put(other, target)
+
+                    return batch
+
+        return None
+
+
+def _apart(
+    order: np.ndarray,
+    ends: Sequence[int],
+    sentences: np.ndarray,
+) -> np.ndarray:
+    """Return the rows of an epoch in an order in which no batch has a sentence twice; -1 where no row fits."""
+    # Rows with the most frequent sentences are placed first, as the others fit anywhere.
+    numbers = sentences[order[: ends[-1]]]
+    counts = np.bincount(numbers[numbers >= 0])
+    counts = np.append(counts, 0)  # the last count is for -1, no sentence
+    frequent_first = np.argsort(-counts[numbers].max(axis=1), kind="stable")
+
+    sizes = np.diff([0, *ends]).tolist()
+    own_batch = np.repeat(np.arange(len(sizes)), sizes)
+    batches = _DistinctBatches(sizes, sentences)
+
+    for place in frequent_first.tolist():
+        batches.place(int(order[place]), int(own_batch[place]))
+
+    if min(map(len, batches.rows)) < 2:
+        raise DataError(
+            "data.distinct_in_batch: so many rows share their sentences that a batch has fewer than two: raise "
+            "data.batch_size, or set it to false"
+        )
+
+    apart = np.full_like(order, -1)
+    for end, size, rows in zip(ends, sizes, batches.rows, strict=True):
+        start = end - size
+        apart[start : start + len(rows)] = rows
+
+    return apart
+
+
+# On a GPU --------------------------------------------------------------------------------------------------------
 
 
 def on_gpu(collate: Callable[[Tensor], Batch], device: torch.device) -> Callable[[Tensor], Batch]:
     """Return a collate function that also copies to a GPU from pinned memory, on its own stream, beside the step."""
-    own, steps = torch.cuda.Stream(device), torch.cuda.current_stream(device)
+    copies = torch.cuda.Stream(device)
+    steps = torch.cuda.current_stream(device)
 
     def copied(tensor: Tensor) -> Tensor:
         copy = tensor.pin_memory().to(device, non_blocking=True)
-        copy.record_stream(
-            steps
-        )  # otherwise another batch may get its memory while a step still reads it
+        # Otherwise another batch may get its memory while a step still reads it.
+        copy.record_stream(steps)
         return copy
 
-    def made(rows: Tensor) -> Batch:
+    def copied_tokens(tokens: Tokens) -> Tokens:
+        return Tokens(
+            copied(tokens.ids),
+            copied(tokens.mask),
+            copied(tokens.rows),
+        )
+
+    def collated(rows: Tensor) -> Batch:
         batch = collate(rows)
-        with torch.cuda.stream(own):
+        with torch.cuda.stream(copies):
             for role, tokens in batch["roles"].items():
-                batch["roles"][role] = Tokens(*map(copied, vars(tokens).values()))
+                batch["roles"][role] = copied_tokens(tokens)
+
             batch["index"] = copied(batch["index"])
-            own.synchronize()
+            copies.synchronize()
+
         return batch
 
-    return made
+    return collated

@@ -17,7 +17,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException  # 
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
 from lightning_cse.config.check import PRECISIONS, is_unasked
-from lightning_cse.data import ContrastiveData
+from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
 from lightning_cse.evaluation import Task, check_parts
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 
 GIVEN: Mapping[str, Collection[str]] = {
     "method": {"encoder"},
-    "data": {"tokenize", "seed"},
     "logger": {"run", "group", "settings", "resumed_at", "tags"},
 }
 """Arguments that are not in the config but added when a node is built, by the node's key."""
@@ -39,7 +38,7 @@ class Parts:
     """The objects of a run; ``left_out`` maps the name of each task that is not evaluated to the reason."""
 
     encoder: SentenceEncoder
-    data: ContrastiveData
+    data: ContrastiveDataModule
     tasks: dict[str, Task]
     diagnostics: Diagnostics
     method: Method
@@ -63,8 +62,13 @@ def build(cfg: DictConfig) -> Parts:
     ):  # loading must not change the initial weights of the method's own layers
         encoder: SentenceEncoder = built(cfg.encoder)
     method: Method = built(cfg.method, encoder=encoder)
-    wanted = {"roles": method.roles, "optional": method.optional}
-    data: ContrastiveData = built(cfg.data, tokenize=encoder.tokenizer, seed=cfg.seed, **wanted)
+    data = ContrastiveDataModule(
+        built(cfg.data),
+        tokenize=encoder.tokenizer,
+        seed=cfg.seed,
+        roles=method.roles,
+        optional=method.optional,
+    )
     tasks, left_out = build_tasks(cfg.suite)
     for name, task in sorted(tasks.items()):
         if not task.suits(method.model):

@@ -32,7 +32,7 @@ from lightning_cse.callbacks import (
 )
 from lightning_cse.config.check import devices
 from lightning_cse.config.compose import in_sweep, portable, recipe_name
-from lightning_cse.data.datamodule import token_table
+from lightning_cse.data.token_cache import token_table
 from lightning_cse.devices import together
 from lightning_cse.engine.build import (
     Parts,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from lightning_cse.data import ContrastiveData
+from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.data.parsers import PAIR_SENTENCES as ROLES
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.methods.base import MakeOptimizer, Method
@@ -81,7 +81,7 @@ class ImpScore(Method):
         data = getattr(self.trainer, "datamodule", None)
         columns = (
             [data.train.column(role) for role in self.roles]
-            if isinstance(data, ContrastiveData)
+            if isinstance(data, ContrastiveDataModule)
             else []
         )
         if not self.model.frozen:
@@ -90,7 +90,7 @@ class ImpScore(Method):
         self.train()
         # When training starts, Lightning warns about modules in evaluation mode; a frozen encoder has to be.
         warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")
-        if isinstance(data, ContrastiveData):
+        if isinstance(data, ContrastiveDataModule):
             self.model.kept = {}
             with self.trainer.precision_plugin.forward_context(), torch.no_grad():
                 self._kept = self._encode_once(columns, data.max_tokens)

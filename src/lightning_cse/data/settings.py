@@ -1,0 +1,118 @@
+"""The settings of a data set, one field per key of ``conf/data``."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lightning_cse.data.own_rows import OwnRows
+from lightning_cse.data.roles import RoleRows
+from lightning_cse.errors import ConfigError
+
+Augmentation = Callable[[Sequence[int], str], list[int]]
+"""Maps the tokens of a sentence, and the sentence itself, to the tokens of another view; deterministic."""
+
+HELD_OUT_SHARE: Final = 0.05  # our choice, if neither held-out rows nor a share is given
+LARGEST_WEIGHT: Final = 1000  # a larger one is a mistake, and its epochs would fill the memory
+
+
+@dataclass(
+    frozen=True,
+    kw_only=True,
+)
+class ContrastiveData:
+    """What to train on; `ContrastiveDataModule` reads it and makes batches of it.
+
+    Args:
+        train: splits (``corpus/split``) or the user's own files (see `read_sources`).
+        rows: the scheme that turns corpus rows into training rows.
+        batch_size: the number of rows in a batch.
+        drop_last: whether the trailing batch of an epoch is dropped.
+        data_dir: the folder of the corpora.
+        cache_dir: the folder of the token cache; None keeps tokens in memory.
+        held_out: sources of the held-out rows; None holds out a share of the training rows.
+        held_out_share: the share of the first role's sentences that is held out: 0.05 by default if ``held_out`` is
+            None too; with 0, all rows are trained on and none is watched.
+        excluded: sources whose sentence pairs must not be trained on.
+        train_rows: train on this many rows only (see `subset`).
+        held_out_rows: watch the first of the held-out rows only.
+        max_tokens: cut training sentences to this many tokens.
+        augmentation: makes the role ``positive`` from each anchor's tokens, once, as text.
+        llm_rows: train on this many LLM rows only (see `fewer_llm_rows`).
+        watched_in: sources that must have the anchors of the watched rows.
+        llm_rows_together: see `Gathering`; None leaves LLM rows in the batch that they are drawn for.
+        weights: how often the rows of each source of ``train`` are drawn per epoch (see `Draws`); None: once.
+        columns: the columns of the user's own files by role.
+        distinct_in_batch: whether no two rows of a batch share a sentence.
+
+    Raises:
+        ConfigError: if settings are out of range or cannot be combined.
+    """
+
+    train: str | Sequence[str]
+    rows: RoleRows | OwnRows
+    batch_size: int
+    drop_last: bool
+    data_dir: str
+    cache_dir: str | None = None
+    held_out: str | Sequence[str] | None = None
+    held_out_share: float | None = None
+    excluded: Sequence[str] = ()
+    train_rows: int | None = None
+    held_out_rows: int | None = None
+    max_tokens: int | None = None
+    augmentation: Augmentation | None = None
+    llm_rows: int | None = None
+    watched_in: Sequence[str] = ()
+    llm_rows_together: int | None = None
+    weights: Sequence[float] | None = None
+    columns: Mapping[str, str] | None = None
+    distinct_in_batch: bool = False
+
+    def __post_init__(self) -> None:
+        faults = []
+        if self.held_out is not None and self.held_out_share is not None:
+            faults.append(
+                "data.held_out: cannot be combined with data.held_out_share; set one of them to null"
+            )
+
+        for key, used in {
+            "distinct_in_batch": self.distinct_in_batch,
+            "weights": self.is_weighted,
+        }.items():
+            if used and self.llm_rows_together is not None:
+                faults.append(f"data.{key}: cannot be combined with data.llm_rows_together")
+
+        if self.weights is not None:
+            faults += self._faults_of_weights(self.weights)
+
+        if faults:
+            raise ConfigError(faults)
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the sources to train on."""
+        return [self.train] if isinstance(self.train, str) else [str(name) for name in self.train]
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether some source has a weight other than 1."""
+        return self.weights is not None and any(weight != 1 for weight in self.weights)
+
+    @property
+    def share(self) -> float:
+        """The share of the sentences that is held out if there are no sources of held-out rows."""
+        return HELD_OUT_SHARE if self.held_out_share is None else self.held_out_share
+
+    def _faults_of_weights(self, weights: Sequence[float]) -> list[str]:
+        faults = []
+        names = self.sources
+
+        if len(weights) != len(names):
+            sources = f"the {len(names)} sources of data.train ({', '.join(names)})"
+            faults.append(f"data.weights: {len(weights)} numbers for {sources}")
+
+        for weight in weights:
+            if not 0 < weight <= LARGEST_WEIGHT:
+                faults.append(f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}")
+
+        return faults
