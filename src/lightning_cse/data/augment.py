@@ -16,7 +16,7 @@ class TokenShuffle:
     where :math:`x` are the bare ids of the sentence (no special tokens). The permutation :math:`\pi` depends only on
     the seed and the sentence: it is the same in every epoch, process and machine, whatever the other sentences are.
 
-    Source: NGCSE, setting "token shuffle", and the authors' code, which stores the decoded text, as `ContrastiveData`
+    Source: NGCSE, setting "token shuffle", and the authors' code, which stores the decoded text, as `ContrastiveDataModule`
     does; the text may give other pieces when tokenised again.  Differs: a repeated sentence gets the same augmentation.
     """
 

@@ -1,7 +1,7 @@
 """Training batches by role, and held-out rows that are watched during training."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,16 @@ from datasets import Dataset
 from torch import Tensor
 
 from lightning_cse.data.drawing import used
-from lightning_cse.data.preparation import prepare, read_tables
+from lightning_cse.data.preparation import augment, prepare, read_tables
 from lightning_cse.data.roles import FIRST, SOURCE
 from lightning_cse.data.rows import Rows, first_appearance
-from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering, on_gpu
-from lightning_cse.data.settings import ContrastiveData
+from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering
+from lightning_cse.data.settings import Augmentation, ContrastiveData
 from lightning_cse.data.token_cache import lengths_of, tokenise
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.tokens import Tokenize, Tokens
 
 log = logging.getLogger(__name__)
-
-AHEAD = 2  # batches that are made ready for a GPU; a CPU has no core to spare for a side thread
 
 
 class ContrastiveDataModule(pl.LightningDataModule):
@@ -76,30 +74,49 @@ class ContrastiveDataModule(pl.LightningDataModule):
             wanted,
             optional,
         )
-        prepared = prepare(
+        self.train, self.held_out, self.roles = prepare(
             settings,
             self._tables,
-            tokenize,
             wanted,
             optional,
         )
-        self.train = prepared.train
-        self.held_out = prepared.held_out
-        self.roles = prepared.roles
-        self._roles_in_use = prepared.roles
 
+        if settings.augmentation is not None:
+            self._augment(settings.augmentation)
+
+        self._roles_in_use = self.roles
         self._from_llm = "negative" in self.roles  # only LLM rows have a role of this name
         self._complete = self.train.has(*self.roles)
         self.has_llm_rows = self._from_llm and 0 < self._complete.sum() < len(self.train)
         self.counts = self._account()
-        self._draws = (
-            self._weigh(settings.weights) if settings.weights and settings.is_weighted else None
-        )
+        self._draws: Draws | None = None
+
+        if settings.weights is not None and settings.is_weighted:
+            self._draws = self._weigh(settings.weights)
+
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
 
         if roles:
             self.use(roles, optional)
+
+    def _augment(self, augmentation: Augmentation) -> None:
+        if "negative" in self.roles:
+            raise ConfigError(
+                ["data.augmentation: LLM rows already have a positive; set it to null"]
+            )
+
+        self.train = augment(
+            self.train,
+            augmentation,
+            self.tokenize,
+        )
+        self.held_out = augment(
+            self.held_out,
+            augmentation,
+            self.tokenize,
+        )
+        self.roles = ("anchor", "positive")
 
     def _account(self) -> dict[str, int]:
         counts = {
@@ -108,48 +125,38 @@ class ContrastiveDataModule(pl.LightningDataModule):
             "training_rows": len(self.train),
         }
         if self.has_llm_rows:
-            counts["llm_rows"] = int(self._complete.sum())
-            return counts
+            return counts | {"llm_rows": int(self._complete.sum())}
 
         for role in self.roles:
             with_role = int(self.train.has(role).sum())
-            if with_role < len(self.train) and not self._complete.all():
+            if with_role < len(self.train):
                 counts[f"rows with {role}"] = with_role
 
         return counts
 
     def _weigh(self, weights: Sequence[float]) -> Draws:
-        """Return the draws of the weighted rows; add the rows per epoch to the account and the log."""
+        """Return the draws of the weighted rows; add the rows per epoch to the account."""
         if SOURCE not in self.train.names:
             several = "one row may be made from several sources here; set it to null"
             raise ConfigError([f"data.weights: {several}"])
 
         names = self.settings.sources
-        sources = self.train.values(SOURCE).to_numpy()
         draws = Draws(
-            sources,
+            self.train.values(SOURCE).to_numpy(),
             weights,
             names,
             batch_size=self.settings.batch_size,
             seed=self.seed,
         )
         self.counts["rows an epoch"] = len(draws)
-        rows = np.bincount(sources, minlength=len(names))
 
-        for number, (name, drawn) in enumerate(zip(names, draws.by_source, strict=True)):
+        for name, drawn in zip(names, draws.by_source, strict=True):
             key = f"rows an epoch: {name}"
             self.counts[key] = self.counts.get(key, 0) + drawn
-            log.info(
-                "an epoch draws %d rows of %s (%d rows of weight %g)",
-                drawn,
-                name,
-                rows[number],
-                weights[number],
-            )
 
         return draws
 
-    # Roles and rows -----------------------------------------------------------------------------------------------
+    # Roles and rows ------------------------------------------------------------------------------
 
     def use(self, roles: Sequence[str], optional: Sequence[str] = ()) -> None:
         """Choose the roles that batches hold: those that a method trains on. Without this call, they hold all roles.
@@ -159,7 +166,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         Raises:
             ConfigError: if the data lacks another role.
-            DataError: if some rows lack another role, or all rows have one role only.
+            DataError: if some rows lack another role.
         """
         if "negative" in {*roles}.intersection(optional).difference(self.train.names):
             nulls = pa.nulls(len(self.train), pa.string())
@@ -191,20 +198,16 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         if self._from_llm:
             if empty and self.settings.llm_rows != 0:
-                keys = "data.train_rows and data.llm_rows"
                 log.warning(
-                    "data: none of %d training rows is an LLM row: see %s",
-                    count,
-                    keys,
+                    "data: none of %d training rows is an LLM row: see data.llm_rows", count
                 )
 
             return
 
         for role in roles:
             without = count - int(present[role].sum())
-            alone = len(roles) > 1 and len(roles) - len(empty) < 2 and role in empty
 
-            if without and (alone or role not in optional):
+            if without and role not in optional:
                 where = self.train.where(int(np.argmin(present[role])))
                 raise DataError(
                     f"{where}: no {role}, which the method trains on; {without} of {count} training rows lack it: "
@@ -238,11 +241,10 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         numbers = np.flatnonzero(chosen)
         if len(numbers) < 2:
-            within = " and an anchor in data.watched_in" if self._tables.watched_in else ""
             raise DataError(
-                f"data: {len(numbers)} of {len(self.held_out)} held-out rows have the roles {', '.join(roles)}"
-                f"{within}, and at least 2 are needed: raise data.held_out_share, or give data.held_out splits "
-                "that have them"
+                f"data: {len(numbers)} of {len(self.held_out)} held-out rows can be watched; 2 or more must have the "
+                f"roles {', '.join(roles)} and an anchor in data.watched_in: raise data.held_out_share, or give "
+                "other splits in data.held_out"
             )
 
         return self.held_out.select(numbers[: self.settings.held_out_rows])
@@ -273,7 +275,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         return found
 
-    # Tokens -------------------------------------------------------------------------------------------------------
+    # Tokens --------------------------------------------------------------------------------------
 
     def setup(self, stage: str | None = None) -> None:
         """Tokenise the training rows, if that is not done yet; a sentence without a token is a DataError."""
@@ -326,7 +328,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         """The number of training sentences, over the roles in use."""
         return sum(int(self.train.has(name).sum()) for name in self._columns_in_use())
 
-    # Batches ------------------------------------------------------------------------------------------------------
+    # Batches -------------------------------------------------------------------------------------
 
     def train_dataloader(self) -> BatchLoader:
         """Return the loader of training batches, at the position of the loaded checkpoint, if there is one."""
@@ -344,23 +346,15 @@ class ContrastiveDataModule(pl.LightningDataModule):
         if settings.llm_rows_together is not None and self.has_llm_rows:
             gathering = Gathering(torch.from_numpy(self._complete), settings.llm_rows_together)
 
-        collate: Callable[[Tensor], Batch] = self.collate
-        device = None if self.trainer is None else self.trainer.strategy.root_device
-        in_background = device is not None and device.type == "cuda"
-
-        if device is not None and in_background:
-            collate = on_gpu(collate, device)
-
         self._loader = BatchLoader(
             len(self.train),
-            collate,
+            self.collate,
             batch_size=settings.batch_size,
             drop_last=settings.drop_last,
             seed=self.seed,
             gathering=gathering,
             draws=self._draws,
             sentences=self._sentence_numbers() if settings.distinct_in_batch else None,
-            ahead=AHEAD if in_background else 0,
             limit=self.limit_train_batches,
         )
         if self._position is not None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+import pandas as pd
 
 from lightning_cse.data.parsers import PAIR_SENTENCES
 from lightning_cse.data.roles import POSITIVES, made_of, source_of, with_roles
 from lightning_cse.data.rows import Rows
-from lightning_cse.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -53,50 +53,35 @@ class INLIImplicitPairs:
     seed: int = 0
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return one or two rows per premise, but none with a missing sentence; no row at all is a DataError."""
+        """Return one or two rows per premise, but none with a missing sentence."""
         kinds = POSITIVES[self.explicit]
         own = () if self.mismatched == "other_premise" else (self.mismatched,)
         rows = with_roles(tables, ("premise", *kinds, *own))
-        explicit = [rows.column(kind) for kind in kinds]
-        others = [self._mismatched(rows, sentences) for sentences in explicit]
-
-        numbers: list[int] = []
-        columns: list[tuple[str, str]] = []
-
-        for row in range(len(rows)):
-            for sentences, other in zip(explicit, others, strict=True):
-                sentence = sentences[row]
-                mismatch = other[row]
-
-                if sentence is not None and mismatch is not None:
-                    numbers.append(row)
-                    columns.append((sentence, mismatch))
-
-        if not numbers:
-            raise DataError(
-                f"{rows.origin}: no premise has an explicit sentence ({' or '.join(kinds)}) and a "
-                f"mismatched one ({self.mismatched}): set data.rows.explicit or data.rows.mismatched"
-            )
+        explicit = np.array([rows.column(kind) for kind in kinds], dtype=object)  # (kinds, rows)
+        others = np.array([self._mismatched(rows, kind) for kind in kinds], dtype=object)
+        lacking = pd.isna(explicit) | pd.isna(others)
+        numbers, kind = np.nonzero(~lacking.T)
 
         chosen = rows.select(numbers)
         premise = chosen.values("premise")
-        matching, mismatching = zip(*columns, strict=True)
-        sentences = dict(zip(self.roles, (premise, matching, premise, mismatching), strict=True))
+        sentences = (premise, explicit[kind, numbers], premise, others[kind, numbers])
+        columns = dict(zip(self.roles, sentences, strict=True))
         pairs = chosen.with_columns(
-            **sentences,
+            **columns,
             **source_of(chosen),
         )
+        dropped = {"no pair": len(rows) - len(np.unique(numbers))}
 
-        return made_of(pairs.dropping({"no pair": len(rows) - len(set(numbers))}), numbers)
+        return made_of(pairs.dropping(dropped), numbers)
 
-    def _mismatched(self, rows: Rows, explicit: list[str | None]) -> list[str | None]:
+    def _mismatched(self, rows: Rows, kind: str) -> list[str | None]:
         """Return for each row an explicit sentence that does not match its premise, or None."""
         if self.mismatched != "other_premise":
             return rows.column(self.mismatched)
 
         return _of_another(
             rows.column("premise"),
-            explicit,
+            rows.column(kind),
             self.seed,
         )
 

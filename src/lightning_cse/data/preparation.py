@@ -1,8 +1,8 @@
 """The steps from the sources of a data set to its training rows and held-out rows; each returns new rows."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lightning_cse.data.drawing import (
@@ -25,10 +25,8 @@ from lightning_cse.data.sources import (
     without_pairs,
 )
 from lightning_cse.data.token_cache import slices
-from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.errors import DataError
 from lightning_cse.tokens import Tokenize
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,23 +39,13 @@ class Tables:
     watched_in: list[Rows]
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """Rows to train on and held-out rows, with the roles that they have."""
-
-    train: Rows
-    held_out: Rows
-    roles: tuple[str, ...]
-
-
 def prepare(
     settings: ContrastiveData,
     tables: Tables,
-    tokenize: Tokenize,
     wanted: Sequence[str],
     optional: Sequence[str],
-) -> Prepared:
-    """Return the rows of a data set: built by its scheme, split, cut to the rows that are asked for, and augmented."""
+) -> tuple[Rows, Rows, tuple[str, ...]]:
+    """Return training rows, held-out rows and their roles: built by the scheme of the data, split, and cut."""
     excluded = all_pairs(tables.excluded)
     scheme = _scheme(
         settings,
@@ -66,9 +54,16 @@ def prepare(
         optional,
         "data.train",
     )
-    rows = scheme([without_pairs(table, excluded) for table in tables.train])
+    train = scheme([without_pairs(table, excluded) for table in tables.train])
+    _check_not_empty(train, tables.train, "data.train")
 
-    if tables.held_out is not None:
+    if tables.held_out is None:
+        train, held_out = hold_out(
+            train,
+            settings.share,
+            of=scheme.roles[0],
+        )
+    else:
         of_held_out = _scheme(
             settings,
             tables.held_out,
@@ -77,33 +72,26 @@ def prepare(
             "data.held_out",
         )
         held_out = of_held_out(tables.held_out)
-    else:
-        rows, held_out = hold_out(
-            rows,
-            settings.share,
-            of=scheme.roles[0],
+        _check_not_empty(held_out, tables.held_out, "data.held_out")
+
+    train = with_another_anchor(train)
+    train = keep(
+        train,
+        free_of(train, excluded),
+        LEAK,
+    )
+
+    if settings.llm_rows is not None:
+        train = fewer_llm_rows(
+            train,
+            settings.llm_rows,
+            scheme.roles,
         )
 
-    rows = cut(
-        with_another_anchor(rows),
-        settings,
-        excluded,
-        scheme.roles,
-    )
-    prepared = Prepared(
-        rows,
-        with_another_anchor(held_out),
-        scheme.roles,
-    )
+    if settings.train_rows is not None:
+        train = subset(train, settings.train_rows)
 
-    if settings.augmentation is None:
-        return prepared
-
-    return augment(
-        prepared,
-        settings.augmentation,
-        tokenize,
-    )
+    return train, with_another_anchor(held_out), scheme.roles
 
 
 def read_tables(
@@ -115,24 +103,21 @@ def read_tables(
     roles = [f"[{role}]" if role in optional else role for role in wanted]
     takes = f"the method reads {', '.join(roles)}" if roles else ""
 
-    def read_own(sources: str | Sequence[str], key: str) -> list[Rows]:
-        return read_sources(
-            sources,
-            Path(settings.data_dir),
-            key=key,
-            columns=settings.columns,
-            takes=takes,
-        )
+    data_dir = Path(settings.data_dir)
+    read = partial(
+        read_sources,
+        data_dir=data_dir,
+        may_be_empty=True,
+    )
+    read_own = partial(
+        read_sources,
+        data_dir=data_dir,
+        columns=settings.columns,
+        takes=takes,
+    )
 
-    def read(sources: Sequence[str], key: str) -> list[Rows]:
-        return read_sources(
-            sources,
-            Path(settings.data_dir),
-            key=key,
-            may_be_empty=True,
-        )
+    train = read_own(settings.sources, key="data.train")
 
-    train = read_own(settings.sources, "data.train")
     if settings.is_weighted:
         train = [
             table.with_column(SOURCE, [number] * len(table)) for number, table in enumerate(train)
@@ -140,9 +125,9 @@ def read_tables(
 
     held_out = None
     if settings.held_out is not None:
-        held_out = read_own(settings.held_out, "data.held_out")
+        held_out = read_own(settings.held_out, key="data.held_out")
 
-    excluded = read(settings.excluded, "data.excluded")
+    excluded = read(settings.excluded, key="data.excluded")
     warn_without_pairs(
         excluded,
         train,
@@ -150,7 +135,7 @@ def read_tables(
     )
 
     try:
-        watched_in = read(settings.watched_in, "data.watched_in")
+        watched_in = read(settings.watched_in, key="data.watched_in")
     except DataError as error:
         do = "data.watched_in=[] watches the first held-out rows instead"
         raise DataError(f"{error}\n  {do}") from None
@@ -182,66 +167,41 @@ def _scheme(
     return settings.rows
 
 
-def cut(
+def _check_not_empty(
     rows: Rows,
-    settings: ContrastiveData,
-    excluded: set[str],
-    roles: Sequence[str],
-) -> Rows:
-    """Return the rows without the pairs of dev and test sets, with as many LLM rows and rows as the settings say."""
-    rows = keep(
-        rows,
-        free_of(rows, excluded),
-        LEAK,
-    )
-    leaks = rows.counts.get(f"dropped: {LEAK}", 0)
+    tables: Sequence[Rows],
+    key: str,
+) -> None:
+    if len(rows):
+        return
 
-    if leaks:
-        log.info(
-            "%d training rows have a sentence pair of %s and are left out",
-            leaks,
-            ", ".join(settings.excluded),
-        )
-
-    if settings.llm_rows is not None:
-        rows = fewer_llm_rows(
-            rows,
-            settings.llm_rows,
-            roles,
-        )
-
-    if settings.train_rows is not None:
-        rows = subset(rows, settings.train_rows)
-
-    return rows
+    account = ", ".join(f"{count} {what}" for what, count in rows.counts.items())
+    found = ", ".join(tables[0].names)
+    raise DataError(f"{key}: {rows.origin}: no row fits the method: {account}; columns: {found}")
 
 
 def augment(
-    prepared: Prepared,
+    rows: Rows,
     augmentation: Augmentation,
     tokenize: Tokenize,
-) -> Prepared:
-    """Give every row, trained on or held out, an augmented anchor as its positive; LLM rows are a ConfigError."""
-    if "negative" in prepared.roles:
-        raise ConfigError(["data.augmentation: LLM rows already have a positive; set it to null"])
+) -> Rows:
+    """Return the rows with an augmented anchor as the positive of each."""
+    positives: list[str] = []
 
-    def augmented(rows: Rows) -> Rows:
-        positives: list[str] = []
-        for anchors in slices(rows.values("anchor")):
-            views = [
-                augmentation(ids, anchor)
-                for ids, anchor in zip(tokenize(anchors), anchors, strict=True)
-            ]
-            positives += tokenize.decode(views)
-
-        return rows.with_columns(
-            anchor=rows.values("anchor"),
-            positive=positives,
-            made_of=rows.values("made_of"),
+    for anchors in slices(rows.values("anchor")):
+        ids = tokenize(anchors)
+        positives += tokenize.decode(
+            list(
+                map(
+                    augmentation,
+                    ids,
+                    anchors,
+                )
+            )
         )
 
-    return Prepared(
-        augmented(prepared.train),
-        augmented(prepared.held_out),
-        ("anchor", "positive"),
+    return rows.with_columns(
+        anchor=rows.values("anchor"),
+        positive=positives,
+        made_of=rows.values("made_of"),
     )

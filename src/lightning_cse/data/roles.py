@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from lightning_cse.data.rows import Rows
-from lightning_cse.errors import DataError
 
 # The column with the number of each row's source, if sources have weights.
 SOURCE: Final = "source"
@@ -60,28 +59,18 @@ def source_of(rows: Rows) -> dict[str, pa.ChunkedArray]:
 
 
 def with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
-    """Return the rows of several tables with all of these roles, the premise first; missing roles are null.
+    """Return the rows of several tables with all of these roles, the first of which is needed; others may be null."""
+    complete = []
 
-    Raises:
-        DataError: if a table has no premises, or none of the other roles.
-    """
-    return Rows.cat([_with_roles(rows, roles) for rows in tables])
+    for rows in tables:
+        rows.values("premise")
+        for role in roles:
+            if role not in rows.names:
+                rows = rows.with_column(role, pa.nulls(len(rows), pa.string()))
 
+        complete.append(rows)
 
-def _with_roles(rows: Rows, roles: Collection[str]) -> Rows:
-    rows.values("premise")
-    lacking = [role for role in roles if role not in rows.names]
-
-    if len(lacking) == len(roles) - 1:
-        raise DataError(
-            f"{rows.origin}: none of the columns {', '.join(lacking)}; found: "
-            f"{', '.join(rows.names)}. Rows in INLI's layout are needed"
-        )
-
-    for role in lacking:
-        rows = rows.with_column(role, pa.nulls(len(rows), pa.string()))
-
-    return rows
+    return Rows.cat(complete)
 
 
 @dataclass(frozen=True)
@@ -99,12 +88,9 @@ class INLIQuadruples:
     )
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return the rows as they are; a table without premises or any hypothesis is a DataError."""
+        """Return the rows as they are; a table without premises is a DataError."""
         rows = with_roles(tables, self.roles)
         used = np.flatnonzero(np.any([rows.has(role) for role in self.roles[1:]], axis=0))
-
-        if len(rows) and not len(used):
-            raise DataError(f"{rows.origin}: no row has an entailment or a contradiction")
 
         dropped = {"no entailment and no contradiction": len(rows) - len(used)}
 
@@ -123,16 +109,12 @@ class INLITriplets:
     positive: Literal["explicit", "implied", "both"] = "both"
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return one or two triplets per premise; a table without any is a DataError."""
+        """Return one or two triplets per premise; a table without premises is a DataError."""
         names = POSITIVES[self.positive]
         rows = with_roles(tables, ("premise", *names, "contradiction"))
         entailed = np.stack([rows.has(name) for name in names], axis=1)  # (rows, entailments)
         contradicted = rows.has("contradiction")
         numbers, kinds = np.nonzero(entailed & contradicted[:, None])
-
-        if len(rows) and not len(numbers):
-            needed = " or ".join(names)
-            raise DataError(f"{rows.origin}: no row has a contradiction and {needed} for a triplet")
 
         chosen = rows.select(numbers)
         entailments = pa.concat_arrays([rows.values(name).combine_chunks() for name in names])
@@ -144,8 +126,8 @@ class INLITriplets:
             **source_of(chosen),
         )
         dropped = {
-            "no contradiction": np.count_nonzero(~contradicted),
-            "no entailment": np.count_nonzero(contradicted & ~entailed.any(axis=1)),
+            "no contradiction": (~contradicted).sum(),
+            "no entailment": (contradicted & ~entailed.any(axis=1)).sum(),
         }
 
         return made_of(triplets.dropping(dropped), numbers)
@@ -182,7 +164,7 @@ class NLITriplets:
         return TRIPLET if self.contradiction else TRIPLET[:2]
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return the triplets, in the order in which their premises first appear; no triplet at all is a DataError."""
+        """Return the triplets, in the order in which their premises first appear."""
         pairs = [rows for rows in tables if "hypothesis" in rows.names]
         parts: list[Rows] = []
         start = 0
@@ -196,18 +178,11 @@ class NLITriplets:
         if pairs:
             parts.append(self._from_pairs(Rows.cat(pairs), start))
 
-        built = Rows.cat(parts, fill=True)
-        if not len(built):
-            raise DataError(
-                f"{built.origin}: no premise has both an entailment and a contradiction for a triplet; "
-                "data.rows.contradiction=false takes every entailed pair"
-            )
-
-        return built
+        return Rows.cat(parts, fill=True)
 
     def _ready(self, rows: Rows, *, with_source: bool) -> Rows:
         """Return the triplets, or pairs, that a table holds."""
-        sentences = TRIPLET[:2]
+        sentences: tuple[str, ...] = TRIPLET[:2]
 
         for names in _READY:
             if set(names[:2]) <= set(rows.names):

@@ -58,15 +58,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     ) -> Self:
         """Return rows with these columns, all from the first file (further ones hold other columns of the same rows).
 
-        By default, the lines are 1, 2, 3, ..., and the account says that all rows were read. Columns that differ in
-        length are a ValueError.
+        By default, the lines are 1, 2, 3, ..., and the account says that all rows were read.
         """
-        lengths = {name: len(values) for name, values in columns.items()}
-
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"columns must have the same length, got {lengths}")
-
-        length = next(iter(lengths.values()), 0)
+        length = len(next(iter(columns.values()), ()))
         arrays = {name: _array(values) for name, values in columns.items()}
         arrays["file"] = pa.repeat(files[0].path if files else "", length)
         arrays["line"] = pa.array(range(1, length + 1) if lines is None else lines, pa.int64())
@@ -83,9 +77,6 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
         With ``fill``, all columns are kept, with null where a table lacks one.
         """
-        if not parts:
-            raise ValueError("need at least one table of rows")
-
         shared = list(parts[0].column_names)
         counts: Counter[str] = Counter()
         files: dict[SourceFile, None] = {}
@@ -152,7 +143,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     def select(self, indices: Iterable[int], *_: Any, reason: str | None = None, **__: Any) -> Self:
         """Return the rows with these numbers, in this order; with a reason, the account counts the rest as dropped."""
-        chosen = pa.array(indices if hasattr(indices, "__len__") else list(indices), pa.int64())
+        chosen = pa.array(indices, pa.int64())
         counts = Counter(self.counts)
 
         if reason is not None:

@@ -2,10 +2,8 @@
 
 import itertools
 import logging
-import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +12,6 @@ import torch
 from torch import Tensor
 
 from lightning_cse.errors import DataError
-from lightning_cse.tokens import Tokens
 
 Batch = dict[str, Any]
 
@@ -56,44 +53,31 @@ class Draws:
         batch_size: int,
         seed: int,
     ) -> None:
+        # By source: its rows, the whole part of its weight, its turns per epoch.
+        rows = np.bincount(sources, minlength=len(weights))
+        whole = np.floor(weights).astype(np.int64)
+        turns = np.floor(np.subtract(weights, whole) * rows + 0.5).astype(np.int64)
         self.seed = seed
-        self.by_source: list[int] = []
-        # For each row: the whole part of its weight, its turn, its source's turns per epoch, its source's rows.
-        self._whole = np.zeros(len(sources), dtype=np.int64)
-        self._turn = np.zeros_like(self._whole)
-        self._turns = np.zeros_like(self._whole)
-        self._rows = np.zeros_like(self._whole)
+        self.by_source: list[int] = (whole * rows + turns).tolist()
 
-        generator = _generator(
-            seed,
-            0,
-            1,
-        )  # that of an epoch has no third number
-
-        for source, weight in enumerate(weights):
-            rows = np.flatnonzero(sources == source)
-            whole = math.floor(weight)
-            turns = math.floor((weight - whole) * len(rows) + 0.5)
-
-            if len(rows) and not whole and not turns:
-                few = f"{weight:g} of the {len(rows)} training rows of {names[source]}"
+        for name, weight, count, drawn in zip(names, weights, rows, self.by_source, strict=True):
+            if count and not drawn:
+                few = f"{weight:g} of the {count} training rows of {name}"
                 raise DataError(f"data.weights: {few} is less than one row: raise it")
 
-            order = torch.randperm(len(rows), generator=generator).numpy()
-            self._whole[rows] = whole
-            self._turn[rows[order]] = np.arange(len(rows))
-            self._turns[rows] = turns
-            self._rows[rows] = len(rows)
-            self.by_source.append(whole * len(rows) + turns)
-
-        most = int((self._whole + (self._turns > 0)).max(initial=0))
         batches = max(1, len(self) // batch_size)
+        most = (whole + (turns > 0))[rows > 0].max(initial=0)
 
         if most > batches:
             raise DataError(
-                f"data.weights: some rows are drawn {most} times an epoch, which has {batches} whole batches of "
-                f"data.batch_size={batch_size}, and a batch must not have a row twice: lower one of them"
+                f"data.weights: some rows are drawn {most} times an epoch, which has {batches} whole "
+                f"batches of data.batch_size={batch_size}, and a batch must not have a row twice: lower one"
             )
+
+        self._whole = whole[sources]
+        self._turns = turns[sources]
+        self._rows = rows[sources]
+        self._turn = _turns_by_row(sources, rows.tolist(), seed)
 
     def __len__(self) -> int:
         """Return the number of rows per epoch, each counted as often as it is drawn."""
@@ -121,6 +105,22 @@ class Draws:
         return torch.from_numpy(rows[np.argsort(keys, kind="stable")])
 
 
+def _turns_by_row(
+    sources: np.ndarray,
+    rows: Sequence[int],
+    seed: int,
+) -> np.ndarray:
+    """Return each row's place among the rows of its source, in an order that the seed draws: (rows,)."""
+    places = np.zeros_like(sources)
+    generator = _generator(seed, 0, 1)  # that of an epoch has no third number
+
+    for source, count in enumerate(rows):
+        order = torch.randperm(count, generator=generator).numpy()
+        places[np.flatnonzero(sources == source)[order]] = np.arange(count)
+
+    return places
+
+
 @dataclass(frozen=True)
 class Gathering:
     """Rows (one boolean each) that leave the batches they were drawn for, until ``together`` of them wait.
@@ -138,8 +138,8 @@ class BatchLoader:
     The order of epoch e is a permutation drawn from (seed, e) alone, so no other random numbers change it. An only
     batch is always kept. A single trailing row joins the batch before it, because it would have no negatives.
 
-    A side thread collates ``ahead`` batches before their turn. ``state_dict`` holds the epoch, position, permutation
-    and waiting rows as of the last batch that was yielded; the data module stores it in checkpoints.
+    ``state_dict`` holds the epoch, position, permutation and waiting rows as of the last batch that was yielded; the
+    data module stores it in checkpoints.
 
     Args:
         rows: the number of training rows.
@@ -153,7 +153,6 @@ class BatchLoader:
         draws: how often each row is drawn; None: once.
         sentences: the numbers of the rows' sentences, (rows, roles), with -1 for none. No two rows of a batch share a
             sentence; rows that no batch takes are left out of the epoch.
-        ahead: how many batches are collated before their turn.
         limit: cuts an epoch to that many batches, or to a share of them (a float), as ``limit_train_batches`` does.
 
     Raises:
@@ -171,7 +170,6 @@ class BatchLoader:
         gathering: Gathering | None = None,
         draws: Draws | None = None,
         sentences: np.ndarray | None = None,
-        ahead: int = 0,
         limit: int | float | None = None,
     ) -> None:
         self.rows = rows if draws is None else len(draws)
@@ -203,7 +201,6 @@ class BatchLoader:
         )
         self._draws = draws
         self._sentences = sentences
-        self._ahead = ahead
         self._permutation: Tensor | None = None
         self._waiting = torch.empty(0, dtype=torch.long)
 
@@ -218,28 +215,10 @@ class BatchLoader:
             self.position = 0
             self._permutation = None
 
-        if not self._ahead:
-            for rows, self.position, self._waiting in self._steps():
-                yield self.collate(rows)
-
-            return
-
-        with ThreadPoolExecutor(1) as side_thread:
-            for batch, self.position, self._waiting in self._collated(side_thread):
-                yield batch.result()
-
-    def _collated(
-        self, side_thread: ThreadPoolExecutor
-    ) -> Iterator[tuple[Future[Batch], int, Tensor]]:
-        """Yield what `_steps` does, with batches that a side thread collates ahead."""
-        upcoming: deque[tuple[Future[Batch], int, Tensor]] = deque()
-
         for rows, position, waiting in self._steps():
-            upcoming.append((side_thread.submit(self.collate, rows), position, waiting))
-            if len(upcoming) > self._ahead:
-                yield upcoming.popleft()
-
-        yield from upcoming
+            self.position = position
+            self._waiting = waiting
+            yield self.collate(rows)
 
     def _steps(self) -> Iterator[Step]:
         """Yield the steps of this epoch from the position on."""
@@ -365,7 +344,7 @@ def _generator(*seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(state >> 1))
 
 
-# No sentence twice in a batch ------------------------------------------------------------------------------------
+# No sentence twice in a batch -------------------------------------------------------------------
 
 
 class _DistinctBatches:
@@ -461,38 +440,3 @@ def _apart(
         apart[start : start + len(rows)] = rows
 
     return apart
-
-
-# On a GPU --------------------------------------------------------------------------------------------------------
-
-
-def on_gpu(collate: Callable[[Tensor], Batch], device: torch.device) -> Callable[[Tensor], Batch]:
-    """Return a collate function that also copies to a GPU from pinned memory, on its own stream, beside the step."""
-    copies = torch.cuda.Stream(device)
-    steps = torch.cuda.current_stream(device)
-
-    def copied(tensor: Tensor) -> Tensor:
-        copy = tensor.pin_memory().to(device, non_blocking=True)
-        # Otherwise another batch may get its memory while a step still reads it.
-        copy.record_stream(steps)
-        return copy
-
-    def copied_tokens(tokens: Tokens) -> Tokens:
-        return Tokens(
-            copied(tokens.ids),
-            copied(tokens.mask),
-            copied(tokens.rows),
-        )
-
-    def collated(rows: Tensor) -> Batch:
-        batch = collate(rows)
-        with torch.cuda.stream(copies):
-            for role, tokens in batch["roles"].items():
-                batch["roles"][role] = copied_tokens(tokens)
-
-            batch["index"] = copied(batch["index"])
-            copies.synchronize()
-
-        return batch
-
-    return collated

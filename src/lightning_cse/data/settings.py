@@ -69,24 +69,26 @@ class ContrastiveData:
     distinct_in_batch: bool = False
 
     def __post_init__(self) -> None:
-        faults = []
-        if self.held_out is not None and self.held_out_share is not None:
-            faults.append(
-                "data.held_out: cannot be combined with data.held_out_share; set one of them to null"
-            )
+        together = self.llm_rows_together is not None
+        weights = [] if self.weights is None else list(self.weights)
+        wrong = [weight for weight in weights if not 0 < weight <= LARGEST_WEIGHT]
+        faults = {
+            "held_out: cannot be combined with data.held_out_share; set one of them to null": (
+                self.held_out is not None and self.held_out_share is not None
+            ),
+            "distinct_in_batch: cannot be combined with data.llm_rows_together": (
+                self.distinct_in_batch and together
+            ),
+            "weights: cannot be combined with data.llm_rows_together": self.is_weighted
+            and together,
+            f"weights: {len(weights)} numbers for {len(self.sources)} sources of data.train": (
+                self.weights is not None and len(weights) != len(self.sources)
+            ),
+            f"weights: must be in (0, {LARGEST_WEIGHT}], got {wrong}": bool(wrong),
+        }
 
-        for key, used in {
-            "distinct_in_batch": self.distinct_in_batch,
-            "weights": self.is_weighted,
-        }.items():
-            if used and self.llm_rows_together is not None:
-                faults.append(f"data.{key}: cannot be combined with data.llm_rows_together")
-
-        if self.weights is not None:
-            faults += self._faults_of_weights(self.weights)
-
-        if faults:
-            raise ConfigError(faults)
+        if any(faults.values()):
+            raise ConfigError(f"data.{fault}" for fault, applies in faults.items() if applies)
 
     @property
     def sources(self) -> list[str]:
@@ -102,17 +104,3 @@ class ContrastiveData:
     def share(self) -> float:
         """The share of the sentences that is held out if there are no sources of held-out rows."""
         return HELD_OUT_SHARE if self.held_out_share is None else self.held_out_share
-
-    def _faults_of_weights(self, weights: Sequence[float]) -> list[str]:
-        faults = []
-        names = self.sources
-
-        if len(weights) != len(names):
-            sources = f"the {len(names)} sources of data.train ({', '.join(names)})"
-            faults.append(f"data.weights: {len(weights)} numbers for {sources}")
-
-        for weight in weights:
-            if not 0 < weight <= LARGEST_WEIGHT:
-                faults.append(f"data.weights: must be in (0, {LARGEST_WEIGHT}], got {weight!r}")
-
-        return faults

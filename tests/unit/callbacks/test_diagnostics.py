@@ -9,7 +9,14 @@ import torch
 
 from lightning_cse.callbacks import Diagnostics, Side, build_diagnostics
 from lightning_cse.callbacks.evaluation import stsb_dev
-from lightning_cse.data import ContrastiveData, NLITriplets, OwnRows, Sentences, sample_dir
+from lightning_cse.data import (
+    ContrastiveData,
+    ContrastiveDataModule,
+    NLITriplets,
+    OwnRows,
+    Sentences,
+    sample_dir,
+)
 from lightning_cse.embeddings import DualEmbedding, PointEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
@@ -112,15 +119,18 @@ def test_roles_that_no_held_out_row_has_are_not_watched(tmp_path: Path) -> None:
     method = DualCSE(
         encoder, DualContrastive(), architecture="cross", optimizer=optimizer, schedule=Schedule()
     )
-    data = ContrastiveData(
+    settings = ContrastiveData(
         train=[str(tmp_path / "mine.csv")],
         rows=OwnRows(),
-        tokenize=encoder.tokenizer,
         batch_size=8,
         drop_last=False,
-        seed=0,
         data_dir=str(sample_dir()),
         held_out_share=0.2,
+    )
+    data = ContrastiveDataModule(
+        settings,
+        tokenize=encoder.tokenizer,
+        seed=0,
         roles=method.roles,
         optional=method.optional,
     )
@@ -132,20 +142,19 @@ def test_roles_that_no_held_out_row_has_are_not_watched(tmp_path: Path) -> None:
 
 def build(
     method: type[SimCSE | UnsupervisedSimCSE], **options: Any
-) -> tuple[Diagnostics, ContrastiveData]:
+) -> tuple[Diagnostics, ContrastiveDataModule]:
     """Return the diagnostics of a method on its kind of data in the sample corpus, and the data."""
     unsupervised = issubclass(method, UnsupervisedSimCSE)
     encoder = tiny_encoder(layers=1)
-    data = ContrastiveData(
+    settings = ContrastiveData(
         train=["wiki1m/train" if unsupervised else "simcse_nli/train"],
         rows=Sentences() if unsupervised else NLITriplets(),
-        tokenize=encoder.tokenizer,
         batch_size=8,
         drop_last=False,
-        seed=0,
         data_dir=str(sample_dir()),
         held_out_share=options.pop("held_out_share", 0.2),
     )
+    data = ContrastiveDataModule(settings, tokenize=encoder.tokenizer, seed=0)
     optimizer = partial(torch.optim.AdamW, lr=1e-3)
     given = OPTIONS | {"evaluation": "none", "dropout": False} | options
     built = method(encoder, InfoNCE(), optimizer=optimizer, schedule=Schedule())

@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 
 from lightning_cse.callbacks import Diagnostics, Evaluation, build_diagnostics
-from lightning_cse.data import ContrastiveData, Sentences, sample_dir
+from lightning_cse.data import ContrastiveData, ContrastiveDataModule, Sentences, sample_dir
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.evaluation import STSB
 from lightning_cse.loggers import CurvesLogger
@@ -42,16 +42,15 @@ class Parts:
         self.method = UnsupervisedSimCSE(
             encoder, InfoNCE(), optimizer=optimizer, schedule=Schedule()
         )
-        self.data = ContrastiveData(
+        settings = ContrastiveData(
             train=["wiki1m/train"],
             rows=Sentences(),
-            tokenize=encoder.tokenizer,
             batch_size=8,
             drop_last=False,
-            seed=0,
             data_dir=str(sample_dir()),
             held_out_share=0.2,
         )
+        self.data = ContrastiveDataModule(settings, tokenize=encoder.tokenizer, seed=0)
         self.diagnostics = build_diagnostics(self.method, self.data, OPTIONS, str(sample_dir()))
         self.task = STSB(data_dir=str(sample_dir()), dev_rows=60)
 

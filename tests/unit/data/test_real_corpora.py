@@ -34,29 +34,64 @@ CLASSES = {  # and blank lines
     "subj/all": ({"subjective": 5000, "objective": 5000}, 0),
     "mpqa/all": ({"positive": 3311, "negative": 7292}, 3),
     "trec/train": (
-        {"ABBR": 86, "DESC": 1162, "ENTY": 1250, "HUM": 1223, "LOC": 835, "NUM": 896},
+        {
+            "ABBR": 86,
+            "DESC": 1162,
+            "ENTY": 1250,
+            "HUM": 1223,
+            "LOC": 835,
+            "NUM": 896,
+        },
         0,
     ),
-    "trec/test": ({"ABBR": 9, "DESC": 138, "ENTY": 94, "HUM": 65, "LOC": 81, "NUM": 113}, 0),
+    "trec/test": (
+        {
+            "ABBR": 9,
+            "DESC": 138,
+            "ENTY": 94,
+            "HUM": 65,
+            "LOC": 81,
+            "NUM": 113,
+        },
+        0,
+    ),
     "mrpc/train": ({"paraphrase": 2753, "other": 1323}, 0),
     "mrpc/test": ({"paraphrase": 1147, "other": 578}, 0),
     "sst2/dev": ({"positive": 444, "negative": 428}, 0),
     "sst2/test": ({"positive": 909, "negative": 912}, 0),
 }
-SENTEVAL = {"mr/all": 10662, "cr/all": 3775, "subj/all": 10000, "mpqa/all": 10606}
-UNSCORED = {"sts12": 0, "sts13": 0, "sts14": 0, "sts15": 8500 - 3000, "sts16": 9183 - 1186}
+SENTEVAL = {
+    "mr/all": 10662,
+    "cr/all": 3775,
+    "subj/all": 10000,
+    "mpqa/all": 10606,
+}
+UNSCORED = {
+    "sts12": 0,
+    "sts13": 0,
+    "sts14": 0,
+    "sts15": 8500 - 3000,
+    "sts16": 9183 - 1186,
+}
 SPLITS = [(name, split) for name, corpus in CORPORA.items() for split in corpus.splits]
 
 
 @pytest.mark.parametrize(("name", "split"), SPLITS)
-def test_real_files_are_the_official_ones(real_data: Path, name: str, split: str) -> None:
+def test_real_files_are_the_official_ones(
+    real_data: Path,
+    name: str,
+    split: str,
+) -> None:
     files = CORPORA[name].split_files(split)
     absent = [file.path for file in files if find_file(real_data, file) is None]
+
     if absent:
         pytest.skip(f"not in the folder: {', '.join(absent)}")
+
     rows = read_corpus(name, split, real_data)
     assert [file.name for file in rows.files] == [file.path for file in files]
     assert len(rows) == CORPORA[name].rows(split)
+
     for found, file in zip(rows.files, files, strict=True):
         assert file.sha256 in (None, found.sha256), file.path
 
@@ -100,8 +135,10 @@ def test_real_rows_of_sts_are_in_order_and_those_without_a_score_are_counted(
 def test_real_scores_are_counted_as_published(real_data: Path) -> None:
     rows = read_corpus("sts12", "train", real_data)
     scores: dict[str, list[float]] = {}
+
     for row in rows:
         scores.setdefault(row["subset"], []).append(row["score"])
+
     counts = {
         subset: (
             sum(s > 4 for s in found),
@@ -144,7 +181,9 @@ def test_real_sentences_are_the_published_number(real_data: Path) -> None:
 
 @pytest.mark.parametrize(("split", "lines"), [("valid", 3760), ("test", 4358)])
 def test_every_line_of_real_wikitext_is_accounted_for(
-    real_data: Path, split: str, lines: int
+    real_data: Path,
+    split: str,
+    lines: int,
 ) -> None:
     rows = read_corpus("wikitext2", split, real_data)
     paragraphs = {rows.where(i) for i in range(len(rows))}

@@ -14,16 +14,33 @@ from lightning_cse.data.sources import all_pairs, read_sources
 
 # Rows enough to learn from; the others have 20 to 60 a split.
 SIZES = {
-    "inli": {"train": 595, "val": 120, "test": 180},
-    "stsb": {"train": 120, "dev": 100, "test": 100},
+    "inli": {
+        "train": 595,
+        "val": 120,
+        "test": 180,
+    },
+    "stsb": {
+        "train": 120,
+        "dev": 100,
+        "test": 100,
+    },
     "wiki1m": {"train": 410},
     "sts12": {"train": 60, "test": 100},
     "sts13": {"test": 60},
     "sts14": {"test": 120},
     "sts15": {"test": 100},
     "sts16": {"test": 100},
-    "impscore": {"train": 180, "dev": 10, "test": 10},
-    "ngcse": {"wiki_sts": 210, "wiki_nli": 60, "nli_sts": 50, "nli_nli": 50},
+    "impscore": {
+        "train": 180,
+        "dev": 10,
+        "test": 10,
+    },
+    "ngcse": {
+        "wiki_sts": 210,
+        "wiki_nli": 60,
+        "nli_sts": 50,
+        "nli_nli": 50,
+    },
 }
 SPLITS = [(name, split) for name, corpus in CORPORA.items() for split in corpus.splits]
 PATHS = list(dict.fromkeys(file.path for corpus in CORPORA.values() for file in corpus.files))
@@ -40,6 +57,7 @@ def test_every_corpus_has_every_split_in_the_official_place(name: str, split: st
     rows = read_corpus(name, split, sample_dir())
     files = [str(sample_dir() / file.path) for file in CORPORA[name].split_files(split)]
     assert [file.path for file in rows.files] == files
+
     if name in SIZES:
         assert len(rows) == SIZES[name][split]
     else:
@@ -53,9 +71,11 @@ def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence() 
         if path.is_file()
     }
     assert found == {"LICENSE", "SAMPLE", *PATHS}
+
     for path in PATHS:
         text = (sample_dir() / path).read_text(encoding="utf-8")
         assert not re.findall("[\u2010-\u2015\u2018-\u201f\u2026\u00a0\ufffd]", text), path
+
     licence = (sample_dir() / "LICENSE").read_text(encoding="utf-8")
     assert "SPDX-License-Identifier: CC0-1.0" in licence
     assert [path for path in PATHS if f"{path.split('/')[0]}/" not in licence] == []
@@ -101,10 +121,17 @@ def test_a_mixture_names_splits_that_are_there(
         *LLM_ROWS,
         *IMPLICIT_PAIRS,
     }
+
     for key, sources in named.items():
         assert sources or key in watched
         assert len(set(sources)) == len(sources), key
-        for rows in read_sources(sources, sample_dir(), key=f"corpora.{key}", may_be_empty=True):
+
+        for rows in read_sources(
+            sources,
+            sample_dir(),
+            key=f"corpora.{key}",
+            may_be_empty=True,
+        ):
             if key in LLM_ROWS:
                 assert len(as_llm_rows(rows, key.rpartition("_")[2])) >= 20
             elif key in watched:
@@ -112,6 +139,7 @@ def test_a_mixture_names_splits_that_are_there(
             else:
                 assert ("sentence" in rows.names) == (key in plain)
                 assert ("pos_implicit" in rows.names) == (key in IMPLICIT_PAIRS)
+
     tasks = {source for key in tested for source in named[key]}
     assert tasks | {"stsb/dev", "stsb/test"} == set(named["evaluated"]), (
         "what tasks read must not be trained on"

@@ -12,7 +12,12 @@ import torch
 from oracles import SENTENCES
 from torch import Tensor
 
-from lightning_cse.data import ContrastiveData, INLIImplicitPairs, sample_dir
+from lightning_cse.data import (
+    ContrastiveData,
+    ContrastiveDataModule,
+    INLIImplicitPairs,
+    sample_dir,
+)
 from lightning_cse.embeddings import PragmaticEmbedding
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
 from lightning_cse.engine.load import load
@@ -54,22 +59,24 @@ def batch(method: ImpScore) -> dict[str, Any]:
     return {"roles": roles, "index": torch.arange(len(SENTENCES))}
 
 
-def pairs(rows: int | None = 12, batch_size: int = 5, **options: Any) -> ContrastiveData:
-    return ContrastiveData(
+def pairs(rows: int | None = 12, batch_size: int = 5, **options: Any) -> ContrastiveDataModule:
+    settings = ContrastiveData(
         train=["inli/train"],
         held_out=["inli/val"],
         rows=INLIImplicitPairs(**options),
-        tokenize=tiny_encoder().tokenizer,
         batch_size=batch_size,
         drop_last=False,
-        seed=0,
         data_dir=str(sample_dir()),
         train_rows=rows,
     )
+    return ContrastiveDataModule(settings, tokenize=tiny_encoder().tokenizer, seed=0)
 
 
 def fit(
-    method: ImpScore, data: ContrastiveData, epochs: int = 1, callback: pl.Callback | None = None
+    method: ImpScore,
+    data: ContrastiveDataModule,
+    epochs: int = 1,
+    callback: pl.Callback | None = None,
 ) -> ImpScore:
     data.use(method.roles)
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")

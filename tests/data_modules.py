@@ -1,0 +1,66 @@
+"""A data module on the sample corpora whose tokens are words, and what its batches hold."""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from lightning_cse.data import ContrastiveData, ContrastiveDataModule, sample_dir
+from lightning_cse.tokens import Tokens
+
+
+class Words:
+    """A tokenize function whose tokens are words, and that can turn them back."""
+
+    digest = "words"
+    known: ClassVar[dict[int, str]] = {}
+
+    def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
+        return [[self._id(word) for word in sentence.split()] for sentence in sentences]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        return [" ".join(self.known[number] for number in sentence) for sentence in ids]
+
+    def _id(self, word: str) -> int:
+        number = zlib.crc32(word.encode()) >> 1
+        self.known[number] = word
+        return number
+
+
+def data_module(
+    train: str | Sequence[str],
+    rows: Any,
+    *,
+    tokenize: Any = None,
+    seed: int = 0,
+    roles: Sequence[str] = (),
+    optional: Sequence[str] = (),
+    **settings: Any,
+) -> ContrastiveDataModule:
+    """Return a data module with small batches; further arguments are its settings."""
+    default = {
+        "batch_size": 8,
+        "drop_last": False,
+        "data_dir": str(sample_dir()),
+    }
+    return ContrastiveDataModule(
+        ContrastiveData(
+            train=train,
+            rows=rows,
+            **default | settings,
+        ),
+        tokenize=tokenize or Words(),
+        seed=seed,
+        roles=roles,
+        optional=optional,
+    )
+
+
+def batch_rows(data: ContrastiveDataModule, epochs: int = 1) -> list[list[int]]:
+    """Return the row numbers of the batches of some epochs."""
+    loader = data.train_dataloader()
+    return [batch["index"].tolist() for _ in range(epochs) for batch in loader]
+
+
+def ids_of(tokens: Tokens) -> list[list[int]]:
+    """Return the ids of each sentence, without padding."""
+    return [ids[mask].tolist() for ids, mask in zip(tokens.ids, tokens.mask, strict=True)]
