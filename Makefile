@@ -29,7 +29,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all lint type imports format bench bench-growth bench-data bench-gaussian bench-generate docs docs-serve docs-check wheel-check clean
+.PHONY: help run test test-all coverage lint type imports format bench bench-growth bench-data bench-gaussian bench-generate docs docs-serve docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,9 +43,21 @@ test: lint type imports ## Check style, types and imports, then run all tests ex
 test-all: lint type imports ## The same, including the slow tests
 	$(PYTEST) -m "not docs"
 
-lint: $(READY_DEV) ## Check format and style (ruff)
+coverage: $(READY_DEV) ## Measure the coverage of the tests, processes that they start included
+	$(BIN)/python -m coverage erase
+	$(PYTEST) -m "not slow and not docs" --cov --cov-report=
+	$(BIN)/python -m coverage report
+
+# The schemas are those that check-jsonschema ships, so that this needs no network.
+SCHEMA := $(BIN)/check-jsonschema --quiet --builtin-schema
+
+lint: $(READY_DEV) ## Check format and style (ruff), and the files that a hosting service reads
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
+	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(SCHEMA) vendor.citation-file-format CITATION.cff
 
 type: $(READY_DEV) ## Check the types of src/ (mypy, strict)
 	$(BIN)/mypy

@@ -1,17 +1,19 @@
 """Measure the speed of training and encoding, compared with sentence-transformers under the same conditions.
 
-    make bench                                    # or: python benchmarks/bench.py
-    make bench ARGS="--steps 20 --precision bf16"
-    make bench ARGS="--chunk 64 --batch 512"      # method.chunk_size, for batches larger than memory
-    make bench ARGS=--profile                     # only the shares of a step's time
+    make bench                                    # or: python benchmarks/bench.py make bench
+    ARGS="--steps 20 --precision bf16" make bench ARGS="--chunk 64 --batch 512"      #
+    method.chunk_size, for batches larger than memory make bench ARGS=--profile
+    # only the shares of a step's time
 
-Both sides have the same rows, encoder, precision and threads. They train all-MiniLM-L6-v2 on INLI triplets (from
-``LIGHTNING_CSE_DATA`` if set, else from the sample corpus) with the in-batch softmax, AdamW, gradient clipping at 1 and
-batches of 64 triplets. Our side is ``+experiment=simcse_inli`` (Lightning's Trainer, SimCSE with its head; without
-evaluation, checkpoints or logging). Their side is SentenceTransformerTrainer with MultipleNegativesRankingLoss or, with
-``--chunk``, CachedMultipleNegativesRankingLoss. Repetitions alternate, so that a busy machine slows both sides. The
-first step of each is not counted. Tokenisation counts on both sides (ours once, theirs per batch). If there is a GPU,
-both sides use it. Config, method and data are built as by the training command.
+Both sides have the same rows, encoder, precision and threads. They train all-MiniLM-L6-v2 on INLI
+triplets (from ``LIGHTNING_CSE_DATA`` if set, else from the sample corpus) with the in-batch
+softmax, AdamW, gradient clipping at 1 and batches of 64 triplets. Our side is
+``+experiment=simcse_inli`` (Lightning's Trainer, SimCSE with its head; without evaluation,
+checkpoints or logging). Their side is SentenceTransformerTrainer with MultipleNegativesRankingLoss
+or, with ``--chunk``, CachedMultipleNegativesRankingLoss. Repetitions alternate, so that a busy
+machine slows both sides. The first step of each is not counted. Tokenisation counts on both sides
+(ours once, theirs per batch). If there is a GPU, both sides use it. Config, method and data are
+built as by the training command.
 """
 
 from __future__ import annotations

@@ -3,11 +3,12 @@
     make bench-data                               # or: python benchmarks/data.py
     make bench-data ARGS="--rows 1000000 --encoder tiny"
 
-The sentences are made up, as long as those of Wikipedia, and read from a file: data=wiki_sentences with
-data.train=[FILE]. Each case is a fresh process that builds the data, tokenises the sentences and iterates over some
-batches, as training does. The first time, it fills the token cache; the second time, it reads from it. Memory is the
-peak of the resident set above that of the same process with a thousand sentences. It includes the pages of the token
-cache, which is mapped; the system reclaims them when needed.
+The sentences are made up, as long as those of Wikipedia, and read from a file: data=wiki_sentences
+with data.train=[FILE]. Each case is a fresh process that builds the data, tokenises the sentences
+and iterates over some batches, as training does. The first time, it fills the token cache; the
+second time, it reads from it. Memory is the peak of the resident set above that of the same process
+with a thousand sentences. It includes the pages of the token cache, which is mapped; the system
+reclaims them when needed.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
     python benchmarks/evaluation.py
     python benchmarks/evaluation.py --every 100
 
-The kept runs are shorter than the papers' and are evaluated more often. So the share is computed from the seconds per
-evaluation and per step in their records. Medians over the runs of one experiment, encoder and batch size.
+The kept runs are shorter than the papers' and are evaluated more often. So the share is computed
+from the seconds per evaluation and per step in their records. Medians over the runs of one
+experiment, encoder and batch size.
 """
 
 from __future__ import annotations

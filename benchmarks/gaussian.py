@@ -3,10 +3,11 @@
     make bench-gaussian                           # or: python benchmarks/gaussian.py
     make bench-gaussian ARGS="--repetitions 9"
 
-Both sides compute `gaussian_similarity_matrix` of n by n Gaussians of width d in float32 on the CPU, alone ("forward")
-and with the gradients of a randomly weighted sum ("both"). Repetitions alternate between the sides, so that a busy
-machine slows both; the first of each is not counted. Memory is measured in a fresh process for each case. It is the
-rise of the resident set after the inputs are made and the libraries are warm (both sides have run once on two rows).
+Both sides compute `gaussian_similarity_matrix` of n by n Gaussians of width d in float32 on the
+CPU, alone ("forward") and with the gradients of a randomly weighted sum ("both"). Repetitions
+alternate between the sides, so that a busy machine slows both; the first of each is not counted.
+Memory is measured in a fresh process for each case. It is the rise of the resident set after the
+inputs are made and the libraries are warm (both sides have run once on two rows).
 """
 
 from __future__ import annotations

@@ -3,16 +3,19 @@
     make bench-generate                                  # or: python benchmarks/generate.py
     make bench-generate ARGS="--n 2000 --json generate.json"
 
-The command is started as by a user, on made-up sentences, with the pattern of STS and 64 simultaneous calls. A server
-on this machine answers by rules. One call in ten fails (status 429, 500 or 503, a broken connection, half an answer, no
-JSON, no end), and one reply in twenty does not fit its role (an echo, a refusal, several sentences). The command is
-killed (SIGKILL) after a third and after two thirds of its replies, and started again. These conditions must then hold:
+The command is started as by a user, on made-up sentences, with the pattern of STS and 64
+simultaneous calls. A server on this machine answers by rules. One call in ten fails (status 429,
+500 or 503, a broken connection, half an answer, no JSON, no end), and one reply in twenty does not
+fit its role (an echo, a refusal, several sentences). The command is killed (SIGKILL) after a third
+and after two thirds of its replies, and started again. These conditions must then hold:
 
-- every sentence has a row or is listed as given up, none twice, and there are as many rows as requested;
+- every sentence has a row or is listed as given up, none twice, and there are as many rows as
+  requested;
 - no role that was finished before a kill (its reply is in the cache) was requested after it;
 - no more replies are lost than there were open calls at the two kills.
 
-Memory is that of the command's process (RssAnon of Linux), sampled every half second, by the share of replies.
+Memory is that of the command's process (RssAnon of Linux), sampled every half second, by the share
+of replies.
 """
 
 from __future__ import annotations

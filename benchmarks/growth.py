@@ -1,14 +1,17 @@
 """Measure how speed and memory grow, compared with sentence-transformers; each point is a fresh process.
 
-    make bench-growth                             # or: python benchmarks/growth.py; about 15 minutes on two cores
-    make bench-growth ARGS="--batch 4096 --chunk 64 --length --rows --devices --sides ours"    # one point
+    make bench-growth                             # or: python benchmarks/growth.py; about 15
+    minutes on two cores make bench-growth ARGS="--batch 4096 --chunk 64 --length --rows --devices
+    --sides ours"    # one point
 
-There are four curves. Training is measured by triplets per batch (of INLI or the sample corpus), by tokens per sentence
-(made-up sentences of one length, 32 triplets), and by devices (64 triplets; torchrun processes that share the threads
-equally). The data path is measured by rows of a file of sentences: reading, tokenising, and one epoch of batches of 64
-without training (theirs estimated from 500 batches). Training points leave out the first step. Memory is the peak of
-the resident sets of all processes of a point, including imports, or that of the GPU. Points are added to
-results/<machine>.json with the machine's load, and replace earlier ones; the figure shows all points of the file.
+There are four curves. Training is measured by triplets per batch (of INLI or the sample corpus), by
+tokens per sentence (made-up sentences of one length, 32 triplets), and by devices (64 triplets;
+torchrun processes that share the threads equally). The data path is measured by rows of a file of
+sentences: reading, tokenising, and one epoch of batches of 64 without training (theirs estimated
+from 500 batches). Training points leave out the first step. Memory is the peak of the resident sets
+of all processes of a point, including imports, or that of the GPU. Points are added to
+results/<machine>.json with the machine's load, and replace earlier ones; the figure shows all
+points of the file.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ MEASURED = {"sentences_per_second": "sentences a second", "peak_mib": "MiB of me
 TRIPLETS = {"length": 32, "devices": 64}
 
 
-# In the process of a point --------------------------------------------------------------------------------------------
+# In the process of a point ------------------------------------------------------------------------
 
 
 def point(side: str, what: dict[str, Any]) -> None:
@@ -69,7 +72,7 @@ def point(side: str, what: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps({"sentences_per_second": speed, "peak_mib": peak / MIB}) + "\n")
 
 
-# In the process of the command ----------------------------------------------------------------------------------------
+# In the process of the command --------------------------------------------------------------------
 
 
 def run(command: list[str], **variables: str) -> dict[str, Any]:

@@ -83,7 +83,8 @@ class Profile(pl.Callback):
     def shares(self) -> dict[str, float]:
         """Return the share of each kind of work, the largest first; Python is the time without computation.
 
-        Tokens are the wait for the batch. Laying them out in the step counts as Python, as does the profiler itself.
+        Tokens are the wait for the batch. Laying them out in the step counts as Python, as does the
+        profiler itself.
         """
         events = [
             event

@@ -1,11 +1,11 @@
 """Measure the cost of a run before its first step, and that of each point of a sweep, in seconds of CPU.
 
-    python benchmarks/startup.py
-    python benchmarks/startup.py +experiment=gausscse +profile=small trainer.max_steps=5      # with LIGHTNING_CSE_DATA
+    python benchmarks/startup.py python benchmarks/startup.py +experiment=gausscse +profile=small
+    trainer.max_steps=5      # with LIGHTNING_CSE_DATA
 
-There are three processes: one only imports pytorch_lightning, one trains a run, and one sweeps over three seeds. CPU
-time is measured, so that a busy machine changes little. Training steps, evaluations (including that of step 0) and the
-test do not count: their seconds are in the records.
+There are three processes: one only imports pytorch_lightning, one trains a run, and one sweeps over
+three seeds. CPU time is measured, so that a busy machine changes little. Training steps,
+evaluations (including that of step 0) and the test do not count: their seconds are in the records.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ def train_theirs(
 ) -> tuple[float, SentenceTransformer]:
     """Train one epoch of the same rows with sentence-transformers; return seconds per step, and the model.
 
-    With ``chunk``, its loss caches gradients (Gao et al. 2021). Processes started by torchrun share the batch.
+    With ``chunk``, its loss caches gradients (Gao et al. 2021). Processes started by torchrun share
+    the batch.
     """
     model = SentenceTransformer(folder, device="cuda" if ON_GPU else "cpu")
     model.model_card_data.widget = [

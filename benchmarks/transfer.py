@@ -1,11 +1,12 @@
 """Compare both protocols of the transfer tasks: accuracy and time, on the real corpora.
 
-    python benchmarks/transfer.py                         # all seven tasks; the corpora are in LIGHTNING_CSE_DATA
-    python benchmarks/transfer.py --tasks cr trec         # some of them
-    python benchmarks/transfer.py --protocols lbfgs       # one protocol
+    python benchmarks/transfer.py                         # all seven tasks; the corpora are in
+    LIGHTNING_CSE_DATA python benchmarks/transfer.py --tasks cr trec         # some of them python
+    benchmarks/transfer.py --protocols lbfgs       # one protocol
 
-The embeddings of a packaged encoder are computed once per task, in bfloat16 if the processor multiplies it fast.
-Seconds are wall-clock time; processor seconds do not depend on the load of the machine.
+The embeddings of a packaged encoder are computed once per task, in bfloat16 if the processor
+multiplies it fast. Seconds are wall-clock time; processor seconds do not depend on the load of the
+machine.
 """
 
 from __future__ import annotations

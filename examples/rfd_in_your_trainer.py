@@ -1,7 +1,8 @@
 """Measure alignment, uniformity and relative fitting difficulty (RFD) in a training loop of your own.
 
-RFD compares how well a model fits held-out rows of its training data with how well it fits the evaluation data:
-held-out minus evaluation, for alignment and for uniformity. Losses and metrics take tensors, so any loop will do.
+RFD compares how well a model fits held-out rows of its training data with how well it fits the
+evaluation data: held-out minus evaluation, for alignment and for uniformity. Losses and metrics
+take tensors, so any loop will do.
 """
 
 import torch

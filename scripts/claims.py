@@ -1,6 +1,7 @@
 """Write the README's summary of the papers' claims from the pages of experiments/: ``python scripts/claims.py``.
 
-The table "Claims" of a page has one row per claim: the claim, what was measured, and the verdict (`VERDICTS`).
+The table "Claims" of a page has one row per claim: the claim, what was measured, and the verdict
+(`VERDICTS`).
 """
 
 import re

@@ -1,11 +1,12 @@
 """MkDocs hooks of the documentation site: formulas, results, and files outside docs/.
 
-- ``$...$`` and ``$$...$$`` (and in docstrings ``:math:`...``` and ``.. math::``) become SVG when the site is built, so
-  a page needs neither scripts nor fonts to show them.
+- ``$...$`` and ``$$...$$`` (and in docstrings ``:math:`...``` and ``.. math::``) become SVG when
+  the site is built, so a page needs neither scripts nor fonts to show them.
 - A link to a file of the repository outside ``docs/`` becomes a link to a copy of it in the site.
-- A paragraph that consists of one link to a committed result is replaced by its content: the text of Markdown, the
-  figures of a run's curves, or a figure itself. The link's title ``"rows: a, b"`` keeps only these rows of the tables;
-  ``"section: S"`` shows the part of any file below this heading. Other links stay. No result is typed into a page.
+- A paragraph that consists of one link to a committed result is replaced by its content: the text
+  of Markdown, the figures of a run's curves, or a figure itself. The link's title ``"rows: a, b"``
+  keeps only these rows of the tables; ``"section: S"`` shows the part of any file below this
+  heading. Other links stay. No result is typed into a page.
 """
 
 from __future__ import annotations

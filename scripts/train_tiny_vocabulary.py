@@ -2,7 +2,8 @@
 
     python scripts/train_tiny_vocabulary.py
 
-Run it again only if the sample corpus changes a lot: it changes the digest of the tiny encoder, and so every tiny run.
+Run it again only if the sample corpus changes a lot: it changes the digest of the tiny encoder, and
+so every tiny run.
 """
 
 from __future__ import annotations

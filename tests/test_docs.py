@@ -342,7 +342,7 @@ def test_skipped_block_could_start(
 # The documents
 
 
-def test_blocks_are_of_a_known_language_and_skipped_for_a_reason() -> None:
+def test_blocks_have_a_known_language_and_a_reason_to_be_skipped() -> None:
     assert {block.page for block in BLOCKS} >= {
         "README.md",
         "docs/using.md",
@@ -354,7 +354,7 @@ def test_blocks_are_of_a_known_language_and_skipped_for_a_reason() -> None:
         assert block.language != "yaml" or yaml.safe_load(block.body) is not None, block
 
 
-def test_readme_is_short_and_names_the_two_commands_first_and_make_targets_that_exist() -> None:
+def test_readme_is_short_and_starts_with_the_two_commands() -> None:
     assert len(README.splitlines()) <= 160
     named = [target for line in SHELL for target in make_targets(line)]
     assert named[:2] == ["run", "test"]
@@ -368,21 +368,6 @@ def test_every_public_name_is_in_the_reference(module: str) -> None:
     page = (ROOT / "docs" / "reference" / f"{module}.md").read_text(encoding="utf-8")
     shown = re.findall(rf"(?m)^::: lightning_cse\.{module}\.(\w+)$", page)
     assert sorted(shown) == sorted(re.findall(r" as (\w+)", stub))
-
-
-def test_only_a_make_run_whose_output_is_told_is_run_and_only_words_are_compared() -> None:
-    told = Block("bash", "make run ARGS='seed=1'  # a minute\nmake test\nls", 1, expected="x")
-    kept = runnable(told).splitlines()
-    assert kept[0].startswith("make run ARGS='seed=1' --silent READY_RUN= BIN=")
-    assert kept[1:] == ["ls"]
-    assert runnable(Block("bash", "make run\nmake test  # all\n# that is all", 1)) == ""
-    here = masked(
-        "\x1b[1mRTE\x1b[0m   71.3 %   record runs/x/0a1b2c3d4e-s0/record.json\n\n━━━━━━\n"
-    )
-    assert here == masked(
-        "RTE 8 % record /tmp/copy/runs/x/ffff0000ff-s0/record.json\n━━", Path("/tmp/copy")
-    )
-    assert masked("RTE 71.3") != masked("EIS 71.3")
 
 
 @pytest.mark.parametrize(
@@ -400,7 +385,7 @@ def test_only_a_make_run_whose_output_is_told_is_run_and_only_words_are_compared
         "rm -rf runs",
     ],
 )
-def test_a_command_that_could_not_start_is_found(
+def test_faulty_commands_are_detected(
     line: str, give: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises((Exception, SystemExit)):
@@ -439,7 +424,7 @@ def test_site_builds_and_loads_nothing_from_elsewhere(site: Path) -> None:
 
 @pytest.mark.docs
 @pytest.mark.xdist_group("site")
-def test_formulas_are_drawn_and_tables_come_from_the_committed_results(site: Path) -> None:
+def test_site_shows_formulas_and_committed_results(site: Path) -> None:
     for name, formulas in (
         ("methods/dualcse", 1),
         ("methods/gausscse", 3),

@@ -9,6 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import release
+
+import lightning_cse
 
 LARGEST = 1024 * 1024
 TEXT = frozenset(
@@ -61,7 +64,7 @@ def lines(files: dict[str, Path], suffixes: frozenset[str]) -> list[tuple[str, i
     ]
 
 
-def test_every_module_imports_and_every_folder_of_modules_is_a_package(repository: Path) -> None:
+def test_every_module_can_be_imported(repository: Path) -> None:
     source = repository / "src"
     paths = sorted((source / "lightning_cse").rglob("*.py"))
     assert len(paths) > 30
@@ -72,7 +75,7 @@ def test_every_module_imports_and_every_folder_of_modules_is_a_package(repositor
         )
 
 
-def test_nothing_is_left_to_do_in_the_product(files: dict[str, Path]) -> None:
+def test_no_unfinished_code(files: dict[str, Path]) -> None:
     product = {
         name: path for name, path in files.items() if name.startswith(("src/", "conf/", "scripts/"))
     }
@@ -87,7 +90,7 @@ def test_no_file_is_large(files: dict[str, Path]) -> None:
     assert large == {}, "corpora, checkpoints and figures of runs stay out of the history"
 
 
-def test_no_path_of_one_machine(files: dict[str, Path]) -> None:
+def test_no_path_of_a_single_machine(files: dict[str, Path]) -> None:
     found = []
     for name, number, line in lines(files, TEXT):
         outside = OUTSIDE.search(line) and name not in {".ci/run", "tests/test_repository.py"}
@@ -96,14 +99,14 @@ def test_no_path_of_one_machine(files: dict[str, Path]) -> None:
     assert found == []
 
 
-def test_the_path_rule_knows_a_path_when_it_sees_one() -> None:
+def test_machine_path_pattern() -> None:
     assert SOMEBODYS_PATH.search("see /home" + "/ann/x")
     assert not SOMEBODYS_PATH.search(
         "https://example.org/home/page or /tmp/x or ~/home/x or ${HOME}/place/x"
     )
 
 
-def test_commands_are_executable_and_call_make_targets_that_exist(repository: Path) -> None:
+def test_ci_and_hooks_call_existing_make_targets(repository: Path) -> None:
     assert os.access(repository / ".ci" / "run", os.X_OK)
     called = re.findall(
         r"entry: make ([a-z-]+)",
@@ -121,7 +124,25 @@ def test_commands_are_executable_and_call_make_targets_that_exist(repository: Pa
     assert set(called) <= targets
 
 
-def test_the_readme_has_the_claims_of_every_paper(repository: Path, tmp_path: Path) -> None:
+def test_version_has_its_release_notes_and_is_everywhere_the_same(tmp_path: Path) -> None:
+    for name in release.PLACES:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((release.REPOSITORY / name).read_text())
+    version = lightning_cse.__version__
+    changelog = tmp_path / "CHANGELOG.md"
+    changelog.write_text("# Changelog\n\n## [Unreleased]\n\n- One.\n")
+    with pytest.raises(ValueError, match="there is no entry"):
+        release.notes_of(version, tmp_path)
+    changelog.write_text(
+        f"## [Unreleased]\n\n## [{version}] - 2026-11-25\n\n- Two.\n\n## [0.0.1]\n"
+    )
+    assert release.notes_of(version, tmp_path) == "- Two.\n"
+    with pytest.raises(ValueError, match=r"the version is .*, not 9\.9\.9"):
+        release.notes_of("9.9.9", tmp_path)
+
+
+def test_readme_has_the_claims_of_every_paper(repository: Path, tmp_path: Path) -> None:
     claims = SimpleNamespace(**runpy.run_path(str(repository / "scripts" / "claims.py")))
     found = claims.BLOCK.findall((repository / "README.md").read_text(encoding="utf-8"))
     assert found == [claims.summary(repository)], "run python scripts/claims.py"

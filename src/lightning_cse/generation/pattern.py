@@ -1,28 +1,29 @@
-"""Similarity patterns: what a language model is asked to write for a sentence, role by role, with which examples."""
+"""Similarity patterns: what a language model writes for a sentence, role by role."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import pydantic
 from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
 
-from lightning_cse.data.roles import TRIPLET, NLITriplets
-from lightning_cse.data.rows import Rows
-from lightning_cse.data.sources import read_sources
-from lightning_cse.errors import DataError, did_you_mean
-from lightning_cse.generation.filters import Checks, letters
+from lightning_cse.errors import did_you_mean
+from lightning_cse.generation.examples import Bounds, Examples, Pair, Source, draw_examples
 
-SOURCE: Final = "source"  # the reference of a role that is made from the sentence itself
-ANCHOR: Final = "anchor"  # that sentence's key in a row
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+SOURCE: Final = "source"
+"""The reference of a role that is made from the sentence itself."""
+ANCHOR: Final = "anchor"
+"""That sentence's key in a row."""
 
 _PLACEHOLDERS: Final = {
     "prompt": ("task", "relation", "examples", "rule"),
@@ -31,60 +32,29 @@ _PLACEHOLDERS: Final = {
 """The placeholders that a layout may have in braces."""
 
 Text = Annotated[str, Field(pattern=r"\S")]
-Pair = tuple[str, str]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+# The config --------------------------------------------------------------------------------------
 
 
-class Bounds(BaseModel, extra="forbid", strict=True, frozen=True):
-    """Bounds for the scores of pairs; the bounds themselves are excluded."""
+class Checks(BaseModel, extra="forbid", strict=True, frozen=True):
+    """The filters that a pattern sets for one role; null switches a filter off.
 
-    above: float | None = None
-    below: float | None = None
+    - ``most_sentences``: unless the sentence that the role is made from has more.
+    - ``longest``: times the words of that sentence, or ``always_allowed`` words.
+    - ``shortest``: times the words of that sentence, if it has six or more.
+    - ``less_detail_than``: an earlier role with more words, or as many and closer to the source.
+    - ``refused_words``: how refusals begin in other languages.
 
-    def __contains__(self, score: float) -> bool:
-        return (self.above is None or score > self.above) and (
-            self.below is None or score < self.below
-        )
+    Source: NGCSE, whose code takes every reply. Differs: every filter is our own.
+    """
 
-
-class Source(BaseModel, extra="forbid", strict=True, frozen=True):
-    """The source that the examples of a role are drawn from."""
-
-    from_: tuple[str, ...] = Field(
-        alias="from", min_length=1
-    )  # splits such as sts12/train, or own files
-    first: str  # the column of the first sentences
-    second: str
-    scores: Bounds | None = None  # for the column ``score``
-    longer_first: bool | None = False  # the sentence with more words comes first; ties are left out
-
-    @property
-    def label(self) -> str:
-        """The name of the source, such as ``sts12/train, score above 4``."""
-        bounds = " and ".join(
-            f"{name} {bound:g}" for name, bound in self.scores or () if bound is not None
-        )
-        return ", ".join([*self.from_, *([f"score {bounds}"] if bounds else [])])
-
-    def pair(self, first: object, second: object) -> Pair | None:
-        """Return a pair in the source's order, or None if it makes no example."""
-        if not isinstance(first, str) or not isinstance(second, str):
-            return None
-        if not letters(first) or not letters(second) or letters(first) == letters(second):
-            return None
-        longer = len(first.split()) - len(second.split())
-        if self.longer_first and longer <= 0:
-            return (second, first) if longer else None
-        return first, second
-
-
-@dataclass(frozen=True)
-class Examples:
-    """The pairs ``shown`` for a role, and the ``pool`` of all pairs that could have been drawn from the files."""
-
-    shown: tuple[Pair, ...]
-    pool: tuple[Pair, ...]
-    label: str = "examples of the pattern"
-    digests: Mapping[str, str] = field(default_factory=dict)
+    most_sentences: Annotated[int, Field(ge=1)] | None = 1
+    longest: Positive | None = 2.5
+    always_allowed: Annotated[int, Field(ge=0)] = 16
+    less_detail_than: str | None = None
+    shortest: Positive | None = None
+    refused_words: list[Text] | None = None
 
 
 class _Layout(BaseModel, extra="forbid", strict=True):
@@ -95,11 +65,14 @@ class _Layout(BaseModel, extra="forbid", strict=True):
     @classmethod
     def _has_known_placeholders(cls, text: str, info: pydantic.ValidationInfo) -> str:
         known = _PLACEHOLDERS[str(info.field_name)]
-        if unknown := [name for name in re.findall(r"\{(\w+)\}", text) if name not in known]:
-            raise ValueError(
-                f"unknown placeholder {{{unknown[0]}}}{did_you_mean(unknown[0], known)}"
-            )
+        for name in re.findall(r"\{(\w+)\}", text):
+            if name not in known:
+                raise ValueError(f"unknown placeholder {{{name}}}{did_you_mean(name, known)}")
         return text
+
+
+def _kind_of_examples(node: Any) -> str:
+    return "drawn" if isinstance(node, dict | Source) else "pairs"
 
 
 class _Role(BaseModel, extra="forbid", strict=True):
@@ -110,7 +83,7 @@ class _Role(BaseModel, extra="forbid", strict=True):
     fields: tuple[Text, Text]
     examples: Annotated[
         Annotated[tuple[tuple[Text, Text], ...], Tag("pairs")] | Annotated[Source, Tag("drawn")],
-        Discriminator(lambda node: "drawn" if isinstance(node, dict | Source) else "pairs"),
+        Discriminator(_kind_of_examples),
     ]
     rule: Text
     checks: Checks | None = None
@@ -127,44 +100,84 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
 
     @pydantic.model_validator(mode="after")
     def _refers_to_earlier_roles(self) -> _Pattern:
-        faults, names = [], [role.name for role in self.roles]
+        faults: list[str] = []
+        known = [SOURCE]
         for number, role in enumerate(self.roles):
-            at, known = f"roles.{number}", [SOURCE, *names[:number]]
-            than = role.checks.less_detail_than if role.checks else None
-            if role.name in (ANCHOR, *known):
-                faults.append(
-                    f"{at}.name: must not be the source or an earlier role, got {role.name!r}"
-                )
-            for key, name in (
-                ("reference", role.reference),
-                ("checks.less_detail_than", than or SOURCE),
-            ):
-                if name not in known:
-                    faults.append(
-                        f"{at}.{key}: must be one of {known}, got {name!r}{did_you_mean(name, known)}"
-                    )
+            faults.extend(f"roles.{number}.{fault}" for fault in _wrong_names(role, known))
+            known.append(role.name)
         if faults:
             raise ValueError("\n".join(faults))
         return self
 
 
+def _wrong_names(role: _Role, known: list[str]) -> Iterator[str]:
+    """Yield a fault for each name of a role that is not the source or that of an earlier role."""
+    if role.name in (ANCHOR, *known):
+        yield f"name: must not be the source or an earlier role, got {role.name!r}"
+    references = {"reference": role.reference}
+    if role.checks and role.checks.less_detail_than:
+        references["checks.less_detail_than"] = role.checks.less_detail_than
+    for key, name in references.items():
+        if name not in known:
+            yield f"{key}: must be one of {known}, got {name!r}{did_you_mean(name, known)}"
+
+
+_MODELS: Final = (_Pattern, _Layout, _Role, Source, Bounds, Checks)
+
+
+def wrong_pattern(node: Any) -> Iterator[str]:
+    """Yield all faults of the config below ``pattern``, given as plain values; no file is read."""
+    try:
+        _Pattern.model_validate_json(json.dumps(node))
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            yield from _explained(fault)
+
+
+def _explained(fault: ErrorDetails) -> Iterator[str]:
+    place = [str(part) for part in fault["loc"] if part not in ("pairs", "drawn")]
+    at = ".".join(["pattern", *place])
+    if fault["type"] == "extra_forbidden":
+        key = place[-1]
+        yield f"{at}: unknown key{did_you_mean(key, _known_keys() - {key})}"
+    elif fault["type"] == "value_error" and not fault["loc"]:
+        for line in str(fault["ctx"]["error"]).splitlines():
+            yield f"pattern.{line}"
+    elif fault["type"] != "too_short" or not fault["input"]:  # else its items have their own faults
+        message = fault["msg"].removeprefix("Value error, ")
+        yield f"{at}: {message}, got {str(fault['input'])[:60]!r}"
+
+
+def _known_keys() -> set[str]:
+    return {field.alias or name for model in _MODELS for name, field in model.model_fields.items()}
+
+
+# The pattern -------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Role:
-    """A sentence that is written for each source."""
+    """A sentence that is written for each source.
+
+    ``reference`` is what it is made from: `SOURCE`, or the name of an earlier role. ``system`` is
+    the system message, examples included, and ``fields`` are the labels of an example's two
+    sentences.
+    """
 
     name: str
-    reference: str  # what it is made from: `SOURCE`, or the name of an earlier role
-    system: str  # the system message, examples included
-    fields: tuple[str, str]  # the labels of an example's two sentences
+    reference: str
+    system: str
+    fields: tuple[str, str]
     examples: Examples
     checks: Checks
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """The roles that a language model writes for a sentence, from examples that are the same for every sentence.
+    """The roles that a language model writes for a sentence, with the same examples for all.
 
-    Source: NGCSE, similarity pattern simulation. Differs: the wording is our own, and so is the draw of the examples.
+    Source: NGCSE, similarity pattern simulation. Differs: the wording is our own, and so is the
+    draw of the examples.
     """
 
     name: str
@@ -172,140 +185,70 @@ class Pattern:
 
     @cached_property
     def digest(self) -> str:
-        """The sha256 of all that is the same for every sentence: each role's name, reference and system message."""
+        """The sha256 of what is the same for every sentence: names, references, system messages."""
         document = [[role.name, role.reference, role.system] for role in self.roles]
         return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of the files that the examples come from, by name."""
-        return {
-            name: digest for role in self.roles for name, digest in role.examples.digests.items()
-        }
-
-
-def wrong_pattern(node: Any) -> Iterator[str]:
-    """Yield all faults of the config below ``pattern``, given as plain values; no file is read."""
-    models = (_Pattern, _Layout, _Role, Source, Bounds, Checks)
-    known = {each.alias or name for model in models for name, each in model.model_fields.items()}
-    try:
-        _Pattern.model_validate_json(json.dumps(node))
-    except ValidationError as error:
-        for fault in error.errors(include_url=False):
-            at = ".".join(
-                ["pattern", *(str(part) for part in fault["loc"] if part not in ("pairs", "drawn"))]
-            )
-            if fault["type"] == "extra_forbidden":
-                key = str(fault["loc"][-1])
-                yield f"{at}: unknown key{did_you_mean(key, known - {key})}"
-            elif fault["type"] == "value_error" and not fault["loc"]:
-                yield from (f"pattern.{line}" for line in str(fault["ctx"]["error"]).splitlines())
-            elif (
-                fault["type"] != "too_short" or not fault["input"]
-            ):  # else its items have their own faults
-                yield f"{at}: {fault['msg'].removeprefix('Value error, ')}, got {str(fault['input'])[:60]!r}"
+        digests: dict[str, str] = {}
+        for role in self.roles:
+            digests.update(role.examples.digests)
+        return digests
 
 
 def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
-    """Build the pattern of a config in which `wrong_pattern` finds nothing; raises like `draw_examples`."""
+    """Build the pattern of a config without `wrong_pattern`; raises like `draw_examples`."""
     config = _Pattern.model_validate_json(json.dumps(node))
     keys = {f"pattern.roles.{number}.examples": role for number, role in enumerate(config.roles)}
     wanted = {key: role.examples for key, role in keys.items() if isinstance(role.examples, Source)}
     drawn = draw_examples(wanted, data_dir, shots=config.shots, seed=config.seed)
     roles = []
     for key, role in keys.items():
-        examples = (
-            drawn[key]
-            if isinstance(role.examples, Source)
-            else Examples(role.examples, role.examples)
-        )
-        system = _system(role, examples.shown, config.layout)
+        if isinstance(role.examples, Source):
+            examples = drawn[key]
+        else:
+            examples = Examples(shown=role.examples, pool=role.examples)
         roles.append(
-            Role(role.name, role.reference, system, role.fields, examples, role.checks or Checks())
+            Role(
+                name=role.name,
+                reference=role.reference,
+                system=_system_message(role, examples.shown, config.layout),
+                fields=role.fields,
+                examples=examples,
+                checks=role.checks or Checks(),
+            )
         )
     return Pattern(config.name, tuple(roles))
 
 
-def _system(role: _Role, examples: tuple[Pair, ...], layout: _Layout) -> str:
-    fields, shown = dict(zip(("first_field", "second_field"), role.fields, strict=True)), []
+def _system_message(
+    role: _Role,
+    examples: tuple[Pair, ...],
+    layout: _Layout,
+) -> str:
+    shown = []
     for number, (first, second) in enumerate(examples, start=1):
-        shown.append(
-            _filled(layout.example, number=str(number), first=first, second=second, **fields)
+        example = _filled(
+            layout.example,
+            number=str(number),
+            first_field=role.fields[0],
+            first=first,
+            second_field=role.fields[1],
+            second=second,
         )
-    texts = {name: getattr(role, name).strip() for name in ("task", "relation", "rule")}
-    return _filled(layout.prompt, examples="\n\n".join(shown), **texts).strip()
+        shown.append(example)
+    prompt = _filled(
+        layout.prompt,
+        task=role.task.strip(),
+        relation=role.relation.strip(),
+        examples="\n\n".join(shown),
+        rule=role.rule.strip(),
+    )
+    return prompt.strip()
 
 
 def _filled(layout: str, **values: str) -> str:
     """Return a layout with its placeholders filled; braces in the values are left alone."""
-    return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], layout)
-
-
-def draw_examples(
-    wanted: Mapping[str, Source], data_dir: Path, *, shots: int, seed: int
-) -> dict[str, Examples]:
-    """Draw the examples for each key of the config; a seed draws the same ones on every machine.
-
-    Roles with the same sources and bounds are shown the same rows: those that make an example for all of them. No two
-    examples of a role share a sentence.
-    """
-    groups: dict[tuple[tuple[str, ...], Bounds | None], dict[str, Source]] = {}
-    for key, source in wanted.items():
-        groups.setdefault((source.from_, source.scores), {})[key] = source
-    drawn: dict[str, Examples] = {}
-    for group in groups.values():
-        (at, one), sources = next(iter(group.items())), list(group.values())
-        tables = read_sources(one.from_, data_dir, key=f"{at}.from")
-        digests = {file.name: file.sha256 for table in tables for file in table.files}
-        try:
-            labelled = [table for table in tables if "hypothesis" in table.names]
-            if labelled and {
-                column for source in sources for column in (source.first, source.second)
-            } <= set(TRIPLET):
-                tables = [
-                    *(table for table in tables if "hypothesis" not in table.names),
-                    NLITriplets()(labelled),
-                ]
-            rows = [pairs for table in tables for pairs in _eligible(table, sources)]
-        except DataError as error:
-            raise DataError(f"{at}: {error}") from None
-        chosen = _draw(rows, shots, seed)
-        if len(chosen) < shots:
-            raise DataError(
-                f"{' and '.join(group)}: {one.label} has {len(rows)} pairs, {len(chosen)} of them without a repeated "
-                f"sentence, and pattern.shots is {shots}: set fewer shots, or add sources"
-            )
-        for place, (key, source) in enumerate(group.items()):
-            shown, pool = (tuple(pairs[place] for pairs in some) for some in (chosen, rows))
-            drawn[key] = Examples(shown, pool, source.label, digests)
-    return drawn
-
-
-def _eligible(table: Rows, sources: Sequence[Source]) -> Iterator[tuple[Pair, ...]]:
-    """Yield the pair of each source for every row that makes an example for all of them."""
-    bounds = sources[0].scores
-    scores = table.column("score") if bounds else []
-    columns = [
-        (source, table.column(source.first), table.column(source.second)) for source in sources
-    ]
-    for row in range(len(table)):
-        if bounds is None or (scores[row] is not None and scores[row] in bounds):
-            pairs = [source.pair(first[row], second[row]) for source, first, second in columns]
-            if None not in pairs:
-                yield tuple(pair for pair in pairs if pair)
-
-
-def _draw(rows: Sequence[tuple[Pair, ...]], shots: int, seed: int) -> list[tuple[Pair, ...]]:
-    """Return ``shots`` of the rows, or fewer if all others repeat a sentence."""
-    draw = random.Random(seed)  # noqa: S311 - no secret; only its random() is the same for all versions of Python
-    order = [draw.random() for _ in rows]
-    chosen: list[tuple[Pair, ...]] = []
-    seen: set[tuple[int, str]] = set()
-    for row in sorted(range(len(rows)), key=order.__getitem__):
-        if len(chosen) == shots:
-            break
-        sentences = {(role, letters(text)) for role, pair in enumerate(rows[row]) for text in pair}
-        if seen.isdisjoint(sentences):
-            seen |= sentences
-            chosen.append(rows[row])
-    return chosen
+    return re.sub(r"\{(\w+)\}", lambda match: values[match[1]], layout)

@@ -1,4 +1,4 @@
-"""A run on disk: its folder, status, lock and record, the hash that names it, its curves and predictions."""
+"""A run on disk: its folder, status, lock, record, curves, predictions, and its hash."""
 
 from lightning_cse.runs.code import method_code
 from lightning_cse.runs.curves import Curves, CurveSummary, mean_of_text, summarise
@@ -10,8 +10,9 @@ from lightning_cse.runs.files import (
     write_atomic,
     write_predictions,
 )
+from lightning_cse.runs.hashing import config_hash, decisive
 from lightning_cse.runs.machine import environment
-from lightning_cse.runs.run import FailedBefore, Outcome, Run, config_hash, decisive, find_runs
+from lightning_cse.runs.run import FailedBefore, Outcome, Run, find_runs
 
 __all__ = [
     "Busy",

@@ -17,7 +17,7 @@ from lightning_cse.errors import BUSY, LightningCSEError
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Raise LightningCSEError if there is no space left to write ``path``; other system errors pass unchanged."""
+    """Raise LightningCSEError if there is no space left to write ``path``; other errors pass."""
     try:
         yield
     except OSError as error:
@@ -26,17 +26,20 @@ def disk_errors(path: Path) -> Iterator[None]:
         folder = next((folder for folder in path.parents if folder.is_dir()), Path("/"))
         free = shutil.disk_usage(folder).free / 2**20
         raise LightningCSEError(
-            f"no space left to write {path} ({free:,.0f} MiB free): free some space and give the same command again, "
-            "or set paths.runs_dir to another disk"
+            f"no space left to write {path} ({free:,.0f} MiB free): free some space and give the "
+            "same command again, or set paths.runs_dir to another disk"
         ) from error
 
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file that replaces ``path`` at the end of the block; on an error ``path`` stays as it was."""
+    """Open a temporary file that replaces ``path`` at the end of the block, but not on an error."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         try:
             with temporary.open("xb") as file:
                 yield file
@@ -55,9 +58,14 @@ def write_atomic(path: Path, data: bytes | str) -> None:
         file.write(data.encode("utf-8") if isinstance(data, str) else data)
 
 
-def write_predictions(folder: Path, task: str, columns: Mapping[str, Sequence[Any]]) -> Path:
-    """Write equally long columns, one row per example, to ``<folder>/<task>.parquet`` and return its path."""
-    import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]  # slow to import, not needed to read a record
+def write_predictions(
+    folder: Path,
+    task: str,
+    columns: Mapping[str, Sequence[Any]],
+) -> Path:
+    """Write columns, one row per example, to ``<folder>/<task>.parquet`` and return its path."""
+    # Slow to import, and not needed to read a record.
+    import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
     import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
 
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", task):
@@ -78,12 +86,20 @@ class Busy(LightningCSEError):  # noqa: N818 - a status, not a fault
 
 @contextlib.contextmanager
 def locked(path: Path, subject: str) -> Iterator[None]:
-    """Hold a lock file until the block or the process ends; raise `Busy` if another process holds it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, fallback_to_soft=False, thread_local=False)
+    """Hold a lock file until the block or the process ends; raise `Busy` if it is held."""
+    path.parent.mkdir(
+        parents=True,
+        exist_ok=True,
+    )
+    lock = FileLock(
+        path,
+        fallback_to_soft=False,
+        thread_local=False,
+    )
     try:
         lock.acquire(
-            timeout=0.5, poll_interval=0.02
+            timeout=0.5,
+            poll_interval=0.02,
         )  # since `is_locked` holds a free lock for a moment
     except Timeout:
         with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -104,7 +120,12 @@ def is_locked(path: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        with FileLock(path, fallback_to_soft=False, thread_local=False, blocking=False):
+        with FileLock(
+            path,
+            fallback_to_soft=False,
+            thread_local=False,
+            blocking=False,
+        ):
             return False
     except Timeout:
         return True

@@ -13,70 +13,131 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import torch
 
+_FILE: Final = Path(__file__).resolve()
 _DISTRIBUTIONS: Final = (
-    "lightning_cse torch pytorch-lightning transformers tokenizers numpy scipy hydra-core"
+    "lightning_cse",
+    "torch",
+    "pytorch-lightning",
+    "transformers",
+    "tokenizers",
+    "numpy",
+    "scipy",
+    "hydra-core",
 )
 
 
 def environment() -> dict[str, Any]:
-    """Return the commit (with ``-dirty`` for uncommitted changes), the versions, the machine and its threads.
+    """Return the commit, the versions, the machine and its threads.
 
-    Values that cannot be found are None.
+    The commit ends in ``-dirty`` if there are uncommitted changes. Values that cannot be found are
+    None.
     """
-    found = {
-        name: next(iter(importlib.metadata.distributions(name=name)), None)
-        for name in _DISTRIBUTIONS.split()
-    }
-    versions = {name: None if one is None else one.version for name, one in found.items()}
-    info, loaded = (
-        Path("/proc/cpuinfo"),
-        sys.modules.get("torch"),
-    )  # torch is not imported for this alone
-    cpu = re.search(
-        r"(?i)^model name\s*:\s*(.+)$", info.read_text() if info.is_file() else "", re.MULTILINE
-    )
-    memory = (
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
-    )
+    torch = sys.modules.get("torch")  # not imported for this alone
     return {
-        "commit": _commit(),
-        "versions": {"python": platform.python_version(), **versions},
+        "commit": commit(),
+        "versions": {"python": platform.python_version(), **_versions()},
         "machine": {
             "platform": platform.platform(),
-            "cpu": cpu[1] if cpu else platform.processor() or platform.machine() or None,
-            "cores": len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count(),
-            "memory_gib": None if memory is None else round(memory / 2**30, 1),
+            "cpu": _cpu(),
+            "cores": _cores(),
+            "memory_gib": _memory(),
         },
-        "threads": os.cpu_count() if loaded is None else int(loaded.get_num_threads()),
+        "threads": os.cpu_count() if torch is None else int(torch.get_num_threads()),
     }
 
 
-def _commit() -> str | None:
-    file = Path(__file__).resolve()
-    variables = {
-        key: value for key, value in os.environ.items() if not key.startswith("GIT_")
-    }  # set by git hooks
+def _versions() -> dict[str, str | None]:
+    versions: dict[str, str | None] = {}
+    for name in _DISTRIBUTIONS:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = None
+    return versions
 
-    def git(*arguments: str) -> str:
-        command = ["git", "--no-optional-locks", "-C", str(file.parent), *arguments]
-        done = subprocess.run(
-            command, env=variables, capture_output=True, text=True, timeout=60, check=True
-        )
-        return done.stdout.strip()
 
+def _cpu() -> str | None:
+    info = Path("/proc/cpuinfo")
+    text = info.read_text() if info.is_file() else ""
+    match = re.search(
+        r"(?i)^model name\s*:\s*(.+)$",
+        text,
+        re.MULTILINE,
+    )
+    if match:
+        return match[1]
+    return platform.processor() or platform.machine() or None
+
+
+def _cores() -> int | None:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
+def _memory() -> float | None:
+    if not hasattr(os, "sysconf"):
+        return None
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return round(memory / 2**30, 1)
+
+
+def _git(*arguments: str) -> str:
+    """Return the output of a git command in the repository of this file; raise if there is none."""
+    # Hooks of git set variables that would name another repository.
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    done = subprocess.run(
+        [
+            "git",
+            "--no-optional-locks",
+            "-C",
+            str(_FILE.parent),
+            *arguments,
+        ],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def commit() -> str | None:
+    """Return the commit of this code, with ``-dirty`` after changes; None without a repository."""
     try:
-        git(
-            "ls-files", "--error-unmatch", "--", file.name
-        )  # fails if the repository around it is another one
+        _git(
+            "ls-files",
+            "--error-unmatch",
+            "--",
+            _FILE.name,
+        )  # fails in another repository
         # Results that `reproduce --keep` writes into experiments/ change no run.
-        changed = git(
-            "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)experiments"
+        places = (":/", ":(top,exclude)experiments")
+        changed = _git(
+            "status",
+            "--porcelain",
+            "--untracked-files=no",
+            "--",
+            *places,
         )
-        return git("rev-parse", "HEAD") + ("-dirty" if changed else "")
+        return _git("rev-parse", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def in_history(name: str) -> bool:
+    """Whether a commit, as `commit` returns it, is in the history of this code's repository."""
+    try:
+        _git(
+            "merge-base",
+            "--is-ancestor",
+            name.removesuffix("-dirty"),
+            "HEAD",
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
 
 
 def has(accelerator: str) -> bool:
@@ -84,11 +145,15 @@ def has(accelerator: str) -> bool:
     import torch
 
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
-    return {"gpu": cuda or mps, "cuda": cuda, "mps": mps}.get(accelerator, True)
+    return {
+        "gpu": cuda or mps,
+        "cuda": cuda,
+        "mps": mps,
+    }.get(accelerator, True)
 
 
 def device_of(accelerator: str = "auto") -> "torch.device":
-    """Return the device of an accelerator: ``gpu`` is CUDA or else Apple's MPS, ``auto`` CUDA or else the CPU."""
+    """Return the device of an accelerator: ``gpu`` is CUDA or MPS, ``auto`` CUDA or the CPU."""
     import torch
 
     cuda = torch.cuda.is_available()
@@ -104,7 +169,7 @@ def device_name(device: "torch.device") -> str:
 
 
 def peak_memory() -> float:
-    """Return the peak memory in MiB: of the GPU since its counter was reset, or else of the whole process."""
+    """Return the peak memory in MiB: of the GPU since its last reset, or else of the process."""
     import torch
 
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():

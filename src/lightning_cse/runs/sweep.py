@@ -1,11 +1,11 @@
-"""The points of a sweep: one file per point with its outcome, and the table that the command prints at the end."""
+"""The points of a sweep: one file with the outcome of each, and the table of them at the end."""
 
 import contextlib
 import json
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -23,19 +23,23 @@ from lightning_cse.errors import (
 from lightning_cse.runs.files import write_atomic
 
 DONE: Final = ("finished", "skipped")
-# Names of statuses in the table, where these differ.
 SHOWN: Final = {
     "skipped": "finished before",
     "left": "failed before",
     "busy": "run by another process",
 }
+"""Names of statuses in the table, where these differ."""
+_STATUS_OF_ERROR: Final = {"Busy": "busy", "FailedBefore": "left"}
+_REFUSED: Final = (ConfigError, DataError, EncoderError)
 
 
 @dataclass
 class Point:
-    """The outcome of a point: finished, skipped (finished before), failed, left (failed before), busy, or killed.
+    """The outcome of a point.
 
-    ``code`` is the exit code that a single run would have.
+    ``status`` is finished, skipped (finished before), failed, left (failed before), busy, or
+    killed. ``code`` is the exit code that a single run would have. A point is ``refused`` if it
+    never began because of its config.
     """
 
     overrides: Sequence[str]
@@ -44,22 +48,35 @@ class Point:
     folder: str | None = None
     reason: str = ""
     code: int = BUG
-    refused: bool = False  # because of its config, so it never began
+    refused: bool = False
 
     @classmethod
-    def of(cls, overrides: Sequence[str], result: Any) -> Self:
-        """Return the outcome of a task that raised an error, or returned an `Outcome` or nothing."""
+    def of(
+        cls,
+        overrides: Sequence[str],
+        result: Any,
+    ) -> Self:
+        """Return the outcome of a task from its error or from what it returned."""
         if isinstance(result, Exception):
-            status = {"Busy": "busy", "FailedBefore": "left"}.get(type(result).__name__, "failed")
-            reason = " ".join(one_line(result).split())
-            refused = isinstance(result, (ConfigError, DataError, EncoderError))
-            return cls(overrides, status, reason=reason, code=exit_code(result), refused=refused)
-        found: Any = {
-            key: getattr(result, key)
-            for key in ("status", "score", "folder")
-            if hasattr(result, key)
-        }
-        return cls(overrides, **({"status": "finished", "code": 0} | found))
+            return cls(
+                overrides,
+                _STATUS_OF_ERROR.get(type(result).__name__, "failed"),
+                reason=" ".join(one_line(result).split()),
+                code=exit_code(result),
+                refused=isinstance(result, _REFUSED),
+            )
+        return cls(
+            overrides,
+            getattr(result, "status", "finished"),
+            getattr(result, "score", None),
+            getattr(result, "folder", None),
+            code=0,
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the file of a point."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
 
     def write(self, path: Path) -> None:
         """Write the file of the point, whole or not at all."""
@@ -67,32 +84,36 @@ class Point:
 
 
 class Sweep:
-    """A sweep as its command sees it: the folder with one file ``<number>.json`` per point, and their overrides."""
+    """A sweep as its command sees it: a folder with a file ``<number>.json`` per point."""
 
-    def __init__(self, folder: Path, jobs: Sequence[Sequence[str]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        jobs: Sequence[Sequence[str]],
+    ) -> None:
         self.folder = folder.absolute()
         self.jobs = {self.folder / f"{number}.json": job for number, job in enumerate(jobs)}
         self._remove()
 
     def finish(self) -> int:
-        """Print the table of the points, and return the exit code; a point without a file was killed."""
-        points = []
-        if sys.exc_info() != (None, None, None) and not any(path.is_file() for path in self.jobs):
+        """Print the table, and return the exit code; a point without a file was killed."""
+        error = sys.exc_info()[1]
+        if error is not None and not any(path.is_file() for path in self.jobs):
             self._remove()  # nothing has begun
             return 0
-        lost = "not finished" if isinstance(sys.exc_info()[1], KeyboardInterrupt) else "killed"
+        points = []
         for path, job in self.jobs.items():
-            point = (
-                Point(**json.loads(path.read_text(encoding="utf-8")))
-                if path.is_file()
-                else Point(job, lost)
-            )
-            point.overrides = [one for one in job if not one.startswith("hydra")]
+            if path.is_file():
+                point = Point.read(path)
+            else:
+                stopped = isinstance(error, KeyboardInterrupt)
+                point = Point(job, "not finished" if stopped else "killed")
+            point.overrides = [line for line in job if not line.startswith("hydra")]
             points.append(point)
         sys.stdout.write(table(points))
-        codes = {point.code for point in points}
         if all(point.refused for point in points):
             self._remove()
+        codes = {point.code for point in points}
         return next((code for code in (BUG, USER, BUSY) if code in codes), 0)
 
     def _remove(self) -> None:
@@ -104,34 +125,60 @@ class Sweep:
 
 
 def table(points: Sequence[Point]) -> str:
-    """Return a table with one row per point, over its seeds, and below it why points are not finished."""
-    common = set.intersection(*(set(point.overrides) for point in points))
+    """Return one row per point, over its seeds, and below it why points are not finished."""
+    shared = set.intersection(*(set(point.overrides) for point in points))
     rows: dict[str, list[Point]] = {}
+    for point in points:
+        settings = [line for line in _own(point, shared) if not line.startswith("seed=")]
+        rows.setdefault(" ".join(settings) or "all seeds", []).append(point)
+    width = max(map(len, rows))
+    plural = "" if len(points) == 1 else "s"
+    lines = [
+        f"{'point':<{width}}   n    mean    s.d.  not finished",
+        *(
+            _row(
+                name,
+                group,
+                width,
+            )
+            for name, group in rows.items()
+        ),
+        "",
+        f"{len(points)} point{plural}: {_counted(points)}",
+        *_reasons(points, shared),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _own(point: Point, shared: set[str]) -> list[str]:
+    return [line for line in point.overrides if line not in shared]
+
+
+def _row(
+    name: str,
+    group: Sequence[Point],
+    width: int,
+) -> str:
+    done = [point for point in group if point.status in DONE]
+    scores = [point.score for point in done if point.score is not None]
+    mean = f"{statistics.fmean(scores):.4f}" if scores else "-"
+    deviation = f"{statistics.stdev(scores):.4f}" if len(scores) > 1 else "-"
+    rest = _counted(point for point in group if point.status not in DONE)
+    return f"{name:<{width}}  {len(done):>2}  {mean:>6}  {deviation:>6}  {rest}".rstrip()
+
+
+def _reasons(points: Sequence[Point], shared: set[str]) -> Iterator[str]:
+    """Yield why points are not finished, each reason once, and what to do."""
     reasons: dict[str, list[str]] = {}
     for point in points:
-        own = [one for one in point.overrides if one not in common]
-        rows.setdefault(
-            " ".join(one for one in own if not one.startswith("seed=")) or "all seeds", []
-        ).append(point)
         if point.status not in DONE:
-            reason = f"{SHOWN.get(point.status, point.status)}: {point.reason}".rstrip(": ")
-            reasons.setdefault(reason, []).append(" ".join(own) or "the point")
-    width = max(map(len, rows))
-    lines = [f"{'point':<{width}}   n    mean    s.d.  not finished"]
-    for name, group in rows.items():
-        done = [point for point in group if point.status in DONE]
-        scores = [point.score for point in done if point.score is not None]
-        mean = f"{statistics.fmean(scores):.4f}" if scores else "-"
-        spread = f"{statistics.stdev(scores):.4f}" if len(scores) > 1 else "-"
-        rest = _counted(point for point in group if point not in done)
-        lines.append(f"{name:<{width}}  {len(done):>2}  {mean:>6}  {spread:>6}  {rest}".rstrip())
-    lines += ["", f"{len(points)} point{'' if len(points) == 1 else 's'}: {_counted(points)}"]
-    lines += [f"  {reason} ({'; '.join(which)})" for reason, which in reasons.items()]
+            status = SHOWN.get(point.status, point.status)
+            reason = f"{status}: {point.reason}".rstrip(": ")
+            reasons.setdefault(reason, []).append(" ".join(_own(point, shared)) or "the point")
+    for reason, names in reasons.items():
+        yield f"  {reason} ({'; '.join(names)})"
     if reasons:
-        lines.append(
-            "the same command continues, and with retry_failed=true tries the failed points again"
-        )
-    return "\n".join(lines) + "\n"
+        yield "the same command continues, and with retry_failed=true tries the failed points again"
 
 
 def _counted(points: Iterable[Point]) -> str:

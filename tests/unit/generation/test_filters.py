@@ -7,15 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_cse.generation.filters import (
-    Checks,
-    cleaned,
-    count_sentences,
-    judge,
-    letters,
-    refuses,
-)
-from lightning_cse.generation.pattern import Examples, Role
+from lightning_cse.generation.examples import Examples
+from lightning_cse.generation.filters import judge
+from lightning_cse.generation.pattern import Checks, Role
+from lightning_cse.generation.text import cleaned, count_sentences, letters, refuses
 from lightning_cse.llm import Reply
 
 SENTENCE = "A dog runs."

@@ -13,15 +13,9 @@ from omegaconf import OmegaConf
 
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.generation.filters import Checks, letters
-from lightning_cse.generation.pattern import (
-    Examples,
-    Pattern,
-    Source,
-    build_pattern,
-    draw_examples,
-    wrong_pattern,
-)
+from lightning_cse.generation.examples import Examples, Source, draw_examples
+from lightning_cse.generation.pattern import Checks, Pattern, build_pattern, wrong_pattern
+from lightning_cse.generation.text import letters
 
 Node = dict[str, Any]
 

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from lightning_cse.encoders import tiny_encoder
-from lightning_cse.generation.filters import Checks
-from lightning_cse.generation.pattern import Examples, Pair, Pattern, Role
+from lightning_cse.generation.examples import Examples, Pair
+from lightning_cse.generation.pattern import Checks, Pattern, Role
 from lightning_cse.generation.summary import print_summary, summarise
 
 
@@ -58,11 +58,13 @@ def test_rows_as_the_pattern_has_them_share_everything(tmp_path: Path) -> None:
     assert found == json.loads((tmp_path / "summary.json").read_text())
     assert (tmp_path / "histograms.png").read_bytes().startswith(b"\x89PNG")
     for role, each in found["roles"].items():
-        made, shown = each["made"], each["pattern"]
+        made, shown = each["written"], each["pattern"]
         assert (made["label"], made["pairs"], made["looked_at"]) == (f"anchor - {role}", 30, 20)
         assert (shown["label"], shown["pairs"], shown["looked_at"]) == (f"{role}: own", 40, 20)
         assert made["mer"]["mean"] == shown["mer"]["mean"] == 1 - KEPT[role] / 4
-        assert each["overlap"] == each["alike"] == {"mer": pytest.approx(1), "cosine": None}
+        assert (
+            each["overlap"] == each["overlap_of_draws"] == {"mer": pytest.approx(1), "cosine": None}
+        )
 
 
 def test_what_as_many_pairs_of_the_pattern_share(tmp_path: Path) -> None:
@@ -73,7 +75,7 @@ def test_what_as_many_pairs_of_the_pattern_share(tmp_path: Path) -> None:
             "positive"
         ]
         assert each["overlap"]["mer"] == pytest.approx(0.5)
-        assert each["alike"]["mer"] == pytest.approx(alike, abs=0.024)
+        assert each["overlap_of_draws"]["mer"] == pytest.approx(alike, abs=0.024)
 
 
 @pytest.mark.parametrize(("count", "enough"), [(29, False), (30, True)])

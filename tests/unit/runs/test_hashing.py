@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from lightning_cse.runs import config_hash, decisive
-from lightning_cse.runs.run import NEUTRAL
+from lightning_cse.runs.hashing import NEUTRAL
 
 CONFIG: dict[str, Any] = {
     "name": "dualcse_cross",

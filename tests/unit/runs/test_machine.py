@@ -8,32 +8,41 @@ import pytest
 from lightning_cse.runs import machine
 
 
-def test_results_do_not_make_the_code_dirty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = [
-        tmp_path / name for name in ("src/machine.py", "experiments/table.md", "conf/train.yaml")
-    ]
-    for file in files:
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with one commit, which the code seems to come from."""
+    for name in ("src/machine.py", "experiments/table.md", "conf/train.yaml"):
+        file = tmp_path / name
         file.parent.mkdir()
         file.write_text("a")
-    git = [
-        "git",
-        "-C",
-        str(tmp_path),
-        "-c",
-        "user.name=a",
-        "-c",
-        "user.email=a@b",
-        "-c",
-        "commit.gpgsign=false",
-    ]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
-        subprocess.run([*git, *command], check=True)
-    monkeypatch.setattr(machine, "__file__", str(files[0]))
+    for arguments in (["init"], ["add", "."], ["commit", "-m", "a"]):
+        git(tmp_path, *arguments)
+    monkeypatch.setattr(machine, "_FILE", tmp_path / "src/machine.py")
+    return tmp_path
+
+
+def git(folder: Path, *arguments: str) -> None:
+    settings = ("user.name=a", "user.email=a@b", "commit.gpgsign=false")
+    options = [word for setting in settings for word in ("-c", setting)]
+    command = ["git", "-C", str(folder), *options, *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def test_results_do_not_make_the_commit_dirty(checkout: Path) -> None:
     commit = machine.environment()["commit"]
     assert len(commit) == 40
-    files[1].write_text("b")
+    (checkout / "experiments/table.md").write_text("b")
     assert machine.environment()["commit"] == commit
-    files[2].write_text("b")
+    (checkout / "conf/train.yaml").write_text("b")
     assert machine.environment()["commit"] == f"{commit}-dirty"
+
+
+def test_in_history(checkout: Path) -> None:
+    first = machine.commit()
+    assert first is not None
+    git(checkout, "commit", "--allow-empty", "-m", "b")
+    second = machine.commit()
+    assert machine.in_history(f"{first}-dirty")
+    git(checkout, "reset", "--hard", first)
+    assert not machine.in_history(str(second))
+    assert not machine.in_history("0" * 40)

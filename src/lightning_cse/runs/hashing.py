@@ -1,0 +1,201 @@
+"""The settings that affect a result, and the hash of them that names a run."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+# Top-level keys that do not affect a result, or only through the nodes that read them (corpora,
+# limits and own through data and suite). The precision is that of an evaluation; `trainer` has that
+# of a run.
+_SWITCHES: Final = frozenset(
+    {
+        "seed",
+        "paths",
+        "logger",
+        "force",
+        "retry_failed",
+        "keep_last",
+        "figures",
+        "hydra",
+        "recipe",
+        "baselines",
+        "corpora",
+        "limits",
+        "own",
+        "precision",
+    }
+)
+# Keys that never affect a result, at any level: locations (files count by digest), and ways to
+# compute the same.
+_ANYWHERE: Final = frozenset(
+    {
+        "data_dir",
+        "cache_dir",
+        "runs_dir",
+        "files",
+        "chunk_size",
+        "compile",
+    }
+)
+_TRAINER: Final = frozenset(
+    {
+        "devices",
+        "num_nodes",
+        "strategy",
+        "profiler",
+        "logger",
+        "default_root_dir",
+        "enable_progress_bar",
+        "enable_model_summary",
+        "log_every_n_steps",
+        "num_sanity_val_steps",
+        "limit_val_batches",
+    }
+)
+# Where an encoder comes from; its digests count.
+_ENCODER: Final = frozenset({"source", "package"})
+# The modules in class paths, which the hash ignores: moving a class does not change it.
+_MODULES: Final = re.compile(
+    r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*'
+)
+
+NEUTRAL: Final[Mapping[str, Any]] = {
+    "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
+    "least_evaluations": 1,
+    "data.distinct_in_batch": False,
+    "diag.dropout": False,
+    "trainer.accumulate_grad_batches": 1,
+    "trainer.max_steps": -1,
+}
+"""Values at which a key counts as absent, as null does, so that keys added later change no hash."""
+
+
+def config_hash(
+    config: Mapping[str, Any],
+    *,
+    data: Mapping[str, str],
+    encoder: Mapping[str, str],
+    resolved: Mapping[str, Any],
+) -> str:
+    """Return the ten hex digits that name a run: a hash of `decisive`, with classes by name only.
+
+    ``config`` is the resolved config, ``data`` the sha256 by file name, ``encoder`` the encoder's
+    name and digests, and ``resolved`` the values of automatic choices by dotted key:
+    ``{"trainer.accelerator": "cpu"}``.
+    """
+    document = decisive(
+        config,
+        data=data,
+        encoder=encoder,
+        resolved=resolved,
+    )
+    text = json.dumps(
+        document,
+        sort_keys=True,
+        separators=(",", ":"),
+        allow_nan=False,
+    )
+    without_modules = _MODULES.sub("", text)
+    return hashlib.sha256(without_modules.encode("ascii")).hexdigest()[:10]
+
+
+def decisive(
+    config: Mapping[str, Any],
+    *,
+    data: Mapping[str, str],
+    encoder: Mapping[str, str],
+    resolved: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return everything but the seed that affects a result: ``config``, ``data`` and ``encoder``.
+
+    The config is without seed, paths, loggers, switches, and keys at their neutral value; automatic
+    choices are replaced by their values. Numbers are equal however they are written (``1`` and
+    ``1.0``).
+    """
+    settings = {key: value for key, value in config.items() if key not in _SWITCHES}
+    kept: dict[str, Any] = _canonical(settings)
+    for dotted, value in resolved.items():
+        if dotted not in _SWITCHES:
+            _set(
+                kept,
+                dotted,
+                _canonical(value),
+            )
+    _drop(
+        kept,
+        "trainer",
+        _TRAINER,
+    )
+    if encoder:
+        _drop(
+            kept,
+            "encoder",
+            _ENCODER,
+        )
+    for dotted, neutral in NEUTRAL.items():
+        _drop_neutral(
+            kept,
+            dotted,
+            _canonical(neutral),
+        )
+    return {
+        "config": kept,
+        "data": _canonical(data),
+        "encoder": _canonical(encoder),
+    }
+
+
+def _set(
+    config: dict[str, Any],
+    dotted: str,
+    value: Any,
+) -> None:
+    *parents, key = dotted.split(".")
+    node = config
+    for name in parents:
+        node = node.setdefault(name, {})
+    node[key] = value
+
+
+def _drop(
+    config: dict[str, Any],
+    name: str,
+    keys: frozenset[str],
+) -> None:
+    node = config.get(name)
+    if isinstance(node, dict):
+        config[name] = {key: value for key, value in node.items() if key not in keys}
+
+
+def _drop_neutral(
+    config: dict[str, Any],
+    dotted: str,
+    neutral: Any,
+) -> None:
+    """Remove a key whose value is neutral, of the same type included: 1 is not True."""
+    *parents, key = dotted.split(".")
+    node = config
+    for name in parents:
+        node = node.get(name) or {}
+    if key in node and type(node[key]) is type(neutral) and node[key] == neutral:
+        del node[key]
+
+
+def _canonical(value: Any) -> Any:
+    """Reduce to plain JSON: one spelling per number, no nulls, no keys without effect."""
+    if isinstance(value, Mapping):
+        kept = {}
+        for key, item in value.items():
+            if key in _ANYWHERE or item is None:
+                continue
+            if key == "limit_train_batches":
+                item = repr(item)  # 1 is one batch, 1.0 all of them
+            kept[str(key)] = _canonical(item)
+        return kept
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
