@@ -58,9 +58,7 @@ def cached(folder: Path) -> Counter[str]:
         )
 
 
-def test_rows_a_summary_and_the_command_that_trains_on_them(
-    start: Start, tmp_path: Path, key: str
-) -> None:
+def test_generate_end_to_end(start: Start, tmp_path: Path, key: str) -> None:
     with ChatServer(answer, key=key) as server:
         stdout, stderr = start(
             *LINE, f"llm.base_url={server.url}", "n=20", "encoder=tiny"
@@ -88,9 +86,7 @@ def test_rows_a_summary_and_the_command_that_trains_on_them(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_stopped_by_a_signal_then_the_same_command(
-    start: Start, tmp_path: Path, signum: int, code: int
-) -> None:
+def test_continues_after_a_signal(start: Start, tmp_path: Path, signum: int, code: int) -> None:
     with ChatServer(answer, seconds=0.02) as server:
         line = (f"llm.base_url={server.url}", "n=60", "llm.concurrency=4", "~encoder")
         process = start(*LINE, *line)
@@ -108,9 +104,7 @@ def test_stopped_by_a_signal_then_the_same_command(
 
 
 @pytest.mark.slow
-def test_killed_twice_among_faults_nothing_is_lost_and_nothing_is_paid_twice(
-    start: Start, tmp_path: Path
-) -> None:
+def test_kills_and_faults_lose_no_reply_and_pay_none_twice(start: Start, tmp_path: Path) -> None:
     count, at_once = 200, 16
     with ChatServer(answer, share(0.1, TRANSIENT, times=3)) as server:
         line = [f"llm.base_url={server.url}", f"n={count}", f"llm.concurrency={at_once}"]

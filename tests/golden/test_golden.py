@@ -41,7 +41,7 @@ def test_every_experiment_has_golden_results(part: str) -> None:
 
 
 @pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
-def test_the_decisive_values_of_a_config(experiment: str) -> None:
+def test_config(experiment: str) -> None:
     differences = beyond(
         "configs", golden.read("configs")[experiment], golden.config_of(experiment)
     )
@@ -56,27 +56,27 @@ def test_the_decisive_values_of_a_config(experiment: str) -> None:
 
 
 @pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
-def test_a_run(experiment: str) -> None:
+def test_run(experiment: str) -> None:
     assert_golden("runs", golden.read("runs")[experiment], golden.run_of(experiment), experiment)
 
 
 @pytest.mark.parametrize("name", golden_batches.DATA)
-def test_the_rows_and_batches_of_a_data_config(name: str) -> None:
+def test_batches(name: str) -> None:
     assert_golden("batches", golden.read("batches")[name], golden_batches.batches_of(name), name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in golden_batches.DATA if name != "implicit_pairs"])
-def test_the_rows_and_batches_of_real_corpora(name: str, real_data: Path) -> None:
+def test_batches_of_real_corpora(name: str, real_data: Path) -> None:
     expected = golden.read("batches")[f"{name} (corpora)"]
     assert_golden("batches", expected, golden_batches.batches_of(name, str(real_data)), name)
 
 
-def test_the_tables() -> None:
+def test_tables() -> None:
     assert_golden("tables", golden.read("tables"), golden.tables())
 
 
-def test_the_golden_tables_are_those_of_the_committed_files() -> None:
+def test_committed_tables() -> None:
     """The files under ``experiments/`` were rendered by the same code from the same records."""
     expected, committed = golden.read("tables"), golden.committed_tables()
     assert len(committed) > 10
@@ -106,7 +106,7 @@ def test_the_golden_tables_are_those_of_the_committed_files() -> None:
         ),
     ],
 )
-def test_what_counts_as_a_difference(expected: Any, found: Any, count: int) -> None:
+def test_tolerance(expected: Any, found: Any, count: int) -> None:
     differences = beyond("runs", {"curves": expected}, {"curves": found}, "dualcse_bi")
     assert len(differences) == count
     assert all(str(one).startswith("dualcse_bi > curves") for one in differences)

@@ -152,7 +152,7 @@ def test_lengths(words: int, of: int, given: dict[str, Any], reason: str | None)
     assert judged(text, reference=reference, **given)[1] == reason
 
 
-def test_an_accepted_sentence_stands_alone_and_on_one_line() -> None:
+def test_accepted_sentence_is_one_line() -> None:
     replies = [json.dumps({"sentence": text}) for text in (POSITIVE, f'"{POSITIVE}"')]
     replies += [
         f"```json\n{replies[0]}\n```",
@@ -229,7 +229,7 @@ def test_cleaning() -> None:
 
 @pytest.mark.timeout(60)  # a pattern that backtracks takes hours
 @pytest.mark.parametrize("piece", ["a", "- ", "((", "Answer: ", "A dog. ", "a" + " " * 50])
-def test_a_long_reply_is_judged(piece: str) -> None:
+def test_long_reply_is_judged_in_linear_time(piece: str) -> None:
     assert judged(piece * 3_000)
 
 
@@ -255,7 +255,7 @@ def test_sentences_are_counted() -> None:
     assert count_sentences("One. Two! Three? Four... Five.\nSix. Dr. No is seven.") == 7
 
 
-def test_equal_are_sentences_of_the_same_letters() -> None:
+def test_letters_decide_equality() -> None:
     same = [
         ("A dog runs.", "a DOG, runs"),
         ("café", "cafe\u0301"),
@@ -277,7 +277,7 @@ ANY = st.sampled_from([*rows(PIECES), "\u0301", "\ud800", "\u2028", SORRY, SOURC
 
 
 @given(st.lists(ANY, max_size=15).map(" ".join), st.sampled_from(["stop", "length"]))
-def test_any_reply_is_judged_and_an_accepted_sentence_is_clean(text: str, finish: str) -> None:
+def test_accepted_sentence_is_accepted_again(text: str, finish: str) -> None:
     sentence, reason = judged(text, finish=finish, **LESS)
     sentence.encode()
     assert reason or (letters(sentence) and judged(sentence, **LESS) == (sentence, None))

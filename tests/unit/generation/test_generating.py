@@ -143,7 +143,7 @@ def test_rows_in_the_order_of_drawing(serve: Serve, generation: Generate, refere
     assert len(server.calls) == 18
 
 
-def test_replies_in_json_where_the_endpoint_offers_it(serve: Serve, generation: Generate) -> None:
+def test_structured_replies(serve: Serve, generation: Generate) -> None:
     plain = generation(serve())
     plain.run()
     server = serve(lambda body: json.dumps({"sentence": answer(body)}))
@@ -154,9 +154,7 @@ def test_replies_in_json_where_the_endpoint_offers_it(serve: Serve, generation: 
     assert schema["properties"] == {"sentence": {"type": "string"}}
 
 
-def test_a_rejected_reply_is_asked_for_again_as_another_sample(
-    serve: Serve, generation: Generate
-) -> None:
+def test_rejected_reply_is_sampled_again(serve: Serve, generation: Generate) -> None:
     def echoes_first(body: dict[str, Any]) -> str:
         return prompt(body) if body["seed"] == 7 and role(body) == "intermediate" else answer(body)
 
@@ -180,9 +178,7 @@ def test_a_rejected_reply_is_asked_for_again_as_another_sample(
     assert len(server.calls) == 24  # rejected replies are kept too
 
 
-def test_what_is_given_up_is_listed_and_others_take_its_place(
-    serve: Serve, generation: Generate
-) -> None:
+def test_given_up_sentences_are_listed_and_replaced(serve: Serve, generation: Generate) -> None:
     bad = set(generation(None, "show_prompts=true").sentences[:8:3])
 
     def refuses(body: dict[str, Any]) -> str:
@@ -210,7 +206,7 @@ def test_what_is_given_up_is_listed_and_others_take_its_place(
     assert found == [[(made.sentences[place], [rejected] * 2) for place in (0, 3, 6)]] * 2
 
 
-def test_a_dead_endpoint_loses_nothing(serve: Serve, generation: Generate) -> None:
+def test_dead_endpoint_loses_no_reply(serve: Serve, generation: Generate) -> None:
     whole = generation(serve(), "llm.model=other")
     whole.run()
     server = serve(seconds=0.005)
@@ -235,9 +231,7 @@ def test_a_dead_endpoint_loses_nothing(serve: Serve, generation: Generate) -> No
 @pytest.mark.parametrize(
     "harm", ["shorter", "no rows", "no side file", "damaged side file", "nothing left"]
 )
-def test_rows_that_are_not_as_they_were_written_are_written_again(
-    serve: Serve, generation: Generate, harm: str
-) -> None:
+def test_changed_rows_are_written_again(serve: Serve, generation: Generate, harm: str) -> None:
     server = serve()
     made = generation(server)
     provenance, content = made.run(), made.rows.read_bytes()
@@ -257,7 +251,7 @@ def test_rows_that_are_not_as_they_were_written_are_written_again(
     assert len(server.calls) == 18
 
 
-def test_more_rows_cost_only_those_that_are_new(serve: Serve, generation: Generate) -> None:
+def test_more_rows_reuse_replies(serve: Serve, generation: Generate) -> None:
     server = serve()
     first, second = generation(server), generation(server, "n=8")
     first.run()
@@ -300,7 +294,7 @@ def test_more_rows_cost_only_those_that_are_new(serve: Serve, generation: Genera
         ),
     ],
 )
-def test_the_folder_is_named_by_what_decides_the_rows(
+def test_folder_depends_on_decisive_settings(
     generation: Generate, same: bool, overrides: list[str]
 ) -> None:
     folder = generation(None, "llm.model=m").folder
@@ -309,9 +303,7 @@ def test_the_folder_is_named_by_what_decides_the_rows(
         assert (generation(None, *line).folder == folder) is same, override
 
 
-def test_the_draw_has_nothing_to_do_with_files_or_what_training_holds_out(
-    generation: Generate, tmp_path: Path
-) -> None:
+def test_draw_is_independent_of_files_and_hold_out(generation: Generate, tmp_path: Path) -> None:
     given = ("llm.model=m", "n=100")
     made = generation(None, *given, own(tmp_path, 1000))
     path = tmp_path / "own.txt"
@@ -330,7 +322,7 @@ def test_the_draw_has_nothing_to_do_with_files_or_what_training_holds_out(
     )
 
 
-def test_a_fault_of_all_sentences_is_not_paid_for_all(serve: Serve, generation: Generate) -> None:
+def test_patience_limits_the_cost_of_a_fault(serve: Serve, generation: Generate) -> None:
     server = serve(lambda body: "")
     with pytest.raises(
         LLMError, match=r"21 of 21 sentences were given up; .* positive was rejected \(empty\): ''"
@@ -347,7 +339,7 @@ def test_a_fault_of_all_sentences_is_not_paid_for_all(serve: Serve, generation: 
     assert [one["anchor"] for one in lines(made.given_up)] == made.sentences[:13:3]
 
 
-def test_what_the_endpoint_refuses_is_asked_again_until_all_is_done(
+def test_refused_requests_are_sent_again(
     serve: Serve, generation: Generate, tmp_path: Path
 ) -> None:
     line = (own(tmp_path, 5), "n=null", "llm.retries=0")
@@ -370,9 +362,7 @@ def test_what_the_endpoint_refuses_is_asked_again_until_all_is_done(
     ]
 
 
-def test_one_process_at_a_time_and_enough_sentences(
-    serve: Serve, generation: Generate, tmp_path: Path
-) -> None:
+def test_one_process_per_folder(serve: Serve, generation: Generate, tmp_path: Path) -> None:
     made = generation(serve())
     with locked(made.folder / "run.lock", "x"), pytest.raises(Busy):
         made.run()
@@ -404,9 +394,7 @@ def test_faults(generation: Generate, overrides: list[str], fault: str) -> None:
     assert any(each.startswith(fault) for each in caught.value.faults), caught.value.faults
 
 
-def test_prompts_are_shown_as_they_are_sent_and_nothing_is_sent(
-    serve: Serve, generation: Generate
-) -> None:
+def test_show_prompts_sends_nothing(serve: Serve, generation: Generate) -> None:
     server = serve()
     made = generation(
         server, "show_prompts=true", "llm.price={input: 1000, output: 1000}", data="nli"
@@ -438,7 +426,7 @@ def test_prompts_are_shown_as_they_are_sent_and_nothing_is_sent(
          "data.rows.corpus._target_=lightning_cse.data.INLITriplets"),
     ],
 )  # fmt: skip
-def test_the_command_that_trains(
+def test_training_command(
     generation: Generate, data: str, overrides: list[str], experiment: str, expected: str
 ) -> None:
     made = generation(None, "llm.model=m", *overrides, data=data)
@@ -454,7 +442,7 @@ def test_the_command_that_trains(
     config_check.check(compose("train", *ordered(words[3:])), "train", words[3:])
 
 
-def test_the_command_quotes_paths_and_is_left_out_without_anchors(generation: Generate) -> None:
+def test_training_command_quotes_paths(generation: Generate) -> None:
     made = generation(None, "llm.model=m", "paths.runs_dir='/tmp/läufe (1)'", data="wiki")
     words = shlex.split(list(made.conclusion())[-1].splitlines()[-1])[3:]
     assert compose("train", *ordered(words)).data.watched_in == [str(made.rows)]
@@ -463,7 +451,7 @@ def test_the_command_quotes_paths_and_is_left_out_without_anchors(generation: Ge
     )
 
 
-def test_rows_are_trained_on_and_the_record_says_where_they_come_from(
+def test_training_record_has_the_provenance_of_rows(
     serve: Serve, generation: Generate, run_tiny: Callable[..., Any], tmp_path: Path
 ) -> None:
     made = generation(serve(), own(tmp_path, 40), "n=35")

@@ -69,17 +69,15 @@ def built(repository: Path) -> Callable[..., Pattern]:
 
 
 @pytest.mark.parametrize("name", DIGESTS)
-def test_the_prompts_are_what_they_were(name: str, built: Callable[..., Pattern]) -> None:
+def test_prompt_digests(name: str, built: Callable[..., Pattern]) -> None:
     assert built(name).digest == DIGESTS[name]
 
 
-def test_the_examples_of_the_official_corpus_are_those_that_were_chosen(
-    built: Callable[..., Pattern], real_data: Path
-) -> None:
+def test_prompt_digest_of_official_corpus(built: Callable[..., Pattern], real_data: Path) -> None:
     assert built("sts_guarded", data_dir=real_data).digest == OFFICIAL
 
 
-def test_the_patterns_of_conf_have_the_checks_that_are_the_default(
+def test_checks_of_shipped_patterns(
     built: Callable[..., Pattern],
 ) -> None:
     checks = [Checks(shortest=0.3), Checks(less_detail_than="positive"), Checks()]
@@ -92,7 +90,7 @@ def test_the_patterns_of_conf_have_the_checks_that_are_the_default(
 @pytest.mark.parametrize(
     ("name", "fields"), [("sts", ("Sentence 1", "Sentence 2")), ("nli", ("Premise", "Hypothesis"))]
 )
-def test_the_parts_of_a_prompt_are_those_that_the_paper_prints(
+def test_prompt_structure_is_the_papers(
     name: str, fields: tuple[str, str], built: Callable[..., Pattern]
 ) -> None:
     for role in built(name).roles:
@@ -112,7 +110,7 @@ def test_the_parts_of_a_prompt_are_those_that_the_paper_prints(
     assert guarded[0].examples.pool == built(name).roles[0].examples.pool, "only the draw differs"
 
 
-def test_only_the_guarded_pattern_turns_the_examples_of_the_intermediate(
+def test_guarded_pattern_puts_longer_sentence_first(
     built: Callable[..., Pattern],
 ) -> None:
     plain, turned = (built(name).roles[1].examples.pool for name in ("sts", "sts_guarded"))
@@ -120,7 +118,7 @@ def test_only_the_guarded_pattern_turns_the_examples_of_the_intermediate(
     assert len(plain) > len(turned)
 
 
-def test_the_digest_is_of_all_that_is_sent_and_of_nothing_else(
+def test_digest_covers_what_is_sent(
     built: Callable[..., Pattern],
 ) -> None:
     changed = [
@@ -138,7 +136,7 @@ def test_the_digest_is_of_all_that_is_sent_and_of_nothing_else(
         assert built("sts", f"pattern.{kept}").digest == DIGESTS["sts"]
 
 
-def test_a_pattern_of_ones_own_with_drawn_and_inline_examples() -> None:
+def test_custom_pattern() -> None:
     node = four()
     drawn = {
         "from": ["sts12/train"],
@@ -213,11 +211,11 @@ def test_faults(path: str, value: Any, fault: str | None) -> None:
 
 
 @pytest.mark.parametrize("node", [None, "sts", ["sts"]])
-def test_no_pattern_at_all(node: Any) -> None:
+def test_pattern_must_be_a_mapping(node: Any) -> None:
     assert list(wrong_pattern(node)) == [f"pattern: Input should be an object, got {str(node)!r}"]
 
 
-def test_all_faults_are_reported_at_once() -> None:
+def test_all_faults_are_reported() -> None:
     node = four() | {"shots": 0}
     node["roles"][0]["task"], node["roles"][2]["fields"], node["roles"][1]["checks"] = (
         1,
@@ -263,7 +261,7 @@ def own(folder: Path, rows: Sequence[tuple[str, str]], **given: Any) -> Source:
     return source(**{"from": (str(path),)}, first="anchor", second="positive", **given)
 
 
-def test_pairs_whose_score_is_between_the_bounds() -> None:
+def test_score_bounds() -> None:
     rows = read_corpus("sts12", "train", sample_dir())
     assert {1.0, 4.0} <= set(rows.column("score"))  # the bounds themselves are outside
     for low, high in ((4, None), (1, 4), (None, 1), (None, None)):
@@ -282,14 +280,14 @@ def test_pairs_whose_score_is_between_the_bounds() -> None:
     assert found.digests == {file.name: file.sha256 for file in rows.files}
 
 
-def test_the_draw_is_the_same_for_ever_and_another_for_another_seed(tmp_path: Path) -> None:
+def test_draw_depends_on_seed_only(tmp_path: Path) -> None:
     given = own(tmp_path, [(f"First {number}.", f"Second {number}.") for number in range(20)])
     drawn = [[first for first, _ in draw(given, seed=seed)[0].shown] for seed in (0, 1)]
     assert drawn == [["First 15.", "First 3.", "First 12."], ["First 13.", "First 9.", "First 19."]]
     assert draw(given, shots=5)[0].shown[:3] == draw(given)[0].shown
 
 
-def test_roles_of_one_source_are_shown_rows_that_make_an_example_for_all_of_them(
+def test_roles_of_one_source_share_rows(
     tmp_path: Path,
 ) -> None:
     positive, negative = draw(nli("entailment"), nli("contradiction"))
@@ -306,7 +304,7 @@ def test_roles_of_one_source_are_shown_rows_that_make_an_example_for_all_of_them
     assert len(draw(wanted, shots=1)[0].pool) == 3
 
 
-def test_pairs_that_say_nothing_or_the_same_are_left_out_and_no_sentence_is_shown_twice(
+def test_trivial_and_repeated_pairs_are_left_out(
     tmp_path: Path,
 ) -> None:
     rows = [
@@ -328,7 +326,7 @@ def test_pairs_that_say_nothing_or_the_same_are_left_out_and_no_sentence_is_show
         assert len({letters(sentence) for pair in shown for sentence in pair}) == 4
 
 
-def test_the_longer_sentence_comes_first_where_that_is_wanted() -> None:
+def test_longer_first() -> None:
     (plain,), (turned,) = (draw(source(longer_first=longer)) for longer in (False, True))
     assert all(len(first.split()) > len(second.split()) for first, second in turned.pool)
     longer = [pair for pair in plain.pool if len(pair[0].split()) != len(pair[1].split())]
@@ -336,7 +334,7 @@ def test_the_longer_sentence_comes_first_where_that_is_wanted() -> None:
     assert any(pair not in plain.pool for pair in turned.pool)
 
 
-def test_labelled_pairs_are_triplets_for_roles_that_want_some() -> None:
+def test_labelled_pairs_become_triplets() -> None:
     (mixed,), (alone,) = (
         draw(nli("entailment", "simcse_nli/train", *more)) for more in (["snli/train"], [])
     )
@@ -374,12 +372,12 @@ def test_labelled_pairs_are_triplets_for_roles_that_want_some() -> None:
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_reported_with_its_key(given: Source, message: str) -> None:
+def test_draw_errors_name_the_key(given: Source, message: str) -> None:
     with pytest.raises((ConfigError, DataError), match=message):
         draw(given, shots=6)
 
 
-def test_pools_of_the_official_corpora(real_data: Path) -> None:
+def test_pool_sizes_of_official_corpora(real_data: Path) -> None:
     bands = [
         source(scores={"above": 4}),
         source(scores={"above": 1, "below": 4}, longer_first=True),

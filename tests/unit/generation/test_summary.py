@@ -51,7 +51,7 @@ def summary(
     )
 
 
-def test_rows_as_the_pattern_has_them_share_everything(tmp_path: Path) -> None:
+def test_equal_rows_overlap_completely(tmp_path: Path) -> None:
     found = summary(
         tmp_path, PAIRS, {role: some[:30] for role, some in PAIRS.items()}, looked_at=20
     )
@@ -67,7 +67,7 @@ def test_rows_as_the_pattern_has_them_share_everything(tmp_path: Path) -> None:
         )
 
 
-def test_what_as_many_pairs_of_the_pattern_share(tmp_path: Path) -> None:
+def test_overlap_of_draws(tmp_path: Path) -> None:
     both = tuple(words(n, 3) for n in range(20)) + tuple(words(n, 0) for n in range(20))
     for times, count, alike in ((1, 1, 0.5), (10, 400, 0.975)):
         made = {"positive": tuple(words(n, 3) for n in range(count))}
@@ -79,9 +79,7 @@ def test_what_as_many_pairs_of_the_pattern_share(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("count", "enough"), [(29, False), (30, True)])
-def test_few_pairs_of_the_pattern_are_not_compared(
-    count: int, enough: bool, tmp_path: Path
-) -> None:
+def test_small_pools_have_no_overlap(count: int, enough: bool, tmp_path: Path) -> None:
     found = summary(
         tmp_path, {"positive": PAIRS["positive"][:count]}, {"positive": PAIRS["positive"]}
     )["roles"]
@@ -89,14 +87,14 @@ def test_few_pairs_of_the_pattern_are_not_compared(
     assert found["positive"]["pattern"]["mer"] is not None
 
 
-def test_cosines_of_an_encoder(tmp_path: Path) -> None:
+def test_cosine_overlap(tmp_path: Path) -> None:
     given = {"positive": PAIRS["positive"]}
     found = summary(tmp_path, given, given, tiny_encoder())
     assert found["encoder"]["name"] == "tiny"
     assert found["roles"]["positive"]["overlap"]["cosine"] == pytest.approx(1)
 
 
-def test_what_is_printed(tmp_path: Path) -> None:
+def test_printed_summary(tmp_path: Path) -> None:
     roles = {
         "positive": {
             "asked": 1260,

@@ -12,7 +12,7 @@ from lightning_cse.evaluation import Embedded
 from lightning_cse.runs import Curves, CurveSummary, summarise
 
 
-def test_step_zero_counts_for_nothing() -> None:
+def test_step_zero_does_not_count() -> None:
     curves = {
         "val/stsb/spearman": [
             (0, 0.99),
@@ -48,11 +48,11 @@ def test_step_zero_counts_for_nothing() -> None:
         {"val/stsb/spearman": [(5, math.nan)], "diag/held_out/alignment": [(5, 0.5)]},
     ],
 )
-def test_what_was_not_logged_is_none(curves: dict[str, list[tuple[int, float]]]) -> None:
+def test_missing_curves_give_none(curves: dict[str, list[tuple[int, float]]]) -> None:
     assert summarise(curves) == CurveSummary()
 
 
-def test_what_is_not_finite_is_none_and_no_best_score() -> None:
+def test_non_finite_values_give_none() -> None:
     curves = {
         "val/rte/accuracy_all": [(5, 0.5), (10, math.nan), (15, 0.25)],
         "diag/held_out/alignment": [(5, 0.5), (10, math.inf)],
@@ -62,7 +62,7 @@ def test_what_is_not_finite_is_none_and_no_best_score() -> None:
     assert got == CurveSummary(final_score=0.375, best_score=0.5, best_step=5, evaluations=2)
 
 
-def test_a_run_says_the_same_of_itself(tmp_path: Path) -> None:
+def test_run_reports_the_same_summary(tmp_path: Path) -> None:
     """The summary is, to the last bit, the running RFD that a run logs at its last evaluation."""
     generator = torch.Generator().manual_seed(0)
 

@@ -11,7 +11,7 @@ from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs import Curves, write_predictions
 
 
-def test_curves_come_back_to_the_last_bit(tmp_path: Path) -> None:
+def test_curves_round_trip(tmp_path: Path) -> None:
     values = [0.1 + 0.2, 1e-320, -0.0, 1.7976931348623157e308, math.inf, float(np.float32(0.1))]
     curves = Curves(tmp_path / "sub" / "curves.csv")
     assert curves.read() == {}
@@ -41,7 +41,7 @@ def test_curves_of_a_resumed_run(tmp_path: Path) -> None:
     assert curves.path.read_bytes() == whole
 
 
-def test_every_place_at_which_a_kill_can_stop_a_line(tmp_path: Path) -> None:
+def test_partial_last_line_is_dropped(tmp_path: Path) -> None:
     curves = Curves(tmp_path / "c.csv")
     curves.append(1, {"train/loss": 0.125})
     curves.append(2, {"train/loss": 0.0625})
@@ -55,7 +55,7 @@ def test_every_place_at_which_a_kill_can_stop_a_line(tmp_path: Path) -> None:
         assert curves.read()["train/loss"] == [*want, (3, 1.0)]
 
 
-def test_damage_elsewhere_is_reported(tmp_path: Path) -> None:
+def test_damaged_line_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "c.csv"
     path.write_bytes(b"step,key,value\n1,a,1.0\n\0\0\0\n")  # a power failure
     assert Curves(path).read() == {"a": [(1, 1.0)]}

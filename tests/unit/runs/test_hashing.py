@@ -52,7 +52,7 @@ def of(config: dict[str, Any], **others: Any) -> str:
     return config_hash(config, **{"data": DATA, "encoder": ENCODER, "resolved": RESOLVED, **others})
 
 
-def test_stays_as_it_is() -> None:
+def test_hash_is_pinned() -> None:
     # A change here orphans every finished run: make it only on purpose.
     config = {"a": 1, "b": {"_target_": "lightning_cse.x.Y"}}
     assert config_hash(config, data={}, encoder={}, resolved={}) == "0c466da208"
@@ -96,7 +96,7 @@ def test_stays_as_it_is() -> None:
         ("callbacks.early_stopping", {"patience": None, "min_delta": 0}),
     ],
 )
-def test_what_does_not_decide_the_result_does_not_change_it(path: str, value: Any) -> None:
+def test_hash_ignores_irrelevant_settings(path: str, value: Any) -> None:
     assert of(changed(path, value)) == of(CONFIG)
 
 
@@ -130,7 +130,7 @@ def test_what_does_not_decide_the_result_does_not_change_it(path: str, value: An
         ),
     ],
 )
-def test_what_decides_the_result_changes_it(path: str, value: Any) -> None:
+def test_hash_depends_on_decisive_settings(path: str, value: Any) -> None:
     assert of(changed(path, value)) != of(CONFIG)
 
 
@@ -143,13 +143,13 @@ def test_what_decides_the_result_changes_it(path: str, value: Any) -> None:
         {"resolved": {"trainer.accelerator": "cuda"}},
     ],
 )
-def test_files_encoder_and_machine_choices_change_it(others: dict[str, Any]) -> None:
+def test_hash_depends_on_files_encoder_and_machine(others: dict[str, Any]) -> None:
     assert of(CONFIG, **others) != of(CONFIG)
     # An encoder without digests is known by its source.
     assert of(changed("encoder.source", "other"), encoder={}) != of(CONFIG, encoder={})
 
 
-def test_the_precision_of_an_evaluation_does_not_enter() -> None:
+def test_hash_ignores_precision_of_evaluation() -> None:
     def of_evaluation(resolved: dict[str, Any], **config: Any) -> str:
         return config_hash({"suite": {}, **config}, data={}, encoder={}, resolved=resolved)
 
@@ -158,7 +158,7 @@ def test_the_precision_of_an_evaluation_does_not_enter() -> None:
     assert of_evaluation({"precision": "bf16"}) == want
 
 
-def test_the_document_is_json_without_classes_shortened() -> None:
+def test_decisive_document() -> None:
     document = decisive(CONFIG, data=DATA, encoder=ENCODER, resolved=RESOLVED)
     assert json.loads(json.dumps(document)) == document
     assert document["config"]["trainer"] == {
@@ -171,12 +171,12 @@ def test_the_document_is_json_without_classes_shortened() -> None:
     assert "least_evaluations" not in document["config"]
 
 
-def test_neutral_values_are_those_of_the_configs(compose: Any) -> None:
+def test_neutral_values_are_config_defaults(compose: Any) -> None:
     cfg = compose("+experiment=gausscse")
     assert {key: OmegaConf.select(cfg, key) for key in NEUTRAL} == dict(NEUTRAL)
 
 
-def test_one_batch_is_not_all_batches() -> None:
+def test_limit_of_one_batch_differs_from_all() -> None:
     assert of(changed("trainer.limit_train_batches", 1)) != of(
         changed("trainer.limit_train_batches", 1.0)
     )

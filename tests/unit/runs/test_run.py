@@ -94,7 +94,7 @@ def test_one_process_at_a_time(run: Run, holder: subprocess.Popen[str]) -> None:
         pass
 
 
-def test_a_folder_made_for_the_lock_alone_goes_with_it(run: Run) -> None:
+def test_folder_made_for_the_lock_is_removed(run: Run) -> None:
     with pytest.raises(RuntimeError), run.lock():
         raise RuntimeError
     assert not run.path.exists()
@@ -111,7 +111,7 @@ def test_a_folder_made_for_the_lock_alone_goes_with_it(run: Run) -> None:
         ('{"name": "x"}', "has no config_hash, seed, metrics"),
     ],
 )
-def test_records_that_cannot_be_read(run: Run, content: str, message: str) -> None:
+def test_unusable_records(run: Run, content: str, message: str) -> None:
     with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):
         run.read()
     run.path.mkdir(parents=True)
@@ -120,7 +120,7 @@ def test_records_that_cannot_be_read(run: Run, content: str, message: str) -> No
         run.read()
 
 
-def test_clear_removes_nothing_outside(run: Run, tmp_path: Path) -> None:
+def test_clear_does_not_follow_links(run: Run, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("x")
@@ -148,7 +148,7 @@ def test_find_runs(run: Run) -> None:
     ]
 
 
-def test_a_full_disk_keeps_what_was_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_keeps_the_old_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.start("old: true\n")
     run.finish(RECORD)
 
@@ -165,7 +165,7 @@ def test_a_full_disk_keeps_what_was_there(run: Run, monkeypatch: pytest.MonkeyPa
     assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml", "record.json"]
 
 
-def test_a_process_killed_while_it_writes_leaves_the_old_file(tmp_path: Path) -> None:
+def test_kill_while_writing_keeps_the_old_file(tmp_path: Path) -> None:
     write_atomic(tmp_path / "file", "old")
     code = (
         "import os, signal, sys; from pathlib import Path; from lightning_cse.runs import write_atomic\n"
@@ -180,7 +180,7 @@ def test_a_process_killed_while_it_writes_leaves_the_old_file(tmp_path: Path) ->
     ("accelerator", "with_cuda", "without"),
     [("auto", "cuda", "cpu"), ("gpu", "cuda", "mps"), ("cpu", "cpu", "cpu"), ("mps", "mps", "mps")],
 )
-def test_the_device_of_an_accelerator(
+def test_device_of_accelerator(
     accelerator: str, with_cuda: str, without: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for cuda, want in ((True, with_cuda), (False, without)):
@@ -188,7 +188,7 @@ def test_the_device_of_an_accelerator(
         assert device_of(accelerator) == torch.device(want)
 
 
-def test_tables_of_a_run(run: Run) -> None:
+def test_tables_of_run(run: Run) -> None:
     with pytest.raises(LightningCSEError, match=r"has no record\.json: the run is new"):
         run.table()
     assert run.curves().empty

@@ -44,7 +44,7 @@ def cells(shown: str, name: str) -> list[str]:
     return row.removeprefix(name).split()
 
 
-def test_the_method_and_its_baselines() -> None:
+def test_method_and_baselines() -> None:
     shown = text(RECORD)
     assert cells(shown, "dualcse_[cross]") == [
         "91.23",
@@ -64,7 +64,7 @@ def test_the_method_and_its_baselines() -> None:
     assert "final score" not in shown
 
 
-def test_sts_and_transfer_have_tables_of_their_own() -> None:
+def test_sts_and_transfer_tables() -> None:
     sts = {f"test/sts{year}/spearman_all": year / 100 for year in range(12, 17)}
     sts |= {
         "test/stsb/spearman": 0.8203,
@@ -85,7 +85,7 @@ def test_sts_and_transfer_have_tables_of_their_own() -> None:
     ]
 
 
-def test_a_symmetric_score_has_a_dash_for_its_direction() -> None:
+def test_symmetric_score_has_no_direction() -> None:
     left_out = {
         "sick_direction": ["its score is the same both ways"],
         "eis": ["it needs implicitness"],
@@ -97,7 +97,7 @@ def test_a_symmetric_score_has_a_dash_for_its_direction() -> None:
     ]
 
 
-def test_the_final_score_is_shown_where_it_is_not_the_best() -> None:
+def test_final_score() -> None:
     summary = {"final_score": 0.73124, "best_score": 0.7426}
     for evaluations, of in {8: "5 best of 8", 3: "3 best of 3", None: "best"}.items():
         shown = text(RECORD | {"summary": {**summary, "evaluations": evaluations}})
@@ -109,7 +109,7 @@ def test_the_final_score_is_shown_where_it_is_not_the_best() -> None:
     assert text({}) == ""
 
 
-def test_printed_into_a_pipe_it_is_wide_enough_and_ends_with_the_path(
+def test_printed_table_ends_with_the_path(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = Path("/a/very" * 20)
