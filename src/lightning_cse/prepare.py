@@ -2,25 +2,29 @@
 
 import argparse
 import hashlib
-import shutil
 import sys
 import tempfile
-import urllib.parse
 import zipfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lightning_cse.data import corpora as known
 from lightning_cse.data.corpora import (
     CORPORA,
     DATA_DIR_VARIABLE,
     Corpus,
     CorpusFile,
+    HubError,
+    default_data_dir,
+    fetch_hub,
     find_file,
-    read_bytes,
+    get_corpus,
+    read_file,
+    register_corpora,
 )
+from lightning_cse.data.files import read_bytes
 from lightning_cse.errors import DataError, one_line, reported
 
 ATTEMPTS: Final = 4
@@ -30,29 +34,22 @@ ATTEMPTS: Final = 4
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     arguments = _parser().parse_args(argv)
-    folder: Path = (arguments.data_dir or known.default_data_dir()).expanduser().absolute()
-    corpora = [known.get_corpus(name) for name in arguments.corpus]
+    if arguments.config_dir is not None:
+        register_corpora(arguments.config_dir)
+    folder: Path = (arguments.data_dir or default_data_dir()).expanduser().absolute()
+    corpora = [get_corpus(name) for name in arguments.corpus]
     if not corpora:
         list_corpora(folder)
-    elif arguments.check:
+        return 0
+    if arguments.check:
         for corpus in corpora:
             check(corpus, folder)
-    else:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".prepare-", dir=folder) as scratch:
-                for corpus in corpora:
-                    prepare(
-                        corpus,
-                        folder,
-                        Path(scratch),
-                        source=arguments.source,
-                        force=arguments.force,
-                    )
-        except OSError as error:
-            raise DataError(
-                f"{error.filename or folder}: cannot be written: {error.strerror or error}"
-            ) from None
+        return 0
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".prepare-", dir=folder) as scratch:
+        for corpus in corpora:
+            source = Source(corpus, folder, Path(scratch), arguments.source)
+            prepare(corpus, folder, source, force=arguments.force)
     return 0
 
 
@@ -62,60 +59,49 @@ def list_corpora(folder: Path) -> None:
     _echo("to fetch one of these: python -m lightning_cse.prepare NAME")
     for corpus in CORPORA.values():
         _echo(f"\n{corpus.name}: {corpus.title}\n  licence: {corpus.licence}\n  {corpus.prepare}")
+        width = max(map(len, corpus.splits))
         for split in corpus.splits:
             files = corpus.split_files(split)
-            found = [
-                path for path in (find_file(folder, file) for file in files) if path is not None
-            ]
-            lacks = next((file.path for file in files if find_file(folder, file) is None), "")
-            many = f" and {len(files) - 1} more" if len(files) > 1 else ""
-            state = "is there  " if not lacks else "is in part" if found else "is missing"
-            state += f"  {found[0].relative_to(folder) if found else files[0].path}{many}"
-            state += f"; {lacks} is missing" if lacks and found else ""
-            _echo(
-                f"  {split:<{max(map(len, corpus.splits))}}  {corpus.rows(split):>7} rows  {state}"
-            )
+            missing = [file.path for file in files if find_file(folder, file) is None]
+            state = f"{missing[0]} is missing" if missing else f"{files[0].path} is there"
+            more = f" ({len(files)} files)" if len(files) > 1 else ""
+            _echo(f"  {split:<{width}}  {corpus.rows(split) or 'any':>7} rows  {state}{more}")
 
 
 def check(corpus: Corpus, folder: Path) -> None:
     """Check every file of a corpus without fetching any; raise DataError with one line per file that is not right."""
     faults = []
-    paths = _by_path(corpus)
-    for files in paths:
+    groups = _by_path(corpus)
+    for files in groups:
         path = find_file(folder, files[0])
-        fault = (
-            f"{folder / files[0].path}: missing" if path is None else _fault(corpus, files, path)
-        )
-        if fault:
-            faults.append(fault)
-        else:
+        fault = _fault(corpus, files, path or folder / files[0].path)
+        if fault is None:
             _echo(f"{path}: ok, {_rows(files)}")
+        else:
+            faults.append(f"\n  {fault}")
     if faults:
-        lines = "".join(f"\n  {fault}" for fault in faults)
-        raise DataError(
-            f"corpus {corpus.name!r}: {len(faults)} of {len(paths)} files failed the check:{lines}"
-        )
+        count = f"{len(faults)} of {len(groups)} files failed the check"
+        raise DataError(f"corpus {corpus.name!r}: {count}:{''.join(faults)}")
 
 
-def prepare(
-    corpus: Corpus, folder: Path, scratch: Path, *, source: str | None = None, force: bool = False
-) -> None:
+def prepare(corpus: Corpus, folder: Path, source: "Source", *, force: bool = False) -> None:
     """Put the files of a corpus into the data directory, each complete and checked, or raise DataError."""
     _echo(f"{corpus.title}; licence: {corpus.licence}")
     for files in _by_path(corpus):
-        file = files[0]
-        there = find_file(folder, file)
-        fault = None if there is None else _fault(corpus, files, there)
-        if there is not None and fault is None:
-            _echo(f"{there}: already present and ok, {_rows(files)}")
-            continue
+        path = find_file(folder, files[0])
+        fault = _fault(corpus, files, path) if path else None
         if fault is not None and not force:
             raise DataError(f"{fault}\n  not changed; --force replaces it, or move it away")
-        target, part = folder / file.path, scratch / "part"
-        origin = _fetch(corpus, file, part, scratch, source=source, folder=folder)
-        fault = _fault(corpus, files, part, name=origin)
+        if path is not None and fault is None:
+            _echo(f"{path}: already present and ok, {_rows(files)}")
+            continue
+        part = source.scratch / "part"
+        origin = source.fetch(files[0], part)
+        fault = _fault(corpus, files, part)
         if fault is not None:
+            fault = fault.replace(str(part), origin)
             raise DataError(f"{fault}\n  the download was discarded")
+        target = folder / files[0].path
         target.parent.mkdir(parents=True, exist_ok=True)
         part.replace(target)
         _echo(f"{target}: fetched from {origin}, {_rows(files)}")
@@ -123,41 +109,54 @@ def prepare(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lightning_cse.prepare", description=__doc__)
-    option: Any = parser.add_argument
-    option(
-        "corpus",
-        nargs="*",
-        metavar="NAME",
-        help=f"what to fetch: {', '.join(CORPORA)}; default: list them",
-    )
-    where = f"where to put the files (default: {DATA_DIR_VARIABLE}, else ./data)"
-    option("--data-dir", type=Path, metavar="DIR", help=where)
-    other = (
-        "a mirror or a folder with the official files; in a folder they may be gzipped or extracted"
-    )
-    option("--source", metavar="URL|DIR", help=other)
-    option("--check", action="store_true", help="only check the files that are present")
-    option("--force", action="store_true", help="replace files that differ from the official ones")
+    known = f"what to fetch: {', '.join(CORPORA)}; default: list them"
+    parser.add_argument("corpus", nargs="*", metavar="NAME", help=known)
+    for name, options in _OPTIONS.items():
+        parser.add_argument(name, **options)
     return parser
+
+
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "--data-dir": {
+        "type": Path,
+        "metavar": "DIR",
+        "help": f"where to put the files (default: {DATA_DIR_VARIABLE}, else ./data)",
+    },
+    "--config-dir": {
+        "type": Path,
+        "metavar": "DIR",
+        "help": "folder with a corpora.yaml of your own",
+    },
+    "--source": {
+        "metavar": "URL|DIR",
+        "help": "a mirror, or a folder that has the official files or archives",
+    },
+    "--check": {
+        "action": "store_true",
+        "help": "only check the files that are present",
+    },
+    "--force": {
+        "action": "store_true",
+        "help": "replace files that differ from the official ones",
+    },
+}
 
 
 def _by_path(corpus: Corpus) -> list[list[CorpusFile]]:
     """Return the files of a corpus, grouped by path: one file may hold several splits."""
-    paths = dict.fromkeys(file.path for file in corpus.files)
-    return [[file for file in corpus.files if file.path == path] for path in paths]
+    groups: dict[str, list[CorpusFile]] = {}
+    for file in corpus.files:
+        groups.setdefault(file.path, []).append(file)
+    return list(groups.values())
 
 
 def _rows(files: Sequence[CorpusFile]) -> str:
-    splits = ", ".join(f"{file.split} {file.rows}" for file in files)
-    digest = " (its official digest is not known)" if files[0].sha256 is None else ""
-    return (
-        f"{sum(file.rows for file in files)} rows{f' ({splits})' if len(files) > 1 else ''}{digest}"
-    )
+    counts = [f"{file.rows or 'any'} rows of {file.split}" for file in files]
+    note = "" if files[0].sha256 else " (its official digest is not known)"
+    return f"{', '.join(counts)}{note}"
 
 
-def _fault(
-    corpus: Corpus, files: Sequence[CorpusFile], path: Path, *, name: str | None = None
-) -> str | None:
+def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path) -> str | None:
     """Return what is wrong with a file, which may hold several splits, or ``None``."""
     official = files[0].sha256
     try:
@@ -167,126 +166,107 @@ def _fault(
             return None
         # The hub's copy of a corpus lacks some columns, so its digest differs, and its rows are counted instead.
         if official is not None and (corpus.sources or corpus.hub is None):
-            page = ", and it is an HTML page" if data.lstrip()[:1] == b"<" else ""
-            found = f"({len(data)} bytes{page}): its sha256 is {digest}, expected {official}"
-            return f"{name or path}: not the official file {found}"
+            found = f"({len(data)} bytes): its sha256 is {digest}, expected {official}"
+            return f"{path}: not the official file {found}"
         for file in files:
-            rows = len(known.read_file(corpus, file, path))
-            if rows != file.rows and not corpus.made:
-                split = f" in split {file.split!r}" if len(files) > 1 else ""
-                return f"{name or path}: {rows} rows{split}, expected {file.rows}"
+            rows = len(read_file(corpus, file, path))
+            if file.rows not in (None, rows):
+                return f"{path}: {rows} rows in split {file.split!r}, expected {file.rows}"
     except DataError as error:
-        return str(error).replace(str(path), name or str(path))
+        return str(error)
     return None
 
 
-def _fetch(
-    corpus: Corpus, file: CorpusFile, part: Path, scratch: Path, *, source: str | None, folder: Path
-) -> str:
-    """Write one file, unchecked, to ``part`` and return where it came from."""
-    member = "" if file.member is None else f"{file.member} in "
-    where = (
-        f"; the official file is {member}{corpus.sources[0]}/{file.remote}"
-        if corpus.sources
-        else ""
-    )
-    by_hand = (
-        f"  without a network: put the file at {folder / file.path}{where}\n"
-        f"  or fetch it from a mirror or a folder: python -m lightning_cse.prepare {corpus.name} --source URL-or-folder"
-    )
-    if source is None and not corpus.sources:
-        if corpus.hub is None:
-            raise DataError(f"{file.path}: {corpus.prepare}\n{by_hand}")
-        try:
-            rows = known.fetch_hub(corpus, file)
-        except known.HubError as error:
-            raise DataError(f"{error}\n{by_hand}") from None
-        with part.open(
-            "w", encoding="utf-8", newline=""
-        ) as official:  # in STS-B's layout: no other corpus comes here
-            for number, row in enumerate(rows):
-                pair = (" ".join(row[name].split()) for name in ("sentence1", "sentence2"))
-                official.write(
-                    "\t".join(["hub"] * 3 + [f"{number:04d}", f"{row['score']:.3f}", *pair]) + "\n"
-                )
-        return rows.files[0].path
-    if source is not None and urllib.parse.urlsplit(source).scheme not in {"http", "https"}:
-        return _copy(file, Path(source.removeprefix("file://")).expanduser().absolute(), part)
-    failures = []
-    for base in corpus.sources if source is None else (source,):
-        url = f"{base.rstrip('/')}/{file.remote}"
-        fetched = _download(url, scratch)
-        if isinstance(fetched, Path):
+@dataclass
+class Source:
+    """Where the files of a corpus come from: ``place`` is a mirror or a folder; by default, its own sources."""
+
+    corpus: Corpus
+    folder: Path
+    scratch: Path
+    place: str | None = None
+
+    def fetch(self, file: CorpusFile, part: Path) -> str:
+        """Write one file, unchecked, to ``part`` and return where it came from, or raise DataError."""
+        if self.place is None and not self.corpus.sources:
+            return self._from_hub(file, part)
+        failures = []
+        for base in self.corpus.sources if self.place is None else (self.place,):
+            origin = f"{base.rstrip('/')}/{file.remote_path}"
+            try:
+                fetched = self._opened(origin)
+            except OSError as error:
+                failures.append(f"  {origin}: {one_line(error)}\n")
+                continue
             if file.member is not None:
-                return _extract(fetched, file.member, part, name=url)
-            fetched.replace(part)
-            return url
-        failures.append(f"  {url}: {fetched}\n")
-    raise DataError(f"{file.path} could not be downloaded\n{''.join(failures)}{by_hand}")
+                return _extract(fetched, file.member, part, origin)
+            part.write_bytes(read_bytes(fetched))
+            return origin
+        raise DataError(
+            f"{file.path} could not be fetched\n{''.join(failures)}{self._by_hand(file)}"
+        )
+
+    def _opened(self, origin: str) -> Path:
+        """Return the path of a file of a folder, or of a file that was downloaded; raise OSError if there is none."""
+        if origin.startswith(("http://", "https://")):
+            return _download(origin, self.scratch)
+        path = Path(origin.removeprefix("file://")).expanduser().absolute()
+        path.stat()
+        return path
+
+    def _from_hub(self, file: CorpusFile, part: Path) -> str:
+        if self.corpus.hub is None:
+            raise DataError(f"{file.path}: {self.corpus.prepare}\n{self._by_hand(file)}")
+        try:
+            rows = fetch_hub(self.corpus, file)
+        except HubError as error:
+            raise DataError(f"{error}\n{self._by_hand(file)}") from None
+        # In STS-B's layout: it is the only corpus that is fetched from the hub.
+        with part.open("w", encoding="utf-8", newline="") as official:
+            for number, row in enumerate(rows):
+                score = f"{row['score']:.3f}"
+                pair = [" ".join(row[name].split()) for name in ("sentence1", "sentence2")]
+                cells = ["hub", "hub", "hub", f"{number:04d}", score, *pair]
+                official.write("\t".join(cells) + "\n")
+        return rows.files[0].path
+
+    def _by_hand(self, file: CorpusFile) -> str:
+        where = ""
+        if self.corpus.sources:
+            member = f"{file.member} in " if file.member else ""
+            where = f"; the official file is {member}{self.corpus.sources[0]}/{file.remote_path}"
+        command = f"python -m lightning_cse.prepare {self.corpus.name} --source URL-or-folder"
+        return (
+            f"  without a network: put the file at {self.folder / file.path}{where}\n"
+            f"  or fetch it from a mirror or a folder: {command}"
+        )
 
 
-def _copy(file: CorpusFile, folder: Path, part: Path) -> str:
-    """Copy a file from a folder that has it under its own name, at its place in a data directory, or in its archive."""
-    names = [
-        name for plain in (file.member or file.remote, file.path) for name in (plain, f"{plain}.gz")
-    ]
-    for name in names:
-        path = folder / name
-        if path.is_file():
-            part.write_bytes(read_bytes(path))
-            return str(path)
-    if file.member is not None:
-        if (folder / file.remote).is_file():
-            return _extract(folder / file.remote, file.member, part, name=str(folder / file.remote))
-        names.append(file.remote)
-    raise DataError(
-        f"{folder}: {'has none of ' + ', '.join(names) if folder.is_dir() else 'is not a folder'}"
-    )
-
-
-def _extract(archive: Path, member: str, part: Path, *, name: str) -> str:
+def _extract(archive: Path, member: str, part: Path, name: str) -> str:
     """Write one member of a zip archive to ``part`` and return its name; ``name`` is the archive's name."""
     try:
         with zipfile.ZipFile(archive) as opened:
-            info = opened.getinfo(member)
-            if info.file_size > known.largest(info.compress_size):
-                raise zipfile.BadZipFile(f"{member} expands to {info.file_size:,} bytes")
-            with opened.open(info) as source, part.open("wb") as target:
-                shutil.copyfileobj(source, target)
-    # zipfile raises RuntimeError for an encrypted member or an unknown method.
-    except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise DataError(
-            f"{name}: not the official zip archive: {error.args[0]}; fetch it again"
-        ) from None
+            part.write_bytes(opened.read(member))
+    except (KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{name}: not the official zip archive: {error.args[0]}") from None
     return f"{name}/{member}"
 
 
-def _download(url: str, scratch: Path) -> Path | str:
-    """Download a file, unless it is there; return its path or why it failed. Failures that may pass are tried again."""
+def _download(url: str, scratch: Path) -> Path:
+    """Return the path of a downloaded file; what fails is tried again, and then an OSError."""
     import pooch
-    import requests
 
-    def attempt(url: str, output_file: Any, store: Any) -> None:
-        try:
-            # The timeout counts seconds without a byte.
-            pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30.0)(
-                url, output_file, store
-            )
-        except requests.HTTPError as error:
-            if error.response.status_code < 500 and error.response.status_code != 429:
-                raise DataError(str(error)) from None  # pooch does not try that again
-            raise
-
-    folder, name = scratch / hashlib.sha256(url.encode()).hexdigest()[:16], url.rpartition("/")[2]
+    name = url.rpartition("/")[2]
     store = pooch.create(
-        folder, "", registry={name: None}, urls={name: url}, retry_if_failed=ATTEMPTS - 1
+        scratch / hashlib.sha256(url.encode()).hexdigest()[:16],
+        "",
+        registry={name: None},
+        urls={name: url},
+        retry_if_failed=ATTEMPTS - 1,
     )
-    try:
-        return Path(store.fetch(name, downloader=attempt))
-    except DataError as error:
-        return str(error).partition(" for url")[0]
-    except requests.RequestException as error:
-        return f"{one_line(error).partition(' for url')[0]} ({ATTEMPTS} attempts)"
+    # The timeout counts seconds without a byte.
+    downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30.0)
+    return Path(store.fetch(name, downloader=downloader))
 
 
 def _echo(line: str) -> None:

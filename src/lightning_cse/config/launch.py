@@ -157,6 +157,10 @@ class Runner:
             "TOKENIZERS_PARALLELISM", "false"
         )  # its threads may deadlock once a data loader forks
         register()
+        for folder in _own_folders():
+            from lightning_cse.data.corpora import register_corpora
+
+            register_corpora(folder)
         name_encoder(cfg)
         overrides = list(map(str, HydraConfig.get().overrides.task))
         check(cfg, self.config_name, overrides, all_read=not compose.in_sweep())
@@ -173,12 +177,15 @@ def _is_own_process() -> bool:
     return spec is not None and spec.name == "lightning_cse.train" and not compose.in_sweep()
 
 
+def _own_folders() -> list[str]:
+    """Return the folders given with ``--config-dir``."""
+    sources = HydraConfig.get().runtime.config_sources
+    return [source.path for source in sources if source.provider == "command-line"]
+
+
 def _in_own_process(overrides: Sequence[str]) -> Any:
     """Run a point in a separate process: return its result, raise its errors, and pass signals on."""
-    sources = HydraConfig.get().runtime.config_sources
-    folders = [
-        f"--config-dir={source.path}" for source in sources if source.provider == "command-line"
-    ]
+    folders = [f"--config-dir={folder}" for folder in _own_folders()]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "result")
         command = [

@@ -1,12 +1,13 @@
 """The meaning of the columns in the user's own files: recognised by common names, or mapped by the user."""
 
 import difflib
-import re
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from lightning_cse.arguments import hydra_text
-from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES, listed
+from lightning_cse.data.cells import listed
+from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
 HYPOTHESES: Final = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
@@ -34,15 +35,14 @@ ALIASES: Final = {
 """Common column names, mapped to our names; the names of hard negatives may end in a number."""
 
 
-def canonical(name: str) -> str | None:
+def canonical(column: str) -> str | None:
     """Return our name for a column, or None if it has none; hard negatives keep their number."""
-    name = name.strip().casefold()
-    base, number = re.fullmatch(r"(.*?)(?:_?(\d+))?", name, re.DOTALL).groups()  # type: ignore[union-attr]  # it fits
-    return (
-        f"negative_{int(number)}"
-        if number and ALIASES.get(base) == "negative"
-        else ALIASES.get(name)
-    )
+    name = column.strip().casefold()
+    base = name.rstrip("0123456789")
+    number = name[len(base) :]
+    if number and ALIASES.get(base.removesuffix("_")) == "negative":
+        return f"negative_{int(number)}"
+    return ALIASES.get(name)
 
 
 def negatives(names: Iterable[str]) -> list[str]:
@@ -50,111 +50,102 @@ def negatives(names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith("negative")]
 
 
+def numbered(number: int) -> str:
+    """Return our name of the first, second, ... hard negative."""
+    return "negative" if number == 1 else f"negative_{number}"
+
+
 def layout_of(names: Collection[str]) -> str | None:
     """Return the first of `LAYOUTS` that fits a table with these columns, or None."""
     for layout, (needed, optional) in LAYOUTS.items():
-        if set(needed) <= set(names) and (layout != "INLI" or not set(optional).isdisjoint(names)):
+        fits = set(needed) <= set(names)
+        if fits and (layout != "INLI" or not set(optional).isdisjoint(names)):
             return layout
     return None
 
 
-def recognise(
-    found: Sequence[str], mapping: Mapping[str, str] | None, key: str, takes: str = ""
-) -> dict[str, str]:
-    """Return the columns of a table's layout by our names; raise DataError if the columns fit no layout.
+@dataclass(frozen=True)
+class ColumnMapping:
+    """Our names mapped to columns of the user's files, besides the columns that are recognised.
 
-    ``mapping`` maps our names to columns, besides those that are recognised. Two arguments are for messages: ``key`` is
-    the config key of such a mapping, if there is one, and ``takes`` says which columns the method takes.
+    Two values are for messages: ``key`` is the config key of the mapping, if there is one, and ``takes`` says which
+    columns the method takes.
     """
-    names = dict(mapping or {})
-    for name, column in names.items():
-        if canonical(name) != name:
-            known = dict.fromkeys(ALIASES.values())
-            raise ConfigError(
-                [
-                    f"{key}: no role {name!r}{did_you_mean(name, known)} (choose from: {', '.join(known)})"
-                ]
-            )
-        if column not in found:
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    takes: str = ""
+
+    def recognise(self, found: Sequence[str]) -> dict[str, str]:
+        """Return the columns of a table's layout by our names; raise DataError if the columns fit no layout."""
+        self._check(found)
+        names = _renamed(self._named(found))
+        layout = layout_of(names)
+        misspelt = {} if layout and self.columns else _misspelt(found, names)
+        if layout is None or misspelt:
+            example = dict(zip(("anchor", "positive"), found, strict=False))
+            near = [f"{column!r} - did you mean {name!r}?" for name, column in misspelt.items()]
             raise DataError(
-                f"{key}.{name}: no column {column!r}{did_you_mean(column, found)}; found: {listed(found)}"
+                f"the columns fit no known layout: {' '.join(near)}\n"
+                f"  columns found: {listed(found)}\n  {self.takes or _KNOWN_LAYOUTS}\n"
+                f"  map roles to columns, as in {override(self.key, misspelt or example)}"
             )
-    weak = [column for column in found if column.strip().casefold() in ("text", "sentence")]
-    for column in [*(column for column in found if column not in weak), *weak]:
-        name = canonical(column) or ""
-        if (
-            not name
-            or column in names.values()
-            or name in (mapping or ())
-            or (column in weak and layout_of(names))
-        ):
-            continue
-        if name in names:
-            raise DataError(
-                f"two columns for {name}: {names[name]!r} and {column!r}; {_map(key, {name: column})}"
-            )
-        names[name] = column
-    if (
-        "premise" not in names
-        and {"sentence1", "sentence2", "label"} <= names.keys()
-        and "score" not in names
-    ):
-        names |= {"premise": names.pop("sentence1"), "hypothesis": names.pop("sentence2")}
-    hard = sorted(negatives(names), key=lambda name: int(name.partition("_")[2] or 0))
-    numbered = {
-        "negative" if k == 1 else f"negative_{k}": names.pop(name)
-        for k, name in enumerate(hard, start=1)
-    }
-    names |= numbered
-    layout = layout_of(names)
-    roles = {role for columns in LAYOUTS[layout] for role in columns} if layout else set()
-    kept = {
-        name: column
-        for name, column in names.items()
-        if ("negative" if name in numbered else name) in roles
-    }
-    left = [column for name, column in names.items() if name not in (*kept, "label", "score")]
-    meant = {} if mapping and layout else _misspelt(found, kept)
-    if layout is None or (left and not mapping):
-        why = (
-            f"columns of several layouts ({', '.join(left)})"
-            if layout
-            else "the columns fit no known layout"
-        )
-        wanted = [word for word in re.findall(r"\w+", takes) if word in ALIASES] or [
-            "anchor",
-            "positive",
-        ]
-        raise DataError(
-            f"{why}; columns found: {listed(found)}\n  {takes or 'layouts: ' + _LISTED}\n  "
-            f"{_map(key, meant or dict(zip(wanted[:2], found, strict=False)))}"
-        )
-    for name, column in meant.items():
-        raise DataError(f"unknown column {column!r} - did you mean {name!r}? {_map(key, meant)}")
-    return kept
+        used = set(itertools.chain(*LAYOUTS[layout]))
+        if "negative" in used:
+            used.update(negatives(names))
+        return {name: column for name, column in names.items() if name in used}
+
+    def _check(self, found: Sequence[str]) -> None:
+        known = dict.fromkeys(ALIASES.values())
+        for name, column in self.columns.items():
+            if canonical(name) != name:
+                near = did_you_mean(name, known)
+                choices = f"choose from: {', '.join(known)}"
+                raise ConfigError([f"{self.key}: no role {name!r}{near} ({choices})"])
+            if column not in found:
+                near = f"{did_you_mean(column, found)}; found: {listed(found)}"
+                raise DataError(f"{self.key}.{name}: no column {column!r}{near}")
+
+    def _named(self, found: Sequence[str]) -> dict[str, str]:
+        """Return the mapped and the recognised columns by our names; our own name goes before an alias."""
+        names = dict(self.columns)
+        free = [column for column in found if column not in names.values()]
+        for column in sorted(free, key=lambda column: canonical(column) != column):
+            name = canonical(column)
+            if name is not None:
+                names.setdefault(name, column)
+        return names
+
+
+def _renamed(names: dict[str, str]) -> dict[str, str]:
+    """Number hard negatives from 1, and call labelled sentence pairs without a score premise and hypothesis."""
+    order = sorted(negatives(names), key=lambda name: int(name.partition("_")[2] or 0))
+    renamed = {name: numbered(number) for number, name in enumerate(order, start=1)}
+    is_pair = names.keys() >= {"sentence1", "sentence2", "label"}
+    if is_pair and not names.keys() & {"premise", "score"}:
+        renamed |= {"sentence1": "premise", "sentence2": "hypothesis"}
+    return {renamed.get(name, name): column for name, column in names.items()}
 
 
 def _misspelt(found: Iterable[str], names: Collection[str]) -> dict[str, str]:
     """Return the columns that look like a misspelt form of a missing name, by our names."""
     absent = [alias for alias, name in ALIASES.items() if name not in names]
-    meant: dict[str, str] = {}
+    misspelt: dict[str, str] = {}
     for column in found:
-        if not canonical(column) and len(column) < 50:
-            near = difflib.get_close_matches(column.strip().casefold(), absent, n=1, cutoff=0.85)
-            meant |= {ALIASES[alias]: column for alias in near}
-    return meant
+        if canonical(column) or len(column) > 50:
+            continue
+        word = column.strip().casefold()
+        for alias in difflib.get_close_matches(word, absent, n=1, cutoff=0.85):
+            misspelt[ALIASES[alias]] = column
+    return misspelt
 
 
 def override(key: str, columns: Mapping[str, str]) -> str:
     """Return the command-line override that maps these columns, quoted for the shell."""
-    cells = (f"{name}: {hydra_text(column)}" for name, column in columns.items())
-    return f'"{key}={{{", ".join(cells)}}}"'
+    pairs = []
+    for name, column in columns.items():
+        pairs.append(f"{name}: {column if column.isidentifier() else repr(column)}")
+    return f'"{key}={{{", ".join(pairs)}}}"'
 
 
-def _map(key: str, columns: Mapping[str, str]) -> str:
-    return f"map roles to columns, as in {override(key, columns)}" if key else "rename the columns"
-
-
-_LISTED: Final = " | ".join(
-    ", ".join((*one, *(f"[{name}]" for name in two))) for one, two in LAYOUTS.values()
-)
+_KNOWN_LAYOUTS: Final = "layouts: " + " | ".join(", ".join(one) for one, _ in LAYOUTS.values())

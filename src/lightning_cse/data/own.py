@@ -1,5 +1,6 @@
 """The user's own files as tables of one layout: CSV, TSV, JSON lines, Parquet, text, `datasets` folders, the hub."""
 
+import functools
 import glob
 import hashlib
 import itertools
@@ -9,27 +10,51 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import Dataset
 
-from lightning_cse.data.columns import HYPOTHESES, canonical, layout_of, negatives, recognise
-from lightning_cse.data.corpora import CORPORA, decoded, offline_mode, read_bytes
-from lightning_cse.data.parsers import NLI_LABELS, READERS, Row, account, columns_of, listed, quoted
+from lightning_cse.data.cells import (
+    NLI_LABELS,
+    Row,
+    account,
+    columns_of,
+    left_out,
+    listed,
+)
+from lightning_cse.data.columns import (
+    HYPOTHESES,
+    ColumnMapping,
+    canonical,
+    layout_of,
+    negatives,
+    numbered,
+)
+from lightning_cse.data.corpora import CORPORA
+from lightning_cse.data.files import decoded, offline_mode, read_bytes
+from lightning_cse.data.parsers import READERS
 from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
 HUB: Final = "hub:"
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")  # each also followed by ``.gz``
 FORMS: Final = f"a file of your own ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, optionally followed by .gz"
-LABELS: Final = {label: label for label in (*NLI_LABELS, "not_entailment")} | {
+LABELS: Final[Mapping[str | int, str]] = {
+    **dict(zip(NLI_LABELS, NLI_LABELS, strict=True)),
+    "not_entailment": "not_entailment",
     1: "1",
     "1": "1",
     0: "0",
     "0": "0",
+}
+_READERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {  # with options
+    ".csv": ("csv", {}),
+    ".tsv": ("quoted_tsv", {}),
+    ".jsonl": ("json", {}),
+    ".txt": ("lines", {"blank": "blank line"}),
 }
 AT_ONCE: Final = 50_000  # rows that are held as Python objects at a time
 
@@ -40,9 +65,9 @@ def is_own(name: str) -> bool:
     """Return whether a name means the user's own file, folder or data set, and not ``corpus/split``."""
     if name.startswith(HUB) or name.removesuffix(".gz").endswith(SUFFIXES):
         return True
-    return name.partition("/")[0] not in CORPORA and (
-        glob.has_magic(name) or Path(name).expanduser().is_dir()
-    )
+    if name.partition("/")[0] in CORPORA:
+        return False
+    return glob.has_magic(name) or Path(name).expanduser().is_dir()
 
 
 def read_table(
@@ -61,29 +86,11 @@ def read_table(
     ``columns`` is ``data.columns`` or ``own.columns``. ``takes`` says, for messages, which columns the method takes.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
-    has_mapping = key in ("data.train", "data.held_out") or key.startswith("own.")
-    mapped_by = f"{key.partition('.')[0]}.columns" if has_mapping else ""
-    if not isinstance(columns, Mapping | None):
-        raise ConfigError(
-            [f"{mapped_by}: must map roles to columns, as {{anchor: question}}, got {columns!r}"]
-        )
-    mapping = (
-        None if columns is None else {str(ours): str(column) for ours, column in columns.items()}
-    )
-    tables: list[Rows] = []
+    mapping = _mapping(columns, key, takes)
     try:
-        for path in itertools.chain.from_iterable(map(_paths, names)):
-            tables.append(_read(path, mapping, mapped_by, takes))
-            if (
-                len({frozenset(table.names) - set(negatives(table.names)[1:]) for table in tables})
-                > 1
-            ):
-                one, other = (
-                    f"{table.origin} has {listed(table.names)}" for table in (tables[0], tables[-1])
-                )
-                raise DataError(
-                    f"files that are read together need the same columns: {one}; {other}"
-                )
+        paths = [path for name in names for path in _paths(name)]
+        tables = [_read(path, mapping) for path in paths]
+        _check_same_columns(tables)
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
     if not tables:
@@ -91,200 +98,203 @@ def read_table(
     return tables[0] if len(tables) == 1 else Rows.cat(tables, fill=True)
 
 
-def _paths(name: str) -> Iterator[str]:
-    """Yield the files that a source names: itself, or those that a glob finds."""
+def _mapping(columns: object, key: str, takes: str) -> ColumnMapping:
+    mapping_key = f"{key.partition('.')[0]}.columns"
+    if not isinstance(columns, Mapping | None):
+        example = "{anchor: question}"
+        raise ConfigError([f"{mapping_key}: must be a mapping such as {example}, got {columns!r}"])
+    given = {str(name): str(column) for name, column in (columns or {}).items()}
+    return ColumnMapping(given, mapping_key, takes)
+
+
+def _check_same_columns(tables: Sequence[Rows]) -> None:
+    first = None
+    for table in tables:
+        names = set(table.names) - set(negatives(table.names)[1:])
+        first = first or names
+        if names != first:
+            listing = "; ".join(
+                f"{one.origin} has {listed(one.names)}" for one in (tables[0], table)
+            )
+            raise DataError(f"files that are read together need the same columns: {listing}")
+
+
+def _paths(name: str) -> list[str]:
+    """Return the files that a source names: itself, or those that a glob finds."""
     path = Path(name).expanduser()
     if name.startswith(HUB) or path.exists():
-        yield name
-    elif glob.has_magic(name) and (found := sorted(glob.glob(str(path), recursive=True))):  # noqa: PTH207 - of any path
-        yield from found
-    else:
+        return [name]
+    paths = sorted(glob.glob(str(path), recursive=True)) if glob.has_magic(name) else []  # noqa: PTH207 - of any path
+    if not paths:
         near = did_you_mean(path.name, [one.name for one in path.parent.glob("*")])
         start = f"relative paths start at the working directory, {Path.cwd()}"
         raise DataError(f"{path.absolute()}: there is no such file{near}; {start}")
+    return paths
 
 
-def _read(name: str, mapping: Mapping[str, str] | None, key: str, takes: str) -> Rows:
+class _Source(NamedTuple):
+    """An opened file: its rows, the names of its columns, and the sha256 of its bytes, if any."""
+
+    rows: Iterator[Row]
+    columns: list[str]
+    sha256: str | None
+
+
+def _read(name: str, mapping: ColumnMapping) -> Rows:
     """Read one file, some rows at a time."""
     path = name if name.startswith(HUB) else str(Path(name).expanduser().absolute())
-    rows, found, digest = _opened(path, set((mapping or {}).values()))
-    names: dict[str, str] = {}
+    source = _open(path, mapping.columns.values())
+    try:
+        names = mapping.recognise(source.columns)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    unused = [column for column in source.columns if column not in names.values()]
+    if unused:
+        log.info("%s: columns that are not used: %s", path, listed(unused))
+
     parts: list[pa.Table] = []
     lines: list[int] = []
     dropped: Counter[str] = Counter()
     content = hashlib.sha256()
-
-    def recognised() -> dict[str, str]:
-        try:
-            return recognise(list(found), mapping, key, takes)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
-
-    while some := list(itertools.islice(rows, AT_ONCE)):
-        dropped.update(row for _, row in some if isinstance(row, str))
-        if not (some := [(line, row) for line, row in some if isinstance(row, dict)]):
-            continue
-        new = dict.fromkeys(itertools.chain.from_iterable(row for _, row in some))
-        if (
-            not names or not new.keys() <= found.keys()
-        ):  # later rows of JSON lines may have further columns
-            found |= new
-            names = recognised()
-        values, at = _checked(some, names, path)
-        parts.append(pa.table({ours: pa.array(cells) for ours, cells in values.items()}))
-        lines += at
-        if digest is None:
-            content.update(json.dumps(values).encode())
+    while chunk := list(itertools.islice(source.rows, AT_ONCE)):
+        rows = [(line, row) for line, row in chunk if not isinstance(row, str)]
+        dropped.update(row for _, row in chunk if isinstance(row, str))
+        if rows:
+            values, places = _checked(rows, names, path)
+            parts.append(pa.table({role: pa.array(cells) for role, cells in values.items()}))
+            lines += places
+            if source.sha256 is None:
+                content.update(json.dumps(values).encode())
     if not parts:
-        if found:  # a data set without any known column has no rows left
-            recognised()
-        raise DataError(
-            f"{path}: no rows{''.join(f', only {count} {reason}s' for reason, count in dropped.items())}"
-        )
-    if unused := [column for column in found if column not in names.values()]:
-        log.info("%s: columns that are not used: %s", path, listed(unused))
+        raise DataError(f"{path}: no rows{left_out(dropped)}")
+
     table = pa.concat_tables(parts, promote_options="default")
-    for start, part in zip(itertools.accumulate(map(len, parts), initial=0), parts, strict=False):
-        if lacking := set(table.column_names) - {
-            *part.column_names,
-            *_may_lack(table.column_names),
-        }:
-            raise DataError(
-                f"{path}:{lines[start]}: no {', '.join(lacking)}, which other rows have"
-            )
-    source = SourceFile(name.removesuffix(".gz"), path, digest or content.hexdigest())
-    columns = dict(zip(table.column_names, table.columns, strict=True))
-    return Rows.of(columns, files=[source], lines=lines, counts=account(len(lines), dropped))
+    digest = source.sha256 or content.hexdigest()
+    return Rows.of(
+        dict(zip(table.column_names, table.columns, strict=True)),
+        files=[SourceFile(name.removesuffix(".gz"), path, digest)],
+        lines=lines,
+        counts=account(len(lines), dropped),
+    )
 
 
-def _opened(
-    path: str, mapped: Collection[str]
-) -> tuple[Iterator[Row], dict[str, None], str | None]:
-    """Return the rows of a file, the columns that are known beforehand, and the digest of its bytes, if any."""
+def _open(path: str, mapped: Collection[str]) -> _Source:
     if path.startswith(HUB) or Path(path).is_dir():
-        return *_dataset_rows(_dataset(path), mapped), None
-    data, suffix = read_bytes(Path(path)), Path(path.removesuffix(".gz")).suffix
+        dataset = _dataset(path)
+        return _Source(_dataset_rows(dataset, mapped), dataset.column_names, None)
+    data = read_bytes(Path(path))
     digest = hashlib.sha256(data).hexdigest()
+    suffix = Path(path.removesuffix(".gz")).suffix
     if suffix == ".parquet":
-        return *_dataset_rows(_dataset(path, data), mapped), digest
+        dataset = _dataset(path, data)
+        return _Source(_dataset_rows(dataset, mapped), dataset.column_names, digest)
     if suffix not in SUFFIXES:
         raise DataError(f"{path}: {FORMS}")
+
     text = decoded(data, path)
-    if suffix == ".txt":
-        return READERS["lines"](text, path, ["text"], blank="blank line"), {}, digest
-    reader = {".csv": "csv", ".tsv": "quoted_tsv", ".jsonl": "json"}[suffix]
-    if (
-        reader == "json"
-        and '"split"' in text[: text.find("\n")]
-        and re.search(r'"split": *"aigen"', text)
-    ):
-        reader = "llm"  # LLM rows in the layout of NGCSE's authors
-    return READERS[reader](text, path, []), {}, digest
+    name, options = _READERS[suffix]
+    if suffix == ".jsonl" and re.search(r'"split": *"aigen"', text):
+        name = "llm"  # LLM rows as NGCSE's authors have them
+    read = functools.partial(READERS[name], text, path, ["text"], **options)
+    columns: dict[str, None] = {}
+    for _, row in read():
+        if isinstance(row, dict):
+            columns |= dict.fromkeys(row)
+            if suffix != ".jsonl":  # later rows of JSON lines may have further columns
+                break
+    return _Source(read(), list(columns), digest)
 
 
 def _dataset(path: str, data: bytes | None = None) -> Dataset:
     """Load a data set from the hub, from a folder, or from the bytes of a Parquet file."""
-    identity, _, split = path.removeprefix(HUB).partition(":")
-    parts = identity.split("/", 2)
     try:
         if data is not None:
             return Rows(pq.read_table(pa.BufferReader(data)))
         if path.startswith(HUB):
-            return datasets.load_dataset("/".join(parts[:2]), *parts[2:], split=split or "train")
-        found = datasets.load_from_disk(path)
+            identity, _, split = path.removeprefix(HUB).partition(":")
+            user, name, *config = identity.split("/", 2)
+            return datasets.load_dataset(f"{user}/{name}", *config, split=split or "train")
+        dataset = datasets.load_from_disk(path)
     except Exception as error:  # noqa: BLE001 - the hub's client raises whatever its many layers raise
-        offline = f"; {offline_mode()}" if path.startswith(HUB) and offline_mode() else ""
-        why = f"{type(error).__name__}: {' '.join(str(error).split())}{offline}"
-        raise DataError(f"{path}: cannot be loaded: {why}") from None
-    if isinstance(found, datasets.DatasetDict):
-        raise DataError(
-            f"{path}: has several splits; choose one of: {', '.join(f'{path}/{split}' for split in found)}"
-        )
-    return found
+        offline = offline_mode() if path.startswith(HUB) else ""
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise DataError(f"{path}: cannot be loaded: {why}{offline and f'; {offline}'}") from None
+    if isinstance(dataset, datasets.DatasetDict):
+        splits = ", ".join(f"{path}/{split}" for split in dataset)
+        raise DataError(f"{path}: has several splits; choose one of: {splits}")
+    return dataset
 
 
-def _dataset_rows(
-    dataset: Dataset, mapped: Collection[str]
-) -> tuple[Iterator[Row], dict[str, None]]:
-    """Return the rows of a data set, with only the columns that may be meant, and the names of all its columns."""
+def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> Iterator[Row]:
+    """Yield the rows of a data set, with only the columns that may be meant, and names in place of class numbers."""
     chosen = [name for name in dataset.column_names if canonical(name) or name in mapped]
-    classes = {name: getattr(dataset.features[name], "names", None) for name in chosen}
-    words = {name: dict(enumerate(names)) | {-1: "-"} for name, names in classes.items() if names}
+    classes: dict[str, dict[int, str]] = {}
+    for name in chosen:
+        labels = getattr(dataset.features[name], "names", None)
+        if labels:
+            classes[name] = {-1: "-", **dict(enumerate(labels))}
 
-    def rows() -> Iterator[Row]:
-        numbers = itertools.count(1)
-        for some in dataset.select_columns(chosen).with_format("arrow").iter(AT_ONCE):
-            for row in some.to_pylist():
-                yield (
-                    next(numbers),
-                    row | {name: known.get(row[name], row[name]) for name, known in words.items()},
-                )
-
-    return rows(), dict.fromkeys(dataset.column_names)
+    number = 0
+    for chunk in dataset.select_columns(chosen).with_format("arrow").iter(AT_ONCE):
+        for row in chunk.to_pylist():
+            for name, labels in classes.items():
+                row[name] = labels.get(row[name], row[name])
+            number += 1
+            yield number, row
 
 
 def _checked(
-    some: Sequence[Row], names: Mapping[str, str], path: str
+    rows: list[Row],
+    names: Mapping[str, str],
+    path: str,
 ) -> tuple[dict[str, list[Any]], list[int]]:
     """Return the checked columns of some rows, and their lines; lists become columns or rows."""
-    lists = [names[ours] for ours in ("positive", *negatives(names)) if ours in names]
-    may_lack = _may_lack(names) if len(negatives(names)) > 1 else _may_lack(names) - {"negative"}
-    if any(_is_list(row.get(column)) for _, row in some for column in lists):
-        some = list(_unrolled(some, names, path))
-        names = {
-            ours: ours
-            for ours in dict.fromkeys([*names, *(ours for _, row in some for ours in row)])
-        }
-        may_lack = _may_lack(names)
-    kinds = {
-        ours: "optional" if ours in may_lack else "score" if ours == "score" else "sentence"
-        for ours in names
-    }
-    plan: dict[str, dict[str, Any]] = {ours: {kind: names[ours]} for ours, kind in kinds.items()}
-    if "label" in names:
-        plan["label"] = {"label": names["label"], "values": LABELS}
-    empty = dict.fromkeys(names[ours] for ours in may_lack)
-    some = [(line, row if row.keys() >= empty.keys() else empty | row) for line, row in some]
-    values, lines, _ = columns_of(some, plan, path)
-    if one_of := {names[ours]: values[ours] for ours in HYPOTHESES if ours in may_lack}:
-        for line, *cells in zip(lines, *one_of.values(), strict=True):
-            if not any(cells):
-                raise DataError(f"{path}:{line}: no hypothesis: {', '.join(one_of)} empty")
+    optional = _optional(names)
+    lists = [names[role] for role in ("positive", *negatives(names)) if role in names]
+    if any(isinstance(row.get(column), list) for _, row in rows for column in lists):
+        rows = list(_unrolled(rows, names))
+        roles = itertools.chain(names, *(row for _, row in rows))
+        names = {role: role for role in roles}
+        optional = _optional(names)
+    elif len(negatives(names)) == 1:
+        optional.discard("negative")
+
+    plan: dict[str, dict[str, Any]] = {}
+    for role, column in names.items():
+        if role == "label":
+            plan[role] = {"label": column, "values": LABELS}
+        elif role == "score":
+            plan[role] = {"score": column}
+        else:
+            plan[role] = {"optional" if role in optional else "sentence": column}
+    if optional:
+        empty = dict.fromkeys(names[role] for role in optional)
+        rows = [(line, empty | row) for line, row in rows]
+    values, lines, _ = columns_of(rows, plan, path)
+
     return values, lines
 
 
-def _may_lack(names: Collection[str]) -> set[str]:
+def _optional(names: Collection[str]) -> set[str]:
     """Return the columns whose cells may be empty: hypotheses of INLI, and hard negatives."""
-    return {name for name in names if name in HYPOTHESES and layout_of(names) == "INLI"} | set(
-        negatives(names)
-    )
+    hypotheses = HYPOTHESES if layout_of(names) == "INLI" else ()
+    return {*negatives(names), *(name for name in hypotheses if name in names)}
 
 
-def _is_list(cell: Any) -> bool:
-    if isinstance(cell, str):
-        return cell[:2] in ('["', "['", "[]") and cell.rstrip().endswith("]")
-    return isinstance(cell, list)
-
-
-def _unrolled(some: Iterable[Row], names: Mapping[str, str], path: str) -> Iterator[Row]:
+def _unrolled(rows: Iterable[Row], names: Mapping[str, str]) -> Iterator[Row]:
     """Yield a row for each positive of a row, with all its hard negatives, under our names."""
-    for line, row in some:
-        cells = {ours: row.get(column) for ours, column in names.items()}
-        try:
-            wrong = [one for ours in negatives(names) for one in _items(cells.pop(ours))]
-            right = _items(cells.pop("positive")) or [None]
-        except ValueError as error:
-            raise DataError(f"{path}:{line}: {error}") from None
-        numbered = {
-            f"negative_{k}" if k > 1 else "negative": one for k, one in enumerate(wrong, start=1)
-        }
-        yield from ((line, cells | {"positive": one} | numbered) for one in right)
+    for line, row in rows:
+        cells = {role: row.get(column) for role, column in names.items()}
+        positives = _items(cells.pop("positive"))
+        wrong: dict[str, Any] = {}
+        for role in negatives(names):
+            for negative in _items(cells.pop(role)):
+                wrong[numbered(len(wrong) + 1)] = negative
+        for positive in positives or [None]:
+            yield line, {**cells, "positive": positive, **wrong}
 
 
 def _items(cell: Any) -> list[Any]:
-    if isinstance(cell, str) and _is_list(cell):
-        try:
-            cell = json.loads(cell)
-        except ValueError:
-            raise ValueError(f'{quoted(cell)} is not a JSON list, such as ["one", "two"]') from None
-    return cell if isinstance(cell, list) else [] if cell in (None, "") else [cell]
+    if isinstance(cell, list):
+        return cell
+    return [] if cell in (None, "") else [cell]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
-from lightning_cse.data.corpora import read_bytes
+from lightning_cse.data.files import read_bytes
 from lightning_cse.data.rows import SourceFile
 from lightning_cse.runs import write_atomic
 
@@ -49,7 +49,7 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
     path = side_file(rows)
     digest, count = _counted(rows)
     about = {**document.get("rows", {}), "file": rows.name, "sha256": digest, "count": count}
-    complete = {"format": 1} | {**document, "format": 1, "rows": about}
+    complete = {"format": 1, **document, "rows": about}
     text = json.dumps(complete, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     _parsed(text.encode())
     write_atomic(path, text)
@@ -62,31 +62,28 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
     A damaged side file causes only a warning, since it is just information, and gives ``{"damaged": why}``. Returns
     None if there is no side file.
     """
-    path, digest = (Path(rows.path), rows.sha256) if isinstance(rows, SourceFile) else (rows, None)
-    is_jsonl = path.name.removesuffix(".gz").endswith(".jsonl")
-    if not is_jsonl or not os.path.lexists(side := side_file(path)):
+    path = Path(rows.path) if isinstance(rows, SourceFile) else rows
+    if not path.name.removesuffix(".gz").endswith(".jsonl"):
+        return None
+    side = side_file(path)
+    if not os.path.lexists(side):
         return None
     try:
         document = _parsed(side.read_bytes())
-        about = document["rows"]
-        unchanged = about["sha256"] == (digest or _counted(path)[0])
+        digest = rows.sha256 if isinstance(rows, SourceFile) else _counted(path)[0]
+        unchanged = document["rows"]["sha256"] == digest
+        described = document["rows"]["file"]
         # The rows may have a new name or new content, but not both.
-        if not unchanged and about["file"].removesuffix(".gz") != path.name.removesuffix(".gz"):
-            raise ValueError(f"describes other rows, those of {about['file'][:80]!r}")
+        if not unchanged and described.removesuffix(".gz") != path.name.removesuffix(".gz"):
+            raise ValueError(f"describes other rows, those of {described[:80]!r}")
     except (OSError, ValueError) as error:
         why = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-        unknown = f"so the origin of the rows of {path.name} is unknown; they are used as they are"
-        log.warning(
-            "%s: %s; %s. Remove it, or restore the one that was made with the rows",
-            side,
-            why,
-            unknown,
-        )
+        message = "%s: %s; the rows of %s are used, but their origin is unknown. Remove or restore the file"
+        log.warning(message, side, why, path.name)
         return {"damaged": why}
     if not unchanged:
-        log.warning(
-            "%s was edited after it was made, and %s may not hold for all its rows", path, side.name
-        )
+        message = "%s was edited after it was generated; %s may not describe all its rows"
+        log.warning(message, path, side.name)
     return {**document, "unchanged": unchanged}
 
 
@@ -102,7 +99,6 @@ def _parsed(data: bytes) -> dict[str, Any]:
     try:
         return _Document.model_validate_json(data).model_dump(exclude_unset=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(
-            f"is damaged: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
-        ) from None
+        fault = error.errors()[0]
+        key = ".".join(map(str, fault["loc"])) or "the file"
+        raise ValueError(f"is damaged: {key}: {fault['msg']}") from None

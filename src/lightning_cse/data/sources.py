@@ -2,13 +2,12 @@
 
 import functools
 import logging
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from lightning_cse.data.corpora import CORPORA, read_corpus
+from lightning_cse.data.corpora import CORPORA, find_file, get_corpus, read_corpus
 from lightning_cse.data.own import FORMS, is_own, read_table
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
@@ -27,11 +26,6 @@ log = logging.getLogger(__name__)
 
 LEAK = "pair of a dev or test set"
 
-_NO_LETTER = re.compile(r"[\W_]+")
-_LOWER = bytes(range(256)).lower()
-_NO_ASCII_LETTER = bytes(
-    code for code in range(128) if not chr(code).isalnum()
-)  # the same for ASCII, to delete
 _PAIRS = (
     *(("premise", name) for name in HYPOTHESES),
     ("sentence1", "sentence2"),
@@ -57,28 +51,42 @@ def read_sources(
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
     if not names and not may_be_empty:
-        raise ConfigError(
-            [
-                f"{key}: names no source; give a file of your own, or corpus/split, such as snli/train"
-            ]
-        )
+        example = "give a file of your own, or corpus/split, such as snli/train"
+        raise ConfigError([f"{key}: names no source; {example}"])
     wrong = [name for name in names if not is_own(name) and not all(_parts(name))]
     if wrong:
         expected = f"is not of the form corpus/split, such as snli/train; {FORMS}"
         raise ConfigError(f"{key}: {name!r} {expected}" for name in wrong)
+
     tables = []
     for name in names:
         if is_own(name):
             tables.append(read_table(name, columns=columns, key=key, takes=takes))
-            continue
-        try:
-            tables.append(read_corpus(*_parts(name), data_dir))
-        except DataError as error:
-            neither = (
-                "" if _parts(name)[0] in CORPORA else f"; and no file or folder is named {name}"
-            )
-            raise DataError(f"{key}: {error}{neither}") from None
+        else:
+            tables.append(_read_split(name, data_dir, key))
     return tables
+
+
+def _read_split(name: str, data_dir: Path, key: str) -> Rows:
+    corpus, split = _parts(name)
+    try:
+        return read_corpus(corpus, split, data_dir)
+    except DataError as error:
+        unknown = "" if corpus in CORPORA else f"; and no file or folder is named {name}"
+        raise DataError(f"{key}: {error}{unknown}") from None
+
+
+def missing_file(source: str, data_dir: str | Path) -> str | None:
+    """Return which file of ``corpus/split`` is missing and how to get it; None if none is or the hub may have it."""
+    name, _, split = source.partition("/")
+    if is_own(source):
+        return None
+    corpus = get_corpus(name)
+    folder = Path(data_dir).expanduser().absolute()
+    for file in corpus.split_files(split):
+        if corpus.hub is None and find_file(folder, file) is None:
+            return f"{file.path} is not in paths.data_dir; prepare {name}: {corpus.prepare}"
+    return None
 
 
 def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
@@ -117,17 +125,13 @@ def all_pairs(tables: Sequence[Rows]) -> set[str]:
 
 def warn_without_pairs(excluded: Sequence[Rows], train: Sequence[Rows], *, own: bool) -> None:
     """Warn of files without sentence pairs, where ``data.excluded`` does nothing; of training files, only own ones."""
-    for key, tables in {
-        "data.excluded": excluded,
-        "data.train": train if excluded and own else (),
-    }.items():
-        for rows in tables:
-            if not _pairs_of(rows):
-                log.warning(
-                    "%s: %s has no sentence pairs, so data.excluded leaves out nothing",
-                    key,
-                    rows.origin,
-                )
+    tables = [("data.excluded", rows) for rows in excluded]
+    if excluded and own:
+        tables += [("data.train", rows) for rows in train]
+    for key, rows in tables:
+        if not _pairs_of(rows):
+            message = "%s: %s has no sentence pairs, so data.excluded leaves out nothing"
+            log.warning(message, key, rows.origin)
 
 
 def _pairs_of(rows: Rows) -> list[tuple[str, str]]:
@@ -144,10 +148,6 @@ def _key(first: str, second: str | None) -> str:
     return "" if second is None else "\0".join(sorted((_letters(first), _letters(second))))
 
 
-@functools.lru_cache(
-    maxsize=1 << 18
-)  # premises occur in several pairs, and points of a sweep read the same corpora
+@functools.lru_cache(maxsize=1 << 18)  # premises occur in several pairs
 def _letters(sentence: str) -> str:
-    if sentence.isascii():  # most sentences: twenty times as fast
-        return sentence.encode().translate(_LOWER, _NO_ASCII_LETTER).decode()
-    return _NO_LETTER.sub("", sentence).casefold()
+    return "".join(filter(str.isalnum, sentence)).casefold()

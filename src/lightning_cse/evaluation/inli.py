@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from lightning_cse.data import Rows
-from lightning_cse.data.corpora import absent
+from lightning_cse.data.sources import missing_file
 from lightning_cse.evaluation.task import (
     Answers,
     CorpusTask,
@@ -243,9 +243,9 @@ class PairEIS(ImplicitnessTask):
         """Return which file of test is missing, if the task is optional; drop dev if its file is missing."""
         if not self.optional:
             return None
-        if reason := absent(self.sources["test"], self.data_dir):
+        if reason := missing_file(self.sources["test"], self.data_dir):
             return reason
-        if "dev" in self.sources and (reason := absent(self.sources["dev"], self.data_dir)):
+        if "dev" in self.sources and (reason := missing_file(self.sources["dev"], self.data_dir)):
             log.info(
                 "PairEIS: no evaluation during training, %s is left out: %s",
                 self.sources["dev"],

@@ -4,7 +4,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,8 @@ from filelock import FileLock
 
 from lightning_cse.llm.requests import LLMError, Reply, Request
 
-# `standing` holds the messages before the last one, which are long and the same for thousands of requests.
+# `standing` has the messages before the last one, which are long and equal for thousands of requests. The tables keep
+# their names, so that the caches of earlier versions stay valid.
 _TABLES: Final = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
@@ -47,29 +48,33 @@ class ReplyCache:
 
     def put(self, key: str, model: str, request: Request, reply: Reply) -> Reply:
         """Keep a reply, unless an earlier one is kept; return the kept one, with the tokens that were paid for now."""
-        *before, last = (json.dumps(message, ensure_ascii=False) for message in request.messages)
-        standing = f"[{', '.join(before)}]"
-        digest = hashlib.sha256(standing.encode()).hexdigest()
-        parameters = json.dumps(dict(request.parameters), sort_keys=True, ensure_ascii=False)
-        sent, received = reply.prompt_tokens, reply.completion_tokens
+        *before, last = [json.dumps(message, ensure_ascii=False) for message in request.messages]
+        shared = f"[{', '.join(before)}]"
+        digest = hashlib.sha256(shared.encode()).hexdigest()
         row = (
             key,
             model,
             digest,
             last,
-            parameters,
+            json.dumps(dict(request.parameters), sort_keys=True, ensure_ascii=False),
             request.sample,
             reply.text,
             reply.finish,
-            sent,
-            received,
+            reply.prompt_tokens,
+            reply.completion_tokens,
+            reply.model,
+            reply.endpoint,
+            datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._open() as connection, connection:
-            connection.execute("INSERT OR IGNORE INTO standing VALUES (?, ?)", (digest, standing))
-            connection.execute(_INSERT, (*row, reply.model, reply.endpoint, now))
-        kept = self.get(key) or reply
-        return replace(kept, prompt_tokens=sent, completion_tokens=received, cached=False)
+            connection.execute("INSERT OR IGNORE INTO standing VALUES (?, ?)", (digest, shared))
+            connection.execute(_INSERT, row)
+        return replace(
+            self.get(key) or reply,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+            cached=False,
+        )
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -81,18 +86,21 @@ class ReplyCache:
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             if self._connection is None:
-                if self.path is not None:
-                    self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._connection = sqlite3.connect(
-                    self.path or ":memory:", timeout=60
-                )  # others may be writing
-                with (
-                    FileLock(f"{self.path}.lock") if self.path else nullcontext()
-                ):  # no timeout covers a new file
-                    self._connection.executescript(_TABLES)
+                self._connection = self._connected()
             yield self._connection
         except (sqlite3.Error, OSError) as error:
-            known = f"the cache of replies {self.path} cannot be used: {error}"
             raise LLMError(
-                f"{known}. If it is damaged, move it away: then every question is asked again"
+                f"the cache of replies {self.path} cannot be used: {error}. If it is damaged, "
+                "move it away: then every question is asked again"
             ) from error
+
+    def _connected(self) -> sqlite3.Connection:
+        if self.path is None:
+            connection = sqlite3.connect(":memory:")
+            connection.executescript(_TABLES)
+            return connection
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self.path, timeout=60)  # other processes may be writing
+        with FileLock(f"{self.path}.lock"):  # the timeout does not cover a new file
+            connection.executescript(_TABLES)
+        return connection

@@ -36,29 +36,33 @@ class LLM:
 
     def __init__(self, llm: Mapping[str, Any], cache_dir: str | None) -> None:
         self.endpoint = Endpoint.model_validate(llm)
-        self.parameters = {
-            name: value for name, value in self.endpoint.parameters.items() if value is not None
-        }
+        parameters = self.endpoint.parameters.items()
+        self.parameters = {name: value for name, value in parameters if value is not None}
         self.kept = cache_dir is not None
-        self.cache = ReplyCache(
-            Path(cache_dir).expanduser() / "llm" / "replies.sqlite" if cache_dir else None
-        )
+        path = Path(cache_dir).expanduser() / "llm" / "replies.sqlite" if cache_dir else None
+        self.cache = ReplyCache(path)
         self.account = Account()
         self._calls: Calls
 
     async def reply(self, request: Request) -> Outcome:
         """Return the kept reply, or ask for it and keep it, only within `each`; raise LLMError if no more can come."""
-        key, asked = request.key(self.endpoint.model), self._calls.asked
+        key = request.key(self.endpoint.model)
+        asked = self._calls.asked
         outcome: Outcome | None
-        if (call := asked.get(key)) is not None:
-            outcome = await asyncio.shield(call)
-            outcome = replace(outcome, cached=True) if isinstance(outcome, Reply) else outcome
-        elif (outcome := self.cache.get(key)) is None:
-            call = asked[key] = asyncio.create_task(self._ask(key, request))
-            call.add_done_callback(lambda _: asked.pop(key))
-            return await asyncio.shield(call)
-        self.account.add(outcome)
-        return outcome
+        if key in asked:  # an equal request is being asked
+            outcome = await asyncio.shield(asked[key])
+            if isinstance(outcome, Reply):
+                outcome = replace(outcome, cached=True)
+        else:
+            outcome = self.cache.get(key)
+        if outcome is not None:
+            self.account.add(outcome)
+            return outcome
+
+        call = asyncio.create_task(self._ask(key, request))
+        asked[key] = call
+        call.add_done_callback(lambda _: asked.pop(key))
+        return await asyncio.shield(call)
 
     async def _ask(self, key: str, request: Request) -> Outcome:
         outcome = await self._calls.call(request)
@@ -68,63 +72,73 @@ class LLM:
         return outcome
 
     def each(
-        self, work: Callable[[Item], Coroutine[Any, Any, Result]], items: Iterable[Item]
+        self,
+        work: Callable[[Item], Coroutine[Any, Any, Result]],
+        items: Iterable[Item],
     ) -> Generator[Result]:
         """Do asynchronous work for ``llm.concurrency`` items at once, and yield results as they come.
 
         Items are taken after each result, so an iterator may have more of them by then. However this ends, also by an
         error, Ctrl-C or SIGTERM, it waits for the calls under way and keeps their replies; a signal during that wait
-        cuts them off.
+        aborts them.
         """
         from lightning_cse.llm.http import Calls  # importing it takes a second
 
-        source, tasks = iter(items), set[asyncio.Task[Result]]()
+        source = iter(items)
+        tasks = set[asyncio.Task[Result]]()
         with closing(self.cache), asyncio.Runner() as runner:
-            loop, calls = runner.get_loop(), Calls(self.endpoint, self.account)
+            loop = runner.get_loop()
+            calls = Calls(self.endpoint, self.account)
             self._calls = calls
             try:
                 with _signals(lambda: loop.call_soon_threadsafe(calls.end)):
                     while not calls.ended:
                         for item in islice(source, self.endpoint.concurrency - len(tasks)):
-                            tasks.add(task := loop.create_task(work(item)))
+                            task = loop.create_task(work(item))
                             task.add_done_callback(calls.finished.put_nowait)
+                            tasks.add(task)
                         if not tasks:
                             break
-                        if (done := runner.run(calls.finished.get())) is not None:
+                        done = runner.run(calls.finished.get())
+                        if done is not None:
                             tasks.remove(done)
                             yield done.result()
             finally:
                 runner.run(calls.close(tasks))
 
     def ask(
-        self, requests: Iterable[Request], what: str, total: int | None = None
+        self,
+        requests: Iterable[Request],
+        what: str,
+        total: int | None = None,
     ) -> Iterator[tuple[int, Outcome]]:
         """Yield the position and the reply of each request as they come; raise LLMError if some are missing."""
 
         async def one(item: tuple[int, Request]) -> tuple[int, Outcome]:
-            return item[0], await self.reply(item[1])
+            number, request = item
+            return number, await self.reply(request)
 
-        lost, hopeless = Counter[str](), Counter[str]()
+        passing = Counter[str]()
+        final = Counter[str]()
         with (
             self.watching(what, "replies", total) as advance,
             closing(self.each(one, enumerate(requests))) as outcomes,
         ):
             for number, outcome in outcomes:
                 if isinstance(outcome, Failure):
-                    (hopeless if outcome.final else lost)[outcome.reason] += 1
+                    failures = final if outcome.final else passing
+                    failures[outcome.reason] += 1
                 advance(1)
                 yield number, outcome
-        if hopeless:
-            log.warning(
-                "%s: %d questions get no reply: %s", what, hopeless.total(), commonest(hopeless)
-            )
-        if lost:
-            rest = (
-                "asks for the rest" if self.kept else "asks for all, since paths.cache_dir is null"
-            )
-            raise LLMError(
-                f"{lost.total()} questions have no reply: {commonest(lost)}. The same command {rest}"
-            )
+        if final:
+            message = "%s: %d questions get no reply: %s"
+            log.warning(message, what, final.total(), commonest(final))
+        if passing:
+            rest = "asks for the missing replies"
+            if not self.kept:
+                rest = "asks for all replies again, since paths.cache_dir is null"
+            missing = f"{passing.total()} questions have no reply: {commonest(passing)}"
+            raise LLMError(f"{missing}. The same command {rest}")
 
     def announce(self, what: str, requests: Iterable[Request]) -> int:
         """Log how many calls requests will take, and return the number of requests, equal ones included."""
@@ -142,7 +156,8 @@ class LLM:
         self, what: str, of: str, total: int | None = None
     ) -> Iterator[Callable[..., None]]:
         """Show a bar, or log a line per minute, as the yielded function is called with a count; then log the cost."""
-        last, now = time.monotonic(), 0
+        last = time.monotonic()
+        now = 0
 
         def advance(count: int, *shown: str) -> None:
             nonlocal last, now
@@ -151,53 +166,53 @@ class LLM:
             bar.update(task, completed=now, note=note)
             if bar.disable and time.monotonic() - last > 60:
                 last = time.monotonic()
-                log.info(
-                    "%s: %s%s %s, %s", what, f"{now:,}", f" of {total:,}" if total else "", of, note
-                )
+                limit = f" of {total:,}" if total else ""
+                log.info("%s: %s%s %s, %s", what, f"{now:,}", limit, of, note)
 
         with progress(TextColumn("{task.fields[note]}")) as bar:
             task = bar.add_task(f"{what}: {of}", total=total, note="")
             try:
                 yield advance
             finally:
-                took = self.account
-                counts = (
-                    took.requests,
-                    took.cached,
-                    took.failed,
-                    took.retried,
-                    took.spent(self.endpoint.price),
-                )
+                account = self.account
                 log.info(
-                    "%s: %d questions, %d answered before, %d failed, %d retried; %s", what, *counts
+                    "%s: %d questions, %d replies from the cache, %d failed, %d retried; %s",
+                    what,
+                    account.requests,
+                    account.cached,
+                    account.failed,
+                    account.retried,
+                    account.spent(self.endpoint.price),
                 )
 
     def taken(self) -> dict[str, Any]:
         """Return the account since the last call, with ``cost`` and ``cost_if_new``, the cost with nothing cached."""
-        account, self.account = self.account, Account()
-        price = self.endpoint.price
+        account = self.account
+        self.account = Account()
         return {
             **vars(account),
-            "cost": account.cost(price),
-            "cost_if_new": account.cost(price, if_new=True),
+            "cost": account.cost(self.endpoint.price),
+            "cost_if_new": account.cost(self.endpoint.price, if_new=True),
         }
 
 
 @contextmanager
 def _signals(end: Callable[[], object]) -> Iterator[None]:
     """Let SIGINT and SIGTERM call ``end``, and raise Interrupted afterwards."""
-    came: list[int] = []
+    received: list[int] = []
 
     def stop(signum: int, frame: object) -> None:
-        came.append(signum)
+        received.append(signum)
         end()
 
-    main = threading.current_thread() is threading.main_thread()
-    handlers = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM) if main}
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            before[signum] = signal.signal(signum, stop)
     try:
         yield
     finally:
-        for signum, handler in handlers.items():
+        for signum, handler in before.items():
             signal.signal(signum, handler or signal.SIG_DFL)
-    if came:
-        raise Interrupted("stopped; the same command continues where it stopped", came[0])
+    if received:
+        raise Interrupted("stopped; the same command continues where it stopped", received[0])

@@ -19,28 +19,24 @@ class LLMError(LightningCSEError):
 class Request:
     """One call of a chat model."""
 
-    messages: tuple[tuple[str, str], ...]  # role (system, user, assistant) and text
-    parameters: Mapping[str, float | int | str] = field(
-        default_factory=dict
-    )  # sent, by the endpoint's own names
-    sample: int = 0  # not sent: equal requests with different numbers are asked separately
-    schema: Mapping[str, Any] | None = (
-        None  # a JSON schema of the reply, for endpoints with structured output
-    )
+    # Role (system, user, assistant) and text.
+    messages: tuple[tuple[str, str], ...]
+    # Sent, by the endpoint's own names.
+    parameters: Mapping[str, float | int | str] = field(default_factory=dict)
+    # Not sent: equal requests with different numbers are asked separately.
+    sample: int = 0
+    # A JSON schema of the reply, for endpoints with structured output.
+    schema: Mapping[str, Any] | None = None
 
     def key(self, model: str) -> str:
         """Return the digest under which a model's reply is kept; 0 and 0.0 are the same parameter."""
-        values = self.parameters.items()
-        parameters = {
-            name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in values
-        }
-        document = [
-            model,
-            self.messages,
-            parameters,
-            self.sample,
-            *([] if self.schema is None else [self.schema]),
-        ]
+        parameters: dict[str, float | int | str] = {}
+        for name, value in self.parameters.items():
+            whole = isinstance(value, float) and value.is_integer()
+            parameters[name] = int(value) if whole else value
+        document: list[Any] = [model, self.messages, parameters, self.sample]
+        if self.schema is not None:
+            document.append(self.schema)
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
@@ -48,15 +44,24 @@ class Request:
 class Reply:
     """One reply of a model."""
 
-    text: str  # or the words of a refusal; it may be empty
-    finish: (
-        str  # why it ended, in the endpoint's words: stop, length, content_filter, ...; or refusal
-    )
-    model: str | None = None  # the model that answered, in the endpoint's words, if given
-    prompt_tokens: int | None = None  # None: the endpoint did not report them
+    # The reply, or the words of a refusal; it may be empty.
+    text: str
+    # Why it ended, in the endpoint's words: stop, length, content_filter, ...; or refusal.
+    finish: str
+    # The model that answered, in the endpoint's words, if given.
+    model: str | None = None
+    # None: the endpoint did not report them.
+    prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    endpoint: str | None = None  # the address that answered
-    cached: bool = False  # whether it cost nothing now
+    # The address that answered.
+    endpoint: str | None = None
+    # Whether it came from the cache, or from an equal request, and cost nothing.
+    cached: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens, sent and received, as far as the endpoint reported them."""
+        return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
 
     @property
     def refused(self) -> bool:
@@ -76,20 +81,21 @@ def read_reply(content: bytes, endpoint: str) -> Reply:
     """Return the reply in the body of a chat completion; raise ValueError with the reason if there is none."""
     try:
         answer = json.loads(content)
-        choice, usage, model = answer["choices"][0], answer.get("usage") or {}, answer.get("model")
+        choice = answer["choices"][0]
+        usage = answer.get("usage") or {}
+        model = answer.get("model")
         refusal = choice["message"].get("refusal")
         text = refusal or choice["message"].get("content") or ""
         reply = Reply(
-            text=text.encode(
-                "utf-8", "replace"
-            ).decode(),  # a reply cut off in an emoji ends with half a character
+            # A reply cut off in an emoji ends with half a character.
+            text=text.encode("utf-8", "replace").decode(),
             finish="refusal" if refusal else choice.get("finish_reason") or "unknown",
             model=model if isinstance(model, str) else None,
             prompt_tokens=usage.get("prompt_tokens"),
             completion_tokens=usage.get("completion_tokens"),
             endpoint=endpoint,
         )
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         raise ValueError(
             f"the answer is not a chat completion; it begins {content[:80]!r}"
         ) from None
@@ -119,33 +125,40 @@ class Account:
         if isinstance(outcome, Failure):
             self.failed += 1
             return
-        self.served.update([outcome.model] if outcome.model else [])
-        self.cached += outcome.cached
-        self.unmetered += not outcome.cached and None in (
-            outcome.prompt_tokens,
-            outcome.completion_tokens,
-        )
-        for name in ("prompt_tokens", "completion_tokens"):
-            total = f"cached_{name}" if outcome.cached else name
-            setattr(self, total, getattr(self, total) + (getattr(outcome, name) or 0))
+        if outcome.model:
+            self.served[outcome.model] += 1
+        sent = outcome.prompt_tokens or 0
+        received = outcome.completion_tokens or 0
+        if outcome.cached:
+            self.cached += 1
+            self.cached_prompt_tokens += sent
+            self.cached_completion_tokens += received
+        else:
+            self.unmetered += None in (outcome.prompt_tokens, outcome.completion_tokens)
+            self.prompt_tokens += sent
+            self.completion_tokens += received
 
     def cost(self, price: Mapping[Any, float] | None, *, if_new: bool = False) -> float | None:
         """Return the cost of new replies in USD, or with ``if_new`` also of cached ones; None if it is unknown."""
-        replies = self.requests - self.failed - (0 if if_new else self.cached)
+        replies = self.requests - self.failed
+        sent = self.prompt_tokens
+        received = self.completion_tokens
+        if if_new:
+            sent += self.cached_prompt_tokens
+            received += self.cached_completion_tokens
+        else:
+            replies -= self.cached
         if price is None or (self.unmetered and self.unmetered == replies):
             return None
-        old = (
-            price_of(price, self.cached_prompt_tokens, self.cached_completion_tokens)
-            if if_new
-            else 0
-        )
-        return price_of(price, self.prompt_tokens, self.completion_tokens) + old
+        return price_of(price, sent, received)
 
     def spent(self, price: Mapping[Any, float] | None) -> str:
         """Return the tokens and cost of new replies as text for a log line."""
         cost = self.cost(price)
-        unknown = "cost unknown" if price else "llm.price is not set"
-        return f"{self.prompt_tokens + self.completion_tokens:,} tokens, {unknown if cost is None else dollars(cost)}"
+        shown = "cost unknown" if price else "llm.price is not set"
+        if cost is not None:
+            shown = dollars(cost)
+        return f"{self.prompt_tokens + self.completion_tokens:,} tokens, {shown}"
 
 
 def price_of(price: Mapping[Any, float], sent: int, received: int) -> float:
@@ -155,7 +168,8 @@ def price_of(price: Mapping[Any, float], sent: int, received: int) -> float:
 
 def dollars(cost: float, least: int = 4) -> str:
     """Return a sum with at least ``least`` decimals and two significant digits, as in $12.5000 and $0.000042."""
-    return f"${cost:,.{max(least, 1 - math.floor(math.log10(cost))) if cost > 0 else 2}f}"
+    decimals = max(least, 1 - math.floor(math.log10(cost))) if cost > 0 else 2
+    return f"${cost:,.{decimals}f}"
 
 
 def commonest(reasons: Counter[str]) -> str:

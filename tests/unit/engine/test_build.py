@@ -42,7 +42,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         return data
 
     monkeypatch.setattr(corpora, "read_bytes", noting)
-    corpora._kept_split.cache_clear()
+    corpora._read_cached.cache_clear()
     return paths
 
 

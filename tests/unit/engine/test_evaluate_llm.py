@@ -161,12 +161,12 @@ def test_after_an_outage_the_same_command_asks_for_the_rest(
         serve(right, lambda body, nth: "empty" if prompt(body) in lost else None) as server,
         caplog.at_level("INFO"),
     ):
-        for more, rest in (("paths.cache_dir=null", "asks for all"), (price, "asks for the rest")):
+        for more, rest in (("paths.cache_dir=null", "asks for all"), (price, "asks for the missing")):
             with pytest.raises(
                 LLMError, match=rf"^8 questions have no reply: .+ \(8\). The same command {rest}"
             ):
                 run(*asks(server, "llm.concurrency=2", more))
-            assert f"{PAIRS} questions, 0 answered before, 8 failed" in caplog.text, (
+            assert f"{PAIRS} questions, 0 replies from the cache, 8 failed" in caplog.text, (
                 "what it took is reported"
             )
             assert '"stage": "rte"' in next((tmp_path / "runs").rglob("failed.json")).read_text()

@@ -1,0 +1,50 @@
+"""The bytes and text of data files, plain or gzipped; what cannot be read is a DataError with the file and line."""
+
+import gzip
+import logging
+import os
+import zlib
+from pathlib import Path
+
+from lightning_cse.errors import DataError
+
+log = logging.getLogger(__name__)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of a file, uncompressed if its name ends in ``.gz``, or raise DataError."""
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz" and data:
+            return gzip.decompress(data)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(
+            f"{path}: the compressed data is cut off or broken ({error}); fetch it again"
+        ) from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    return data
+
+
+def decoded(data: bytes, path: str, encoding: str | None = None) -> str:
+    """Decode a file as UTF-8, or else in ``encoding``, if it is given; raise DataError if that is not text."""
+    if not data:
+        raise DataError(f"{path}: the file is empty (0 bytes)")
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        fault = f"{path}:{line}: not UTF-8 text: byte 0x{data[error.start]:02x}"
+    if encoding is None:
+        raise DataError(f"{fault}; save the file as UTF-8")
+    log.warning("%s; the file is read as %s", fault, encoding)
+    return data.decode(encoding)
+
+
+def offline_mode() -> str:
+    """Return a note that the hub is switched off, and by what, or an empty string if it is not."""
+    for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
+        value = os.environ.get(variable, "")
+        if value.upper() in {"1", "ON", "YES", "TRUE"}:
+            return f"offline mode is on ({variable}={value})"
+    return ""
