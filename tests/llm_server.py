@@ -27,8 +27,8 @@ TRANSIENT = (
 """Faults that a retry overcomes: half a body without an end, 429, 500, 503 with an HTML page, a connection closed
 before or in the body; and, with status 200, malformed JSON, HTML, no choice, and half a reply."""
 
-FAULTS = (*TRANSIENT, "silent", "trickle", "array", "numbers", "huge")
-"""Faults without a reply; the added ones: silence, one byte at a time, other JSON, no text, a body of a gigabyte."""
+FAULTS = (*TRANSIENT, "silent", "trickle", "array", "numbers")
+"""Faults without a reply; the added ones: silence, one byte at a time, other JSON, no text."""
 
 ODD = ("refusal", "filter", "length", "null", "no_usage", "surrogate")
 """Unusual but valid replies: a refusal, only `content_filter`, cut off, null content, no usage, half an emoji."""
@@ -123,13 +123,11 @@ class ChatServer(ThreadingHTTPServer):
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answer = answer or (lambda body: prompt(body)[::-1])
-        self.plan, self.key, self.seconds, self.retry_after, self.structured = (
-            plan,
-            key,
-            seconds,
-            retry_after,
-            structured,
-        )
+        self.plan = plan
+        self.key = key
+        self.seconds = seconds
+        self.retry_after = retry_after
+        self.structured = structured
         self.calls: list[Call] = []
         self.answered: Counter[str] = Counter()  # how often each prompt was answered in full
         self.peak = 0  # the most simultaneous calls, without stalled ones
@@ -223,26 +221,29 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reply(self, body: dict[str, Any], odd: str | None) -> dict[str, Any]:
         text = self.server.answer(body)
-        odd_texts = {
-            "refusal": None,
-            "filter": None,
-            "null": None,
-            "length": text[:3],
-            "surrogate": "cut \ud83d",
-        }
-        content = odd_texts.get(odd or "", text)
+        finish = "stop"
+        if odd in {"refusal", "filter", "null"}:
+            text = ""
+        elif odd == "length":
+            text = text[:3]
+        elif odd == "surrogate":
+            text = "cut \ud83d"
+        if odd == "filter":
+            finish = "content_filter"
+        elif odd == "length":
+            finish = "length"
         message = {
             "role": "assistant",
-            "content": content,
+            "content": text or None,
             "refusal": "I cannot." if odd == "refusal" else None,
         }
-        finish = {"filter": "content_filter", "length": "length"}.get(odd or "", "stop")
-        sent = sum(len(each["content"].split()) for each in body["messages"])
-        usage: Any = {"prompt_tokens": sent, "completion_tokens": len((content or "").split())}
-        choices = [{"message": message, "finish_reason": finish}]
+        usage = {
+            "prompt_tokens": sum(len(one["content"].split()) for one in body["messages"]),
+            "completion_tokens": len(text.split()),
+        }
         return {
             "model": body["model"],
-            "choices": choices,
+            "choices": [{"message": message, "finish_reason": finish}],
             "usage": None if odd == "no_usage" else usage,
         }
 
@@ -250,16 +251,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Leave a call without a complete answer."""
         self.close_connection = True
         if kind not in {"silent", "break"}:
-            self._head(200, 1 << 30 if kind in {"trickle", "huge"} else len(whole))
+            self._head(200, len(whole))
             self.wfile.write(whole[: len(whole) // 2])
         if kind in {"silent", "stall"}:
             self.connection.settimeout(60.0)  # or until the client leaves
             self.connection.recv(1)
-        while kind in {"trickle", "huge"} and not self.server.stopped.wait(
-            0.02 if kind == "trickle" else 0
-        ):
-            self.wfile.write(b" " * (1 if kind == "trickle" else 100_000))
-        if kind in {"break", "break_body"}:
+        elif kind == "trickle":
+            while not self.server.stopped.wait(0.02):
+                self.wfile.write(b" ")
+        else:
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def _head(self, status: int, length: int) -> None:

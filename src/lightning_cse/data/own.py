@@ -202,6 +202,8 @@ def _open(path: str, mapped: Collection[str]) -> _Source:
             columns |= dict.fromkeys(row)
             if suffix != ".jsonl":  # later rows of JSON lines may have further columns
                 break
+    if not columns:
+        raise DataError(f"{path}: no rows")
     return _Source(read(), list(columns), digest)
 
 

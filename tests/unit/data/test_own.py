@@ -1,9 +1,10 @@
-"""People's own files: what every form and every layout gives, and the one message of each mistake."""
+"""The user's own files: the rows of every form and layout, and the message of each mistake."""
 
 import gzip
 import hashlib
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from lightning_cse.data import own
 from lightning_cse.data.columns import ALIASES, LAYOUTS, canonical, layout_of
 from lightning_cse.data.own import is_own, read_table
 from lightning_cse.data.rows import Rows
-from lightning_cse.errors import ConfigError, DataError, LightningCSEError
+from lightning_cse.errors import LightningCSEError
 
 Put = Callable[[str, str | bytes], Path]
 
@@ -38,13 +39,13 @@ LABELLED = {"premise": ["A.", "A.", "B."], "hypothesis": ["P.", "Q.", "R."], "la
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     datasets.disable_progress_bars()
     monkeypatch.chdir(tmp_path)
 
 
 def shown(value: object) -> str:
-    """The start of a text, for the name of a test; of bytes nothing, which may differ between processes."""
+    """Return the start of a text, for the name of a test, and of bytes the type."""
     return value[:40] if isinstance(value, str) else type(value).__name__
 
 
@@ -113,36 +114,37 @@ def test_a_text_file_has_a_sentence_a_line(
 
 @pytest.mark.parametrize("form", ["folder", "parquet", "hub"])
 def test_data_sets_with_named_classes(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made, name = Dataset.from_dict(LABELLED, features=NLI), "hub:user/name/config:dev"
-    asked: list[Any] = []
+    dataset = Dataset.from_dict(LABELLED, features=NLI)
+    calls: list[Any] = []
+
+    def load_dataset(*names: str, split: str) -> Dataset:
+        calls.append((*names, split))
+        return dataset
+
     if form == "folder":
-        DatasetDict({"train": made}).save_to_disk(tmp_path / "saved")
         name = "saved/train"
-        assert (
-            fault("saved")
-            == "data.train: saved: has several splits; choose one of: "
-            + f"{tmp_path}/saved/train".replace(f"{tmp_path}/", "")
-        )
+        DatasetDict({"train": dataset}).save_to_disk(tmp_path / "saved")
+        assert "saved: has several splits; choose one of: saved/train" in fault("saved")
     elif form == "parquet":
-        made.to_parquet(tmp_path / "saved.parquet")
         name = "saved.parquet"
+        dataset.to_parquet(tmp_path / name)
     else:
-        monkeypatch.setattr(
-            datasets, "load_dataset", lambda *args, **options: asked.append((args, options)) or made
-        )
+        name = "hub:user/name/config:dev"
+        monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     rows = rows_of(name)
     assert cells(rows) == LABELLED | {"label": ["entailment", "contradiction", "-"]}
     assert rows.where(2).endswith(f"{name}:3")
     assert is_own(name)
     if form == "hub":
-        assert asked == [(("user/name", "config"), {"split": "dev"})]
         rows_of("hub:user/name")
-        assert asked[1] == (("user/name",), {"split": "train"})
+        assert calls == [("user/name", "config", "dev"), ("user/name", "train")]
 
 
-def test_the_hub_when_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*_: Any, **__: Any) -> None:
         raise ConnectionError("Couldn't reach\nthe hub")
 
@@ -175,22 +177,24 @@ def test_lists_and_globs_are_one_table(put: Put) -> None:
     )
 
 
-def test_what_is_a_source_of_ones_own(put: Put) -> None:
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("x.csv", True),
+        ("x.tsv.gz", True),
+        ("hub:a/b", True),
+        ("my/folder", True),
+        ("shards/part-?", True),
+        ("snli/train", False),
+        ("my/other", False),
+        ("mine.txt.zip", False),
+        ("mine.json", False),
+    ],
+)
+def test_is_own(put: Put, name: str, own: bool) -> None:
     put("my/folder/x", "")
     put("snli/train/x", "")
-    own_ones = (
-        "x.csv",
-        "x.tsv.gz",
-        "x.parquet",
-        "hub:a/b",
-        "my/folder",
-        "shards/*.jsonl",
-        "shards/part-?",
-    )
-    assert all(map(is_own, own_ones))
-    assert not any(
-        map(is_own, ("snli/train", "my/other", "mine.gz", "txt", "mine.txt.zip", "mine.json"))
-    )
+    assert is_own(name) == own
 
 
 # Columns
@@ -208,12 +212,13 @@ def test_what_is_a_source_of_ones_own(put: Put) -> None:
         ("sentence1,sentence2,score", "sentence1,sentence2,score"),
         ("sentence1,sentence2,gold_label", "label,premise,hypothesis"),
         ("query,pos,neg", "anchor,positive,negative"),
-        ("Query , POS,Hard_Negatives", None),
         ("Query , POS,Hard_Negative", "anchor,positive,negative"),
         ("text", "anchor"),
         ("sentence,label", "anchor"),
         ("text,positive", "anchor,positive"),
         ("text,anchor,positive", "anchor,positive"),
+        ("text,query,positive", "anchor,positive"),
+        ("anchor,positive,premise,entailment", "premise,entailment"),
         ("premise,hypothesis,label,sentence,score", "premise,hypothesis,label"),
         ("premise,implied_entailment,explicit_entailment,neutral,contradiction", "premise,implied_entailment,explicit_entailment,neutral,contradiction"),
         ("premise,neutral", "premise,neutral"),
@@ -224,16 +229,10 @@ def test_what_is_a_source_of_ones_own(put: Put) -> None:
         ("id,anchor,positive,note", "anchor,positive"),
     ],
 )  # fmt: skip
-def test_names_in_use(put: Put, header: str, names: str | None) -> None:
-    columns = header.split(",")
-    row = [
-        "entailment" if "label" in name else "1.5" if name == "score" else f"{name.strip()}."
-        for name in columns
-    ]
+def test_recognised_columns(put: Put, header: str, names: str) -> None:
+    values = {"label": "entailment", "gold_label": "entailment", "score": "1.5"}
+    row = [values.get(name, f"{name.strip()}.") for name in header.split(",")]
     put("x.csv", f"{header}\n{','.join(row)}\n")
-    if names is None:
-        assert "unknown column 'Hard_Negatives' - did you mean 'negative'?" in fault("x.csv")
-        return
     rows = rows_of("x.csv")
     assert set(rows.names) == set(names.split(","))
     assert layout_of(rows.names) is not None
@@ -257,26 +256,17 @@ def test_the_order_of_hard_negatives_is_that_of_their_numbers(put: Put) -> None:
         ({"premise": "question", "entailment": "answer"}, {"premise": ["Q"], "entailment": ["A"]}),
         ({"positive": "question"}, {"positive": ["Q"], "anchor": ["T"]}),
         ({"anchor": "answer"}, {"anchor": ["A"]}),
-        ({"sentence1": "question", "sentence2": "answer", "score": "wrong one"}, None),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_a_mapping(
-    tmp_path: Path, form: str, columns: dict[str, str], want: dict[str, list[Any]] | None
-) -> None:
-    frame = pd.DataFrame(
-        [{"id": "7", "question": "Q", "answer": "A", "wrong one": "W", "text": "T"}]
-    )
-    frame.to_csv("x.csv", index=False) if form == "csv" else frame.to_parquet(
-        tmp_path / "x.parquet"
-    )
-    if want is None:
-        assert (
-            fault(f"x.{form}", **columns)
-            == f"data.train: x.{form}:{1 + (form == 'csv')}: wrong one 'W' is not a number"
-        )
+def test_mapped_columns(form: str, columns: dict[str, str], want: dict[str, list[Any]]) -> None:
+    row = {"id": "7", "question": "Q", "answer": "A", "wrong one": "W", "text": "T"}
+    frame = pd.DataFrame([row])
+    if form == "csv":
+        frame.to_csv("x.csv", index=False)
     else:
-        assert cells(rows_of(f"x.{form}", **columns)) == want
+        frame.to_parquet("x.parquet")
+    assert cells(rows_of(f"x.{form}", **columns)) == want
 
 
 def test_each_alias_is_a_column_of_a_layout() -> None:
@@ -292,7 +282,6 @@ def test_each_alias_is_a_column_of_a_layout() -> None:
     ("name", "content"),
     [
         ("x.csv", "anchor,positive,negative_1,negative_2\nA,P,N,M\nB,Q,,\nC,R,,O\n"),
-        ("x.csv", 'anchor,positive,neg\nA,P,"[""N"", ""M""]"\nB,Q,[]\nC,R,"["""", ""O""]"\n'),
         ("x.jsonl", lines({"query": "A", "pos": ["P"], "neg": ["N", "M"]}, {"query": "B", "pos": ["Q"], "neg": []}, {"query": "C", "pos": "R", "neg": [None, "O"]})),
         ("x.jsonl", lines({"anchor": "A", "positive": "P", "negative_1": "N", "negative_2": "M"}, {"anchor": "B", "positive": "Q"}, {"anchor": "C", "positive": "R", "negative_2": "O"})),
         ("x.parquet", pd.DataFrame({"anchor": ["A", "B", "C"], "positive": ["P", "Q", "R"], "negative": [["N", "M"], [], [None, "O"]]}).to_parquet()),
@@ -312,21 +301,18 @@ def test_rows_with_different_numbers_of_hard_negatives(
     assert cells(rows_of(name)) == want
 
 
-@pytest.mark.parametrize("cell", ["['90s music]?", '["Hi" he said'])
-def test_a_bracket_alone_is_text(put: Put, cell: str) -> None:
-    assert cells(rows_of(str(put("x.jsonl", lines({"anchor": "a", "positive": cell})))))[
-        "positive"
-    ] == [cell]
+def test_a_column_named_split_is_ignored(put: Put) -> None:
+    row = {"anchor": "a", "positive": "b", "negative": "c", "split": "train"}
+    put("x.jsonl", lines(row))
+    assert rows_of("x.jsonl").names == ("anchor", "positive", "negative")
 
 
-def test_a_column_named_split_is_one_of_the_others(put: Put) -> None:
-    row = {"anchor": "a", "positive": "b", "negative": "c", "negative_2": "d", "split": "train"}
-    assert rows_of(str(put("x.jsonl", lines(row)))).names == (
-        "anchor",
-        "positive",
-        "negative",
-        "negative_2",
-    )
+def test_rows_in_the_layout_of_ngcse(put: Put) -> None:
+    row = {"split": "aigen", "sentence": "A", "5": "P", "4": "I", "3": "N"}
+    put("x.jsonl", lines({"split": "wiki", "sentence": "B"}, row))
+    rows = rows_of("x.jsonl")
+    assert rows.names == ("anchor", "positive", "intermediate", "negative")
+    assert rows.counts == {"read": 2, "dropped: plain sentence": 1}
 
 
 def test_each_of_several_positives_makes_a_row(put: Put) -> None:
@@ -350,114 +336,89 @@ def test_each_of_several_positives_makes_a_row(put: Put) -> None:
 
 # Mistakes
 
+UNKNOWN = "the columns fit no known layout"
+
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", "question,answer,my id\nQ,A,1\n", 'x.csv: the columns fit no known layout; columns found: question, answer, my id\n  layouts: pos_implicit, .* | anchor\n  map roles to columns, as in "data.columns={anchor: question, positive: answer}"'),
-        ("x.csv", "premise,label\nA,neutral\n", "x.csv: the columns fit no known layout; columns found: premise, label\n"),
-        ("x.csv", "anchor,postive\nA,P\n", "x.csv: unknown column 'postive' - did you mean 'positive'? map roles to columns, as in \"data.columns={positive: postive}\""),
-        ("x.csv", "anchr,postive\nA,P\n", "x.csv: the columns fit no known layout; columns found: anchr, postive\n.* as in \"data.columns={anchor: anchr, positive: postive}\""),
-        ("x.csv", "premise,neutral,contradicton\nA,P,Q\n", "x.csv: unknown column 'contradicton' - did you mean 'contradiction'?"),
-        ("x.csv", "anchor,query,positive\nA,Q,P\n", "x.csv: two columns for anchor: 'anchor' and 'query'; map roles to columns, as in \"data.columns={anchor: query}\""),
-        ("x.csv", "anchor,positive,premise,entailment\nA,P,A,P\n", "x.csv: columns of several layouts (anchor, positive); columns found"),
-        ("x.csv", "", "x.csv: the file is empty (0 bytes)"),
+        ("x.csv", "question,answer,my id\nQ,A,1\n", UNKNOWN + ".*found: question, answer, my id.*layouts: pos_implicit, .* \"data.columns={anchor: question, positive: answer}\""),
+        ("x.csv", "premise,label\nA,neutral\n", UNKNOWN),
+        ("x.csv", "anchor,postive\nA,P\n", UNKNOWN + ": 'postive' - did you mean 'positive'.* \"data.columns={positive: postive}\""),
+        ("x.csv", "premise,neutral,contradicton\nA,P,Q\n", "'contradicton' - did you mean 'contradiction'"),
+        ("x.csv", f"anchr,{'x' * 100_000}\nA,B\n", "'anchr' - did you mean 'anchor'"),
+        ("x.csv", "", "x.csv: the file is empty"),
         ("x.csv", "anchor,positive\nA,P\nB,\n", "x.csv:3: positive is empty"),
         ("x.csv", "anchor,positive,negative\nA,P,N\nB,Q,\n", "x.csv:3: negative is empty"),
-        ("x.csv", "anchor,positive\nA,\xe9\n".encode("latin-1"), "x.csv:2: not UTF-8 text: byte 0xe9 at position 18; save the file as UTF-8"),
-        ("x.csv", "premise,hypothesis,label\nA,P,entails\n", "x.csv:2: label 'entails' is not one of entailment, neutral, contradiction, -, not_entailment"),
+        ("x.csv", "anchor,positive\nA,\xe9\n".encode("latin-1"), "x.csv:2: not UTF-8 text"),
+        ("x.csv", "premise,hypothesis,label\nA,P,entails\n", "x.csv:2: label 'entails' is not one of entailment"),
         ("x.csv", "sentence1,sentence2,score\nA,P,high\n", "x.csv:2: score 'high' is not a number"),
-        ("x.csv", "premise,explicit_entailment,neutral\nA,P,\nB,,\n", "x.csv:3: no hypothesis: explicit_entailment, neutral empty"),
-        ("x.csv", "anchor,positive,neg\nA,P,\"['N', 'M']\"\n", "x.csv:2: \"['N', 'M']\" is not a JSON list, such as [\"one\", \"two\"]"),
-        ("x.jsonl", lines({"anchor": "A", "positive": "P"}, {"anchor": "B", "positive": 3}), "x.jsonl:2: positive is not text but int (3)"),
-        ("x.jsonl", lines({"anchor": "A", "positive": "P"}, {"anchor": "B"}), "x.jsonl:2: missing key 'positive'; keys found: anchor"),
-        ("x.jsonl", lines({"anchor": "A", "positive": ["P"], "neg": [1]}), "x.jsonl:1: negative is not text but int (1)"),
-        ("x.jsonl", lines({"anchor": "A", "positive": []}), "x.jsonl:1: positive is empty (null)"),
+        ("x.jsonl", lines({"anchor": "A", "positive": "P"}, {"anchor": "B", "positive": 3}), "x.jsonl:2: positive is not text but int"),
+        ("x.jsonl", lines({"anchor": "A", "positive": "P"}, {"anchor": "B"}), "x.jsonl:2: no column 'positive'; found: anchor"),
+        ("x.jsonl", lines({"anchor": "A", "positive": ["P"], "neg": [1]}), "x.jsonl:1: negative is not text but int"),
+        ("x.jsonl", lines({"anchor": "A", "positive": []}), "x.jsonl:1: positive is empty"),
         ("x.parquet", b"anchor,positive\n", "x.parquet: cannot be loaded: ArrowInvalid: "),
-        ("x.parquet", pd.DataFrame({"anchor": ["A", None], "positive": ["P", "Q"]}).to_parquet(), "x.parquet:2: anchor is empty (null)"),
+        ("x.parquet", pd.DataFrame({"anchor": ["A", None], "positive": ["P", "Q"]}).to_parquet(), "x.parquet:2: anchor is empty"),
         ("x.parquet", pd.DataFrame({"anchor": [], "positive": []}).to_parquet(), "x.parquet: no rows"),
-        ("x.parquet", pd.DataFrame({"q": ["a"], "r": ["b"]}).to_parquet(), "x.parquet: the columns fit no known layout"),
-        ("x.csv.gz", gzip.compress(PAIRS.encode())[:-9], "x.csv.gz: the compressed data is cut off or broken"),
-        ("x.txt", "\n \n", "x.txt: no rows, only 2 blank lines"),
+        ("x.csv.gz", gzip.compress(PAIRS.encode())[:-9], "x.csv.gz: the compressed data is cut off"),
+        ("x.txt", "\n \n", "x.txt: no rows"),
         ("folder/x", "", "folder: cannot be loaded: FileNotFoundError: "),
     ],
     ids=shown,
 )  # fmt: skip
-def test_mistakes(put: Put, name: str, content: str | bytes, message: str) -> None:
+def test_faulty_files(put: Put, name: str, content: str | bytes, message: str) -> None:
     put(name, content)
     found = fault(name.partition("/")[0])
-    start, _, end = message.partition(".* ")
-    assert found.startswith(f"data.train: {start}"), found
-    assert end in found
+    assert found.startswith("data.train: ")
+    assert re.search(message, found, re.DOTALL), found
+    assert len(found) < 1000
 
 
 @pytest.mark.parametrize(
     ("name", "columns", "message"),
     [
-        ("qa.csv", {"anchor": "qestion"}, "qa.csv: data.columns.anchor: no column 'qestion' - did you mean 'question'?; found: question, answer"),
-        ("qa.csv", {"ancor": "question"}, "data.columns: no role 'ancor' - did you mean 'anchor'? (choose from: "),
-        ("qa.csv", {"text": "question"}, "data.columns: no role 'text'"),
-        ("aq.csv", {}, "aq.csv: there is no such file - did you mean 'qa.csv'?; relative paths start at the working directory, "),
+        ("qa.csv", {"anchor": "qestion"}, "qa.csv: data.columns.anchor: no column 'qestion' - did you mean 'question'?"),
+        ("qa.csv", {"ancor": "question"}, "data.columns: no role 'ancor' - did you mean 'anchor'?"),
+        ("aq.csv", {}, "aq.csv: there is no such file - did you mean 'qa.csv'?"),
         ("*.none", {}, "*.none: there is no such file"),
     ],
 )  # fmt: skip
-def test_mistakes_of_the_command_line(
-    put: Put, name: str, columns: dict[str, str], message: str
-) -> None:
+def test_faulty_overrides(put: Put, name: str, columns: dict[str, str], message: str) -> None:
     put("qa.csv", "question,answer\nQ,A\n")
     assert fault(name, **columns).removeprefix("data.train: ").startswith(message)
 
 
-def test_the_message_names_its_keys_and_what_the_method_takes(put: Put) -> None:
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (None, "own.sts: .*\n  the task takes sentence1, sentence2\n.* \"own.columns={anchor: a, positive: 'b c'}\""),
+        (3, "own.columns: must be a mapping such as {anchor: question}, got 3"),
+    ],
+)  # fmt: skip
+def test_the_message_names_the_config_key(put: Put, columns: Any, message: str) -> None:
     put("x.csv", "a,b c\nA,B\n")
-    with pytest.raises(DataError) as caught:
-        read_table("x.csv", key="own.sts", takes="the task takes sentence1, sentence2")
-    _, takes, override = str(caught.value).splitlines()
-    assert str(caught.value).startswith("own.sts: ")
-    assert takes == "  the task takes sentence1, sentence2"
-    assert override.endswith("\"own.columns={sentence1: a, sentence2: 'b c'}\"")
-    with pytest.raises(DataError, match=r"^pattern\.from: .*\n.*\n  rename the columns$"):
-        read_table("x.csv", key="pattern.from")
-    with pytest.raises(
-        ConfigError,
-        match=r"own\.columns: must map roles to columns, as \{anchor: question\}, got 3",
-    ):
-        read_table("x.csv", columns=3, key="own.sts")  # type: ignore[arg-type]
-
-
-def test_an_error_shows_at_most_the_start_of_a_name(put: Put) -> None:
-    put("x.csv", f"anchor,{'x' * 100_000}\n" + "A,B\n")
-    assert cells(rows_of("x.csv")) == {"anchor": ["A"]}
-    put("x.csv", f"anchr,{'x' * 100_000}\nA,B\n")
-    assert len(fault("x.csv")) < 100_000 + 2000
+    with pytest.raises(LightningCSEError) as caught:
+        read_table(
+            "x.csv", columns=columns, key="own.sts", takes="the task takes sentence1, sentence2"
+        )
+    assert re.search(message, str(caught.value), re.DOTALL)
 
 
 # Large files
 
 
-def test_chunks_do_not_show(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_in_chunks_changes_nothing(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(0)
-    rows = [
-        {
-            "query": f"A {n}",
-            "pos": f"P {n}",
-            "neg": [f"N {n} {k}" for k in range(draw.randrange(4))],
-        }
-        for n in range(50)
-    ]
+    rows = []
+    for number in range(50):
+        negatives = [f"N {number} {k}" for k in range(draw.randrange(4))]
+        rows.append({"query": f"A {number}", "pos": f"P {number}", "neg": negatives})
     put("x.jsonl", lines(*rows))
     whole = rows_of("x.jsonl")
     monkeypatch.setattr(own, "AT_ONCE", 7)
-    some = rows_of("x.jsonl")
-    assert cells(some) == cells(whole)
-    assert [some.where(i) for i in range(50)] == [whole.where(i) for i in range(50)]
-    put(
-        "x.jsonl",
-        lines(
-            *rows[:20], {"query": "A", "pos": "P", "neg": []}, {"query": "A", "pos": " ", "neg": []}
-        ),
-    )
-    assert fault("x.jsonl") == "data.train: x.jsonl:22: positive is empty (white space only)"
+    assert list(rows_of("x.jsonl")) == list(whole)
+    put("x.jsonl", lines(*rows, {"query": "A", "pos": " ", "neg": []}))
+    assert fault("x.jsonl").startswith("data.train: x.jsonl:51: positive is empty")
 
 
 def test_a_column_that_only_later_rows_have(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,19 +426,6 @@ def test_a_column_that_only_later_rows_have(put: Put, monkeypatch: pytest.Monkey
     row = {"premise": "A", "explicit_entailment": "P"}
     put("x.jsonl", lines(row, row, row, row | {"neutral": "N"}))
     assert rows_of("x.jsonl").column("neutral") == [None, None, None, "N"]
-    put(
-        "x.jsonl",
-        lines(
-            *[{"premise": "A", "entailment": "P"}] * 3,
-            {"premise": "A", "entailment": "P", "contradiction": "C"},
-        ),
-    )
-    assert fault("x.jsonl").startswith("data.train: x.jsonl:3: missing key 'contradiction'")
-    put(
-        "x.jsonl",
-        lines(
-            *[{"premise": "A", "entailment": "P"}] * 2,
-            *[{"premise": "A", "entailment": "P", "contradiction": "C"}] * 2,
-        ),
-    )
-    assert fault("x.jsonl") == "data.train: x.jsonl:1: no contradiction, which other rows have"
+    row = {"premise": "A", "entailment": "P"}
+    put("x.jsonl", lines(row, row, row, row | {"contradiction": "C"}))
+    assert fault("x.jsonl").startswith("data.train: x.jsonl:1: no column 'contradiction'")

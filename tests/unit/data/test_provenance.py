@@ -141,7 +141,7 @@ def test_rows_that_were_edited_are_reported(rows: Path, caplog: pytest.LogCaptur
     assert first is not None
     assert read_provenance(rows) == {**first, "unchanged": False}
     assert caplog.messages == [
-        f"{rows} was edited after it was made, and rows.provenance.json may not hold for all its rows"
+        f"{rows} was edited after it was generated; rows.provenance.json may not describe all its rows"
     ]
 
 
@@ -154,7 +154,7 @@ def test_a_side_file_of_other_rows_is_not_believed(
     assert read_provenance(other) == {"damaged": "describes other rows, those of 'rows.jsonl'"}
     (message,) = caplog.messages
     assert message.startswith(f"{side_file(other)}: describes other rows")
-    assert "the origin of the rows of other.jsonl is unknown; they are used as they are" in message
+    assert "the rows of other.jsonl are used, but their origin is unknown" in message
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_direction_asks_the_pairs_with_the_label_entailment_or_all(
             "my.csv:3: score 'high' is not a number",
         ),
         (OwnSTS, "sts", STS, [("a 1", "", 3)], "my.csv:2: sentence2 is empty"),
-        (OwnSTS, "sts", STS, [], "my.csv: a header but no rows"),
+        (OwnSTS, "sts", STS, [], "my.csv: no rows"),
         (
             OwnSTS,
             "sts",

@@ -156,7 +156,7 @@ CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
         (
             CORPUS,
             '{"_id": "1", "text": "a 1"}\n{"id": "2", "text": "b"}\n',
-            "corpus.jsonl:2: missing key '_id' - did you mean 'id'?",
+            "corpus.jsonl:2: no column '_id' - did you mean 'id'?",
         ),
         (
             CORPUS,
@@ -165,8 +165,8 @@ CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
         ),
         (CORPUS, "1,a 1\n", "corpus.jsonl:1: not valid JSON"),
         (QUERIES, '{"_id": "q", "text": " "}\n', "queries.jsonl:1: text is empty"),
-        (QRELS, "q\t1\t2\n", "qrels/test.tsv:1: missing columns 'query-id', 'corpus-id', 'score'"),
-        (QRELS, "query-id\tcorpus-id\tscore\n", "qrels/test.tsv: a header but no rows"),
+        (QRELS, "q\t1\t2\n", "qrels/test.tsv: no rows"),
+        (QRELS, "query-id\tcorpus-id\tscore\n", "qrels/test.tsv: no rows"),
         (
             QRELS,
             "query-id\tcorpus-id\tscore\nq\t1\thigh\n",

@@ -1,4 +1,4 @@
-"""Asking a server that answers, stalls, limits, breaks off and lies; and how asking ends."""
+"""Requests to a server that answers, stalls, limits and breaks off; and how a series of requests ends."""
 
 import itertools
 import logging
@@ -115,7 +115,7 @@ def test_equal_requests_share_a_call_and_other_samples_do_not(serve: Serve, mode
         ("surrogate", Reply("cut ?", "stop", "m", 2, 2)),
     ],
 )
-def test_odd_replies_are_replies_and_kept(
+def test_unusual_replies_are_kept(
     serve: Serve, model: Model, odd: str, reply: Reply
 ) -> None:
     server = serve(plan=always(odd))
@@ -130,7 +130,7 @@ def test_odd_replies_are_replies_and_kept(
 # Faults
 
 
-def test_many_requests_against_a_bad_server(
+def test_many_requests_to_an_unreliable_server(
     serve: Serve, model: Model, caplog: pytest.LogCaptureFixture
 ) -> None:
     kinds = tuple(kind for kind in TRANSIENT if kind not in ENDLESS)
@@ -152,8 +152,8 @@ def test_many_requests_against_a_bad_server(
     assert (again.account.cached, again.account.prompt_tokens) == (200, 2)
 
 
-@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "huge"])
-def test_asking_again_overcomes_every_fault(serve: Serve, model: Model, fault: str) -> None:
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_retry_overcomes_every_fault(serve: Serve, model: Model, fault: str) -> None:
     server = serve(plan=first(fault))
     assert texts(
         ask(model(server, timeout=0.5 if fault in ENDLESS else 60.0), questions(1))
@@ -175,12 +175,11 @@ def test_asking_again_overcomes_every_fault(serve: Serve, model: Model, fault: s
         ),
         ("numbers", "the answer is not a chat completion", False),
         ("finish_error", "the reply was cut off by an error: Provider is down", False),
-        ("huge", "the answer has more than 1,000,000 bytes, and was cut off", True),
         ("too_long", "status 400: This model's maximum context length is 8 tokens", True),
         ("forbidden", "status 403: Your country is not supported", True),
     ],
 )
-def test_a_request_that_never_gets_through_fails_alone(
+def test_a_failed_request_leaves_the_others_alone(
     serve: Serve, model: Model, fault: str, reason: str, final: bool
 ) -> None:
     server = serve(plan=lambda body, _: fault if prompt(body) == "question 1" else None)
@@ -217,7 +216,7 @@ def test_a_request_that_never_gets_through_fails_alone(
         ("html", r"the last 8 requests to \S+/v1 all failed", 20),
     ],
 )
-def test_what_holds_for_all_requests_ends_all(
+def test_faults_of_the_endpoint_end_all_requests(
     serve: Serve, model: Model, kind: str, message: str, calls: int
 ) -> None:
     server = serve(plan=always(kind))
@@ -227,14 +226,14 @@ def test_what_holds_for_all_requests_ends_all(
     assert KEY not in str(caught.value)
 
 
-def test_an_address_without_a_server_is_reported_at_once(model: Model) -> None:
+def test_an_endpoint_that_cannot_be_reached(model: Model) -> None:
     with ChatServer() as server:
         pass
     with pytest.raises(LLMError, match=r"cannot be reached .*is llm\.base_url its address"):
         ask(model(server, retries=100), questions(1))
 
 
-def test_a_server_that_dies_is_reported_and_the_next_start_continues(
+def test_a_server_that_dies_and_a_new_start(
     serve: Serve, model: Model
 ) -> None:
     server, other = serve(), serve()
@@ -262,7 +261,7 @@ def test_kept_replies_need_neither_a_key_nor_a_network(
         ask(elsewhere, questions(6))
 
 
-def test_the_key_is_nowhere(
+def test_the_key_appears_nowhere(
     serve: Serve,
     model: Model,
     tmp_path: Path,
@@ -325,7 +324,7 @@ class More:
         return questions(1, self.taken)[0]
 
 
-def test_items_are_taken_as_places_become_free_and_again_after_results(
+def test_items_are_taken_after_each_result(
     serve: Serve, model: Model
 ) -> None:
     server, items = serve(seconds=0.1), More(5)
@@ -338,7 +337,7 @@ def test_items_are_taken_as_places_become_free_and_again_after_results(
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_calls_under_way_at_the_end_are_waited_for_and_kept(
+def test_calls_under_way_at_the_end_are_kept(
     serve: Serve, model: Model, refused: bool
 ) -> None:
     go = threading.Event()
