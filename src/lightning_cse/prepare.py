@@ -45,11 +45,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         for corpus in corpora:
             check(corpus, folder)
         return 0
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".prepare-", dir=folder) as scratch:
+    folder.mkdir(
+        parents=True,
+        exist_ok=True,
+    )
+    with tempfile.TemporaryDirectory(
+        prefix=".prepare-",
+        dir=folder,
+    ) as scratch:
         for corpus in corpora:
-            source = Source(corpus, folder, Path(scratch), arguments.source)
-            prepare(corpus, folder, source, force=arguments.force)
+            source = Source(
+                corpus,
+                folder,
+                Path(scratch),
+                arguments.source,
+            )
+            prepare(
+                corpus,
+                folder,
+                source,
+                force=arguments.force,
+            )
     return 0
 
 
@@ -74,7 +90,11 @@ def check(corpus: Corpus, folder: Path) -> None:
     groups = _by_path(corpus)
     for files in groups:
         path = find_file(folder, files[0])
-        fault = _fault(corpus, files, path or folder / files[0].path)
+        fault = _fault(
+            corpus,
+            files,
+            path or folder / files[0].path,
+        )
         if fault is None:
             _echo(f"{path}: ok, {_rows(files)}")
         else:
@@ -84,12 +104,26 @@ def check(corpus: Corpus, folder: Path) -> None:
         raise DataError(f"corpus {corpus.name!r}: {count}:{''.join(faults)}")
 
 
-def prepare(corpus: Corpus, folder: Path, source: "Source", *, force: bool = False) -> None:
+def prepare(
+    corpus: Corpus,
+    folder: Path,
+    source: "Source",
+    *,
+    force: bool = False,
+) -> None:
     """Put the files of a corpus into the data directory, each complete and checked, or raise DataError."""
     _echo(f"{corpus.title}; licence: {corpus.licence}")
     for files in _by_path(corpus):
         path = find_file(folder, files[0])
-        fault = _fault(corpus, files, path) if path else None
+        fault = (
+            _fault(
+                corpus,
+                files,
+                path,
+            )
+            if path
+            else None
+        )
         if fault is not None and not force:
             raise DataError(f"{fault}\n  not changed; --force replaces it, or move it away")
         if path is not None and fault is None:
@@ -97,20 +131,35 @@ def prepare(corpus: Corpus, folder: Path, source: "Source", *, force: bool = Fal
             continue
         part = source.scratch / "part"
         origin = source.fetch(files[0], part)
-        fault = _fault(corpus, files, part)
+        fault = _fault(
+            corpus,
+            files,
+            part,
+        )
         if fault is not None:
             fault = fault.replace(str(part), origin)
             raise DataError(f"{fault}\n  the download was discarded")
         target = folder / files[0].path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         part.replace(target)
         _echo(f"{target}: fetched from {origin}, {_rows(files)}")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m lightning_cse.prepare", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m lightning_cse.prepare",
+        description=__doc__,
+    )
     known = f"what to fetch: {', '.join(CORPORA)}; default: list them"
-    parser.add_argument("corpus", nargs="*", metavar="NAME", help=known)
+    parser.add_argument(
+        "corpus",
+        nargs="*",
+        metavar="NAME",
+        help=known,
+    )
     for name, options in _OPTIONS.items():
         parser.add_argument(name, **options)
     return parser
@@ -156,7 +205,11 @@ def _rows(files: Sequence[CorpusFile]) -> str:
     return f"{', '.join(counts)}{note}"
 
 
-def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path) -> str | None:
+def _fault(
+    corpus: Corpus,
+    files: Sequence[CorpusFile],
+    path: Path,
+) -> str | None:
     """Return what is wrong with a file, which may hold several splits, or ``None``."""
     official = files[0].sha256
     try:
@@ -164,12 +217,19 @@ def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path) -> str | Non
         digest = hashlib.sha256(data).hexdigest()
         if digest == official:
             return None
-        # The hub's copy of a corpus lacks some columns, so its digest differs, and its rows are counted instead.
+        # The hub's copy of a corpus lacks some columns, so its digest differs, and its rows are
+        # counted instead.
         if official is not None and (corpus.sources or corpus.hub is None):
             found = f"({len(data)} bytes): its sha256 is {digest}, expected {official}"
             return f"{path}: not the official file {found}"
         for file in files:
-            rows = len(read_file(corpus, file, path))
+            rows = len(
+                read_file(
+                    corpus,
+                    file,
+                    path,
+                )
+            )
             if file.rows not in (None, rows):
                 return f"{path}: {rows} rows in split {file.split!r}, expected {file.rows}"
     except DataError as error:
@@ -186,7 +246,11 @@ class Source:
     scratch: Path
     place: str | None = None
 
-    def fetch(self, file: CorpusFile, part: Path) -> str:
+    def fetch(
+        self,
+        file: CorpusFile,
+        part: Path,
+    ) -> str:
         """Write one file, unchecked, to ``part`` and return where it came from, or raise DataError."""
         if self.place is None and not self.corpus.sources:
             return self._from_hub(file, part)
@@ -199,7 +263,12 @@ class Source:
                 failures.append(f"  {origin}: {one_line(error)}\n")
                 continue
             if file.member is not None:
-                return _extract(fetched, file.member, part, origin)
+                return _extract(
+                    fetched,
+                    file.member,
+                    part,
+                    origin,
+                )
             part.write_bytes(read_bytes(fetched))
             return origin
         raise DataError(
@@ -214,7 +283,11 @@ class Source:
         path.stat()
         return path
 
-    def _from_hub(self, file: CorpusFile, part: Path) -> str:
+    def _from_hub(
+        self,
+        file: CorpusFile,
+        part: Path,
+    ) -> str:
         if self.corpus.hub is None:
             raise DataError(f"{file.path}: {self.corpus.prepare}\n{self._by_hand(file)}")
         try:
@@ -222,11 +295,22 @@ class Source:
         except HubError as error:
             raise DataError(f"{error}\n{self._by_hand(file)}") from None
         # In STS-B's layout: it is the only corpus that is fetched from the hub.
-        with part.open("w", encoding="utf-8", newline="") as official:
+        with part.open(
+            "w",
+            encoding="utf-8",
+            newline="",
+        ) as official:
             for number, row in enumerate(rows):
                 score = f"{row['score']:.3f}"
                 pair = [" ".join(row[name].split()) for name in ("sentence1", "sentence2")]
-                cells = ["hub", "hub", "hub", f"{number:04d}", score, *pair]
+                cells = [
+                    "hub",
+                    "hub",
+                    "hub",
+                    f"{number:04d}",
+                    score,
+                    *pair,
+                ]
                 official.write("\t".join(cells) + "\n")
         return rows.files[0].path
 
@@ -242,7 +326,12 @@ class Source:
         )
 
 
-def _extract(archive: Path, member: str, part: Path, name: str) -> str:
+def _extract(
+    archive: Path,
+    member: str,
+    part: Path,
+    name: str,
+) -> str:
     """Write one member of a zip archive to ``part`` and return its name; ``name`` is the archive's name."""
     try:
         with zipfile.ZipFile(archive) as opened:
@@ -265,7 +354,10 @@ def _download(url: str, scratch: Path) -> Path:
         retry_if_failed=ATTEMPTS - 1,
     )
     # The timeout counts seconds without a byte.
-    downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30.0)
+    downloader = pooch.HTTPDownloader(
+        progressbar=sys.stderr.isatty(),
+        timeout=30.0,
+    )
     return Path(store.fetch(name, downloader=downloader))
 
 

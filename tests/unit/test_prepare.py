@@ -168,7 +168,10 @@ def test_files_are_fetched_from_the_official_address_or_a_mirror(
     assert mirror.asked == [f"/inli/{split}.csv" for split in SPLITS]
     assert there(data) == INLI
     assert "CC BY-SA 4.0" in output
-    assert f"{data}/INLI/train.csv: fetched from {mirror.url}/inli/train.csv, 595 rows of train" in output
+    assert (
+        f"{data}/INLI/train.csv: fetched from {mirror.url}/inli/train.csv, 595 rows of train"
+        in output
+    )
 
     for split in SPLITS:
         mirror.files[f"/deep/er/{split}.csv"] = mirror.files[f"/inli/{split}.csv"]

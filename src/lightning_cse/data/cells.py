@@ -46,7 +46,11 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(shown).encode(errors="backslashreplace").decode() or "none"
 
 
-def columns_of(rows: Iterable[Row], columns: Columns, path: str) -> Parsed:
+def columns_of(
+    rows: Iterable[Row],
+    columns: Columns,
+    path: str,
+) -> Parsed:
     """Return the declared columns of some rows; raise DataError at the first bad cell, or if there is no row."""
     plan: list[tuple[str, Converter, list[Any]]] = []
     values: dict[str, list[Any]] = {}

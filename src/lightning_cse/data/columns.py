@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -68,8 +69,8 @@ def layout_of(names: Collection[str]) -> str | None:
 class ColumnMapping:
     """Our names mapped to columns of the user's files, besides the columns that are recognised.
 
-    Two values are for messages: ``key`` is the config key of the mapping, if there is one, and ``takes`` says which
-    columns the method takes.
+    Two values are for messages: ``key`` is the config key of the mapping, if there is one, and
+    ``takes`` says which columns the method takes.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +84,9 @@ class ColumnMapping:
         layout = layout_of(names)
         misspelt = {} if layout and self.columns else _misspelt(found, names)
         if layout is None or misspelt:
-            example = dict(zip(("anchor", "positive"), found, strict=False))
+            roles = [word for word in re.findall(r"\w+", self.takes) if word in ALIASES]
+            roles = roles[:2] or ["anchor", "positive"]
+            example = dict(zip(roles, found, strict=False))
             near = [f"{column!r} - did you mean {name!r}?" for name, column in misspelt.items()]
             raise DataError(
                 f"the columns fit no known layout: {' '.join(near)}\n"
@@ -135,7 +138,12 @@ def _misspelt(found: Iterable[str], names: Collection[str]) -> dict[str, str]:
         if canonical(column) or len(column) > 50:
             continue
         word = column.strip().casefold()
-        for alias in difflib.get_close_matches(word, absent, n=1, cutoff=0.85):
+        for alias in difflib.get_close_matches(
+            word,
+            absent,
+            n=1,
+            cutoff=0.85,
+        ):
             misspelt[ALIASES[alias]] = column
     return misspelt
 

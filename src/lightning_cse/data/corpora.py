@@ -141,7 +141,13 @@ def _declared(path: Path) -> dict[str, Corpus]:
             faults.append(f"{path}: {name}: must be a mapping with the key files")
             continue
         try:
-            corpora[name] = Corpus.model_validate({"title": name, **entry, "name": name})
+            corpora[name] = Corpus.model_validate(
+                {
+                    "title": name,
+                    **entry,
+                    "name": name,
+                }
+            )
         except ValidationError as error:
             for fault in error.errors():
                 key = ".".join(map(str, (name, *fault["loc"])))
@@ -158,7 +164,8 @@ _BUILT_IN: Final = frozenset(CORPORA)
 def register_corpora(folder: str | Path) -> None:
     """Add the corpora that a file ``corpora.yaml`` in this folder declares, if there is one.
 
-    A later declaration of a name replaces an earlier one. The name of a corpus of the package is a ConfigError.
+    A later declaration of a name replaces an earlier one. The name of a corpus of the package is a
+    ConfigError.
     """
     path = Path(folder).expanduser().absolute() / DECLARATIONS
     if not path.exists():
@@ -192,12 +199,17 @@ def default_data_dir() -> Path:
     return Path(os.environ.get(DATA_DIR_VARIABLE) or "data").expanduser()
 
 
-def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
+def read_corpus(
+    name: str,
+    split: str,
+    data_dir: str | Path,
+) -> "Rows":
     """Read one split of a corpus.
 
-    ``python -m lightning_cse.prepare`` lists the names and splits; ``corpora.yaml`` lists the columns. The Hugging Face
-    hub is queried only for files that ``data_dir`` holds neither plain nor as ``.gz``. Bad rows are a DataError. So is
-    an official file without its declared number of rows, unless ``data_dir`` has a file named ``SAMPLE``.
+    ``python -m lightning_cse.prepare`` lists the names and splits; ``corpora.yaml`` lists the
+    columns. The Hugging Face hub is queried only for files that ``data_dir`` holds neither plain
+    nor as ``.gz``. Bad rows are a DataError. So is an official file without its declared number of
+    rows, unless ``data_dir`` has a file named ``SAMPLE``.
     """
     corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
@@ -205,7 +217,13 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
     states = tuple(_state(find_file(folder, file)) for file in corpus.split_files(split))
     # The points of a sweep read each split once. What comes from the hub is cached by `datasets`.
     read = _read_split if None in states else _read_cached
-    rows = read(name, split, folder, counted, states)
+    rows = read(
+        name,
+        split,
+        folder,
+        counted,
+        states,
+    )
     return rows.recounted(rows.counts)
 
 
@@ -223,9 +241,23 @@ def _read_split(
 
     tables = []
     for part, files in parts.items():
-        rows = _side_by_side([_found_or_fetched(corpus, file, folder) for file in files])
+        rows = _side_by_side(
+            [
+                _found_or_fetched(
+                    corpus,
+                    file,
+                    folder,
+                )
+                for file in files
+            ]
+        )
         if counted:
-            _check_count(rows, corpus, files[0], folder)
+            _check_count(
+                rows,
+                corpus,
+                files[0],
+                folder,
+            )
         if part is not None:
             rows = rows.with_column(corpus.part_column, [part] * len(rows))
         tables.append(rows)
@@ -235,7 +267,12 @@ def _read_split(
 _read_cached = functools.lru_cache(maxsize=128)(_read_split)
 
 
-def _check_count(rows: "Rows", corpus: Corpus, file: CorpusFile, folder: Path) -> None:
+def _check_count(
+    rows: "Rows",
+    corpus: Corpus,
+    file: CorpusFile,
+    folder: Path,
+) -> None:
     if file.rows is None or len(rows) == file.rows:
         return
     raise DataError(
@@ -247,8 +284,17 @@ def _check_count(rows: "Rows", corpus: Corpus, file: CorpusFile, folder: Path) -
     )
 
 
-def _prepare(corpus: Corpus, option: str, folder: Path) -> str:
-    words = ["python -m lightning_cse.prepare", corpus.name, option, "--data-dir"]
+def _prepare(
+    corpus: Corpus,
+    option: str,
+    folder: Path,
+) -> str:
+    words = [
+        "python -m lightning_cse.prepare",
+        corpus.name,
+        option,
+        "--data-dir",
+    ]
     return " ".join([*filter(None, words), shlex.quote(str(folder))])
 
 
@@ -268,19 +314,38 @@ def find_file(folder: Path, file: CorpusFile) -> Path | None:
     return None
 
 
-def read_file(corpus: Corpus, file: CorpusFile, path: Path) -> "Rows":
+def read_file(
+    corpus: Corpus,
+    file: CorpusFile,
+    path: Path,
+) -> "Rows":
     """Read one file of a corpus from any path, or raise DataError with the file and line."""
     from lightning_cse.data.rows import Rows, SourceFile
 
     data = read_bytes(path)
-    source = SourceFile(file.path, str(path), hashlib.sha256(data).hexdigest())
-    text = decoded(data, str(path), corpus.encoding)
+    source = SourceFile(
+        file.path,
+        str(path),
+        hashlib.sha256(data).hexdigest(),
+    )
+    text = decoded(
+        data,
+        str(path),
+        corpus.encoding,
+    )
     layout: Any = file.layout or corpus.layout
     columns, lines, dropped = parsers.parse(
-        text, str(path), **layout.model_dump(exclude_unset=True)
+        text,
+        str(path),
+        **layout.model_dump(exclude_unset=True),
     )
     counts = account(len(lines), dropped)
-    rows = Rows.of(columns, files=[source], lines=lines, counts=counts)
+    rows = Rows.of(
+        columns,
+        files=[source],
+        lines=lines,
+        counts=counts,
+    )
     if file.only is None:
         return rows
 
@@ -304,21 +369,47 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> "Rows":
     split = hub.splits[file.split]
     datasets = importlib.import_module("datasets")
     try:
-        dataset = datasets.load_dataset(hub.id, split=split, revision=hub.revision)
+        dataset = datasets.load_dataset(
+            hub.id,
+            split=split,
+            revision=hub.revision,
+        )
     except Exception as error:  # the hub's client raises whatever its many layers raise
         raise HubError(
             f"the Hugging Face hub ({hub.id}) could not load it: {type(error).__name__}: {error}"
         ) from error
     path = f"hf://datasets/{hub.id}@{hub.revision[:12]}/{split}"
-    columns, lines, _ = columns_of(enumerate(dataset, start=1), hub.columns, path)
+    columns, lines, _ = columns_of(
+        enumerate(dataset, start=1),
+        hub.columns,
+        path,
+    )
     digest = hashlib.sha256(json.dumps(columns).encode()).hexdigest()
-    return Rows.of(columns, files=[SourceFile(file.path, path, digest)], lines=lines)
+    return Rows.of(
+        columns,
+        files=[
+            SourceFile(
+                file.path,
+                path,
+                digest,
+            )
+        ],
+        lines=lines,
+    )
 
 
-def _found_or_fetched(corpus: Corpus, file: CorpusFile, folder: Path) -> "Rows":
+def _found_or_fetched(
+    corpus: Corpus,
+    file: CorpusFile,
+    folder: Path,
+) -> "Rows":
     path = find_file(folder, file)
     if path is not None:
-        return read_file(corpus, file, path)
+        return read_file(
+            corpus,
+            file,
+            path,
+        )
     try:
         return fetch_hub(corpus, file)
     except HubError as error:
@@ -351,4 +442,9 @@ def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
         columns |= {name: rows.values(name) for name in table.names}
         counts |= table.counts
     files = [file for table in tables for file in table.files]
-    return type(tables[0]).of(columns, files=files, lines=sorted(kept), counts=counts)
+    return type(tables[0]).of(
+        columns,
+        files=files,
+        lines=sorted(kept),
+        counts=counts,
+    )

@@ -26,18 +26,33 @@ def read_bytes(path: Path) -> bytes:
     return data
 
 
-def decoded(data: bytes, path: str, encoding: str | None = None) -> str:
+def decoded(
+    data: bytes,
+    path: str,
+    encoding: str | None = None,
+) -> str:
     """Decode a file as UTF-8, or else in ``encoding``, if it is given; raise DataError if that is not text."""
     if not data:
         raise DataError(f"{path}: the file is empty (0 bytes)")
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = (
+            data.count(
+                b"\n",
+                0,
+                error.start,
+            )
+            + 1
+        )
         fault = f"{path}:{line}: not UTF-8 text: byte 0x{data[error.start]:02x}"
     if encoding is None:
         raise DataError(f"{fault}; save the file as UTF-8")
-    log.warning("%s; the file is read as %s", fault, encoding)
+    log.warning(
+        "%s; the file is read as %s",
+        fault,
+        encoding,
+    )
     return data.decode(encoding)
 
 

@@ -43,7 +43,13 @@ HUB: Final = "hub:"
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")  # each also followed by ``.gz``
 FORMS: Final = f"a file of your own ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, optionally followed by .gz"
 LABELS: Final[Mapping[str | int, str]] = {
-    **dict(zip(NLI_LABELS, NLI_LABELS, strict=True)),
+    **dict(
+        zip(
+            NLI_LABELS,
+            NLI_LABELS,
+            strict=True,
+        )
+    ),
     "not_entailment": "not_entailment",
     1: "1",
     "1": "1",
@@ -79,14 +85,19 @@ def read_table(
 ) -> Rows:
     """Read the user's own files into one table with the columns of one of `columns.LAYOUTS`.
 
-    A source is a path (relative to the working directory), a glob, a folder that `datasets` saved, or
-    ``hub:user/name[/config][:split]`` (by default the split ``train``). ``columns`` maps our names to columns of the
-    files, besides those that are recognised. Several hard negatives per row become ``negative``, ``negative_2``, ...,
-    with null where a row has fewer. Error messages begin with ``key``, the config key of the sources; the key of
-    ``columns`` is ``data.columns`` or ``own.columns``. ``takes`` says, for messages, which columns the method takes.
+    A source is a path (relative to the working directory), a glob, a folder that `datasets` saved,
+    or ``hub:user/name[/config][:split]`` (by default the split ``train``). ``columns`` maps our
+    names to columns of the files, besides those that are recognised. Several hard negatives per row
+    become ``negative``, ``negative_2``, ..., with null where a row has fewer. Error messages begin
+    with ``key``, the config key of the sources; the key of ``columns`` is ``data.columns`` or
+    ``own.columns``. ``takes`` says, for messages, which columns the method takes.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
-    mapping = _mapping(columns, key, takes)
+    mapping = _mapping(
+        columns,
+        key,
+        takes,
+    )
     try:
         paths = [path for name in names for path in _paths(name)]
         tables = [_read(path, mapping) for path in paths]
@@ -98,13 +109,21 @@ def read_table(
     return tables[0] if len(tables) == 1 else Rows.cat(tables, fill=True)
 
 
-def _mapping(columns: object, key: str, takes: str) -> ColumnMapping:
+def _mapping(
+    columns: object,
+    key: str,
+    takes: str,
+) -> ColumnMapping:
     mapping_key = f"{key.partition('.')[0]}.columns"
     if not isinstance(columns, Mapping | None):
         example = "{anchor: question}"
         raise ConfigError([f"{mapping_key}: must be a mapping such as {example}, got {columns!r}"])
     given = {str(name): str(column) for name, column in (columns or {}).items()}
-    return ColumnMapping(given, mapping_key, takes)
+    return ColumnMapping(
+        given,
+        mapping_key,
+        takes,
+    )
 
 
 def _check_same_columns(tables: Sequence[Rows]) -> None:
@@ -141,70 +160,98 @@ class _Source(NamedTuple):
 
 
 def _read(name: str, mapping: ColumnMapping) -> Rows:
-    """Read one file, some rows at a time."""
+    """Read one file with the columns of its layout."""
     path = name if name.startswith(HUB) else str(Path(name).expanduser().absolute())
     source = _open(path, mapping.columns.values())
     try:
         names = mapping.recognise(source.columns)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
+
     unused = [column for column in source.columns if column not in names.values()]
     if unused:
         log.info("%s: columns that are not used: %s", path, listed(unused))
 
-    parts: list[pa.Table] = []
-    lines: list[int] = []
-    dropped: Counter[str] = Counter()
-    content = hashlib.sha256()
-    while chunk := list(itertools.islice(source.rows, AT_ONCE)):
-        rows = [(line, row) for line, row in chunk if not isinstance(row, str)]
-        dropped.update(row for _, row in chunk if isinstance(row, str))
-        if rows:
-            values, places = _checked(rows, names, path)
-            parts.append(pa.table({role: pa.array(cells) for role, cells in values.items()}))
-            lines += places
-            if source.sha256 is None:
-                content.update(json.dumps(values).encode())
-    if not parts:
-        raise DataError(f"{path}: no rows{left_out(dropped)}")
-
-    table = pa.concat_tables(parts, promote_options="default")
-    digest = source.sha256 or content.hexdigest()
+    table, lines, counts, digest = _converted(source, names, path)
     return Rows.of(
         dict(zip(table.column_names, table.columns, strict=True)),
         files=[SourceFile(name.removesuffix(".gz"), path, digest)],
         lines=lines,
-        counts=account(len(lines), dropped),
+        counts=counts,
     )
+
+
+def _converted(
+    source: _Source,
+    names: Mapping[str, str],
+    path: str,
+) -> tuple[pa.Table, list[int], dict[str, int], str]:
+    """Return the checked columns, the line of each row, the account and the digest."""
+    parts: list[pa.Table] = []
+    lines: list[int] = []
+    dropped: Counter[str] = Counter()
+    content = hashlib.sha256()
+    for chunk in _chunks(source.rows):
+        dropped.update(row for _, row in chunk if isinstance(row, str))
+        rows = [(line, row) for line, row in chunk if not isinstance(row, str)]
+        if not rows:
+            continue
+        values, places = _checked(rows, names, path)
+        arrays = {role: pa.array(cells) for role, cells in values.items()}
+        parts.append(pa.table(arrays))
+        lines += places
+        if source.sha256 is None:
+            content.update(json.dumps(values).encode())
+
+    if not parts:
+        raise DataError(f"{path}: no rows{left_out(dropped)}")
+    table = pa.concat_tables(parts, promote_options="default")
+    digest = source.sha256 or content.hexdigest()
+    return table, lines, account(len(lines), dropped), digest
+
+
+def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    """Yield some rows at a time: as Python objects they take ten times the memory of a table."""
+    while chunk := list(itertools.islice(rows, AT_ONCE)):
+        yield chunk
 
 
 def _open(path: str, mapped: Collection[str]) -> _Source:
     if path.startswith(HUB) or Path(path).is_dir():
         dataset = _dataset(path)
         return _Source(_dataset_rows(dataset, mapped), dataset.column_names, None)
+
     data = read_bytes(Path(path))
     digest = hashlib.sha256(data).hexdigest()
     suffix = Path(path.removesuffix(".gz")).suffix
+    if suffix not in SUFFIXES:
+        raise DataError(f"{path}: {FORMS}")
     if suffix == ".parquet":
         dataset = _dataset(path, data)
         return _Source(_dataset_rows(dataset, mapped), dataset.column_names, digest)
-    if suffix not in SUFFIXES:
-        raise DataError(f"{path}: {FORMS}")
 
     text = decoded(data, path)
     name, options = _READERS[suffix]
     if suffix == ".jsonl" and re.search(r'"split": *"aigen"', text):
         name = "llm"  # LLM rows as NGCSE's authors have them
     read = functools.partial(READERS[name], text, path, ["text"], **options)
-    columns: dict[str, None] = {}
-    for _, row in read():
-        if isinstance(row, dict):
-            columns |= dict.fromkeys(row)
-            if suffix != ".jsonl":  # later rows of JSON lines may have further columns
-                break
+    # Later rows of JSON lines may have further columns.
+    columns = _columns_of(read(), every_row=suffix == ".jsonl")
     if not columns:
         raise DataError(f"{path}: no rows")
-    return _Source(read(), list(columns), digest)
+    return _Source(read(), columns, digest)
+
+
+def _columns_of(rows: Iterable[Row], *, every_row: bool) -> list[str]:
+    """Return the columns of every row, or of the first one."""
+    columns: dict[str, None] = {}
+    for _, row in rows:
+        if isinstance(row, str):
+            continue
+        columns.update(dict.fromkeys(row))
+        if not every_row:
+            break
+    return list(columns)
 
 
 def _dataset(path: str, data: bytes | None = None) -> Dataset:
@@ -218,9 +265,10 @@ def _dataset(path: str, data: bytes | None = None) -> Dataset:
             return datasets.load_dataset(f"{user}/{name}", *config, split=split or "train")
         dataset = datasets.load_from_disk(path)
     except Exception as error:  # noqa: BLE001 - the hub's client raises whatever its many layers raise
-        offline = offline_mode() if path.startswith(HUB) else ""
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise DataError(f"{path}: cannot be loaded: {why}{offline and f'; {offline}'}") from None
+        if path.startswith(HUB) and offline_mode():
+            why = f"{why}; {offline_mode()}"
+        raise DataError(f"{path}: cannot be loaded: {why}") from None
     if isinstance(dataset, datasets.DatasetDict):
         splits = ", ".join(f"{path}/{split}" for split in dataset)
         raise DataError(f"{path}: has several splits; choose one of: {splits}")
@@ -232,7 +280,11 @@ def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> Iterator[Row]:
     chosen = [name for name in dataset.column_names if canonical(name) or name in mapped]
     classes: dict[str, dict[int, str]] = {}
     for name in chosen:
-        labels = getattr(dataset.features[name], "names", None)
+        labels = getattr(
+            dataset.features[name],
+            "names",
+            None,
+        )
         if labels:
             classes[name] = {-1: "-", **dict(enumerate(labels))}
 
@@ -252,8 +304,7 @@ def _checked(
 ) -> tuple[dict[str, list[Any]], list[int]]:
     """Return the checked columns of some rows, and their lines; lists become columns or rows."""
     optional = _optional(names)
-    lists = [names[role] for role in ("positive", *negatives(names)) if role in names]
-    if any(isinstance(row.get(column), list) for _, row in rows for column in lists):
+    if _has_lists(rows, names):
         rows = list(_unrolled(rows, names))
         roles = itertools.chain(names, *(row for _, row in rows))
         names = {role: role for role in roles}
@@ -261,20 +312,33 @@ def _checked(
     elif len(negatives(names)) == 1:
         optional.discard("negative")
 
-    plan: dict[str, dict[str, Any]] = {}
-    for role, column in names.items():
-        if role == "label":
-            plan[role] = {"label": column, "values": LABELS}
-        elif role == "score":
-            plan[role] = {"score": column}
-        else:
-            plan[role] = {"optional" if role in optional else "sentence": column}
     if optional:
         empty = dict.fromkeys(names[role] for role in optional)
         rows = [(line, empty | row) for line, row in rows]
-    values, lines, _ = columns_of(rows, plan, path)
-
+    values, lines, _ = columns_of(rows, _declared(names, optional), path)
     return values, lines
+
+
+def _declared(names: Mapping[str, str], optional: Collection[str]) -> dict[str, Any]:
+    """Return the kinds of the columns, as `corpora.yaml` declares them."""
+    columns: dict[str, Any] = {}
+    for role, column in names.items():
+        if role == "label":
+            columns[role] = {"label": column, "values": LABELS}
+        elif role == "score":
+            columns[role] = {"score": column}
+        elif role in optional:
+            columns[role] = {"optional": column}
+        else:
+            columns[role] = {"sentence": column}
+    return columns
+
+
+def _has_lists(rows: Iterable[Row], names: Mapping[str, str]) -> bool:
+    roles = ("positive", *negatives(names))
+    columns = [names[role] for role in roles if role in names]
+    cells = (row.get(column) for _, row in rows for column in columns)
+    return any(isinstance(cell, list) for cell in cells)
 
 
 def _optional(names: Collection[str]) -> set[str]:
@@ -293,7 +357,14 @@ def _unrolled(rows: Iterable[Row], names: Mapping[str, str]) -> Iterator[Row]:
             for negative in _items(cells.pop(role)):
                 wrong[numbered(len(wrong) + 1)] = negative
         for positive in positives or [None]:
-            yield line, {**cells, "positive": positive, **wrong}
+            yield (
+                line,
+                {
+                    **cells,
+                    "positive": positive,
+                    **wrong,
+                },
+            )
 
 
 def _items(cell: Any) -> list[Any]:

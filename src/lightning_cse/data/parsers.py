@@ -1,8 +1,9 @@
 """From the text of a corpus file to rows: one reader per layout.
 
-A reader yields the line that each row starts on and its cells by name or, for a line that it leaves out, the reason.
-Tables are read with `csv` and JSON lines with `json`, not with pandas: pandas gives no line numbers, fills short rows
-up, and reads a quote that is never closed, or closed too early, as text.
+A reader yields the line that each row starts on and its cells by name or, for a line that it leaves
+out, the reason. Tables are read with `csv` and JSON lines with `json`, not with pandas: pandas
+gives no line numbers, fills short rows up, and reads a quote that is never closed, or closed too
+early, as text.
 """
 
 import csv
@@ -26,7 +27,8 @@ from lightning_cse.data.cells import (
 )
 from lightning_cse.errors import DataError
 
-# The columns of a pair file: an implicit sentence with its own explicit sentence, and with that of another row.
+# The columns of a pair file: an implicit sentence with its own explicit sentence, and with that of
+# another row.
 PAIR_SENTENCES: Final = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 LLM_SENTENCES: Final = ("anchor", "positive", "intermediate", "negative")
 LLM_PATTERNS: Final = {  # by the LLM's examples
@@ -35,10 +37,26 @@ LLM_PATTERNS: Final = {  # by the LLM's examples
 }
 
 
-def parse(text: str, path: str, *, reader: str, columns: Columns, **options: Any) -> Parsed:
+def parse(
+    text: str,
+    path: str,
+    *,
+    reader: str,
+    columns: Columns,
+    **options: Any,
+) -> Parsed:
     """Return the columns of a file, read with one of `READERS` and its options; see `columns_of`."""
     cells = [cell for _, cell, _ in converters(columns)]
-    return columns_of(READERS[reader](text, path, cells, **options), columns, path)
+    return columns_of(
+        READERS[reader](
+            text,
+            path,
+            cells,
+            **options,
+        ),
+        columns,
+        path,
+    )
 
 
 def _table(
@@ -52,7 +70,8 @@ def _table(
     width: Sequence[int] = (),
 ) -> Iterator[Row]:
     """Yield the rows of delimited text; `header` names the columns of a file without names."""
-    # Only a quoted cell may have line breaks. Without quotes, a row ends at \n alone, as in the official files.
+    # Only a quoted cell may have line breaks. Without quotes, a row ends at \n alone, as in the
+    # official files.
     stream = io.StringIO(text, newline="" if quotes else "\n")
     reader = csv.reader(
         stream,
@@ -69,7 +88,16 @@ def _table(
                 names = row
                 widths = [len(names)]
             elif len(row) in widths:
-                yield line, dict(zip(names, row, strict=False))
+                yield (
+                    line,
+                    dict(
+                        zip(
+                            names,
+                            row,
+                            strict=False,
+                        )
+                    ),
+                )
             elif row:  # blank lines are skipped
                 needed = " or ".join(map(str, widths))
                 raise DataError(f"{path}:{line}: {len(row)} cells, but {needed} columns")
@@ -78,7 +106,11 @@ def _table(
         raise DataError(f"{path}:{line}: not a valid row: {error}") from None
 
 
-def _json(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+def _json(
+    text: str,
+    path: str,
+    cells: Sequence[str],
+) -> Iterator[Row]:
     for line, content in enumerate(text.rstrip("\r\n").split("\n"), start=1):
         try:
             row = json.loads(content)
@@ -89,9 +121,17 @@ def _json(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
         yield line, row
 
 
-def _llm_rows(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+def _llm_rows(
+    text: str,
+    path: str,
+    cells: Sequence[str],
+) -> Iterator[Row]:
     """Yield LLM rows by ``anchor``, ``positive``, ..., also those in the layout of NGCSE's authors."""
-    for line, row in _json(text, path, cells):
+    for line, row in _json(
+        text,
+        path,
+        cells,
+    ):
         if "anchor" in row or "sentence" not in row:
             yield line, row
         elif row.get("split") == "aigen":
@@ -103,10 +143,20 @@ def _llm_rows(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
 def _by_role(row: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the sentences of a row in the authors' layout by role; its keys are numbers, higher for a closer one."""
     numbers = [key for key in row if key.isdecimal() and row[key]]
-    numbers.sort(key=int, reverse=True)
+    numbers.sort(
+        key=int,
+        reverse=True,
+    )
     for _, *roles in LLM_PATTERNS.values():
         if len(roles) == len(numbers):
-            sentences = {role: row[key] for role, key in zip(roles, numbers, strict=True)}
+            sentences = {
+                role: row[key]
+                for role, key in zip(
+                    roles,
+                    numbers,
+                    strict=True,
+                )
+            }
             return {"anchor": row["sentence"], **sentences}
     raise DataError(
         f"{where}: {len(numbers)} sentences under numbered keys ({listed(numbers)}); "
@@ -136,10 +186,19 @@ def _lines(
         yield line, match.groupdict()
 
 
-def _paragraphs(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+def _paragraphs(
+    text: str,
+    path: str,
+    cells: Sequence[str],
+) -> Iterator[Row]:
     """Yield the sentences of tokenised text, one paragraph per line; headings and blank lines are left out."""
     (name,) = cells
-    for line, row in _lines(text, path, cells, blank="blank line"):
+    for line, row in _lines(
+        text,
+        path,
+        cells,
+        blank="blank line",
+    ):
         if isinstance(row, str):
             yield line, row
             continue
@@ -165,8 +224,9 @@ _CLOSING: Final = _ENDS | {  # they stay with the sentence before
 def split_sentences(paragraph: str) -> Iterator[str]:
     """Yield the sentences of a tokenised paragraph, split after free-standing full stops and marks (? and !).
 
-    Closing brackets and quotes stay with the sentence, as do signs that no word follows. ``"`` closes if it is the
-    second, fourth, ... of the paragraph. There is no split before a comma, semicolon, colon or lower-case letter.
+    Closing brackets and quotes stay with the sentence, as do signs that no word follows. ``"``
+    closes if it is the second, fourth, ... of the paragraph. There is no split before a comma,
+    semicolon, colon or lower-case letter.
 
     Examples:
         >>> list(split_sentences('Dr. Ames said : " Go ! " to them . " Why ? " they asked .'))
@@ -200,9 +260,17 @@ _QUESTION: Final = re.compile(
 )
 
 
-def _questions(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+def _questions(
+    text: str,
+    path: str,
+    cells: Sequence[str],
+) -> Iterator[Row]:
     """Yield the pairs of LLMsKnow: a question that holds premise and hypothesis, and an answer that is the label."""
-    for line, row in _table(text, path, cells):
+    for line, row in _table(
+        text,
+        path,
+        cells,
+    ):
         question = row.get("Question", "")
         match = _QUESTION.fullmatch(question.strip())
         # If the words in the middle occurred twice, it would be unclear where the premise ends.
@@ -210,21 +278,43 @@ def _questions(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
             raise DataError(
                 f"{path}:{line}: the Question {quoted(question)} is not of the form {_QUESTION.pattern}"
             )
-        yield line, {"premise": match[1], "hypothesis": match[2], "Answer": row["Answer"]}
+        yield (
+            line,
+            {
+                "premise": match[1],
+                "hypothesis": match[2],
+                "Answer": row["Answer"],
+            },
+        )
 
 
-def _impscore(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+def _impscore(
+    text: str,
+    path: str,
+    cells: Sequence[str],
+) -> Iterator[Row]:
     """Yield ImpScore's rows, which have no splits; the cell ``split`` names the one that a row is drawn for."""
-    rows = list(_table(text, path, cells))
-    for (line, row), split in zip(rows, drawn_splits(len(rows)), strict=True):
+    rows = list(
+        _table(
+            text,
+            path,
+            cells,
+        )
+    )
+    for (line, row), split in zip(
+        rows,
+        drawn_splits(len(rows)),
+        strict=True,
+    ):
         yield line, row | {"split": split}
 
 
 def drawn_splits(rows: int) -> list[str]:
     """Return the split of each row: nine tenths ``train``, a twentieth ``dev`` (both rounded down), the rest ``test``.
 
-    Source: ImpScore, authors' code: 50,661, 2,814 and 2,815 of 56,290 rows.  Differs: the papers count pairs, two per
-    row: 101,320, 5,630 and 5,630. That is one row more in dev and one less in train than the code draws.
+    Source: ImpScore, authors' code: 50,661, 2,814 and 2,815 of 56,290 rows.  Differs: the papers
+    count pairs, two per row: 101,320, 5,630 and 5,630. That is one row more in dev and one less in
+    train than the code draws.
     """
     rng = random.Random(42)  # noqa: S311 - a choice of rows, not a secret
     train = rng.sample(range(rows), int(rows * 0.9))
@@ -241,7 +331,11 @@ def drawn_splits(rows: int) -> list[str]:
 
 READERS: Final[Mapping[str, Callable[..., Iterator[Row]]]] = {
     "csv": _table,
-    "tsv": functools.partial(_table, delimiter="\t", quotes=False),
+    "tsv": functools.partial(
+        _table,
+        delimiter="\t",
+        quotes=False,
+    ),
     "quoted_tsv": functools.partial(_table, delimiter="\t"),
     "json": _json,
     "llm": _llm_rows,

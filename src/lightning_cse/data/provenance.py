@@ -48,9 +48,26 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
     """
     path = side_file(rows)
     digest, count = _counted(rows)
-    about = {**document.get("rows", {}), "file": rows.name, "sha256": digest, "count": count}
-    complete = {"format": 1, **document, "rows": about}
-    text = json.dumps(complete, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    about = {
+        **document.get("rows", {}),
+        "file": rows.name,
+        "sha256": digest,
+        "count": count,
+    }
+    complete = {
+        "format": 1,
+        **document,
+        "rows": about,
+    }
+    text = (
+        json.dumps(
+            complete,
+            indent=2,
+            ensure_ascii=False,
+            allow_nan=False,
+        )
+        + "\n"
+    )
     _parsed(text.encode())
     write_atomic(path, text)
     return path
@@ -59,8 +76,8 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
 def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
     """Return what the side file says about some rows, with ``unchanged``: whether they are what it was written for.
 
-    A damaged side file causes only a warning, since it is just information, and gives ``{"damaged": why}``. Returns
-    None if there is no side file.
+    A damaged side file causes only a warning, since it is just information, and gives ``{"damaged":
+    why}``. Returns None if there is no side file.
     """
     path = Path(rows.path) if isinstance(rows, SourceFile) else rows
     if not path.name.removesuffix(".gz").endswith(".jsonl"):
@@ -79,11 +96,20 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         why = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
         message = "%s: %s; the rows of %s are used, but their origin is unknown. Remove or restore the file"
-        log.warning(message, side, why, path.name)
+        log.warning(
+            message,
+            side,
+            why,
+            path.name,
+        )
         return {"damaged": why}
     if not unchanged:
         message = "%s was edited after it was generated; %s may not describe all its rows"
-        log.warning(message, path, side.name)
+        log.warning(
+            message,
+            path,
+            side.name,
+        )
     return {**document, "unchanged": unchanged}
 
 

@@ -46,8 +46,8 @@ def read_sources(
 ) -> list[Rows]:
     """Read splits, such as ``snli/train``, and the user's own files, such as ``my/sentences.txt`` (see `read_table`).
 
-    Relative paths start at the working directory. Errors name the config key that the sources come from. A name of
-    another form is a ConfigError, and so is no name unless ``may_be_empty``.
+    Relative paths start at the working directory. Errors name the config key that the sources come
+    from. A name of another form is a ConfigError, and so is no name unless ``may_be_empty``.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
     if not names and not may_be_empty:
@@ -61,16 +61,37 @@ def read_sources(
     tables = []
     for name in names:
         if is_own(name):
-            tables.append(read_table(name, columns=columns, key=key, takes=takes))
+            tables.append(
+                read_table(
+                    name,
+                    columns=columns,
+                    key=key,
+                    takes=takes,
+                )
+            )
         else:
-            tables.append(_read_split(name, data_dir, key))
+            tables.append(
+                _read_split(
+                    name,
+                    data_dir,
+                    key,
+                )
+            )
     return tables
 
 
-def _read_split(name: str, data_dir: Path, key: str) -> Rows:
+def _read_split(
+    name: str,
+    data_dir: Path,
+    key: str,
+) -> Rows:
     corpus, split = _parts(name)
     try:
-        return read_corpus(corpus, split, data_dir)
+        return read_corpus(
+            corpus,
+            split,
+            data_dir,
+        )
     except DataError as error:
         unknown = "" if corpus in CORPORA else f"; and no file or folder is named {name}"
         raise DataError(f"{key}: {error}{unknown}") from None
@@ -92,8 +113,8 @@ def missing_file(source: str, data_dir: str | Path) -> str | None:
 def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
     """Return, for each row, a key for each of its sentence pairs.
 
-    Two pairs have the same key if they differ only in case, white space, punctuation and order, as in a tokenised and a
-    raw edition of one corpus. A pair with a missing sentence has an empty key.
+    Two pairs have the same key if they differ only in case, white space, punctuation and order, as
+    in a tokenised and a raw edition of one corpus. A pair with a missing sentence has an empty key.
     """
     pairs = _pairs_of(rows)
     if not pairs:
@@ -101,7 +122,14 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
     if "premise" in rows.names:  # triplets also have the names of contrastive learning
         pairs = [pair for pair in pairs if pair[0] == "premise"]
     pairs += [(pairs[0][0], name) for name in rows.names if name.startswith("negative_")]
-    columns = [zip(rows.column(first), rows.column(second), strict=True) for first, second in pairs]
+    columns = [
+        zip(
+            rows.column(first),
+            rows.column(second),
+            strict=True,
+        )
+        for first, second in pairs
+    ]
     return [tuple(_key(*sentences) for sentences in row) for row in zip(*columns, strict=True)]
 
 
@@ -123,7 +151,12 @@ def all_pairs(tables: Sequence[Rows]) -> set[str]:
     return {key for rows in tables for keys in pair_keys(rows) for key in keys if key}
 
 
-def warn_without_pairs(excluded: Sequence[Rows], train: Sequence[Rows], *, own: bool) -> None:
+def warn_without_pairs(
+    excluded: Sequence[Rows],
+    train: Sequence[Rows],
+    *,
+    own: bool,
+) -> None:
     """Warn of files without sentence pairs, where ``data.excluded`` does nothing; of training files, only own ones."""
     tables = [("data.excluded", rows) for rows in excluded]
     if excluded and own:
@@ -131,7 +164,11 @@ def warn_without_pairs(excluded: Sequence[Rows], train: Sequence[Rows], *, own: 
     for key, rows in tables:
         if not _pairs_of(rows):
             message = "%s: %s has no sentence pairs, so data.excluded leaves out nothing"
-            log.warning(message, key, rows.origin)
+            log.warning(
+                message,
+                key,
+                rows.origin,
+            )
 
 
 def _pairs_of(rows: Rows) -> list[tuple[str, str]]:

@@ -14,8 +14,8 @@ from filelock import FileLock
 
 from lightning_cse.llm.requests import LLMError, Reply, Request
 
-# `standing` has the messages before the last one, which are long and equal for thousands of requests. The tables keep
-# their names, so that the caches of earlier versions stay valid.
+# `standing` has the messages before the last one, which are long and equal for thousands of
+# requests. The tables keep their names, so that the caches of earlier versions stay valid.
 _TABLES: Final = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
@@ -46,7 +46,13 @@ class ReplyCache:
         with self._open() as connection:
             return next((Reply(*row) for row in connection.execute(_SELECT, (key,))), None)
 
-    def put(self, key: str, model: str, request: Request, reply: Reply) -> Reply:
+    def put(
+        self,
+        key: str,
+        model: str,
+        request: Request,
+        reply: Reply,
+    ) -> Reply:
         """Keep a reply, unless an earlier one is kept; return the kept one, with the tokens that were paid for now."""
         *before, last = [json.dumps(message, ensure_ascii=False) for message in request.messages]
         shared = f"[{', '.join(before)}]"
@@ -56,7 +62,11 @@ class ReplyCache:
             model,
             digest,
             last,
-            json.dumps(dict(request.parameters), sort_keys=True, ensure_ascii=False),
+            json.dumps(
+                dict(request.parameters),
+                sort_keys=True,
+                ensure_ascii=False,
+            ),
             request.sample,
             reply.text,
             reply.finish,
@@ -99,7 +109,10 @@ class ReplyCache:
             connection = sqlite3.connect(":memory:")
             connection.executescript(_TABLES)
             return connection
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         connection = sqlite3.connect(self.path, timeout=60)  # other processes may be writing
         with FileLock(f"{self.path}.lock"):  # the timeout does not cover a new file
             connection.executescript(_TABLES)

@@ -34,7 +34,11 @@ log = logging.getLogger(__name__)
 class LLM:
     """A language model at an endpoint; without a folder for caches, no reply is kept."""
 
-    def __init__(self, llm: Mapping[str, Any], cache_dir: str | None) -> None:
+    def __init__(
+        self,
+        llm: Mapping[str, Any],
+        cache_dir: str | None,
+    ) -> None:
         self.endpoint = Endpoint.model_validate(llm)
         parameters = self.endpoint.parameters.items()
         self.parameters = {name: value for name, value in parameters if value is not None}
@@ -64,10 +68,19 @@ class LLM:
         call.add_done_callback(lambda _: asked.pop(key))
         return await asyncio.shield(call)
 
-    async def _ask(self, key: str, request: Request) -> Outcome:
+    async def _ask(
+        self,
+        key: str,
+        request: Request,
+    ) -> Outcome:
         outcome = await self._calls.call(request)
         if isinstance(outcome, Reply):
-            outcome = self.cache.put(key, self.endpoint.model, request, outcome)
+            outcome = self.cache.put(
+                key,
+                self.endpoint.model,
+                request,
+                outcome,
+            )
         self.account.add(outcome)
         return outcome
 
@@ -78,9 +91,9 @@ class LLM:
     ) -> Generator[Result]:
         """Do asynchronous work for ``llm.concurrency`` items at once, and yield results as they come.
 
-        Items are taken after each result, so an iterator may have more of them by then. However this ends, also by an
-        error, Ctrl-C or SIGTERM, it waits for the calls under way and keeps their replies; a signal during that wait
-        aborts them.
+        Items are taken after each result, so an iterator may have more of them by then. However
+        this ends, also by an error, Ctrl-C or SIGTERM, it waits for the calls under way and keeps
+        their replies; a signal during that wait aborts them.
         """
         from lightning_cse.llm.http import Calls  # importing it takes a second
 
@@ -121,7 +134,11 @@ class LLM:
         passing = Counter[str]()
         final = Counter[str]()
         with (
-            self.watching(what, "replies", total) as advance,
+            self.watching(
+                what,
+                "replies",
+                total,
+            ) as advance,
             closing(self.each(one, enumerate(requests))) as outcomes,
         ):
             for number, outcome in outcomes:
@@ -132,7 +149,12 @@ class LLM:
                 yield number, outcome
         if final:
             message = "%s: %d questions get no reply: %s"
-            log.warning(message, what, final.total(), commonest(final))
+            log.warning(
+                message,
+                what,
+                final.total(),
+                commonest(final),
+            )
         if passing:
             rest = "asks for the missing replies"
             if not self.kept:
@@ -140,20 +162,32 @@ class LLM:
             missing = f"{passing.total()} questions have no reply: {commonest(passing)}"
             raise LLMError(f"{missing}. The same command {rest}")
 
-    def announce(self, what: str, requests: Iterable[Request]) -> int:
+    def announce(
+        self,
+        what: str,
+        requests: Iterable[Request],
+    ) -> int:
         """Log how many calls requests will take, and return the number of requests, equal ones included."""
         keys = Counter(request.key(self.endpoint.model) for request in requests)
         with closing(self.cache):
             calls = sum(self.cache.get(key) is None for key in keys)
         note = "" if self.kept else "; paths.cache_dir is null, so no reply is kept"
         log.info(
-            "%s: %d questions to %s: %d calls%s", what, len(keys), self.endpoint.model, calls, note
+            "%s: %d questions to %s: %d calls%s",
+            what,
+            len(keys),
+            self.endpoint.model,
+            calls,
+            note,
         )
         return keys.total()
 
     @contextmanager
     def watching(
-        self, what: str, of: str, total: int | None = None
+        self,
+        what: str,
+        of: str,
+        total: int | None = None,
     ) -> Iterator[Callable[..., None]]:
         """Show a bar, or log a line per minute, as the yielded function is called with a count; then log the cost."""
         last = time.monotonic()
@@ -163,14 +197,29 @@ class LLM:
             nonlocal last, now
             now += count
             note = ", ".join([*shown, self.account.spent(self.endpoint.price)])
-            bar.update(task, completed=now, note=note)
+            bar.update(
+                task,
+                completed=now,
+                note=note,
+            )
             if bar.disable and time.monotonic() - last > 60:
                 last = time.monotonic()
                 limit = f" of {total:,}" if total else ""
-                log.info("%s: %s%s %s, %s", what, f"{now:,}", limit, of, note)
+                log.info(
+                    "%s: %s%s %s, %s",
+                    what,
+                    f"{now:,}",
+                    limit,
+                    of,
+                    note,
+                )
 
         with progress(TextColumn("{task.fields[note]}")) as bar:
-            task = bar.add_task(f"{what}: {of}", total=total, note="")
+            task = bar.add_task(
+                f"{what}: {of}",
+                total=total,
+                note="",
+            )
             try:
                 yield advance
             finally:

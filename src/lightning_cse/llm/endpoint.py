@@ -10,22 +10,41 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from lightning_cse.errors import did_you_mean
 from lightning_cse.llm.requests import LLMError
 
-_Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Limit = Annotated[
+    float,
+    Field(
+        gt=0,
+        allow_inf_nan=False,
+    ),
+]
 
 
 class Endpoint(BaseModel, extra="forbid", frozen=True):
     """One model at one OpenAI-compatible endpoint; conf/llm/default.yaml says what each setting means."""
 
     model: str = Field(min_length=1)
-    base_url: str | None = Field(default=None, validate_default=True)
-    key_variable: str = Field(default="OPENAI_API_KEY", min_length=1)
+    base_url: str | None = Field(
+        default=None,
+        validate_default=True,
+    )
+    key_variable: str = Field(
+        default="OPENAI_API_KEY",
+        min_length=1,
+    )
     timeout: _Limit = 60.0
-    retries: int = Field(default=5, ge=0)
-    concurrency: int = Field(default=8, ge=1)
+    retries: int = Field(
+        default=5,
+        ge=0,
+    )
+    concurrency: int = Field(
+        default=8,
+        ge=1,
+    )
     requests_per_minute: _Limit | None = None
     tokens_per_minute: _Limit | None = None
     price: dict[Literal["input", "output"], Annotated[float, Field(ge=0)]] | None = Field(
-        default=None, min_length=2
+        default=None,
+        min_length=2,
     )
     parameters: dict[str, Any] = {}
 
@@ -72,7 +91,10 @@ def wrong_settings(llm: Any) -> Iterator[str]:
     try:
         Endpoint.model_validate(llm)
     except ValidationError as error:
-        for fault in error.errors(include_url=False, include_input=False):
+        for fault in error.errors(
+            include_url=False,
+            include_input=False,
+        ):
             name = ".".join(["llm", *(str(part) for part in fault["loc"] if part != "[key]")])
             message = fault["msg"].removeprefix("Value error, ")
             if fault["type"] == "extra_forbidden":

@@ -37,7 +37,11 @@ log = logging.getLogger(__name__)
 class Calls(openai.DefaultAsyncHttpxClient):
     """Asks an endpoint through the openai client, and makes the calls of that client, retries included."""
 
-    def __init__(self, endpoint: Endpoint, account: Account) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        account: Account,
+    ) -> None:
         super().__init__(trust_env=not endpoint.here)  # a proxy cannot reach this machine
         # They log every call, and at DEBUG what is sent.
         for name in ("openai", "httpx2", "httpcore2"):
@@ -85,8 +89,16 @@ class Calls(openai.DefaultAsyncHttpxClient):
             task.cancel()
         if self._under_way:
             message = "waiting for %d calls under way (at most %g s); Ctrl-C again aborts them"
-            log.info(message, len(self._under_way), self.endpoint.timeout)
-        await asyncio.gather(*tasks, *self.asked.values(), return_exceptions=True)
+            log.info(
+                message,
+                len(self._under_way),
+                self.endpoint.timeout,
+            )
+        await asyncio.gather(
+            *tasks,
+            *self.asked.values(),
+            return_exceptions=True,
+        )
         await self.aclose()
 
     async def call(self, request: Request) -> Reply | Failure:
@@ -136,7 +148,11 @@ class Calls(openai.DefaultAsyncHttpxClient):
         reply: Reply = response.extensions["reply"]
         return reply
 
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+    async def send(
+        self,
+        request: httpx2.Request,
+        **options: Any,
+    ) -> httpx2.Response:
         """Make one call when the limits allow it; a response without an error has the reply as an extension."""
         estimate = len(request.content) // 3
         await self._wait_for_turn(estimate)
@@ -195,7 +211,11 @@ class Calls(openai.DefaultAsyncHttpxClient):
     def _refused(self, error: openai.APIStatusError) -> Reply | Failure:
         """Return what an error status means for one request; raise LLMError if it holds for all requests."""
         if error.code == "content_filter":
-            return Reply("", error.code, endpoint=self.endpoint.address)
+            return Reply(
+                "",
+                error.code,
+                endpoint=self.endpoint.address,
+            )
         body = error.body if isinstance(error.body, dict) else {}
         message = self._short(body.get("message") or body.get("detail") or error.response.text)
         reason = f"status {error.status_code}: {message}"
@@ -212,5 +232,9 @@ class Calls(openai.DefaultAsyncHttpxClient):
 
 
 def _json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    named = {"name": "reply", "strict": True, "schema": schema}
+    named = {
+        "name": "reply",
+        "strict": True,
+        "schema": schema,
+    }
     return {"type": "json_schema", "json_schema": named}

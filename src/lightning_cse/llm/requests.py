@@ -34,7 +34,12 @@ class Request:
         for name, value in self.parameters.items():
             whole = isinstance(value, float) and value.is_integer()
             parameters[name] = int(value) if whole else value
-        document: list[Any] = [model, self.messages, parameters, self.sample]
+        document: list[Any] = [
+            model,
+            self.messages,
+            parameters,
+            self.sample,
+        ]
         if self.schema is not None:
             document.append(self.schema)
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
@@ -138,7 +143,12 @@ class Account:
             self.prompt_tokens += sent
             self.completion_tokens += received
 
-    def cost(self, price: Mapping[Any, float] | None, *, if_new: bool = False) -> float | None:
+    def cost(
+        self,
+        price: Mapping[Any, float] | None,
+        *,
+        if_new: bool = False,
+    ) -> float | None:
         """Return the cost of new replies in USD, or with ``if_new`` also of cached ones; None if it is unknown."""
         replies = self.requests - self.failed
         sent = self.prompt_tokens
@@ -150,7 +160,11 @@ class Account:
             replies -= self.cached
         if price is None or (self.unmetered and self.unmetered == replies):
             return None
-        return price_of(price, sent, received)
+        return price_of(
+            price,
+            sent,
+            received,
+        )
 
     def spent(self, price: Mapping[Any, float] | None) -> str:
         """Return the tokens and cost of new replies as text for a log line."""
@@ -161,7 +175,11 @@ class Account:
         return f"{self.prompt_tokens + self.completion_tokens:,} tokens, {shown}"
 
 
-def price_of(price: Mapping[Any, float], sent: int, received: int) -> float:
+def price_of(
+    price: Mapping[Any, float],
+    sent: int,
+    received: int,
+) -> float:
     """Return the cost of tokens, at a price in USD per million tokens of ``input`` and ``output``."""
     return (sent * price["input"] + received * price["output"]) / 1_000_000
 

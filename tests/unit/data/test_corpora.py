@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from lightning_cse import prepare
+from lightning_cse.config.launch import launch
 from lightning_cse.data import Rows, corpora
 from lightning_cse.data.corpora import (
     CORPORA,
@@ -399,6 +400,24 @@ def test_corpora_of_ones_own(
     (config_dir / "corpora.yaml").write_text(declaration.replace("answer}", "question}"))
     register_corpora(config_dir)
     assert read_corpus("mine", "train", tmp_path).column("sentence2") == ["Q?"]
+
+
+def test_a_command_reads_the_corpora_beside_its_configs(
+    config_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["+experiment=simcse_sup", "+debug=tiny", "data=file", "data.train=mine/train"]
+    command.append(f"--config-dir={config_dir}")
+    declarations = config_dir / "corpora.yaml"
+    declarations.write_text((OWN % "x").replace("mine", "inli"))
+    assert launch("builtins:repr", "train", command) == 2
+    assert "inli: lightning_cse has a corpus of this name" in capsys.readouterr().err
+    declarations.write_text(OWN % "x")
+    assert launch("builtins:repr", "train", command) == 0
+    assert CORPORA["mine"].title == "My pairs"
 
 
 @pytest.mark.parametrize(

@@ -391,7 +391,7 @@ def test_faulty_overrides(put: Put, name: str, columns: dict[str, str], message:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (None, "own.sts: .*\n  the task takes sentence1, sentence2\n.* \"own.columns={anchor: a, positive: 'b c'}\""),
+        (None, "own.sts: .*\n  the task takes sentence1, sentence2\n.* \"own.columns={sentence1: a, sentence2: 'b c'}\""),
         (3, "own.columns: must be a mapping such as {anchor: question}, got 3"),
     ],
 )  # fmt: skip

@@ -161,7 +161,10 @@ def test_after_an_outage_the_same_command_asks_for_the_rest(
         serve(right, lambda body, nth: "empty" if prompt(body) in lost else None) as server,
         caplog.at_level("INFO"),
     ):
-        for more, rest in (("paths.cache_dir=null", "asks for all"), (price, "asks for the missing")):
+        for more, rest in (
+            ("paths.cache_dir=null", "asks for all"),
+            (price, "asks for the missing"),
+        ):
             with pytest.raises(
                 LLMError, match=rf"^8 questions have no reply: .+ \(8\). The same command {rest}"
             ):

@@ -115,9 +115,7 @@ def test_equal_requests_share_a_call_and_other_samples_do_not(serve: Serve, mode
         ("surrogate", Reply("cut ?", "stop", "m", 2, 2)),
     ],
 )
-def test_unusual_replies_are_kept(
-    serve: Serve, model: Model, odd: str, reply: Reply
-) -> None:
+def test_unusual_replies_are_kept(serve: Serve, model: Model, odd: str, reply: Reply) -> None:
     server = serve(plan=always(odd))
     reply = replace(reply, endpoint=server.url)
     assert ask(model(server), questions(1)) == [reply]
@@ -233,9 +231,7 @@ def test_an_endpoint_that_cannot_be_reached(model: Model) -> None:
         ask(model(server, retries=100), questions(1))
 
 
-def test_a_server_that_dies_and_a_new_start(
-    serve: Serve, model: Model
-) -> None:
+def test_a_server_that_dies_and_a_new_start(serve: Serve, model: Model) -> None:
     server, other = serve(), serve()
     llm, count = model(server, concurrency=2, retries=1), 0
     with pytest.raises(LLMError, match="all failed"):
@@ -324,9 +320,7 @@ class More:
         return questions(1, self.taken)[0]
 
 
-def test_items_are_taken_after_each_result(
-    serve: Serve, model: Model
-) -> None:
+def test_items_are_taken_after_each_result(serve: Serve, model: Model) -> None:
     server, items = serve(seconds=0.1), More(5)
     llm, results = model(server, concurrency=3), 0
     for results, _ in enumerate(llm.each(llm.reply, items), start=1):
@@ -337,9 +331,7 @@ def test_items_are_taken_after_each_result(
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_calls_under_way_at_the_end_are_kept(
-    serve: Serve, model: Model, refused: bool
-) -> None:
+def test_calls_under_way_at_the_end_are_kept(serve: Serve, model: Model, refused: bool) -> None:
     go = threading.Event()
     plan = {"question 0": "unauthorized"} if refused else {}
 
