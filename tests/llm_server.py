@@ -78,7 +78,12 @@ def always(kind: str) -> Plan:
     return lambda _, nth: kind
 
 
-def share(part: float, kinds: Sequence[str] = TRANSIENT, *, times: int = 2) -> Plan:
+def share(
+    part: float,
+    kinds: Sequence[str] = TRANSIENT,
+    *,
+    times: int = 2,
+) -> Plan:
     """Return a plan: a part of all calls fails, at most ``times`` per prompt; prompt and count decide which."""
 
     def plan(body: dict[str, Any], nth: int) -> str | None:
@@ -101,9 +106,9 @@ class ChatServer(ThreadingHTTPServer):
     """A context manager that answers ``/v1/chat/completions`` on a free port of this machine.
 
     Args:
-        answer: maps the body of a request to the text of the reply; by default, the last message reversed.
-        plan: maps the body, and the number of earlier calls with its prompt, to a fault or None; it may be replaced.
-        key: the required key; any other key gives status 401.
+        answer: maps the body of a request to the text of the reply; by default, the last message
+        reversed. plan: maps the body, and the number of earlier calls with its prompt, to a fault
+        or None; it may be replaced. key: the required key; any other key gives status 401.
         retry_after: sent with status 429 and with statuses of 500 and above.
     """
 
@@ -119,7 +124,7 @@ class ChatServer(ThreadingHTTPServer):
         key: str = "",
         seconds: float = 0.0,  # per answer
         retry_after: str = "0.05",
-        structured: bool = True,  # whether it accepts a response_format
+        structured: bool = True,  # whether it accepts a response_format,
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answer = answer or (lambda body: prompt(body)[::-1])
@@ -144,7 +149,10 @@ class ChatServer(ThreadingHTTPServer):
 
     def __enter__(self) -> Self:
         threading.Thread(
-            target=self.serve_forever, args=(0.01,), name="chat server", daemon=True
+            target=self.serve_forever,
+            args=(0.01,),
+            name="chat server",
+            daemon=True,
         ).start()
         return self
 
@@ -160,7 +168,11 @@ class ChatServer(ThreadingHTTPServer):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def begin(self, body: dict[str, Any], authorization: str | None) -> str | None:
+    def begin(
+        self,
+        body: dict[str, Any],
+        authorization: str | None,
+    ) -> str | None:
         """Record a call, and return the fault that it meets."""
         text = json.dumps(body["messages"])
         with self.lock:
@@ -172,20 +184,39 @@ class ChatServer(ThreadingHTTPServer):
                 fault = "unauthorized"
             elif not self.structured and "response_format" in body:
                 fault = "no_schema"
-            self.calls.append(Call(body, fault, authorization, time.monotonic()))
+            self.calls.append(
+                Call(
+                    body,
+                    fault,
+                    authorization,
+                    time.monotonic(),
+                )
+            )
         return fault
 
-    def end(self, body: dict[str, Any], answered: bool) -> None:
+    def end(
+        self,
+        body: dict[str, Any],
+        answered: bool,
+    ) -> None:
         """Record the end of a call, before its client can notice it."""
         with self.lock:
             self._inside -= 1
             self.answered[prompt(body)] += answered
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(
+        self,
+        request: Any,
+        client_address: Any,
+    ) -> None:
         self._connections.add(request)
         super().process_request(request, client_address)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(
+        self,
+        request: Any,
+        client_address: Any,
+    ) -> None:
         """Ignore clients that disconnect, which is what tests provoke."""
 
 
@@ -194,7 +225,11 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # connections stay open, as with real servers
     disable_nagle_algorithm = True
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(
+        self,
+        format: str,
+        *args: object,
+    ) -> None:
         pass
 
     def do_POST(self) -> None:
@@ -219,7 +254,11 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(200, BODIES.get(fault or "", reply))
 
-    def _reply(self, body: dict[str, Any], odd: str | None) -> dict[str, Any]:
+    def _reply(
+        self,
+        body: dict[str, Any],
+        odd: str | None,
+    ) -> dict[str, Any]:
         text = self.server.answer(body)
         finish = "stop"
         if odd in {"refusal", "filter", "null"}:
@@ -247,7 +286,11 @@ class _Handler(BaseHTTPRequestHandler):
             "usage": None if odd == "no_usage" else usage,
         }
 
-    def _leave(self, kind: str, whole: bytes) -> None:
+    def _leave(
+        self,
+        kind: str,
+        whole: bytes,
+    ) -> None:
         """Leave a call without a complete answer."""
         self.close_connection = True
         if kind not in {"silent", "break"}:
@@ -262,7 +305,11 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.connection.shutdown(socket.SHUT_RDWR)
 
-    def _head(self, status: int, length: int) -> None:
+    def _head(
+        self,
+        status: int,
+        length: int,
+    ) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(length))
@@ -270,6 +317,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", self.server.retry_after)
         self.end_headers()
 
-    def _send(self, status: int, content: bytes) -> None:
+    def _send(
+        self,
+        status: int,
+        content: bytes,
+    ) -> None:
         self._head(status, len(content))
         self.wfile.write(content)

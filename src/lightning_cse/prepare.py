@@ -36,19 +36,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     if arguments.config_dir is not None:
         register_corpora(arguments.config_dir)
+
     folder: Path = (arguments.data_dir or default_data_dir()).expanduser().absolute()
     corpora = [get_corpus(name) for name in arguments.corpus]
     if not corpora:
         list_corpora(folder)
         return 0
+
     if arguments.check:
         for corpus in corpora:
             check(corpus, folder)
         return 0
+
     folder.mkdir(
         parents=True,
         exist_ok=True,
     )
+
     with tempfile.TemporaryDirectory(
         prefix=".prepare-",
         dir=folder,
@@ -66,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 source,
                 force=arguments.force,
             )
+
     return 0
 
 
@@ -73,6 +78,7 @@ def list_corpora(folder: Path) -> None:
     """Print which corpora are known, where each split is expected and whether it is there."""
     _echo(f"data directory: {folder} (--data-dir, else {DATA_DIR_VARIABLE}, else ./data)")
     _echo("to fetch one of these: python -m lightning_cse.prepare NAME")
+
     for corpus in CORPORA.values():
         _echo(f"\n{corpus.name}: {corpus.title}\n  licence: {corpus.licence}\n  {corpus.prepare}")
         width = max(map(len, corpus.splits))
@@ -88,6 +94,7 @@ def check(corpus: Corpus, folder: Path) -> None:
     """Check every file of a corpus without fetching any; raise DataError with one line per file that is not right."""
     faults = []
     groups = _by_path(corpus)
+
     for files in groups:
         path = find_file(folder, files[0])
         fault = _fault(
@@ -99,6 +106,7 @@ def check(corpus: Corpus, folder: Path) -> None:
             _echo(f"{path}: ok, {_rows(files)}")
         else:
             faults.append(f"\n  {fault}")
+
     if faults:
         count = f"{len(faults)} of {len(groups)} files failed the check"
         raise DataError(f"corpus {corpus.name!r}: {count}:{''.join(faults)}")
@@ -113,6 +121,7 @@ def prepare(
 ) -> None:
     """Put the files of a corpus into the data directory, each complete and checked, or raise DataError."""
     _echo(f"{corpus.title}; licence: {corpus.licence}")
+
     for files in _by_path(corpus):
         path = find_file(folder, files[0])
         fault = (
@@ -126,9 +135,11 @@ def prepare(
         )
         if fault is not None and not force:
             raise DataError(f"{fault}\n  not changed; --force replaces it, or move it away")
+
         if path is not None and fault is None:
             _echo(f"{path}: already present and ok, {_rows(files)}")
             continue
+
         part = source.scratch / "part"
         origin = source.fetch(files[0], part)
         fault = _fault(
@@ -139,6 +150,7 @@ def prepare(
         if fault is not None:
             fault = fault.replace(str(part), origin)
             raise DataError(f"{fault}\n  the download was discarded")
+
         target = folder / files[0].path
         target.parent.mkdir(
             parents=True,
@@ -160,8 +172,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=known,
     )
+
     for name, options in _OPTIONS.items():
         parser.add_argument(name, **options)
+
     return parser
 
 
@@ -194,8 +208,10 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
 def _by_path(corpus: Corpus) -> list[list[CorpusFile]]:
     """Return the files of a corpus, grouped by path: one file may hold several splits."""
     groups: dict[str, list[CorpusFile]] = {}
+
     for file in corpus.files:
         groups.setdefault(file.path, []).append(file)
+
     return list(groups.values())
 
 
@@ -212,6 +228,7 @@ def _fault(
 ) -> str | None:
     """Return what is wrong with a file, which may hold several splits, or ``None``."""
     official = files[0].sha256
+
     try:
         data = read_bytes(path)
         digest = hashlib.sha256(data).hexdigest()
@@ -234,6 +251,7 @@ def _fault(
                 return f"{path}: {rows} rows in split {file.split!r}, expected {file.rows}"
     except DataError as error:
         return str(error)
+
     return None
 
 
@@ -254,7 +272,9 @@ class Source:
         """Write one file, unchecked, to ``part`` and return where it came from, or raise DataError."""
         if self.place is None and not self.corpus.sources:
             return self._from_hub(file, part)
+
         failures = []
+
         for base in self.corpus.sources if self.place is None else (self.place,):
             origin = f"{base.rstrip('/')}/{file.remote_path}"
             try:
@@ -262,6 +282,7 @@ class Source:
             except OSError as error:
                 failures.append(f"  {origin}: {one_line(error)}\n")
                 continue
+
             if file.member is not None:
                 return _extract(
                     fetched,
@@ -269,8 +290,10 @@ class Source:
                     part,
                     origin,
                 )
+
             part.write_bytes(read_bytes(fetched))
             return origin
+
         raise DataError(
             f"{file.path} could not be fetched\n{''.join(failures)}{self._by_hand(file)}"
         )
@@ -279,6 +302,7 @@ class Source:
         """Return the path of a file of a folder, or of a file that was downloaded; raise OSError if there is none."""
         if origin.startswith(("http://", "https://")):
             return _download(origin, self.scratch)
+
         path = Path(origin.removeprefix("file://")).expanduser().absolute()
         path.stat()
         return path
@@ -290,10 +314,12 @@ class Source:
     ) -> str:
         if self.corpus.hub is None:
             raise DataError(f"{file.path}: {self.corpus.prepare}\n{self._by_hand(file)}")
+
         try:
             rows = fetch_hub(self.corpus, file)
         except HubError as error:
             raise DataError(f"{error}\n{self._by_hand(file)}") from None
+
         # In STS-B's layout: it is the only corpus that is fetched from the hub.
         with part.open(
             "w",
@@ -312,6 +338,7 @@ class Source:
                     *pair,
                 ]
                 official.write("\t".join(cells) + "\n")
+
         return rows.files[0].path
 
     def _by_hand(self, file: CorpusFile) -> str:
@@ -319,6 +346,7 @@ class Source:
         if self.corpus.sources:
             member = f"{file.member} in " if file.member else ""
             where = f"; the official file is {member}{self.corpus.sources[0]}/{file.remote_path}"
+
         command = f"python -m lightning_cse.prepare {self.corpus.name} --source URL-or-folder"
         return (
             f"  without a network: put the file at {self.folder / file.path}{where}\n"
@@ -338,6 +366,7 @@ def _extract(
             part.write_bytes(opened.read(member))
     except (KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{name}: not the official zip archive: {error.args[0]}") from None
+
     return f"{name}/{member}"
 
 

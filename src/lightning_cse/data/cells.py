@@ -54,16 +54,19 @@ def columns_of(
     """Return the declared columns of some rows; raise DataError at the first bad cell, or if there is no row."""
     plan: list[tuple[str, Converter, list[Any]]] = []
     values: dict[str, list[Any]] = {}
+
     for name, cell, convert in converters(columns):
         values[name] = []
         plan.append((cell, convert, values[name]))
 
     lines: list[int] = []
     dropped: Counter[str] = Counter()
+
     for line, row in rows:
         if isinstance(row, str):
             dropped[row] += 1
             continue
+
         for cell, convert, converted in plan:
             try:
                 converted.append(convert(row[cell]))
@@ -74,10 +77,12 @@ def columns_of(
                 ) from None
             except ValueError as error:
                 raise DataError(f"{path}:{line}: {cell} {error}") from None
+
         lines.append(line)
 
     if not lines:
         raise DataError(f"{path}: no rows{left_out(dropped)}")
+
     return values, lines, dict(dropped)
 
 
@@ -99,11 +104,13 @@ def converters(columns: Columns) -> Iterator[tuple[str, str, Converter]]:
         declared = columns[name] if isinstance(columns, Mapping) else name
         if isinstance(declared, str):
             declared = {"sentence": declared}
+
         (kind, cell), *options = declared.items()
         if kind not in _KINDS:
             raise ValueError(
                 f"{name}: no kind of column {kind!r}; choose from: {', '.join(_KINDS)}"
             )
+
         convert = _KINDS[kind]
         yield name, cell, functools.partial(convert, **dict(options)) if options else convert
 
@@ -111,10 +118,13 @@ def converters(columns: Columns) -> Iterator[tuple[str, str, Converter]]:
 def _text(cell: object) -> str:
     if cell is None:
         raise ValueError("is empty (null)")
+
     if not isinstance(cell, str):
         raise ValueError(f"is not text but {type(cell).__name__} ({quoted(cell)})")
+
     if not cell.isprintable() and _SURROGATE.search(cell):
         raise ValueError(f"has half of a surrogate pair, which is not text ({quoted(cell)})")
+
     return cell
 
 
@@ -122,15 +132,18 @@ def _sentence(cell: object) -> str:
     sentence = _optional(cell)
     if cell is None or sentence is None:
         raise ValueError("is empty (null)" if cell is None else "is empty (no visible character)")
+
     return sentence
 
 
 def _optional(cell: object) -> str | None:
     if cell is None:
         return None
+
     sentence = _text(cell).strip()
     if sentence.isascii() and sentence.isprintable():  # most sentences: quick
         return sentence or None
+
     return sentence if visible(sentence) else None
 
 
@@ -142,6 +155,7 @@ def _label(cell: Any, values: Any = NLI_LABELS) -> str:
         known = dict.fromkeys(map(str, names))
         near = did_you_mean(str(cell)[:_QUOTED], known)
         raise ValueError(f"{quoted(cell)} is not one of {', '.join(known)}{near}") from None
+
     return label
 
 
@@ -154,11 +168,14 @@ def _score(
         score = float(cell)
     except (TypeError, ValueError):
         score = math.nan
+
     if not math.isfinite(score):
         raise ValueError(f"{quoted(cell)} is not a number")
+
     low, high = range
     if not low <= score <= high:
         raise ValueError(f"{quoted(cell)} is not between {low:g} and {high:g}")
+
     return score if scale == 1 else round(score * scale, 3)
 
 

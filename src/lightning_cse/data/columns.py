@@ -43,6 +43,7 @@ def canonical(column: str) -> str | None:
     number = name[len(base) :]
     if number and ALIASES.get(base.removesuffix("_")) == "negative":
         return f"negative_{int(number)}"
+
     return ALIASES.get(name)
 
 
@@ -62,6 +63,7 @@ def layout_of(names: Collection[str]) -> str | None:
         fits = set(needed) <= set(names)
         if fits and (layout != "INLI" or not set(optional).isdisjoint(names)):
             return layout
+
     return None
 
 
@@ -86,16 +88,24 @@ class ColumnMapping:
         if layout is None or misspelt:
             roles = [word for word in re.findall(r"\w+", self.takes) if word in ALIASES]
             roles = roles[:2] or ["anchor", "positive"]
-            example = dict(zip(roles, found, strict=False))
+            example = dict(
+                zip(
+                    roles,
+                    found,
+                    strict=False,
+                )
+            )
             near = [f"{column!r} - did you mean {name!r}?" for name, column in misspelt.items()]
             raise DataError(
                 f"the columns fit no known layout: {' '.join(near)}\n"
                 f"  columns found: {listed(found)}\n  {self.takes or _KNOWN_LAYOUTS}\n"
                 f"  map roles to columns, as in {override(self.key, misspelt or example)}"
             )
+
         used = set(itertools.chain(*LAYOUTS[layout]))
         if "negative" in used:
             used.update(negatives(names))
+
         return {name: column for name, column in names.items() if name in used}
 
     def _check(self, found: Sequence[str]) -> None:
@@ -113,10 +123,12 @@ class ColumnMapping:
         """Return the mapped and the recognised columns by our names; our own name goes before an alias."""
         names = dict(self.columns)
         free = [column for column in found if column not in names.values()]
+
         for column in sorted(free, key=lambda column: canonical(column) != column):
             name = canonical(column)
             if name is not None:
                 names.setdefault(name, column)
+
         return names
 
 
@@ -127,6 +139,7 @@ def _renamed(names: dict[str, str]) -> dict[str, str]:
     is_pair = names.keys() >= {"sentence1", "sentence2", "label"}
     if is_pair and not names.keys() & {"premise", "score"}:
         renamed |= {"sentence1": "premise", "sentence2": "hypothesis"}
+
     return {renamed.get(name, name): column for name, column in names.items()}
 
 
@@ -134,9 +147,11 @@ def _misspelt(found: Iterable[str], names: Collection[str]) -> dict[str, str]:
     """Return the columns that look like a misspelt form of a missing name, by our names."""
     absent = [alias for alias, name in ALIASES.items() if name not in names]
     misspelt: dict[str, str] = {}
+
     for column in found:
         if canonical(column) or len(column) > 50:
             continue
+
         word = column.strip().casefold()
         for alias in difflib.get_close_matches(
             word,
@@ -145,14 +160,17 @@ def _misspelt(found: Iterable[str], names: Collection[str]) -> dict[str, str]:
             cutoff=0.85,
         ):
             misspelt[ALIASES[alias]] = column
+
     return misspelt
 
 
 def override(key: str, columns: Mapping[str, str]) -> str:
     """Return the command-line override that maps these columns, quoted for the shell."""
     pairs = []
+
     for name, column in columns.items():
         pairs.append(f"{name}: {column if column.isidentifier() else repr(column)}")
+
     return f'"{key}={{{", ".join(pairs)}}}"'
 
 

@@ -47,6 +47,7 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
             near = did_you_mean(self.reader, parsers.READERS)
             known = ", ".join(parsers.READERS)
             raise ValueError(f"no reader {self.reader!r}{near}; choose from: {known}")
+
         list(converters(self.columns))
         return self
 
@@ -122,6 +123,7 @@ class Corpus(BaseModel, frozen=True, extra="forbid"):
                 f"corpus {self.name!r} has no split {split!r}{near}; "
                 f"choose from: {', '.join([*self.splits, *self.aliases])}"
             )
+
         return files
 
 
@@ -131,11 +133,13 @@ def _declared(path: Path) -> dict[str, Corpus]:
         entries = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError([f"{path}: cannot be read: {' '.join(str(error).split())}"]) from None
+
     if not isinstance(entries, dict):
         raise ConfigError([f"{path}: must map names to corpora"])
 
     corpora: dict[str, Corpus] = {}
     faults: list[str] = []
+
     for name, entry in entries.items():
         if not isinstance(entry, dict):
             faults.append(f"{path}: {name}: must be a mapping with the key files")
@@ -152,8 +156,10 @@ def _declared(path: Path) -> dict[str, Corpus]:
             for fault in error.errors():
                 key = ".".join(map(str, (name, *fault["loc"])))
                 faults.append(f"{path}: {key}: {fault['msg'].removeprefix('Value error, ')}")
+
     if faults:
         raise ConfigError(faults)
+
     return corpora
 
 
@@ -170,6 +176,7 @@ def register_corpora(folder: str | Path) -> None:
     path = Path(folder).expanduser().absolute() / DECLARATIONS
     if not path.exists():
         return
+
     corpora = _declared(path)
     taken = sorted(_BUILT_IN & corpora.keys())
     if taken:
@@ -177,6 +184,7 @@ def register_corpora(folder: str | Path) -> None:
             f"{path}: {name}: lightning_cse has a corpus of this name; choose another"
             for name in taken
         )
+
     CORPORA.update(corpora)
     _read_cached.cache_clear()
 
@@ -186,6 +194,7 @@ def get_corpus(name: str) -> Corpus:
     if name not in CORPORA:
         near = did_you_mean(name, CORPORA)
         raise DataError(f"unknown corpus {name!r}{near}; choose from: {', '.join(CORPORA)}")
+
     return CORPORA[name]
 
 
@@ -236,10 +245,12 @@ def _read_split(
 ) -> "Rows":
     corpus = get_corpus(name)
     parts: dict[str | None, list[CorpusFile]] = {}
+
     for file in corpus.split_files(split):
         parts.setdefault(file.part, []).append(file)
 
     tables = []
+
     for part, files in parts.items():
         rows = _side_by_side(
             [
@@ -258,9 +269,12 @@ def _read_split(
                 files[0],
                 folder,
             )
+
         if part is not None:
             rows = rows.with_column(corpus.part_column, [part] * len(rows))
+
         tables.append(rows)
+
     return tables[0] if len(tables) == 1 else type(tables[0]).cat(tables)
 
 
@@ -302,6 +316,7 @@ def _state(path: Path | None) -> tuple[str, int, int, int, int] | None:
     """Return values that change when a file is replaced or written to, or None if there is no file."""
     if path is None:
         return None
+
     state = path.stat()
     return str(path), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
@@ -311,6 +326,7 @@ def find_file(folder: Path, file: CorpusFile) -> Path | None:
     for path in (folder / file.path, folder / f"{file.path}.gz"):
         if path.exists():
             return path
+
     return None
 
 
@@ -353,6 +369,7 @@ def read_file(
     chosen = [row for row, cell in enumerate(rows.column(column)) if cell == value]
     if not chosen:
         raise DataError(f"{path}: no row of the split {file.split!r}: none has {column} = {value}")
+
     return rows.select(chosen).recounted()
 
 
@@ -363,11 +380,14 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> "Rows":
     hub = corpus.hub
     if hub is None:
         raise HubError("the Hugging Face hub has no known copy")
+
     offline = offline_mode()
     if offline:
         raise HubError(f"the Hugging Face hub ({hub.id}) was not queried: {offline}")
+
     split = hub.splits[file.split]
     datasets = importlib.import_module("datasets")
+
     try:
         dataset = datasets.load_dataset(
             hub.id,
@@ -378,6 +398,7 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> "Rows":
         raise HubError(
             f"the Hugging Face hub ({hub.id}) could not load it: {type(error).__name__}: {error}"
         ) from error
+
     path = f"hf://datasets/{hub.id}@{hub.revision[:12]}/{split}"
     columns, lines, _ = columns_of(
         enumerate(dataset, start=1),
@@ -410,14 +431,17 @@ def _found_or_fetched(
             file,
             path,
         )
+
     try:
         return fetch_hub(corpus, file)
     except HubError as error:
         hub = str(error)
+
     path = folder / file.path
     fetch = f"to fetch it: {_prepare(corpus, '', folder)}"
     if not corpus.sources and corpus.hub is None:
         fetch = f"the command that prepares corpora {corpus.prepare}"
+
     raise DataError(
         f"corpus {corpus.name!r}, split {file.split!r} was not found\n"
         f"  looked for: {path} and {path.name}.gz beside it\n  {hub}\n  {fetch}\n"
@@ -429,6 +453,7 @@ def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
     """Join files line by line into one table; a line that any of the files leaves out is left out."""
     if len(tables) == 1:
         return tables[0]
+
     lengths = {table.files[0].path: table.counts["read"] for table in tables}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{path}: {length} rows" for path, length in lengths.items())
@@ -437,10 +462,12 @@ def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
     kept = set.intersection(*(set(table.column("line")) for table in tables))
     columns: dict[str, Any] = {}
     counts: dict[str, int] = {}
+
     for table in tables:
         rows = table.select([row for row, line in enumerate(table.column("line")) if line in kept])
         columns |= {name: rows.values(name) for name in table.names}
         counts |= table.counts
+
     files = [file for table in tables for file in table.files]
     return type(tables[0]).of(
         columns,

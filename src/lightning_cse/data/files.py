@@ -23,6 +23,7 @@ def read_bytes(path: Path) -> bytes:
         ) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
     return data
 
 
@@ -34,6 +35,7 @@ def decoded(
     """Decode a file as UTF-8, or else in ``encoding``, if it is given; raise DataError if that is not text."""
     if not data:
         raise DataError(f"{path}: the file is empty (0 bytes)")
+
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -46,8 +48,10 @@ def decoded(
             + 1
         )
         fault = f"{path}:{line}: not UTF-8 text: byte 0x{data[error.start]:02x}"
+
     if encoding is None:
         raise DataError(f"{fault}; save the file as UTF-8")
+
     log.warning(
         "%s; the file is read as %s",
         fault,
@@ -62,4 +66,5 @@ def offline_mode() -> str:
         value = os.environ.get(variable, "")
         if value.upper() in {"1", "ON", "YES", "TRUE"}:
             return f"offline mode is on ({variable}={value})"
+
     return ""

@@ -71,8 +71,10 @@ def is_own(name: str) -> bool:
     """Return whether a name means the user's own file, folder or data set, and not ``corpus/split``."""
     if name.startswith(HUB) or name.removesuffix(".gz").endswith(SUFFIXES):
         return True
+
     if name.partition("/")[0] in CORPORA:
         return False
+
     return glob.has_magic(name) or Path(name).expanduser().is_dir()
 
 
@@ -98,14 +100,17 @@ def read_table(
         key,
         takes,
     )
+
     try:
         paths = [path for name in names for path in _paths(name)]
         tables = [_read(path, mapping) for path in paths]
         _check_same_columns(tables)
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
+
     if not tables:
         raise ConfigError([f"{key}: names no file; {FORMS}"])
+
     return tables[0] if len(tables) == 1 else Rows.cat(tables, fill=True)
 
 
@@ -118,6 +123,7 @@ def _mapping(
     if not isinstance(columns, Mapping | None):
         example = "{anchor: question}"
         raise ConfigError([f"{mapping_key}: must be a mapping such as {example}, got {columns!r}"])
+
     given = {str(name): str(column) for name, column in (columns or {}).items()}
     return ColumnMapping(
         given,
@@ -143,11 +149,13 @@ def _paths(name: str) -> list[str]:
     path = Path(name).expanduser()
     if name.startswith(HUB) or path.exists():
         return [name]
+
     paths = sorted(glob.glob(str(path), recursive=True)) if glob.has_magic(name) else []  # noqa: PTH207 - of any path
     if not paths:
         near = did_you_mean(path.name, [one.name for one in path.parent.glob("*")])
         start = f"relative paths start at the working directory, {Path.cwd()}"
         raise DataError(f"{path.absolute()}: there is no such file{near}; {start}")
+
     return paths
 
 
@@ -163,6 +171,7 @@ def _read(name: str, mapping: ColumnMapping) -> Rows:
     """Read one file with the columns of its layout."""
     path = name if name.startswith(HUB) else str(Path(name).expanduser().absolute())
     source = _open(path, mapping.columns.values())
+
     try:
         names = mapping.recognise(source.columns)
     except DataError as error:
@@ -170,12 +179,32 @@ def _read(name: str, mapping: ColumnMapping) -> Rows:
 
     unused = [column for column in source.columns if column not in names.values()]
     if unused:
-        log.info("%s: columns that are not used: %s", path, listed(unused))
+        log.info(
+            "%s: columns that are not used: %s",
+            path,
+            listed(unused),
+        )
 
-    table, lines, counts, digest = _converted(source, names, path)
+    table, lines, counts, digest = _converted(
+        source,
+        names,
+        path,
+    )
     return Rows.of(
-        dict(zip(table.column_names, table.columns, strict=True)),
-        files=[SourceFile(name.removesuffix(".gz"), path, digest)],
+        dict(
+            zip(
+                table.column_names,
+                table.columns,
+                strict=True,
+            )
+        ),
+        files=[
+            SourceFile(
+                name.removesuffix(".gz"),
+                path,
+                digest,
+            )
+        ],
         lines=lines,
         counts=counts,
     )
@@ -191,12 +220,18 @@ def _converted(
     lines: list[int] = []
     dropped: Counter[str] = Counter()
     content = hashlib.sha256()
+
     for chunk in _chunks(source.rows):
         dropped.update(row for _, row in chunk if isinstance(row, str))
         rows = [(line, row) for line, row in chunk if not isinstance(row, str)]
         if not rows:
             continue
-        values, places = _checked(rows, names, path)
+
+        values, places = _checked(
+            rows,
+            names,
+            path,
+        )
         arrays = {role: pa.array(cells) for role, cells in values.items()}
         parts.append(pa.table(arrays))
         lines += places
@@ -205,6 +240,7 @@ def _converted(
 
     if not parts:
         raise DataError(f"{path}: no rows{left_out(dropped)}")
+
     table = pa.concat_tables(parts, promote_options="default")
     digest = source.sha256 or content.hexdigest()
     return table, lines, account(len(lines), dropped), digest
@@ -219,38 +255,62 @@ def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
 def _open(path: str, mapped: Collection[str]) -> _Source:
     if path.startswith(HUB) or Path(path).is_dir():
         dataset = _dataset(path)
-        return _Source(_dataset_rows(dataset, mapped), dataset.column_names, None)
+        return _Source(
+            _dataset_rows(dataset, mapped),
+            dataset.column_names,
+            None,
+        )
 
     data = read_bytes(Path(path))
     digest = hashlib.sha256(data).hexdigest()
     suffix = Path(path.removesuffix(".gz")).suffix
     if suffix not in SUFFIXES:
         raise DataError(f"{path}: {FORMS}")
+
     if suffix == ".parquet":
         dataset = _dataset(path, data)
-        return _Source(_dataset_rows(dataset, mapped), dataset.column_names, digest)
+        return _Source(
+            _dataset_rows(dataset, mapped),
+            dataset.column_names,
+            digest,
+        )
 
     text = decoded(data, path)
     name, options = _READERS[suffix]
     if suffix == ".jsonl" and re.search(r'"split": *"aigen"', text):
         name = "llm"  # LLM rows as NGCSE's authors have them
-    read = functools.partial(READERS[name], text, path, ["text"], **options)
+
+    read = functools.partial(
+        READERS[name],
+        text,
+        path,
+        ["text"],
+        **options,
+    )
     # Later rows of JSON lines may have further columns.
     columns = _columns_of(read(), every_row=suffix == ".jsonl")
     if not columns:
         raise DataError(f"{path}: no rows")
-    return _Source(read(), columns, digest)
+
+    return _Source(
+        read(),
+        columns,
+        digest,
+    )
 
 
 def _columns_of(rows: Iterable[Row], *, every_row: bool) -> list[str]:
     """Return the columns of every row, or of the first one."""
     columns: dict[str, None] = {}
+
     for _, row in rows:
         if isinstance(row, str):
             continue
+
         columns.update(dict.fromkeys(row))
         if not every_row:
             break
+
     return list(columns)
 
 
@@ -262,16 +322,22 @@ def _dataset(path: str, data: bytes | None = None) -> Dataset:
         if path.startswith(HUB):
             identity, _, split = path.removeprefix(HUB).partition(":")
             user, name, *config = identity.split("/", 2)
-            return datasets.load_dataset(f"{user}/{name}", *config, split=split or "train")
+            return datasets.load_dataset(
+                f"{user}/{name}",
+                *config,
+                split=split or "train",
+            )
         dataset = datasets.load_from_disk(path)
     except Exception as error:  # noqa: BLE001 - the hub's client raises whatever its many layers raise
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         if path.startswith(HUB) and offline_mode():
             why = f"{why}; {offline_mode()}"
         raise DataError(f"{path}: cannot be loaded: {why}") from None
+
     if isinstance(dataset, datasets.DatasetDict):
         splits = ", ".join(f"{path}/{split}" for split in dataset)
         raise DataError(f"{path}: has several splits; choose one of: {splits}")
+
     return dataset
 
 
@@ -279,6 +345,7 @@ def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> Iterator[Row]:
     """Yield the rows of a data set, with only the columns that may be meant, and names in place of class numbers."""
     chosen = [name for name in dataset.column_names if canonical(name) or name in mapped]
     classes: dict[str, dict[int, str]] = {}
+
     for name in chosen:
         labels = getattr(
             dataset.features[name],
@@ -289,10 +356,12 @@ def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> Iterator[Row]:
             classes[name] = {-1: "-", **dict(enumerate(labels))}
 
     number = 0
+
     for chunk in dataset.select_columns(chosen).with_format("arrow").iter(AT_ONCE):
         for row in chunk.to_pylist():
             for name, labels in classes.items():
                 row[name] = labels.get(row[name], row[name])
+
             number += 1
             yield number, row
 
@@ -315,13 +384,19 @@ def _checked(
     if optional:
         empty = dict.fromkeys(names[role] for role in optional)
         rows = [(line, empty | row) for line, row in rows]
-    values, lines, _ = columns_of(rows, _declared(names, optional), path)
+
+    values, lines, _ = columns_of(
+        rows,
+        _declared(names, optional),
+        path,
+    )
     return values, lines
 
 
 def _declared(names: Mapping[str, str], optional: Collection[str]) -> dict[str, Any]:
     """Return the kinds of the columns, as `corpora.yaml` declares them."""
     columns: dict[str, Any] = {}
+
     for role, column in names.items():
         if role == "label":
             columns[role] = {"label": column, "values": LABELS}
@@ -331,6 +406,7 @@ def _declared(names: Mapping[str, str], optional: Collection[str]) -> dict[str, 
             columns[role] = {"optional": column}
         else:
             columns[role] = {"sentence": column}
+
     return columns
 
 
@@ -356,6 +432,7 @@ def _unrolled(rows: Iterable[Row], names: Mapping[str, str]) -> Iterator[Row]:
         for role in negatives(names):
             for negative in _items(cells.pop(role)):
                 wrong[numbered(len(wrong) + 1)] = negative
+
         for positive in positives or [None]:
             yield (
                 line,

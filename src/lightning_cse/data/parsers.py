@@ -82,6 +82,7 @@ def _table(
     names = list(header)
     widths = width or [len(names)]
     line = 1
+
     try:
         for row in reader:
             if not names:
@@ -116,8 +117,10 @@ def _json(
             row = json.loads(content)
         except ValueError as error:
             raise DataError(f"{path}:{line}: not valid JSON: {error}") from None
+
         if not isinstance(row, dict):
             raise DataError(f"{path}:{line}: expected a JSON object, got {type(row).__name__}")
+
         yield line, row
 
 
@@ -147,6 +150,7 @@ def _by_role(row: Mapping[str, Any], where: str) -> dict[str, Any]:
         key=int,
         reverse=True,
     )
+
     for _, *roles in LLM_PATTERNS.values():
         if len(roles) == len(numbers):
             sentences = {
@@ -158,6 +162,7 @@ def _by_role(row: Mapping[str, Any], where: str) -> dict[str, Any]:
                 )
             }
             return {"anchor": row["sentence"], **sentences}
+
     raise DataError(
         f"{where}: {len(numbers)} sentences under numbered keys ({listed(numbers)}); "
         "an LLM row has 3 (STS pattern) or 2 (NLI pattern)"
@@ -176,13 +181,16 @@ def _lines(
     """Yield one cell per line, or the groups of `pattern`; invisible lines are left out as `blank`, if that is set."""
     text = text.rstrip("\r\n") if blank is None else text.removesuffix("\n")
     fits = re.compile(pattern or f"(?P<{cells[0]}>.*)", re.DOTALL)
+
     for line, content in enumerate(text.split("\n"), start=1):
         if blank is not None and not visible(content):
             yield line, blank
             continue
+
         match = fits.fullmatch(content.strip())
         if match is None:
             raise DataError(f"{path}:{line}: {quoted(content)} is not of the form {form}")
+
         yield line, match.groupdict()
 
 
@@ -193,6 +201,7 @@ def _paragraphs(
 ) -> Iterator[Row]:
     """Yield the sentences of tokenised text, one paragraph per line; headings and blank lines are left out."""
     (name,) = cells
+
     for line, row in _lines(
         text,
         path,
@@ -202,6 +211,7 @@ def _paragraphs(
         if isinstance(row, str):
             yield line, row
             continue
+
         paragraph = row[name]
         marked = paragraph.startswith("= ") and paragraph.endswith(" =")
         if marked and paragraph.strip("= "):
@@ -239,6 +249,7 @@ def split_sentences(paragraph: str) -> Iterator[str]:
     sentence: list[str] = []
     ended = False
     quotes = 0
+
     for place, word in enumerate(tokens):
         quotes += word == '"'
         closing_quote = word == '"' and quotes % 2 == 0
@@ -248,8 +259,10 @@ def split_sentences(paragraph: str) -> Iterator[str]:
                 yield " ".join(sentence)
                 sentence = []
             ended = False
+
         sentence.append(word)
         ended = ended or word in _ENDS
+
     yield " ".join(sentence)
 
 
@@ -278,6 +291,7 @@ def _questions(
             raise DataError(
                 f"{path}:{line}: the Question {quoted(question)} is not of the form {_QUESTION.pattern}"
             )
+
         yield (
             line,
             {
@@ -301,6 +315,7 @@ def _impscore(
             cells,
         )
     )
+
     for (line, row), split in zip(
         rows,
         drawn_splits(len(rows)),
@@ -322,10 +337,13 @@ def drawn_splits(rows: int) -> list[str]:
     rest = list(set(range(rows)) - set(train))
     dev = rng.sample(rest, int(rows * 0.05))
     splits = ["test"] * rows
+
     for row in train:
         splits[row] = "train"
+
     for row in dev:
         splits[row] = "dev"
+
     return splits
 
 

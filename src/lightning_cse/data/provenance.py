@@ -38,6 +38,7 @@ def side_file(rows: Path) -> Path:
     stem = rows.name.removesuffix(".gz")
     if not stem.endswith(".jsonl"):
         raise ValueError(f"{rows}: a file of LLM rows must end in .jsonl or .jsonl.gz")
+
     return rows.with_name(stem.removesuffix(".jsonl") + ".provenance.json")
 
 
@@ -82,9 +83,11 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
     path = Path(rows.path) if isinstance(rows, SourceFile) else rows
     if not path.name.removesuffix(".gz").endswith(".jsonl"):
         return None
+
     side = side_file(path)
     if not os.path.lexists(side):
         return None
+
     try:
         document = _parsed(side.read_bytes())
         digest = rows.sha256 if isinstance(rows, SourceFile) else _counted(path)[0]
@@ -103,6 +106,7 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
             path.name,
         )
         return {"damaged": why}
+
     if not unchanged:
         message = "%s was edited after it was generated; %s may not describe all its rows"
         log.warning(
@@ -110,6 +114,7 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
             path,
             side.name,
         )
+
     return {**document, "unchanged": unchanged}
 
 

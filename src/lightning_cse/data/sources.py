@@ -53,12 +53,14 @@ def read_sources(
     if not names and not may_be_empty:
         example = "give a file of your own, or corpus/split, such as snli/train"
         raise ConfigError([f"{key}: names no source; {example}"])
+
     wrong = [name for name in names if not is_own(name) and not all(_parts(name))]
     if wrong:
         expected = f"is not of the form corpus/split, such as snli/train; {FORMS}"
         raise ConfigError(f"{key}: {name!r} {expected}" for name in wrong)
 
     tables = []
+
     for name in names:
         if is_own(name):
             tables.append(
@@ -77,6 +79,7 @@ def read_sources(
                     key,
                 )
             )
+
     return tables
 
 
@@ -102,11 +105,14 @@ def missing_file(source: str, data_dir: str | Path) -> str | None:
     name, _, split = source.partition("/")
     if is_own(source):
         return None
+
     corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
+
     for file in corpus.split_files(split):
         if corpus.hub is None and find_file(folder, file) is None:
             return f"{file.path} is not in paths.data_dir; prepare {name}: {corpus.prepare}"
+
     return None
 
 
@@ -119,8 +125,10 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
     pairs = _pairs_of(rows)
     if not pairs:
         return [()] * len(rows)
+
     if "premise" in rows.names:  # triplets also have the names of contrastive learning
         pairs = [pair for pair in pairs if pair[0] == "premise"]
+
     pairs += [(pairs[0][0], name) for name in rows.names if name.startswith("negative_")]
     columns = [
         zip(
@@ -143,6 +151,7 @@ def free_of(rows: Rows, excluded: set[str]) -> np.ndarray:
     """Return whether each row has none of these pairs: (rows,)."""
     if not excluded:
         return np.ones(len(rows), dtype=bool)
+
     return np.array([excluded.isdisjoint(keys) for keys in pair_keys(rows)], dtype=bool)
 
 
@@ -161,6 +170,7 @@ def warn_without_pairs(
     tables = [("data.excluded", rows) for rows in excluded]
     if excluded and own:
         tables += [("data.train", rows) for rows in train]
+
     for key, rows in tables:
         if not _pairs_of(rows):
             message = "%s: %s has no sentence pairs, so data.excluded leaves out nothing"

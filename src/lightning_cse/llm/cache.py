@@ -76,9 +76,11 @@ class ReplyCache:
             reply.endpoint,
             datetime.now(UTC).isoformat(timespec="seconds"),
         )
+
         with self._open() as connection, connection:
             connection.execute("INSERT OR IGNORE INTO standing VALUES (?, ?)", (digest, shared))
             connection.execute(_INSERT, row)
+
         return replace(
             self.get(key) or reply,
             prompt_tokens=reply.prompt_tokens,
@@ -90,6 +92,7 @@ class ReplyCache:
         """Close the file; the next use opens it again."""
         if self._connection is not None:
             self._connection.close()
+
         self._connection = None
 
     @contextmanager
@@ -109,11 +112,14 @@ class ReplyCache:
             connection = sqlite3.connect(":memory:")
             connection.executescript(_TABLES)
             return connection
+
         self.path.parent.mkdir(
             parents=True,
             exist_ok=True,
         )
         connection = sqlite3.connect(self.path, timeout=60)  # other processes may be writing
+
         with FileLock(f"{self.path}.lock"):  # the timeout does not cover a new file
             connection.executescript(_TABLES)
+
         return connection

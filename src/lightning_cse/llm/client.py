@@ -59,6 +59,7 @@ class LLM:
                 outcome = replace(outcome, cached=True)
         else:
             outcome = self.cache.get(key)
+
         if outcome is not None:
             self.account.add(outcome)
             return outcome
@@ -81,6 +82,7 @@ class LLM:
                 request,
                 outcome,
             )
+
         self.account.add(outcome)
         return outcome
 
@@ -99,6 +101,7 @@ class LLM:
 
         source = iter(items)
         tasks = set[asyncio.Task[Result]]()
+
         with closing(self.cache), asyncio.Runner() as runner:
             loop = runner.get_loop()
             calls = Calls(self.endpoint, self.account)
@@ -110,8 +113,10 @@ class LLM:
                             task = loop.create_task(work(item))
                             task.add_done_callback(calls.finished.put_nowait)
                             tasks.add(task)
+
                         if not tasks:
                             break
+
                         done = runner.run(calls.finished.get())
                         if done is not None:
                             tasks.remove(done)
@@ -133,6 +138,7 @@ class LLM:
 
         passing = Counter[str]()
         final = Counter[str]()
+
         with (
             self.watching(
                 what,
@@ -145,8 +151,10 @@ class LLM:
                 if isinstance(outcome, Failure):
                     failures = final if outcome.final else passing
                     failures[outcome.reason] += 1
+
                 advance(1)
                 yield number, outcome
+
         if final:
             message = "%s: %d questions get no reply: %s"
             log.warning(
@@ -155,6 +163,7 @@ class LLM:
                 final.total(),
                 commonest(final),
             )
+
         if passing:
             rest = "asks for the missing replies"
             if not self.kept:
@@ -169,8 +178,10 @@ class LLM:
     ) -> int:
         """Log how many calls requests will take, and return the number of requests, equal ones included."""
         keys = Counter(request.key(self.endpoint.model) for request in requests)
+
         with closing(self.cache):
             calls = sum(self.cache.get(key) is None for key in keys)
+
         note = "" if self.kept else "; paths.cache_dir is null, so no reply is kept"
         log.info(
             "%s: %d questions to %s: %d calls%s",
@@ -258,10 +269,12 @@ def _signals(end: Callable[[], object]) -> Iterator[None]:
     if threading.current_thread() is threading.main_thread():
         for signum in (signal.SIGINT, signal.SIGTERM):
             before[signum] = signal.signal(signum, stop)
+
     try:
         yield
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler or signal.SIG_DFL)
+
     if received:
         raise Interrupted("stopped; the same command continues where it stopped", received[0])

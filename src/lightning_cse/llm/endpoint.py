@@ -59,6 +59,7 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
             raise ValueError(
                 f"{name}must be http://... or https://..., without user, password, '?' and '#'"
             )
+
         return url
 
     @property
@@ -81,8 +82,10 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
             raise LLMError(
                 f"{self.address} needs a key in the environment variable {self.key_variable}"
             )
+
         if not (key.isascii() and key.isprintable()):
             raise LLMError(f"the environment variable {self.key_variable} does not hold a key")
+
         return key or "none-needed"
 
 
@@ -102,4 +105,5 @@ def wrong_settings(llm: Any) -> Iterator[str]:
                 message = (
                     f"unknown setting{near or '; parameters of the model go under llm.parameters'}"
                 )
+
             yield f"{name}: {message if name != 'llm.model' else 'must be set, as in llm.model=my-model'}"

@@ -46,6 +46,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         # They log every call, and at DEBUG what is sent.
         for name in ("openai", "httpx2", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
+
         self.endpoint = endpoint
         self.account = account
         # The requests that are being asked or wait for it, by their keys.
@@ -78,15 +79,19 @@ class Calls(openai.DefaultAsyncHttpxClient):
     def end(self) -> None:
         """Let no further call start."""
         self.ended = True
+
         for task in set(self.asked.values()) - self._under_way:
             task.cancel()
+
         self.finished.put_nowait(None)
 
     async def close(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
         """End, cancel tasks that use replies, and wait for the calls under way."""
         self.end()
+
         for task in tasks:
             task.cancel()
+
         if self._under_way:
             message = "waiting for %d calls under way (at most %g s); Ctrl-C again aborts them"
             log.info(
@@ -94,6 +99,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
                 len(self._under_way),
                 self.endpoint.timeout,
             )
+
         await asyncio.gather(
             *tasks,
             *self.asked.values(),
@@ -104,6 +110,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
     async def call(self, request: Request) -> Reply | Failure:
         """Ask until there is a reply or asking again does not help; raise LLMError if no request can get a reply."""
         outcome: Reply | Failure
+
         try:
             outcome = await self._ask(request)
         except openai.APIStatusError as error:
@@ -111,6 +118,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         except openai.OpenAIError as error:
             passing = isinstance(error, openai.APIConnectionError)
             outcome = Failure(self._short(error.__cause__ or error), final=not passing)
+
         if isinstance(outcome, Reply):
             self._answered = True
             self._failed = 0
@@ -122,6 +130,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
                 f"the last {self._failed} requests to {self.endpoint.address} all failed, the last one: "
                 f"{outcome.reason}. Is llm.base_url right? It usually ends in /v1. {_CONTINUES}"
             )
+
         return outcome
 
     async def _ask(self, request: Request) -> Reply:
@@ -137,6 +146,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
                 reply = await self._post(body)
                 self._structured = False  # the endpoint does not offer it
                 return reply
+
         return await self._post(body)
 
     async def _post(self, body: Mapping[str, Any]) -> Reply:
@@ -160,6 +170,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         task = asyncio.current_task()
         self._under_way.add(task)
         used = estimate
+
         try:
             async with asyncio.timeout(self.endpoint.timeout):
                 response = await super().send(request, **options)
@@ -178,23 +189,28 @@ class Calls(openai.DefaultAsyncHttpxClient):
         finally:
             self._under_way.discard(task)
             self._owed += used - estimate
+
         if response.is_error and self.ended:  # it is not asked again
             raise asyncio.CancelledError
+
         return response
 
     def _translated(self, error: Exception) -> BaseException:
         """Return the exception that makes the openai client try again, or give up."""
         if self.ended:
             return asyncio.CancelledError()
+
         if isinstance(error, TimeoutError | ValueError):
             reason = str(error) or f"no answer within {self.endpoint.timeout:g} s"
             return httpx2.RemoteProtocolError(reason)
+
         no_connection = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
         if no_connection and not self._reached:
             return LLMError(
                 f"{self.endpoint.address} cannot be reached ({error!r}): "
                 "is the server running, and is llm.base_url its address?"
             )
+
         return error
 
     async def _wait_for_turn(self, tokens: int) -> None:
@@ -202,6 +218,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         async with self._line:
             if self._requests is not None:
                 await self._requests.acquire()
+
             self._owed += tokens
             while self._tokens is not None and self._owed > 0:
                 part = min(self._owed, self._tokens.max_rate)
@@ -216,6 +233,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
                 error.code,
                 endpoint=self.endpoint.address,
             )
+
         body = error.body if isinstance(error.body, dict) else {}
         message = self._short(body.get("message") or body.get("detail") or error.response.text)
         reason = f"status {error.status_code}: {message}"
@@ -224,6 +242,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         if status in _ADVICE and not forbidden_here:
             advice = _ADVICE[status].format(variable=self.endpoint.key_variable)
             raise LLMError(f"{self.endpoint.address}, {self.endpoint.model}: {reason} {advice}")
+
         return Failure(reason, final=status < 500 and status not in _LATER)
 
     def _short(self, message: object) -> str:

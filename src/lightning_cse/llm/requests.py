@@ -31,9 +31,11 @@ class Request:
     def key(self, model: str) -> str:
         """Return the digest under which a model's reply is kept; 0 and 0.0 are the same parameter."""
         parameters: dict[str, float | int | str] = {}
+
         for name, value in self.parameters.items():
             whole = isinstance(value, float) and value.is_integer()
             parameters[name] = int(value) if whole else value
+
         document: list[Any] = [
             model,
             self.messages,
@@ -42,6 +44,7 @@ class Request:
         ]
         if self.schema is not None:
             document.append(self.schema)
+
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
@@ -104,8 +107,10 @@ def read_reply(content: bytes, endpoint: str) -> Reply:
         raise ValueError(
             f"the answer is not a chat completion; it begins {content[:80]!r}"
         ) from None
+
     if choice.get("error") or reply.finish == "error":
         raise ValueError(f"the reply was cut off by an error: {choice.get('error')}")
+
     return reply
 
 
@@ -130,8 +135,10 @@ class Account:
         if isinstance(outcome, Failure):
             self.failed += 1
             return
+
         if outcome.model:
             self.served[outcome.model] += 1
+
         sent = outcome.prompt_tokens or 0
         received = outcome.completion_tokens or 0
         if outcome.cached:
@@ -158,8 +165,10 @@ class Account:
             received += self.cached_completion_tokens
         else:
             replies -= self.cached
+
         if price is None or (self.unmetered and self.unmetered == replies):
             return None
+
         return price_of(
             price,
             sent,
@@ -172,6 +181,7 @@ class Account:
         shown = "cost unknown" if price else "llm.price is not set"
         if cost is not None:
             shown = dollars(cost)
+
         return f"{self.prompt_tokens + self.completion_tokens:,} tokens, {shown}"
 
 

@@ -16,10 +16,27 @@ GLUE = "index\tsentence1\tsentence2\tgold_label\n"
 LLMSKNOW = "Question,Answer,Origin\n"
 SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\r"  # at which str.splitlines would split
 PAIRS = "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n"
-TRIPLET = {"anchor": "A.", "positive": "P.", "negative": "N."}
+TRIPLET = {
+    "anchor": "A.",
+    "positive": "P.",
+    "negative": "N.",
+}
 QUADRUPLE = TRIPLET | {"intermediate": "I."}
-AUTHORS = {"split": "aigen", "sentence": "A.", "5": "P.", "4": "I.", "3": "N.", "2": ""}
-PLAIN = {"split": "wiki", "sentence": "Plain.", "5": "", "4": "", "3": ""}
+AUTHORS = {
+    "split": "aigen",
+    "sentence": "A.",
+    "5": "P.",
+    "4": "I.",
+    "3": "N.",
+    "2": "",
+}
+PLAIN = {
+    "split": "wiki",
+    "sentence": "Plain.",
+    "5": "",
+    "4": "",
+    "3": "",
+}
 
 
 def lines(*rows: object) -> str:
@@ -27,10 +44,20 @@ def lines(*rows: object) -> str:
 
 
 def snli(label: object = "neutral", premise: object = "A dog.") -> str:
-    return lines({"gold_label": label, "sentence1": premise, "sentence2": "None"})
+    return lines(
+        {
+            "gold_label": label,
+            "sentence1": premise,
+            "sentence2": "None",
+        }
+    )
 
 
-def question(premise: str, hypothesis: str, answer: str = "neutral") -> str:
+def question(
+    premise: str,
+    hypothesis: str,
+    answer: str = "neutral",
+) -> str:
     text = f'For the statement, "{premise}", does the hypothesis "{hypothesis}" represent entailment, contradiction, or neutrality?'
     quoted = text.replace('"', '""')
     return f'"{quoted}",{answer},x\n'
@@ -42,7 +69,11 @@ def read(name: str, text: str) -> tuple[dict[str, list[Any]], list[int], dict[st
     corpus = CORPORA[name]
     file = next(file for file in corpus.files if part in file.path)
     layout: Any = file.layout or corpus.layout
-    return parse(text, "x", **layout.model_dump(exclude_unset=True))
+    return parse(
+        text,
+        "x",
+        **layout.model_dump(exclude_unset=True),
+    )
 
 
 # Layout, text, columns, the lines of the rows, what is left out
@@ -52,19 +83,19 @@ def read(name: str, text: str) -> tuple[dict[str, list[Any]], list[int], dict[st
     ("name", "text", "columns", "at", "dropped"),
     [
         ("inli", INLI + 'circa," Two\nlines, ""quoted""\t",NA,None,n/a,nan\r\n\r\n,P,I,E,N,C\r\n\r\n',
-         {"dataset": ["circa", ""], "premise": ['Two\nlines, "quoted"', "P"], "implied_entailment": ["NA", "I"], "explicit_entailment": ["None", "E"], "neutral": ["n/a", "N"], "contradiction": ["nan", "C"]},
+         {"dataset": ["circa", ""], "premise": ['Two\nlines, "quoted"', "P"], "implied_entailment": ["NA", "I"], "explicit_entailment": ["None", "E"], "neutral": ["n/a", "N"], "contradiction": ["nan", "C"],},
          [2, 5], {}),
         ("snli", snli() + snli("-", ' He said "no". ').strip(),
-         {"premise": ["A dog.", 'He said "no".'], "hypothesis": ["None", "None"], "label": ["neutral", "-"]},
+         {"premise": ["A dog.", 'He said "no".'], "hypothesis": ["None", "None"], "label": ["neutral", "-"],},
          [1, 2], {}),
         ("snli_sample", '3\t3\t"A sign,\n""No dogs""."\tN/A\n1\t1\tA dog\'s nap.\tIt snores',
-         {"premise": ['A sign,\n"No dogs".', "A dog's nap."], "hypothesis": ["N/A", "It snores"], "label": ["entailment", "neutral"]},
+         {"premise": ['A sign,\n"No dogs".', "A dog's nap."], "hypothesis": ["N/A", "It snores"], "label": ["entailment", "neutral"],},
          [1, 3], {}),
         ("mnli_glue", GLUE + '0\t"Stay\tsaid "he \tentailment\r\n',
-         {"premise": ['"Stay'], "hypothesis": ['said "he'], "label": ["entailment"]},
+         {"premise": ['"Stay'], "hypothesis": ['said "he'], "label": ["entailment"],},
          [2], {}),
-        ("mnli_llmsknow", LLMSKNOW + question("One,\ntwo ", "None") + question('"Go," he said', 'a "quoted" one ', "entailment"),
-         {"premise": ["One,\ntwo", '"Go," he said'], "hypothesis": ["None", 'a "quoted" one'], "label": ["neutral", "entailment"]},
+        ("mnli_llmsknow", LLMSKNOW + question("One,\ntwo ", "None") + question('"Go," he said', 'a "quoted" one ', "entailment",),
+         {"premise": ["One,\ntwo", '"Go," he said'], "hypothesis": ["None", 'a "quoted" one'], "label": ["neutral", "entailment"],},
          [2, 4], {}),
         ("sts12", 'He said "no.\tNone \r\n\u2028One\x0btwo.\t"Three"\tx\ty\n',
          {"sentence1": ['He said "no.', "One\x0btwo."], "sentence2": ["None", '"Three"']},
@@ -77,13 +108,13 @@ def read(name: str, text: str) -> tuple[dict[str, list[Any]], list[int], dict[st
          {"sentence": ["One @-@ two .", "Is it ?", "= National", "=", "Two ,"]},
          [4, 4, 6, 7, 8], {"blank line": 2, "heading": 2}),
         ("wiki_split", "A \"b , c .\tA \"b . <::::> C .\r\n'' d '' .\td .<::::>None\n",
-         {"sentence": ['A "b , c .', "'' d '' ."], "simple1": ['A "b .', "d ."], "simple2": ["C .", "None"]},
+         {"sentence": ['A "b , c .', "'' d '' ."], "simple1": ['A "b .', "d ."], "simple2": ["C .", "None"],},
          [1, 2], {}),
-        ("ngcse", lines(QUADRUPLE | {"id": 3}, PLAIN, AUTHORS, PLAIN),
-         {"anchor": ["A."] * 2, "positive": ["P."] * 2, "intermediate": ["I."] * 2, "negative": ["N."] * 2},
+        ("ngcse", lines(QUADRUPLE | {"id": 3}, PLAIN, AUTHORS, PLAIN,),
+         {"anchor": ["A."] * 2, "positive": ["P."] * 2, "intermediate": ["I."] * 2, "negative": ["N."] * 2,},
          [1, 3], {"plain sentence": 2}),
-        ("ngcse/nli_nli", lines(TRIPLET, AUTHORS | {"3": ""}, {"split": "aigen", "sentence": "A.", "9": "N.", "10": "P."}),
-         {"anchor": ["A."] * 3, "positive": ["P."] * 3, "negative": ["N.", "I.", "N."]},
+        ("ngcse/nli_nli", lines(TRIPLET, AUTHORS | {"3": ""}, {"split": "aigen", "sentence": "A.", "9": "N.", "10": "P.",},),
+         {"anchor": ["A."] * 3, "positive": ["P."] * 3, "negative": ["N.", "I.", "N."],},
          [1, 2, 3], {}),
     ],
 )  # fmt: skip
@@ -163,7 +194,11 @@ LLMSKNOW_ROW = question("A\nmore", "B")
     ],
     ids=lambda value: value[:40],
 )  # fmt: skip
-def test_bad_rows_are_reported_with_their_line(name: str, text: str, fault: str) -> None:
+def test_bad_rows_are_reported_with_their_line(
+    name: str,
+    text: str,
+    fault: str,
+) -> None:
     with pytest.raises(DataError) as caught:
         read(name, text)
     assert str(caught.value).startswith(f"x{fault}")
@@ -175,7 +210,11 @@ def test_bad_rows_are_reported_with_their_line(name: str, text: str, fault: str)
 
 def test_the_splits_are_those_of_the_authors_code() -> None:
     splits = drawn_splits(56_290)
-    rows: dict[str, list[int]] = {"train": [], "dev": [], "test": []}
+    rows: dict[str, list[int]] = {
+        "train": [],
+        "dev": [],
+        "test": [],
+    }
     for row, split in enumerate(splits):
         rows[split].append(row)
     sizes = {split: len(numbers) for split, numbers in rows.items()}
@@ -192,7 +231,11 @@ def test_a_drawn_split_keeps_the_order_of_the_file(
     path = put("ImpScore/all_data.csv", PAIRS + "".join(rows))
     numbers = []
     for split, size in (("train", 54), ("dev", 3), ("test", 3)):
-        table = read_corpus("impscore", split, tmp_path)
+        table = read_corpus(
+            "impscore",
+            split,
+            tmp_path,
+        )
         drawn = [int(name[1:]) for name in table.column("pos_implicit")]
         assert len(drawn) == size
         assert drawn == sorted(drawn)
@@ -202,4 +245,8 @@ def test_a_drawn_split_keeps_the_order_of_the_file(
 
     put("ImpScore/all_data.csv", PAIRS + "a,b,a,c\n" * 19)
     with pytest.raises(DataError, match="no row of the split 'dev': none has split = dev"):
-        read_corpus("impscore", "dev", tmp_path)
+        read_corpus(
+            "impscore",
+            "dev",
+            tmp_path,
+        )

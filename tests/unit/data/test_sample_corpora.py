@@ -1,8 +1,8 @@
-"""The sample of each corpus: nothing comes twice, corpora of one origin belong together, labels and scores vary."""
+"""The sample of each corpus: no duplicates, corpora of one origin agree, labels and scores vary."""
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,15 +26,15 @@ CLASSES = {
 
 
 def sample(name: str, split: str) -> Rows:
-    return read_corpus(name, split, sample_dir())
+    return read_corpus(
+        name,
+        split,
+        sample_dir(),
+    )
 
 
 def splits(name: str) -> dict[str, Rows]:
     return {split: sample(name, split) for split in CORPORA[name].splits}
-
-
-def columns(tables: Iterable[Rows], *names: str) -> list[str]:
-    return [sentence for rows in tables for name in names for sentence in rows.column(name)]
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,16 @@ def columns(tables: Iterable[Rows], *names: str) -> list[str]:
         (["trec"], ["sentence"]),
     ],
 )
-def test_no_sentence_comes_twice(corpora: list[str], names: list[str]) -> None:
-    sentences = columns((rows for name in corpora for rows in splits(name).values()), *names)
-    assert len({sentence.casefold() for sentence in sentences}) == len(sentences)
+def test_no_duplicate_sentences(corpora: list[str], names: list[str]) -> None:
+    sentences = []
+    for corpus in corpora:
+        for rows in splits(corpus).values():
+            for name in names:
+                sentences += map(str.casefold, rows.column(name))
+    assert len(set(sentences)) == len(sentences)
 
 
-def test_a_pair_that_does_not_match_has_the_explicit_sentence_of_another_row_of_its_split() -> None:
+def test_implicit_pairs_are_shuffled_within_their_split() -> None:
     for rows in splits("impscore").values():
         assert rows.column("neg_implicit") == rows.column("pos_implicit")
         assert sorted(rows.column("neg_explicit")) == sorted(rows.column("pos_explicit"))
@@ -64,20 +68,20 @@ def test_a_pair_that_does_not_match_has_the_explicit_sentence_of_another_row_of_
 # SNLI, MNLI, SICK
 
 
+def kind(split: str) -> str:
+    kinds = [kind for kind in ("mismatched", "dev", "test") if kind in split]
+    return kinds[0] if kinds else "train"
+
+
 @pytest.mark.parametrize("names", [SNLI, MNLI])
 def test_kinds_of_splits_share_no_pair(names: tuple[str, ...]) -> None:
-    parts = {
-        (name, split): all_pairs([rows]) for name in names for split, rows in splits(name).items()
-    }
-    assert all(len(found) == len(sample(*key)) for key, found in parts.items()), (
-        "none has a pair twice"
-    )
-    kinds = {
-        key: next((k for k in ("mismatched", "dev", "test") if k in key[1]), "train")
-        for key in parts
-    }
+    parts = {}
+    for name in names:
+        for split, rows in splits(name).items():
+            parts[name, split] = all_pairs([rows])
+            assert len(parts[name, split]) == len(rows), "no pair appears twice"
     for one, other in itertools.combinations(parts, 2):
-        if kinds[one] != kinds[other]:
+        if kind(one[1]) != kind(other[1]):
             assert not parts[one] & parts[other], (one, other)
 
 
@@ -88,45 +92,26 @@ def test_mnli_of_glue_is_the_labelled_part(split: str, plain: Callable[[Rows], l
     assert len(sample("mnli", split)) - len(labelled) == (0 if split == "train" else 2)
 
 
-def test_sick_has_directions_of_entailment_and_the_pairs_of_semeval() -> None:
-    assert {split: len(rows) for split, rows in splits("sick").items()} == {
-        "train": 40,
-        "trial": 20,
-        "test": 60,
-    }
-    names = ("label", "entailment_ab", "entailment_ba")
-    assert Counter(zip(*(sample("sick", "test").column(name) for name in names), strict=True)) == {
-        ("entailment", "A_entails_B", "B_neutral_A"): 16,
-        ("entailment", "A_entails_B", "B_entails_A"): 6,
-        ("neutral", "A_neutral_B", "B_neutral_A"): 24,
-        ("contradiction", "A_contradicts_B", "B_contradicts_A"): 14,
-    }
+def test_sick_has_the_pairs_of_semeval() -> None:
     for split, rows in splits("sick").items():
         for name in ("premise", "hypothesis", "label", "score"):
             assert sample("sick_semeval", split).column(name) == rows.column(name)
-    for first, second in itertools.combinations(splits("sick").values(), 2):
-        assert not set(columns([first], "premise", "hypothesis")) & set(
-            columns([second], "premise", "hypothesis")
-        )
 
 
 # STS and transfer tasks, plain text, LLM rows
 
 
 @pytest.mark.parametrize("name", ["sts12", "sts13", "sts14", "sts15", "sts16"])
-def test_every_subset_of_sts_has_scores_of_all_sizes(name: str) -> None:
+def test_every_subset_of_sts_has_low_and_high_scores(name: str) -> None:
     for split, rows in splits(name).items():
-        subsets = dict.fromkeys(file.part for file in CORPORA[name].split_files(split))
+        subsets = {file.part for file in CORPORA[name].split_files(split)}
         assert Counter(rows.column("subset")) == dict.fromkeys(subsets, 20)
         unscored = 5 * len(subsets) if name in {"sts15", "sts16"} else 0
-        assert (
-            rows.counts.get("dropped: no gold score", 0)
-            == unscored
-            == rows.counts["read"] - len(rows)
-        )
+        assert rows.counts["read"] - len(rows) == unscored
         for subset in subsets:
             scores = [row["score"] for row in rows if row["subset"] == subset]
-            assert min(scores) < 1.5 < 3.5 < max(scores)
+            assert min(scores) < 1.5
+            assert max(scores) > 3.5
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -137,7 +122,7 @@ def test_transfer_tasks_have_every_class(name: str) -> None:
         assert min(counts.values()) >= (1 if name == "trec" else len(rows) // 4)
 
 
-def test_anchors_of_llms_are_sentences_of_the_corpus_they_replace() -> None:
+def test_anchors_of_llm_rows_are_sentences_of_wiki1m() -> None:
     sts, nli = (set(sample("ngcse", split).column("anchor")) for split in ("wiki_sts", "wiki_nli"))
     assert sts | nli <= set(sample("wiki1m", "train").column("sentence"))
     assert not sts & nli

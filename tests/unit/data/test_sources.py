@@ -20,7 +20,11 @@ from lightning_cse.errors import ConfigError, DataError
 def pairs(*rows: tuple[str, str]) -> Rows:
     premises, hypotheses = zip(*rows, strict=True)
     return Rows.of(
-        {"premise": premises, "hypothesis": hypotheses, "label": ["neutral"] * len(rows)}
+        {
+            "premise": premises,
+            "hypothesis": hypotheses,
+            "label": ["neutral"] * len(rows),
+        }
     )
 
 
@@ -31,15 +35,15 @@ def keys_of(*rows: tuple[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("columns", "same"),
     [
-        ({"sentence1": "P", "sentence2": "Q", "score": 1.0}, [("P", "Q")]),
+        ({"sentence1": "P", "sentence2": "Q", "score": 1.0,}, [("P", "Q")]),
         ({"sentence": "P"}, []),
-        ({"anchor": "P", "positive": "Q", "intermediate": "R", "negative": "S"}, [("P", "Q"), ("P", "R"), ("P", "S")]),
-        ({"anchor": "P", "positive": "Q", "negative": "R", "negative_2": "S"}, [("P", "Q"), ("P", "R"), ("P", "S")]),
-        ({"pos_implicit": "P", "pos_explicit": "Q", "neg_implicit": "R", "neg_explicit": "S"},
+        ({"anchor": "P", "positive": "Q", "intermediate": "R", "negative": "S",}, [("P", "Q"), ("P", "R"), ("P", "S"),]),
+        ({"anchor": "P", "positive": "Q", "negative": "R", "negative_2": "S",}, [("P", "Q"), ("P", "R"), ("P", "S"),]),
+        ({"pos_implicit": "P", "pos_explicit": "Q", "neg_implicit": "R", "neg_explicit": "S",},
          [("P", "Q"), ("s", "r")]),
-        ({"premise": "P", "anchor": "P", "entailment": "Q", "positive": "Q"}, [("P", "Q")]),
+        ({"premise": "P", "anchor": "P", "entailment": "Q", "positive": "Q",}, [("P", "Q")]),
         ({"premise": "A man's asleep.", "hypothesis": "He doesn't run, does he?"},
-         [("he does n't run , does he ? ", "A man 's asleep .")]),  # turned round, tokenised, in another case
+         [("he does n't run , does he ? ", "A man 's asleep .")]),  # turned round, tokenised, in another case,
     ],
 )  # fmt: skip
 def test_the_pairs_of_a_row(columns: dict[str, str], same: list[tuple[str, str]]) -> None:
@@ -57,10 +61,24 @@ def test_a_key_has_letters_and_digits_only() -> None:
 
 
 def test_rows_may_lack_a_sentence() -> None:
-    known = all_pairs([Rows.of({"premise": ["P"], "entailment": ["Q"], "contradiction": [None]})])
+    known = all_pairs(
+        [
+            Rows.of(
+                {
+                    "premise": ["P"],
+                    "entailment": ["Q"],
+                    "contradiction": [None],
+                }
+            )
+        ]
+    )
     assert len(known) == 1
     other = Rows.of(
-        {"premise": ["A", "p"], "entailment": [None, "q"], "contradiction": ["B", None]}
+        {
+            "premise": ["A", "p"],
+            "entailment": [None, "q"],
+            "contradiction": ["B", None],
+        }
     )
     assert without_pairs(other, known).column("premise") == ["A"]
 
@@ -80,17 +98,30 @@ def test_names_of_another_form(name: str) -> None:
     with pytest.raises(
         ConfigError, match=rf"data\.train: '{name}' is not of the form corpus/split"
     ) as caught:
-        read_sources([name], sample_dir(), key="data.train")
+        read_sources(
+            [name],
+            sample_dir(),
+            key="data.train",
+        )
     assert str(caught.value).endswith(f"; {FORMS}")
 
 
 def test_own_files_beside_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.txt").write_text("One.\nTwo.\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    own, inli = read_sources(["mine.txt", "inli/val"], sample_dir(), key="data.train")
-    assert read_sources("inli/val", sample_dir(), key="data.train")[0].files == inli.files, (
-        "one name is a list of it"
+    own, inli = read_sources(
+        ["mine.txt", "inli/val"],
+        sample_dir(),
+        key="data.train",
     )
+    assert (
+        read_sources(
+            "inli/val",
+            sample_dir(),
+            key="data.train",
+        )[0].files
+        == inli.files
+    ), "one name is a list of it"
     assert own.column("anchor") == ["One.", "Two."]
     assert len(inli) == 120
 
@@ -107,16 +138,30 @@ def test_own_files_beside_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 )
 def test_errors_name_the_key(name: str, message: str) -> None:
     with pytest.raises(DataError, match=rf"^data\.train: .*{message}"):
-        read_sources([name], sample_dir(), key="data.train")
+        read_sources(
+            [name],
+            sample_dir(),
+            key="data.train",
+        )
 
 
 def test_counterfactual_dev_and_test_come_from_snli_dev_and_test(real_data: Path) -> None:
-    known = all_pairs(read_sources(["snli_senteval/dev", "snli_senteval/test"], real_data, key="x"))
+    known = all_pairs(
+        read_sources(
+            ["snli_senteval/dev", "snli_senteval/test"],
+            real_data,
+            key="x",
+        )
+    )
     for split, leaks in (
         ("original_train", 0),
         ("original_dev", 200),
         ("original_test", 400),
         ("revised_train", 0),
     ):
-        (rows,) = read_sources([f"snli_counterfactual/{split}"], real_data, key="x")
+        (rows,) = read_sources(
+            [f"snli_counterfactual/{split}"],
+            real_data,
+            key="x",
+        )
         assert len(rows) - len(without_pairs(rows, known)) == leaks

@@ -38,9 +38,19 @@ def model(tmp_path: Path) -> Model:
     """A model behind a server, with the test's folder for caches."""
 
     def make(
-        server: ChatServer | str, *, cache_dir: str | None = str(tmp_path), **settings: Any
+        server: ChatServer | str,
+        *,
+        cache_dir: str | None = str(tmp_path),
+        **settings: Any,
     ) -> LLM:
         url = server if isinstance(server, str) else server.url
-        return LLM({"model": "m", "base_url": url, **settings}, cache_dir)
+        return LLM(
+            {
+                "model": "m",
+                "base_url": url,
+                **settings,
+            },
+            cache_dir,
+        )
 
     return make

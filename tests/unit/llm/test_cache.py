@@ -18,7 +18,14 @@ REQUEST = Request(
     {"temperature": 0.5, "max_tokens": 3},
     sample=2,
 )
-REPLY = Reply("ja 😀\n", "stop", "m-1", 12, 3, "https://one/v1")
+REPLY = Reply(
+    "ja 😀\n",
+    "stop",
+    "m-1",
+    12,
+    3,
+    "https://one/v1",
+)
 
 
 @pytest.fixture
@@ -29,13 +36,35 @@ def path(tmp_path: Path) -> Path:
 def test_what_is_kept_comes_back_as_cached(path: Path) -> None:
     cache, key = ReplyCache(path), REQUEST.key("m")
     assert cache.get(key) is None
-    assert cache.put(key, "m", REQUEST, REPLY) == REPLY
+    assert (
+        cache.put(
+            key,
+            "m",
+            REQUEST,
+            REPLY,
+        )
+        == REPLY
+    )
     assert ReplyCache(path).get(key) == replace(REPLY, cached=True), (
         "another process sees it at once"
     )
-    later = Reply("second", "length", "m-2", 2, 2, "https://two/v1")
-    assert cache.put(key, "m", REQUEST, later) == replace(
-        REPLY, prompt_tokens=2, completion_tokens=2
+    later = Reply(
+        "second",
+        "length",
+        "m-2",
+        2,
+        2,
+        "https://two/v1",
+    )
+    assert cache.put(
+        key,
+        "m",
+        REQUEST,
+        later,
+    ) == replace(
+        REPLY,
+        prompt_tokens=2,
+        completion_tokens=2,
     )
     cache.close()
     assert cache.get(key) == replace(REPLY, cached=True)
@@ -46,7 +75,12 @@ def test_the_file_says_what_was_asked_and_holds_what_prompts_share_once(path: Pa
     requests = [Request((*shared, ("user", str(number))), {"seed": number}) for number in range(50)]
     with closing(ReplyCache(path)) as cache:
         for request in requests:
-            cache.put(request.key("m"), "m", request, REPLY)
+            cache.put(
+                request.key("m"),
+                "m",
+                request,
+                REPLY,
+            )
     assert path.stat().st_size < 50_000, "the prompts are 150,000"
     with closing(sqlite3.connect(path)) as file:
         rows = file.execute(
@@ -67,7 +101,13 @@ def test_processes_share_one_file_from_its_first_moment(path: Path) -> None:
     )
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", script, str(path), name],
+            [
+                sys.executable,
+                "-c",
+                script,
+                str(path),
+                name,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

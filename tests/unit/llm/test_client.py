@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llm_server import FAULTS, ODD, TRANSIENT, ChatServer, always, first, prompt, share
+from llm_server import FAULTS, TRANSIENT, ChatServer, always, first, prompt, share
 
 from lightning_cse.llm import LLM, Failure, LLMError, Reply, Request
 
@@ -67,15 +67,36 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def test_a_request_and_its_reply(serve: Serve, model: Model) -> None:
     server = serve()
-    parameters: dict[str, Any] = {"temperature": 0.5, "min_p": 0.1, "stop": "\n"}
+    parameters: dict[str, Any] = {
+        "temperature": 0.5,
+        "min_p": 0.1,
+        "stop": "\n",
+    }
     llm = model(server, model="some/model")
-    request = Request((("system", "Reverse."), ("user", "one two")), parameters, schema=SCHEMA)
-    assert ask(llm, [request]) == [Reply("owt eno", "stop", "some/model", 3, 2, server.url)]
+    request = Request(
+        (("system", "Reverse."), ("user", "one two")),
+        parameters,
+        schema=SCHEMA,
+    )
+    assert ask(llm, [request]) == [
+        Reply(
+            "owt eno",
+            "stop",
+            "some/model",
+            3,
+            2,
+            server.url,
+        )
+    ]
     (call,) = server.calls
     form = call.body.pop("response_format")
     assert (form["type"], form["json_schema"]["schema"]) == ("json_schema", SCHEMA)
     messages = [{"role": "system", "content": "Reverse."}, {"role": "user", "content": "one two"}]
-    assert call.body == {"model": "some/model", "messages": messages, **parameters}
+    assert call.body == {
+        "model": "some/model",
+        "messages": messages,
+        **parameters,
+    }
     assert call.authorization == f"Bearer {KEY}"
 
 
@@ -91,8 +112,19 @@ def test_an_endpoint_without_structured_output_is_asked_without_it(
 def test_equal_requests_share_a_call_and_other_samples_do_not(serve: Serve, model: Model) -> None:
     server = serve(seconds=0.02)
     llm = model(server)
-    got = ask(llm, [*questions(1), *questions(2), replace(questions(1)[0], sample=1)])
-    assert texts(got) == [*answers(1), *answers(2), *answers(1)]
+    got = ask(
+        llm,
+        [
+            *questions(1),
+            *questions(2),
+            replace(questions(1)[0], sample=1),
+        ],
+    )
+    assert texts(got) == [
+        *answers(1),
+        *answers(2),
+        *answers(1),
+    ]
     assert server.answered == {"question 0": 2, "question 1": 1}
     assert [outcome.cached for outcome in got if isinstance(outcome, Reply)] == [
         False,
@@ -106,33 +138,105 @@ def test_equal_requests_share_a_call_and_other_samples_do_not(serve: Serve, mode
 @pytest.mark.parametrize(
     ("odd", "reply"),
     [
-        ("filter_400", Reply("", "content_filter", None)),
-        ("refusal", Reply("I cannot.", "refusal", "m", 2, 0)),
-        ("filter", Reply("", "content_filter", "m", 2, 0)),
-        ("length", Reply("0 n", "length", "m", 2, 2)),
-        ("null", Reply("", "stop", "m", 2, 0)),
-        ("no_usage", Reply("0 noitseuq", "stop", "m")),
-        ("surrogate", Reply("cut ?", "stop", "m", 2, 2)),
+        (
+            "filter_400",
+            Reply(
+                "",
+                "content_filter",
+                None,
+            ),
+        ),
+        (
+            "refusal",
+            Reply(
+                "I cannot.",
+                "refusal",
+                "m",
+                2,
+                0,
+            ),
+        ),
+        (
+            "filter",
+            Reply(
+                "",
+                "content_filter",
+                "m",
+                2,
+                0,
+            ),
+        ),
+        (
+            "length",
+            Reply(
+                "0 n",
+                "length",
+                "m",
+                2,
+                2,
+            ),
+        ),
+        (
+            "null",
+            Reply(
+                "",
+                "stop",
+                "m",
+                2,
+                0,
+            ),
+        ),
+        (
+            "no_usage",
+            Reply(
+                "0 noitseuq",
+                "stop",
+                "m",
+            ),
+        ),
+        (
+            "surrogate",
+            Reply(
+                "cut ?",
+                "stop",
+                "m",
+                2,
+                2,
+            ),
+        ),
     ],
 )
-def test_unusual_replies_are_kept(serve: Serve, model: Model, odd: str, reply: Reply) -> None:
+def test_unusual_replies_are_kept(
+    serve: Serve,
+    model: Model,
+    odd: str,
+    reply: Reply,
+) -> None:
     server = serve(plan=always(odd))
     reply = replace(reply, endpoint=server.url)
     assert ask(model(server), questions(1)) == [reply]
     assert ask(model(server), questions(1)) == [replace(reply, cached=True)]
     assert len(server.calls) == 1
     assert reply.refused == (odd in {"refusal", "filter", "filter_400"})
-    assert odd in (*ODD, "filter_400")
 
 
 # Faults
 
 
 def test_many_requests_to_an_unreliable_server(
-    serve: Serve, model: Model, caplog: pytest.LogCaptureFixture
+    serve: Serve,
+    model: Model,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     kinds = tuple(kind for kind in TRANSIENT if kind not in ENDLESS)
-    server = serve(plan=share(0.2, kinds, times=4), seconds=0.002)
+    server = serve(
+        plan=share(
+            0.2,
+            kinds,
+            times=4,
+        ),
+        seconds=0.002,
+    )
     llm = model(server, concurrency=16)
     with caplog.at_level("INFO"):
         assert texts(ask(llm, questions(200))) == answers(200)
@@ -151,7 +255,11 @@ def test_many_requests_to_an_unreliable_server(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_retry_overcomes_every_fault(serve: Serve, model: Model, fault: str) -> None:
+def test_a_retry_overcomes_every_fault(
+    serve: Serve,
+    model: Model,
+    fault: str,
+) -> None:
     server = serve(plan=first(fault))
     assert texts(
         ask(model(server, timeout=0.5 if fault in ENDLESS else 60.0), questions(1))
@@ -178,10 +286,19 @@ def test_a_retry_overcomes_every_fault(serve: Serve, model: Model, fault: str) -
     ],
 )
 def test_a_failed_request_leaves_the_others_alone(
-    serve: Serve, model: Model, fault: str, reason: str, final: bool
+    serve: Serve,
+    model: Model,
+    fault: str,
+    reason: str,
+    final: bool,
 ) -> None:
     server = serve(plan=lambda body, _: fault if prompt(body) == "question 1" else None)
-    llm = model(server, retries=1, concurrency=1, timeout=0.5 if fault in ENDLESS else 60.0)
+    llm = model(
+        server,
+        retries=1,
+        concurrency=1,
+        timeout=0.5 if fault in ENDLESS else 60.0,
+    )
     good, failed, last = ask(llm, questions(3))
     assert isinstance(good, Reply)
     assert isinstance(last, Reply)
@@ -215,11 +332,22 @@ def test_a_failed_request_leaves_the_others_alone(
     ],
 )
 def test_faults_of_the_endpoint_end_all_requests(
-    serve: Serve, model: Model, kind: str, message: str, calls: int
+    serve: Serve,
+    model: Model,
+    kind: str,
+    message: str,
+    calls: int,
 ) -> None:
     server = serve(plan=always(kind))
     with pytest.raises(LLMError, match=message) as caught:
-        ask(model(server, concurrency=2, retries=1), questions(50))
+        ask(
+            model(
+                server,
+                concurrency=2,
+                retries=1,
+            ),
+            questions(50),
+        )
     assert len(server.calls) <= calls
     assert KEY not in str(caught.value)
 
@@ -233,7 +361,14 @@ def test_an_endpoint_that_cannot_be_reached(model: Model) -> None:
 
 def test_a_server_that_dies_and_a_new_start(serve: Serve, model: Model) -> None:
     server, other = serve(), serve()
-    llm, count = model(server, concurrency=2, retries=1), 0
+    llm, count = (
+        model(
+            server,
+            concurrency=2,
+            retries=1,
+        ),
+        0,
+    )
     with pytest.raises(LLMError, match="all failed"):
         for _ in llm.ask(questions(40), "a test"):
             count += 1
@@ -245,7 +380,9 @@ def test_a_server_that_dies_and_a_new_start(serve: Serve, model: Model) -> None:
 
 
 def test_kept_replies_need_neither_a_key_nor_a_network(
-    serve: Serve, model: Model, monkeypatch: pytest.MonkeyPatch
+    serve: Serve,
+    model: Model,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ask(model(serve()), questions(5))
     monkeypatch.delenv("OPENAI_API_KEY")
@@ -265,7 +402,16 @@ def test_the_key_appears_nowhere(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    llm = model(serve(plan=first("error", "break", "limit"), key=KEY))
+    llm = model(
+        serve(
+            plan=first(
+                "error",
+                "break",
+                "limit",
+            ),
+            key=KEY,
+        )
+    )
     got = ask(llm, questions(3))
     files = [path.read_bytes().decode("latin-1") for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) >= 1
@@ -289,7 +435,10 @@ def test_the_key_appears_nowhere(
     ],
 )
 def test_calls_keep_to_the_limits(
-    serve: Serve, model: Model, limits: dict[str, float], seconds: float
+    serve: Serve,
+    model: Model,
+    limits: dict[str, float],
+    seconds: float,
 ) -> None:
     server = serve(lambda _: "word " * 100)
     assert len(ask(model(server, **limits), questions(8))) == 8
@@ -331,7 +480,11 @@ def test_items_are_taken_after_each_result(serve: Serve, model: Model) -> None:
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_calls_under_way_at_the_end_are_kept(serve: Serve, model: Model, refused: bool) -> None:
+def test_calls_under_way_at_the_end_are_kept(
+    serve: Serve,
+    model: Model,
+    refused: bool,
+) -> None:
     go = threading.Event()
     plan = {"question 0": "unauthorized"} if refused else {}
 
@@ -387,13 +540,29 @@ sys.exit(main())
     ],
 )
 def test_a_stopped_process_loses_no_reply(
-    serve: Serve, model: Model, tmp_path: Path, signals: list[signal.Signals], code: int, kept: int
+    serve: Serve,
+    model: Model,
+    tmp_path: Path,
+    signals: list[signal.Signals],
+    code: int,
+    kept: int,
 ) -> None:
     go = threading.Event()
     # After a while nothing comes any more: the signal finds a process that waits for all its calls.
     server = serve(lambda body: str(int(prompt(body).split()[1]) < 20 or go.wait(30)))
-    line = [sys.executable, "-c", SCRIPT, server.url, str(tmp_path)]
-    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = [
+        sys.executable,
+        "-c",
+        SCRIPT,
+        server.url,
+        str(tmp_path),
+    ]
+    process = subprocess.Popen(
+        line,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     printed = [process.stdout.readline() for _ in range(20)]
     wait_until(lambda: len(server.calls) == 28)

@@ -24,7 +24,11 @@ def test_the_config_holds_the_fields_with_their_defaults(repository: Path) -> No
         ({"price": {"input": 0, "output": 1.5}, "parameters": {"stop": ["a"], "seed": None}}, []),
         ({"model": None}, ["llm.model: must be set"]),
         (
-            {"model": "", "base_url": "x", "retries": -1},
+            {
+                "model": "",
+                "base_url": "x",
+                "retries": -1,
+            },
             ["llm.model: ", "llm.base_url: ", "llm.retries: "],
         ),
         ({"base_url": "localhost:8000/v1"}, ["llm.base_url: must be http"]),
@@ -48,7 +52,14 @@ def test_faults_name_the_key_and_show_no_password(
     settings: dict[str, Any], faults: list[str]
 ) -> None:
     found = list(wrong_settings({"model": "m", **settings}))
-    assert [one[: len(fault)] for one, fault in zip(found, faults, strict=True)] == faults
+    assert [
+        one[: len(fault)]
+        for one, fault in zip(
+            found,
+            faults,
+            strict=True,
+        )
+    ] == faults
     assert "hush" not in str(found)
 
 
@@ -58,7 +69,13 @@ def test_the_address_is_the_setting_then_the_environment_then_openai(
     assert Endpoint(model="m").address == "https://api.openai.com/v1"
     monkeypatch.setenv("OPENAI_BASE_URL", "http://vllm:8000/v1/")
     assert Endpoint(model="m").address == "http://vllm:8000/v1"
-    assert Endpoint(model="m", base_url="http://other:1/v1").address == "http://other:1/v1"
+    assert (
+        Endpoint(
+            model="m",
+            base_url="http://other:1/v1",
+        ).address
+        == "http://other:1/v1"
+    )
 
 
 def test_the_address_of_the_environment_is_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,10 +99,17 @@ def test_the_address_of_the_environment_is_checked_too(monkeypatch: pytest.Monke
     ],
 )
 def test_the_key_comes_from_the_named_variable(
-    url: str, key: str, found: str, monkeypatch: pytest.MonkeyPatch
+    url: str,
+    key: str,
+    found: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MY_KEY", key)
-    endpoint = Endpoint(model="m", base_url=url, key_variable="MY_KEY")
+    endpoint = Endpoint(
+        model="m",
+        base_url=url,
+        key_variable="MY_KEY",
+    )
     if " " not in found:
         assert endpoint.key() == found
         return

@@ -9,7 +9,13 @@ from lightning_cse.llm.requests import Account
 
 MESSAGES = (("system", "Be brief."), ("user", "Is it raining?"))
 REQUEST = Request(MESSAGES, {"temperature": 0, "max_tokens": 5})
-NEW = Reply("yes", "stop", "m-1", 1000, 10)
+NEW = Reply(
+    "yes",
+    "stop",
+    "m-1",
+    1000,
+    10,
+)
 
 
 def test_a_key_stays_as_it_is() -> None:
@@ -40,7 +46,11 @@ def test_a_key_depends_on_all_that_decides_the_reply(other: Request) -> None:
     [
         (
             [NEW, NEW],
-            {"requests": 2, "prompt_tokens": 2000, "completion_tokens": 20},
+            {
+                "requests": 2,
+                "prompt_tokens": 2000,
+                "completion_tokens": 20,
+            },
             0.0026,
             0.0026,
         ),
@@ -72,6 +82,6 @@ def test_an_account(
 
 
 def test_small_sums_show_two_digits() -> None:
-    assert [dollars(12.5), dollars(0.0000421), dollars(3.14159, least=2), dollars(0)] == [
+    assert [dollars(12.5), dollars(0.0000421), dollars(3.14159, least=2), dollars(0),] == [
         "$12.5000", "$0.000042", "$3.14", "$0.00",
     ]  # fmt: skip
