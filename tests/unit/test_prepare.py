@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import io
-import os
 import subprocess
 import sys
 import threading
@@ -18,12 +17,11 @@ import pooch
 import pytest
 
 from lightning_cse import prepare
-from lightning_cse.data.corpora import CORPORA, Corpus, find_file, read_corpus, sample_dir
+from lightning_cse.data.corpora import CORPORA, Corpus, read_corpus, sample_dir
 
 Prepare = Callable[..., str]
 Change = Callable[..., None]
 
-REAL_DATA = os.environ.get("LIGHTNING_CSE_DATA", "")  # read before the tests unset it
 SPLITS = ("train", "val", "test")
 INLI = {f"INLI/{split}.csv": (sample_dir() / f"INLI/{split}.csv").read_bytes() for split in SPLITS}
 TRAIN = INLI["INLI/train.csv"]
@@ -491,69 +489,3 @@ def test_a_wrong_archive(
     mirror.files[ARCHIVE] = body
     assert run("snli", code=2).startswith(f"error: {mirror.url}{ARCHIVE}{message}")
     assert len(there(data)) == kept
-
-
-# Files of several splits
-
-
-def test_a_file_of_several_splits_is_fetched_and_reported_once(
-    mirror: Mirror,
-    run: Prepare,
-    data: Path,
-    change: Change,
-) -> None:
-    dev = CORPORA["snli"].files[1]
-    files = []
-    for label, rows in {
-        "entailment": 20,
-        "neutral": 18,
-        "contradiction": 20,
-    }.items():
-        changes = {
-            "split": label,
-            "rows": rows,
-            "only": ("label", label),
-            "member": None,
-        }
-        files.append(dev.model_copy(update={**changes, "remote": "all.jsonl"}))
-    sources = (f"{mirror.url}/shared",)
-    change(
-        CORPORA["snli"],
-        {},
-        name="shared",
-        files=files,
-        sources=sources,
-        hub=None,
-    )
-    mirror.files["/shared/all.jsonl"] = MEMBERS[DEV]
-    output = run("shared")
-    assert mirror.asked == ["/shared/all.jsonl"]
-    rows_of_all = "20 rows of entailment, 18 rows of neutral, 20 rows of contradiction"
-    assert f"fetched from {mirror.url}/shared/all.jsonl, {rows_of_all}" in output
-    assert run("shared", "--check").startswith(f"{data}/{dev.path}: ok, {rows_of_all}")
-    (data / dev.path).unlink()
-    assert "corpus 'shared': 1 of 1 files failed the check" in run(
-        "shared",
-        "--check",
-        code=2,
-    )
-
-
-@pytest.mark.skipif(not REAL_DATA, reason="LIGHTNING_CSE_DATA is not set: no real corpora")
-def test_real_corpora_are_right() -> None:
-    names = []
-    for name, corpus in CORPORA.items():
-        if any(find_file(Path(REAL_DATA), file) for file in corpus.files):
-            names.append(name)
-    assert {"inli", "stsb", "snli_senteval", "snli_sample", "sts12", "trec"} <= set(names)
-    assert (
-        prepare.main(
-            [
-                *names,
-                "--check",
-                "--data-dir",
-                REAL_DATA,
-            ]
-        )
-        == 0
-    )

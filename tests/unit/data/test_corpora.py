@@ -467,28 +467,6 @@ def test_a_line_that_one_file_leaves_out_is_left_out_of_all(
     )
 
 
-def test_one_file_of_all_splits(put: Put, tmp_path: Path) -> None:
-    columns = "sentence_A sentence_B entailment_label relatedness_score entailment_AB entailment_BA"
-    text = "\t".join([*columns.split(), "SemEval_set"]) + "\n"
-    for number, split in enumerate(["TEST", "TRAIN", "TEST"]):
-        text += f"A\tB {number}\tNEUTRAL\t3\tA_neutral_B\tB_neutral_A\t{split}\n"
-    path = put("SICK/SICK.txt", text)
-    rows = read_corpus(
-        "sick",
-        "test",
-        tmp_path,
-    )
-    assert rows.column("hypothesis") == ["B 0", "B 2"]
-    assert rows.column("line") == [2, 4]
-    assert rows.counts == {"read": 2}
-    message = fault(
-        "sick",
-        "dev",
-        tmp_path,
-    )
-    assert message == f"{path}: no row of the split 'trial': none has semeval_set = TRIAL"
-
-
 # A split is read again only if its files have changed
 
 
