@@ -312,7 +312,8 @@ class Source:
         file: CorpusFile,
         part: Path,
     ) -> str:
-        if self.corpus.hub is None:
+        # Only STS-B has an official layout that can be written from its copy on the hub.
+        if self.corpus.hub is None or "score" not in self.corpus.hub.columns:
             raise DataError(f"{file.path}: {self.corpus.prepare}\n{self._by_hand(file)}")
 
         try:
@@ -320,7 +321,6 @@ class Source:
         except HubError as error:
             raise DataError(f"{error}\n{self._by_hand(file)}") from None
 
-        # In STS-B's layout: it is the only corpus that is fetched from the hub.
         with part.open(
             "w",
             encoding="utf-8",

@@ -600,6 +600,8 @@ def test_a_command_reads_the_corpora_beside_its_configs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     command = ["+experiment=simcse_sup", "+debug=tiny", "data=file", "data.train=mine/train"]
+    # Hydra's logging would replace that of the tests.
+    command += ["hydra/job_logging=none", "hydra/hydra_logging=none"]
     command.append(f"--config-dir={config_dir}")
     declarations = config_dir / "corpora.yaml"
     declarations.write_text((OWN % "x").replace("mine", "inli"))
