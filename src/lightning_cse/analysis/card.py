@@ -149,7 +149,7 @@ def _sources(data: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
             if name.startswith("hub:"):
                 yield name, "/".join(re.split("[/:]", name)[1:3])
             elif corpus is not None and "." not in name:
-                yield f"{corpus.title} ({corpus.licence})", (corpus.hub or {}).get("id")
+                yield f"{corpus.title} ({corpus.licence})", corpus.hub.id if corpus.hub else None
             else:
                 yield Path(name).name, None
 
