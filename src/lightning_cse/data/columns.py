@@ -26,11 +26,19 @@ LAYOUTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }
 """The layouts of the user's own files: required and optional columns. The first layout that fits is taken."""
 
+_NAMES: Final = [name for layout in LAYOUTS.values() for columns in layout for name in columns]
+
 ALIASES: Final = {
-    **{name: name for layout in LAYOUTS.values() for columns in layout for name in columns},
-    **dict.fromkeys(("sent0", "query", "text", "sentence"), "anchor"),
-    **dict.fromkeys(("sent1", "pos"), "positive"),
-    **dict.fromkeys(("neg", "hard_neg", "hard_negative"), "negative"),
+    **dict(zip(_NAMES, _NAMES, strict=True)),
+    "sent0": "anchor",
+    "query": "anchor",
+    "text": "anchor",
+    "sentence": "anchor",
+    "sent1": "positive",
+    "pos": "positive",
+    "neg": "negative",
+    "hard_neg": "negative",
+    "hard_negative": "negative",
     "gold_label": "label",
 }
 """Common column names, mapped to our names; the names of hard negatives may end in a number."""
