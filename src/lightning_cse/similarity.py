@@ -5,7 +5,6 @@ Every function computes in the widest dtype of its inputs, at least float32, als
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from torch import Tensor
 from lightning_cse.embeddings import Embedding, GaussianEmbedding
 
 Reduce = Literal["mean_of_sims", "sim_of_sum"]
-"""How the dimensions of two Gaussians become one similarity: mapped to (0, 1] and averaged, or summed and mapped."""
+"""How dimensions become one similarity: mapped to (0, 1] and averaged, or summed and mapped."""
 
 Ask = Callable[[Any, Any], Tensor]
 """A score of two embeddings: row by row, (n,), or of every pair, (n, m)."""
@@ -27,9 +26,9 @@ Read = Callable[[Sequence[int]], Embedding]
 
 _ZERO_NORM = 1e-12  # a shorter vector counts as the zero vector: it is not divided by its norm
 
-# Numbers per block of pairs. On the CPU, the seven float32 buffers of the backward pass, 3.5 MiB, stay in or near the
-# L2 cache (a quarter or twice as much is no faster: two cores, widths 384 and 768). Other devices need few, large
-# kernels: 112 MiB in all.
+# Numbers per block of pairs. On the CPU, the seven float32 buffers of the backward pass, 3.5 MiB,
+# stay in or near the L2 cache (a quarter or twice as much is no faster: two cores, widths 384 and
+# 768). Other devices need few, large kernels: 112 MiB in all.
 _BLOCK_ON_CPU = 2**17
 _BLOCK_ELSEWHERE = 2**22
 
@@ -42,8 +41,8 @@ def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
 
     .. math:: S_{ij} = \frac{a_i \cdot b_j}{\lVert a_i \rVert \, \lVert b_j \rVert}
 
-    with ``a`` of shape ``(n, d)``, ``b`` of shape ``(m, d)`` and the result of shape ``(n, m)``. A zero vector has
-    cosine 0 with everything and a finite gradient.
+    with ``a`` of shape ``(n, d)``, ``b`` of shape ``(m, d)`` and the result of shape ``(n, m)``. A
+    zero vector has cosine 0 with everything and a finite gradient.
 
     Examples:
         >>> a = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
@@ -54,8 +53,8 @@ def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise ValueError(f"need (n, d) and (m, d), got {tuple(a.shape)} and {tuple(b.shape)}")
     with _no_autocast(a):
-        a, b = (_unit(side) for side in _wide(a, b))
-        return a @ b.T
+        a, b = _wide(a, b)
+        return _unit(a) @ _unit(b).T
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
@@ -63,40 +62,42 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
     .. math:: s_i = \frac{a_i \cdot b_i}{\lVert a_i \rVert \, \lVert b_i \rVert}
 
-    with ``a`` and ``b`` of shape ``(n, d)`` and the result of shape ``(n,)``: the diagonal of `cosine_matrix`.
+    with ``a`` and ``b`` of shape ``(n, d)`` and the result of shape ``(n,)``: the diagonal of
+    `cosine_matrix`.
     """
     if a.ndim != 2 or a.shape != b.shape:
-        raise ValueError(
-            f"need two (n, d) tensors of one shape, got {tuple(a.shape)} and {tuple(b.shape)}"
-        )
+        got = f"{tuple(a.shape)} and {tuple(b.shape)}"
+        raise ValueError(f"need two (n, d) tensors of one shape, got {got}")
     with _no_autocast(a):
-        a, b = (_unit(side) for side in _wide(a, b))
-        return (a * b).sum(dim=-1)
+        a, b = _wide(a, b)
+        return (_unit(a) * _unit(b)).sum(dim=-1)
 
 
 def gaussian_similarity_matrix(
     a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims"
 ) -> Tensor:
-    r"""Return the similarity of every Gaussian of ``a`` to every Gaussian of ``b``, from their KL divergence.
+    r"""Return the similarity of all Gaussians of ``a`` to all of ``b``, from their KL divergence.
 
-    With means :math:`\mu` and variances :math:`s`, ``(n, d)`` in ``a`` and ``(m, d)`` in ``b``, dimension :math:`h`
-    contributes
+    With means :math:`\mu` and variances :math:`s`, ``(n, d)`` in ``a`` and ``(m, d)`` in ``b``,
+    dimension :math:`h` contributes
 
     .. math:: k_h(a_i \Vert b_j) = \frac{1}{2} \left[ \frac{s_{a,ih}}{s_{b,jh}}
-              + \frac{(\mu_{a,ih} - \mu_{b,jh})^2}{s_{b,jh}} - 1 - \ln \frac{s_{a,ih}}{s_{b,jh}} \right]
+              + \frac{(\mu_{a,ih} - \mu_{b,jh})^2}{s_{b,jh}} - 1
+              - \ln \frac{s_{a,ih}}{s_{b,jh}} \right]
 
     to the divergence, and the result, of shape ``(n, m)``, is
 
-    .. math:: S_{ij} = \frac{1}{d} \sum_h \frac{1}{1 + k_h(a_i \Vert b_j)} \quad \text{(mean of sims)}, \qquad
+    .. math:: S_{ij} = \frac{1}{d} \sum_h \frac{1}{1 + k_h(a_i \Vert b_j)}
+              \quad \text{(mean of sims)}, \qquad
               S_{ij} = \frac{1}{1 + \sum_h k_h(a_i \Vert b_j)} \quad \text{(sim of sum)}.
 
-    The similarity is not symmetric: it is larger if a wide ``b`` covers a narrow ``a`` than if a narrow ``b`` lies
-    under a wide ``a``. A Gaussian has similarity 1 to itself. Neither pass holds an ``n x m x d`` tensor:
-    ``mean_of_sims`` goes through blocks of pairs and has no second derivative; ``sim_of_sum`` uses matrix products in
-    float64 (float32 on MPS).
+    The similarity is not symmetric: it is larger if a wide ``b`` covers a narrow ``a`` than if a
+    narrow ``b`` lies under a wide ``a``. A Gaussian has similarity 1 to itself. Neither pass holds
+    an ``n x m x d`` tensor: ``mean_of_sims`` goes through blocks of pairs and has no second
+    derivative; ``sim_of_sum`` uses matrix products in float64 (float32 on MPS).
 
-    Source: GaussCSE, the authors' code (``mean_of_sims``) and the paper's eq. 2 (``sim_of_sum``).  Differs: in rounding
-    only.
+    Source: GaussCSE, the authors' code (``mean_of_sims``) and the paper's eq. 2
+    (``sim_of_sum``).  Differs: in rounding only.
 
     Examples:
         >>> narrow = GaussianEmbedding(torch.zeros(1, 4), torch.zeros(1, 4))
@@ -109,9 +110,8 @@ def gaussian_similarity_matrix(
     """
     check_reduce(reduce)
     if a.mean.shape[1] != b.mean.shape[1]:
-        raise ValueError(
-            f"need (n, d) and (m, d), got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}"
-        )
+        got = f"{tuple(a.mean.shape)} and {tuple(b.mean.shape)}"
+        raise ValueError(f"need (n, d) and (m, d), got {got}")
     tensors = _wide(a.mean, a.log_variance, b.mean, b.log_variance)
     if reduce == "sim_of_sum":
         return _sim_of_sum_matrix(*tensors)
@@ -122,13 +122,14 @@ def gaussian_similarity_matrix(
 def gaussian_similarity(
     a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims"
 ) -> Tensor:
-    r"""Return the similarity of each Gaussian of ``a`` to the same row of ``b``, from their KL divergence.
+    r"""Return the similarity of each Gaussian of ``a`` to the same row of ``b``.
 
-    .. math:: s_i = \frac{1}{d} \sum_h \frac{1}{1 + k_h(a_i \Vert b_i)} \quad \text{(mean of sims)}, \qquad
+    .. math:: s_i = \frac{1}{d} \sum_h \frac{1}{1 + k_h(a_i \Vert b_i)}
+              \quad \text{(mean of sims)}, \qquad
               s_i = \frac{1}{1 + \sum_h k_h(a_i \Vert b_i)} \quad \text{(sim of sum)}
 
-    with the result of shape ``(n,)``: the diagonal of `gaussian_similarity_matrix`, which has the formula of
-    :math:`k_h` and the source.
+    with the result of shape ``(n,)``: the diagonal of `gaussian_similarity_matrix`, which has the
+    formula of :math:`k_h` and the source.
     """
     return _reduce_rows(_divergences(a, b), reduce)
 
@@ -136,13 +137,14 @@ def gaussian_similarity(
 def symmetric_gaussian_similarity(
     a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims"
 ) -> Tensor:
-    r"""Return the similarity of each Gaussian of ``a`` and the same row of ``b``, from their KL divergences both ways.
+    r"""Return the similarity of each Gaussian of ``a`` and the same row of ``b``, both ways.
 
     .. math:: \bar{k}_h = \frac{k_h(a_i \Vert b_i) + k_h(b_i \Vert a_i)}{2}
 
     replaces :math:`k_h` in `gaussian_similarity`; shapes and errors are the same.
 
-    Source: GaussCSE, the authors' code for semantic similarity; not in the paper.  Differs: ``sim_of_sum`` is ours.
+    Source: GaussCSE, the authors' code for semantic similarity; not in the paper.  Differs:
+    ``sim_of_sum`` is ours.
     """
     return _reduce_rows((_divergences(a, b) + _divergences(b, a)) / 2, reduce)
 
@@ -183,18 +185,21 @@ class Similarity(Protocol):
     """The similarity that a loss uses to compare views of embeddings; larger is closer."""
 
     def matrix(self, anchor: Any, candidate: Any) -> Tensor:
-        """Return every candidate's similarity to every anchor: (n, m) for n anchors and m candidates."""
+        """Return the similarity of every candidate to every anchor: (n, m) for n anchors."""
         ...
 
 
 def is_same(first: Ask, second: Ask, like: Embedding) -> bool:
-    """Return whether two row-by-row scores agree on random embeddings (always the same) of the kind and width given."""
-    draws, kind = torch.Generator().manual_seed(0), type(like)
+    """Return whether two row-by-row scores agree on fixed random embeddings of the given kind."""
+    generator = torch.Generator().manual_seed(0)
     widths = [value.shape[1] for value in like.fields().values()]
-    a, b = (
-        kind(*(torch.randn(16, d, generator=draws, dtype=torch.float64) for d in widths))
-        for _ in range(2)
-    )
+
+    def draw() -> Embedding:
+        fields = [torch.randn(16, d, generator=generator, dtype=torch.float64) for d in widths]
+        return type(like)(*fields)
+
+    a = draw()
+    b = draw()
     with torch.no_grad():
         return torch.allclose(first(a, b).double(), second(a, b).double(), rtol=1e-5, atol=1e-9)
 
@@ -208,7 +213,7 @@ class Comparison:
 
     @classmethod
     def of(cls, ask: Ask, like: Embedding) -> Comparison:
-        """Return the comparison by a score, and find out on the kind and width of ``like`` whether it is a cosine."""
+        """Return the comparison by a score; whether it is a cosine is tested on the kind given."""
         view = next(iter(like.views()))
         is_cosine = is_same(ask, lambda a, b: cosine(a.views()[view], b.views()[view]), like)
         return cls(ask, (view, view) if is_cosine else None)
@@ -216,19 +221,20 @@ class Comparison:
     def matrix(self, a: Embedding, b: Embedding) -> Tensor:
         """Return the score of every pair, (n, m): one matrix product if it is a cosine."""
         if self.views is not None:
-            return cosine_matrix(a.views()[self.views[0]], b.views()[self.views[1]])
-        return torch.stack([self.ask(a[torch.full((len(b),), row)], b) for row in range(len(a))])
+            first, second = self.views
+            return cosine_matrix(a.views()[first], b.views()[second])
+        repeated = (a[torch.full((len(b),), row)] for row in range(len(a)))
+        return torch.stack([self.ask(one, b) for one in repeated])
 
     def candidates(self, queries: Embedding, read: Read, total: int, count: int) -> list[list[int]]:
-        """Return, for each query, the rows of the ``count`` best sentences in float32, with a margin (or all rows)."""
+        """Return the best rows of each query in float32: ``count`` and a margin, or all rows."""
         count += _MARGIN
-        scores, rows = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.long)
+        scores = torch.empty(len(queries), 0)
+        rows = torch.empty(len(queries), 0, dtype=torch.long)
         for start in range(0, total, _SENTENCES):
             block = read(range(start, min(start + _SENTENCES, total)))
-            found = [
-                _top(self.matrix(queries[q : q + _QUERIES], block), count)
-                for q in range(0, len(queries), _QUERIES)
-            ]
+            starts = range(0, len(queries), _QUERIES)
+            found = [_top(self.matrix(queries[q : q + _QUERIES], block), count) for q in starts]
             scores = torch.cat([scores, torch.cat([values for values, _ in found])], dim=1)
             rows = torch.cat([rows, torch.cat([places + start for _, places in found])], dim=1)
             scores, kept = _top(scores, count)
@@ -236,19 +242,17 @@ class Comparison:
         return rows.tolist()
 
     def ranked(self, query: Embedding, read: Read, rows: Iterable[int]) -> list[tuple[int, float]]:
-        """Return the candidates of one query with their scores in float64, best first; ties in the order of rows."""
+        """Return one query's candidates and float64 scores, best first; ties in order of rows."""
         chosen = sorted(set(rows))
         first = torch.zeros(len(chosen), dtype=torch.long)
         scores = self.ask(query.to(torch.float64)[first], read(chosen).to(torch.float64))
         best = scores.sort(descending=True, stable=True)
-        return [
-            (chosen[place], score)
-            for place, score in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ]
+        ordered = [chosen[place] for place in best.indices.tolist()]
+        return list(zip(ordered, best.values.tolist(), strict=True))
 
 
 def every_pair(rows: Ask, like: Embedding) -> Ask:
-    """Return a score of every pair, (n, m), from a row-by-row score of embeddings of the kind and width given."""
+    """Return a score of every pair, (n, m), from a row-by-row score of the kind of embedding."""
     return Comparison.of(rows, like).matrix
 
 
@@ -262,23 +266,22 @@ def check_reduce(reduce: Reduce) -> Reduce:
 class _MeanOfSims(torch.autograd.Function):
     r"""The matrix of means over dimensions of 1 / (1 + KL), block by block in both passes.
 
-    With :math:`q = 2 (1 + k) = 1 + \ln s_b - \ln s_a + (s_a + (\mu_a - \mu_b)^2) / s_b`, a dimension of a pair gives
-    :math:`2 / q`, and a gradient :math:`g` of the mean over :math:`d` dimensions reaches :math:`q` as
-    :math:`w = -2 g / (d q^2)`.
+    With :math:`q = 2 (1 + k) = 1 + \ln s_b - \ln s_a + (s_a + (\mu_a - \mu_b)^2) / s_b`, a
+    dimension of a pair gives :math:`2 / q`, and a gradient :math:`g` of the mean over :math:`d`
+    dimensions reaches :math:`q` as :math:`w = -2 g / (d q^2)`.
     """
-
-    # torch.compile is not worth it: 128 x 128 pairs of width 384 take 20 ms instead of 34 (slower at a width of 768),
-    # for 5 to 30 s of compilation at every new shape. A training step is hundreds of ms.
 
     @staticmethod
     def forward(ctx: Any, a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Tensor) -> Tensor:
         ctx.save_for_backward(a_mean, a_log, b_mean, b_log)
-        (n, width), m = a_mean.shape, len(b_mean)
-        a_variance, b_precision = torch.exp(a_log), torch.exp(b_log).reciprocal()
-        similarity = a_mean.new_empty(n, m)
-        rows, columns = _block_shape(a_mean, b_mean)
+        width = a_mean.shape[1]
+        a_variance = torch.exp(a_log)
+        b_precision = torch.exp(b_log).reciprocal()
+        similarity = a_mean.new_empty(len(a_mean), len(b_mean))
+        rows, columns = _block_shape(similarity, width)
         memory = a_mean.new_empty(2, rows, columns, width)
-        for i, j in _blocks(n, m, rows, columns):
+
+        for i, j in _blocks(similarity, rows, columns):
             r, q = memory[:, : i.stop - i.start, : j.stop - j.start]
             torch.sub(a_mean[i, None], b_mean[j], out=r)
             torch.addcmul(a_variance[i, None], r, r, out=r)
@@ -290,44 +293,19 @@ class _MeanOfSims(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        # torch's once_differentiable checks only the incoming gradient, and lets a wrong second derivative pass.
+        # once_differentiable checks only the incoming gradient: a wrong second derivative passes.
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "mean_of_sims has no second derivative: take gradients without create_graph=True"
             )
         a_mean, a_log, b_mean, b_log = ctx.saved_tensors
-        (n, width), m = a_mean.shape, len(b_mean)
-        a_variance, b_precision, b_log_and_1 = (
-            torch.exp(a_log),
-            torch.exp(b_log).reciprocal(),
-            b_log + 1,
-        )
-        gradient = gradient * (-2 / width)
-        rows, columns = _block_shape(a_mean, b_mean)
-        memory = a_mean.new_empty(3, rows, columns, width)
-        terms = a_mean.new_empty(rows, columns, 4, width)
-        a_sums, b_sums = a_mean.new_zeros(n, 1, 3 * width), a_mean.new_zeros(m, 1, 3 * width)
-        with _no_autocast(a_mean):
-            for i, j in _blocks(n, m, rows, columns):
-                block = slice(i.stop - i.start), slice(j.stop - j.start)
-                difference, r, q = memory[:, *block]
-                # Four terms side by side, so that sums over columns (the first three) and over rows (the last three)
-                # each take one matrix product per block.
-                by_precision, plain, by_difference, by_r = terms[block].unbind(2)
-                torch.sub(a_mean[i, None], b_mean[j], out=difference)
-                torch.addcmul(a_variance[i, None], difference, difference, out=r)
-                r.mul_(b_precision[j])
-                torch.sub(b_log_and_1[j], a_log[i, None], out=q)
-                q.add_(r).reciprocal_()
-                torch.mul(q, q, out=plain)
-                torch.mul(plain, b_precision[j], out=by_precision)
-                torch.mul(by_precision, difference, out=by_difference)
-                torch.mul(plain, r, out=by_r)
-                flat = terms[block].flatten(2)
-                a_sums[i].baddbmm_(gradient[i, None, j], flat[:, :, : 3 * width])
-                b_sums[j].baddbmm_(gradient[i, j].T[:, None], flat[:, :, width:].transpose(0, 1))
-        a_by_precision, a_plain, a_by_difference = a_sums.view(n, 3, width).unbind(1)
-        b_plain, b_by_difference, b_by_r = b_sums.view(m, 3, width).unbind(1)
+        a_variance = torch.exp(a_log)
+        a = torch.stack([a_mean, a_log, a_variance])
+        b = torch.stack([b_mean, b_log + 1, torch.exp(b_log).reciprocal()])
+        with _no_autocast(gradient):
+            a_sums, b_sums = _sum_terms(a, b, gradient * (-2 / a_mean.shape[1]))
+        a_by_precision, a_plain, a_by_difference = a_sums.unbind(1)
+        b_plain, b_by_difference, b_by_r = b_sums.unbind(1)
         return (
             2 * a_by_difference,
             a_variance * a_by_precision - a_plain,
@@ -336,19 +314,61 @@ class _MeanOfSims(torch.autograd.Function):
         )
 
 
+def _sum_terms(a: Tensor, b: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weighted sums of the terms of `_write_terms`: (n, 3, d) over b, (m, 3, d) over a.
+
+    The first three terms are summed over b and the last three over a; side by side, each takes one
+    matrix product per block.
+    """
+    n, m = weight.shape
+    width = a.shape[2]
+    rows, columns = _block_shape(weight, width)
+    memory = a.new_empty(3, rows, columns, width)
+    terms = a.new_empty(rows, columns, 4, width)
+    a_sums = a.new_zeros(n, 1, 3 * width)
+    b_sums = a.new_zeros(m, 1, 3 * width)
+    for i, j in _blocks(weight, rows, columns):
+        block = (slice(i.stop - i.start), slice(j.stop - j.start))
+        _write_terms(terms[block], memory[:, *block], a[:, i, None], b[:, None, j])
+        flat = terms[block].flatten(2)
+        a_sums[i].baddbmm_(weight[i, None, j], flat[:, :, : 3 * width])
+        b_sums[j].baddbmm_(weight[i, j].T[:, None], flat[:, :, width:].transpose(0, 1))
+    return a_sums.view(n, 3, width), b_sums.view(m, 3, width)
+
+
+def _write_terms(terms: Tensor, memory: Tensor, a: Tensor, b: Tensor) -> None:
+    """Write a block's 1 / q^2 times the precision of b, 1, precision times difference, and r."""
+    a_mean, a_log, a_variance = a
+    b_mean, b_log_and_1, b_precision = b
+    difference, r, q = memory
+    by_precision, plain, by_difference, by_r = terms.unbind(2)
+    torch.sub(a_mean, b_mean, out=difference)
+    torch.addcmul(a_variance, difference, difference, out=r)
+    r.mul_(b_precision)
+    torch.sub(b_log_and_1, a_log, out=q)
+    q.add_(r).reciprocal_()
+    torch.mul(q, q, out=plain)
+    torch.mul(plain, b_precision, out=by_precision)
+    torch.mul(by_precision, difference, out=by_difference)
+    torch.mul(plain, r, out=by_r)
+
+
 def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    return tuple(scores.topk(min(count, scores.shape[1]), dim=1, sorted=False))  # type: ignore[return-value]
+    values, places = scores.topk(min(count, scores.shape[1]), dim=1, sorted=False)
+    return values, places
 
 
-def _block_shape(a: Tensor, b: Tensor) -> tuple[int, int]:
-    """Return the rows and columns of a block of pairs, as square as possible, to read few rows of either side."""
-    numbers = _BLOCK_ON_CPU if a.device.type == "cpu" else _BLOCK_ELSEWHERE
-    pairs = max(1, numbers // a.shape[1])
-    rows = max(1, min(len(a), pairs // max(1, min(len(b), math.isqrt(pairs)))))
-    return rows, max(1, min(len(b), pairs // rows))
+def _block_shape(matrix: Tensor, width: int) -> tuple[int, int]:
+    """Return the rows and columns of a block of pairs, as square as possible."""
+    n, m = matrix.shape
+    numbers = _BLOCK_ON_CPU if matrix.device.type == "cpu" else _BLOCK_ELSEWHERE
+    pairs = max(1, numbers // width)
+    rows = max(1, min(n, pairs // max(1, min(m, math.isqrt(pairs)))))
+    return rows, max(1, min(m, pairs // rows))
 
 
-def _blocks(n: int, m: int, rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
+def _blocks(matrix: Tensor, rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
+    n, m = matrix.shape
     for i in range(0, n, rows):
         for j in range(0, m, columns):
             yield slice(i, min(n, i + rows)), slice(j, min(m, j + columns))
@@ -356,33 +376,32 @@ def _blocks(n: int, m: int, rows: int, columns: int) -> Iterator[tuple[slice, sl
 
 def _sim_of_sum_matrix(a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Tensor) -> Tensor:
     dtype = a_mean.dtype
-    # In float32, terms of the size of mean^2 / variance cancel: the relative error is 1e-4 for means 0.001 apart, and
-    # 5e-3 at log variances of -12. In float64 it is 6e-8, in a fraction of the time of mean_of_sims.
+    # In float32, terms of the size of mean^2 / variance cancel: the relative error is 1e-4 for
+    # means 0.001 apart, and 5e-3 at log variances of -12. In float64 it is 6e-8, in a fraction of
+    # the time of mean_of_sims.
     exact = torch.float32 if a_mean.device.type == "mps" else torch.float64
     a_mean, a_log, b_mean, b_log = (tensor.to(exact) for tensor in (a_mean, a_log, b_mean, b_log))
     with _no_autocast(a_mean):
         centre = b_mean.detach().sum(dim=0) / max(1, len(b_mean))  # only reduces cancellation
-        x, y, precision = a_mean - centre, b_mean - centre, torch.exp(-b_log)
+        x = a_mean - centre
+        y = b_mean - centre
+        precision = torch.exp(-b_log)
         twice = (torch.exp(a_log) + x.square()) @ precision.T - 2 * (x @ (y * precision).T)
-        twice = (
-            twice
-            + (y.square() * precision + b_log).sum(dim=1)
-            - a_log.sum(dim=1, keepdim=True)
-            - x.shape[1]
-        )
+        twice = twice + (y.square() * precision + b_log).sum(dim=1)
+        twice = twice - a_log.sum(dim=1, keepdim=True) - x.shape[1]
         return (1 + twice.clamp_min(0) / 2).reciprocal().to(dtype)
 
 
 def _wide(*tensors: Tensor) -> list[Tensor]:
-    dtype = functools.reduce(
-        torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32
-    )
+    dtype = torch.float32
+    for tensor in tensors:
+        dtype = torch.promote_types(dtype, tensor.dtype)
     return [tensor.to(dtype) for tensor in tensors]
 
 
 def _unit(x: Tensor) -> Tensor:
-    # Not torch.nn.functional.normalize: at a zero vector, its gradient is 1e12 times the incoming one, so one empty
-    # sentence would dominate the clipped gradient of a whole step.
+    # Not torch.nn.functional.normalize: at a zero vector, its gradient is 1e12 times the incoming
+    # one, so one empty sentence would dominate the clipped gradient of a whole step.
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / torch.where(norm < _ZERO_NORM, torch.ones_like(norm), norm)
 
@@ -390,18 +409,18 @@ def _unit(x: Tensor) -> Tensor:
 def _divergences(a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
     """Return the divergence of each row and dimension: (n, d)."""
     if a.mean.shape != b.mean.shape:
-        raise ValueError(
-            f"need two (n, d) Gaussians of one shape, got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}"
-        )
+        got = f"{tuple(a.mean.shape)} and {tuple(b.mean.shape)}"
+        raise ValueError(f"need two (n, d) Gaussians of one shape, got {got}")
     a_mean, a_log, b_mean, b_log = _wide(a.mean, a.log_variance, b.mean, b.log_variance)
     ratio = a_log - b_log
-    # expm1 keeps the digits of a small divergence; if rounding makes it negative, that is too little to show beside 1.
+    # expm1 keeps the digits of a small divergence.
     return (torch.expm1(ratio) - ratio + (a_mean - b_mean).square() * torch.exp(-b_log)) / 2
 
 
 def _reduce_rows(kl: Tensor, reduce: Reduce) -> Tensor:
-    mean_of_sims = check_reduce(reduce) == "mean_of_sims"
-    return (1 + kl).reciprocal().mean(dim=-1) if mean_of_sims else (1 + kl.sum(dim=-1)).reciprocal()
+    if check_reduce(reduce) == "mean_of_sims":
+        return (1 + kl).reciprocal().mean(dim=-1)
+    return (1 + kl.sum(dim=-1)).reciprocal()
 
 
 def _no_autocast(tensor: Tensor) -> torch.autocast:

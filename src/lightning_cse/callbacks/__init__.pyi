@@ -1,9 +1,9 @@
 from .checkpoints import BestAndLast as BestAndLast
-from .checkpoints import Interrupts as Interrupts
 from .checkpoints import RandomState as RandomState
-from .evaluation import Diagnostics as Diagnostics
+from .diagnostics import Diagnostics as Diagnostics
+from .diagnostics import Side as Side
+from .diagnostics import build_diagnostics as build_diagnostics
 from .evaluation import Evaluation as Evaluation
-from .evaluation import Side as Side
-from .evaluation import build_diagnostics as build_diagnostics
+from .interrupts import Interrupts as Interrupts
 from .steps import StepBar as StepBar
 from .steps import StepLog as StepLog

@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 class StepLog(Callback):
     """Log the loss and the learning rate of every optimizer step, and measure the training time.
 
-    Keys: ``train/loss``, ``train/learning_rate``, and ``train/<part>`` where a loss has several terms. A loss or part
-    is the mean over the batches of the step that have it.
+    Keys: ``train/loss``, ``train/learning_rate``, and ``train/<part>`` where a loss has several
+    terms. A loss or part is the mean over the batches of the step that have it.
     """
 
     def __init__(self) -> None:
@@ -51,24 +51,22 @@ class StepLog(Callback):
         batch_idx: int,
     ) -> None:
         """Stop the clock and log the step."""
-        losses = {
-            "loss": batch_loss(trainer, outputs)
-        }  # before the clock stops: on a GPU this waits for the step
-        losses |= {name: part.item() for name, part in outputs["parts"].items()}
+        # Before the clock stops: on a GPU, reading a value waits for the step.
+        losses = {"loss": batch_loss(trainer, outputs)}
+        for name, part in outputs["parts"].items():
+            losses[name] = part.item()
         for name, value in losses.items():
             self._losses.setdefault(name, []).append(value)
         self.seconds += time.perf_counter() - self._start
         self.sentences += outputs["sentences"]
         if trainer.global_step == self._step:
             return  # gradients are being accumulated
-        means = {
-            f"train/{name}": sum(values) / len(values) for name, values in self._losses.items()
-        }
+        means = {"train/learning_rate": self._learning_rate}
+        for name, values in self._losses.items():
+            means[f"train/{name}"] = sum(values) / len(values)
         self._losses = {}
         for logger in trainer.loggers:
-            logger.log_metrics(
-                means | {"train/learning_rate": self._learning_rate}, step=trainer.global_step
-            )
+            logger.log_metrics(means, step=trainer.global_step)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the totals so far."""
@@ -76,7 +74,8 @@ class StepLog(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue the totals."""
-        self.seconds, self.sentences = state_dict["seconds"], state_dict["sentences"]
+        self.seconds = state_dict["seconds"]
+        self.sentences = state_dict["sentences"]
 
 
 def batch_loss(trainer: pl.Trainer, outputs: Any) -> float:
@@ -85,7 +84,7 @@ def batch_loss(trainer: pl.Trainer, outputs: Any) -> float:
 
 
 class StepBar(ProgressBar):
-    """Show the progress of the whole run: one line per evaluation and, on a terminal, a bar over optimizer steps."""
+    """Show a line per evaluation and, on a terminal, a bar over the optimizer steps of the run."""
 
     _RFD = (("rfd_a", "diag/rfd_alignment"), ("rfd_u", "diag/rfd_uniformity"))
 
@@ -109,10 +108,9 @@ class StepBar(ProgressBar):
             self._bar.add_task("train", total=steps, completed=trainer.global_step, values="")
             self._bar.start()
             # rich has replaced sys.stderr by a stream that writes above the bar.
-            handlers = [
-                one for one in logging.getLogger().handlers if type(one) is logging.StreamHandler
-            ]
-            self._streams = [(handler, handler.setStream(sys.stderr)) for handler in handlers]
+            for handler in logging.getLogger().handlers:
+                if type(handler) is logging.StreamHandler:
+                    self._streams.append((handler, handler.setStream(sys.stderr)))
         if trainer.global_step == self.evaluation.step:
             self._log(trainer)
 
@@ -152,14 +150,16 @@ class StepBar(ProgressBar):
         if self._logged == trainer.global_step:  # the other batches of an accumulated step
             return
         self._logged = trainer.global_step
-        latest = self.evaluation.latest
-        parts = [f"step {self.evaluation.step}/{trainer.estimated_stepping_batches}"]
-        parts += [f"loss {sum(self._losses) / len(self._losses):.3f}"] if self._losses else []
-        parts.append(f"{self.evaluation.monitor} {latest[self.evaluation.monitor]:.4f}")
-        parts += [f"{name} {latest[key]:+.3f}" for name, key in self._RFD if key in latest]
+        evaluation = self.evaluation
+        latest = evaluation.latest
+        parts = [f"step {evaluation.step}/{trainer.estimated_stepping_batches}"]
+        if self._losses:
+            parts.append(f"loss {sum(self._losses) / len(self._losses):.3f}")
         self._losses = []
-        if self.evaluation.patience and self.evaluation.waited:
-            parts.append(f"not improved {self.evaluation.waited}/{self.evaluation.patience}")
+        parts.append(f"{evaluation.monitor} {latest[evaluation.monitor]:.4f}")
+        parts += [f"{name} {latest[key]:+.3f}" for name, key in self._RFD if key in latest]
+        if evaluation.patience and evaluation.waited:
+            parts.append(f"not improved {evaluation.waited}/{evaluation.patience}")
         log.info("  ".join(parts))
-        if self.evaluation.stopped:
-            log.info("stopped early: %s", self.evaluation.stopped)
+        if evaluation.stopped:
+            log.info("stopped early: %s", evaluation.stopped)

@@ -5,7 +5,8 @@ import torch
 from lightning_cse.data import Rows
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation.inli import INLITask, accuracy_by_type
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure
+from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult
+from lightning_cse.metrics import share_larger
 from lightning_cse.similarity import is_same
 
 
@@ -45,7 +46,7 @@ class DirectionTask(CorpusTask):
                     {}, reason="its score is the same both ways, so it has no direction"
                 )
             lead = score(premise, hypothesis).double() - score(hypothesis, premise).double()
-        metrics = {"accuracy": measure("DirectionAccuracy", lead, torch.zeros_like(lead))}
+        metrics = {"accuracy": share_larger(lead, torch.zeros_like(lead))}
         predictions = {
             "row": list(range(len(rows))),
             "lead": lead.tolist(),
@@ -53,7 +54,7 @@ class DirectionTask(CorpusTask):
         }
         if hasattr(answers, "log_determinant"):
             width = [answers.log_determinant(side).double() for side in (premise, hypothesis)]
-            metrics["accuracy_determinant"] = measure("DirectionAccuracy", *width)
+            metrics["accuracy_determinant"] = share_larger(*width)
             predictions["correct_determinant"] = (width[0] > width[1]).tolist()
         return TaskResult(metrics, predictions)
 

@@ -15,11 +15,10 @@ from lightning_cse.evaluation.task import (
     Embedded,
     Split,
     TaskResult,
-    measure,
     sides,
     texts,
 )
-from lightning_cse.metrics import auc, auc_error, best_threshold
+from lightning_cse.metrics import auc, auc_error, best_threshold, share_larger
 
 log = logging.getLogger(__name__)
 
@@ -197,9 +196,7 @@ class ImplicitnessTask(CorpusTask):
             f"{pair[1]}_score": explicit.tolist(),
             "correct": (implicit > explicit).tolist(),
         }
-        return TaskResult(
-            {"accuracy": measure("ImplicitnessAccuracy", implicit, explicit)}, predictions
-        )
+        return TaskResult({"accuracy": share_larger(implicit, explicit)}, predictions)
 
 
 class EIS(INLITask, ImplicitnessTask):

@@ -10,10 +10,9 @@ from lightning_cse.evaluation.task import (
     Embedded,
     Split,
     TaskResult,
-    measure,
     texts,
 )
-from lightning_cse.metrics import best_threshold
+from lightning_cse.metrics import auprc, best_threshold, threshold_accuracy
 
 
 class NLI(CorpusTask):
@@ -83,13 +82,13 @@ class NLI(CorpusTask):
         )
         labels = entailed(rows)
         metrics = {
-            "accuracy": measure("ThresholdAccuracy", labels, scores, threshold=threshold),
-            "auprc": measure("AUPRC", labels, scores),
+            "accuracy": threshold_accuracy(labels, scores, threshold),
+            "auprc": auprc(labels, scores),
             "threshold": threshold,
         }
         if (count := self.auprc_thresholds) is not None:
             grid = [k / (count - 1) for k in range(count)]
-            metrics[f"auprc_{count}"] = measure("AUPRC", labels, scores, grid=grid)
+            metrics[f"auprc_{count}"] = auprc(labels, scores, grid)
         predictions: dict[str, list[Any]] = {"row": list(range(len(rows))), "label": labels}
         predictions |= {"score": scores.tolist(), "prediction": (scores >= threshold).tolist()}
         return TaskResult(metrics, predictions)

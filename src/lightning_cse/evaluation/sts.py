@@ -1,6 +1,7 @@
 """Semantic textual similarity: do similar sentences get similar embeddings?"""
 
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult, measure
+from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult
+from lightning_cse.metrics import AGGREGATIONS, spearman
 
 
 class STS(CorpusTask):
@@ -33,15 +34,16 @@ class STS(CorpusTask):
         scores = self.ask_pairs(answers, "similarity", embedded, rows).tolist()
         predictions = {"row": list(range(len(rows))), "gold": gold, "score": scores}
         if "subset" not in rows.names:
-            return TaskResult(
-                {"spearman": measure("Spearman", gold, scores, constant=0.0)}, predictions
-            )
+            return TaskResult({"spearman": spearman(gold, scores, constant=0.0)}, predictions)
         names = rows.column("subset")
+        subsets: dict[str, tuple[list[float], list[float]]] = {}
+        for name, gold_score, score in zip(names, gold, scores, strict=True):
+            subset = subsets.setdefault(name, ([], []))
+            subset[0].append(gold_score)
+            subset[1].append(score)
         metrics = {
-            f"spearman_{how}": measure(
-                "Spearman", gold, scores, names, aggregation=how, constant=0.0
-            )
-            for how in ("all", "mean", "wmean")
+            f"spearman_{how}": aggregate(subsets.values(), constant=0.0)
+            for how, aggregate in AGGREGATIONS.items()
         }
         return TaskResult(metrics, {"subset": names} | predictions)
 

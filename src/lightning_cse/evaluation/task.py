@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from lightning_cse import metrics
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import Embedding
@@ -256,13 +255,6 @@ def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict
     return results | summarize_tasks(
         tasks, {name: result.metrics for name, result in results.items()}, split
     )
-
-
-def measure(name: str, *inputs: Any, **options: Any) -> float:
-    """Return a `lightning_cse.metrics` metric of inputs that this process has in full; it waits for no other one."""
-    metric = getattr(metrics, name)(sync_on_compute=False, **options)  # imports torchmetrics
-    metric.update(*inputs)
-    return float(metric.compute())
 
 
 def texts(rows: Rows) -> list[str]:

@@ -15,33 +15,38 @@ Dual = DualEmbedding | DualGaussianEmbedding
 class DualContrastive(nn.Module):
     r"""Inter-sentence and intra-sentence contrastive loss of DualCSE.
 
-    Let :math:`v(a, b) = e^{s(a, b)/\tau}`, where :math:`s(a, b)` is the similarity of a candidate :math:`b` to an
-    anchor :math:`a` (the cosine, unless ``similarity`` is given). With explicit vectors :math:`r` and implicit vectors
-    :math:`u` of the premise (p), explicit entailment (e), implied entailment (m) and contradiction (c), the loss of row
-    :math:`i` is :math:`T_1 + T_2 + T_3 + T_4 + T_5`, unweighted, with sums over :math:`j = 1 \dots n`:
+    Let :math:`v(a, b) = e^{s(a, b)/\tau}`, where :math:`s(a, b)` is the similarity of a candidate
+    :math:`b` to an anchor :math:`a` (the cosine, unless ``similarity`` is given). With explicit
+    vectors :math:`r` and implicit vectors :math:`u` of the premise (p), explicit entailment (e),
+    implied entailment (m) and contradiction (c), the loss of row :math:`i` is
+    :math:`T_1 + T_2 + T_3 + T_4 + T_5`, unweighted, with sums over :math:`j = 1 \dots n`:
 
     .. math::
         T_1 &= -\log \frac{v(r_{p,i}, r_{e,i})}
-               {\sum_j \left[ v(r_{p,i}, r_{e,j}) + v(r_{p,i}, r_{c,j}) + v(r_{p,i}, u_{p,j}) \right]} \\
+               {\sum_j \left[ v(r_{p,i}, r_{e,j}) + v(r_{p,i}, r_{c,j})
+               + v(r_{p,i}, u_{p,j}) \right]} \\
         T_2 &= -\log \frac{v(u_{p,i}, r_{m,i})}
-               {\sum_j \left[ v(u_{p,i}, r_{m,j}) + v(u_{p,i}, r_{c,j}) + v(u_{p,i}, r_{p,j}) \right]} \\
+               {\sum_j \left[ v(u_{p,i}, r_{m,j}) + v(u_{p,i}, r_{c,j})
+               + v(u_{p,i}, r_{p,j}) \right]} \\
         T_3 &= -\log \frac{v(r_{e,i}, u_{e,i})}{\sum_j v(r_{e,i}, u_{e,j})}, \quad
         T_4 \text{ the same with } m, \quad T_5 \text{ the same with } c.
 
-    Vectors have shape ``(n, d)``; the result is the mean over the ``n`` rows. Note that the positive of :math:`T_2` is
-    the *explicit* vector of the implied entailment, and that explicit and implicit vectors of premises repel each other
-    across all rows, not only within one.
+    Vectors have shape ``(n, d)``; the result is the mean over the ``n`` rows. Note that the
+    positive of :math:`T_2` is the *explicit* vector of the implied entailment, and that explicit
+    and implicit vectors of premises repel each other across all rows, not only within one.
 
     Ablations of the paper: ``contradiction=False`` drops the :math:`r_c` sums and :math:`T_5`;
-    ``intra_sentence=False`` drops the :math:`u_p` sum, the :math:`r_p` sum, and :math:`T_3, T_4, T_5`.
+    ``intra_sentence=False`` drops the :math:`u_p` sum, the :math:`r_p` sum, and
+    :math:`T_3, T_4, T_5`.
 
-    Rows may lack a hypothesis, as in corpora other than INLI. A row without :math:`e` has no :math:`T_1` and no
-    :math:`T_3`, one without :math:`m` no :math:`T_2` and no :math:`T_4`, one without :math:`c` no :math:`T_5`. Sums
-    over a hypothesis run over the rows that have it. The loss is still the mean over all ``n`` rows.
+    Rows may lack a hypothesis, as in corpora other than INLI. A row without :math:`e` has no
+    :math:`T_1` and no :math:`T_3`, one without :math:`m` no :math:`T_2` and no :math:`T_4`, one
+    without :math:`c` no :math:`T_5`. Sums over a hypothesis run over the rows that have it. The
+    loss is still the mean over all ``n`` rows.
 
-    Source: DualCSE (arXiv 2510.09293), training objective and ablation study.  Differs: the paper does not specify the
-    reduction over the batch; here it is the mean, as in SimCSE. Rows that lack a hypothesis, and similarities other
-    than the cosine (see ``DualGauss``), are ours.
+    Source: DualCSE (arXiv 2510.09293), training objective and ablation study.  Differs: the paper
+    does not specify the reduction over the batch; here it is the mean, as in SimCSE. Rows that lack
+    a hypothesis, and similarities other than the cosine (see ``DualGauss``), are ours.
 
     Args:
         temperature: :math:`\tau`, positive and finite.
@@ -81,65 +86,85 @@ class DualContrastive(nn.Module):
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64.
 
-        If a hypothesis has fewer rows than the premise, ``rows`` has its row numbers under the argument's name.
+        If a hypothesis has fewer rows than the premise, ``rows`` has its row numbers under the
+        argument's name.
         """
         if self.contradiction and contradiction is None and rows is None:
             raise ValueError(
                 "DualContrastive: no contradiction; set contradiction=False to train without any"
             )
-        hypotheses = {
-            "explicit_entailment": explicit_entailment,
-            "implied_entailment": implied_entailment,
-            "contradiction": contradiction if self.contradiction else None,
-        }
-        there = {
-            role: hypothesis for role, hypothesis in hypotheses.items() if hypothesis is not None
-        }
-        places = _places(premise, there, rows or {})
+        hypotheses: dict[str, Dual] = {}
+        if explicit_entailment is not None:
+            hypotheses["explicit_entailment"] = explicit_entailment
+        if implied_entailment is not None:
+            hypotheses["implied_entailment"] = implied_entailment
+        if contradiction is not None and self.contradiction:
+            hypotheses["contradiction"] = contradiction
+        rows = _check_rows(premise, hypotheses, rows or {})
 
-        compare, negative = self.similarity.matrix, there.get("contradiction")
-        said, implied = premise.explicit, premise.implicit
-        terms = []  # the blocks of T1 and T2, then of T3 to T5; their rows are those that have the term
-        for role, anchor, other in (
-            ("explicit_entailment", said, implied),
-            ("implied_entailment", implied, said),
-        ):
-            if role in there:
-                own = anchor[places[role]]
-                blocks = [compare(own, there[role].explicit)]
-                blocks += [] if negative is None else [compare(own, negative.explicit)]
-                blocks += [compare(own, other)] if self.intra_sentence else []
-                terms.append(blocks)
+        terms = self._inter_sentence(premise, hypotheses, rows)
         if self.intra_sentence:
-            terms += [
-                [compare(hypothesis.explicit, hypothesis.implicit)] for hypothesis in there.values()
-            ]
-        if not terms:  # no row of the batch has any term
-            return 0.0 * sum(field.float().sum() for field in premise.fields().values())  # type: ignore[return-value]
+            terms += self._intra_sentence(hypotheses)
+        if not terms:  # no row of the batch has any term: a loss of 0 with a gradient of 0
+            sums = [field.float().sum() for field in premise.fields().values()]
+            return 0.0 * torch.stack(sums).sum()
+
         # A term is the mean over its own rows; the loss is the mean over all rows.
-        means = [in_batch_cross_entropy(*blocks, temperature=self.temperature) for blocks in terms]
-        weights = [len(blocks[0]) / len(premise) for blocks in terms]
-        return torch.stack(
-            [mean * weight for mean, weight in zip(means, weights, strict=True)]
-        ).sum()
+        weighted = []
+        for blocks in terms:
+            mean = in_batch_cross_entropy(*blocks, temperature=self.temperature)
+            weighted.append(mean * (len(blocks[0]) / len(premise)))
+        return torch.stack(weighted).sum()
+
+    def _inter_sentence(
+        self, premise: Dual, hypotheses: Mapping[str, Dual], rows: Mapping[str, Tensor]
+    ) -> list[list[Tensor]]:
+        """Return the blocks of similarities of T1 and T2, for the rows that have the term."""
+        compare = self.similarity.matrix
+        views = {
+            "explicit_entailment": (premise.explicit, premise.implicit),
+            "implied_entailment": (premise.implicit, premise.explicit),
+        }
+        negative = hypotheses.get("contradiction")
+        terms = []
+        for role, (view, other_view) in views.items():
+            if role not in hypotheses:
+                continue
+            anchor = view[rows[role]]
+            blocks = [compare(anchor, hypotheses[role].explicit)]
+            if negative is not None:
+                blocks.append(compare(anchor, negative.explicit))
+            if self.intra_sentence:
+                blocks.append(compare(anchor, other_view))
+            terms.append(blocks)
+        return terms
+
+    def _intra_sentence(self, hypotheses: Mapping[str, Dual]) -> list[list[Tensor]]:
+        """Return the blocks of similarities of T3, T4 and T5."""
+        compare = self.similarity.matrix
+        return [[compare(one.explicit, one.implicit)] for one in hypotheses.values()]
 
 
-def _places(
-    premise: Dual, there: Mapping[str, Dual], rows: Mapping[str, Tensor]
+def _check_rows(
+    premise: Dual, hypotheses: Mapping[str, Dual], rows: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Check the shapes, and return the row number of each sentence of each hypothesis."""
-    given = {"premise": premise, **there}
-    fields = {role: next(iter(embedding.fields().values())) for role, embedding in given.items()}
+    fields = {"premise": next(iter(premise.fields().values()))}
+    for role, hypothesis in hypotheses.items():
+        fields[role] = next(iter(hypothesis.fields().values()))
     got = ", ".join(f"{role} {tuple(field.shape)}" for role, field in fields.items())
-    if len(premise) < 2 or len({field.shape[1] for field in fields.values()}) > 1:
+    widths = {field.shape[1] for field in fields.values()}
+    if len(premise) < 2 or len(widths) > 1:
         raise ValueError(
             f"need premises (n, d) with n >= 2 and hypotheses of their width, got {got}"
         )
     every = torch.arange(len(premise), device=fields["premise"].device)
-    places = {role: rows.get(role, every) for role in there}
-    for role, place in places.items():
-        if len(place) != len(there[role]) or len(place.unique()) != len(place):
+    checked = {}
+    for role, hypothesis in hypotheses.items():
+        own = rows.get(role, every)
+        if len(own) != len(hypothesis) or len(own.unique()) != len(own):
             raise ValueError(
                 f"need one {role} for each premise, or their rows in rows[{role!r}], got {got}"
             )
-    return places
+        checked[role] = own
+    return checked

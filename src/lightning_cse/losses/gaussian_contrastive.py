@@ -12,26 +12,29 @@ _SETS = ("ent", "con", "rev")
 
 
 class GaussianContrastive(nn.Module):
-    r"""In-batch contrastive loss of GaussCSE: entailments against contradictions and reversed pairs.
+    r"""In-batch contrastive loss of GaussCSE over entailments, contradictions and reversed pairs.
 
-    With :math:`v(a \Vert b) = e^{\mathrm{sim}(a \Vert b)/\tau}`, premises :math:`s`, entailments :math:`s^+` and
-    contradictions :math:`s^-`, all Gaussians of shape ``(n, d)``, the loss of row :math:`i` is
+    With :math:`v(a \Vert b) = e^{\mathrm{sim}(a \Vert b)/\tau}`, premises :math:`s`, entailments
+    :math:`s^+` and contradictions :math:`s^-`, all Gaussians of shape ``(n, d)``, the loss of row
+    :math:`i` is
 
-    .. math:: \ell_i = -\log \frac{v(s_i^+ \Vert s_i)}{\sum_{j=1}^{n} \left[ v(s_j^+ \Vert s_i) + v(s_j^- \Vert s_i)
-              + v(s_j \Vert s_i^+) \right]}
+    .. math:: \ell_i = -\log \frac{v(s_i^+ \Vert s_i)}{\sum_{j=1}^{n} \left[ v(s_j^+ \Vert s_i)
+              + v(s_j^- \Vert s_i) + v(s_j \Vert s_i^+) \right]}
 
-    and the result is the mean over the ``n`` rows. The three terms of the sum are the sets ``ent``, ``con`` and
-    ``rev``; terms that are not in ``sets`` are left out. In ``rev``, :math:`s_i^+` is fixed and :math:`j` runs over all
-    premises. Its diagonal is the reversed pair, which teaches that a premise is the wider of the two.
+    and the result is the mean over the ``n`` rows. The three terms of the sum are the sets ``ent``,
+    ``con`` and ``rev``; terms that are not in ``sets`` are left out. In ``rev``, :math:`s_i^+` is
+    fixed and :math:`j` runs over all premises. Its diagonal is the reversed pair, which teaches
+    that a premise is the wider of the two.
 
-    Source: GaussCSE (Yoda et al. 2024), eq. 2 and 3, and the authors' code.  Differs from the paper, as the code does:
-    the similarity is a mean over dimensions (``reduce="sim_of_sum"`` is the paper's), and the loss is the mean over the
-    rows, not their sum. Differs from the code: only in rounding.
+    Source: GaussCSE (Yoda et al. 2024), eq. 2 and 3, and the authors' code.  Differs from the
+    paper, as the code does: the similarity is a mean over dimensions (``reduce="sim_of_sum"`` is
+    the paper's), and the loss is the mean over the rows, not their sum. Differs from the code: only
+    in rounding.
 
     Args:
         temperature: :math:`\tau`, positive and finite.
-        sets: the terms, in any order: ``ent`` is required, ``con`` and ``rev`` are optional. Without
-            ``con`` the contradiction is ignored.
+        sets: the terms, in any order: ``ent`` is required, ``con`` and ``rev`` are optional.
+            Without ``con`` the contradiction is ignored.
         reduce: how the dimensions become one similarity; see `gaussian_similarity_matrix`.
 
     Examples:
@@ -51,9 +54,8 @@ class GaussianContrastive(nn.Module):
         super().__init__()
         self.temperature = check_temperature(temperature)
         if isinstance(sets, str) or not {"ent"} <= set(sets) <= set(_SETS):
-            raise ValueError(
-                f"sets must be a list of {', '.join(_SETS)} with 'ent', which has the positives, got {sets!r}"
-            )
+            known = ", ".join(_SETS)
+            raise ValueError(f"sets must be a list of {known} with 'ent' among them, got {sets!r}")
         self.sets = tuple(sets)
         self.reduce = check_reduce(reduce)
 
@@ -64,20 +66,17 @@ class GaussianContrastive(nn.Module):
         contradiction: GaussianEmbedding | None = None,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        roles = {"premise": premise, "entailment": entailment}
+        pairs = [(entailment, premise)]
         if "con" in self.sets:
             if contradiction is None:
-                raise ValueError(
-                    f'sets {list(self.sets)} needs the contradiction of every row; else leave "con" out'
-                )
-            roles["contradiction"] = contradiction
-        shapes = [tuple(embedding.mean.shape) for embedding in roles.values()]
-        if len(set(shapes)) > 1 or len(premise) < 2:
-            got = ", ".join(f"{role} {shape}" for role, shape in zip(roles, shapes, strict=True))
-            raise ValueError(f"need embeddings of one shape (n, d) with n >= 2, got {got}")
+                raise ValueError("the set 'con' needs the contradiction of every row")
+            pairs.append((contradiction, premise))
+        if "rev" in self.sets:
+            pairs.append((premise, entailment))
 
-        # One call for several blocks was measured and is no faster.
-        pairs = [(other, premise) for role, other in roles.items() if role != "premise"]
-        pairs += [(premise, entailment)] if "rev" in self.sets else []
+        shapes = [tuple(premise.mean.shape), *(tuple(first.mean.shape) for first, _ in pairs)]
+        if len(set(shapes)) > 1 or len(premise) < 2:
+            got = ", ".join(map(str, shapes))
+            raise ValueError(f"need embeddings of one shape (n, d) with n >= 2, got {got}")
         blocks = [gaussian_similarity_matrix(a, b, self.reduce).T for a, b in pairs]
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)

@@ -1,4 +1,4 @@
-"""The contrastive loss of SimCSE, and the softmax over in-batch candidates that its relatives share."""
+"""The contrastive loss of SimCSE, and the softmax over in-batch candidates."""
 
 import math
 
@@ -15,14 +15,16 @@ class InfoNCE(nn.Module):
     .. math:: \ell_i = -\log \frac{e^{\cos(a_i, p_i)/\tau}}
               {\sum_{j=1}^{n} e^{\cos(a_i, p_j)/\tau} + \sum_{j=1}^{k} e^{\cos(a_i, g_j)/\tau}}
 
-    with anchors :math:`a` and positives :math:`p` of shape ``(n, d)``, hard negatives :math:`g` of shape ``(k, d)``,
-    and temperature :math:`\tau`. The loss is the mean over the ``n`` rows. Hard negatives are optional and shared by
-    all rows. ``hard_negative_weight`` :math:`w` is added to the logit of a row's own hard negative, which becomes
-    :math:`\cos(a_i, g_i)/\tau + w`; it needs one hard negative per row, in the order of the rows.
+    with anchors :math:`a` and positives :math:`p` of shape ``(n, d)``, hard negatives :math:`g` of
+    shape ``(k, d)``, and temperature :math:`\tau`. The loss is the mean over the ``n`` rows. Hard
+    negatives are optional and shared by all rows. ``hard_negative_weight`` :math:`w` is added to
+    the logit of a row's own hard negative, which becomes :math:`\cos(a_i, g_i)/\tau + w`; it needs
+    one hard negative per row, in the order of the rows.
 
-    Source: Gao et al. 2021 (SimCSE), eq. 1 and 4 (pairs: two dropout passes) and eq. 5 (premise, entailment,
-    contradiction); the weight is from the authors' code, 0 in all published runs; hard negatives of some rows only are
-    from NGCSE (the authors' code).  Differs: nothing; as there, anchors choose among positives, never the reverse.
+    Source: Gao et al. 2021 (SimCSE), eq. 1 and 4 (pairs: two dropout passes) and eq. 5 (premise,
+    entailment, contradiction); the weight is from the authors' code, 0 in all published runs; hard
+    negatives of some rows only are from NGCSE (the authors' code).  Differs: nothing; as there,
+    anchors choose among positives, never the reverse.
 
     Args:
         temperature: :math:`\tau`, positive and finite.
@@ -41,45 +43,41 @@ class InfoNCE(nn.Module):
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor | None = None) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        if (
-            anchor.ndim != 2
-            or len(anchor) < (2 if negative is None else 1)
-            or positive.shape != anchor.shape
-        ):
+        least = 2 if negative is None else 1
+        if anchor.ndim != 2 or len(anchor) < least or positive.shape != anchor.shape:
             got = f"{tuple(anchor.shape)} and {tuple(positive.shape)}"
-            raise ValueError(
-                f"need anchors and positives of one shape (n, d) with n >= 2, got {got}"
-            )
+            raise ValueError(f"need anchors and positives of one shape (n, d), n >= 2, got {got}")
         blocks = [cosine_matrix(anchor, positive)]
         if negative is not None:
-            if negative.ndim != 2 or len(negative) < 1 or negative.shape[1] != anchor.shape[1]:
-                got = f"{tuple(negative.shape)} for anchors {tuple(anchor.shape)}"
-                raise ValueError(
-                    f"need hard negatives of shape (k, d) with k >= 1 and the anchors' d, got {got}"
-                )
             blocks.append(cosine_matrix(anchor, negative))
         if self.hard_negative_weight:
-            if negative is None or len(negative) != len(anchor):
-                there = (
-                    "is no hard negative"
-                    if negative is None
-                    else f"are {len(negative)} for {len(anchor)} rows"
-                )
-                weight = f"hard_negative_weight: {self.hard_negative_weight} needs one hard negative a row"
-                raise ConfigError([f"method.loss.{weight}, but there {there}; set it to 0"])
-            own = torch.eye(len(anchor), dtype=blocks[1].dtype, device=blocks[1].device)
-            blocks[1] = (
-                blocks[1] + self.hard_negative_weight * self.temperature * own
-            )  # divided by it below
+            blocks[1:] = [self._weighted(blocks)]
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)
+
+    def _weighted(self, blocks: list[Tensor]) -> Tensor:
+        """Return the block of the hard negatives with the weight on each row's own one."""
+        count = len(blocks[0])
+        negatives = blocks[1].shape[1] if len(blocks) > 1 else 0
+        if negatives != count:
+            raise ConfigError(
+                [
+                    f"method.loss.hard_negative_weight: {self.hard_negative_weight} needs one hard "
+                    f"negative per row, got {negatives} for {count} rows; set it to 0"
+                ]
+            )
+        own = torch.eye(count, dtype=blocks[1].dtype, device=blocks[1].device)
+        # The softmax divides by the temperature.
+        return blocks[1] + self.hard_negative_weight * self.temperature * own
 
 
 def in_batch_cross_entropy(*blocks: Tensor, temperature: float) -> Tensor:
-    r"""Return the softmax cross-entropy of blocks placed side by side; the diagonal of the first block is the target.
+    r"""Return the softmax cross-entropy of blocks side by side, with the first diagonal as target.
 
-    .. math:: \frac{1}{n} \sum_{i=1}^{n} \left( \log \sum_{B} \sum_{j} e^{B_{ij}/\tau} - B^{(1)}_{ii}/\tau \right)
+    .. math:: \frac{1}{n} \sum_{i=1}^{n} \left( \log \sum_{B} \sum_{j} e^{B_{ij}/\tau}
+              - B^{(1)}_{ii}/\tau \right)
 
-    with similarity blocks :math:`B` of shape ``(n, m)`` each, where the first has ``m >= n`` (usually ``n``).
+    with similarity blocks :math:`B` of shape ``(n, m)`` each, where the first has ``m >= n``
+    (usually ``n``).
     """
     logits = torch.cat(blocks, dim=1) / temperature
     return nn.functional.cross_entropy(logits, torch.arange(len(logits), device=logits.device))

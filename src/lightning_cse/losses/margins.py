@@ -9,16 +9,17 @@ from lightning_cse.similarity import cosine
 
 
 class HierarchicalTriplet(nn.Module):
-    r"""Margins that order sentences by their distance to an anchor: positive, intermediate, negative.
+    r"""Margins that order the positive, intermediate and negative of an anchor by distance.
 
     .. math:: \ell_i = \frac{1}{2} \left[ \max(0, \cos(s_i, m_i) - \cos(s_i, p_i) + m_1)
               + \max(0, \cos(s_i, g_i) - \cos(s_i, m_i) + m_2) \right]
 
-    with anchors :math:`s`, positives :math:`p`, intermediate sentences :math:`m` and negatives :math:`g`, all of shape
-    ``(n, d)``. The loss is the mean over the ``n`` rows.
+    with anchors :math:`s`, positives :math:`p`, intermediate sentences :math:`m` and negatives
+    :math:`g`, all of shape ``(n, d)``. The loss is the mean over the ``n`` rows.
 
-    Source: NGCSE, eq. 6, and the authors' code.  Differs: nothing. The default margins are the paper's; the authors'
-    scripts have :math:`m_2` = 5e-2, and 1e-1 for the final model of the NLI domain.
+    Source: NGCSE, eq. 6, and the authors' code.  Differs: nothing. The default margins are the
+    paper's; the authors' scripts have :math:`m_2` = 5e-2, and 1e-1 for the final model of the NLI
+    domain.
 
     Args:
         margin_positive: :math:`m_1`, finite and not negative (otherwise ValueError).
@@ -41,27 +42,31 @@ class HierarchicalTriplet(nn.Module):
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
         _check_shapes(anchor, positive, intermediate, negative, ndim=2)
-        high, middle, low = (cosine(anchor, other) for other in (positive, intermediate, negative))
+        high = cosine(anchor, positive)
+        middle = cosine(anchor, intermediate)
+        low = cosine(anchor, negative)
         upper = nn.functional.relu(middle - high + self.margin_positive)
         lower = nn.functional.relu(low - middle + self.margin_negative)
         return (upper + lower).mean() / 2
 
 
 class ImplicitnessRanking(nn.Module):
-    r"""Margins that rank implicit sentences above explicit ones, and keep positive pairs closer than negative pairs.
+    r"""Margins between implicit and explicit sentences, and between positive and negative pairs.
 
     .. math:: \ell_i = [m - I(s_i) + I(e_i)]_+ + [m - I(s'_i) + I(e'_i)]_+
               + \alpha \, [m_p - D(s'_i, e'_i) + D(s_i, e_i)]_+, \qquad [x]_+ = \max(0, x)
 
-    The positive pair is an implicit sentence :math:`s` and the explicit sentence :math:`e` that means the same. The
-    negative pair is an implicit sentence :math:`s'` and an explicit sentence :math:`e'` that does not belong to it. The
-    implicitness :math:`I` of the four sentences and the pragmatic distance :math:`D` of the two pairs have shape
-    ``(n,)``. The loss is the mean over the ``n`` rows.
+    The positive pair is an implicit sentence :math:`s` and the explicit sentence :math:`e` that
+    means the same. The negative pair is an implicit sentence :math:`s'` and an explicit sentence
+    :math:`e'` that does not belong to it. The implicitness :math:`I` of the four sentences and the
+    pragmatic distance :math:`D` of the two pairs have shape ``(n,)``. The loss is the mean over the
+    ``n`` rows.
 
     Source: ImpScore (Wang et al. 2025), method, and the authors' code.  Differs: nothing.
 
     Args:
-        margin: :math:`m`; like ``pragmatic_margin`` :math:`m_p` and ``alpha``, finite, not negative (else ValueError).
+        margin: :math:`m`; like ``pragmatic_margin`` :math:`m_p` and ``alpha``, finite, not negative
+            (else ValueError).
 
     Examples:
         >>> high, low, far = torch.tensor([0.75]), torch.tensor([0.5]), torch.tensor([2.0])
@@ -88,16 +93,18 @@ class ImplicitnessRanking(nn.Module):
         neg_distance: Tensor,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        given = (pos_implicit, pos_explicit, neg_implicit, neg_explicit, pos_distance, neg_distance)
-        _check_shapes(*given, ndim=1)
-        implicit, explicit, other_implicit, other_explicit, near, far = (
-            some.to(torch.promote_types(some.dtype, torch.float32)) for some in given
-        )
+        scores = [pos_implicit, pos_explicit, neg_implicit, neg_explicit]
+        distances = [pos_distance, neg_distance]
+        _check_shapes(*scores, *distances, ndim=1)
+        s, e, other_s, other_e = (_at_least_float32(score) for score in scores)
+        near, far = (_at_least_float32(distance) for distance in distances)
         relu = nn.functional.relu
-        ranks = relu(self.margin - (implicit - explicit)) + relu(
-            self.margin - (other_implicit - other_explicit)
-        )
+        ranks = relu(self.margin - (s - e)) + relu(self.margin - (other_s - other_e))
         return (ranks + self.alpha * relu(self.pragmatic_margin - (far - near))).mean()
+
+
+def _at_least_float32(value: Tensor) -> Tensor:
+    return value.to(torch.promote_types(value.dtype, torch.float32))
 
 
 def _not_negative(name: str, value: float) -> float:
@@ -110,6 +117,5 @@ def _check_shapes(*tensors: Tensor, ndim: int) -> None:
     shapes = [tuple(tensor.shape) for tensor in tensors]
     if len(set(shapes)) > 1 or len(shapes[0]) != ndim or shapes[0][0] < 1:
         one = "(n, d)" if ndim == 2 else "(n,)"
-        raise ValueError(
-            f"need tensors of one shape {one} with n >= 1, got {', '.join(map(str, shapes))}"
-        )
+        got = ", ".join(map(str, shapes))
+        raise ValueError(f"need tensors of one shape {one} with n >= 1, got {got}")

@@ -1,10 +1,5 @@
-from .classes import AUPRC as AUPRC
 from .classes import Alignment as Alignment
-from .classes import DirectionAccuracy as DirectionAccuracy
-from .classes import ImplicitnessAccuracy as ImplicitnessAccuracy
 from .classes import RelativeFittingDifficulty as RelativeFittingDifficulty
-from .classes import Spearman as Spearman
-from .classes import ThresholdAccuracy as ThresholdAccuracy
 from .classes import Uniformity as Uniformity
 from .edit import match_error_rate as match_error_rate
 from .ranking import ndcg as ndcg
@@ -13,12 +8,14 @@ from .representation import alignment as alignment
 from .representation import mean_of_best as mean_of_best
 from .representation import relative_fitting_difficulty as relative_fitting_difficulty
 from .representation import uniformity as uniformity
+from .scores import AGGREGATIONS as AGGREGATIONS
 from .scores import McNemar as McNemar
 from .scores import auc as auc
 from .scores import auc_error as auc_error
 from .scores import auprc as auprc
 from .scores import best_threshold as best_threshold
 from .scores import mcnemar as mcnemar
+from .scores import share_larger as share_larger
 from .scores import spearman as spearman
 from .scores import spearman_all as spearman_all
 from .scores import spearman_mean as spearman_mean

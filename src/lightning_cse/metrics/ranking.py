@@ -10,11 +10,12 @@ def ndcg(ranked: Sequence[float], judged: Sequence[float], k: int = 10) -> float
 
     .. math:: \frac{\sum_{i=1}^{k} g_i / \log_2 (i + 1)}{\sum_{i=1}^{k} g^*_i / \log_2 (i + 1)}
 
-    with the relevance :math:`g` of the documents in the order of the ranking (``ranked``), and the relevance
-    :math:`g^*` of all judged documents (``judged``, in any order), the most relevant first. A negative relevance counts
-    as 0. The result is 0 if no document is relevant.
+    with the relevance :math:`g` of the documents in the order of the ranking (``ranked``), and the
+    relevance :math:`g^*` of all judged documents (``judged``, in any order), the most relevant
+    first. A negative relevance counts as 0. The result is 0 if no document is relevant.
 
-    Source: Jarvelin and Kekalainen 2002, as in trec_eval's ``ndcg_cut``, which BEIR reports.  Differs: nothing.
+    Source: Jarvelin and Kekalainen 2002, as in trec_eval's ``ndcg_cut``, which BEIR
+    reports.  Differs: nothing.
 
     Example:
         >>> round(ndcg([0, 2, 1], judged=[1, 2, 0]), 4)
@@ -25,7 +26,7 @@ def ndcg(ranked: Sequence[float], judged: Sequence[float], k: int = 10) -> float
 
 
 def recall(ranked: Sequence[float], judged: Sequence[float], k: int = 10) -> float:
-    """Return the share of one query's relevant documents that are among the first ``k``; 0 if none is relevant.
+    """Return the share of a query's relevant documents among the first ``k``; 0 if there is none.
 
     ``ranked`` and ``judged`` are as in `ndcg`; a document is relevant if its relevance is positive.
 

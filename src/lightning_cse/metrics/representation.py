@@ -1,4 +1,4 @@
-"""Measures of embeddings (alignment, uniformity) and of their curves during training (RFD, mean of the best)."""
+"""Measures of embeddings (alignment, uniformity) and of curves (RFD, mean of the best)."""
 
 import math
 from collections.abc import Iterable
@@ -11,15 +11,17 @@ _BLOCK_ELEMENTS = 2**22
 
 
 def alignment(x: Tensor, y: Tensor, alpha: float = 2) -> float:
-    r"""Return how far the two sentences of a positive pair lie apart on the unit sphere; smaller is better.
+    r"""Return the mean distance of positive pairs on the unit sphere; smaller is better.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n}
-              \left\lVert \frac{x_i}{\lVert x_i \rVert} - \frac{y_i}{\lVert y_i \rVert} \right\rVert^{\alpha}
+              \left\lVert \frac{x_i}{\lVert x_i \rVert} - \frac{y_i}{\lVert y_i \rVert}
+              \right\rVert^{\alpha}
 
-    with ``x`` and ``y`` of shape ``(n, d)``; row ``i`` of one is paired with row ``i`` of the other.
+    with ``x`` and ``y`` of shape ``(n, d)``; row ``i`` of one is paired with row ``i`` of the
+    other.
 
-    Source: Wang and Isola 2020, :math:`\mathcal{L}_{align}`; Gao et al. 2021 (SimCSE), eq. 2.  Differs: normalised
-    inside; float64.
+    Source: Wang and Isola 2020, :math:`\mathcal{L}_{align}`; Gao et al. 2021 (SimCSE), eq.
+    2.  Differs: normalised inside; float64.
 
     Examples:
         >>> alignment(torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
@@ -32,9 +34,8 @@ def alignment(x: Tensor, y: Tensor, alpha: float = 2) -> float:
 def pair_distances(x: Tensor, y: Tensor, alpha: float = 2) -> Tensor:
     """Return the terms of `alignment`, one per pair: ``(n,)`` float64."""
     if x.ndim != 2 or x.shape != y.shape or len(x) < 1:
-        raise ValueError(
-            f"need two (n, d) tensors of the same shape with n >= 1, got {tuple(x.shape)} and {tuple(y.shape)}"
-        )
+        got = f"{tuple(x.shape)} and {tuple(y.shape)}"
+        raise ValueError(f"need two (n, d) tensors of the same shape with n >= 1, got {got}")
     return (_unit(x) - _unit(y)).square().sum(dim=1).pow(alpha / 2)
 
 
@@ -45,11 +46,12 @@ def uniformity(x: Tensor, t: float = 2) -> float:
     .. math:: \log \frac{2}{n (n - 1)} \sum_{i < j} e^{-t \, \lVert z_i - z_j \rVert^2},
               \qquad z_i = \frac{x_i}{\lVert x_i \rVert}
 
-    with ``x`` of shape ``(n, d)``: the log of the mean over unordered pairs of distinct rows. Equal sentences in
-    different rows are a pair. The pairs are visited in blocks of rows; the full ``(n, n)`` matrix never exists.
+    with ``x`` of shape ``(n, d)``: the log of the mean over unordered pairs of distinct rows. Equal
+    sentences in different rows are a pair. The pairs are visited in blocks of rows; the full ``(n,
+    n)`` matrix never exists.
 
-    Source: Wang and Isola 2020, :math:`\mathcal{L}_{uniform}`; Gao et al. 2021 (SimCSE), eq. 3.  Differs: normalised
-    inside; float64; summed in the log domain, so that no ``t`` underflows.
+    Source: Wang and Isola 2020, :math:`\mathcal{L}_{uniform}`; Gao et al. 2021 (SimCSE), eq.
+    3.  Differs: normalised inside; float64; summed in the log domain, so that no ``t`` underflows.
 
     Examples:
         >>> uniformity(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
@@ -63,57 +65,49 @@ def uniformity(x: Tensor, t: float = 2) -> float:
     log_sums = []
     for start in range(0, len(z) - 1, rows_at_once):
         stop = min(start + rows_at_once, len(z) - 1)
-        # Rows start..stop-1 against columns start+1..n-1: entry (i, j) is the pair (start + i, start + 1 + j).
-        distances = (
-            squares[start:stop, None]
-            + squares[None, start + 1 :]
-            - 2 * z[start:stop] @ z[start + 1 :].T
-        )
+        # Entry (i, j) is the pair of the rows start + i and start + 1 + j.
+        products = 2 * z[start:stop] @ z[start + 1 :].T
+        distances = squares[start:stop, None] + squares[None, start + 1 :] - products
         below = torch.ones_like(distances, dtype=torch.bool).tril(diagonal=-1)
-        log_sums.append(
-            distances.mul_(-t).masked_fill_(below, -math.inf).flatten().logsumexp(dim=0)
-        )
+        exponents = distances.mul_(-t).masked_fill_(below, -math.inf)
+        log_sums.append(exponents.flatten().logsumexp(dim=0))
     pairs = len(z) * (len(z) - 1) // 2
     return float(torch.stack(log_sums).logsumexp(dim=0)) - math.log(pairs)
 
 
 def relative_fitting_difficulty(held_out: Iterable[float], evaluation: Iterable[float]) -> float:
-    r"""Return by how much a measure on held-out training data exceeds the same measure on evaluation data.
+    r"""Return by how much a measure on held-out training data exceeds it on evaluation data.
 
     .. math:: \mathrm{RFD} = \frac{1}{S} \sum_{s=1}^{S} \left( h_s - e_s \right)
 
-    with the held-out values :math:`h` and the evaluation values :math:`e` at the same :math:`S` steps of one training
-    run. `alignment` gives :math:`\mathrm{RFD}_a`, `uniformity` gives :math:`\mathrm{RFD}_u`. The caller leaves out
-    step 0, as the paper does.
+    with the held-out values :math:`h` and the evaluation values :math:`e` at the same :math:`S`
+    steps of one training run. `alignment` gives :math:`\mathrm{RFD}_a`, `uniformity` gives
+    :math:`\mathrm{RFD}_u`. The caller leaves out step 0, as the paper does.
 
-    Source: NGCSE, definition of relative fitting difficulty.  Differs: nothing; the nine released curves give the
-    published values.
+    Source: NGCSE, definition of relative fitting difficulty.  Differs: nothing; the nine released
+    curves give the published values.
     """
-    held_out_values, evaluation_values = (
-        [float(h) for h in held_out],
-        [float(e) for e in evaluation],
-    )
-    if not held_out_values or len(held_out_values) != len(evaluation_values):
-        lengths = f"{len(held_out_values)} and {len(evaluation_values)}"
-        raise ValueError(
-            f"held_out and evaluation must be equally long and not empty, got {lengths} values"
-        )
-    differences = [h - e for h, e in zip(held_out_values, evaluation_values, strict=True)]
+    held_out = [float(value) for value in held_out]
+    evaluation = [float(value) for value in evaluation]
+    if not held_out or len(held_out) != len(evaluation):
+        got = f"{len(held_out)} and {len(evaluation)} values"
+        raise ValueError(f"held_out and evaluation must be equally long and not empty, got {got}")
+    differences = [h - e for h, e in zip(held_out, evaluation, strict=True)]
     return math.fsum(differences) / len(differences)
 
 
 def mean_of_best(values: Iterable[float], count: int = 5) -> float:
-    r"""Return the mean of the ``count`` highest values (or of all, if there are fewer): a run's "final score".
+    r"""Return the mean of the ``count`` highest values, or of all if there are fewer.
 
     .. math:: \frac{1}{c} \sum_{k=1}^{c} v_{(k)}, \qquad v_{(1)} \ge v_{(2)} \ge \dots
 
-    Source: NGCSE, final score of a setting (the five best dev correlations of its run).  Differs: nothing; the nine
-    released curves give the published values.
+    Source: NGCSE, final score of a run (its five best dev correlations).  Differs: nothing; the
+    nine released curves give the published values.
     """
-    given = [float(value) for value in values]
-    if count < 1 or not given or not all(map(math.isfinite, given)):
-        raise ValueError(f"need finite values and count >= 1, got {given} and {count}")
-    best = sorted(given)[-count:]
+    scores = [float(value) for value in values]
+    if count < 1 or not scores or not all(map(math.isfinite, scores)):
+        raise ValueError(f"need finite values and count >= 1, got {scores} and {count}")
+    best = sorted(scores)[-count:]
     return math.fsum(best) / len(best)
 
 

@@ -1,7 +1,8 @@
 """Metrics of scores: thresholds, precision and recall, rank correlation, McNemar's test.
 
-All functions accept lists, arrays, series and tensors of any precision and device, and compute in float64. They raise
-ValueError if an input is empty, not 1-d or not finite, or if the lengths differ.
+All functions accept lists, arrays, series and tensors of any precision and device, and compute in
+float64. They raise ValueError if an input is empty, not 1-d or not finite, or if the lengths
+differ.
 """
 
 import math
@@ -27,15 +28,16 @@ def best_threshold(
 
     .. math:: \gamma^* = \arg\max_{\gamma} \frac{1}{n} \sum_{i=1}^{n} [ (s_i \ge \gamma) = l_i ]
 
-    with labels :math:`l` in {0, 1} and scores :math:`s`, bigger for yes, both of shape ``(n,)``. Of equally good
-    thresholds the first one wins.
+    with labels :math:`l` in {0, 1} and scores :math:`s`, bigger for yes, both of shape ``(n,)``. Of
+    equally good thresholds the first one wins.
 
-    Source: RTE of DualCSE (no grid, ``strict=True``); two-way NLI of GaussCSE
-    (``grid = [k / 1000 for k in range(1001)]``).  Differs: nothing; one sort instead of one pass per threshold.
+    Source: RTE of DualCSE (no grid, ``strict=True``); two-way NLI of GaussCSE (``grid = [k / 1000
+    for k in range(1001)]``).  Differs: nothing; one sort instead of one pass per threshold.
 
-    ``grid`` has the thresholds to try, in this order. If it is None, every way to cut the scores is tried, lowest
-    first: one threshold below all scores, the midpoints of neighbouring distinct scores, and one above all. With
-    ``strict``, a score must exceed the threshold (:math:`>`), not only reach it.
+    ``grid`` has the thresholds to try, in this order. If it is None, every way to cut the scores is
+    tried, lowest first: one threshold below all scores, the midpoints of neighbouring distinct
+    scores, and one above all. With ``strict``, a score must exceed the threshold (:math:`>`), not
+    only reach it.
 
     Examples:
         >>> best_threshold([0, 1, 1], [0.25, 0.75, 1.0])
@@ -45,16 +47,14 @@ def best_threshold(
     """
     positive, values = labels_and_scores(labels, scores)
     order = np.argsort(values, kind="stable")
-    positive, values = positive[order], values[order]
+    positive = positive[order]
+    values = values[order]
     thresholds = _cuts(values, strict) if grid is None else as_column(grid, "grid")
-    refused = np.searchsorted(
-        values, thresholds, side="right" if strict else "left"
-    )  # scores below the cut
-    positives_before = np.concatenate(
-        [[0], np.cumsum(positive)]
-    )  # among the k lowest scores, k = 0..n
-    true_negatives = refused - positives_before[refused]
-    true_positives = positives_before[-1] - positives_before[refused]
+    # The number of scores below each threshold, and of positives among the k lowest scores.
+    below = np.searchsorted(values, thresholds, side="right" if strict else "left")
+    positives = np.concatenate([[0], np.cumsum(positive)])
+    true_negatives = below - positives[below]
+    true_positives = positives[-1] - positives[below]
     accuracies = (true_negatives + true_positives) / len(values)
     best = int(np.argmax(accuracies))  # the first of equals
     return float(thresholds[best]), float(accuracies[best])
@@ -62,12 +62,14 @@ def best_threshold(
 
 def _cuts(ascending: Column, strict: bool) -> Column:
     distinct = np.unique(ascending)
-    low, high = distinct[:-1], distinct[1:]
+    low = distinct[:-1]
+    high = distinct[1:]
     middle = 0.5 * low + 0.5 * high
-    # Between neighbouring floats the midpoint rounds to one of the two; take the one that still cuts between them.
-    middle = (
-        np.where(middle < high, middle, low) if strict else np.where(middle > low, middle, high)
-    )
+    # Between neighbouring floats the midpoint rounds to one of them; take the one that still cuts.
+    if strict:
+        middle = np.where(middle < high, middle, low)
+    else:
+        middle = np.where(middle > low, middle, high)
     below = min(distinct[0] - 1, np.nextafter(distinct[0], -np.inf))
     above = max(distinct[-1] + 1, np.nextafter(distinct[-1], np.inf))
     return np.concatenate([[below], middle, [above]])
@@ -87,77 +89,97 @@ def threshold_accuracy(
         1.0
     """
     positive, values = labels_and_scores(labels, scores)
-    return float(np.mean((values > threshold if strict else values >= threshold) == positive))
+    accepted = values > threshold if strict else values >= threshold
+    return float(np.mean(accepted == positive))
 
 
 def auprc(labels: Values, scores: Values, grid: Values | None = None) -> float:
-    r"""Return the area under the precision-recall curve of a score, a fraction between 0 and 1; larger is better.
+    r"""Return the area under the precision-recall curve of a score, between 0 and 1.
 
     .. math:: \sum_{k=1}^{K} (R_k - R_{k-1}) \, \frac{P_k + P_{k-1}}{2}, \qquad R_0 = 0, \; P_0 = 1
 
-    with labels :math:`l` in {0, 1} and scores :math:`s`, both of shape ``(n,)``; :math:`P_k` and :math:`R_k` are
-    precision and recall of "yes" for :math:`s_i \ge \gamma_k`, and :math:`\gamma_1 > \dots > \gamma_K` are the distinct
-    scores, or the thresholds of ``grid`` (precision is 1 above all scores, and the area ends where the grid does).
-    Straight lines join these points, so this is not average precision, which is a sum of rectangles.
+    with labels :math:`l` in {0, 1} and scores :math:`s`, both of shape ``(n,)``; :math:`P_k` and
+    :math:`R_k` are precision and recall of "yes" for :math:`s_i \ge \gamma_k`, and
+    :math:`\gamma_1 > \dots > \gamma_K` are the distinct scores, or the thresholds of ``grid``
+    (precision is 1 above all scores, and the area ends where the grid does). Straight lines join
+    these points, so this is not average precision, which is a sum of rectangles.
 
-    Source: GaussCSE, the authors' evaluation (`sklearn.metrics.precision_recall_curve` and `auc`); the paper itself
-    names a grid, ``[k / 1000 for k in range(1001)]``.  Differs: no positive label is an error here, where
-    scikit-learn warns and sets recall to 1.
+    Source: GaussCSE, the authors' evaluation (`sklearn.metrics.precision_recall_curve` and `auc`);
+    the paper itself names a grid, ``[k / 1000 for k in range(1001)]``.  Differs: no positive label
+    is an error here, where scikit-learn warns and sets recall to 1.
     """
     positive, values = labels_and_scores(labels, scores)
     if not positive.any():
-        raise ValueError(
-            f"labels must have a 1 for recall to be defined, got 0 in all {len(positive)} rows"
-        )
+        raise ValueError(f"labels must have a 1, got 0 in all {len(positive)} rows")
     order = np.argsort(-values, kind="stable")
-    positive, values = positive[order], values[order]
+    positive = positive[order]
+    values = values[order]
     thresholds = np.unique(values if grid is None else as_column(grid, "grid"))[::-1]
     accepted = np.searchsorted(-values, -thresholds, side="right")
     true_positives = np.concatenate([[0], np.cumsum(positive)])[accepted]
     precision = np.where(accepted > 0, true_positives / np.maximum(accepted, 1), 1.0)
-    # Integrate over counts and divide once: with rounded recalls, a perfect score is 0.9999999999999999.
-    curve = np.concatenate([[1.0], precision]), np.concatenate([[0], true_positives])
-    return float(np.trapezoid(*curve) / positive.sum())
+    # Integrate over counts and divide once: with rounded recalls, a perfect score is below 1.
+    heights = np.concatenate([[1.0], precision])
+    counts = np.concatenate([[0], true_positives])
+    return float(np.trapezoid(heights, counts) / positive.sum())
 
 
 def auc(labels: Values, scores: Values) -> float:
-    r"""Return the area under the ROC curve: how often a positive row has the larger score than a negative one.
+    r"""Return the area under the ROC curve: how often a positive row beats a negative one.
 
-    .. math:: \frac{1}{|P| \, |N|} \sum_{i \in P} \sum_{j \in N} \left( [s_i > s_j] + \frac{[s_i = s_j]}{2} \right)
+    .. math:: \frac{1}{|P| \, |N|} \sum_{i \in P} \sum_{j \in N}
+              \left( [s_i > s_j] + \frac{[s_i = s_j]}{2} \right)
 
-    with scores :math:`s` of shape ``(n,)``, the rows :math:`P` with label 1 and the rows :math:`N` with label 0. It
-    raises ValueError if either label is missing.
+    with scores :math:`s` of shape ``(n,)``, the rows :math:`P` with label 1 and the rows :math:`N`
+    with label 0. It raises ValueError if either label is missing.
     """
     return float(np.mean(_placements(labels, scores)[0]))
 
 
 def auc_error(labels: Values, scores: Values) -> float:
-    r"""Return the standard error of `auc` over the rows; there must be at least two rows of each label.
+    r"""Return the standard error of `auc` over the rows; it needs two rows of each label.
 
     .. math:: \sqrt{ \frac{S^2(V_P)}{|P|} + \frac{S^2(V_N)}{|N|} }
 
-    with the share :math:`V_P` of negative rows below each positive row (ties count half), the share :math:`V_N` of
-    positive rows above each negative row, and the variance :math:`S^2`.
+    with the share :math:`V_P` of negative rows below each positive row (ties count half), the share
+    :math:`V_N` of positive rows above each negative row, and the variance :math:`S^2`.
 
     Source: DeLong, DeLong and Clarke-Pearson 1988.  Differs: nothing.
     """
-    return float(
-        np.sqrt(sum(np.var(side, ddof=1) / len(side) for side in _placements(labels, scores)))
-    )
+    variances = [np.var(side, ddof=1) / len(side) for side in _placements(labels, scores)]
+    return float(np.sqrt(sum(variances)))
 
 
 def _placements(labels: Values, scores: Values) -> tuple[Column, Column]:
     positive, values = labels_and_scores(labels, scores)
     if positive.all() or not positive.any():
-        raise ValueError(
-            f"labels must have a 0 and a 1, got {int(positive[0])} in all {len(positive)} rows"
-        )
-    high, low = np.sort(values[positive]), np.sort(values[~positive])
-    below, above = (
-        np.searchsorted(b, a) + np.searchsorted(b, a, "right")
-        for a, b in ((high, low), (low, high))
-    )
+        got = int(positive[0])
+        raise ValueError(f"labels must have a 0 and a 1, got {got} in all {len(positive)} rows")
+    high = np.sort(values[positive])
+    low = np.sort(values[~positive])
+    # The left and the right place add up to twice the number below, where ties count half.
+    below = np.searchsorted(low, high) + np.searchsorted(low, high, "right")
+    above = np.searchsorted(high, low) + np.searchsorted(high, low, "right")
     return below / (2 * len(low)), 1 - above / (2 * len(high))
+
+
+def share_larger(first: Values, second: Values) -> float:
+    r"""Return the share of pairs whose first score is larger; ties are wrong.
+
+    .. math:: \frac{1}{n} \sum_{i=1}^{n} [ a_i > b_i ]
+
+    with the scores :math:`a` and :math:`b`, both of shape ``(n,)``. It is the accuracy of
+    implicitness with the scores of the implicit and the explicit sentences, and the accuracy of
+    the direction of entailment with the scores (premise, hypothesis) and (hypothesis, premise).
+
+    Source: ImpScore, authors' code, and DualCSE, EIS; GaussCSE, direction of entailment.
+
+    Examples:
+        >>> share_larger([0.5, 0.5], [0.25, 0.5])
+        0.5
+    """
+    larger, smaller = as_columns(first, second, names=("first", "second"))
+    return float(np.mean(larger > smaller))
 
 
 def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> float:
@@ -165,53 +187,55 @@ def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> 
 
     .. math:: \rho = \frac{\mathrm{cov}(R(g), R(s))}{\sigma_{R(g)} \, \sigma_{R(s)}}
 
-    with gold values :math:`g` and scores :math:`s`, ``(n,)``, and their ranks :math:`R`; ties have their mean rank.
+    with gold values :math:`g` and scores :math:`s`, ``(n,)``, and their ranks :math:`R`; ties have
+    their mean rank.
 
-    Source: Spearman 1904, as `scipy.stats.spearmanr` computes it.  Differs: if a side is constant (or has one value),
-    scipy gives NaN; here it is an error, or the result is ``constant`` if given.
+    Source: Spearman 1904, as `scipy.stats.spearmanr` computes it.  Differs: if a side is constant
+    (or has one value), scipy gives NaN; here it is an error, or the result is ``constant`` if
+    given.
     """
     from scipy import stats  # type: ignore[import-untyped, unused-ignore]  # slow import
 
     columns = as_columns(gold, scores, names=("gold", "scores"))
     for name, values in zip(("gold", "scores"), columns, strict=True):
-        if np.all(values == values[0]):
-            if constant is not None:
-                return constant
-            raise ValueError(
-                f"{name} must vary for a correlation, got {values[0]:g} in all {len(values)} rows"
-            )
+        if np.any(values != values[0]):
+            continue
+        if constant is not None:
+            return constant
+        got = f"{values[0]:g} in all {len(values)} rows"
+        raise ValueError(f"{name} must vary for a correlation, got {got}")
     return float(stats.spearmanr(*columns).statistic)
 
 
 def spearman_all(subsets: Subsets, *, constant: float | None = None) -> float:
-    r"""Return one correlation over all subsets put together ("all"), the setting of SimCSE's tables.
+    r"""Return one correlation over all subsets together ("all"), the setting of SimCSE's tables.
 
     .. math:: \rho ( g^{(1)} \Vert \dots \Vert g^{(K)}, \; s^{(1)} \Vert \dots \Vert s^{(K)} )
 
-    with ``subsets = [(gold, scores), ...]`` and :math:`\Vert` concatenation. ``constant`` and errors are those of
-    `spearman`; no subset is an error too.
+    with ``subsets = [(gold, scores), ...]`` and :math:`\Vert` concatenation. ``constant`` and
+    errors are those of `spearman`; no subset is an error too.
 
     Source: Gao et al. 2021 (SimCSE), appendix on STS evaluation settings.  Differs: nothing.
     """
-    gold, scores = (np.concatenate(side) for side in zip(*_columns(subsets), strict=True))
-    return spearman(gold, scores, constant=constant)
+    gold, scores = zip(*_columns(subsets), strict=True)
+    return spearman(np.concatenate(gold), np.concatenate(scores), constant=constant)
 
 
 def spearman_mean(
     subsets: Subsets, *, weighted: bool = False, constant: float | None = None
 ) -> float:
-    r"""Return the mean of the subsets' correlations, plain ("mean") or weighted by their numbers of pairs ("wmean").
+    r"""Return the mean of the subsets' correlations ("mean"), or weighted by pairs ("wmean").
 
     .. math:: \frac{1}{K} \sum_{k=1}^{K} \rho ( g^{(k)}, s^{(k)} ), \qquad
               \frac{\sum_k n_k \, \rho ( g^{(k)}, s^{(k)} )}{\sum_k n_k}
 
-    Source: SentEval, ``all.spearman``.  Differs: nothing. ``constant`` and errors are as in `spearman_all`.
+    Source: SentEval, ``all.spearman``.  Differs: nothing. ``constant`` and errors are as in
+    `spearman_all`.
     """
     columns = _columns(subsets)
     correlations = [spearman(*pair, constant=constant) for pair in columns]
-    return float(
-        np.average(correlations, weights=[len(gold) for gold, _ in columns] if weighted else None)
-    )
+    weights = [len(gold) for gold, _ in columns] if weighted else None
+    return float(np.average(correlations, weights=weights))
 
 
 AGGREGATIONS: dict[str, Callable[..., float]] = {
@@ -226,18 +250,18 @@ def _columns(subsets: Subsets) -> list[tuple[Column, Column]]:
     pairs = list(subsets)
     if not pairs:
         raise ValueError("need at least one subset (gold, scores), got none")
-    return [
-        as_columns(*pair, (f"gold of subset {k}", f"scores of subset {k}"))
-        for k, pair in enumerate(pairs)
-    ]
+    columns = []
+    for k, (gold, scores) in enumerate(pairs):
+        columns.append(as_columns(gold, scores, (f"gold of subset {k}", f"scores of subset {k}")))
+    return columns
 
 
 @dataclass(frozen=True)
 class McNemar:
     r"""McNemar's test: do two classifiers differ in what they get right?
 
-    With :math:`b` and :math:`c` the numbers of examples that only A and only B gets right: if the two do not differ,
-    :math:`b` is binomial with :math:`b + c` trials of probability 1/2.
+    With :math:`b` and :math:`c` the numbers of examples that only A and only B gets right: if the
+    two do not differ, :math:`b` is binomial with :math:`b + c` trials of probability 1/2.
 
     Source: McNemar 1947; correction: Edwards 1948.  Differs: nothing.
     """
@@ -254,7 +278,10 @@ class McNemar:
 
     @property
     def pvalue(self) -> float:
-        r"""The exact two-sided p-value, :math:`\min ( 1, 2 \sum_{k=0}^{\min(b, c)} \binom{b + c}{k} 2^{-(b + c)} )`."""
+        r"""The exact two-sided p-value.
+
+        .. math:: \min ( 1, 2 \sum_{k=0}^{\min(b, c)} \binom{b + c}{k} 2^{-(b + c)} )
+        """
         from scipy.stats import binomtest  # slow import
 
         differing = self.only_a + self.only_b
@@ -262,9 +289,12 @@ class McNemar:
 
     @property
     def statistic(self) -> float:
-        r"""The chi-squared statistic with continuity correction, :math:`(|b - c| - 1)^2 / (b + c)`; 0 for b = c = 0.
+        r"""The chi-squared statistic with continuity correction; 0 for b = c = 0.
 
-        For :math:`b = c` this is :math:`1 / (b + c)`, where R leaves the correction out and gives 0.
+        .. math:: (|b - c| - 1)^2 / (b + c)
+
+        For :math:`b = c` this is :math:`1 / (b + c)`, where R leaves the correction out and gives
+        0.
         """
         differing = self.only_a + self.only_b
         return (abs(self.only_a - self.only_b) - 1) ** 2 / differing if differing else 0.0
@@ -276,13 +306,17 @@ class McNemar:
 
 
 def mcnemar(correct_a: Values, correct_b: Values) -> McNemar:
-    """Return McNemar's test of two classifiers, each given as ``(n,)``: 1 (or True) if an example is right, else 0."""
+    """Return McNemar's test of two classifiers; each ``(n,)``, 1 (or True) where it is right."""
     names = ("correct_a", "correct_b")
-    a, b = (
-        as_flags(column, name)
-        for column, name in zip(as_columns(correct_a, correct_b, names), names, strict=True)
+    column_a, column_b = as_columns(correct_a, correct_b, names)
+    a = as_flags(column_a, names[0])
+    b = as_flags(column_b, names[1])
+    return McNemar(
+        both=int(np.sum(a & b)),
+        only_a=int(np.sum(a & ~b)),
+        only_b=int(np.sum(~a & b)),
+        neither=int(np.sum(~a & ~b)),
     )
-    return McNemar(*(int(np.sum(cell)) for cell in (a & b, a & ~b, ~a & b, ~a & ~b)))
 
 
 def as_column(values: Values, name: str) -> Column:
@@ -302,9 +336,8 @@ def as_columns(first: Values, second: Values, names: tuple[str, str]) -> tuple[C
     """Return two arrays as `as_column` does, or raise ValueError, also if their lengths differ."""
     columns = as_column(first, names[0]), as_column(second, names[1])
     if len(columns[0]) != len(columns[1]):
-        raise ValueError(
-            f"{' and '.join(names)} must be equally long, got {len(columns[0])} and {len(columns[1])}"
-        )
+        got = f"{len(columns[0])} and {len(columns[1])}"
+        raise ValueError(f"{' and '.join(names)} must be equally long, got {got}")
     return columns
 
 
