@@ -1,7 +1,8 @@
-"""Helpers that check formulas and models: seeded random numbers, a plain cosine, a few sentences."""
+"""Oracles that check formulas and models: seeded numbers, formulas as loops, a few sentences."""
 
 import copy
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,22 +10,65 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.embeddings import GaussianEmbedding, PointEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.engine.inference import SentenceModel
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
     """Return normal numbers, drawn by the seed in float64 and then converted to the dtype."""
-    return torch.randn(
-        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    ).to(dtype)
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def gaussians(
+    n: int,
+    d: int,
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+    scale: float = 1.0,
+) -> GaussianEmbedding:
+    """Return Gaussians with normal means, and log variances of this standard deviation."""
+    mean, log_variance = normal(2, n, d, seed=seed)
+    return GaussianEmbedding(mean.to(dtype), (scale * log_variance).to(dtype))
 
 
 def cos(x: Tensor, y: Tensor) -> float:
     """Return the cosine of two vectors, computed in float64."""
     x, y = x.double(), y.double()
     return (x @ y / (x @ x).sqrt() / (y @ y).sqrt()).item()
+
+
+def divergences(a: GaussianEmbedding, i: int, b: GaussianEmbedding, j: int) -> list[float]:
+    """Return KL(a_i || b_j) of each dimension, spelled out."""
+    result = []
+    for h in range(a.mean.shape[1]):
+        s = math.exp(a.log_variance[i, h])
+        t = math.exp(b.log_variance[j, h])
+        difference = float(a.mean[i, h] - b.mean[j, h])
+        result.append((s / t + difference**2 / t - 1 - math.log(s / t)) / 2)
+    return result
+
+
+def reduced(kl: Sequence[float], reduce: str) -> float:
+    """Return the similarity of two Gaussians from the divergence of each dimension."""
+    if reduce == "sim_of_sum":
+        return 1 / (1 + math.fsum(kl))
+    return math.fsum(1 / (1 + k) for k in kl) / len(kl)
+
+
+def sim(
+    a: GaussianEmbedding, i: int, b: GaussianEmbedding, j: int, reduce: str = "mean_of_sims"
+) -> float:
+    """Return sim(a_i || b_j)."""
+    return reduced(divergences(a, i, b, j), reduce)
+
+
+def cross_entropy(positive: float, candidates: Iterable[float], temperature: float) -> float:
+    """Return the contrastive loss of one row from the similarities of its candidates."""
+    total = math.fsum(math.exp(candidate / temperature) for candidate in candidates)
+    return math.log(total) - positive / temperature
 
 
 SENTENCES = [

@@ -1,4 +1,4 @@
-"""Embeddings of sentences: frozen dataclasses of ``(n, d)`` tensors, one subclass of `Embedding` per kind."""
+"""Embeddings of sentences: frozen dataclasses of ``(n, d)`` tensors, one class per kind."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -12,23 +12,21 @@ from torch import Tensor
 class Embedding:
     """A batch of ``n`` sentences, each described by one or more vectors of width ``d``.
 
-    Fields may differ in dtype (under autocast a mean can be bfloat16 while a log variance is float32), never in shape.
+    Fields may differ in dtype (under autocast a mean can be bfloat16 while a log variance is
+    float32), never in shape.
     """
 
-    _views: ClassVar[
-        Mapping[str, str]
-    ] = {}  # the field of each view, by its name; empty: all fields are views
+    # The field of each view, by its name; empty: all fields are views.
+    _views: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
         """Check the shapes."""
-        shapes = [
-            tuple(getattr(value, "shape", (type(value).__name__,)))
-            for value in self.fields().values()
-        ]
-        if len(shapes[0]) != 2 or len(set(shapes)) > 1:
-            got = ", ".join(
-                f"{name} {shape}" for name, shape in zip(self.fields(), shapes, strict=True)
-            )
+        shapes = {}
+        for name, value in self.fields().items():
+            shapes[name] = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        first, *others = shapes.values()
+        if len(first) != 2 or any(shape != first for shape in others):
+            got = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
             raise ValueError(
                 f"{type(self).__name__}: need tensors of the same shape (n, d), got {got}"
             )
@@ -38,8 +36,10 @@ class Embedding:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def views(self) -> dict[str, Tensor]:
-        """Return the matrices that diagnostics measure, by name, the primary one first; by default all fields."""
-        return {view: getattr(self, name) for view, name in self._views.items()} or self.fields()
+        """Return the matrices that diagnostics measure, by name, the primary one first."""
+        if not self._views:
+            return self.fields()
+        return {view: getattr(self, name) for view, name in self._views.items()}
 
     @property
     def is_finite(self) -> bool:
@@ -51,7 +51,7 @@ class Embedding:
         return len(next(iter(self.fields().values())))
 
     def __getitem__(self, rows: slice | Tensor) -> Self:
-        """Return the sentences chosen by a slice, row numbers or a boolean mask; one sentence is ``[i : i + 1]``."""
+        """Return the sentences chosen by a slice, row numbers or a boolean mask."""
         return self._map(lambda value: value[rows])
 
     @classmethod
@@ -59,13 +59,12 @@ class Embedding:
         """Join batches of one kind row-wise; ``Embedding.cat`` joins any kind."""
         kinds = sorted({type(part).__name__ for part in parts})
         if len(kinds) != 1 or not isinstance(parts[0], cls):
-            raise TypeError(
-                f"{cls.__name__}.cat: need parts of the same kind, got {', '.join(kinds) or 'none'}"
-            )
-        columns = [part.fields() for part in parts]
-        return type(parts[0])(
-            **{name: torch.cat([column[name] for column in columns]) for name in columns[0]}
-        )
+            got = ", ".join(kinds) or "none"
+            raise TypeError(f"{cls.__name__}.cat: need parts of the same kind, got {got}")
+        joined = {}
+        for name in parts[0].fields():
+            joined[name] = torch.cat([getattr(part, name) for part in parts])
+        return type(parts[0])(**joined)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move or convert every tensor; takes what `torch.Tensor.to` takes."""
@@ -76,11 +75,8 @@ class Embedding:
 
     def __repr__(self) -> str:
         """Return kind, shapes and dtypes; never the numbers."""
-        shown = [
-            f"{k}={tuple(v.shape)} {str(v.dtype).removeprefix('torch.')}"
-            for k, v in self.fields().items()
-        ]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        fields = [f"{k}={tuple(v.shape)} {v.dtype}" for k, v in self.fields().items()]
+        return f"{type(self).__name__}({', '.join(fields)})"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -93,18 +89,19 @@ class PointEmbedding(Embedding):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class GaussianEmbedding(Embedding):
-    """A sentence is a Gaussian with diagonal covariance, as in GaussCSE: mean and natural log of the variances."""
+    """A sentence is a Gaussian with diagonal covariance, as in GaussCSE: mean and log variances.
+
+    The view is the mean: a log variance is not a point in the space that diagnostics measure.
+    """
 
     mean: Tensor
     log_variance: Tensor
-    _views: ClassVar = {
-        "mean": "mean"
-    }  # a log variance is not a point in the space that diagnostics measure
+    _views: ClassVar = {"mean": "mean"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class DualEmbedding(Embedding):
-    """A sentence is two vectors, as in DualCSE: what it says (r, the primary view) and what it implies (u)."""
+    """A sentence is two vectors, as in DualCSE: what it says (r) and what it implies (u)."""
 
     explicit: Tensor
     implicit: Tensor
@@ -112,16 +109,13 @@ class DualEmbedding(Embedding):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class DualGaussianEmbedding(Embedding):
-    """A sentence is two Gaussians with diagonal covariance, one for what it says and one for what it implies."""
+    """A sentence is two Gaussians, one for what it says and one for what it implies."""
 
     explicit_mean: Tensor
     explicit_log_variance: Tensor
     implicit_mean: Tensor
     implicit_log_variance: Tensor
-    _views: ClassVar = {
-        "explicit": "explicit_mean",
-        "implicit": "implicit_mean",
-    }  # as in `GaussianEmbedding`
+    _views: ClassVar = {"explicit": "explicit_mean", "implicit": "implicit_mean"}
 
     @classmethod
     def of(cls, explicit: GaussianEmbedding, implicit: GaussianEmbedding) -> Self:
@@ -141,11 +135,11 @@ class DualGaussianEmbedding(Embedding):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PragmaticEmbedding(Embedding):
-    """A sentence is its literal meaning and what is meant by it, as in ImpScore."""
+    """A sentence is its literal meaning and what is meant by it, as in ImpScore.
+
+    Pairs of sentences are compared by the primary view, the pragmatic one.
+    """
 
     semantic: Tensor
     pragmatic: Tensor
-    _views: ClassVar = {
-        "pragmatic": "pragmatic",
-        "semantic": "semantic",
-    }  # pairs of sentences are compared by the first
+    _views: ClassVar = {"pragmatic": "pragmatic", "semantic": "semantic"}

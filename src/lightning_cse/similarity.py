@@ -251,11 +251,6 @@ class Comparison:
         return list(zip(ordered, best.values.tolist(), strict=True))
 
 
-def every_pair(rows: Ask, like: Embedding) -> Ask:
-    """Return a score of every pair, (n, m), from a row-by-row score of the kind of embedding."""
-    return Comparison.of(rows, like).matrix
-
-
 def check_reduce(reduce: Reduce) -> Reduce:
     """Return the reduction, or raise ValueError if it is unknown."""
     if reduce not in get_args(Reduce):

@@ -1,4 +1,4 @@
-"""Callbacks of training: evaluation and diagnostics, checkpoints, the log of steps, and the progress."""
+"""Callbacks of training: evaluation, diagnostics, checkpoints, signals, logs and progress."""
 
 import lazy_loader
 

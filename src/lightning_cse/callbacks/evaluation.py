@@ -147,8 +147,8 @@ class Evaluation(Callback):
 
     def _measure(self, method: Method) -> dict[str, float]:
         watched = self.diagnostics.sentences()
+        tasks, sentences = self._dev_tasks(method)
         with _mode(method, training=False):
-            tasks, sentences = self._dev_tasks(method)
             embedded = self._embed(method, sentences if self.dropout else sentences + watched)
             values: dict[str, float] = {}
             for name, task in tasks.items():

@@ -61,9 +61,10 @@ class StepLog(Callback):
         self.sentences += outputs["sentences"]
         if trainer.global_step == self._step:
             return  # gradients are being accumulated
-        means = {"train/learning_rate": self._learning_rate}
+        means = {}
         for name, values in self._losses.items():
             means[f"train/{name}"] = sum(values) / len(values)
+        means["train/learning_rate"] = self._learning_rate
         self._losses = {}
         for logger in trainer.loggers:
             logger.log_metrics(means, step=trainer.global_step)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding
-from lightning_cse.losses.info_nce import check_temperature, in_batch_cross_entropy
+from lightning_cse.losses.checks import check_temperature
+from lightning_cse.losses.info_nce import in_batch_cross_entropy
 from lightning_cse.similarity import CosineSimilarity, Similarity
 
 Dual = DualEmbedding | DualGaussianEmbedding

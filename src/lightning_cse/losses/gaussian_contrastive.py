@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import GaussianEmbedding
-from lightning_cse.losses.info_nce import check_temperature, in_batch_cross_entropy
+from lightning_cse.losses.checks import check_shapes, check_temperature
+from lightning_cse.losses.info_nce import in_batch_cross_entropy
 from lightning_cse.similarity import Reduce, check_reduce, gaussian_similarity_matrix
 
 _SETS = ("ent", "con", "rev")
@@ -74,9 +75,7 @@ class GaussianContrastive(nn.Module):
         if "rev" in self.sets:
             pairs.append((premise, entailment))
 
-        shapes = [tuple(premise.mean.shape), *(tuple(first.mean.shape) for first, _ in pairs)]
-        if len(set(shapes)) > 1 or len(premise) < 2:
-            got = ", ".join(map(str, shapes))
-            raise ValueError(f"need embeddings of one shape (n, d) with n >= 2, got {got}")
+        means = [premise.mean, *(first.mean for first, _ in pairs)]
+        check_shapes(*means, shape="(n, d)", least=2)
         blocks = [gaussian_similarity_matrix(a, b, self.reduce).T for a, b in pairs]
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)

@@ -1,11 +1,10 @@
 """The contrastive loss of SimCSE, and the softmax over in-batch candidates."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 
 from lightning_cse.errors import ConfigError
+from lightning_cse.losses.checks import check_shapes, check_temperature
 from lightning_cse.similarity import cosine_matrix
 
 
@@ -43,10 +42,7 @@ class InfoNCE(nn.Module):
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor | None = None) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        least = 2 if negative is None else 1
-        if anchor.ndim != 2 or len(anchor) < least or positive.shape != anchor.shape:
-            got = f"{tuple(anchor.shape)} and {tuple(positive.shape)}"
-            raise ValueError(f"need anchors and positives of one shape (n, d), n >= 2, got {got}")
+        check_shapes(anchor, positive, shape="(n, d)", least=2 if negative is None else 1)
         blocks = [cosine_matrix(anchor, positive)]
         if negative is not None:
             blocks.append(cosine_matrix(anchor, negative))
@@ -81,10 +77,3 @@ def in_batch_cross_entropy(*blocks: Tensor, temperature: float) -> Tensor:
     """
     logits = torch.cat(blocks, dim=1) / temperature
     return nn.functional.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
-
-
-def check_temperature(temperature: float) -> float:
-    """Return the temperature, or raise ValueError if it is not positive and finite."""
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature must be positive and finite, got {temperature}")
-    return temperature

@@ -1,10 +1,9 @@
 """Margin losses: the hierarchical triplet loss of NGCSE, and the ranking loss of ImpScore."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 
+from lightning_cse.losses.checks import check_margin, check_shapes
 from lightning_cse.similarity import cosine
 
 
@@ -34,14 +33,18 @@ class HierarchicalTriplet(nn.Module):
 
     def __init__(self, margin_positive: float = 5e-3, margin_negative: float = 1e-2) -> None:
         super().__init__()
-        self.margin_positive = _not_negative("margin_positive", margin_positive)
-        self.margin_negative = _not_negative("margin_negative", margin_negative)
+        self.margin_positive = check_margin("margin_positive", margin_positive)
+        self.margin_negative = check_margin("margin_negative", margin_negative)
+
+    def extra_repr(self) -> str:
+        """Return the margins."""
+        return f"margin_positive={self.margin_positive}, margin_negative={self.margin_negative}"
 
     def forward(
         self, anchor: Tensor, positive: Tensor, intermediate: Tensor, negative: Tensor
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        _check_shapes(anchor, positive, intermediate, negative, ndim=2)
+        check_shapes(anchor, positive, intermediate, negative, shape="(n, d)")
         high = cosine(anchor, positive)
         middle = cosine(anchor, intermediate)
         low = cosine(anchor, negative)
@@ -79,9 +82,9 @@ class ImplicitnessRanking(nn.Module):
         self, margin: float = 0.5, pragmatic_margin: float = 0.7, alpha: float = 1.0
     ) -> None:
         super().__init__()
-        self.margin = _not_negative("margin", margin)
-        self.pragmatic_margin = _not_negative("pragmatic_margin", pragmatic_margin)
-        self.alpha = _not_negative("alpha", alpha)
+        self.margin = check_margin("margin", margin)
+        self.pragmatic_margin = check_margin("pragmatic_margin", pragmatic_margin)
+        self.alpha = check_margin("alpha", alpha)
 
     def forward(
         self,
@@ -95,7 +98,7 @@ class ImplicitnessRanking(nn.Module):
         """Return the mean loss, a scalar of float32 or float64."""
         scores = [pos_implicit, pos_explicit, neg_implicit, neg_explicit]
         distances = [pos_distance, neg_distance]
-        _check_shapes(*scores, *distances, ndim=1)
+        check_shapes(*scores, *distances, shape="(n,)")
         s, e, other_s, other_e = (_at_least_float32(score) for score in scores)
         near, far = (_at_least_float32(distance) for distance in distances)
         relu = nn.functional.relu
@@ -105,17 +108,3 @@ class ImplicitnessRanking(nn.Module):
 
 def _at_least_float32(value: Tensor) -> Tensor:
     return value.to(torch.promote_types(value.dtype, torch.float32))
-
-
-def _not_negative(name: str, value: float) -> float:
-    if not 0 <= value < math.inf:
-        raise ValueError(f"{name} must be finite and not negative, got {value}")
-    return value
-
-
-def _check_shapes(*tensors: Tensor, ndim: int) -> None:
-    shapes = [tuple(tensor.shape) for tensor in tensors]
-    if len(set(shapes)) > 1 or len(shapes[0]) != ndim or shapes[0][0] < 1:
-        one = "(n, d)" if ndim == 2 else "(n,)"
-        got = ", ".join(map(str, shapes))
-        raise ValueError(f"need tensors of one shape {one} with n >= 1, got {got}")

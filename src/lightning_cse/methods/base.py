@@ -1,4 +1,4 @@
-"""The base class of every method: training mode and checks, outputs, gradient clipping and the optimizer."""
+"""The base class of every method: training mode, outputs, gradient clipping, the optimizer."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +18,7 @@ from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, EncoderError, TrainingError
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.models import Model
+from lightning_cse.tokens import Tokens
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 
@@ -25,20 +26,22 @@ MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 class Method(pl.LightningModule, ABC):
     """A way to train a model of sentence embeddings.
 
-    A method owns the model that evaluation uses (``model``), the loss, and the layers used in training only. It defines
-    ``training_step``, which reads like its paper. Its class declares
+    A method owns the model that evaluation uses (``model``), the loss, and the layers used in
+    training only. It defines ``training_step``, which reads like its paper. Its class declares
 
     - ``roles``: the roles that a training batch must have;
     - ``pairs``: for each view of its embeddings, the two roles whose alignment is measured;
     - ``optional``: the roles that a row may lack; the loss then leaves out their terms;
     - ``spread``: the roles whose uniformity is measured; all roles of the data if empty;
-    - ``needs_dropout``: whether the positive is the anchor under another dropout mask: dropout is then required;
+    - ``needs_dropout``: whether the positive is the anchor under another dropout mask: dropout is
+      then required.
     - ``papers``: what to cite, as BibTeX entries or keys of ``experiments/references.bib``.
 
-    ``optimizer`` is a partial of an optimizer class, completed with the parameters. ``chunk_size`` is for batches whose
-    activations do not fit into memory: the encoder takes that many sentences at a time and drops their activations. It
-    encodes each chunk again, under the same dropout masks, to compute its gradient. The numbers are those of a plain
-    step, and a step takes about a third longer. (Gradient caching, Gao et al. 2021, by torch's checkpoints.)
+    ``optimizer`` is a partial of an optimizer class, completed with the parameters. ``chunk_size``
+    is for batches whose activations do not fit into memory: the encoder takes that many sentences
+    at a time and drops their activations. It encodes each chunk again, under the same dropout
+    masks, to compute its gradient. The numbers are those of a plain step, and a step takes about a
+    third longer. (Gradient caching, Gao et al. 2021, by torch's checkpoints.)
     """
 
     roles: tuple[str, ...]
@@ -61,8 +64,9 @@ class Method(pl.LightningModule, ABC):
         self.loss = loss
         self.make_optimizer = optimizer
         self.schedule = schedule
-        for encoder in (part for part in model.modules() if isinstance(part, SentenceEncoder)):
-            encoder.chunk_size = chunk_size
+        for part in model.modules():
+            if isinstance(part, SentenceEncoder):
+                part.chunk_size = chunk_size
         self._rows: list[Tensor] = []  # training rows of the batches since the last optimizer step
 
     @property
@@ -76,19 +80,24 @@ class Method(pl.LightningModule, ABC):
         return self.model.templates
 
     def on_fit_start(self) -> None:
-        """Set training mode: the Trainer leaves a loaded encoder in evaluation mode, without dropout."""
+        """Set training mode: the Trainer leaves a loaded encoder in evaluation mode."""
         self.train()
         encoder = self.model.encoder
         if encoder.has_dropout:
             return
         if self.needs_dropout:
             raise EncoderError(
-                f"{type(self).__name__} learns from two dropout passes over one sentence, but the encoder "
-                f"{encoder.name} has no dropout: set encoder.dropout=0.1"
+                f"{type(self).__name__} learns from two dropout passes over one sentence, but the "
+                f"encoder {encoder.name} has no dropout: set encoder.dropout=0.1"
             )
         rank_zero_warn(
             f"the encoder {encoder.name} has no dropout; set encoder.dropout=0.1 to train with it"
         )
+
+    def present_roles(self, batch: Mapping[str, Any]) -> dict[str, Tokens]:
+        """Return the tokens of the roles that at least one row of the batch has."""
+        roles: Mapping[str, Tokens] = batch["roles"]
+        return {role: roles[role] for role in self.roles if len(roles[role])}
 
     def output(
         self,
@@ -98,21 +107,21 @@ class Method(pl.LightningModule, ABC):
         /,
         **embeddings: Embedding,
     ) -> dict[str, Any]:
-        """Return ``loss``, ``index``, the number of ``sentences``, and, detached, ``parts`` and ``embeddings``."""
+        """Return ``loss``, ``index``, ``sentences`` and, detached, ``parts`` and ``embeddings``."""
         if not torch.isfinite(loss):
             raise self._not_finite(
                 f"the loss of step {self.global_step + 1} is {loss.item()}", index.tolist()
             )
         self._rows.append(index)
-        named = {
-            role: {k: v.detach() for k, v in e.fields().items()} for role, e in embeddings.items()
-        }
+        tensors = {}
+        for role, embedding in embeddings.items():
+            tensors[role] = {name: field.detach() for name, field in embedding.fields().items()}
         return {
             "loss": loss,
             "index": index,
             "sentences": sum(map(len, embeddings.values())),
             "parts": {name: part.detach() for name, part in (parts or {}).items()},
-            "embeddings": named,
+            "embeddings": tensors,
         }
 
     def configure_gradient_clipping(
@@ -121,8 +130,9 @@ class Method(pl.LightningModule, ABC):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip as Lightning does, and also with a fused optimizer, which Lightning refuses under mixed precision."""
-        rows, self._rows = self._rows, []
+        """Clip as Lightning does, also with a fused optimizer, which it refuses under float16."""
+        rows = self._rows
+        self._rows = []
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)  # float16 only
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
             scaler.unscale_(optimizer)  # Lightning has already unscaled any other optimizer
@@ -137,13 +147,13 @@ class Method(pl.LightningModule, ABC):
 
     def _not_finite(self, what: str, rows: list[int]) -> TrainingError:
         return TrainingError(
-            f"{what}; training rows {rows}. The last checkpoint is kept: lower method.optimizer.lr, use "
-            "trainer.precision=32-true, or look at these rows",
+            f"{what}; training rows {rows}. The last checkpoint is kept: lower "
+            "method.optimizer.lr, use trainer.precision=32-true, or look at these rows",
             rows,
         )
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """Complete the optimizer with all trainable parameters, and the schedule with the number of steps."""
+        """Complete the optimizer with the trainable parameters, and the schedule with the steps."""
         try:
             optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
         except ValueError as error:  # betas outside [0, 1)

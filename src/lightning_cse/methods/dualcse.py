@@ -16,13 +16,14 @@ log = logging.getLogger(__name__)
 
 
 class DualCSE(Method):
-    r"""Explicit vector r and implicit vector u of a sentence, trained on premises with three kinds of hypotheses.
+    r"""Explicit vector r and implicit vector u, trained on premises with three kinds of hypotheses.
 
-    A row may lack any of the hypotheses, as in corpora other than INLI: the loss then leaves out their terms.
-    Contradictions that the loss does not use are not encoded.
+    A row may lack any of the hypotheses, as in corpora other than INLI: the loss then leaves out
+    their terms. Contradictions that the loss does not use are not encoded.
 
-    Source: DualCSE (arXiv 2510.09293), method.  Differs: nothing known. The paper specifies neither the details of the
-    pair encoding (segment ids, final separator) nor the reduction of the loss (here the mean).
+    Source: DualCSE (arXiv 2510.09293), method.  Differs: nothing known. The paper specifies neither
+    the details of the pair encoding (segment ids, final separator) nor the reduction of the loss
+    (here the mean).
 
     ``architecture`` is one encoder (``cross``) or two (``bi``), as in `DualModel`.
     """
@@ -52,13 +53,16 @@ class DualCSE(Method):
         architecture: Architecture = "cross",
     ) -> None:
         if not isinstance(loss.similarity, self.compares):
-            given, needed = type(loss.similarity).__name__, self.compares.__name__
+            needed = self.compares.__name__
+            got = type(loss.similarity).__name__
             raise ConfigError(
-                [f"method.loss.similarity: {type(self).__name__} needs a {needed}, got a {given}"]
+                [f"method.loss.similarity: {type(self).__name__} needs a {needed}, got a {got}"]
             )
         if architecture == "cross" and not encoder.has_segments:
-            what = "has no segment ids: the words explicit and implicit are set apart by a separator alone"
-            log.info("%s %s", encoder.name, what)
+            log.info(
+                "%s has no segment ids: a separator alone sets the two words apart",
+                encoder.name,
+            )
         super().__init__(
             self.build_model(encoder, loss, architecture),
             loss,
@@ -77,7 +81,8 @@ class DualCSE(Method):
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the premises and hypotheses of a batch, and compare them."""
-        given = {role: batch["roles"][role] for role in self.roles if len(batch["roles"][role])}
-        embeddings = dict(zip(given, self.model.encode(*given.values()), strict=True))
-        loss = self.loss(**embeddings, rows={role: tokens.rows for role, tokens in given.items()})
+        tokens = self.present_roles(batch)
+        embeddings = dict(zip(tokens, self.model.encode(*tokens.values()), strict=True))
+        rows = {role: sentences.rows for role, sentences in tokens.items()}
+        loss = self.loss(**embeddings, rows=rows)
         return self.output(loss, batch["index"], **embeddings)

@@ -1,4 +1,4 @@
-"""DualGauss: two Gaussians per sentence, explicit and implicit; DualCSE's loss with GaussCSE's similarity."""
+"""DualGauss: two Gaussians per sentence; DualCSE's loss with GaussCSE's similarity."""
 
 from typing import cast
 
@@ -11,10 +11,10 @@ from lightning_cse.similarity import GaussianSimilarity
 
 
 class DualGauss(DualCSE):
-    """DualCSE with a Gaussian in place of each vector, compared by the KL similarity from the candidate to the anchor.
+    """DualCSE with a Gaussian in place of each vector, compared by the KL similarity.
 
-    The premise is wide enough to cover both what it says and what it implies, which distinguishes it from its
-    hypothesis.
+    A pair is scored by the similarity of the candidate to the anchor. The premise is wide enough to
+    cover both what it says and what it implies, which distinguishes it from its hypothesis.
 
     Source: ours; no paper has it. Embeddings and heads are GaussCSE's, views and loss DualCSE's.
     """

@@ -11,17 +11,20 @@ from lightning_cse.models.gaussian import StsSimilarity
 
 
 class GaussCSE(Method):
-    r"""One Gaussian per sentence, trained so that a hypothesis lies under the premise that entails it.
+    r"""One Gaussian per sentence, trained so that a hypothesis lies under its premise.
 
-    A pair is scored by sim(hypothesis || premise), which is large if the Gaussian of the premise covers that of the
-    hypothesis. The reversed score is small if the premise is the wider; the reversed set of the loss teaches this.
+    A pair is scored by sim(hypothesis || premise), which is large if the Gaussian of the premise
+    covers that of the hypothesis. The reversed score is small if the premise is the wider; the
+    reversed set of the loss teaches this.
 
-    Source: GaussCSE (Yoda et al. 2024), sections 2 and 3, and the authors' code.  Differs from the paper, as the code
-    does: the tanh on the mean, and a second head that gives the log variance.  Differs from the code: a contradiction
-    that the loss does not use is not encoded (which changes only the dropout masks).
+    Source: GaussCSE (Yoda et al. 2024), sections 2 and 3, and the authors' code.  Differs from the
+    paper, as the code does: the tanh on the mean, and a second head that gives the log
+    variance.  Differs from the code: a contradiction that the loss does not use is not encoded
+    (which changes only the dropout masks).
 
-    Contradictions are a role if the loss has the set ``con`` or ``simcse`` is given. ``sts_similarity`` is that of
-    `GaussianModel`. ``simcse`` is an optional loss on the means, which is added (authors' code, off there too).
+    Contradictions are a role if the loss has the set ``con`` or ``simcse`` is given.
+    ``sts_similarity`` is that of `GaussianModel`. ``simcse`` is an optional loss on the means,
+    which is added (authors' code, off there too).
     """
 
     papers = ("yoda2024gausscse",)
@@ -42,9 +45,9 @@ class GaussCSE(Method):
         model = GaussianModel(encoder, reduce=loss.reduce, sts_similarity=sts_similarity)
         super().__init__(model, loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
         self.simcse = simcse
-        self.roles = ("premise", "entailment", "contradiction")[
-            : 3 if "con" in loss.sets or simcse is not None else 2
-        ]
+        self.roles: tuple[str, ...] = ("premise", "entailment")
+        if "con" in loss.sets or simcse is not None:
+            self.roles += ("contradiction",)
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""
@@ -52,4 +55,5 @@ class GaussCSE(Method):
         loss = self.loss(*gaussians)
         if self.simcse is not None:
             loss = loss + self.simcse(*(gaussian.mean for gaussian in gaussians))
-        return self.output(loss, batch["index"], **dict(zip(self.roles, gaussians, strict=True)))
+        embeddings = dict(zip(self.roles, gaussians, strict=True))
+        return self.output(loss, batch["index"], **embeddings)

@@ -1,10 +1,10 @@
-"""ImpScore: how far the meaning of a sentence is from what it says, learnt on top of a sentence encoder."""
+"""ImpScore: how far the meaning of a sentence is from what it says, on top of an encoder."""
 
 import logging
 import warnings
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,23 +22,37 @@ from lightning_cse.tokens import Tokens
 log = logging.getLogger(__name__)
 
 
+class _Kept(NamedTuple):
+    """The vectors of distinct training sentences, and their numbers by role and row."""
+
+    vectors: Tensor
+    places: Tensor
+
+    def of_rows(self, index: Tensor) -> list[Tensor]:
+        """Return the vectors of each role in some rows."""
+        chosen = self.places[:, index.to(self.places.device)]
+        return [self.vectors[place] for place in chosen]
+
+
 class ImpScore(Method):
-    r"""Semantic and pragmatic vectors, two linear maps of the sentence vector; implicitness is their distance.
+    r"""Semantic and pragmatic vectors, linear maps of the sentence vector; I is their distance.
 
-    The maps and distances are those of `ImpScoreModel`. A row has two pairs of an implicit and an explicit sentence.
-    In each pair, the implicit sentence must have the larger implicitness, by a margin. The first pair must have the
-    smaller pragmatic distance, by another margin.
+    The maps and distances are those of `ImpScoreModel`. A row has two pairs of an implicit and an
+    explicit sentence. In each pair, the implicit sentence must have the larger implicitness, by a
+    margin. The first pair must have the smaller pragmatic distance, by another margin.
 
-    If the encoder is frozen, every distinct training sentence is encoded once, when training starts, and batches look
-    up the vectors. Sentences of evaluations during training are encoded once, too. Neither the vectors (``width``
-    float32 numbers per sentence) nor a frozen encoder is part of a checkpoint.
+    If the encoder is frozen, every distinct training sentence is encoded once, when training
+    starts, and batches look up the vectors. Sentences of evaluations during training are encoded
+    once, too. Neither the vectors (``width`` float32 numbers per sentence) nor a frozen encoder is
+    part of a checkpoint.
 
-    Source: ImpScore (Wang et al. 2025), method, and the authors' code.  Differs: nothing in the method. Their encoder,
-    all-mpnet-base-v2, scales its vectors itself. It is not known how DualCSE's baseline "ImpScore (INLI)" encodes
-    sentences, nor whether its encoder is trained.
+    Source: ImpScore (Wang et al. 2025), method, and the authors' code.  Differs: nothing in the
+    method. Their encoder, all-mpnet-base-v2, scales its vectors itself. It is not known how
+    DualCSE's baseline "ImpScore (INLI)" encodes sentences, nor whether its encoder is trained.
 
-    The loss takes the implicitness of the four sentences of a row and the pragmatic distances of its two pairs.
-    ``direction`` is the ``space`` of `ImpScoreModel`. ``frozen=False`` trains the encoder, as the other methods do.
+    The loss takes the implicitness of the four sentences of a row and the pragmatic distances of
+    its two pairs. ``direction`` is the ``space`` of `ImpScoreModel`. ``frozen=False`` trains the
+    encoder, as the other methods do.
     """
 
     papers = ("wang2025impscore",)
@@ -72,64 +86,54 @@ class ImpScore(Method):
             normalize=normalize,
         )
         super().__init__(model, loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
-        self._kept: tuple[Tensor, Tensor] | None = (
-            None  # distinct vectors; their index by role and row
-        )
+        self._kept: _Kept | None = None
 
     def on_fit_start(self) -> None:
-        """Encode the training sentences once if the encoder is frozen; otherwise start as any method."""
-        data = getattr(self.trainer, "datamodule", None)
-        columns = (
-            [data.train.column(role) for role in self.roles]
-            if isinstance(data, ContrastiveDataModule)
-            else []
-        )
+        """Encode the training sentences once if the encoder is frozen; else start as any method."""
         if not self.model.frozen:
             super().on_fit_start()
             return
         self.train()
-        # When training starts, Lightning warns about modules in evaluation mode; a frozen encoder has to be.
+        # When training starts, Lightning warns about modules in evaluation mode; a frozen encoder
+        # has to be.
         warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")
+        data = getattr(self.trainer, "datamodule", None)
         if isinstance(data, ContrastiveDataModule):
             self.model.kept = {}
+            columns = [data.train.column(role) for role in self.roles]
             with self.trainer.precision_plugin.forward_context(), torch.no_grad():
                 self._kept = self._encode_once(columns, data.max_tokens)
 
     def on_fit_end(self) -> None:
         """Release the vectors that were kept."""
-        self._kept = self.model.kept = None
+        self._kept = None
+        self.model.kept = None
 
-    def _encode_once(
-        self, columns: Sequence[Sequence[str]], max_tokens: int | None
-    ) -> tuple[Tensor, Tensor]:
-        number = {sentence: place for place, sentence in enumerate(dict.fromkeys(chain(*columns)))}
+    def _encode_once(self, columns: Sequence[Sequence[str]], max_tokens: int | None) -> _Kept:
+        sentences = list(dict.fromkeys(chain(*columns)))
         log.info(
             "the %d distinct sentences of %d training rows are encoded once",
-            len(number),
+            len(sentences),
             len(columns[0]),
         )
         encoder = self.model.encoder
-        ids = [
-            sentence[:max_tokens][: encoder.max_length]
-            for sentence in encoder.tokenizer(list(number))
-        ]
-        vectors = [
-            self.model.pooled(Tokens.pad(ids[start : start + SENTENCES_AT_ONCE]).to(self.device))[0]
-            for start in range(0, len(ids), SENTENCES_AT_ONCE)
-        ]
-        places = [[number[sentence] for sentence in column] for column in columns]
-        return torch.cat(vectors), torch.tensor(places, device=self.device)
+        ids = [one[:max_tokens][: encoder.max_length] for one in encoder.tokenizer(sentences)]
+        vectors = []
+        for start in range(0, len(ids), SENTENCES_AT_ONCE):
+            tokens = Tokens.pad(ids[start : start + SENTENCES_AT_ONCE])
+            vectors += self.model.pooled(tokens.to(self.device))
+        number = {sentence: place for place, sentence in enumerate(sentences)}
+        places = [list(map(number.__getitem__, column)) for column in columns]
+        return _Kept(torch.cat(vectors), torch.tensor(places, device=self.device))
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the four roles of a batch, and rank their implicitness and distances."""
-        model, index = self.model, batch["index"]
+        model = self.model
+        index = batch["index"]
         if self._kept is None:
             embeddings = model.encode(*(batch["roles"][role] for role in self.roles))
         else:
-            vectors, places = self._kept
-            embeddings = [
-                model.project(vectors[place]) for place in places[:, index.to(places.device)]
-            ]
+            embeddings = [model.project(vectors) for vectors in self._kept.of_rows(index)]
         pos_implicit, pos_explicit, neg_implicit, neg_explicit = embeddings
         loss = self.loss(
             *(model.implicitness(sentence) for sentence in embeddings),

@@ -1,4 +1,4 @@
-"""NGCSE: contrastive learning on a corpus; for some sentences, an LLM has written others, from near to far."""
+"""NGCSE: contrastive learning on a corpus with sentences by an LLM, from near to far."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, EncoderError
+from lightning_cse.losses import HierarchicalTriplet
 from lightning_cse.methods.base import MakeOptimizer, Method
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.models import PointModel
@@ -17,41 +18,53 @@ from lightning_cse.tokens import Tokens
 
 ROLES: Final = ("anchor", "positive", "intermediate", "negative")
 ROW_KINDS: Final = (ROLES[:1], ROLES[:2], ("anchor", "positive", "negative"), ROLES)
-"""The roles that rows of a data set may have: a sentence alone; augmented; labelled or NLI pattern; STS pattern."""
+"""The roles of rows: a sentence alone; augmented; labelled or NLI pattern; STS pattern."""
+
+Contrastive = Literal["hierarchical_triplet", "single_positive", "multiple_positive"]
 
 
 class NGCSE(Method):
-    r"""NGCSE: InfoNCE on every row, and a hierarchical triplet loss on the rows that an LLM has written.
+    r"""NGCSE: InfoNCE on every row, and a hierarchical triplet loss on LLM rows.
 
     .. math:: L = L_C + \beta L_{HT}
 
-    A row is an anchor, which is its own positive under another dropout mask (and, with prompts, in the second
-    template); an anchor with a positive (augmented or labelled); an anchor with a positive and a negative; or, from an
-    LLM, an anchor with positive, intermediate and negative. :math:`L_C` is InfoNCE over all rows of the batch, where
-    the negatives of some rows are candidates for all rows. ``contrastive`` defines the loss of LLM rows:
+    A row is an anchor, which is its own positive under another dropout mask (and, with prompts, in
+    the second template); an anchor with a positive (augmented or labelled); an anchor with a
+    positive and a negative; or, from an LLM, an anchor with positive, intermediate and negative.
+    :math:`L_C` is InfoNCE over all rows of the batch, where the negatives of some rows are
+    candidates for all rows. ``contrastive`` defines the loss of LLM rows:
 
-    - ``hierarchical_triplet``: the contrastive positive is ``llm_positive``; the negative is not used in
-      :math:`L_C`, and :math:`L_{HT}` is added on LLM rows only (`losses.HierarchicalTriplet`);
-    - ``single_positive``: the positive is ``llm_positive``, the negative is a hard negative, and there is no
-      :math:`L_{HT}`;
-    - ``multiple_positive``: a first pass over all rows uses the positive, a second pass over LLM rows the
-      intermediate; negatives are candidates in the second pass only. The loss of an LLM row is the mean of both.
+    - ``hierarchical_triplet``: the contrastive positive is ``llm_positive``; the negative is not
+      used in :math:`L_C`, and :math:`L_{HT}` is added on LLM rows only
+      (`losses.HierarchicalTriplet`), with the first negative if a row has several;
+    - ``single_positive``: the positive is ``llm_positive``, the negative is a hard negative, and
+      there is no :math:`L_{HT}`;
+    - ``multiple_positive``: a first pass over all rows uses the positive, a second pass over LLM
+      rows the intermediate; negatives are candidates in the second pass only. The loss of an LLM
+      row is the mean of both.
 
-    The vector of a sentence is the pooled vector. In training only, a linear map without activation is applied to it;
-    its weight and bias are initialised from :math:`N(0, 0.006^2)`.
+    The vector of a sentence is the pooled vector. In training only, a linear map without activation
+    is applied to it; its weight and bias are initialised from :math:`N(0, 0.006^2)`.
 
-    Source: NGCSE, eq. 1 and 6 and Table 3, and the authors' code.  Differs: the latest state of that code uses the
-    intermediate as the contrastive positive even without the triplet loss; the paper, and the alignment in the code,
-    use the positive. No script is known for ``multiple_positive``; it is the branch of the code that fits the name.
+    Source: NGCSE, eq. 1 and 6 and Table 3, and the authors' code.  Differs: the latest state of
+    that code uses the intermediate as the contrastive positive even without the triplet loss; the
+    paper, and the alignment in the code, use the positive. No script is known for
+    ``multiple_positive``; it is the branch of the code that fits the name.
 
     Args:
-        encoder: maps sentences to vectors; the authors' code freezes its embedding layers (``freeze_embeddings``).
+        encoder: maps sentences to vectors; the authors' code freezes its embedding layers
+            (``freeze_embeddings``).
         loss: :math:`L_C`.
         hierarchical_triplet: :math:`L_{HT}`.
         beta: the weight of :math:`L_{HT}`; 0 leaves it out.
         roles: the roles that a row may have, one of `ROW_KINDS`.
-        contrastive: see above; without an intermediate in ``roles``, it must be ``single_positive``.
+        contrastive: see above; without an intermediate in ``roles``, it must be
+            ``single_positive``.
         llm_positive: ``positive`` or, with the triplet loss, ``intermediate``.
+
+    Raises:
+        ConfigError: if these do not fit together, or if ``beta`` or ``hierarchical_triplet`` are
+            set without the triplet loss, which would ignore them.
     """
 
     papers = ("li2024ngcse",)
@@ -64,25 +77,14 @@ class NGCSE(Method):
         *,
         beta: float,
         roles: Sequence[str],
-        contrastive: Literal["hierarchical_triplet", "single_positive", "multiple_positive"],
+        contrastive: Contrastive,
         llm_positive: Literal["intermediate", "positive"],
         optimizer: MakeOptimizer,
         schedule: Schedule,
         chunk_size: int | None = None,
     ) -> None:
-        written = "intermediate" in roles
-        if tuple(roles) not in ROW_KINDS:
-            raise ConfigError(
-                [f"method.roles: {', '.join(roles)} is not one of the kinds of rows {ROW_KINDS}"]
-            )
-        if contrastive != "single_positive" and not written:
-            raise ConfigError(
-                [
-                    f"method.contrastive: {contrastive} needs an intermediate, and method.roles has none"
-                ]
-            )
-        if not beta >= 0:
-            raise ConfigError([f"method.beta: must be a number >= 0, got {beta}"])
+        _check_roles(roles, contrastive)
+        _check_triplet(beta, hierarchical_triplet, contrastive)
         super().__init__(
             PointModel(encoder), loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size
         )
@@ -90,31 +92,34 @@ class NGCSE(Method):
         self.beta = beta
         self.has_triplet = contrastive == "hierarchical_triplet"
         self.has_negative = "negative" in roles and not self.has_triplet
-        self.positives: tuple[str, ...] = (llm_positive,) if written else tuple(roles[1:2])
-        if contrastive == "multiple_positive":
-            self.positives = ("positive", "intermediate")
-        used = {"anchor", *self.positives}  # what is not used is not encoded
-        used |= (
-            {"negative"}
-            if self.has_negative
-            else set(ROLES)
-            if self.has_triplet and beta
-            else set()
-        )
-        self.roles = tuple(role for role in ROLES if role in used)
-        self.optional = ("negative",) if self.has_negative and not written else ()
-        # In rows without negatives, a positive is a second view of its anchor and so has the second template.
+        self.positives = _positives(roles, contrastive, llm_positive)
+        self.roles = self._encoded_roles()
+        if self.has_negative and "intermediate" not in roles:
+            self.optional = ("negative",)
+        # A positive without negatives is a second view of its anchor: it has the second template.
         self.second_template = 0 if "negative" in roles else -1
-        self.aligned = (*self.positives, "anchor")[
-            0
-        ]  # the authors measure the pair that a setting trains on
-        spread = tuple(role for role in roles if role != "intermediate" or self.has_triplet)
-        self.spread = spread if "negative" in roles else ("anchor",)
         self.needs_dropout = tuple(roles) == ("anchor",) and len(encoder.templates) == 1
-        self._views_are_the_same = not encoder.has_dropout and len(encoder.templates) == 1
+        # The authors measure the alignment of the pair that a setting trains on.
+        self.aligned = self.positives[0] if self.positives else "anchor"
+        self.spread = self._spread_roles(roles)
         self.head = nn.Linear(encoder.width, encoder.width)
         for parameter in self.head.parameters():
             nn.init.normal_(parameter, std=0.006)
+
+    def _encoded_roles(self) -> tuple[str, ...]:
+        """Return the roles that the loss uses; others are not encoded."""
+        if self.has_triplet and self.beta:
+            return ROLES
+        used = {"anchor", *self.positives}
+        if self.has_negative:
+            used.add("negative")
+        return tuple(role for role in ROLES if role in used)
+
+    def _spread_roles(self, roles: Sequence[str]) -> tuple[str, ...]:
+        """Return the roles whose uniformity the authors measure."""
+        if "negative" not in roles:
+            return ("anchor",)
+        return tuple(role for role in roles if role != "intermediate" or self.has_triplet)
 
     @property
     def pairs(self) -> dict[str, tuple[str, str]]:
@@ -131,64 +136,117 @@ class NGCSE(Method):
         tokens: dict[str, Tokens] = batch["roles"]
         again = self._without_positive(tokens)
         vectors = self._project({**tokens, "again": again})
-        anchor, negative = vectors["anchor"], vectors.get("negative") if self.has_negative else None
+        positives = {"again": again, **{role: tokens[role] for role in self.positives[:1]}}
+        positive = _rows(vectors, positives)
 
-        positive = _rows(
-            vectors, {"again": again, **{role: tokens[role] for role in self.positives[:1]}}
-        )
-        second_pass = len(self.positives) > 1
-        contrastive = self.loss(anchor, positive, None if second_pass else negative)
-        if second_pass and "intermediate" in vectors:
-            # The loss of an LLM row is the mean of both passes: add half the difference, times the share of LLM rows.
-            written, others = (
-                anchor[tokens["intermediate"].rows],
-                [vectors["again"]] if "again" in vectors else [],
-            )
-            first = self.loss(written, vectors["positive"], *others)
-            second = self.loss(
-                written, vectors["intermediate"], torch.cat([vectors["negative"], *others])
-            )
-            contrastive = contrastive + (second - first) * len(written) / (2 * len(anchor))
+        loss = contrastive = self._contrastive(tokens, vectors, positive)
         parts = {"contrastive": contrastive}
         if self.has_triplet and self.beta and "intermediate" in vectors:
-            written = anchor[tokens["intermediate"].rows]
-            parts["hierarchical_triplet"] = self.hierarchical_triplet(
-                written, *(vectors[role] for role in ROLES[1:])
-            )
-        loss = contrastive + self.beta * parts.get("hierarchical_triplet", 0.0)
-        named = {role: PointEmbedding(vector) for role, vector in vectors.items()}
-        return self.output(loss, batch["index"], parts, **named)
+            parts["hierarchical_triplet"] = self._triplet(tokens, vectors)
+            loss = contrastive + self.beta * parts["hierarchical_triplet"]
+        embeddings = {role: PointEmbedding(vector) for role, vector in vectors.items()}
+        return self.output(loss, batch["index"], parts, **embeddings)
+
+    def _contrastive(
+        self,
+        tokens: Mapping[str, Tokens],
+        vectors: Mapping[str, Tensor],
+        positive: Tensor,
+    ) -> Tensor:
+        """Return the contrastive loss of the batch, in one pass or two."""
+        anchor = vectors["anchor"]
+        has_second_pass = len(self.positives) > 1
+        negative = vectors.get("negative") if self.has_negative else None
+        loss: Tensor = self.loss(anchor, positive, None if has_second_pass else negative)
+        if not has_second_pass or "intermediate" not in vectors:
+            return loss
+
+        # The loss of an LLM row is the mean of both passes: add half the difference, times the
+        # share of LLM rows.
+        written = anchor[tokens["intermediate"].rows]
+        others = [vectors["again"]] if "again" in vectors else []
+        candidates = torch.cat([vectors["negative"], *others])
+        first: Tensor = self.loss(written, vectors["positive"], *others)
+        second: Tensor = self.loss(written, vectors["intermediate"], candidates)
+        return loss + (second - first) * len(written) / (2 * len(anchor))
+
+    def _triplet(self, tokens: Mapping[str, Tokens], vectors: Mapping[str, Tensor]) -> Tensor:
+        """Return the hierarchical triplet loss of the LLM rows."""
+        written = vectors["anchor"][tokens["intermediate"].rows]
+        # Of several negatives, the first of all rows come first.
+        negative = vectors["negative"][: len(written)]
+        loss: Tensor = self.hierarchical_triplet(
+            written, vectors["positive"], vectors["intermediate"], negative
+        )
+        return loss
 
     def _without_positive(self, tokens: Mapping[str, Tokens]) -> Tokens:
-        """Return the anchors that are their own positive, under another dropout mask or in another template."""
+        """Return the anchors that are their own positive, in a second view."""
         anchor = tokens["anchor"]
         alone = torch.ones(len(anchor), dtype=torch.bool, device=anchor.rows.device)
         for role in self.positives:
             alone[tokens[role].rows] = False
-        if self._views_are_the_same and bool(alone.any()):
+        has_one_view = len(self.templates) == 1 and not self.model.encoder.has_dropout
+        if has_one_view and bool(alone.any()):
             raise EncoderError(
-                f"{int(alone.sum())} of {len(alone)} rows of this batch are their own positive through another dropout "
-                "mask, but the encoder has no dropout: set encoder.dropout=0.1"
+                f"{int(alone.sum())} of {len(alone)} rows of this batch are their own positive "
+                "through another dropout mask, but the encoder has no dropout: set "
+                "encoder.dropout=0.1"
             )
         return anchor.select(alone)
 
     def _project(self, tokens: Mapping[str, Tokens]) -> dict[str, Tensor]:
         """Encode every role that has sentences, and apply the head."""
-        templates, place = self.templates, {"again": -1, "positive": self.second_template}
-        requests = {
-            role: (some, templates[place.get(role, 0)])
-            for role, some in tokens.items()
-            if len(some)
-        }
+        templates = self.templates
+        numbers = {"again": -1, "positive": self.second_template}
+        requests = {}
+        for role, sentences in tokens.items():
+            if len(sentences):
+                requests[role] = (sentences, templates[numbers.get(role, 0)])
         pooled = self.model.encoder(list(requests.values()))
-        return {
-            role: in_float32(self.head, vector)
-            for role, vector in zip(requests, pooled, strict=True)
-        }
+        vectors = zip(requests, pooled, strict=True)
+        return {role: in_float32(self.head, vector) for role, vector in vectors}
+
+
+def _positives(
+    roles: Sequence[str], contrastive: Contrastive, llm_positive: str
+) -> tuple[str, ...]:
+    """Return the roles of the contrastive positives, one for each pass."""
+    if contrastive == "multiple_positive":
+        return ("positive", "intermediate")
+    if "intermediate" in roles:
+        return (llm_positive,)
+    return tuple(roles[1:2])
+
+
+def _check_roles(roles: Sequence[str], contrastive: Contrastive) -> None:
+    if tuple(roles) not in ROW_KINDS:
+        kinds = " or ".join(str(list(kind)) for kind in ROW_KINDS)
+        raise ConfigError([f"method.roles: need {kinds}, got {list(roles)}"])
+    if contrastive != "single_positive" and "intermediate" not in roles:
+        raise ConfigError(
+            [f"method.contrastive: {contrastive} needs an intermediate, and method.roles has none"]
+        )
+
+
+def _check_triplet(beta: float, hierarchical_triplet: nn.Module, contrastive: Contrastive) -> None:
+    if not beta >= 0:
+        raise ConfigError([f"method.beta: must be a number >= 0, got {beta}"])
+    if contrastive == "hierarchical_triplet":
+        return
+    is_default = repr(hierarchical_triplet) == repr(HierarchicalTriplet())
+    if beta not in (0, 1) or not is_default:
+        raise ConfigError(
+            [
+                "method.beta and method.hierarchical_triplet have no effect with "
+                f"method.contrastive={contrastive}; remove them, or set "
+                "method.contrastive=hierarchical_triplet"
+            ]
+        )
 
 
 def _rows(vectors: Mapping[str, Tensor], parts: Mapping[str, Tokens]) -> Tensor:
     """Return one vector per row of the batch, from roles that each cover some of the rows."""
-    there = {role: tokens for role, tokens in parts.items() if len(tokens)}
-    order = torch.cat([tokens.rows for tokens in there.values()])
-    return torch.cat([vectors[role] for role in there])[torch.argsort(order)]
+    roles = [role for role, tokens in parts.items() if len(tokens)]
+    order = torch.cat([parts[role].rows for role in roles])
+    return torch.cat([vectors[role] for role in roles])[torch.argsort(order)]

@@ -12,11 +12,13 @@ class Schedule:
 
     .. math:: f(t) = \frac{t}{w} \;\; (t < w), \qquad f(t) = \frac{T - t}{T - w} \;\; (t \ge w)
 
-    with step :math:`t` counted from 0, :math:`T` steps in all and :math:`w = \min(\lfloor \text{warmup} \cdot T
-    \rfloor, T - 1)`. So ``warmup=1`` rises from 0 at the first step to 1 at the last, as GaussCSE's paper describes it.
+    with step :math:`t` counted from 0, :math:`T` steps in all and
+    :math:`w = \min(\lfloor \text{warmup} \cdot T \rfloor, T - 1)`. So ``warmup=1`` rises from 0 at
+    the first step to 1 at the last, as GaussCSE's paper describes it.
 
-    Source: transformers' ``get_linear_schedule_with_warmup``, used by the authors of GaussCSE (warm-up over a tenth of
-    the steps) and of SimCSE and NGCSE (no warm-up).  Differs: nothing; ``constant`` is ours.
+    Source: transformers' ``get_linear_schedule_with_warmup``, used by the authors of GaussCSE
+    (warm-up over a tenth of the steps) and of SimCSE and NGCSE (no warm-up).  Differs: nothing;
+    ``constant`` is ours.
 
     Examples:
         >>> [Schedule()(step, total=4) for step in range(5)]
@@ -28,11 +30,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not 0 <= self.warmup <= 1:
-            raise ConfigError(
-                [
-                    f"method.schedule.warmup: must be a share of the steps in [0, 1], got {self.warmup}"
-                ]
-            )
+            raise ConfigError([f"method.schedule.warmup: must be in [0, 1], got {self.warmup}"])
 
     def __call__(self, step: int, *, total: int) -> float:
         """Return the factor at a step."""

@@ -1,4 +1,4 @@
-"""SimCSE: a sentence is a point, close to sentences that mean the same and far from all others in the batch."""
+"""SimCSE: a sentence is a point, close to what means the same and far from the others."""
 
 from typing import Any, ClassVar
 
@@ -15,11 +15,11 @@ from lightning_cse.models.base import in_float32
 class SimCSE(Method):
     r"""Supervised SimCSE: anchor, positive and hard negatives, one vector each, compared by cosine.
 
-    A row may have no hard negative, or several; all are candidates for all rows. A freshly initialised head,
-    ``tanh(Wx + b)``, is applied to the pooled vector and kept at test.
+    A row may have no hard negative, or several; all are candidates for all rows. A freshly
+    initialised head, ``tanh(Wx + b)``, is applied to the pooled vector and kept at test.
 
-    Source: Gao et al. 2021, section 4, and the authors' code (head, negatives of all rows).  Differs: the head is
-    initialised as torch's linear layers are; theirs from N(0, 0.02).
+    Source: Gao et al. 2021, section 4, and the authors' code (head, negatives of all
+    rows).  Differs: the head is initialised as torch's linear layers are; theirs from N(0, 0.02).
     """
 
     papers = ("gao2021simcse",)
@@ -47,20 +47,22 @@ class SimCSE(Method):
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""
-        given = {role: batch["roles"][role] for role in self.roles if len(batch["roles"][role])}
-        embeddings = dict(zip(given, self.model.encode(*given.values()), strict=True))
-        loss = self.loss(**{role: embedding.vector for role, embedding in embeddings.items()})
+        tokens = self.present_roles(batch)
+        embeddings = dict(zip(tokens, self.model.encode(*tokens.values()), strict=True))
+        vectors = {role: embedding.vector for role, embedding in embeddings.items()}
+        loss = self.loss(**vectors)
         return self.output(loss, batch["index"], **embeddings)
 
 
 class UnsupervisedSimCSE(Method):
     r"""Unsupervised SimCSE: the positive is the anchor itself under another dropout mask.
 
-    Both passes are one call of the encoder, in which every sentence of every pass has its own mask. The head is used
-    in training only: at test, and in the diagnostics, the embedding of a sentence is its pooled vector.
+    Both passes are one call of the encoder, in which every sentence of every pass has its own mask.
+    The head is used in training only: at test, and in the diagnostics, the embedding of a sentence
+    is its pooled vector.
 
-    Source: Gao et al. 2021, section 3, and the authors' code (one direction, head dropped at test).  Differs: the
-    initialisation of the head, as in `SimCSE`.
+    Source: Gao et al. 2021, section 3, and the authors' code (one direction, head dropped at
+    test).  Differs: the initialisation of the head, as in `SimCSE`.
     """
 
     papers = ("gao2021simcse",)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lightning_cse.callbacks import Diagnostics, Side, build_diagnostics
-from lightning_cse.callbacks.evaluation import stsb_dev
+from lightning_cse.callbacks.diagnostics import stsb_dev
 from lightning_cse.data import (
     ContrastiveData,
     ContrastiveDataModule,

@@ -1,7 +1,8 @@
-"""What every loss promises beside its formula: gradients, precision, finite values, named and checked options."""
+"""What every loss promises: closed forms, invariances, gradients, precision, checked options."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,96 +20,115 @@ from lightning_cse.losses import (
 )
 from lightning_cse.similarity import GaussianSimilarity
 
-REDUCES = ("mean_of_sims", "sim_of_sum")
-SETS = (["ent"], ["ent", "con"], ["ent", "rev"], ["ent", "con", "rev"])
-ABLATIONS = [
-    {"contradiction": c, "intra_sentence": i} for c in (True, False) for i in (True, False)
-]
+# The multiples of n that count the candidates of each term; margin losses have none.
+CANDIDATES: dict[str, list[int]] = {
+    "simcse unsupervised": [1],
+    "simcse supervised": [2],
+    "dual": [3, 3, 1, 1, 1],
+    "dual without contradiction": [2, 2, 1, 1],
+    "dual without intra": [2, 2],
+    "dual without both": [1, 1],
+    "dualgauss": [3, 3, 1, 1, 1],
+    "gauss ent mean_of_sims": [1],
+    "gauss ent+con mean_of_sims": [2],
+    "gauss ent+rev mean_of_sims": [2],
+    "gauss ent+con+rev mean_of_sims": [3],
+    "gauss ent sim_of_sum": [1],
+    "gauss ent+con+rev sim_of_sum": [3],
+    "triplet": [],
+    "ranking": [],
+}
+MARGINS = {"triplet": (5e-3 + 1e-2) / 2, "ranking": 0.5 + 0.5 + 0.7}
+each = pytest.mark.parametrize("name", CANDIDATES)
 
 
+@dataclass
 class Case:
     """A loss as a function of tensors; ``kind`` is the embedding that consecutive tensors make."""
 
-    def __init__(self, loss: nn.Module, tensors: int, kind: Any = None, fields: int = 1) -> None:
-        self.loss, self.tensors, self.kind, self.fields = loss, tensors, kind, fields
+    loss: nn.Module
+    count: int
+    kind: Any = None
+    fields: int = 1
 
     def draw(self, n: int = 3, d: int = 4, dtype: torch.dtype = torch.float64) -> list[Tensor]:
         shape = (n,) if isinstance(self.loss, ImplicitnessRanking) else (n, d)
-        return [
-            tensor.requires_grad_() for tensor in normal(self.tensors, *shape, dtype=dtype).unbind()
-        ]
+        tensors = normal(self.count, *shape, dtype=dtype).unbind()
+        return [tensor.requires_grad_() for tensor in tensors]
 
     def __call__(self, *tensors: Tensor) -> Tensor:
-        starts = range(0, len(tensors), self.fields)
-        roles: Sequence[Any] = (
-            [self.kind(*tensors[k : k + self.fields]) for k in starts] if self.kind else tensors
-        )
+        roles: Sequence[Any] = tensors
+        if self.kind:
+            starts = range(0, len(tensors), self.fields)
+            roles = [self.kind(*tensors[k : k + self.fields]) for k in starts]
         return self.loss(*roles)
 
 
-def cases(temperature: float) -> dict[str, Case]:
-    dual = {
-        f"dual {options}": Case(DualContrastive(temperature, **options), 8, DualEmbedding, 2)
-        for options in ABLATIONS
-    }
-    dualgauss = DualContrastive(temperature, similarity=GaussianSimilarity())
-    gauss = {
-        f"gauss {sets} {reduce}": Case(
-            GaussianContrastive(temperature, sets, reduce), 6, GaussianEmbedding, 2
+def make(name: str, temperature: float = 0.05) -> Case:
+    kind, *options = name.split(" ", 1)
+    text = options[0] if options else ""
+    if kind == "simcse":
+        return Case(InfoNCE(temperature), 3 if text == "supervised" else 2)
+    if kind == "gauss":
+        sets, reduce = text.split()
+        loss = GaussianContrastive(temperature, sets.split("+"), reduce)
+        return Case(loss, 6 if "con" in sets else 4, GaussianEmbedding, 2)
+    if kind == "dualgauss":
+        loss = DualContrastive(temperature, similarity=GaussianSimilarity())
+        return Case(loss, 16, DualGaussianEmbedding, 4)
+    if kind == "dual":
+        loss = DualContrastive(
+            temperature,
+            contradiction=text not in ("without contradiction", "without both"),
+            intra_sentence=text not in ("without intra", "without both"),
         )
-        for sets in SETS
-        for reduce in REDUCES
-    }
-    return {
-        "simcse unsupervised": Case(InfoNCE(temperature), 2),
-        "simcse supervised": Case(InfoNCE(temperature), 3),
-        **dual,
-        "dualgauss": Case(dualgauss, 16, DualGaussianEmbedding, 4),
-        **gauss,
-        "triplet": Case(HierarchicalTriplet(0.5, 0.5), 4),
-        "ranking": Case(ImplicitnessRanking(), 6),
-    }
+        return Case(loss, 8, DualEmbedding, 2)
+    if kind == "triplet":
+        return Case(HierarchicalTriplet(), 4)
+    return Case(ImplicitnessRanking(), 6)
 
 
-NAMES = list(cases(1.0))
-each = pytest.mark.parametrize("name", NAMES)
+@each
+@pytest.mark.parametrize("n", [2, 5])
+def test_equal_rows_give_the_closed_form(name: str, n: int) -> None:
+    case = make(name)
+    row = case.draw(1)[0].detach()
+    same = row.expand(n, *row.shape[1:])
+    want = sum(math.log(k * n) for k in CANDIDATES[name]) + MARGINS.get(name, 0.0)
+    assert case(*[same] * case.count).item() == pytest.approx(want)
 
 
 @each
 def test_gradients(name: str) -> None:
-    case = cases(0.5)[name]
-    used = case.draw()
-    if name.startswith("gauss") and "con" not in name:
-        used = used[:4]
-    assert torch.autograd.gradcheck(case, used)
+    case = make(name, temperature=0.5)
+    assert torch.autograd.gradcheck(case, case.draw())
 
 
 @each
-def test_the_order_of_rows_does_not_matter(name: str) -> None:
-    case = cases(0.05)[name]
-    tensors, order = case.draw(6), torch.tensor([3, 1, 5, 0, 2, 4])
-    assert case(*(tensor[order] for tensor in tensors)).item() == pytest.approx(
-        case(*tensors).item(), rel=1e-12
-    )
+def test_order_of_rows_does_not_matter(name: str) -> None:
+    case = make(name)
+    tensors = case.draw(6)
+    order = torch.tensor([3, 1, 5, 0, 2, 4])
+    permuted = case(*(tensor[order] for tensor in tensors))
+    assert permuted.item() == pytest.approx(case(*tensors).item(), rel=1e-12)
 
 
 @each
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_float32(name: str, dtype: torch.dtype) -> None:
-    case = cases(0.05)[name]
+    case = make(name)
     tensors = case.draw(8, 64, dtype)
     loss = case(*tensors)
+    want = case(*(tensor.double() for tensor in tensors)).item()
     assert loss.dtype == torch.float32
-    assert loss.item() == pytest.approx(
-        case(*(tensor.double() for tensor in tensors)).item(), rel=1e-5, abs=1e-6
-    )
+    assert loss.item() == pytest.approx(want, rel=1e-5, abs=1e-6)
     loss.backward()
     assert {tensor.grad.dtype for tensor in tensors if tensor.grad is not None} == {dtype}
 
 
 @each
 def test_autocast_does_not_downcast(name: str) -> None:
-    case = cases(0.05)[name]
+    case = make(name)
     tensors = case.draw(8, 64, torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         got = case(*tensors)
@@ -117,44 +137,82 @@ def test_autocast_does_not_downcast(name: str) -> None:
 
 
 @each
-def test_zero_vectors_extreme_variances_and_small_temperatures_stay_finite(name: str) -> None:
-    case = cases(1e-3)[name]
-    gaussian = "gauss" in name
-    tensors = [tensor.detach().clone() for tensor in case.draw(4, dtype=torch.float32)]
-    for k, tensor in enumerate(tensors):
-        if not gaussian:
-            tensor[k % 4] = 0
+def test_extreme_inputs_stay_finite(name: str) -> None:
+    """Zero vectors, log variances of 12 and -12, and a small temperature."""
+    case = make(name, temperature=1e-3)
+    extremes = torch.tensor([12.0, -12.0, 0.0, 12.0])
+    tensors = []
+    for k, tensor in enumerate(case.draw(4, dtype=torch.float32)):
+        changed = tensor.detach().clone()
+        if "gauss" not in name:
+            changed[k % 4] = 0
         elif k % 2:  # a log variance
-            tensor[:] = torch.tensor([12.0, -12.0, 0.0, 12.0]).roll(k // 2)[:, None]
-        tensor.requires_grad_()
+            changed[:] = extremes.roll(k // 2)[:, None]
+        tensors.append(changed.requires_grad_())
     loss = case(*tensors)
     loss.backward()
+    gradients = [tensor.grad for tensor in tensors if tensor.grad is not None]
     assert torch.isfinite(loss)
-    assert all(torch.isfinite(tensor.grad).all() for tensor in tensors if tensor.grad is not None)
-
-
-@pytest.mark.parametrize("kind", [InfoNCE, DualContrastive, GaussianContrastive])
-@pytest.mark.parametrize("temperature", [0.0, -0.05, math.inf, math.nan])
-def test_impossible_temperatures_are_refused(kind: type[nn.Module], temperature: float) -> None:
-    with pytest.raises(
-        ValueError, match=f"temperature must be positive and finite, got {temperature}"
-    ):
-        kind(temperature=temperature)
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"),
+    ("kind", "option"),
     [
-        (HierarchicalTriplet, ("margin_positive", "margin_negative")),
-        (ImplicitnessRanking, ("margin", "pragmatic_margin", "alpha")),
+        (InfoNCE, "temperature"),
+        (DualContrastive, "temperature"),
+        (GaussianContrastive, "temperature"),
+        (HierarchicalTriplet, "margin_positive"),
+        (HierarchicalTriplet, "margin_negative"),
+        (ImplicitnessRanking, "margin"),
+        (ImplicitnessRanking, "pragmatic_margin"),
+        (ImplicitnessRanking, "alpha"),
     ],
 )
-@pytest.mark.parametrize("value", [-0.005, math.inf, math.nan])
-def test_impossible_margins_are_refused(
-    kind: type[nn.Module], names: tuple[str, ...], value: float
-) -> None:
-    for name in names:
-        with pytest.raises(
-            ValueError, match=f"{name} must be finite and not negative, got {value}"
-        ):
-            kind(**{name: value})
+def test_options_out_of_range_are_errors(kind: type[nn.Module], option: str) -> None:
+    values = [-0.005, math.inf, math.nan]
+    if option == "temperature":
+        values.append(0.0)
+    else:
+        kind(**{option: 0.0})
+    for value in values:
+        with pytest.raises(ValueError, match=f"{option} must be .*finite.*, got {value}"):
+            kind(**{option: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "change"),
+    [
+        ("simcse unsupervised", 3, (2, 4)),
+        ("simcse unsupervised", 3, (3, 5)),
+        ("simcse unsupervised", 1, None),
+        ("simcse supervised", 3, (3, 5)),
+        ("simcse supervised", 3, (4,)),
+        ("gauss ent+con+rev mean_of_sims", 3, (6, 4)),
+        ("gauss ent+con+rev mean_of_sims", 3, (3, 5)),
+        ("gauss ent+con+rev mean_of_sims", 1, None),
+        ("triplet", 3, (2, 4)),
+        ("triplet", 3, (3, 5)),
+        ("triplet", 0, None),
+        ("ranking", 3, (3, 1)),
+        ("ranking", 0, None),
+    ],
+)
+def test_wrong_shapes_are_errors(name: str, number: int, change: tuple[int, ...] | None) -> None:
+    case = make(name)
+    tensors = case.draw(number)
+    if change:
+        tensors[-case.fields :] = [torch.ones(change)] * case.fields
+    with pytest.raises(ValueError, match=r"^need .*got \(\d"):
+        case(*tensors)
+
+
+def test_ranking_is_unchanged_by_shifts_and_changed_by_exchanged_arguments():
+    rows = normal(6, 6, seed=1).abs()
+    loss = ImplicitnessRanking(alpha=0.5)
+    want = pytest.approx(loss(*rows).item(), abs=1e-12)
+    shift = torch.tensor([7.0, 7.0, -2.0, -2.0, 3.0, 3.0], dtype=torch.float64)[:, None]
+    assert loss(*(rows + shift)).item() == want
+    assert loss(*rows[[2, 3, 0, 1, 4, 5]]).item() == want, "the two pairs rank alike"
+    for order in ([1, 0, 2, 3, 4, 5], [0, 1, 3, 2, 4, 5], [0, 1, 2, 3, 5, 4], [4, 1, 2, 3, 0, 5]):
+        assert loss(*rows[order]).item() != want
