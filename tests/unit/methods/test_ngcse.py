@@ -1,12 +1,12 @@
-"""NGCSE: which sentences are compared with which, row by row, against a loop over the rows of a batch."""
+"""NGCSE: which sentences are compared with which, against a loop over the rows of a batch."""
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from oracles import cross_entropy
 from torch import Tensor
 
 from lightning_cse.encoders import tiny_encoder
@@ -17,203 +17,203 @@ from lightning_cse.methods.ngcse import ROW_KINDS
 from lightning_cse.tokens import Tokens
 
 ALONE, AUGMENTED, LABELLED, STS = ROW_KINDS
+SPREAD = ("anchor", "positive", "negative")
 ANCHORS = [
     "The ferry leaves at noon.",
     "Moss covers the old wall.",
     "Two brothers ran the mill.",
     "Salt was dear then.",
 ]
-LLM = (1, 3)  # rows that an LLM has written
+LLM = [1, 3]
 WRITTEN = {
     "positive": ["The old wall is overgrown with moss.", "In those days salt cost a lot."],
     "intermediate": ["Moss covers a wall.", "Salt cost a lot."],
     "negative": ["The wall was painted last year.", "Salt was given away then."],
 }
+TRIPLET = {"contrastive": "hierarchical_triplet"}
 
 
-def make(roles: Sequence[str], *, dropout: float | None = 0.0, **options: Any) -> NGCSE:
-    """A method whose two passes over a sentence agree unless it has dropout."""
-    given = {
-        "contrastive": "single_positive",
-        "llm_positive": "intermediate",
-        "beta": 1.0,
-    } | options
-    pooling = given.pop("pooling", "cls")
+def make(
+    roles: Sequence[str],
+    *,
+    dropout: float = 0.1,
+    pooling: str = "cls",
+    margins: tuple[float, float] | None = None,
+    contrastive: str = "single_positive",
+    **options: Any,
+) -> NGCSE:
     torch.manual_seed(0)
-    encoder = tiny_encoder(dropout=dropout, pooling=pooling)
-    triplet = HierarchicalTriplet(margin_positive=0.3, margin_negative=0.4)
-    optimizer = partial(torch.optim.AdamW, lr=1e-3)
-    return NGCSE(
-        encoder, InfoNCE(), triplet, roles=roles, optimizer=optimizer, schedule=Schedule(), **given
+    if margins is None and contrastive == "hierarchical_triplet":
+        margins = (0.3, 0.4)
+    settings = {"llm_positive": "intermediate", "beta": 1.0} | options
+    method = NGCSE(
+        tiny_encoder(dropout=dropout, pooling=pooling),
+        InfoNCE(),
+        HierarchicalTriplet(*margins or ()),
+        roles=roles,
+        contrastive=contrastive,
+        optimizer=partial(torch.optim.AdamW, lr=1e-3),
+        schedule=Schedule(),
+        **settings,
     )
+    return method.eval()
+
+
+def tokens(method: NGCSE, sentences: Sequence[str], rows: Sequence[int] | None = None) -> Tokens:
+    return Tokens.pad(method.model.encoder.tokenizer(sentences), rows=rows)
 
 
 def batch(method: NGCSE, llm: Sequence[int] = LLM) -> dict[str, Any]:
-    tokenise = method.model.encoder.tokenizer
-    roles = {"anchor": Tokens.pad(tokenise(ANCHORS))}
+    """Anchors, of which some have sentences by an LLM."""
+    roles = {"anchor": tokens(method, ANCHORS)}
     for role in method.roles[1:]:
-        roles[role] = Tokens.pad(
-            tokenise([WRITTEN[role][k] for k in range(len(llm))]), rows=list(llm)
-        )
+        roles[role] = tokens(method, (WRITTEN[role] * 2)[: len(llm)], list(llm))
     return {"roles": roles, "index": torch.arange(len(ANCHORS))}
 
 
 def heads(method: NGCSE, sentences: Sequence[str], template: int = 0) -> Tensor:
-    """The vectors that the loss sees, in float64, one sentence at a time."""
+    """The normalised vectors that the loss compares, in float64, one sentence at a time."""
     rows = []
-    for ids in method.model.encoder.tokenizer(sentences):
-        (vector,) = method.model.encoder([(Tokens.pad([ids]), method.templates[template])])
+    for sentence in sentences:
+        request = (tokens(method, [sentence]), method.templates[template])
+        (vector,) = method.model.encoder([request])
         rows.append(method.head.double()(vector.double()))
     method.head.float()
     return torch.nn.functional.normalize(torch.cat(rows), dim=1).detach()
 
 
-def loop(anchor: Tensor, positive: Tensor, negative: Tensor | None) -> float:
-    """InfoNCE, row by row; every negative is one for all rows."""
-    total = 0.0
-    for i in range(len(anchor)):
-        columns = [math.exp(float(anchor[i] @ p) / 0.05) for p in positive]
-        columns += (
-            [math.exp(float(anchor[i] @ n) / 0.05) for n in negative]
-            if negative is not None
-            else []
-        )
-        total -= math.log(math.exp(float(anchor[i] @ positive[i]) / 0.05) / sum(columns))
-    return total / len(anchor)
+def row_losses(anchor: Tensor, candidates: Tensor) -> list[float]:
+    """InfoNCE of each anchor, whose positive is the candidate of its number."""
+    similarities = (anchor @ candidates.T).tolist()
+    return [cross_entropy(row[i], row, 0.05) for i, row in enumerate(similarities)]
 
 
-def second(anchor: Tensor, written: Tensor) -> Tensor:
-    completed = anchor.clone()
-    completed[list(LLM)] = written
-    return completed
+def info_nce(anchor: Tensor, positive: Tensor, negative: Tensor | None = None) -> float:
+    """InfoNCE, where every negative is one for all rows."""
+    candidates = positive if negative is None else torch.cat([positive, negative])
+    return sum(row_losses(anchor, candidates)) / len(anchor)
+
+
+def completed(anchor: Tensor, written: Tensor) -> Tensor:
+    """The positives: those of LLM rows, and the anchors themselves."""
+    positive = anchor.clone()
+    positive[LLM] = written
+    return positive
 
 
 @pytest.mark.parametrize("llm_positive", ["intermediate", "positive"])
 @pytest.mark.parametrize("beta", [1.0, 0.25, 0.0])
-def test_the_triplet_loss_is_on_llm_rows_alone_and_their_negatives_leave_the_contrastive_loss(
-    llm_positive: str, beta: float
-) -> None:
-    method = make(
-        STS, contrastive="hierarchical_triplet", llm_positive=llm_positive, beta=beta, dropout=0.1
-    ).eval()
+def test_triplet_loss_is_added_on_llm_rows(llm_positive: str, beta: float) -> None:
+    method = make(STS, **TRIPLET, llm_positive=llm_positive, beta=beta)
     anchor = heads(method, ANCHORS)
     written = {role: heads(method, sentences) for role, sentences in WRITTEN.items()}
-    a, b, c = (
-        [float(anchor[row] @ written[role][k]) for k, row in enumerate(LLM)] for role in WRITTEN
-    )
-    near = sum(max(0.0, y - x + 0.3) for x, y in zip(a, b, strict=True)) / 2
-    far = sum(max(0.0, z - y + 0.4) for y, z in zip(b, c, strict=True)) / 2
-    want = loop(anchor, second(anchor, written[llm_positive]), None)
+    contrastive = info_nce(anchor, completed(anchor, written[llm_positive]))
+    high, middle, low = ((anchor[LLM] * vectors).sum(dim=1) for vectors in written.values())
+    margins = (middle - high + 0.3).relu() + (low - middle + 0.4).relu()
+    triplet = margins.mean().item() / 2
+
     outputs = method.training_step(batch(method), 0)
-    assert outputs["loss"].item() == pytest.approx(want + beta * (near + far) / 2, rel=1e-5)
-    assert outputs["parts"]["contrastive"].item() == pytest.approx(want, rel=1e-5)
+    parts = {name: part.item() for name, part in outputs["parts"].items()}
+    want = {"contrastive": contrastive}
     if beta:
-        assert outputs["parts"]["hierarchical_triplet"].item() == pytest.approx(
-            (near + far) / 2, rel=1e-5
-        )
-    else:  # what is not used is not encoded
-        assert "negative" not in method.roles
-        assert "hierarchical_triplet" not in outputs["parts"]
+        want["hierarchical_triplet"] = triplet
+    assert outputs["loss"].item() == pytest.approx(contrastive + beta * triplet, rel=1e-5)
+    assert parts == pytest.approx(want, rel=1e-5)
+    assert ("negative" in method.roles) == bool(beta), "what is not used is not encoded"
+
+
+def test_triplet_loss_uses_the_first_of_several_negatives() -> None:
+    method = make(STS, **TRIPLET)
+    given = batch(method)
+    want = method.training_step(given, 0)["loss"].item()
+    more = ["The wall fell down.", *WRITTEN["negative"][::-1]]
+    rows = [*LLM, *LLM, LLM[0]]
+    given["roles"]["negative"] = tokens(method, [*WRITTEN["negative"], *more], rows)
+    assert method.training_step(given, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
 
 
 @pytest.mark.parametrize("llm_positive", ["intermediate", "positive"])
-def test_one_positive_and_hard_negatives_for_all_rows(llm_positive: str) -> None:
-    method = make(STS, llm_positive=llm_positive, dropout=0.1).eval()
-    anchor, negative = heads(method, ANCHORS), heads(method, WRITTEN["negative"])
-    want = loop(anchor, second(anchor, heads(method, WRITTEN[llm_positive])), negative)
+def test_single_positive_with_hard_negatives_for_all_rows(llm_positive: str) -> None:
+    method = make(STS, llm_positive=llm_positive)
+    anchor = heads(method, ANCHORS)
+    positive = completed(anchor, heads(method, WRITTEN[llm_positive]))
+    want = info_nce(anchor, positive, heads(method, WRITTEN["negative"]))
     assert method.training_step(batch(method), 0)["loss"].item() == pytest.approx(want, rel=1e-5)
     assert method.roles == ("anchor", llm_positive, "negative")
 
 
-def rows_of(anchor: Tensor, candidates: Tensor, own: Sequence[int]) -> list[float]:
-    """The loss of each anchor whose positive is the candidate of its number, row by row."""
-    logits = [[math.exp(float(a @ c) / 0.05) for c in candidates] for a in anchor]
-    return [-math.log(row[place] / sum(row)) for row, place in zip(logits, own, strict=True)]
-
-
-@pytest.mark.parametrize("llm", [LLM, (2,), (0, 1, 2, 3), ()])
-def test_the_second_of_several_positives_is_of_llm_rows_alone_and_brings_their_negatives(
-    llm: Sequence[int],
-) -> None:
-    """The authors' code: a loss of the other rows, and the mean of two of LLM rows, each by its share of the rows."""
-    method = make(STS, contrastive="multiple_positive", dropout=0.1).eval()
-    others = [row for row in range(4) if row not in llm]
+@pytest.mark.parametrize("llm", [LLM, [2], [0, 1, 2, 3], []])
+def test_second_positive_has_its_own_pass_over_llm_rows(llm: list[int]) -> None:
+    """The authors' code: the loss of an LLM row is the mean of two passes, negatives in one."""
+    method = make(STS, contrastive="multiple_positive")
+    given = batch(method, llm)
     anchor = heads(method, ANCHORS)
-    lines = {role: (sentences * 2)[: len(llm)] for role, sentences in WRITTEN.items()}
-    given = {"anchor": batch(method, llm=())["roles"]["anchor"]}
-    given |= {
-        r: Tokens.pad(method.model.encoder.tokenizer(s), rows=list(llm)) for r, s in lines.items()
-    }
-    near, middle, far = (heads(method, some) if llm else anchor[:0] for some in lines.values())
-    first = rows_of(anchor[others], torch.cat([anchor[others], near]), range(len(others)))
-    passes = [torch.cat([near, anchor[others]]), torch.cat([middle, far, anchor[others]])]
-    written = [rows_of(anchor[list(llm)], candidates, range(len(llm))) for candidates in passes]
-    want = (sum(first) + sum(map(sum, written)) / 2) / 4
-    step = method.training_step({"roles": given, "index": torch.arange(4)}, 0)
-    assert step["loss"].item() == pytest.approx(want, rel=1e-5)
+    others = anchor[[row for row in range(4) if row not in llm]]
+    near = middle = far = anchor[:0]
+    if llm:
+        sentences = ((lines * 2)[: len(llm)] for lines in WRITTEN.values())
+        near, middle, far = (heads(method, lines) for lines in sentences)
+    plain = row_losses(others, torch.cat([others, near]))
+    first = row_losses(anchor[llm], torch.cat([near, others]))
+    second = row_losses(anchor[llm], torch.cat([middle, far, others]))
+    want = (sum(plain) + (sum(first) + sum(second)) / 2) / 4
+    assert method.training_step(given, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
 
 
 @pytest.mark.parametrize("roles", [ALONE, AUGMENTED, LABELLED])
-def test_without_llm_rows_it_is_simcse_with_another_head(roles: Sequence[str]) -> None:
-    method = make(roles, dropout=0.1).eval()
-    tokenise = method.model.encoder.tokenizer
+def test_without_llm_rows_the_loss_is_info_nce(roles: Sequence[str]) -> None:
+    method = make(roles)
     sentences = {"anchor": ANCHORS, "positive": ANCHORS[::-1], "negative": WRITTEN["negative"] * 2}
-    given = {role: Tokens.pad(tokenise(sentences[role])) for role in method.roles}
+    given = {role: tokens(method, sentences[role]) for role in method.roles}
     vectors = {role: heads(method, sentences[role]) for role in method.roles}
-    want = loop(
-        vectors["anchor"], vectors.get("positive", vectors["anchor"]), vectors.get("negative")
-    )
+    positive = vectors.get("positive", vectors["anchor"])
+    want = info_nce(vectors["anchor"], positive, vectors.get("negative"))
     step = method.training_step({"roles": given, "index": torch.arange(4)}, 0)
     assert step["loss"].item() == pytest.approx(want, rel=1e-5)
 
 
-def test_a_batch_without_llm_rows_has_the_contrastive_loss_only() -> None:
-    method = make(STS, contrastive="hierarchical_triplet", dropout=0.1).eval()
+def test_batch_without_llm_rows_has_the_contrastive_loss_alone() -> None:
+    method = make(STS, **TRIPLET)
     anchor = heads(method, ANCHORS)
-    outputs = method.training_step(batch(method, llm=()), 0)
-    assert outputs["loss"].item() == pytest.approx(loop(anchor, anchor, None), rel=1e-5)
+    outputs = method.training_step(batch(method, llm=[]), 0)
+    assert outputs["loss"].item() == pytest.approx(info_nce(anchor, anchor), rel=1e-5)
     assert set(outputs["parts"]) == {"contrastive"}
     assert outputs["sentences"] == 2 * len(ANCHORS)
 
 
-def test_the_rows_of_a_batch_may_come_in_any_order() -> None:
-    method = make(STS, contrastive="hierarchical_triplet", dropout=0.1).eval()
+def test_order_of_rows_does_not_matter() -> None:
+    method = make(STS, **TRIPLET)
     given = batch(method)
     order = torch.tensor([3, 0, 2, 1])
     place = torch.argsort(order)
-    first = given["roles"]["anchor"]
-    turned = {"anchor": Tokens(first.ids[order], first.mask[order], torch.arange(4))}
+    permuted = {"anchor": given["roles"]["anchor"].select(order)}
+    permuted["anchor"] = Tokens(permuted["anchor"].ids, permuted["anchor"].mask, torch.arange(4))
     for role in method.roles[1:]:
-        tokens = given["roles"][role]
-        turned[role] = Tokens(tokens.ids, tokens.mask, place[tokens.rows])
-    one, other = (
-        method.training_step({"roles": r, "index": order}, 0)["loss"]
-        for r in (given["roles"], turned)
-    )
-    assert one.item() == pytest.approx(other.item(), rel=1e-5)
+        one = given["roles"][role]
+        permuted[role] = Tokens(one.ids, one.mask, place[one.rows])
+    want = method.training_step(given, 0)["loss"].item()
+    got = method.training_step({"roles": permuted, "index": order}, 0)["loss"].item()
+    assert got == pytest.approx(want, rel=1e-5)
 
 
-def test_an_anchor_is_its_own_positive_through_another_mask() -> None:
+def test_anchor_is_its_own_positive_under_another_dropout_mask() -> None:
     method = make(ALONE, dropout=0.3).train()
     assert method.needs_dropout
-    outputs = method.training_step(batch(method), 0)
-    own = torch.nn.functional.cosine_similarity(
-        *(outputs["embeddings"][r]["vector"] for r in ("anchor", "again"))
-    )
-    assert (own < 0.9999).all()
+    vectors = method.training_step(batch(method), 0)["embeddings"]
+    pair = (vectors[role]["vector"] for role in ("anchor", "again"))
+    assert (torch.nn.functional.cosine_similarity(*pair) < 0.9999).all()
+    without = make(STS, dropout=0.0)
     with pytest.raises(EncoderError, match=r"2 of 4 rows of this batch.*encoder\.dropout=0\.1"):
-        make(STS).training_step(batch(make(STS)), 0)
+        without.training_step(batch(without), 0)
     assert not make(AUGMENTED).needs_dropout
 
 
-def test_every_part_learns_but_the_head_is_gone_at_test() -> None:
-    method = make(STS, contrastive="hierarchical_triplet", dropout=0.1).train()
+def test_head_learns_and_is_not_used_in_evaluation() -> None:
+    method = make(STS, **TRIPLET).train()
     method.training_step(batch(method), 0)["loss"].backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in method.head.parameters())
     method.eval()
-    (pooled,) = method.model.encoder(
-        [(Tokens.pad(method.model.encoder.tokenizer(ANCHORS)), method.templates[0])]
-    )
+    (pooled,) = method.model.encoder([(tokens(method, ANCHORS), method.templates[0])])
     torch.testing.assert_close(method.model.embed(ANCHORS).vector, pooled)
 
 
@@ -223,54 +223,46 @@ def test_every_part_learns_but_the_head_is_gone_at_test() -> None:
         (ALONE, {}, "anchor", ("anchor",)),
         (AUGMENTED, {}, "positive", ("anchor",)),
         (LABELLED, {}, "positive", LABELLED),
-        (STS, {"llm_positive": "positive"}, "positive", ("anchor", "positive", "negative")),
-        (STS, {"llm_positive": "intermediate"}, "intermediate", ("anchor", "positive", "negative")),
-        (STS, {"contrastive": "multiple_positive"}, "positive", ("anchor", "positive", "negative")),
-        (STS, {"contrastive": "hierarchical_triplet"}, "intermediate", STS),
-        (STS, {"contrastive": "hierarchical_triplet", "llm_positive": "positive"}, "positive", STS),
+        (STS, {"llm_positive": "positive"}, "positive", SPREAD),
+        (STS, {}, "intermediate", SPREAD),
+        (STS, {"contrastive": "multiple_positive"}, "positive", SPREAD),
+        (STS, TRIPLET, "intermediate", STS),
+        (STS, TRIPLET | {"llm_positive": "positive"}, "positive", STS),
     ],
 )
-def test_what_is_watched_is_the_pair_that_is_trained(
+def test_diagnostics_measure_the_trained_pair(
     roles: Sequence[str], options: dict[str, str], aligned: str, spread: Sequence[str]
 ) -> None:
     method = make(roles, **options)
-    assert (method.pairs, method.spread) == ({"primary": ("anchor", aligned)}, tuple(spread))
-    assert method.positives[:1] == ((aligned,) if aligned != "anchor" else ())
+    assert method.pairs == {"primary": ("anchor", aligned)}
+    assert method.spread == tuple(spread)
 
 
 @pytest.mark.parametrize(
     ("roles", "options", "message"),
     [
-        (("anchor", "negative"), {}, r"method\.roles: anchor, negative is not one"),
-        (
-            ALONE,
-            {"contrastive": "hierarchical_triplet"},
-            r"method\.contrastive: .* needs an intermediate",
-        ),
+        (("anchor", "negative"), {}, r"method\.roles: .* got \['anchor', 'negative'\]"),
+        (ALONE, TRIPLET, r"method\.contrastive: .* needs an intermediate"),
         (STS, {"beta": -1.0}, r"method\.beta: .* -1\.0"),
+        (STS, {"beta": 0.5}, r"no effect with method\.contrastive=single_positive"),
+        (ALONE, {"margins": (5e-3, 5e-2)}, r"no effect with method\.contrastive=single_positive"),
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_settings_that_do_not_fit_are_errors(
     roles: Sequence[str], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         make(roles, **options)
 
 
-def test_with_prompts_the_second_view_of_a_sentence_has_the_second_template() -> None:
-    method = make(STS, pooling="prompt", contrastive="hierarchical_triplet").eval()
-    anchor, again = heads(method, ANCHORS), heads(method, ANCHORS, template=1)
-    written = heads(method, WRITTEN["intermediate"])
-    parts = method.training_step(batch(method), 0)[
-        "parts"
-    ]  # no dropout needed: the templates differ
-    assert parts["contrastive"].item() == pytest.approx(
-        loop(anchor, second(again, written), None), rel=1e-5
-    )
+def test_prompts_give_the_second_view_the_second_template() -> None:
+    method = make(STS, pooling="prompt", dropout=0.0, **TRIPLET)
+    positive = completed(heads(method, ANCHORS, 1), heads(method, WRITTEN["intermediate"]))
+    got = method.training_step(batch(method), 0)["parts"]["contrastive"].item()
+    assert got == pytest.approx(info_nce(heads(method, ANCHORS), positive), rel=1e-5)
 
-    augmented = make(AUGMENTED, pooling="prompt").eval()
-    tokens = augmented.model.encoder.tokenizer
-    given = {"anchor": Tokens.pad(tokens(ANCHORS)), "positive": Tokens.pad(tokens(ANCHORS[::-1]))}
-    loss = augmented.training_step({"roles": given, "index": torch.arange(4)}, 0)["loss"]
-    want = loop(heads(augmented, ANCHORS), heads(augmented, ANCHORS[::-1], template=1), None)
-    assert loss.item() == pytest.approx(want, rel=1e-5)
+    method = make(AUGMENTED, pooling="prompt", dropout=0.0)
+    given = {"anchor": tokens(method, ANCHORS), "positive": tokens(method, ANCHORS[::-1])}
+    got = method.training_step({"roles": given, "index": torch.arange(4)}, 0)["loss"].item()
+    want = info_nce(heads(method, ANCHORS), heads(method, ANCHORS[::-1], 1))
+    assert got == pytest.approx(want, rel=1e-5)

@@ -1,0 +1,298 @@
+"""Metrics of scores against loops, scikit-learn, scipy and published examples."""
+
+import itertools
+import math
+import statistics
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics as sklearn_metrics
+
+from lightning_cse.metrics import (
+    McNemar,
+    auc,
+    auc_error,
+    auprc,
+    best_threshold,
+    mcnemar,
+    ndcg,
+    recall,
+    share_larger,
+    spearman,
+    spearman_all,
+    spearman_mean,
+    threshold_accuracy,
+)
+from lightning_cse.metrics.scores import AGGREGATIONS
+
+THOUSAND = [k / 1000 for k in range(1001)]
+coarse = st.integers(-3, 3).map(lambda k: k / 4)  # many ties
+anything = st.floats(allow_nan=False, allow_infinity=False, width=32)
+labelled = st.lists(
+    st.tuples(st.integers(0, 1), st.one_of(coarse, anything)), min_size=1, max_size=12
+)
+
+# Thresholds
+
+
+def accuracy_loop(labels, scores, threshold, strict):
+    right = 0
+    for label, score in zip(labels, scores, strict=True):
+        predicted = score > threshold if strict else score >= threshold
+        right += predicted == bool(label)
+    return right / len(labels)
+
+
+@given(labelled, st.booleans(), st.randoms())
+def test_no_threshold_is_better_than_the_best(rows, strict, random):
+    labels, scores = zip(*rows, strict=True)
+    threshold, accuracy = best_threshold(labels, scores, strict=strict)
+    # Every way to cut: at each score, with either comparison.
+    cuts = itertools.product(scores, (True, False))
+    assert accuracy == max(accuracy_loop(labels, scores, *cut) for cut in cuts)
+    assert accuracy == accuracy_loop(labels, scores, threshold, strict)
+    assert accuracy == threshold_accuracy(labels, scores, threshold, strict)
+    shuffled = zip(*random.sample(rows, len(rows)), strict=True)
+    assert best_threshold(*shuffled, strict=strict) == (threshold, accuracy)
+
+
+@given(labelled, st.lists(st.one_of(coarse, st.floats(-2, 2)), min_size=1, max_size=8))
+@pytest.mark.parametrize("strict", [True, False])
+def test_best_threshold_of_a_grid_matches_loop(strict, rows, grid):
+    labels, scores = zip(*rows, strict=True)
+    accuracies = [accuracy_loop(labels, scores, threshold, strict) for threshold in grid]
+    got = [threshold_accuracy(labels, scores, threshold, strict) for threshold in grid]
+    assert got == accuracies
+    best = max(accuracies)
+    first = grid[accuracies.index(best)]
+    assert best_threshold(labels, scores, grid, strict) == (first, best)
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "options", "want"),
+    [
+        ([0, 1], [0.25, 0.75], {}, (0.5, 1.0)),
+        ([1, 1], [0.25, 0.75], {}, (-0.75, 1.0)),  # below all
+        ([0, 0], [0.25, 0.75], {}, (1.75, 1.0)),  # above all
+        ([0, 1, 0, 1], [0, 1, 2, 3], {}, (0.5, 0.75)),  # the lowest of equals
+        ([0, 1], [0.25, 0.75], {"grid": [0.7, 0.3, 0.5]}, (0.7, 1.0)),  # the first of a grid
+        ([0, 1], [-1, -1], {"grid": THOUSAND}, (0.0, 0.5)),
+        ([0, 1], [0.5, 1.0], {"grid": [0.5], "strict": True}, (0.5, 1.0)),
+    ],
+)
+def test_known_thresholds(labels, scores, options, want):
+    assert best_threshold(labels, scores, **options) == want
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("low", [0.0, 1.0, -1.0, 1e20, -1e20, 5e-324])
+def test_threshold_separates_neighbouring_floats(low, strict):
+    scores = [low, np.nextafter(low, np.inf)]
+    for labels in ([0, 1], [0, 0], [1, 1]):
+        threshold, accuracy = best_threshold(labels, scores, strict=strict)
+        assert accuracy == threshold_accuracy(labels, scores, threshold, strict) == 1.0
+
+
+def test_tensors_of_any_precision_are_accepted():
+    labels = torch.tensor([False, True, True])
+    scores = torch.tensor([0.25, 0.75, 1.0], requires_grad=True)
+    for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
+        assert best_threshold(labels, scores.to(dtype)) == (0.5, 1.0)
+
+
+# Areas under curves
+
+
+def auprc_loop(labels, scores, grid=None):
+    curve = [(0.0, 1.0)]
+    for threshold in sorted(set(grid or scores), reverse=True):
+        said = [label for label, score in zip(labels, scores, strict=True) if score >= threshold]
+        precision = sum(said) / len(said) if said else 1.0
+        curve.append((sum(said) / sum(labels), precision))
+    return sum((x - x0) * (y + y0) / 2 for (x0, y0), (x, y) in itertools.pairwise(curve))
+
+
+@given(labelled, st.randoms())
+def test_auprc_matches_loop_and_scikit_learn(rows, random):
+    labels, scores = zip(*rows, strict=True)
+    assume(any(labels))
+    got = auprc(labels, scores)
+    precision, recalls, _ = sklearn_metrics.precision_recall_curve(labels, scores)
+    assert got == pytest.approx(auprc_loop(labels, scores), abs=1e-12)
+    assert got == pytest.approx(sklearn_metrics.auc(recalls, precision), abs=1e-12)
+    assert auprc(*zip(*random.sample(rows, len(rows)), strict=True)) == got
+    for grid in (THOUSAND, [-0.25, 0.5], random.sample(THOUSAND, 9)):
+        want = auprc_loop(labels, scores, grid)
+        assert auprc(labels, scores, grid) == pytest.approx(want, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "grid", "want"),
+    [
+        # Recall 1/2 at precision 1, 1/2 at 1/2, 1 at 2/3.
+        ([1, 0, 1], [0.9, 0.5, 0.1], None, 0.5 + 7 / 24),
+        # The same with the first two tied, exactly and on a grid.
+        ([1, 0, 1], [0.9, 0.9, 0.1], None, 3 / 8 + 7 / 24),
+        ([1, 0, 1], [0.5004, 0.5003, 0.1], THOUSAND, 3 / 8 + 7 / 24),
+        ([0, 1], [0.9, 0.1], None, 0.25),
+        ([1, 1, 1, 0], [0.25] * 4, None, (1 + 3 / 4) / 2),
+    ],
+)
+def test_known_areas(labels, scores, grid, want):
+    assert auprc(labels, scores, grid) == pytest.approx(want)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(-3, 3)), min_size=2, max_size=15))
+def test_auc_is_the_share_of_ordered_pairs(rows):
+    yes = [score for label, score in rows if label]
+    no = [score for label, score in rows if not label]
+    assume(yes and no)
+    pairs = [(a > b) + (a == b) / 2 for a, b in itertools.product(yes, no)]
+    assert auc(*zip(*rows, strict=True)) == pytest.approx(np.mean(pairs))
+
+
+def test_auc_error_matches_delong_and_resampling():
+    generator = np.random.default_rng(0)
+    yes = generator.normal(0.8, 1, 90).round(1)  # with ties
+    no = generator.normal(0, 1, 150).round(1)
+    labels = np.repeat([1, 0], [90, 150])
+    above = (yes[:, None] > no) + (yes[:, None] == no) / 2
+    variances = [statistics.variance(above.mean(axis=k).tolist()) for k in (1, 0)]
+    error = auc_error(labels, [*yes, *no])
+    assert error == pytest.approx(math.sqrt(variances[0] / 90 + variances[1] / 150))
+    draws = ([*generator.choice(yes, 90), *generator.choice(no, 150)] for _ in range(2000))
+    drawn = [auc(labels, scores) for scores in draws]
+    assert error == pytest.approx(np.std(drawn), rel=0.05)
+
+
+# Correlations
+
+HAND_MADE = [([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]), ([1, 2], [0.9, 0.8])]
+WITH_CONSTANT = [*HAND_MADE, ([3, 3], [0.5, 0.6])]
+
+
+def ranks(values):
+    """Mean rank of each value, counted one by one."""
+    result = []
+    for value in values:
+        below = sum(v < value for v in values)
+        result.append(below + (sum(v == value for v in values) + 1) / 2)
+    return result
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), coarse), min_size=2, max_size=10))
+def test_spearman_matches_loop(pairs):
+    gold, scores = zip(*pairs, strict=True)
+    assume(len(set(gold)) > 1 and len(set(scores)) > 1)
+    want = statistics.correlation(ranks(gold), ranks(scores))
+    assert spearman(gold, scores) == pytest.approx(want, abs=1e-12)
+
+
+def test_aggregations_differ_on_hand_made_subsets():
+    assert spearman_mean(HAND_MADE) == pytest.approx(0, abs=1e-12)
+    assert spearman_mean(HAND_MADE, weighted=True) == pytest.approx(1 / 3)
+    assert spearman_all(HAND_MADE) == pytest.approx(0.029, abs=5e-4)
+    assert AGGREGATIONS["wmean"](iter(HAND_MADE)) == pytest.approx(1 / 3)
+
+
+def test_constant_side_has_the_value_of_the_caller():
+    assert spearman([1, 1], [0.1, 0.2], constant=0.0) == 0
+    assert spearman([1, 2], [0.5, 0.5], constant=0.0) == 0
+    assert spearman_mean(WITH_CONSTANT, constant=0.0) == pytest.approx((1 - 1 + 0) / 3)
+    got = spearman_mean(WITH_CONSTANT, weighted=True, constant=0.25)
+    assert got == pytest.approx((4 - 2 + 2 * 0.25) / 8)
+    with pytest.raises(ValueError, match="gold must vary"):
+        spearman_mean(WITH_CONSTANT)
+
+
+# McNemar's test
+
+
+def test_published_example_of_mcnemar():
+    # Fagerland, Lydersen and Laake 2013, table 1: exact 0.070, asymptotic with correction 0.077.
+    before = [1] * 2 + [0] * 19
+    after = [1, 0] + [1] * 7 + [0] * 12
+    test = mcnemar(before, after)
+    assert test == McNemar(both=1, only_a=1, only_b=7, neither=12)
+    assert (test.examples, test.statistic) == (21, 3.125)
+    assert (round(test.pvalue, 3), round(test.pvalue_asymptotic, 3)) == (0.070, 0.077)
+    assert mcnemar(after, before).only_a == 7
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_pvalues_match_scipy(b, c):
+    test = McNemar(both=3, only_a=b, only_b=c, neither=5)
+    if b + c == 0:
+        assert (test.pvalue, test.statistic, test.pvalue_asymptotic) == (1.0, 0.0, 1.0)
+        return
+    exact = 2 * stats.binom.cdf(min(b, c), b + c, 0.5)
+    statistic = (abs(b - c) - 1) ** 2 / (b + c)
+    assert test.pvalue == pytest.approx(min(1.0, exact), rel=1e-9)
+    assert test.statistic == pytest.approx(statistic)
+    assert test.pvalue_asymptotic == pytest.approx(stats.chi2.sf(statistic, 1), rel=1e-9)
+
+
+# Retrieval
+
+relevance = st.lists(st.sampled_from([0, 0, 0, 1, 2, 3]), min_size=2, max_size=30)
+
+
+def gain(relevances, k):
+    """The cumulative gain as trec_eval computes it: linear, over log2 of the rank plus one."""
+    first = enumerate(relevances[:k], start=1)
+    return math.fsum(value / math.log2(rank + 1) for rank, value in first if value > 0)
+
+
+@given(relevance, relevance, st.integers(1, 12))
+def test_ndcg_and_recall_match_definitions(found, lost, k):
+    judged = found + lost
+    ideal = gain(sorted(judged, reverse=True), k)
+    want = gain(found, k) / ideal if ideal else 0.0
+    assert ndcg(found, judged, k) == pytest.approx(want, abs=1e-12)
+    order = [list(range(len(found), 0, -1))]
+    want = sklearn_metrics.ndcg_score([found], order, k=k)
+    assert ndcg(found, found, k) == pytest.approx(want, abs=1e-12)
+    relevant = sum(value > 0 for value in judged)
+    hits = sum(value > 0 for value in found[:k])
+    assert recall(found, judged, k) == (hits / relevant if relevant else 0)
+
+
+def test_known_gains():
+    # 2 at rank 2 and 1 at rank 3, ideally 2 at rank 1 and 1 at rank 2; -1 counts as 0.
+    expected = (2 / math.log2(3) + 1 / 2) / (2 + 1 / math.log2(3))
+    assert ndcg([0, 2, 1], [1, 2, 0]) == ndcg([-1, 2, 1], [1, 2, -1]) == pytest.approx(expected)
+    assert recall([0, 2, 1], [1, 2, 3], k=3) == pytest.approx(2 / 3)
+    assert (ndcg([], [1]), recall([], [1]), ndcg([0], [0]), recall([0], [0])) == (0, 0, 0, 0)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "message"),
+    [
+        (best_threshold, ([], []), "labels must be a non-empty"),
+        (best_threshold, ([[1, 0]], [0.5, 0.5]), r"labels must be .* got shape \(1, 2\)"),
+        (best_threshold, ([1, 0, 1], [0.5, 0.5]), "must be equally long, got 3 and 2"),
+        (best_threshold, ([1, 2], [0.5, 0.5]), "labels must be 0 or 1, got 2 at row 1"),
+        (best_threshold, ([1, 0], [0.5, math.nan]), "scores must be finite, got nan at row 1"),
+        (best_threshold, ([0, 1], [0.2, 0.7], []), "grid must be a non-empty"),
+        (threshold_accuracy, ([1, 2], [0.5, 0.5], 0.5), "labels must be 0 or 1"),
+        (auprc, ([0, 0, 0], [0.5, 0.1, 0.2]), "labels must have a 1, got 0 in all 3 rows"),
+        (auc, ([1, 1], [0.1, 0.2]), "labels must have a 0 and a 1, got 1 in all 2 rows"),
+        (share_larger, ([math.nan], [0.5]), "first must be finite"),
+        (spearman, ([1, 1, 1], [0.1, 0.2, 0.3]), "gold must vary .* got 1 in all 3 rows"),
+        (spearman, ([1, 2], [0.5, 0.5]), r"scores must vary .* got 0\.5 in all 2 rows"),
+        (spearman_all, ([],), "at least one subset"),
+        (spearman_mean, ([*HAND_MADE, ([1, 2], [0.5])],), "gold of subset 2 and .* got 2 and 1"),
+        (mcnemar, ([1, 0], [1]), "correct_a and correct_b must be equally long"),
+        (mcnemar, (torch.tensor([True, False]), [1, 0.5]), "correct_b must be 0 or 1, got 0.5"),
+    ],
+)
+def test_wrong_inputs_are_errors(function, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        function(*inputs)
