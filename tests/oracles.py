@@ -61,7 +61,7 @@ def reduced(kl: Sequence[float], reduce: str) -> float:
 def sim(
     a: GaussianEmbedding, i: int, b: GaussianEmbedding, j: int, reduce: str = "mean_of_sims"
 ) -> float:
-    """Return sim(a_i || b_j)."""
+    """Return the similarity of Gaussian i of ``a`` to Gaussian j of ``b``."""
     return reduced(divergences(a, i, b, j), reduce)
 
 

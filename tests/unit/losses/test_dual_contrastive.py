@@ -74,7 +74,7 @@ def test_loss_matches_loop(options, n, d, temperature, seed):
     premise, *others = make(n, d, seed)
     got = DualContrastive(temperature, **options)(premise, *others)
     hypotheses = dict(zip(HYPOTHESES, others, strict=True))
-    rows = dict.fromkeys(HYPOTHESES, list(range(n)))
+    rows = {role: list(range(n)) for role in HYPOTHESES}
     want = loop(of_cosines, temperature, premise, hypotheses, rows, **options)
     assert got.shape == ()
     assert got.item() == pytest.approx(want, abs=1e-8)
@@ -90,7 +90,7 @@ def test_loss_of_gaussians_matches_loop(options: dict[str, bool], reduce: str) -
         return sim(candidate, j, anchor, i, reduce)
 
     hypotheses = dict(zip(HYPOTHESES, others, strict=True))
-    rows = dict.fromkeys(HYPOTHESES, [0, 1, 2])
+    rows = {role: [0, 1, 2] for role in HYPOTHESES}
     want = loop(from_candidate, 1.0, premise, hypotheses, rows, **options)
     assert loss(premise, *others).item() == pytest.approx(want, abs=1e-9)
 
@@ -104,7 +104,7 @@ def test_loss_of_gaussians_matches_loop(options: dict[str, bool], reduce: str) -
         {"implied_entailment": [0, 1, 2, 3]},
         {"explicit_entailment": [2]},
         {"contradiction": [1, 2]},
-        dict.fromkeys(HYPOTHESES, [3, 0, 1, 2]),
+        {role: [3, 0, 1, 2] for role in HYPOTHESES},
     ],
 )
 def test_rows_without_a_hypothesis_lack_its_terms(
