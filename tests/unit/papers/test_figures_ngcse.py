@@ -14,7 +14,8 @@ from scipy import stats
 
 from lightning_cse.config import experiments_dir
 from lightning_cse.papers.artefacts import read_artefact
-from lightning_cse.papers.figures import ngcse
+from lightning_cse.papers.figures import ngcse, ngcse_studies
+from lightning_cse.papers.statistics import correlation
 from lightning_cse.runs import summarise
 
 PATTERNS = {
@@ -115,8 +116,8 @@ def test_fishers_interval_by_hand_and_by_scipy() -> None:
     z = 0.5 * math.log((1 + r) / (1 - r))
     ends = [z - 1.959964 / 2, z + 1.959964 / 2]
     want = [(math.exp(2 * e) - 1) / (math.exp(2 * e) + 1) for e in ends]
-    assert ngcse.correlation(x, y, ranks=False) == pytest.approx((r, *want), abs=1e-6)
-    assert ngcse.correlation(x, y, ranks=False)[1:] == pytest.approx(
+    assert correlation(x, y, ranks=False) == pytest.approx((r, *want), abs=1e-6)
+    assert correlation(x, y, ranks=False)[1:] == pytest.approx(
         tuple(stats.pearsonr(x, y).confidence_interval())
     )
 
@@ -125,8 +126,8 @@ def test_the_interval_of_ranks() -> None:
     x, y = [1.0, 2.0, 3.0, 4.0, 5.0], [0.1, 0.2, 0.4, 0.3, 100.0]
     half = 1.959964 * math.sqrt((1 + 0.81 / 2) / 2)
     want = (0.9, *(math.tanh(math.atanh(0.9) + sign * half) for sign in (-1, 1)))
-    assert ngcse.correlation(x, y, ranks=True) == pytest.approx(want, abs=1e-6)
-    assert ngcse.correlation(x, np.exp(np.asarray(y) / 50).tolist(), ranks=True) == pytest.approx(
+    assert correlation(x, y, ranks=True) == pytest.approx(want, abs=1e-6)
+    assert correlation(x, np.exp(np.asarray(y) / 50).tolist(), ranks=True) == pytest.approx(
         want, abs=1e-6
     )
 
@@ -143,7 +144,7 @@ def test_the_interval_of_ranks() -> None:
 def test_no_correlation_or_no_interval(
     x: list[float], y: list[float], want: tuple[float | None, ...]
 ) -> None:
-    assert ngcse.correlation(x, y, ranks=False) == want
+    assert correlation(x, y, ranks=False) == want
 
 
 def test_correlations_are_of_settings_and_empty_below_three() -> None:
@@ -167,5 +168,5 @@ def test_the_pooled_interval_by_hand() -> None:
     half = [
         3.182446 * math.sqrt(squares / 3 / n) for n in (2, 3)
     ]  # Student's t, three degrees of freedom
-    assert ngcse.pooled_interval(runs).tolist() == pytest.approx(half, abs=1e-5)
-    assert ngcse.pooled_interval(runs.drop_duplicates("value")) is None
+    assert ngcse_studies.pooled_interval(runs).tolist() == pytest.approx(half, abs=1e-5)
+    assert ngcse_studies.pooled_interval(runs.drop_duplicates("value")) is None

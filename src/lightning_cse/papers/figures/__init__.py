@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAKERS", "Made", "Material", "make"]
 
-_READ: Final = (
-    "corpora",
-    "data",
-    "encoder",
-    "paths",
-)  # the settings that decide which sentences are read
+# The settings that decide which sentences are read.
+_READ: Final = ("corpora", "data", "encoder", "paths")
 _SAMPLE: Final = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
 
 
@@ -53,18 +49,22 @@ class Material:
 
     def missing(self) -> list[str]:
         """Return a paragraph on lines without a finished run, and one on lines with fewer than were asked for."""
-        counts = {line: len(self.runs(line)) for line in self.lines if isinstance(line.way, Train)}
-        none = [self.title(line) for line, count in counts.items() if not count]
-        fewer = [
-            f"{self.title(one)} ({n} of {len(one.seeds)})"
-            for one, n in counts.items()
-            if 0 < n < len(one.seeds)
-        ]
-        parts = {
-            "Left out, since no run of them is finished": none,
-            "Made of fewer runs than were asked for": fewer,
-        }
-        return [f"{what}: {', '.join(titles)}." for what, titles in parts.items() if titles]
+        none = []
+        fewer = []
+        for line in self.lines:
+            if not isinstance(line.way, Train):
+                continue
+            count = len(self.runs(line))
+            if count == 0:
+                none.append(self.title(line))
+            elif count < len(line.seeds):
+                fewer.append(f"{self.title(line)} ({count} of {len(line.seeds)})")
+        parts = []
+        if none:
+            parts.append(f"Left out, since no run of them is finished: {', '.join(none)}.")
+        if fewer:
+            parts.append(f"Made of fewer runs than were asked for: {', '.join(fewer)}.")
+        return parts
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,14 @@ class Made:
 
 
 MAKERS: Final = {
-    **dict.fromkeys(("data_statistics", "retrieval"), "dualcse"),
+    "data_statistics": "dualcse",
+    "retrieval": "dualcse",
     "length_ratios": "gausscse",
-    **dict.fromkeys(
-        ("best_step", "fitting_difficulty", "pattern_complexity", "process", "studies"), "ngcse"
-    ),
+    "best_step": "ngcse",
+    "fitting_difficulty": "ngcse",
+    "pattern_complexity": "ngcse_studies",
+    "process": "ngcse",
+    "studies": "ngcse_studies",
 }
 """The module of each function that an artefact's `make` may name."""
 
@@ -108,16 +111,21 @@ def made(
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
     """Return a Markdown table; the first ``left`` columns are left-aligned, the others right-aligned."""
     head, *lines = (f"| {' | '.join(map(str, row))} |" for row in (heads, *rows))
-    return "\n".join([head, f"|{'---|' * left}{'---:|' * (len(heads) - left)}", *lines])
+    rule = "|" + "---|" * left + "---:|" * (len(heads) - left)
+    return "\n".join([head, rule, *lines])
 
 
 def spread(name: str, values: ArrayLike) -> dict[str, float]:
     """Return the mean and the quartiles as ``<name>_mean``, ``<name>_median`` and so on; NaN without values."""
     import pandas as pd
 
-    keys = {"mean": "mean", "lower_quartile": "25%", "median": "50%", "upper_quartile": "75%"}
     described = pd.Series(values, dtype=float).describe()
-    return {f"{name}_{key}": float(described[at]) for key, at in keys.items()}
+    return {
+        f"{name}_mean": float(described["mean"]),
+        f"{name}_lower_quartile": float(described["25%"]),
+        f"{name}_median": float(described["50%"]),
+        f"{name}_upper_quartile": float(described["75%"]),
+    }
 
 
 def data_config(material: Material, row: str = "", **choices: str | None) -> DictConfig:
@@ -130,7 +138,8 @@ def data_config(material: Material, row: str = "", **choices: str | None) -> Dic
     overrides = [f"{group}={name}" for group, name in groups.items() if name]
     for value in (*profile.overrides, *profile.rows.get(row, ()), *request.settings):
         root, *below = value.lstrip("+~").partition("=")[0].split(".")
-        if root in _READ and (root != "data" or (row and below)):
+        is_data_key = root == "data"
+        if root in _READ and (not is_data_key or (row and below)):
             overrides.append(value)
     with explained("describe", tuple(overrides)):
         return filled("describe", overrides).copy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,26 @@ from lightning_cse.papers.figures import Made, Material, data_config, made, mark
 from lightning_cse.plots import BLUE, GREY, VERMILION, blank_figure, plot_style
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _CORPORA: Final = {"SNLI": "snli_test", "MNLI": "mnli_test", "SICK": "sick_test"}
 _STEP: Final = 0.2  # width of a bar: zero is an edge, so no bar holds both kinds of pairs
 _LEFT_OUT: Final = 0.001  # share of the pairs at either end, which count in the outermost bars
 _ROOM: Final = 0.28  # for the legend, as a share of the highest bar
+_HEADS: Final = (
+    "corpus",
+    "read from",
+    "pairs",
+    "premise longer",
+    "entailed one way",
+    "premise longer",
+    "median ratio",
+)
+_NOTE: Final = (
+    "Lengths in characters. Of the pairs entailed one way, the share whose premise is longer is the accuracy of "
+    "LENGTH at telling the direction."
+)
 
 
 def length_ratios(material: Material) -> Made:
@@ -29,42 +43,43 @@ def length_ratios(material: Material) -> Made:
     longer premises among the pairs of the direction task.
     """
     cfg = data_config(material)
-    ratios, table, cells = {}, [], []
+    ratios = {}
+    rows = []
+    cells = []
     for name, key in _CORPORA.items():
         source = str(cfg.corpora[key])
         task = Direction(data_dir=str(cfg.paths.data_dir), test=source)
-        ratios[name], directed = _log_ratios(task.table("test")), _log_ratios(task.rows("test"))
-        row = {"pairs": len(ratios[name]), "premise_longer": _share_longer(ratios[name])}
-        row |= {"entailed": len(directed), "entailed_premise_longer": _share_longer(directed)}
-        values = spread("log_ratio", ratios[name])
-        table.append({"corpus": name, "source": source, **row, **values})
-        shown = [
-            f"{value:.2f} %" if "longer" in key else f"{value:,}" for key, value in row.items()
-        ]
-        cells.append((name, source, *shown, f"{np.exp(values['log_ratio_median']):.2f}"))
-    heads = (
-        "corpus",
-        "read from",
-        "pairs",
-        "premise longer",
-        "entailed one way",
-        "premise longer",
-        "median ratio",
-    )
-    why = (
-        "Lengths in characters. Of the pairs entailed one way, the share whose premise is longer is the accuracy of "
-        "LENGTH at telling the direction."
-    )
-    figures = {"length_ratios": length_figure(ratios)}
-    return made(figures, [markdown_table(heads, cells, left=2), why], lengths=table)
+        ratios[name] = _log_ratios(task.table("test"))
+        entailed = _log_ratios(task.rows("test"))
+        row: dict[str, Any] = {
+            "corpus": name,
+            "source": source,
+            "pairs": len(ratios[name]),
+            "premise_longer": _share_longer(ratios[name]),
+            "entailed": len(entailed),
+            "entailed_premise_longer": _share_longer(entailed),
+            **spread("log_ratio", ratios[name]),
+        }
+        rows.append(row)
+        cells.append(
+            (
+                name,
+                source,
+                f"{row['pairs']:,}",
+                f"{row['premise_longer']:.2f} %",
+                f"{row['entailed']:,}",
+                f"{row['entailed_premise_longer']:.2f} %",
+                f"{np.exp(row['log_ratio_median']):.2f}",
+            )
+        )
+    text = [markdown_table(_HEADS, cells, left=2), _NOTE]
+    return made({"length_ratios": length_figure(ratios)}, text, lengths=rows)
 
 
 def _log_ratios(rows: Rows) -> NDArray[np.float64]:
-    premises, hypotheses = (
-        [len(text) for text in rows.column(side)] for side in ("premise", "hypothesis")
-    )
-    ratios: NDArray[np.float64] = np.log(np.divide(premises, hypotheses))
-    return ratios
+    premises = [len(text) for text in rows.column("premise")]
+    hypotheses = [len(text) for text in rows.column("hypothesis")]
+    return np.asarray(np.log(np.divide(premises, hypotheses)))
 
 
 def _share_longer(ratios: NDArray[np.float64]) -> float:
@@ -76,29 +91,31 @@ def length_figure(ratios: Mapping[str, NDArray[np.float64]]) -> Figure:
 
     Source: GaussCSE, figure 2.  Differs: shares of the pairs in place of counts, and the two colours.
     """
-    low, high = np.floor(
-        np.quantile(np.concatenate(list(ratios.values())), (_LEFT_OUT, 1 - _LEFT_OUT)) / _STEP
-    )
+    every = np.concatenate(list(ratios.values()))
+    low, high = np.floor(np.quantile(every, (_LEFT_OUT, 1 - _LEFT_OUT)) / _STEP)
     edges = _STEP * np.arange(min(low, -1), max(high + 1, 1) + 1)
     with plot_style():
         figure = blank_figure(1.0 + 2.9 * len(ratios), 3.1)
         panels = figure.subplots(1, len(ratios), squeeze=False, sharex=True, sharey=True)[0]
         for axes, (name, values) in zip(panels, ratios.items(), strict=True):
-            kinds = {"premise longer": values > 0, "not longer": values <= 0}
-            axes.hist(
-                [np.clip(values[kind], edges[0], edges[-1]) for kind in kinds.values()],
-                bins=edges.tolist(),
-                weights=[np.full(kind.sum(), 1 / len(values)) for kind in kinds.values()],
-                stacked=True,
-                color=[BLUE, VERMILION],
-                label=[f"{label}: {100 * kind.mean():.2f} %" for label, kind in kinds.items()],
-            )
-            axes.axvline(0, ymax=1 / (1 + _ROOM), color=GREY, linewidth=0.9)
-            axes.set(
-                title=f"{name} ({len(values):,} pairs)",
-                xlabel="ln (premise length / hypothesis length)",
-            )
-            axes.margins(y=_ROOM)
-            axes.legend(loc="upper left", handlelength=1.2)
+            _draw_histogram(axes, values, edges)
+            axes.set_title(f"{name} ({len(values):,} pairs)")
         panels[0].set_ylabel("share of pairs")
     return figure
+
+
+def _draw_histogram(axes: Axes, values: NDArray[np.float64], edges: NDArray[np.float64]) -> None:
+    longer = values > 0
+    kinds = {"premise longer": longer, "not longer": ~longer}
+    axes.hist(
+        [np.clip(values[kind], edges[0], edges[-1]) for kind in kinds.values()],
+        bins=edges.tolist(),
+        weights=[np.full(kind.sum(), 1 / len(values)) for kind in kinds.values()],
+        stacked=True,
+        color=[BLUE, VERMILION],
+        label=[f"{label}: {100 * kind.mean():.2f} %" for label, kind in kinds.items()],
+    )
+    axes.axvline(0, ymax=1 / (1 + _ROOM), color=GREY, linewidth=0.9)
+    axes.set_xlabel("ln (premise length / hypothesis length)")
+    axes.margins(y=_ROOM)
+    axes.legend(loc="upper left", handlelength=1.2)
