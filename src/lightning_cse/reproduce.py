@@ -31,13 +31,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     from rich.live import Live
 
     from lightning_cse.config import experiments_dir
+    from lightning_cse.config.compose import use_config_dir
     from lightning_cse.papers import reproducing
     from lightning_cse.papers.artefacts import Request, find_artefacts
     from lightning_cse.papers.records import RunsIndex
 
     console = Console(highlight=False)
     console.width = max(console.width, 100)
-    artefacts, kept = find_artefacts(experiments_dir()), reproducing.kept_records(experiments_dir())
+    if given.config_dir is not None:
+        use_config_dir(given.config_dir)
+    given.experiments = given.experiments or experiments_dir()
+    artefacts = find_artefacts(given.experiments)
+    kept = reproducing.kept_records(given.experiments)
     if not (keys := list(artefacts) if given.all else given.artefact):
         console.print(
             "Tables and figures; name one, a paper or --all (with --dry-run: their status):\n"
@@ -93,14 +98,13 @@ def _make(console: Console, plan: Plan, given: argparse.Namespace, folder: Path)
     """Make, print and write one artefact; return False, without raising, if it cannot be made."""
     from rich.markdown import Markdown
 
-    from lightning_cse.config import experiments_dir
     from lightning_cse.papers.render import render
     from lightning_cse.papers.reproducing import keep, reproduce
 
     artefact = plan.artefact
     tests = [
         home / f"{plan.stem}.tests.csv"
-        for home in (folder, experiments_dir() / artefact.paper / "results")
+        for home in (folder, given.experiments / artefact.paper / "results")
     ]
     try:
         made = reproduce(plan, kept_tests=next((file for file in tests if file.is_file()), None))
@@ -121,7 +125,7 @@ def _make(console: Console, plan: Plan, given: argparse.Namespace, folder: Path)
             sys.stdout.write(f"{part.rstrip()}\n")
         else:
             console.print(part)
-    for file in made.write(folder) + (keep(made, experiments_dir()) if given.keep else []):
+    for file in made.write(folder) + (keep(made, given.experiments) if given.keep else []):
         console.print(f"written: {file}", soft_wrap=True, style="dim")
     return True
 
@@ -159,6 +163,18 @@ def _parser() -> argparse.ArgumentParser:
         "--no-run",
         action="store_true",
         help="make the tables from the runs that exist; run nothing",
+    )
+    add(
+        "--experiments",
+        type=shared.path,
+        metavar="DIR",
+        help="folder of tables of your own, as DIR/<paper>/<table>.yaml, instead of experiments/",
+    )
+    add(
+        "--config-dir",
+        type=shared.path,
+        metavar="DIR",
+        help="folder of configs of your own, beside conf/",
     )
     shared.add_runs(parser)
     add(

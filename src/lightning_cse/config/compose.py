@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 import re
 import socket
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
-from lightning_cse.config import conf_dir, encoder_name
+from lightning_cse.config import SAMPLE_DIR, conf_dir, encoder_name
 from lightning_cse.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 APPENDED: Final = ("experiment", "profile", "sweep", "debug")
 # Keys that are set by choosing an option of a group.
 CHOSEN: Final = {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}
+CONFIG_DIR: Final = "LIGHTNING_CSE_CONFIG_DIR"
+"""The environment variable with a folder of further configs; ``hydra_plugins`` hands it to Hydra."""
 # Errors that Hydra raises for overrides or configs that do not compose.
 CompositionError = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
 
@@ -61,6 +64,42 @@ def options(group: str) -> tuple[str, ...]:
     return tuple(sorted(name for name in found if not name.startswith("_")))
 
 
+def use_config_dir(folder: Path) -> None:
+    """Read the configs of a folder beside those of ``conf/``, in this process and in those that it starts."""
+    if not folder.is_dir():
+        raise ConfigError([f"--config-dir: there is no folder {folder.absolute()}"])
+    os.environ[CONFIG_DIR] = str(folder.absolute())
+    for cached in (compose, options, _composed):
+        cached.cache_clear()
+
+
+def compose_run(config_name: str, overrides: Iterable[str]) -> DictConfig:
+    """Compose a config without Hydra's node: once for each set of group choices, with plain values filled in after.
+
+    Hydra takes half a second; many runs of a table share the choices. Deletions, additions and values for a package,
+    which are rare, are left to Hydra.
+    """
+    parsed = [parse(line) for line in overrides]
+    plain = [one for one in parsed if not is_choice(one)]
+    if any(
+        one.is_delete() or one.is_add() or one.is_sweep_override() or one.package for one in plain
+    ):
+        return _composed(config_name, tuple(str(one.input_line) for one in parsed)).copy()
+    choices = [str(one.input_line) for one in parsed if is_choice(one)]
+    cfg = _composed(config_name, tuple(choices)).copy()
+    OmegaConf.set_struct(cfg, True)
+    for one in plain:
+        added = one.is_force_add()
+        OmegaConf.update(cfg, one.key_or_group, one.value(), merge=True, force_add=added)
+    return cfg
+
+
+@functools.cache
+def _composed(config_name: str, overrides: tuple[str, ...]) -> DictConfig:
+    cfg = compose(config_name, *overrides)
+    return OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+
+
 def describe(group: str, option: str) -> str:
     """Return the first line of the comment that opens an option's file."""
     file = conf_dir() / group / f"{option}.yaml"
@@ -70,6 +109,7 @@ def describe(group: str, option: str) -> str:
     )
 
 
+@functools.cache
 def parse(line: str) -> Override:
     """Parse one override, or raise Hydra's `OverrideParseException`."""
     return OverridesParser.create().parse_override(line)
@@ -96,8 +136,7 @@ def plain_line(error: BaseException) -> str:
 def register() -> None:
     """Register ``${recipe:...}`` and ``${sample_dir:}``; calling it again changes nothing."""
     OmegaConf.register_new_resolver("recipe", _recipe, replace=True)
-    sample = str(Path(__file__).resolve().parents[1] / "data" / "sample")
-    OmegaConf.register_new_resolver("sample_dir", lambda: sample, replace=True)
+    OmegaConf.register_new_resolver("sample_dir", lambda: str(SAMPLE_DIR), replace=True)
 
 
 def _recipe(key: str, *, _root_: DictConfig) -> Any:

@@ -20,6 +20,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from lightning_cse import llm, runs
 from lightning_cse.baselines import FewShot, Length, Whitening
 from lightning_cse.config.compose import in_sweep, parse, portable
+from lightning_cse.config.key import evaluation_key
 from lightning_cse.engine.build import build_tasks, check_nodes, plain, resolve_automatic
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import LENGTH, LLM, WITHOUT_ENCODER, load
@@ -63,8 +64,8 @@ AnyModel = SentenceModel | Length | LanguageModel
 class About:
     """What a record says about a model; ``options``, ``encoder`` and ``data`` determine its answers.
 
-    ``root`` is the folder of its evaluations, ``run`` names the run that trained it, and ``checkpoint`` is the sha256
-    of the run's weights.
+    ``root`` is the folder of its evaluations, ``run`` names the run that trained it, ``training`` is the key of that
+    run, and ``checkpoint`` is the sha256 of its weights.
     """
 
     name: str
@@ -74,6 +75,7 @@ class About:
     encoder: dict[str, str]
     data: dict[str, str] = field(default_factory=dict)
     run: dict[str, Any] | None = None
+    training: str | None = None
     checkpoint: str | None = None
     device: str = "cpu"
     precision: str | None = None
@@ -114,6 +116,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     """
     if faults := list(_mistakes(cfg, overrides)):
         raise ConfigError(faults)
+    requested = plain(cfg)
     if cfg.model in WITHOUT_ENCODER:
         cfg.accelerator = "cpu"
         cfg.precision = "32-true"
@@ -129,19 +132,21 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
         "resolved": resolved,
     }
     seed = int(about.run["seed"]) if about.run else 0
+    key = evaluation_key(requested, about.training)
     folder = runs.Run(about.root, suite, runs.config_hash(options, **decides), seed)
     leave_failed = in_sweep() and not cfg.retry_failed
     with folder.claim(force=cfg.force, leave_failed=leave_failed) as unfinished:
         if not unfinished:
             log.info("%s is finished; force=true evaluates it again", folder.path)
             return runs.Outcome("skipped", str(folder.path))
-        folder.start(_yaml(cfg))
+        folder.start(_yaml(cfg), key)
         results = _results(folder, plan.tasks, model, about)
         record = {
             "name": about.name,
             "suite": suite,
             "config_hash": folder.config_hash,
             "seed": seed,
+            "key": key,
             "model": _model_entry(cfg, about),
             **_measured(plan, results),
             "data": decides["data"],
@@ -361,7 +366,13 @@ def _about_encoder(model: SentenceModel, root: Path, precision: str) -> About:
         return about
     run = {key: model.record[key] for key in ("name", "config_hash", "seed")}
     checkpoint = model.digests["weights"]
-    return replace(about, root=model.run / "evaluate", run=run, checkpoint=checkpoint)
+    return replace(
+        about,
+        root=model.run / "evaluate",
+        run=run,
+        training=model.record.get("key"),
+        checkpoint=checkpoint,
+    )
 
 
 def _plan(suite: DictConfig, model: AnyModel, name: str) -> Plan:

@@ -32,6 +32,7 @@ from lightning_cse.callbacks import (
 )
 from lightning_cse.config.check import devices
 from lightning_cse.config.compose import in_sweep, portable, recipe_name
+from lightning_cse.config.key import training_key
 from lightning_cse.data.token_cache import token_table
 from lightning_cse.devices import together
 from lightning_cse.engine.build import (
@@ -82,6 +83,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
     if rank:
         logging.getLogger("lightning_cse").setLevel(logging.ERROR)  # the first process logs it
     with Interrupts(force=cfg.force) as interrupts:
+        key = training_key(plain(cfg))
         resolved = resolve_automatic(cfg)
         check_nodes(cfg)
         pl.seed_everything(cfg.seed, workers=True, verbose=False)
@@ -117,7 +119,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
             if unfinished:
                 with _logging_to(folder.log_path):
                     record = _run(
-                        cfg, parts, folder, runs.decisive(plain(cfg), **decides), interrupts
+                        cfg, parts, folder, key, runs.decisive(plain(cfg), **decides), interrupts
                     )
             else:
                 record = folder.read()
@@ -137,13 +139,14 @@ def _run(
     cfg: DictConfig,
     parts: Parts,
     folder: runs.Run,
+    key: str,
     decisive: dict[str, Any],
     interrupts: Interrupts,
 ) -> dict[str, Any]:
     """Start or resume the run in its folder, with the lock held, and return the record."""
     last = folder.checkpoints / "last.ckpt"
     step, due = _resume_point(last) if last.is_file() else (None, False)
-    folder.start(OmegaConf.to_yaml(cfg, resolve=True))
+    folder.start(OmegaConf.to_yaml(cfg, resolve=True), key)
     how = f"{parts.encoder.name}, recipe {recipe_name(cfg)}, {cfg.trainer.accelerator}, {cfg.trainer.precision}"
     log.info(
         "%s: %d training rows, %s; everything is written to %s",
@@ -170,6 +173,7 @@ def _run(
             "name": folder.name,
             "config_hash": folder.config_hash,
             "seed": folder.seed,
+            "key": key,
             "overrides": portable(HydraConfig.get().overrides.task)
             if HydraConfig.initialized()
             else [],

@@ -398,8 +398,12 @@ class Artefact:
 
 def find_artefacts(folder: Path) -> dict[str, Artefact]:
     """Read all artefacts below a folder, and return them by key."""
-    files = (path for path in sorted(folder.glob("*/*.yaml")) if path.name != SHARED)
-    return {artefact.key: artefact for artefact in map(read_artefact, files)}
+    files = [path for path in sorted(folder.glob("*/*.yaml")) if path.name != SHARED]
+    # The folder may hold configs, too.
+    artefacts = [
+        read_artefact(path) for path in files if load_yaml(path).keys() & {"title", "columns"}
+    ]
+    return {artefact.key: artefact for artefact in artefacts}
 
 
 def read_artefact(path: Path) -> Artefact:

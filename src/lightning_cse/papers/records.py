@@ -18,9 +18,10 @@ from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 from lightning_cse import runs
 from lightning_cse.config.check import PRECISIONS
 from lightning_cse.config.compose import CompositionError, parse
+from lightning_cse.config.compose import compose_run as filled
 from lightning_cse.data import sample_dir
 from lightning_cse.errors import DataError
-from lightning_cse.papers.points import Point, composed, filled
+from lightning_cse.papers.points import Point, composed
 
 State = Literal["finished", "running", "interrupted", "failed", "missing"]
 Key = tuple[Any, ...]

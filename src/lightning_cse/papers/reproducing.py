@@ -20,6 +20,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Listing
 from rich.text import Text
 
+from lightning_cse.config.compose import CONFIG_DIR
 from lightning_cse.errors import BUSY, ConfigError, did_you_mean
 from lightning_cse.papers.artefacts import (
     Artefact,
@@ -244,6 +245,12 @@ def run_missing(
         code = ended if code in (0, BUSY) and ended else code
 
 
+def _config_dir() -> list[str]:
+    """Return the argument that gives a command the configs of one's own, which it otherwise has by the environment."""
+    folder = os.environ.get(CONFIG_DIR)
+    return [f"--config-dir={folder}"] if folder else []
+
+
 def _run(command: list[str], environment: Mapping[str, str]) -> int:
     """Run a command; if this process is interrupted or terminated, wait while the command saves its state."""
     process = subprocess.Popen(command, env=environment)
@@ -389,7 +396,8 @@ def plans_table(plans: Sequence[Plan]) -> RenderableType:
     quoted = {line.label: line.way.why for line in plan.lines if isinstance(line.way, Published)}
     notes = [Text(f"published only: {label} ({why})", style="dim") for label, why in quoted.items()]
     jobs = [
-        f"{job.point.command} {shlex.join(overrides_of(job, plan.index))}" for job in missing(now)
+        f"{job.point.command} {shlex.join([*overrides_of(job, plan.index), *_config_dir()])}"
+        for job in missing(now)
     ]
     commands = [
         Text(f"  python -m lightning_cse.{job}", no_wrap=True, overflow="ignore")

@@ -148,9 +148,18 @@ class Run:
         except (OSError, ValueError, KeyError, TypeError):
             return f"see {self.failed_path}"
 
-    def start(self, config_yaml: str) -> None:
-        """Write the config, and remove leftovers of a failure; checkpoints and curves stay."""
-        write_atomic(self.config_path, config_yaml)
+    @property
+    def key(self) -> str | None:
+        """The key by which tables find the run (`lightning_cse.config.key`), as `start` wrote it; None without one."""
+        with contextlib.suppress(OSError, UnicodeDecodeError), self.config_path.open() as file:
+            key = re.fullmatch(r"# key: (\w+)", file.readline().strip())
+            return key and key[1]
+        return None
+
+    def start(self, config_yaml: str, key: str = "") -> None:
+        """Write the resolved config, and remove leftovers of a failure or a kill; checkpoints and curves stay."""
+        head = f"# key: {key}\n" if key else ""
+        write_atomic(self.config_path, head + config_yaml)
         for leftover in self.path.rglob(".*.tmp"):
             leftover.unlink(missing_ok=True)
         self.failed_path.unlink(missing_ok=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import DictConfig
 
-from lightning_cse.config.compose import options
+from lightning_cse.config.compose import compose_run, options
 from lightning_cse.papers.artefacts import Artefact, Line, Request, Train
-from lightning_cse.papers.points import explained, filled
+from lightning_cse.papers.points import explained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -142,4 +142,4 @@ def data_config(material: Material, row: str = "", **choices: str | None) -> Dic
         if root in _READ and (not is_data_key or (row and below)):
             overrides.append(value)
     with explained("describe", tuple(overrides)):
-        return filled("describe", overrides).copy()
+        return compose_run("describe", overrides)
