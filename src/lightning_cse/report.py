@@ -25,9 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _page(arguments: argparse.Namespace) -> str:
     from lightning_cse.config import experiments_dir
     from lightning_cse.papers.artefacts import Request, find_artefacts
-    from lightning_cse.papers.records import RunsIndex
+    from lightning_cse.papers.plan import Plan
+    from lightning_cse.papers.records import RunsTable
     from lightning_cse.papers.report import build_report, read_runs, run_facts, run_sections, slug
-    from lightning_cse.papers.reproducing import Plan, kept_records
+    from lightning_cse.papers.reproducing import kept_records
 
     experiments = experiments_dir()
     artefacts = find_artefacts(experiments)
@@ -38,7 +39,7 @@ def _page(arguments: argparse.Namespace) -> str:
             raise LightningCSEError(
                 f"{path}: neither an artefact nor a path{did_you_mean(str(path), names)}"
             )
-    index = RunsIndex(
+    table = RunsTable(
         arguments.runs_dir,
         [*arguments.records, *(kept_records(experiments) if arguments.kept else [])],
     )
@@ -47,7 +48,7 @@ def _page(arguments: argparse.Namespace) -> str:
     for key, artefact in artefacts.items():
         if {"all", key, artefact.paper} & set(arguments.what):
             papers.setdefault(artefact.source.partition(",")[0], []).append(
-                Plan(artefact, request, index)
+                Plan(artefact, request, table)
             )
     sections: list[dict[str, Any]] = []
     shown = []

@@ -1,44 +1,20 @@
-"""Finds the runs on disk by their point and seed."""
+"""The runs on disk as one flat table, in which the runs of a point are those with its key."""
 
 import contextlib
 import functools
-import itertools
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from hydra.errors import HydraException
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
+import pandas as pd
 
 from lightning_cse import runs
-from lightning_cse.config.check import PRECISIONS
-from lightning_cse.config.compose import CompositionError, parse
-from lightning_cse.config.compose import compose_run as filled
-from lightning_cse.data import sample_dir
 from lightning_cse.errors import DataError
-from lightning_cse.papers.points import Point, composed
+from lightning_cse.papers.points import Point, key_of
 
 State = Literal["finished", "running", "interrupted", "failed", "missing"]
-Key = tuple[Any, ...]
-"""The identity of a point: two points with the same key are the same runs, however their overrides are written.
-
-It holds the `config_hash` of the config without digests and automatic choices, then whether the point reads the sample
-corpus, then the automatic choices as they were requested. A run has one key for each way to request a choice: as
-``auto``, and as the value that it became.
-"""
-
-_NOTHING: Final[Mapping[str, Any]] = {"data": {}, "encoder": {"name": ""}, "resolved": {}}
-_AUTOMATIC: Final = (
-    "trainer.accelerator",
-    "trainer.precision",
-    "encoder.pooling",
-    "encoder.max_length",
-)
 
 
 @dataclass(frozen=True)
@@ -55,59 +31,28 @@ class Found:
 
     @property
     def curves_path(self) -> Path:
-        """The file of its curves, which may not exist: in the folder, or ``X.curves.csv`` beside a kept ``X.json``."""
-        return (
-            self.source.with_suffix(".curves.csv")
-            if self.folder is None
-            else self.folder / "curves.csv"
-        )
+        """The file of its curves, which may not exist; beside a kept ``X.json`` it is ``X.curves.csv``."""
+        if self.folder is None:
+            return self.source.with_suffix(".curves.csv")
+        return self.folder / "curves.csv"
 
     @functools.cached_property
     def curves(self) -> Mapping[str, Sequence[tuple[int, float]]]:
         """The logged values ``(step, value)`` by key; empty without curves."""
         return runs.Curves(self.curves_path).read()
 
-    @functools.cached_property
-    def training(self) -> "Found | None":
-        """The run whose model an evaluation uses, None if it is missing; for any other run, the run itself."""
-        of = None if "steps" in self.record else (self.record.get("model") or {}).get("run")
-        if not of:
-            return self
-        if self.folder is None:
-            places = [*self.source.parents[3].glob(f"*/results/records/{kept_name(of)}.json")]
-        else:
-            places = [
-                self.source.parents[3] / "record.json"
-            ]  # <run>/evaluate/<suite>/<evaluation>/record.json
-        for path in filter(Path.is_file, places):
-            return Found(
-                json.loads(path.read_text(encoding="utf-8")), self.folder and path.parent, path
-            )
-        return None
+    @property
+    def evaluates(self) -> Mapping[str, Any] | None:
+        """The name, hash and seed of the training run that an evaluation evaluates, if any."""
+        return self.record["model"]["run"] if "suite" in self.record else None
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The finished runs of a cell by seed, and the seeds that were asked for."""
-
-    found: Mapping[int, Found] = field(default_factory=dict)
-    asked: tuple[int, ...] = ()
-
-
-@functools.cache
-def key_of(point: Point, of: str | None = None) -> Key:
-    """Return the key of a point; ``of`` is the `identity` of the evaluated run, None for any run of the training."""
-    config = composed(point)
-    if point.of is not None:
-        of = of or str(key_of(point.of))
-    decisive = runs.decisive(config, **_NOTHING)["config"]
-    digest, choices = _training(decisive) if point.command == "train" else _evaluation(config, of)
-    return digest, Path(config["paths"]["data_dir"]) == sample_dir(), *choices
-
-
-def identity(record: Mapping[str, Any]) -> str:
-    """Return the path of a run's folder below the folder of all runs."""
-    return f"{record['name']}/{record['config_hash']}-s{record['seed']}"
+def frame_of(found: Iterable[Found]) -> pd.DataFrame:
+    """Return a row for each run: its record, with dotted columns such as ``best.score``, and the run as ``run``."""
+    found = list(found)
+    frame = pd.json_normalize([dict(run.record) for run in found])
+    frame["run"] = pd.Series(found, dtype=object)
+    return frame.copy() if found else frame.reindex(columns=["key", "seed", "run"])
 
 
 def kept_name(record: Mapping[str, Any]) -> str:
@@ -116,126 +61,69 @@ def kept_name(record: Mapping[str, Any]) -> str:
     return f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
 
 
-def _training(config: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
-    """Return the hash and the automatic choices of a training, from the decisive part of its config."""
-    document = runs.decisive(config, **_NOTHING)[
-        "config"
-    ]  # a copy, as this version would write it to a record
-    choices = [
-        document[node].pop(key, None) for node, key in (dotted.split(".") for dotted in _AUTOMATIC)
-    ]
-    return runs.config_hash(document, **_NOTHING), [
-        PRECISIONS.get(str(one), one) for one in choices
-    ]
+class RunsTable:
+    """The runs below a folder, and the records kept as files in other folders.
 
-
-def _evaluation(config: Mapping[str, Any], of: str | None) -> tuple[str, Sequence[Any]]:
-    """Return the hash and the automatic choices of an evaluation, from its config and the run that it evaluates."""
-    document = {key: config[key] for key in ("suite", "prompt", "whitening")} | {
-        "of": of or [config["model"]]
-    }
-    if config["model"] == "llm":
-        document["llm"] = {key: config["llm"][key] for key in ("model", "parameters")}
-        document["few_shot"] = config["few_shot"]
-    return runs.config_hash(document, **_NOTHING), [
-        config[key] for key in ("accelerator", "pooling", "max_length")
-    ]
-
-
-def _keys_of_record(record: Mapping[str, Any]) -> Iterator[Key]:
-    config, overrides = record["decisive"]["config"], record.get("overrides") or ()
-    samples = [_reads_sample(tuple(overrides))] if overrides else [True, False]
-    if "suite" not in record:
-        return _keys(record["seed"], samples, *_training(config))
-    given, model = {one.key_or_group: one.value() for one in map(parse, overrides)}, record["model"]
-    read = {
-        **config["model"],
-        **config,
-        **model,
-        "model": model["given"],
-        "whitening": given.get("whitening"),
-    }
-    digest, became = _evaluation(read, model["run"] and identity(model["run"]))
-    return _keys(
-        record["seed"],
-        samples,
-        digest,
-        became,
-        given.get("pooling", "auto"),
-        given.get("max_length", "auto"),
-    )
-
-
-def _keys_of_config(run: runs.Run) -> Iterator[Key]:
-    config: Any = OmegaConf.to_container(OmegaConf.load(run.config_path), resolve=False)
-    samples = [Path(config["paths"]["data_dir"]) == sample_dir()]
-    of, evaluated, _ = f"/{run.name}".partition("/evaluate/")
-    if not evaluated:
-        return _keys(run.seed, samples, *_training(runs.decisive(config, **_NOTHING)["config"]))
-    return _keys(
-        run.seed, samples, *_evaluation(config, of[1:]), config["pooling"], config["max_length"]
-    )
-
-
-def _keys(
-    seed: int, samples: Sequence[bool], digest: str, became: Sequence[Any], *asked: Any
-) -> Iterator[Key]:
-    """Yield a run's keys: each automatic choice as it ``became`` and as it was ``asked`` for (by default ``auto``)."""
-    asked = (*["auto"] * (len(became) - len(asked)), *asked)
-    return itertools.product([seed], [digest], samples, *map(set, zip(asked, became, strict=True)))
-
-
-@functools.cache
-def _reads_sample(overrides: tuple[str, ...]) -> bool:
-    """Return whether a command line reads the sample corpus: by a profile, by ``paths=sample``, or by its folder."""
-    places = [
-        line for line in overrides if re.match(r"\+?(profile|debug|paths|paths\.data_dir)=", line)
-    ]
-    with contextlib.suppress(*CompositionError):  # the profile is of another version
-        return Path(filled("train", places).paths.data_dir) == sample_dir()
-    return False
-
-
-@functools.cache
-def _read(source: Path, folder: Path | None, changed: int) -> tuple[list[Key], Found] | None:
-    """Return a run with its keys; None for JSON that is not the record of a run."""
-    try:
-        record = json.loads(source.read_text(encoding="utf-8"))
-        return list(_keys_of_record(record)), Found(record, folder, source)
-    except ValueError as error:
-        raise DataError(
-            f"{source} is damaged ({error}): remove it, and its run is made again"
-        ) from None
-    except (KeyError, TypeError, AttributeError, HydraException):
-        return None
-
-
-class RunsIndex:
-    """An index, by point and seed, of the runs below a folder and of the records kept as files in other folders.
-
-    The disk is read once, and again after `refresh`.
+    The disk is read once, and again after `refresh`. Records without a key, of an older version, are left out.
     """
 
     def __init__(self, runs_dir: Path, kept: Sequence[Path] = ()) -> None:
-        self.runs_dir, self.kept = Path(runs_dir), tuple(kept)
+        self.runs_dir = Path(runs_dir)
+        self.kept = tuple(kept)
 
     def refresh(self) -> None:
-        """Make the next query read the disk again; records that did not change are not read again."""
-        vars(self).pop("_finished", None)
-        vars(self).pop("_unfinished", None)
+        """Make the next query read the disk again; records that did not change are not parsed again."""
+        for name in ("frame", "_places", "_unfinished"):
+            vars(self).pop(name, None)
+
+    @functools.cached_property
+    def frame(self) -> pd.DataFrame:
+        """The finished runs: kept records first, then those with a folder, each the oldest first (see `frame_of`)."""
+        found = []
+        for path, folder in self._record_files():
+            record = _read_record(path, path.stat().st_mtime_ns)
+            if record is not None:
+                found.append(Found(record, folder, path))
+        return frame_of(found)
 
     def find(self, point: Point, seed: int) -> Found | None:
-        """Return the newest finished run of a point and a seed; runs take precedence over kept records."""
-        return self._finished.get(self._key(point, seed))
+        """Return the newest finished run of a point and a seed; None without one.
+
+        An evaluation must be of the newest run of its training.
+        """
+        place = self._places.get((key_of(point), seed))
+        if place is None:
+            return None
+        run: Found = self.frame["run"].iat[place]
+        training = None if point.of is None else self.find(point.of, seed)
+        if training is not None and run.evaluates is not None:
+            is_of_newest = run.evaluates["config_hash"] == training.record["config_hash"]
+            return run if is_of_newest else None
+        return run
+
+    def finished(self, point: Point, seeds: Sequence[int]) -> pd.DataFrame:
+        """Return the rows of the runs that `find` finds, in the order of the seeds, with the seed as index."""
+        found = [seed for seed in sorted(seeds) if self.find(point, seed) is not None]
+        places = [self._places[key_of(point), seed] for seed in found]
+        return self.frame.iloc[places].set_index("seed", drop=False)
+
+    def training(self, run: Found) -> Found | None:
+        """Return the run whose model an evaluation uses, None if it is missing; for any other run, the run itself."""
+        if (of := run.evaluates) is None:
+            return run
+        frame = self.frame
+        same_run = (frame["config_hash"] == of["config_hash"]) & (frame["seed"] == of["seed"])
+        found = frame["run"][same_run & (frame["name"] == of["name"])]
+        return None if found.empty else found.iloc[-1]
 
     def state(self, point: Point, seed: int) -> State:
         """Return the state of a point and a seed; a run that stopped before its first checkpoint is missing."""
         if self.find(point, seed) is not None:
             return "finished"
-        run = self._unfinished.get(self._key(point, seed))
+        run = self._unfinished.get((key_of(point), seed))
         if run is None:
             return "missing"
-        status = run.status
+        status: State | Literal["new"] = run.status
         if status == "finished":  # since the disk was read
             self.refresh()
             return self.state(point, seed)
@@ -245,36 +133,37 @@ class RunsIndex:
 
     def failure(self, point: Point, seed: int) -> str:
         """Return the reason why a run failed, in one line."""
-        run = self._unfinished.get(self._key(point, seed))
+        run = self._unfinished.get((key_of(point), seed))
         return (run and run.reason()) or ""
 
-    def _key(self, point: Point, seed: int) -> Key:
-        run = None if point.of is None else self.find(point.of, seed)
-        return seed, *key_of(point, None if run is None else identity(run.record))
+    @functools.cached_property
+    def _places(self) -> dict[tuple[str, int], int]:
+        """The place of the newest run of each key and seed in the frame."""
+        pairs = zip(self.frame["key"], self.frame["seed"], strict=True)
+        return {pair: place for place, pair in enumerate(pairs)}
 
     @functools.cached_property
-    def _finished(self) -> dict[Key, Found]:
-        """The finished runs by key; a later run replaces an earlier one."""
-        kept = ((False, path, None) for folder in self.kept for path in folder.glob("*.json"))
-        below = ((True, run.record_path, run.path) for run in runs.find_runs(self.runs_dir))
-        there = [
-            (own, path.stat().st_mtime_ns, path, run)
-            for own, path, run in (*kept, *below)
-            if path.is_file()
-        ]
-        read = (
-            _read(path, run, changed)
-            for _, changed, path, run in sorted(there, key=lambda one: one[:3])
-        )
-        return {key: found for keys, found in filter(None, read) for key in keys}
+    def _unfinished(self) -> dict[tuple[str | None, int], runs.Run]:
+        found = runs.find_runs(self.runs_dir)
+        return {(run.key, run.seed): run for run in found if not run.record_path.is_file()}
 
-    @functools.cached_property
-    def _unfinished(self) -> dict[Key, runs.Run]:
-        found: dict[Key, runs.Run] = {}
-        for run in runs.find_runs(self.runs_dir):
-            if not run.record_path.is_file():
-                with contextlib.suppress(
-                    OmegaConfBaseException, YAMLError, OSError, ValueError, KeyError, TypeError
-                ):
-                    found |= dict.fromkeys(_keys_of_config(run), run)
-        return found
+    def _record_files(self) -> Iterator[tuple[Path, Path | None]]:
+        """Yield the files of records with the folders of their runs."""
+        kept = [path for folder in self.kept for path in folder.glob("*.json")]
+        own = {run.record_path: run.path for run in runs.find_runs(self.runs_dir)}
+        finished = [path for path in own if path.is_file()]
+        for files in (kept, finished):
+            for path in sorted(files, key=lambda file: (file.stat().st_mtime_ns, file)):
+                yield path, own.get(path)
+
+
+@functools.cache
+def _read_record(path: Path, changed: int) -> dict[str, Any] | None:
+    """Return the record in a file, which changed at this time; None for JSON that is no record with a key."""
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(f"{path} is damaged ({error}): remove it to repeat its run") from None
+        return record if isinstance(record, dict) and record.get("key") else None
+    return None

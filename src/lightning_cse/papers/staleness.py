@@ -4,15 +4,14 @@ from lightning_cse import runs
 from lightning_cse.papers.records import Found
 
 
-def change_of(found: Found) -> str:
-    """Return ``stale`` if the code of a run's method has changed since the run, else ``fresh``.
+def change_of(training: Found | None) -> str:
+    """Return ``stale`` if the code of a training's method has changed since its run, else ``fresh``.
 
-    For an evaluation, the code is that of its training. Without the training's record, or without ``method_code`` in
-    it, the answer is ``unknown``. See `runs.method_code`.
+    Without the training's record, or without ``method_code`` in it, the answer is ``unknown``; see `runs.method_code`.
     """
-    if found.training is None:
+    if training is None:
         return "unknown"
-    record = found.training.record
+    record = training.record
     method = record["decisive"]["config"].get("method")
     if method is None:
         return "fresh"

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from lightning_cse.papers.artefacts import Request, find_artefacts
-from lightning_cse.papers.records import RunsIndex
+from lightning_cse.papers.plan import Plan
+from lightning_cse.papers.records import RunsTable
 from lightning_cse.papers.render import render
-from lightning_cse.papers.reproducing import Plan, kept_records, reproduce
+from lightning_cse.papers.reproducing import kept_records, reproduce
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 TABLES = sorted(
@@ -20,8 +21,8 @@ TABLES = sorted(
 def test_a_kept_table_is_that_of_its_records(file: Path, tmp_path: Path) -> None:
     name, profile, *encoder = file.stem.split(".")
     artefact = find_artefacts(EXPERIMENTS)[f"{file.parent.parent.name}/{name}"]
-    index = RunsIndex(tmp_path, kept_records(EXPERIMENTS))
-    plan = Plan(artefact, Request(profile=profile, encoder=encoder[0] if encoder else None), index)
+    table = RunsTable(tmp_path, kept_records(EXPERIMENTS))
+    plan = Plan(artefact, Request(profile=profile, encoder=encoder[0] if encoder else None), table)
     assert plan.stem == file.stem
     made = reproduce(plan, kept_tests=file.with_name(f"{plan.stem}.tests.csv"))
     assert made.table is not None

@@ -20,7 +20,7 @@ from lightning_cse.papers.artefacts import (
 )
 from lightning_cse.papers.figures import MAKERS
 from lightning_cse.papers.points import Point, composed, points_of
-from lightning_cse.papers.records import RunsIndex
+from lightning_cse.papers.records import RunsTable
 
 ROOT = Path(__file__).parents[3]
 EXPERIMENTS = ROOT / "experiments"
@@ -410,7 +410,7 @@ def test_the_committed_runs_of_figure_1_are_its_points(
 ) -> None:
     kept = EXPERIMENTS / "ngcse" / "results" / "records"
     artefact, request = artefacts["ngcse/figure1"], Request(profile="small")
-    index = RunsIndex(tmp_path, [kept])
+    index = RunsTable(tmp_path, [kept])
     found: dict[str, set[str]] = {}
     for line in artefact.lines(request):
         (point,) = points_of(artefact, request, line, artefact.columns[0])

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fake_plan import FakePlan
 from rich.console import Console
 
 from lightning_cse.papers.artefacts import Request, read_artefact
-from lightning_cse.papers.records import Found, Measured
+from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import render, write
-from lightning_cse.papers.tables import Assembly, Table
+from lightning_cse.papers.tables import Table, make_table
 
 FILE = """
 title: Terms & losses
@@ -49,18 +50,15 @@ def table(tmp_path: Path) -> Table:
         "w/o A|B": [{"test/rte/accuracy_all": 0.75, "test/eis/accuracy": 1.0}],
     }
 
-    def measured(line, column):
-        found = [
-            Found({**common, "metrics": m}, None, Path(f"{line.label}{s}"))
-            for s, m in enumerate(values[line.label])
-        ]
-        return Measured(dict(enumerate(found)), line.seeds)
-
-    request = Request(settings=("x=1",))
+    found = {}
+    for label, metrics in values.items():
+        found[label] = {
+            seed: Found({**common, "metrics": one}, None, Path(f"{label}{seed}"))
+            for seed, one in enumerate(metrics)
+        }
     change_of = lambda run: "stale" if "B" in run.source.name else "fresh"  # noqa: E731
-    return Assembly(
-        made, made.lines(request), measured, request, change_of, lambda *cell: None
-    ).table()
+    plan = FakePlan(made, found, Request(settings=("x=1",)), change=change_of)
+    return make_table(plan)
 
 
 def terminal(table: Table, width: int) -> list[str]:
@@ -107,19 +105,9 @@ def test_no_number_of_eight_columns_is_cut_off(table: Table) -> None:
     wide = read_artefact(path)
     metrics = {f"test/{title}/accuracy": 0.1 + number / 100 for number, title in enumerate(titles)}
 
-    def measured(line, column):
-        return Measured(
-            {
-                s: Found({"config_hash": "1", "metrics": metrics}, None, Path(f"{s}"))
-                for s in range(3)
-            },
-            (0, 1, 2),
-        )
-
-    rows = wide.lines(Request())
-    made = Assembly(
-        wide, rows, measured, Request(), lambda run: "fresh", lambda *cell: None
-    ).table()
+    record = {"config_hash": "1", "metrics": metrics}
+    found = {seed: Found(record, None, Path(f"{seed}")) for seed in range(3)}
+    made = make_table(FakePlan(wide, {"a": found, "w/o A|B": found}))
     lines = terminal(made, 100)
     text = "\n".join(lines)
     assert [f"{10 + number}.00" in text for number in range(8)] == [True] * 8

@@ -16,19 +16,11 @@ from lightning_cse import runs as records
 from lightning_cse.errors import BUSY, ConfigError
 from lightning_cse.papers import reproducing
 from lightning_cse.papers.artefacts import Request, read_artefact
-from lightning_cse.papers.points import Point, composed, limited
-from lightning_cse.papers.records import RunsIndex
-from lightning_cse.papers.reproducing import (
-    Plan,
-    keep,
-    missing,
-    overrides_of,
-    plans_table,
-    reproduce,
-    run_missing,
-    status,
-    status_table,
-)
+from lightning_cse.papers.listing import plans_table, status_table
+from lightning_cse.papers.plan import Plan, missing, overrides_of, status
+from lightning_cse.papers.points import Point, composed, key_of, limited
+from lightning_cse.papers.records import RunsTable
+from lightning_cse.papers.reproducing import keep, reproduce, run_missing
 
 HEAD = "title: t\nsource: A paper, Table 1\nencoders: [roberta_base]\ncolumns: {RTE: test/rte/accuracy_all}\nrows:\n"
 TABLE = f"""{HEAD}
@@ -52,7 +44,7 @@ MakePlan = Callable[..., Plan]
 
 @pytest.fixture
 def plan_of(tmp_path: Path) -> MakePlan:
-    index = RunsIndex(tmp_path / "runs")
+    index = RunsTable(tmp_path / "runs")
 
     def plan(
         text: str = TABLE, seeds: tuple[int, ...] = (0, 1), name: str = "table1", **request: Any
@@ -77,6 +69,7 @@ def finish(runs: Path, point: Point, seed: int, score: float = 0.5) -> Path:
         "name": run.name,
         "config_hash": digest,
         "seed": seed,
+        "key": key_of(point),
         "steps": 10,
         "encoder": {"name": "tiny"},
     }
@@ -101,10 +94,10 @@ def point_of(plan: Plan, label: str) -> Point:
 
 def fail(plan: Plan, label: str) -> records.Run:
     config = composed(point_of(plan, label))
-    run = records.Run(plan.index.runs_dir, config["name"], "0123456789", plan.lines[0].seeds[0])
-    run.start(yaml.safe_dump(config))
+    run = records.Run(plan.table.runs_dir, config["name"], "0123456789", plan.lines[0].seeds[0])
+    run.start(yaml.safe_dump(config), key_of(point_of(plan, label)))
     run.fail(RuntimeError("the loss is not a number"), stage="training")
-    plan.index.refresh()
+    plan.table.refresh()
     return run
 
 
@@ -119,7 +112,7 @@ class Command:
     """Stands for the command that runs points: finishes them, unless it is to fail."""
 
     def __init__(self, plan: Plan, monkeypatch: pytest.MonkeyPatch, code: int = 0) -> None:
-        self.runs, self.code = plan.index.runs_dir, code
+        self.runs, self.code = plan.table.runs_dir, code
         self.calls: list[list[str]] = []
         self.points: list[list[list[str]]] = []
         monkeypatch.setattr(reproducing, "_run", self)
@@ -141,12 +134,12 @@ def test_what_a_plan_needs(plan_of: MakePlan) -> None:
     )
     assert len(status([plan, same])["missing"]) == 4, "runs of two artefacts are counted once"
     assert len(status([plan_of(TWICE, (0,))])["missing"]) == 1, "and those written in two ways"
-    finish(plan.index.runs_dir, point_of(plan, "whole"), 1)
-    plan.index.refresh()
+    finish(plan.table.runs_dir, point_of(plan, "whole"), 1)
+    plan.table.refresh()
     now = status([plan])
     assert ([job.seed for job in now["finished"]], len(missing(now))) == ([1], 3)
-    length = plan.measured(plan.lines[0], plan.columns[0])
-    assert (list(length.found), length.asked) == ([1], (1,)), "a baseline is that of any run"
+    length = plan.runs(plan.lines[0], plan.columns[0])
+    assert list(length.index) == [1], "a baseline is that of any run"
     assert [len(plan.found(line)) for line in plan.lines] == [1, 1, 0, 0]
     table = reproduce(plan).table
     assert table is not None
@@ -172,12 +165,10 @@ def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
     plan = plan_of(GRID)
     (line,) = plan.lines
     low, high = (job.point for job in plan.jobs(line))
-    finish(plan.index.runs_dir, low, 0, score=0.25)
-    plan.index.refresh()
-    assert (plan.winner(line, plan.columns[0]), plan.measured(line, plan.columns[0]).found) == (
-        (),
-        {},
-    )
+    finish(plan.table.runs_dir, low, 0, score=0.25)
+    plan.table.refresh()
+    assert plan.winner(line, plan.columns[0]) == ()
+    assert plan.runs(line, plan.columns[0]).empty
     command = Command(plan, monkeypatch)
     options = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     assert run_missing([plan], tmp_path / "it's, here", options) == 0
@@ -185,7 +176,7 @@ def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
     assert command.calls[0][1:4] == ["-m", "lightning_cse.train", "--multirun"]
     assert command.calls[0][4].endswith(rf"it\'s, here/train-{os.getpid()}.points.yaml'")
     assert command.calls[0][5:] == options
-    assert list(plan.measured(line, plan.columns[1]).found) == [0, 1]
+    assert list(plan.runs(line, plan.columns[1]).index) == [0, 1]
     table = reproduce(plan).table
     assert table is not None
     assert table.cells.iloc[0]["mean"] == pytest.approx(3e-5)
@@ -201,15 +192,15 @@ def test_what_is_trained_is_evaluated_after(
 ) -> None:
     plan = plan_of(EVALUATED, (0,))
     command = Command(plan, monkeypatch, code=2)
-    finish(plan.index.runs_dir, point_of(plan_of(EVALUATED, (1,)), "trained"), 1)
+    finish(plan.table.runs_dir, point_of(plan_of(EVALUATED, (1,)), "trained"), 1)
     assert run_missing([plan], tmp_path) == 2
     entries = [call[2].rpartition(".")[2] for call in command.calls]
     assert entries == ["train", "evaluate"], "each is tried once"
     assert [line[0] for line in command.points[1]] == ["model=tiny"]
-    folder = finish(plan.index.runs_dir, Point("train", tuple(command.points[0][0][:-1])), 0)
-    plan.index.refresh()
+    folder = finish(plan.table.runs_dir, Point("train", tuple(command.points[0][0][:-1])), 0)
+    plan.table.refresh()
     jobs = missing(status([plan]))
-    assert sorted(overrides_of(job, plan.index)[0] for job in jobs) == [
+    assert sorted(overrides_of(job, plan.table)[0] for job in jobs) == [
         f"model={folder}",
         "model=tiny",
     ]
@@ -275,16 +266,16 @@ def test_what_needs_a_variable_is_not_run_without_it(
     )
     monkeypatch.setenv("CSE_MAY_ASK", "1")
     assert len(missing(status([plan]))) == 2
-    finish(plan.index.runs_dir, point_of(plan, "whole"), 1)
+    finish(plan.table.runs_dir, point_of(plan, "whole"), 1)
     monkeypatch.delenv("CSE_MAY_ASK")
-    plan.index.refresh()
+    plan.table.refresh()
     assert len(plan.found(plan.lines[1])) == 1, "what was paid for stays in the table"
 
 
 def test_tables_of_what_is_missing(plan_of: MakePlan) -> None:
     plan = plan_of()
-    finish(plan.index.runs_dir, point_of(plan, "whole"), 0)
-    plan.index.refresh()
+    finish(plan.table.runs_dir, point_of(plan, "whole"), 0)
+    plan.table.refresh()
     told = shown(plans_table([plan]))
     assert "4 runs: 1 finished, 3 missing" in told
     assert "python -m lightning_cse.train +experiment=dualcse_cross +debug=tiny seed=1\n" in told
@@ -305,16 +296,16 @@ def test_a_kept_reproduction_is_made_again_from_its_records(
 ) -> None:
     plan = plan_of(seeds=(0,))
     folders = [
-        finish(plan.index.runs_dir, point_of(plan, label), 0) for label in ("whole", "without")
+        finish(plan.table.runs_dir, point_of(plan, label), 0) for label in ("whole", "without")
     ]
-    plan.index.refresh()
+    plan.table.refresh()
     made = reproduce(plan)
     files = {path.name for path in keep(made, tmp_path)}
     names = {f"{folder.parent.name}-{folder.name}" for folder in folders}
     assert files >= {f"{name}{ending}" for name in names for ending in (".json", ".curves.csv")}
     assert files >= {f"{plan.stem}{ending}" for ending in (".md", ".csv", ".tex")}
     kept = tmp_path / "paper" / "results" / "records"
-    again = Plan(plan.artefact, plan.request, RunsIndex(tmp_path / "nothing", [kept]))
+    again = Plan(plan.artefact, plan.request, RunsTable(tmp_path / "nothing", [kept]))
     keep(reproduce(again), tmp_path)  # onto themselves
     assert len([json.loads(file.read_text()) for file in kept.glob("*.json")]) == 2
     one, other = (
@@ -359,7 +350,7 @@ def test_matched_rows_train_for_as_many_steps_as_the_first(
         f"Equal {'steps' if match == 'steps' else 'sentences'}: more as dual (tiny), {steps} steps."
         in table.legend
     )
-    assert len(plan.measured(plan.lines[0], plan.columns[0]).found) == 1, (
+    assert len(plan.runs(plan.lines[0], plan.columns[0])) == 1, (
         "its baseline is of the matched runs"
     )
     evaluated = limited(

@@ -10,14 +10,15 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
+from fake_plan import FakePlan
 
 from lightning_cse.errors import DataError
 from lightning_cse.metrics import mcnemar
-from lightning_cse.papers.artefacts import Artefact, Line, Request, read_artefact
-from lightning_cse.papers.records import Found, Measured
+from lightning_cse.papers.artefacts import Artefact, Request, read_artefact
+from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import write
 from lightning_cse.papers.statistics import holm
-from lightning_cse.papers.tables import Assembly, Table
+from lightning_cse.papers.tables import Table, make_table
 from lightning_cse.runs import write_predictions
 
 RTE, EIS = "test/rte/accuracy_all", "test/eis/accuracy"
@@ -76,16 +77,9 @@ def of_seeds(key: str, *values: float | None) -> dict[int, dict[str, Any]]:
 
 
 def table(made: Artefact, runs: Runs, request: Request = Request(), **more: Any) -> Table:  # noqa: B008
-    def measured(line: Line, column: Any) -> Measured:
-        return Measured(runs.get("a" if line.label == "LENGTH" else line.label, {}), line.seeds)
-
-    change_of, setting_of = (
-        more.pop("change_of", lambda found: "fresh"),
-        more.pop("setting_of", lambda *cell: None),
-    )
-    return Assembly(made, made.lines(request), measured, request, change_of, setting_of).table(
-        **more
-    )
+    change = more.pop("change_of", lambda run: "fresh")
+    plan = FakePlan(made, runs, request, more.pop("settings", {}), change)
+    return make_table(plan, **more)
 
 
 def cell(found: Table, number: int, title: str) -> Any:
@@ -157,8 +151,7 @@ def test_settings_are_shown_as_they_are(tmp_path: Path) -> None:
             }
         }
     )
-    settings = {"lr": 0.5, "sets": True}
-    found = table(made, runs, setting_of=lambda line, column: settings.get(column.title))
+    found = table(made, runs, settings={"lr": 0.5, "sets": True})
     assert list(found.cells["text"]) == ["1e-05", "ent+con", "", "0.5", "yes", ""]
     assert cell(found, 0, "lr").difference == pytest.approx(-2e-5)
 
@@ -206,7 +199,7 @@ def test_a_final_score_says_of_how_many_evaluations_it_is(tmp_path: Path) -> Non
 
 def test_what_is_not_a_number_is_refused_with_its_file(tmp_path: Path) -> None:
     made = artefact(tmp_path, {"RTE": RTE}, {"a": TRAIN})
-    with pytest.raises(DataError, match=r"a-s0\.json: test/rte/accuracy_all is 'high'"):
+    with pytest.raises(DataError, match=r"a-s0\.json: metrics\.test/rte/accuracy_all is 'high'"):
         table(made, kept({"a": {0: record({RTE: "high"})}}))
 
 

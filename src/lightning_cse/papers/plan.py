@@ -1,0 +1,195 @@
+"""The runs that an artefact needs: their commands, seeds and states, and those that are finished."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, get_args
+
+import pandas as pd
+
+from lightning_cse.errors import ConfigError
+from lightning_cse.papers.artefacts import Artefact, Baseline, Chosen, Column, Line, Request
+from lightning_cse.papers.nested import value_at
+from lightning_cse.papers.points import Point, composed, key_of, limited, points_of
+from lightning_cse.papers.records import Found, RunsTable, State
+from lightning_cse.papers.staleness import change_of
+
+STATES: Final = get_args(State)
+_WHOLE: Final = Column("", "metric", ())  # the runs themselves, in a figure without columns
+
+
+@dataclass(frozen=True)
+class Job:
+    """A point and a seed."""
+
+    point: Point
+    seed: int
+
+
+class Plan:
+    """An artefact with a request: its lines, and the runs that each line needs."""
+
+    def __init__(self, artefact: Artefact, request: Request, table: RunsTable) -> None:
+        self.artefact = artefact
+        self.request = request
+        self.table = table
+        self.lines = artefact.lines(request)
+        self.columns = artefact.columns or (_WHOLE,)
+
+    @property
+    def stem(self) -> str:
+        """The stem of the artefact's files; it has the request, so that a part does not overwrite the whole."""
+        request = self.request
+        parts = [self.artefact.name, request.profile, request.encoder]
+        if request.seeds:
+            parts.append(f"seeds{'-'.join(map(str, request.seeds))}")
+        if request.settings or request.only:
+            rest = repr((request.settings, request.only))
+            parts.append(hashlib.sha256(rest.encode()).hexdigest()[:6])
+        return ".".join(part for part in parts if part)
+
+    # What is to be run
+
+    def points(self, line: Line, column: Column) -> tuple[Point, ...]:
+        """Return the points of a cell; a matched row has none until the run that it is matched with is finished."""
+        points = points_of(self.artefact, self.request, line, column)
+        job = self.matched(line, column)
+        if job is None:
+            return points
+        run = self.table.find(job.point, job.seed)
+        if run is None:
+            return ()
+        (by,) = self.artefact.match
+        return tuple(limited(point, by, run.record) for point in points)
+
+    def matched(self, line: Line, column: Column) -> Job | None:
+        """Return the run that a line is matched with."""
+        of = line.way.of if isinstance(line.way, Baseline) else line.label
+        label = self.artefact.matched(of)
+        if label is None:
+            return None
+        other = self.artefact.line(label, self.request, like=line)
+        point = points_of(self.artefact, self.request, other, column)[0]
+        return Job(point.of or point, other.seeds[0])
+
+    def jobs(self, line: Line) -> list[Job]:
+        """Return the runs that a line needs.
+
+        A grid is run with the first seed; once it is complete, its winner is run with the other seeds too. A matched
+        row first needs the run that it is matched with.
+        """
+        jobs = [job for column in self.columns for job in self._jobs(line, column)]
+        return list(dict.fromkeys(jobs))
+
+    def _jobs(self, line: Line, column: Column) -> Iterator[Job]:
+        if column.source == "mean":
+            return
+        if column.source == "config" and not isinstance(line.way, Chosen):
+            return  # known without a run
+        points, seeds = self.points(line, column), line.seeds
+        if not points and (job := self.matched(line, column)) is not None:
+            yield job
+        if isinstance(line.way, Chosen):
+            yield from (Job(point, seeds[0]) for point in points)
+            points, seeds = self.winner(line, column), seeds[1:]
+        elif isinstance(line.way, Baseline):
+            seeds = seeds[:1]  # it does not depend on the seed
+        for point in points:
+            for seed in seeds:
+                if point.of is not None:
+                    yield Job(point.of, seed)
+                yield Job(point, seed)
+
+    def winner(self, line: Line, column: Column) -> tuple[Point, ...]:
+        """Return the best point of a grid with the first seed, none while one is missing; the first wins a tie."""
+        points, by = self.points(line, column), getattr(line.way, "by", "")
+        found = [self.table.find(point, line.seeds[0]) for point in points]
+        scores = [value_at(run.record, by) for run in found if run is not None]
+        if None in scores:
+            place = f"{self.artefact.path}: rows.{line.label}.choose"
+            raise ConfigError([f"{place}: a record has no {by!r}"])
+        if not points or len(scores) < len(points):
+            return ()
+        return (points[scores.index(max(scores))],)
+
+    # What is finished
+
+    def runs(self, line: Line, column: Column) -> pd.DataFrame:
+        """Return the finished runs of a cell, with the seed as index; for a baseline, the first run that has it."""
+        is_grid = isinstance(line.way, Chosen)
+        points = self.winner(line, column) if is_grid else self.points(line, column)
+        if not points:
+            return self.table.frame.iloc[:0]
+        rows = self.table.finished(points[0], line.seeds)
+        if isinstance(line.way, Baseline):
+            name = line.way.name
+            having = [name in (run.record.get("baselines") or {}) for run in rows["run"]]
+            rows = rows[having].iloc[:1]
+        return rows
+
+    def found(self, line: Line) -> list[Found]:
+        """Return all finished runs of a line, in the order of its columns and seeds."""
+        found = [run for column in self.columns for run in self.runs(line, column)["run"]]
+        return list({run.source: run for run in found}.values())
+
+    def seeds(self, line: Line, column: Column) -> tuple[int, ...]:
+        """Return the seeds that a cell should have; none while its point is not known."""
+        if isinstance(line.way, Baseline):
+            return line.seeds[:1]
+        is_grid = isinstance(line.way, Chosen)
+        known = self.winner(line, column) if is_grid else self.points(line, column)
+        return line.seeds if known else ()
+
+    def setting(self, line: Line, column: Column) -> Any:
+        """Return the setting of a config column for a line that has no run; None if a run must choose it."""
+        points = () if isinstance(line.way, Chosen) else self.points(line, column)
+        if not points:
+            return None
+        return value_at(composed(points[0].of or points[0]), column.keys[0])
+
+    def change_of(self, run: Found) -> str:
+        """Return whether the method of a run has changed since the run: ``fresh``, ``stale`` or ``unknown``."""
+        return change_of(self.table.training(run))
+
+
+def status(plans: Iterable[Plan], only: Line | None = None) -> dict[str, list[Job]]:
+    """Return each run that the artefacts or only one line need, once, by its state or the reason not to run it."""
+    found: dict[str, list[Job]] = {state: [] for state in STATES}
+    seen: set[tuple[str, int]] = set()
+    lines = [(plan, line) for plan in plans for line in plan.lines if only in (None, line)]
+    # Withheld lines come last: a run that another line needs as well is run.
+    for plan, line in sorted(lines, key=lambda pair: withheld(pair[1])):
+        for job in plan.jobs(line):
+            key = (key_of(job.point), job.seed)
+            if key in seen:
+                continue
+            seen.add(key)
+            state: str = plan.table.state(job.point, job.seed)
+            if withheld(line) and state not in ("finished", "running"):
+                state = f"not run: {line.needs}"
+            found.setdefault(state, []).append(job)
+    return found
+
+
+def missing(status: Mapping[str, Sequence[Job]]) -> list[Job]:
+    """Return the runs that are neither finished nor running nor withheld."""
+    return [*status["missing"], *status["interrupted"], *status["failed"]]
+
+
+def withheld(line: Line) -> bool:
+    """Return whether a line needs an environment variable that is not set, or is 0."""
+    return line.needs is not None and os.environ.get(line.needs.variable, "") in ("", "0")
+
+
+def overrides_of(job: Job, table: RunsTable) -> list[str]:
+    """Return the overrides that run a job; an evaluation of a run names the folder of that run."""
+    overrides = list(job.point.overrides)
+    if job.point.of is not None:
+        run = table.find(job.point.of, job.seed)
+        model = "<its run>" if run is None else run.folder or run.source
+        return [f"model={model}", *overrides]
+    seed = [f"seed={job.seed}"] if job.point.command == "train" else []
+    return overrides + seed
