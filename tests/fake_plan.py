@@ -16,7 +16,7 @@ class FakePlan:
 
     artefact: Artefact
     by_label: Mapping[str, Mapping[int, Found]]
-    request: Request = Request()
+    request: Request = field(default_factory=Request)
     settings: Mapping[str, Any] = field(default_factory=dict)
     change: Callable[[Found], str] = lambda run: "fresh"
 
