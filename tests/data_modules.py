@@ -55,7 +55,10 @@ def data_module(
     )
 
 
-def batch_rows(data: ContrastiveDataModule, epochs: int = 1) -> list[list[int]]:
+def batch_rows(
+    data: ContrastiveDataModule,
+    epochs: int = 1,
+) -> list[list[int]]:
     """Return the row numbers of the batches of some epochs."""
     loader = data.train_dataloader()
     return [batch["index"].tolist() for _ in range(epochs) for batch in loader]

@@ -25,7 +25,11 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the path of a file of quadruples, most of which lack some hypotheses."""
     path = tmp_path_factory.mktemp("own") / "quadruples.csv"
 
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with path.open(
+        "w",
+        encoding="utf-8",
+        newline="",
+    ) as file:
         writer = csv.writer(file)
         writer.writerow(("premise", "explicit_entailment", "implied_entailment", "contradiction"))
 
@@ -60,7 +64,10 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     return batches
 
 
-def weighted(own: str, weights: str) -> tuple[str, ...]:
+def weighted(
+    own: str,
+    weights: str,
+) -> tuple[str, ...]:
     return (
         *small_runs.SMALL,
         "data=quadruples",
@@ -79,11 +86,14 @@ def test_weighted_sources_and_their_account(
 ) -> None:
     record = run_tiny(tmp_path, *weighted(own, "[1,0.5]")).read()
     rows = record["rows"]
+
     assert rows["read"] == 595 + ROWS
     assert rows["dropped: data.train_rows"] == 595 + ROWS - 36
     assert rows["used"] == rows["training_rows"] == 36
+
     from_inli = rows["rows an epoch: inli/train"]
     from_own = rows[f"rows an epoch: {own}"]
+
     assert from_own == (36 - from_inli + 1) // 2 > 4, "half of them, rounded"
     assert from_inli + from_own == rows["rows an epoch"]
 
@@ -92,6 +102,7 @@ def test_weighted_sources_and_their_account(
 
     assert {"INLI/train.csv", own} <= record["data"].keys()
     assert record["steps"] == len(drawn)
+
     half = len(drawn) // 2
 
     for batches in (drawn[:half], drawn[half:]):
@@ -110,6 +121,7 @@ def test_weighted_run_killed_in_either_epoch_matches_uninterrupted_run(
     whole = run_tiny(tmp_path / "whole", *overrides)
     steps = whole.read()["steps"]
     batches = list(drawn)
+
     assert steps == len(batches) >= 8
 
     for at in (3, steps - 2):
@@ -118,10 +130,13 @@ def test_weighted_run_killed_in_either_epoch_matches_uninterrupted_run(
             run_tiny(tmp_path / str(at), *overrides)
 
         assert drawn == batches[: len(drawn)]
+
         drawn.clear()
         resumed = run_tiny(tmp_path / str(at), *overrides)
+
         assert 0 < len(drawn) < steps, "not from the start"
         assert drawn == batches[-len(drawn) :]
+
         assert_same(resumed, whole)
 
 
@@ -152,6 +167,7 @@ def test_run_with_several_negatives_killed_in_either_epoch_matches_uninterrupted
     distinct = (*own, "data.distinct_in_batch=true")
     whole = run_tiny(tmp_path / "whole", *distinct)
     record = whole.read()
+
     assert record["rows"]["read"] == 24
     assert record["rows"]["training_rows"] == record["rows"]["used"] == 20
     assert str(path) in record["data"]

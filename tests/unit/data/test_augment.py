@@ -35,14 +35,17 @@ def test_shuffle_keeps_pieces_and_cutoff_keeps_order(
     share: float,
 ) -> None:
     assert Counter(TokenShuffle(seed)(ids, sentence)) == Counter(ids)
+
     cut = TokenCutoff(share, seed)(ids, sentence)
     remaining = iter(ids)
+
     assert all(piece in remaining for piece in cut), "a subsequence"
     assert len(cut) == max(len(ids) - round(share * len(ids)), min(len(ids), 1))
 
 
 def test_cutoff_removes_a_twentieth_rounded_to_even() -> None:
     removed = {n: n - len(TokenCutoff()(range(n), "a sentence")) for n in range(1, 201)}
+
     assert removed == {n: round(0.05 * n) for n in range(1, 201)}
     assert [removed[n] for n in (10, 11, 30, 50, 51)] == [0, 1, 2, 2, 3]
 
@@ -50,6 +53,7 @@ def test_cutoff_removes_a_twentieth_rounded_to_even() -> None:
 @pytest.mark.parametrize("augment", [TokenShuffle, TokenCutoff])
 def test_seed_and_sentence_decide(augment: type[TokenShuffle | TokenCutoff]) -> None:
     ids = list(range(100))
+
     assert augment()(ids, TEXT) == augment(seed=0)(ids, TEXT)
     assert len({tuple(augment(seed=seed)(ids, TEXT)) for seed in (0, 1, -1, 10)}) == 4
     assert len({tuple(augment()(ids, text)) for text in (TEXT, f"{TEXT} ", "0")}) == 3
@@ -70,15 +74,21 @@ def test_outcomes_are_equally_likely(
     size = 1 + max(map(max, outcomes))
     texts = [f"sentence {k}" for k in range(500 * len(outcomes))]
     counts = Counter(tuple(augment(range(size), text)) for text in texts)
+
     assert set(counts) == set(outcomes)
+
     chi_square = sum((count - 500) ** 2 for count in counts.values()) / 500
+
     assert chi_square < quantile, "the 0.9999 quantile"
 
 
 def test_draws_are_those_of_earlier_versions() -> None:
     """Stored positives and records of old runs depend on them, whatever the hash seed of a process."""
     assert TokenShuffle(seed=42)(range(10), TEXT) == [8, 5, 0, 1, 6, 4, 2, 9, 7, 3]
-    assert TokenCutoff(share=0.3, seed=42)(range(10), TEXT) == [0, 2, 3, 4, 5, 6, 9]
+    assert TokenCutoff(
+        share=0.3,
+        seed=42,
+    )(range(10), TEXT) == [0, 2, 3, 4, 5, 6, 9]
 
 
 @pytest.mark.parametrize("share", [-0.05, 1.0, float("nan")])

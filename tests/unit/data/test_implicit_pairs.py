@@ -36,6 +36,7 @@ def test_pair_file_is_taken_as_it_is() -> None:
     built = ImplicitPairs()(
         [Rows.of({name: [f"{name} {row}" for row in range(3)] for name in names})]
     )
+
     assert built.names == ImplicitPairs.roles == ROLES
     assert quadruples(built)[1] == tuple(f"{role} 1" for role in ROLES)
     assert sources(built) == [0, 1, 2]
@@ -52,9 +53,18 @@ def test_premise_is_the_implicit_sentence_of_both_pairs(
     adds_up: Callable[..., bool],
 ) -> None:
     kinds = KINDS[explicit]
-    built = INLIImplicitPairs(explicit=explicit, mismatched=mismatched)([inli()])
+    built = INLIImplicitPairs(
+        explicit=explicit,
+        mismatched=mismatched,
+    )([inli()])
+
     assert quadruples(built) == [
-        (f"premise {row}", f"{kind} {row}", f"premise {row}", f"{mismatched} {row}")
+        (
+            f"premise {row}",
+            f"{kind} {row}",
+            f"premise {row}",
+            f"{mismatched} {row}",
+        )
         for row in range(6)
         for kind in kinds
     ]
@@ -66,6 +76,7 @@ def test_premise_is_the_implicit_sentence_of_both_pairs(
 
 def test_mismatched_sentence_is_drawn_from_another_premise() -> None:
     drawn = quadruples(INLIImplicitPairs()([inli(20)]))
+
     assert drawn == quadruples(INLIImplicitPairs(seed=0)([inli(20)]))
     assert drawn != quadruples(INLIImplicitPairs(seed=1)([inli(20)]))
 
@@ -79,11 +90,19 @@ def test_mismatched_sentence_is_drawn_from_another_premise() -> None:
 def test_repeated_sentences_are_never_their_own_mismatch() -> None:
     premise = ["a", "a", "b", "c"]
     entailed = ["one", "two", "one", "three"]  # b entails what a entails
-    rows = inli(4, premise=premise, explicit_entailment=entailed)
+    rows = inli(
+        4,
+        premise=premise,
+        explicit_entailment=entailed,
+    )
 
     for seed in range(20):
-        built = INLIImplicitPairs(explicit="explicit", seed=seed)([rows])
+        built = INLIImplicitPairs(
+            explicit="explicit",
+            seed=seed,
+        )([rows])
         others = built.column("neg_explicit")
+
         assert others[:2] == ["three", "three"]
         assert others[2] in ("two", "three")
         assert others[3] in ("one", "two")
@@ -95,9 +114,18 @@ def test_rows_without_a_pair_are_dropped_and_counted() -> None:
         "implied_entailment": ["e", "f", None, "h"],
     }
     built = INLIImplicitPairs()([inli(4, **entailed)])
+
     assert sources(built) == [0, 0, 1, 3, 3]
-    assert built.counts == {"read": 4, "dropped: no pair": 1}
+    assert built.counts == {
+        "read": 4,
+        "dropped: no pair": 1,
+    }
     assert built.has(*ROLES).all()
-    contradicted = INLIImplicitPairs(explicit="explicit", mismatched="contradiction")
+
+    contradicted = INLIImplicitPairs(
+        explicit="explicit",
+        mismatched="contradiction",
+    )
+
     assert sources(contradicted([inli(3, contradiction=[None, "no", None])])) == [1]
     assert len(INLIImplicitPairs()([inli(1)])) == 0

@@ -54,7 +54,10 @@ def put_csv(
     return str(path)
 
 
-def put_labelled(path: Path, labels: Sequence[str] = LABELS) -> str:
+def put_labelled(
+    path: Path,
+    labels: Sequence[str] = LABELS,
+) -> str:
     lines = ["premise,hypothesis,label"]
     lines += [f"premise {row},{label} {row},{label}" for row in range(ROWS) for label in labels]
     path.write_text("\n".join(lines), encoding="utf-8")
@@ -68,7 +71,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("files")
     columns = {name: needed + optional for name, (needed, optional) in LAYOUTS.items()}
     del columns["unlabelled pairs"]  # a test of direction, and never trained on
-    columns |= {"pairs": CSE[:2], "sentence pairs": ("sentence1", "sentence2")}
+    columns |= {
+        "pairs": CSE[:2],
+        "sentence pairs": ("sentence1", "sentence2"),
+    }
     found = {name: put_csv(folder / f"{name}.csv", names) for name, names in columns.items()}
     several = (*CSE, "negative_2")
     found["several negatives"] = put_csv(folder / "several.csv", several, empty=several[3:])
@@ -101,12 +107,18 @@ def data(
 ) -> ContrastiveDataModule:
     """Return the data of a method; a fifth is held out unless the options say otherwise."""
     if method is not None:
-        options |= {"roles": method.roles, "optional": method.optional}
+        options |= {
+            "roles": method.roles,
+            "optional": method.optional,
+        }
 
     if "held_out" not in options:
         options.setdefault("held_out_share", 0.2)
 
-    options = {"rows": OwnRows(), "batch_size": 4} | options
+    options = {
+        "rows": OwnRows(),
+        "batch_size": 4,
+    } | options
 
     return data_module(train, **options)
 
@@ -121,9 +133,12 @@ def test_experiments_that_a_layout_fits(
     for name in FITS[layout].split():
         method = methods[name]
         fitted = data(files[layout], method)
+
         assert adds_up(fitted.counts)
         assert fitted.counts["read"] == ROWS * (3 if layout == "labelled pairs" else 1)
+
         tokens = next(iter(fitted.train_dataloader()))["roles"]
+
         assert tuple(tokens) == method.roles
 
         for role in set(method.roles).difference(method.optional):
@@ -174,7 +189,10 @@ def test_files_that_are_refused(
         data(train, methods[experiment], **options)
 
 
-def test_test_sets_are_refused(tmp_path: Path, methods: dict[str, Method]) -> None:
+def test_test_sets_are_refused(
+    tmp_path: Path,
+    methods: dict[str, Method],
+) -> None:
     scored = tmp_path / "sts.csv"
     rows = [f"a {row},b {row},{row / 3}" for row in range(ROWS)]
     scored.write_text("\n".join(["sentence1,sentence2,score", *rows]))
@@ -183,7 +201,11 @@ def test_test_sets_are_refused(tmp_path: Path, methods: dict[str, Method]) -> No
     with pytest.raises(DataError, match=message):
         data(str(scored), methods["simcse_sup"])
 
-    columns = {"anchor": "sentence1", "positive": "sentence2"}
+    columns = {
+        "anchor": "sentence1",
+        "positive": "sentence2",
+    }
+
     assert data(str(scored), methods["simcse_sup"], columns=columns).counts["read"] == ROWS
 
     with pytest.raises(DataError, match="labels 1 and 0 are for test sets only"):
@@ -210,13 +232,19 @@ def test_sentences_of_roles(
     wanted: Sequence[str],
     first: tuple[str, ...],
 ) -> None:
-    rows = data(files[layout], roles=wanted, held_out=files[layout]).train
+    rows = data(
+        files[layout],
+        roles=wanted,
+        held_out=files[layout],
+    ).train
+
     assert tuple(rows.column(role)[0] for role in wanted) == first
     assert len(rows) == ROWS * (2 if layout == "INLI" and len(wanted) == 3 else 1)
 
 
 def test_roles_without_a_method(files: dict[str, str]) -> None:
     roles = {layout: data(path).roles for layout, path in files.items()}
+
     assert roles["INLI"] == ("premise", "explicit_entailment", "implied_entailment", TRIPLET[2])
     assert roles["pairs"] == TRIPLET[:2]
     assert roles["labelled pairs"] == TRIPLET
@@ -230,13 +258,20 @@ def test_labelled_pairs_without_contradictions_are_pairs(
 ) -> None:
     path = put_labelled(tmp_path / "x.csv", LABELS[:2])
     pairs = data(path, methods["gausscse_ent"])
+
     assert pairs.counts["dropped: label neutral"] == ROWS
     assert pairs.roles == TRIPLET[:2]
+
     path = put_labelled(tmp_path / "y.csv")
+
     assert data(path, methods["gausscse_ent"]).roles == TRIPLET
+
     entailed = data(path, methods["simcse_sup"], rows=OwnRows(contradiction=False))
+
     assert entailed.counts["dropped: label contradiction"] == ROWS
+
     premises = data(path, methods["simcse_unsup"], held_out_share=0)
+
     assert premises.counts["dropped: repeated sentence"] == 2 * ROWS
 
 
@@ -247,6 +282,7 @@ def test_files_of_several_layouts(
 ) -> None:
     train = [files["triplets"], files["pairs"], files["labelled pairs"]]
     mixed = data(train, methods["simcse_sup"], held_out=files["triplets"])
+
     assert mixed.counts["read"] == 5 * ROWS
     assert adds_up(mixed.counts)
     assert mixed.train.column("negative")[ROWS : 2 * ROWS] == [None] * ROWS
@@ -275,19 +311,27 @@ def test_weighted_files(
         batch_size=2,
         held_out_share=0,
     )
+
     assert [weighted.counts[f"rows an epoch: {path}"] for path in train] == [2 * ROWS, ROWS]
 
 
-def test_columns_are_mapped_on_both_sides(tmp_path: Path, methods: dict[str, Method]) -> None:
+def test_columns_are_mapped_on_both_sides(
+    tmp_path: Path,
+    methods: dict[str, Method],
+) -> None:
     train = put_csv(tmp_path / "train.csv", ("question", "answer"))
     held_out = put_csv(tmp_path / "held_out.csv", ("question", "answer"))
-    columns = {"anchor": "question", "positive": "answer"}
+    columns = {
+        "anchor": "question",
+        "positive": "answer",
+    }
     mapped = data(
         train,
         methods["simcse_sup"],
         columns=columns,
         held_out=held_out,
     )
+
     assert mapped.train.column("positive")[2] == "answer 2"
     assert mapped.held_out.column("positive")[2] == "answer 2"
 
@@ -304,6 +348,7 @@ def test_pairs_train_without_negatives(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     pairs = data(files["pairs"], methods["simcse_sup"])
+
     assert [len(batch["roles"]["negative"]) for batch in pairs.train_dataloader()] == [0, 0, 0]
     assert caplog.text.count("none of the 10 training rows has a sentence of negative; terms") == 1
 
@@ -315,9 +360,12 @@ def test_all_hard_negatives_are_in_the_batch(
     path = files["several negatives"]
     several = data(path, methods["simcse_sup"], held_out=path)
     roles = several.collate(torch.tensor([3, 2, 0]))["roles"]
+
     assert roles["anchor"].rows.tolist() == [0, 1, 2]
     assert roles["negative"].rows.tolist() == [0, 1, 2, 1, 2]
+
     want = ["negative 3", "negative 2", "negative 0", "negative_2 2", "negative_2 0"]
+
     assert ids_of(roles["negative"]) == Words()(want)
     assert several.sentences == 3 * ROWS + ROWS // 2
 
@@ -344,6 +392,7 @@ def test_methods_of_one_negative_report_unused_columns(
 def test_default_share_is_a_twentieth(tmp_path: Path) -> None:
     path = put_csv(tmp_path / "x.csv", CSE, rows=200)
     default = data(path, held_out_share=None)
+
     assert (len(default.train), len(default.held_out)) == (190, 10)
 
 
@@ -358,8 +407,3 @@ def test_excluded_files_without_pairs_are_reported(
 
     for key in ("data.excluded", "data.train"):
         assert f"{key}: {text} has no sentence pairs" in caplog.text
-
-
-def test_impscore_trains_on_one_entailment(tmp_path: Path, methods: dict[str, Method]) -> None:
-    path = put_csv(tmp_path / "inli.csv", ["premise", "implied_entailment", "contradiction"])
-    assert data(path, methods["impscore"], held_out_share=0).counts["training_rows"] == ROWS

@@ -29,10 +29,34 @@ LABELS = {  # entailment, neutral, contradiction, none
     "sick_semeval/test": (1414, 2793, 720, 0),
 }
 CLASSES = {  # and blank lines
-    "mr/all": ({"positive": 5331, "negative": 5331}, 0),
-    "cr/all": ({"positive": 2405, "negative": 1366}, 4),
-    "subj/all": ({"subjective": 5000, "objective": 5000}, 0),
-    "mpqa/all": ({"positive": 3311, "negative": 7292}, 3),
+    "mr/all": (
+        {
+            "positive": 5331,
+            "negative": 5331,
+        },
+        0,
+    ),
+    "cr/all": (
+        {
+            "positive": 2405,
+            "negative": 1366,
+        },
+        4,
+    ),
+    "subj/all": (
+        {
+            "subjective": 5000,
+            "objective": 5000,
+        },
+        0,
+    ),
+    "mpqa/all": (
+        {
+            "positive": 3311,
+            "negative": 7292,
+        },
+        3,
+    ),
     "trec/train": (
         {
             "ABBR": 86,
@@ -55,10 +79,34 @@ CLASSES = {  # and blank lines
         },
         0,
     ),
-    "mrpc/train": ({"paraphrase": 2753, "other": 1323}, 0),
-    "mrpc/test": ({"paraphrase": 1147, "other": 578}, 0),
-    "sst2/dev": ({"positive": 444, "negative": 428}, 0),
-    "sst2/test": ({"positive": 909, "negative": 912}, 0),
+    "mrpc/train": (
+        {
+            "paraphrase": 2753,
+            "other": 1323,
+        },
+        0,
+    ),
+    "mrpc/test": (
+        {
+            "paraphrase": 1147,
+            "other": 578,
+        },
+        0,
+    ),
+    "sst2/dev": (
+        {
+            "positive": 444,
+            "negative": 428,
+        },
+        0,
+    ),
+    "sst2/test": (
+        {
+            "positive": 909,
+            "negative": 912,
+        },
+        0,
+    ),
 }
 SENTEVAL = {
     "mr/all": 10662,
@@ -89,6 +137,7 @@ def test_real_files_are_the_official_ones(
         pytest.skip(f"not in the folder: {', '.join(absent)}")
 
     rows = read_corpus(name, split, real_data)
+
     assert [file.name for file in rows.files] == [file.path for file in files]
     assert len(rows) == CORPORA[name].rows(split)
 
@@ -97,7 +146,10 @@ def test_real_files_are_the_official_ones(
 
 
 @pytest.mark.parametrize("key", LABELS)
-def test_real_labels(real_data: Path, key: str) -> None:
+def test_real_labels(
+    real_data: Path,
+    key: str,
+) -> None:
     counts = Counter(read_corpus(*key.split("/"), real_data).column("label"))
     assert (
         tuple(counts[label] for label in ("entailment", "neutral", "contradiction", "-"))
@@ -106,9 +158,13 @@ def test_real_labels(real_data: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", CLASSES)
-def test_real_files_have_the_known_classes(real_data: Path, key: str) -> None:
+def test_real_files_have_the_known_classes(
+    real_data: Path,
+    key: str,
+) -> None:
     rows = read_corpus(*key.split("/"), real_data)
     counts, blank = CLASSES[key]
+
     assert Counter(rows.column("label")) == counts
     assert rows.counts.get("dropped: blank line", 0) == blank
     assert rows.counts["read"] == len(rows) + blank == SENTEVAL.get(key, len(rows))
@@ -116,16 +172,20 @@ def test_real_files_have_the_known_classes(real_data: Path, key: str) -> None:
 
 @pytest.mark.parametrize("name", UNSCORED)
 def test_real_rows_of_sts_are_in_order_and_those_without_a_score_are_counted(
-    real_data: Path, name: str
+    real_data: Path,
+    name: str,
 ) -> None:
     for split in CORPORA[name].splits:
         rows = read_corpus(name, split, real_data)
         parts = {file.part: file.rows for file in CORPORA[name].split_files(split)}
+
         assert Counter(rows.column("subset")) == parts
         assert list(dict.fromkeys(rows.column("subset"))) == list(parts)
         assert rows.counts.get("dropped: no gold score", 0) == UNSCORED[name]
+
         file, line = rows.where(len(rows) - 1).rsplit(":", 1)
         last = Path(file).read_text(encoding="utf-8").split("\n")[int(line) - 1]
+
         assert [cell.strip() for cell in last.split("\t")] == [
             rows[-1]["sentence1"],
             rows[-1]["sentence2"],
@@ -147,11 +207,13 @@ def test_real_scores_are_counted_as_published(real_data: Path) -> None:
         )
         for subset, found in scores.items()
     }
+
     assert counts == {
         "MSRpar": (133, 530, 11),
         "MSRvid": (102, 359, 242),
         "SMTeuroparl": (542, 122, 8),
     }
+
     dev = read_corpus("stsb", "dev", real_data).column("score")
     found = (
         sum(s >= 4 for s in dev),
@@ -159,23 +221,29 @@ def test_real_scores_are_counted_as_published(real_data: Path) -> None:
         sum(s <= 1 for s in dev),
         sum(s < 1 for s in dev),
     )
+
     assert found == (264, 208, 389, 344)
 
 
 def test_real_sentences_are_the_published_number(real_data: Path) -> None:
     part = read_corpus("wiki1m_part", "train", real_data)
+
     assert (len(part), len(set(part.column("sentence"))), part.counts) == (
         11_914,
         11_548,
         {"read": 11_914},
     )
+
     splits = [
         read_corpus("wiki_split", split, real_data).column("sentence")
         for split in ("train", "dev", "test")
     ]
+
     assert [len(sentences) for sentences in splits] == [5000] * 3
     assert len(set().union(*splits)) == 15_000
+
     head = read_corpus("simcse_nli_head", "train", real_data)
+
     assert len({sentence for role in head.names for sentence in head.column(role)}) == 27
 
 
@@ -187,6 +255,7 @@ def test_every_line_of_real_wikitext_is_accounted_for(
 ) -> None:
     rows = read_corpus("wikitext2", split, real_data)
     paragraphs = {rows.where(i) for i in range(len(rows))}
+
     assert (
         len(paragraphs) + rows.counts["dropped: blank line"] + rows.counts["dropped: heading"]
         == lines

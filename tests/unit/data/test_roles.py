@@ -32,7 +32,10 @@ ENTAILED = ("An animal moves.", "A pet moves.", "A beast moves.")
 CONTRADICTED = ("A dog sleeps.", "No dog runs.")
 
 
-def table(columns: dict[str, list[Any]], name: str = "own.csv") -> Rows:
+def table(
+    columns: dict[str, list[Any]],
+    name: str = "own.csv",
+) -> Rows:
     return Rows.of(columns, files=[SourceFile(name, f"/data/{name}", "")])
 
 
@@ -52,6 +55,7 @@ def triplets(rows: Rows) -> list[tuple[str, ...]]:
 
 def test_first_pairing_is_one_triplet_per_premise() -> None:
     built = NLITriplets()([pairs()])
+
     assert triplets(built) == [
         (DOG, "An animal moves.", "A dog sleeps."),
         ("Snow falls.", "It snows.", "It is hot."),
@@ -80,16 +84,22 @@ def test_first_pairing_is_one_triplet_per_premise() -> None:
         ("product", itertools.product(ENTAILED, CONTRADICTED)),
     ],
 )
-def test_pairing_of_several_hypotheses(pairing: str, want: Any) -> None:
+def test_pairing_of_several_hypotheses(
+    pairing: str,
+    want: Any,
+) -> None:
     built = NLITriplets(pairing=pairing)([pairs()])
     assert [row[1:] for row in triplets(built) if row[0] == DOG] == list(want)
 
 
 def test_random_pairing_depends_on_its_seed_alone() -> None:
     drawn = [triplets(NLITriplets("random", seed=seed)([pairs()])) for seed in range(20)]
+
     assert drawn[3] == triplets(NLITriplets("random", seed=3)([pairs()]))
     assert len({tuple(rows) for rows in drawn}) > 2
+
     product = set(triplets(NLITriplets("product")([pairs()])))
+
     assert all(set(rows) <= product and len(rows) == 2 for rows in drawn)
 
 
@@ -100,8 +110,12 @@ def test_account_adds_up(
     contradiction: bool,
     adds_up: Callable[..., bool],
 ) -> None:
-    rule = NLITriplets(pairing=pairing, contradiction=contradiction)
+    rule = NLITriplets(
+        pairing=pairing,
+        contradiction=contradiction,
+    )
     built = rule([pairs(), pairs([PAIRS[0], PAIRS[6]])])
+
     assert built.counts["read"] == 14
     assert adds_up(built.counts, used(built))
 
@@ -109,6 +123,7 @@ def test_account_adds_up(
 def test_without_contradictions_every_entailment_is_kept() -> None:
     rule = NLITriplets(contradiction=False)
     built = rule([pairs()])
+
     assert rule.roles == ("premise", "entailment")
     assert "contradiction" not in built.names
     assert built.column("positive") == [*ENTAILED, "Something eats.", "It snows."]
@@ -124,16 +139,23 @@ def test_premises_are_grouped_over_tables_and_ready_triplets_come_first() -> Non
     )
     more = pairs([("A cat eats.", "Nothing eats.", "contradiction")])
     built = NLITriplets()([pairs([PAIRS[3]]), ready, more])
+
     assert triplets(built) == [("P", "E", "C"), ("A cat eats.", "Something eats.", "Nothing eats.")]
     assert built.column("made_of") == [[0], [1, 2]]
 
 
 def test_sentences_keep_repeats_unless_distinct() -> None:
     tables = [Rows.of({"sentence": ["a", "b"]}), Rows.of({"sentence": ["a"]})]
+
     assert Sentences()(tables).column("anchor") == ["a", "b", "a"]
+
     distinct = Sentences(distinct=True)(tables)
+
     assert distinct.column("anchor") == ["a", "b"]
-    assert distinct.counts == {"read": 3, "dropped: repeated sentence": 1}
+    assert distinct.counts == {
+        "read": 3,
+        "dropped: repeated sentence": 1,
+    }
 
 
 # INLI, and the user's own rows that lack a role
@@ -154,6 +176,7 @@ OWN = {
 
 def test_quadruples_of_rows_that_lack_roles(adds_up: Callable[..., bool]) -> None:
     built = INLIQuadruples()([table(WHOLE | {"dataset": ["work"]}), table(OWN)])
+
     assert list(zip(*(built.column(role) for role in INLIQuadruples.roles), strict=True)) == [
         ("P", "E", "I", "C"),
         ("Q", None, "J", "D"),
@@ -161,8 +184,12 @@ def test_quadruples_of_rows_that_lack_roles(adds_up: Callable[..., bool]) -> Non
         ("S", "G", "K", None),
     ]
     assert built.column("made_of") == [[0], [1], [2], [3]]
-    assert built.counts == {"read": 5, "dropped: no entailment and no contradiction": 1}
+    assert built.counts == {
+        "read": 5,
+        "dropped: no entailment and no contradiction": 1,
+    }
     assert adds_up(built.counts, used(built))
+
     few = table(
         {
             "premise": ["Q"],
@@ -171,6 +198,7 @@ def test_quadruples_of_rows_that_lack_roles(adds_up: Callable[..., bool]) -> Non
         }
     )
     built = INLIQuadruples()([few, table(WHOLE)])
+
     assert built.column("explicit_entailment") == [None, "E"]
     assert "neutral" not in built.names
 
@@ -193,6 +221,7 @@ def test_triplets_of_rows_that_lack_roles(
     adds_up: Callable[..., bool],
 ) -> None:
     built = INLITriplets(positive)([table(OWN)])
+
     assert triplets(built) == want
     assert built.counts["dropped: no contradiction"] == 2
     assert built.counts.get("dropped: no entailment", 0) == without_entailment
@@ -201,6 +230,7 @@ def test_triplets_of_rows_that_lack_roles(
 
 def test_both_triplets_of_a_premise_are_drawn_together() -> None:
     built = INLITriplets("both")([table(WHOLE), table(WHOLE | {"premise": ["Q"]})])
+
     assert triplets(built) == [("P", "E", "C"), ("P", "I", "C"), ("Q", "E", "C"), ("Q", "I", "C")]
     assert subset(built, 1).column("premise") in (["P", "P"], ["Q", "Q"])
     assert (used(built), used(built.select([3]))) == (2, 1)

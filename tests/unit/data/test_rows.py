@@ -8,7 +8,10 @@ from lightning_cse.errors import DataError
 FILES = [SourceFile("a.csv", "/data/a.csv", "1"), SourceFile("b.csv", "/data/b.csv", "2")]
 
 
-def two_rows(file: SourceFile = FILES[0], lines: tuple[int, ...] = (2, 5)) -> Rows:
+def two_rows(
+    file: SourceFile = FILES[0],
+    lines: tuple[int, ...] = (2, 5),
+) -> Rows:
     return Rows.of(
         {
             "premise": ["p", "q"],
@@ -17,12 +20,16 @@ def two_rows(file: SourceFile = FILES[0], lines: tuple[int, ...] = (2, 5)) -> Ro
         },
         files=[file],
         lines=lines,
-        counts={"read": 3, "dropped: blank line": 1},
+        counts={
+            "read": 3,
+            "dropped: blank line": 1,
+        },
     )
 
 
 def test_columns_and_places() -> None:
     rows = two_rows()
+
     assert rows[1] == {
         "premise": "q",
         "score": 2.0,
@@ -41,6 +48,7 @@ def test_columns_and_places() -> None:
 
 def test_selected_rows_keep_files_lines_and_account() -> None:
     chosen = two_rows().select([1], reason="not wanted")
+
     assert chosen.column("premise") == ["q"]
     assert chosen.where(0) == "/data/a.csv:5"
     assert chosen.files == (FILES[0],)
@@ -50,13 +58,16 @@ def test_selected_rows_keep_files_lines_and_account() -> None:
         "dropped: not wanted": 1,
     }
     assert two_rows().select(row for row in (1, 1, 0)).column("premise") == ["q", "q", "p"]
+
     filtered = two_rows().filter(lambda row: row["line"] == 5)
+
     assert type(filtered) is Rows
     assert filtered.where(0) == "/data/a.csv:5"
 
 
 def test_columns_are_replaced_and_added() -> None:
     replaced = two_rows().with_columns(anchor=["a", None])
+
     assert replaced.names == ("anchor",)
     assert replaced.where(1) == "/data/a.csv:5"
     assert replaced.counts == two_rows().counts
@@ -68,8 +79,12 @@ def test_columns_are_replaced_and_added() -> None:
 def test_concatenated_tables_have_their_shared_columns() -> None:
     more = two_rows(FILES[1], (7, 8)).with_column("negative", ["n", "m"])
     both = Rows.cat([two_rows(), more.with_column("only here", ["", ""]), two_rows()])
+
     assert both.column("negative") == [None, None, "n", "m", None, None]
     assert both.where(3) == "/data/b.csv:8"
     assert both.files == tuple(FILES)
-    assert both.counts == {"read": 9, "dropped: blank line": 3}
+    assert both.counts == {
+        "read": 9,
+        "dropped: blank line": 3,
+    }
     assert "only here" not in both.names

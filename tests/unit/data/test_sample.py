@@ -25,7 +25,10 @@ SIZES = {
         "test": 100,
     },
     "wiki1m": {"train": 410},
-    "sts12": {"train": 60, "test": 100},
+    "sts12": {
+        "train": 60,
+        "test": 100,
+    },
     "sts13": {"test": 60},
     "sts14": {"test": 120},
     "sts15": {"test": 100},
@@ -53,9 +56,13 @@ LLM_ROWS = ("llm_wiki_nli", "llm_wiki_sts", "llm_nli_nli", "llm_nli_sts")
 
 
 @pytest.mark.parametrize(("name", "split"), SPLITS)
-def test_every_corpus_has_every_split_in_the_official_place(name: str, split: str) -> None:
+def test_every_corpus_has_every_split_in_the_official_place(
+    name: str,
+    split: str,
+) -> None:
     rows = read_corpus(name, split, sample_dir())
     files = [str(sample_dir() / file.path) for file in CORPORA[name].split_files(split)]
+
     assert [file.path for file in rows.files] == files
 
     if name in SIZES:
@@ -70,6 +77,7 @@ def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence() 
         for path in sample_dir().rglob("*")
         if path.is_file()
     }
+
     assert found == {"LICENSE", "SAMPLE", *PATHS}
 
     for path in PATHS:
@@ -77,6 +85,7 @@ def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence() 
         assert not re.findall("[\u2010-\u2015\u2018-\u201f\u2026\u00a0\ufffd]", text), path
 
     licence = (sample_dir() / "LICENSE").read_text(encoding="utf-8")
+
     assert "SPDX-License-Identifier: CC0-1.0" in licence
     assert [path for path in PATHS if f"{path.split('/')[0]}/" not in licence] == []
 
@@ -86,7 +95,9 @@ def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence() 
 
 def test_no_pair_of_a_dev_or_test_split_is_trained_on() -> None:
     named = {split for name, split in SPLITS if "train" in split or name == "ngcse"}
+
     assert named | {"extra"} == TRAINING
+
     training, evaluated = (
         all_pairs(
             [
@@ -97,13 +108,15 @@ def test_no_pair_of_a_dev_or_test_split_is_trained_on() -> None:
         )
         for trained in (True, False)
     )
+
     assert min(len(training), len(evaluated)) > 1000
     assert not training & evaluated
 
 
 @pytest.mark.parametrize("mixture", MIXTURES)
 def test_a_mixture_names_splits_that_are_there(
-    mixture: str, compose: Callable[..., DictConfig]
+    mixture: str,
+    compose: Callable[..., DictConfig],
 ) -> None:
     cfg = compose("+experiment=gausscse", f"corpora={mixture}")
     corpora: Any = OmegaConf.to_container(cfg.corpora, resolve=True)
@@ -111,6 +124,7 @@ def test_a_mixture_names_splits_that_are_there(
     tested = {"snli_dev", "snli_test", "mnli_test", "sick_test"}
     watched = {"watched_wiki", "watched_wiki_nli", "watched_nli"}
     plain = {"wiki", "ngcse_wiki"}
+
     assert set(named) == {
         "evaluated_sts",
         "evaluated",
@@ -141,16 +155,21 @@ def test_a_mixture_names_splits_that_are_there(
                 assert ("pos_implicit" in rows.names) == (key in IMPLICIT_PAIRS)
 
     tasks = {source for key in tested for source in named[key]}
+
     assert tasks | {"stsb/dev", "stsb/test"} == set(named["evaluated"]), (
         "what tasks read must not be trained on"
     )
+
     suite = compose("+experiment=ngcse_wiki_sts", f"corpora={mixture}").suite
     of_sts = {task[split] for task in suite.values() for split in ("dev", "test") if split in task}
+
     assert of_sts | {"stsb/dev", "stsb/test"} == set(named["evaluated_sts"])
     assert {
         source.split("/")[1] for key in ("nli_train", "wiki") for source in named[key]
     } <= TRAINING
+
     trained = read_sources([*named["nli_train"], *named["wiki"]], sample_dir(), key="corpora")
+
     assert not all_pairs(trained) & all_pairs(
         read_sources(named["evaluated"], sample_dir(), key="corpora")
     )

@@ -48,10 +48,12 @@ def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path: Path) -> None:
     tokenize = Counting()
     for _ in range(3):
         found = tokens(SENTENCES, tokenize, tmp_path)
+
         assert found["ids"][:] == IDS
         assert [file["filename"] for file in found.cache_files] == cached(tmp_path)
 
     parts = [pa.array(["left out", *SENTENCES[:1]]).slice(1), pa.array(SENTENCES[1:])]
+
     assert tokenise(pa.chunked_array(parts), tokenize, tmp_path)["ids"][:] == IDS
     assert tokenize.calls == 1
 
@@ -67,6 +69,7 @@ def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path: Path) -> None:
 
     changed = Counting("other")
     tokens(SENTENCES, changed, tmp_path)
+
     assert (tokenize.calls, changed.calls) == (5, 1)
     assert [name.endswith(".arrow") for name in cached(tmp_path)] == [True] * 6
     assert tokens(SENTENCES, tokenize, None).cache_files == []
@@ -149,7 +152,10 @@ def test_empty_table() -> None:
 
 def test_runs_share_the_tokens_of_a_role(tmp_path: Path) -> None:
     tokenize = Counting()
-    cache = {"cache_dir": str(tmp_path), "held_out": ["inli/val"]}
+    cache = {
+        "cache_dir": str(tmp_path),
+        "held_out": ["inli/val"],
+    }
     index = torch.tensor([7, 0, 300])
     first = data_module(
         ["inli/train"],
@@ -158,7 +164,9 @@ def test_runs_share_the_tokens_of_a_role(tmp_path: Path) -> None:
         **cache,
     )
     first.setup()
+
     assert tokenize.calls == len(cached(tmp_path)) == 4
+
     second = data_module(
         ["inli/train"],
         INLIQuadruples(),
@@ -174,6 +182,7 @@ def test_runs_share_the_tokens_of_a_role(tmp_path: Path) -> None:
         held_out=["inli/val"],
     )
     uncached = plain.collate(index)["roles"]
+
     assert tokenize.calls == 4
 
     for role, whole in first.collate(index)["roles"].items():
