@@ -51,6 +51,8 @@ TRAINING = {"train", "extra", "original_train", "revised_train", *CORPORA["ngcse
 """Splits to train on; every other is evaluated on."""
 
 MIXTURES = sorted(path.stem for path in (conf_dir() / "corpora").glob("*.yaml"))
+TESTED = ("snli_dev", "snli_test", "mnli_test", "sick_test")
+WATCHED = ("watched_wiki", "watched_wiki_nli", "watched_nli")
 IMPLICIT_PAIRS = ("implicit_pairs_train", "implicit_pairs_dev", "implicit_pairs_test")
 LLM_ROWS = ("llm_wiki_nli", "llm_wiki_sts", "llm_nli_nli", "llm_nli_sts")
 
@@ -95,81 +97,62 @@ def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence() 
 
 def test_no_pair_of_a_dev_or_test_split_is_trained_on() -> None:
     named = {split for name, split in SPLITS if "train" in split or name == "ngcse"}
-
     assert named | {"extra"} == TRAINING
 
-    training, evaluated = (
-        all_pairs(
-            [
-                read_corpus(name, split, sample_dir())
-                for name, split in SPLITS
-                if (split in TRAINING) is trained
-            ]
-        )
-        for trained in (True, False)
-    )
+    pairs: dict[bool, set[str]] = {}
+    for trained in (True, False):
+        splits = [split for split in SPLITS if (split[1] in TRAINING) is trained]
+        pairs[trained] = all_pairs([read_corpus(*split, sample_dir()) for split in splits])
 
-    assert min(len(training), len(evaluated)) > 1000
-    assert not training & evaluated
+    assert min(map(len, pairs.values())) > 1000
+    assert pairs[True].isdisjoint(pairs[False])
 
 
-@pytest.mark.parametrize("mixture", MIXTURES)
-def test_a_mixture_names_splits_that_are_there(
-    mixture: str,
-    compose: Callable[..., DictConfig],
-) -> None:
-    cfg = compose("+experiment=gausscse", f"corpora={mixture}")
+@pytest.fixture(params=MIXTURES)
+def mixture(request: pytest.FixtureRequest, compose: Callable[..., DictConfig]) -> DictConfig:
+    """Return the config of an experiment with each mixture of corpora."""
+    return compose("+experiment=ngcse_wiki_sts", f"corpora={request.param}")
+
+
+def sources_of(cfg: DictConfig) -> dict[str, list[str]]:
     corpora: Any = OmegaConf.to_container(cfg.corpora, resolve=True)
-    named = {key: [value] if isinstance(value, str) else value for key, value in corpora.items()}
-    tested = {"snli_dev", "snli_test", "mnli_test", "sick_test"}
-    watched = {"watched_wiki", "watched_wiki_nli", "watched_nli"}
+    return {key: [value] if isinstance(value, str) else value for key, value in corpora.items()}
+
+
+def test_mixture_has_the_columns_that_its_keys_need(mixture: DictConfig) -> None:
+    sources = sources_of(mixture)
     plain = {"wiki", "ngcse_wiki"}
+    others = {"evaluated_sts", "evaluated", "nli_train"}
+    assert set(sources) == {*others, *plain, *WATCHED, *TESTED, *LLM_ROWS, *IMPLICIT_PAIRS}
 
-    assert set(named) == {
-        "evaluated_sts",
-        "evaluated",
-        "nli_train",
-        *plain,
-        *watched,
-        *tested,
-        *LLM_ROWS,
-        *IMPLICIT_PAIRS,
-    }
+    for key, names in sources.items():
+        assert names or key in WATCHED
+        assert len(set(names)) == len(names), key
 
-    for key, sources in named.items():
-        assert sources or key in watched
-        assert len(set(sources)) == len(sources), key
-
-        for rows in read_sources(
-            sources,
-            sample_dir(),
-            key=f"corpora.{key}",
-            may_be_empty=True,
-        ):
+        tables = read_sources(names, sample_dir(), key=f"corpora.{key}", may_be_empty=True)
+        for rows in tables:
             if key in LLM_ROWS:
                 assert len(as_llm_rows(rows, key.rpartition("_")[2])) >= 20
-            elif key in watched:
+            elif key in WATCHED:
                 assert {"anchor", "sentence"}.intersection(rows.names)
             else:
                 assert ("sentence" in rows.names) == (key in plain)
                 assert ("pos_implicit" in rows.names) == (key in IMPLICIT_PAIRS)
 
-    tasks = {source for key in tested for source in named[key]}
 
-    assert tasks | {"stsb/dev", "stsb/test"} == set(named["evaluated"]), (
-        "what tasks read must not be trained on"
-    )
+def test_mixture_trains_on_nothing_that_it_evaluates(mixture: DictConfig) -> None:
+    sources = sources_of(mixture)
+    stsb = {"stsb/dev", "stsb/test"}
+    tested = {name for key in TESTED for name in sources[key]}
+    assert tested | stsb == set(sources["evaluated"])
 
-    suite = compose("+experiment=ngcse_wiki_sts", f"corpora={mixture}").suite
-    of_sts = {task[split] for task in suite.values() for split in ("dev", "test") if split in task}
+    of_suite = set()
+    for task in mixture.suite.values():
+        of_suite |= {task[split] for split in ("dev", "test") if split in task}
+    assert of_suite | stsb == set(sources["evaluated_sts"])
 
-    assert of_sts | {"stsb/dev", "stsb/test"} == set(named["evaluated_sts"])
-    assert {
-        source.split("/")[1] for key in ("nli_train", "wiki") for source in named[key]
-    } <= TRAINING
-
-    trained = read_sources([*named["nli_train"], *named["wiki"]], sample_dir(), key="corpora")
-
-    assert not all_pairs(trained) & all_pairs(
-        read_sources(named["evaluated"], sample_dir(), key="corpora")
-    )
+    train = [*sources["nli_train"], *sources["wiki"]]
+    assert {name.split("/")[1] for name in train} <= TRAINING
+    trained = all_pairs(read_sources(train, sample_dir(), key="corpora"))
+    evaluated = all_pairs(read_sources(sources["evaluated"], sample_dir(), key="corpora"))
+    assert trained.isdisjoint(evaluated)
