@@ -56,6 +56,7 @@ def measure(encoder: str, file: str, cache: str, size: int) -> dict[str, float]:
     from hydra.utils import instantiate
 
     from lightning_cse.config.compose import compose
+    from lightning_cse.data import ContrastiveDataModule
 
     overrides = ("method=simcse_unsup", "suite=stsb", "data=wiki_sentences", f"encoder={encoder}")
     cfg = compose(
@@ -67,7 +68,7 @@ def measure(encoder: str, file: str, cache: str, size: int) -> dict[str, float]:
     )
     tokenizer = instantiate(cfg.encoder).tokenizer
     start = time.perf_counter()
-    data = instantiate(cfg.data, tokenize=tokenizer, seed=0)
+    data = ContrastiveDataModule(instantiate(cfg.data), tokenize=tokenizer, seed=0)
     read = time.perf_counter()
     data.setup()
     ready = time.perf_counter()

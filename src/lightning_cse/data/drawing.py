@@ -120,7 +120,7 @@ def fewer_llm_rows(
         rows = rows.with_column(
             role,
             pc.if_else(
-                pa.array(removed),
+                removed,
                 null,
                 rows.values(role),
             ),
@@ -155,7 +155,7 @@ def with_another_anchor(rows: Rows) -> Rows:
     order = places[seeded_order(len(places), SEED)]
     anchor_of = np.arange(len(rows))
     anchor_of[order] = np.roll(order, -1)
-    others = rows.values("anchor").take(pa.array(anchor_of))
+    others = rows.values("anchor").take(anchor_of)
 
     return rows.with_column(
         "negative",
@@ -187,7 +187,7 @@ def _units(rows: Rows, values: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]
 
 def _numbered(values: pa.ChunkedArray, among: np.ndarray) -> np.ndarray:
     units = np.full(len(among), -1)
-    units[among] = first_appearance(values.filter(pa.array(among)))
+    units[among] = first_appearance(values.filter(among))
     return units
 
 

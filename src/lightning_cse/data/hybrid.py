@@ -59,8 +59,7 @@ class Hybrid:
 
         if len(added):
             log.warning(
-                "%d of %d LLM rows were made from sentences that the corpus does not have (the first: %s): they "
-                "replace no row and are added, and a share of them is held out with the corpus's own",
+                "%d of %d LLM rows have an anchor that the corpus lacks (the first: %s) and are added",
                 len(added),
                 len(llm),
                 llm.where(int(added[0]) - count),
@@ -69,12 +68,11 @@ class Hybrid:
         corpus_rows = corpus.values("made_of")
         columns = dict.fromkeys(self.roles, pa.nulls(count, pa.string()))
         columns |= {"anchor": corpus.values("anchor"), "made_of": corpus_rows}
-        first = 1 + max(pc.list_flatten(corpus_rows).to_pylist(), default=-1)
-        llm = made_of(llm, np.arange(first, first + len(llm)))
+        llm = made_of(llm, corpus.counts["read"] + np.arange(len(llm)))
         both = Rows.cat([corpus.with_columns(**columns), llm])
         hybrid = both.select(np.concatenate([order, added]))
 
-        gone = pc.count_distinct(pc.list_flatten(corpus_rows.take(pa.array(replaced))))
+        gone = pc.count_distinct(pc.list_flatten(corpus_rows.take(replaced)))
         counts = {**hybrid.counts, "dropped: an LLM row stands for it": gone.as_py()}
 
         return hybrid.recounted(counts).with_column("added", np.arange(len(hybrid)) >= count)

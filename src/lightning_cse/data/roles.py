@@ -121,7 +121,7 @@ class INLITriplets:
         triplets = _triplets(
             chosen,
             chosen.values("premise"),
-            entailments.take(pa.array(kinds * len(rows) + numbers)),
+            entailments.take(kinds * len(rows) + numbers),
             contradiction=chosen.values("contradiction"),
             **source_of(chosen),
         )
@@ -213,7 +213,7 @@ class NLITriplets:
         numbers = np.array(chosen, dtype=np.int64).reshape(len(chosen), len(self.roles) - 1)
         kept = rows.select(numbers[:, 0]).dropping(dropped)
         hypotheses = rows.values("hypothesis")
-        others = [hypotheses.take(pa.array(column)) for column in numbers.T]
+        others = [hypotheses.take(column) for column in numbers.T]
 
         return made_of(
             _triplets(
