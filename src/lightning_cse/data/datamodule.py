@@ -388,7 +388,10 @@ class ContrastiveDataModule(pl.LightningDataModule):
             columns = [table[name] for name in self._columns(role)]
             roles[role] = _padded(columns, self.max_tokens)
 
-        return {"roles": roles, "index": index}
+        return {
+            "roles": roles,
+            "index": index,
+        }
 
 
 def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:

@@ -67,13 +67,19 @@ class Hybrid:
 
         corpus_rows = corpus.values("made_of")
         columns = dict.fromkeys(self.roles, pa.nulls(count, pa.string()))
-        columns |= {"anchor": corpus.values("anchor"), "made_of": corpus_rows}
+        columns |= {
+            "anchor": corpus.values("anchor"),
+            "made_of": corpus_rows,
+        }
         llm = made_of(llm, corpus.counts["read"] + np.arange(len(llm)))
         both = Rows.cat([corpus.with_columns(**columns), llm])
         hybrid = both.select(np.concatenate([order, added]))
 
         gone = pc.count_distinct(pc.list_flatten(corpus_rows.take(replaced)))
-        counts = {**hybrid.counts, "dropped: an LLM row stands for it": gone.as_py()}
+        counts = {
+            **hybrid.counts,
+            "dropped: an LLM row stands for it": gone.as_py(),
+        }
 
         return hybrid.recounted(counts).with_column("added", np.arange(len(hybrid)) >= count)
 

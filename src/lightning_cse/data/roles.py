@@ -326,7 +326,10 @@ def _triplets(
     }
 
     if contradiction is not None:
-        columns |= {"contradiction": contradiction, "negative": contradiction}
+        columns |= {
+            "contradiction": contradiction,
+            "negative": contradiction,
+        }
 
     return rows.with_columns(
         **columns,

@@ -173,9 +173,6 @@ class BatchLoader:
         limit: int | float | None = None,
     ) -> None:
         self.rows = rows if draws is None else len(draws)
-        if batch_size < 2:
-            raise DataError(f"data.batch_size: {batch_size} leaves no negatives; it must be >= 2")
-
         if self.rows < 2:
             raise DataError(
                 f"{self.rows} training rows cannot form a batch: there are no negatives"

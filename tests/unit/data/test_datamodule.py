@@ -114,21 +114,6 @@ def test_every_row_is_used_or_dropped_for_a_reason(
     assert adds_up(data.counts)
 
 
-def test_more_rows_than_there_are_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    data = inli(INLITriplets("both"), train_rows=596)
-
-    assert data.counts == {
-        "read": 595,
-        "used": 595,
-        "training_rows": 2 * 595,
-    }
-    assert [len(batch) for batch in batch_rows(inli(train_rows=5))] == [5]
-    assert caplog.messages == [
-        "data.train_rows=596, but there are only 595 rows; all are used",
-        "data.batch_size=8, but an epoch has only 5 rows: all are one batch",
-    ]
-
-
 @pytest.mark.parametrize("options", [{}, {"held_out_share": 0.1}])
 def test_fewer_rows_are_the_same_premises_for_every_seed_and_scheme(
     options: dict[str, Any],

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from data_modules import Words, data_module, ids_of
+from data_modules import data_module
 
 from lightning_cse.data import (
     ContrastiveDataModule,
@@ -241,27 +241,6 @@ def test_evaluated_llm_rows_are_not_trained_on(folder: Path) -> None:
     assert len(after.train) == len(before.train) - 1
     assert after.counts["dropped: pair of a dev or test set"] == 1
     assert list(after.held_out) == list(before.held_out)
-
-
-def test_batches_have_the_rows_of_each_role(folder: Path) -> None:
-    setting = data(folder)
-    setting.use(STS)
-    total: Counter[str] = Counter()
-
-    for batch in setting.train_dataloader():
-        rows = [setting.train[int(index)] for index in batch["index"]]
-        for role in STS:
-            present = [number for number, row in enumerate(rows) if row[role] is not None]
-            tokens = batch["roles"][role]
-
-            assert tokens.rows.tolist() == present
-            assert ids_of(tokens) == Words()([rows[number][role] for number in present])
-
-            total[role] += len(present)
-
-    assert total["anchor"] == len(setting.train)
-    assert total["negative"] == len(llm_anchors(setting.train)) > 0
-    assert setting.sentences == sum(total.values())
 
 
 @pytest.mark.parametrize("llm_rows", [0, None])

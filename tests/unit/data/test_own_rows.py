@@ -242,16 +242,6 @@ def test_sentences_of_roles(
     assert len(rows) == ROWS * (2 if layout == "INLI" and len(wanted) == 3 else 1)
 
 
-def test_roles_without_a_method(files: dict[str, str]) -> None:
-    roles = {layout: data(path).roles for layout, path in files.items()}
-
-    assert roles["INLI"] == ("premise", "explicit_entailment", "implied_entailment", TRIPLET[2])
-    assert roles["pairs"] == TRIPLET[:2]
-    assert roles["labelled pairs"] == TRIPLET
-    assert roles["sentences"] == CSE[:1]
-    assert roles["implicit pairs"] == PAIR_SENTENCES
-
-
 def test_labelled_pairs_without_contradictions_are_pairs(
     tmp_path: Path,
     methods: dict[str, Method],

@@ -5,13 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from lightning_cse.data.drawing import subset, used
 from lightning_cse.data.roles import INLIQuadruples, INLITriplets, NLITriplets, Sentences
 from lightning_cse.data.rows import Rows, SourceFile
-from lightning_cse.engine.build import check_nodes
-from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.errors import DataError
 
 PAIRS = [
     ("A dog runs.", "An animal moves.", "entailment"),
@@ -234,28 +232,3 @@ def test_both_triplets_of_a_premise_are_drawn_together() -> None:
     assert triplets(built) == [("P", "E", "C"), ("P", "I", "C"), ("Q", "E", "C"), ("Q", "I", "C")]
     assert subset(built, 1).column("premise") in (["P", "P"], ["Q", "Q"])
     assert (used(built), used(built.select([3]))) == (2, 1)
-
-
-@pytest.mark.parametrize(
-    ("target", "key", "value"),
-    [
-        ("NLITriplets", "pairing", "randm"),
-        ("INLITriplets", "positive", "implicit"),
-        ("INLIImplicitPairs", "mismatched", "other"),
-        ("Hybrid", "pattern", "stss"),
-    ],
-)
-def test_unknown_options_are_refused(
-    target: str,
-    key: str,
-    value: str,
-) -> None:
-    node = {
-        "_target_": f"lightning_cse.data.{target}",
-        key: value,
-        "_partial_": True,
-    }
-    message = rf"rows\.{key}: {target} takes Literal\[.*, got '{value}'"
-
-    with pytest.raises(ConfigError, match=message):
-        check_nodes(OmegaConf.create({"rows": node}))

@@ -1,8 +1,6 @@
 """The token cache: made once, memory-mapped and shared."""
 
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -90,29 +88,6 @@ def test_unusable_cache_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("where the folder would be")
     with pytest.raises(DataError, match=r"cannot be used .*paths\.cache_dir"):
         tokens(SENTENCES, Counting(), tmp_path / "file")
-
-
-def test_two_writers_at_once(tmp_path: Path) -> None:
-    both = threading.Barrier(2, timeout=60)
-
-    class Waiting(Counting):
-        def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
-            both.wait()
-            return super().__call__(sentences)
-
-    with ThreadPoolExecutor(2) as pool:
-        results = [
-            pool.submit(
-                tokens,
-                SENTENCES,
-                Waiting(),
-                tmp_path,
-            )
-            for _ in range(2)
-        ]
-        assert [found.result()["ids"][:] for found in results] == [IDS, IDS]
-
-    assert len(cached(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("from_cache", [True, False])
