@@ -62,8 +62,16 @@ def test_seed_and_sentence_decide(augment: type[TokenShuffle | TokenCutoff]) -> 
 @pytest.mark.parametrize(
     ("augment", "outcomes", "quantile"),
     [
-        (TokenShuffle(seed=3), list(itertools.permutations(range(4))), 57.1),  # 23 degrees
-        (TokenCutoff(1 / 3), list(itertools.combinations(range(6), 4)), 42.6),  # 14 degrees
+        (
+            TokenShuffle(seed=3),
+            list(itertools.permutations(range(4))),
+            57.1,
+        ),  # 23 degrees
+        (
+            TokenCutoff(1 / 3),
+            list(itertools.combinations(range(6), 4)),
+            42.6,
+        ),  # 14 degrees
     ],
 )
 def test_outcomes_are_equally_likely(

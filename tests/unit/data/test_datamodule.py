@@ -72,7 +72,11 @@ def trained_on(data: ContrastiveDataModule) -> dict[str, list[list[int]]]:
     ("rows", "train", "options"),
     [
         (INLIQuadruples(), INLI, {"held_out": ["inli/val"]}),
-        (INLIQuadruples(), [*INLI, "inli/val"], {"excluded": ["inli/val"]}),
+        (
+            INLIQuadruples(),
+            [*INLI, "inli/val"],
+            {"excluded": ["inli/val"]},
+        ),
         (
             INLITriplets("implied"),
             INLI,
@@ -139,7 +143,11 @@ def test_fewer_rows_are_the_same_premises_for_every_seed_and_scheme(
 
 @pytest.mark.parametrize(
     ("rows", "train", "count"),
-    [(INLITriplets(), INLI, 60), (NLITriplets(), NLI, 9), (Sentences(), WIKI, 41)],
+    [
+        (INLITriplets(), INLI, 60),
+        (NLITriplets(), NLI, 9),
+        (Sentences(), WIKI, 41),
+    ],
 )
 def test_held_out_share_is_disjoint_and_the_same_for_every_seed(
     rows: RoleRows,
@@ -180,7 +188,14 @@ def test_held_out_share_is_disjoint_and_the_same_for_every_seed(
     assert set(places(fewer.train)) < set(places(data.train))
 
 
-@pytest.mark.parametrize(("share", "rows"), [(0.0001, 2), (0.5, 205), (408 / 410, 408)])
+@pytest.mark.parametrize(
+    ("share", "rows"),
+    [
+        (0.0001, 2),
+        (0.5, 205),
+        (408 / 410, 408),
+    ],
+)
 def test_both_sides_of_a_share_have_at_least_two_rows(
     share: float,
     rows: int,
@@ -312,7 +327,14 @@ SNOW = "Snow lies on the hill."
 WIND = "The wind shakes a door."
 SPLITS = {
     "train": [
-        *((premise, f"{premise[:-1]} now.", "entailment") for premise in (RAIN, SNOW, WIND)),
+        *(
+            (
+                premise,
+                f"{premise[:-1]} now.",
+                "entailment",
+            )
+            for premise in (RAIN, SNOW, WIND)
+        ),
         *((premise, "Nothing happens.", "contradiction") for premise in (RAIN, SNOW, WIND)),
     ],
     "dev": [

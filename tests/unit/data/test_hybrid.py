@@ -408,7 +408,11 @@ def test_provenance_of_llm_rows(
     known = data(folder)
     found = known.provenance[str(path)]
 
-    assert (found["model"], found["unchanged"], found["rows"]["count"]) == ("a-model", True, 26)
+    assert (
+        found["model"],
+        found["unchanged"],
+        found["rows"]["count"],
+    ) == ("a-model", True, 26)
     assert known.digests == before.digests
 
     path.write_text(path.read_text().replace("negative of", "opposite of"))

@@ -221,7 +221,11 @@ def test_test_sets_are_refused(
         ("labelled pairs", CSE, ("premise 0", "entailment 0", "contradiction 0")),
         ("labelled pairs", CSE[:1], ("premise 0",)),
         ("sentence pairs", CSE[:2], ("sentence1 0", "sentence2 0")),
-        ("LLM rows", (*CSE[:2], "intermediate"), ("anchor 0", "positive 0", "intermediate 0")),
+        (
+            "LLM rows",
+            (*CSE[:2], "intermediate"),
+            ("anchor 0", "positive 0", "intermediate 0"),
+        ),
         ("INLI", CSE, ("premise 0", "explicit_entailment 0", "contradiction 0")),
         ("INLI", CSE[:1], ("premise 0",)),
     ],
@@ -270,7 +274,11 @@ def test_files_of_several_layouts(
     methods: dict[str, Method],
     adds_up: Callable[..., bool],
 ) -> None:
-    train = [files["triplets"], files["pairs"], files["labelled pairs"]]
+    train = [
+        files["triplets"],
+        files["pairs"],
+        files["labelled pairs"],
+    ]
     mixed = data(train, methods["simcse_sup"], held_out=files["triplets"])
 
     assert mixed.counts["read"] == 5 * ROWS

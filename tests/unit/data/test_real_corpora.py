@@ -228,7 +228,11 @@ def test_real_scores_are_counted_as_published(real_data: Path) -> None:
 def test_real_sentences_are_the_published_number(real_data: Path) -> None:
     part = read_corpus("wiki1m_part", "train", real_data)
 
-    assert (len(part), len(set(part.column("sentence"))), part.counts) == (
+    assert (
+        len(part),
+        len(set(part.column("sentence"))),
+        part.counts,
+    ) == (
         11_914,
         11_548,
         {"read": 11_914},

@@ -136,7 +136,13 @@ def test_premises_are_grouped_over_tables_and_ready_triplets_come_first() -> Non
         }
     )
     more = pairs([("A cat eats.", "Nothing eats.", "contradiction")])
-    built = NLITriplets()([pairs([PAIRS[3]]), ready, more])
+    built = NLITriplets()(
+        [
+            pairs([PAIRS[3]]),
+            ready,
+            more,
+        ]
+    )
 
     assert triplets(built) == [("P", "E", "C"), ("A cat eats.", "Something eats.", "Nothing eats.")]
     assert built.column("made_of") == [[0], [1, 2]]
@@ -207,7 +213,11 @@ def test_quadruples_of_rows_that_lack_roles(adds_up: Callable[..., bool]) -> Non
 @pytest.mark.parametrize(
     ("positive", "want", "without_entailment"),
     [
-        ("both", [("Q", "J", "D"), ("R", "F", "H")], 0),
+        (
+            "both",
+            [("Q", "J", "D"), ("R", "F", "H")],
+            0,
+        ),
         ("explicit", [("R", "F", "H")], 1),
         ("implied", [("Q", "J", "D")], 1),
     ],
@@ -229,6 +239,11 @@ def test_triplets_of_rows_that_lack_roles(
 def test_both_triplets_of_a_premise_are_drawn_together() -> None:
     built = INLITriplets("both")([table(WHOLE), table(WHOLE | {"premise": ["Q"]})])
 
-    assert triplets(built) == [("P", "E", "C"), ("P", "I", "C"), ("Q", "E", "C"), ("Q", "I", "C")]
+    assert triplets(built) == [
+        ("P", "E", "C"),
+        ("P", "I", "C"),
+        ("Q", "E", "C"),
+        ("Q", "I", "C"),
+    ]
     assert subset(built, 1).column("premise") in (["P", "P"], ["Q", "Q"])
     assert (used(built), used(built.select([3]))) == (2, 1)

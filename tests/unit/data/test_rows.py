@@ -78,7 +78,13 @@ def test_columns_are_replaced_and_added() -> None:
 
 def test_concatenated_tables_have_their_shared_columns() -> None:
     more = two_rows(FILES[1], (7, 8)).with_column("negative", ["n", "m"])
-    both = Rows.cat([two_rows(), more.with_column("only here", ["", ""]), two_rows()])
+    both = Rows.cat(
+        [
+            two_rows(),
+            more.with_column("only here", ["", ""]),
+            two_rows(),
+        ]
+    )
 
     assert both.column("negative") == [None, None, "n", "m", None, None]
     assert both.where(3) == "/data/b.csv:8"

@@ -97,9 +97,11 @@ def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence() 
 
 def test_no_pair_of_a_dev_or_test_split_is_trained_on() -> None:
     named = {split for name, split in SPLITS if "train" in split or name == "ngcse"}
+
     assert named | {"extra"} == TRAINING
 
     pairs: dict[bool, set[str]] = {}
+
     for trained in (True, False):
         splits = [split for split in SPLITS if (split[1] in TRAINING) is trained]
         pairs[trained] = all_pairs([read_corpus(*split, sample_dir()) for split in splits])
@@ -123,13 +125,20 @@ def test_mixture_has_the_columns_that_its_keys_need(mixture: DictConfig) -> None
     sources = sources_of(mixture)
     plain = {"wiki", "ngcse_wiki"}
     others = {"evaluated_sts", "evaluated", "nli_train"}
+
     assert set(sources) == {*others, *plain, *WATCHED, *TESTED, *LLM_ROWS, *IMPLICIT_PAIRS}
 
     for key, names in sources.items():
         assert names or key in WATCHED
         assert len(set(names)) == len(names), key
 
-        tables = read_sources(names, sample_dir(), key=f"corpora.{key}", may_be_empty=True)
+        tables = read_sources(
+            names,
+            sample_dir(),
+            key=f"corpora.{key}",
+            may_be_empty=True,
+        )
+
         for rows in tables:
             if key in LLM_ROWS:
                 assert len(as_llm_rows(rows, key.rpartition("_")[2])) >= 20
@@ -144,15 +153,21 @@ def test_mixture_trains_on_nothing_that_it_evaluates(mixture: DictConfig) -> Non
     sources = sources_of(mixture)
     stsb = {"stsb/dev", "stsb/test"}
     tested = {name for key in TESTED for name in sources[key]}
+
     assert tested | stsb == set(sources["evaluated"])
 
     of_suite = set()
+
     for task in mixture.suite.values():
         of_suite |= {task[split] for split in ("dev", "test") if split in task}
+
     assert of_suite | stsb == set(sources["evaluated_sts"])
 
     train = [*sources["nli_train"], *sources["wiki"]]
+
     assert {name.split("/")[1] for name in train} <= TRAINING
+
     trained = all_pairs(read_sources(train, sample_dir(), key="corpora"))
     evaluated = all_pairs(read_sources(sources["evaluated"], sample_dir(), key="corpora"))
+
     assert trained.isdisjoint(evaluated)

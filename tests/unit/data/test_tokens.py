@@ -15,7 +15,12 @@ from lightning_cse.errors import DataError
 from lightning_cse.tokens import Tokens, TokenTable
 
 SENTENCES = ["She left early.", None, "Nobody knew why she had", "No"]
-IDS = [[3, 4, 6], [], [6, 4, 3, 3, 3], [2]]
+IDS = [
+    [3, 4, 6],
+    [],
+    [6, 4, 3, 3, 3],
+    [2],
+]
 
 
 class Counting:
@@ -106,7 +111,11 @@ def test_table_equals_tokenizer(
         table = TokenTable.of(sentences, tokenize)
 
     assert table.lengths.tolist() == [2, 0, 1, 3]
-    for asked in (["d", "a bc", "d"], [" "], sentences[::-1]):
+    for asked in (
+        ["d", "a bc", "d"],
+        [" "],
+        sentences[::-1],
+    ):
         found = table.tokens(asked, most)
         want = Tokens.pad([ids[:most] for ids in Counting()(asked)])
 
