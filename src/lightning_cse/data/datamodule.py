@@ -176,8 +176,8 @@ class ContrastiveDataModule(pl.LightningDataModule):
         if lacking:
             raise ConfigError(
                 [
-                    f"data: the method trains on {', '.join(roles)}, but this data has {', '.join(self.roles)}; "
-                    f"missing: {', '.join(lacking)}"
+                    f"data: the method trains on {', '.join(roles)}, "
+                    f"but this data has {', '.join(self.roles)}; missing: {', '.join(lacking)}"
                 ]
             )
 
@@ -210,13 +210,14 @@ class ContrastiveDataModule(pl.LightningDataModule):
             if without and role not in optional:
                 where = self.train.where(int(np.argmin(present[role])))
                 raise DataError(
-                    f"{where}: no {role}, which the method trains on; {without} of {count} training rows lack it: "
-                    "leave them out, or complete them"
+                    f"{where}: no {role}, which the method trains on; {without} of {count} "
+                    "training rows lack it: leave them out, or complete them"
                 )
 
         if empty:
             log.warning(
-                "data: none of the %d training rows has a sentence of %s; terms of the loss that need it are left out",
+                "data: none of the %d training rows has a sentence of %s; "
+                "terms of the loss that need it are left out",
                 count,
                 " or ".join(empty),
             )
@@ -242,9 +243,9 @@ class ContrastiveDataModule(pl.LightningDataModule):
         numbers = np.flatnonzero(chosen)
         if len(numbers) < 2:
             raise DataError(
-                f"data: {len(numbers)} of {len(self.held_out)} held-out rows can be watched; 2 or more must have the "
-                f"roles {', '.join(roles)} and an anchor in data.watched_in: raise data.held_out_share, or give "
-                "other splits in data.held_out"
+                f"data: {len(numbers)} of {len(self.held_out)} held-out rows can be watched; "
+                f"2 or more must have the roles {', '.join(roles)} and an anchor in "
+                "data.watched_in: raise data.held_out_share, or change data.held_out"
             )
 
         return self.held_out.select(numbers[: self.settings.held_out_rows])
@@ -299,7 +300,8 @@ class ContrastiveDataModule(pl.LightningDataModule):
             row = int(empty[0])
             sentence = self.train[row][name][:120]
             raise DataError(
-                f"{self.train.where(row)}: {name} {sentence!r} has no token in the encoder's vocabulary"
+                f"{self.train.where(row)}: {name} {sentence!r} has no token in the "
+                "encoder's vocabulary"
             )
 
         return tokens.rename_column("ids", name)

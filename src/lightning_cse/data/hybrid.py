@@ -59,7 +59,7 @@ class Hybrid:
 
         if len(added):
             log.warning(
-                "%d of %d LLM rows have an anchor that the corpus lacks (the first: %s) and are added",
+                "%d of %d LLM rows have an anchor that the corpus lacks (the first: %s): added",
                 len(added),
                 len(llm),
                 llm.where(int(added[0]) - count),
@@ -138,8 +138,8 @@ def as_llm_rows(rows: Rows, pattern: str) -> Rows:
     if columns is None:
         where = rows.files[0].path if rows.files else "rows"
         raise DataError(
-            f"{where}: no LLM rows of the pattern {pattern!r}: the columns {', '.join(roles)} are needed, "
-            f"found: {', '.join(rows.names)}"
+            f"{where}: no LLM rows of the pattern {pattern!r}: need the columns "
+            f"{', '.join(roles)}; found: {', '.join(rows.names)}"
         )
 
     stand_ins = rows.with_columns(**dict(zip(roles, columns, strict=True)))

@@ -85,8 +85,8 @@ class OwnRows:
         lacking = [role for role in wanted if role not in given]
         if lacking:
             raise DataError(
-                f"{key}: {tables[0].origin}: the method trains on {' and '.join(lacking)}, which these columns do "
-                f"not give: {', '.join(tables[0].names)}"
+                f"{key}: {tables[0].origin}: the method trains on {' and '.join(lacking)}, "
+                f"which these columns do not give: {', '.join(tables[0].names)}"
             )
 
         if set(wanted) == set(self.roles) or kinds <= {"sentences", "unlabelled pairs"}:
@@ -139,11 +139,12 @@ def _refuse_test_sets(rows: Rows, key: str) -> None:
     if "score" in rows.names and layout_of(rows.names) == "sentence pairs":
         pairs = override("data.columns", {"anchor": "sentence1", "positive": "sentence2"})
         raise DataError(
-            f"{key}: {rows.origin}: pairs with a score are a test set (+suite=own own.sts={rows.origin}); "
-            f"to train on all of them as positive pairs: {pairs}"
+            f"{key}: {rows.origin}: pairs with a score are a test set "
+            f"(+suite=own own.sts={rows.origin}); to train on all as positive pairs: {pairs}"
         )
 
     if "label" in rows.names and not {"0", "1"}.isdisjoint(rows.unique("label")):
         raise DataError(
-            f"{key}: {rows.origin}: labels 1 and 0 are for test sets only; write entailment, not_entailment"
+            f"{key}: {rows.origin}: labels 1 and 0 are for test sets only; "
+            "write entailment, not_entailment"
         )

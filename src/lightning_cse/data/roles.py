@@ -261,7 +261,8 @@ class NLITriplets:
 
     def _pair(self, entailments: list[int], contradictions: list[int]) -> Iterable[tuple[int, int]]:
         if self.pairing == "random":
-            draw = random.Random(f"{self.seed} {entailments[0]}")  # noqa: S311 - a choice of rows, not a secret
+            # A choice of rows, not a secret.
+            draw = random.Random(f"{self.seed} {entailments[0]}")  # noqa: S311
             return [(draw.choice(entailments), draw.choice(contradictions))]
 
         if self.pairing == "first":

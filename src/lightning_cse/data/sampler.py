@@ -70,8 +70,8 @@ class Draws:
 
         if most > batches:
             raise DataError(
-                f"data.weights: some rows are drawn {most} times an epoch, which has {batches} whole "
-                f"batches of data.batch_size={batch_size}, and a batch must not have a row twice: lower one"
+                f"data.weights: some rows are drawn {most} times an epoch, which has {batches} "
+                f"whole batches of data.batch_size={batch_size}; a batch must not have a row twice"
             )
 
         self._whole = whole[sources]
@@ -279,7 +279,8 @@ class BatchLoader:
 
         if left_out:
             log.warning(
-                "data.distinct_in_batch: %d of %d rows, whose sentences are in every batch, are left out of epoch %d",
+                "data.distinct_in_batch: %d of %d rows, whose sentences are in every batch, "
+                "are left out of epoch %d",
                 left_out,
                 last,
                 self.epoch,
@@ -302,8 +303,8 @@ class BatchLoader:
 
         if rows != self.rows or state["position"] > len(self):
             raise DataError(
-                f"the checkpoint was made with {rows} training rows, now there are {self.rows}: start again with "
-                "force=true"
+                f"the checkpoint was made with {rows} training rows, now there are {self.rows}: "
+                "start again with force=true"
             )
 
         self.epoch = state["epoch"]
@@ -427,8 +428,8 @@ def _apart(
 
     if min(map(len, batches.rows)) < 2:
         raise DataError(
-            "data.distinct_in_batch: so many rows share their sentences that a batch has fewer than two: raise "
-            "data.batch_size, or set it to false"
+            "data.distinct_in_batch: so many rows share their sentences that a batch has "
+            "fewer than two: raise data.batch_size, or set it to false"
         )
 
     apart = np.full_like(order, -1)

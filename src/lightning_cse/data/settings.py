@@ -9,7 +9,7 @@ from lightning_cse.data.roles import RoleRows
 from lightning_cse.errors import ConfigError
 
 Augmentation = Callable[[Sequence[int], str], list[int]]
-"""Maps the tokens of a sentence, and the sentence itself, to the tokens of another view; deterministic."""
+"""Maps the tokens of a sentence, and the sentence, to the tokens of another view; deterministic."""
 
 HELD_OUT_SHARE: Final = 0.05  # our choice, if neither held-out rows nor a share is given
 LARGEST_WEIGHT: Final = 1000  # a larger one is a mistake, and its epochs would fill the memory
