@@ -24,7 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _page(arguments: argparse.Namespace) -> str:
     from lightning_cse.config import experiments_dir
-    from lightning_cse.papers.artefacts import Request, find_artefacts
+    from lightning_cse.papers.artefacts import Request
+    from lightning_cse.papers.files import find_artefacts
     from lightning_cse.papers.plan import Plan
     from lightning_cse.papers.records import RunsTable
     from lightning_cse.papers.report import build_report, read_runs, run_facts, run_sections, slug

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from lightning_cse.config import experiments_dir
     from lightning_cse.config.compose import use_config_dir
-    from lightning_cse.papers.artefacts import find_artefacts
+    from lightning_cse.papers.files import find_artefacts
 
     if given.config_dir is not None:
         use_config_dir(given.config_dir)

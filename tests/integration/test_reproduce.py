@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lightning_cse.config import experiments_dir
-from lightning_cse.papers.artefacts import find_artefacts
+from lightning_cse.papers.files import find_artefacts
 from lightning_cse.reproduce import main
 
 ROWS = ["DualCSE-Cross", "DualCSE-Cross w/o both"]
@@ -93,6 +93,30 @@ def test_the_overview_and_the_list_name_every_artefact(
         places = [shown.index(f"{key} ") for key in find_artefacts(experiments_dir())]
         assert places == sorted(places)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_table_outside_the_repository(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table and an experiment of one's own in one folder; the experiment is trained and shown."""
+    (tmp_path / "own" / "experiment").mkdir(parents=True)
+    (tmp_path / "own" / "mine").mkdir()
+    experiment = "# @package _global_\ndefaults: [/experiment/simcse_unsup, _self_]\nname: own\n"
+    (tmp_path / "own" / "experiment" / "own.yaml").write_text(experiment)
+    (tmp_path / "own" / "mine" / "table.yaml").write_text(
+        "title: t\nsource: Mine, Table 1\nencoders: [bert_base]\nseeds: 1\n"
+        "columns: {steps: {field: steps, scale: 1, decimals: 0}}\n"
+        "rows: {own: {experiment: own}, theirs: {experiment: simcse_unsup}}\n"
+    )
+    monkeypatch.setenv("LIGHTNING_CSE_CONFIG_DIR", "")
+    folder = str(tmp_path / "own")
+    command = ["mine/table", "--experiments", folder, "--config-dir", folder, "--profile", "tiny"]
+    assert main([*command, "--only", "own", "--runs-dir", str(tmp_path / "runs")]) == 0
+    shown = capfd.readouterr().out
+    assert f"--config-dir={folder}" in "".join(shown.split())
+    (record,) = (tmp_path / "runs" / "own").glob("*/record.json")
+    row = next(line for line in shown.splitlines()[::-1] if line.startswith("own "))
+    assert str(json.loads(record.read_text())["steps"]) in row
 
 
 @pytest.mark.parametrize(

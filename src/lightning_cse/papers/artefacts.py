@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
 import itertools
@@ -19,7 +18,6 @@ from pydantic import (
     ConfigDict,
     Field,
     TypeAdapter,
-    ValidationError,
     model_validator,
 )
 from pydantic.dataclasses import dataclass
@@ -27,10 +25,10 @@ from pydantic.dataclasses import dataclass
 from lightning_cse.config.compose import APPENDED, options
 from lightning_cse.config.suggestions import no_option
 from lightning_cse.errors import ConfigError, did_you_mean
-from lightning_cse.papers.profiles import SHARED, load_yaml, profile_encoder, shared_profiles
+from lightning_cse.papers.profiles import profile_encoder
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
+    pass
 
 Significance = Literal["mcnemar", "mcnemar_all", "bootstrap"]
 Source = Literal["metric", "field", "config", "mean"]
@@ -324,16 +322,20 @@ class Artefact:
         ``request.encoder``, or a profile that sets an encoder, replaces all encoders of a row, so the row becomes one
         line. A row that evaluates one fixed model keeps it; with another encoder, it has only the paper's numbers.
         """
-        if unknown := _unknown(
-            (f"{self.path}: rows", label, [row.label for row in self.rows])
-            for label in request.only
-        ):
+        labels = [row.label for row in self.rows]
+        unknown = unknown_names((f"{self.path}: rows", label, labels) for label in request.only)
+        if unknown:
             raise ConfigError(unknown)
         if request.encoder is not None and request.encoder not in options("encoder"):
             raise ConfigError([no_option("encoder", request.encoder)])
-        given = request.encoder or (profile_encoder(request.profile) if request.profile else None)
-        rows = [row for row in self.rows if not request.only or row.label in request.only]
-        return [line for row in rows for line in self._lines_of(row, request, given)]
+        given = request.encoder
+        if given is None and request.profile:
+            given = profile_encoder(request.profile)
+        lines: list[Line] = []
+        for row in self.rows:
+            if not request.only or row.label in request.only:
+                lines += self._lines_of(row, request, given)
+        return lines
 
     def line(self, label: str, request: Request, *, like: Line) -> Line:
         """Return the line of a row that has the same paper encoder as ``like``, or else the row's first line."""
@@ -362,159 +364,46 @@ class Artefact:
         if given is not None and papers[0] is not None:
             papers = [given if given in papers else papers[0]]
         for paper in papers:
-            encoder, way = paper and (given or paper), row.way
-            if row.evaluate is not None and _ENCODER in str(row.evaluate.model):
-                way = dataclasses.replace(
-                    row.evaluate, model=str(row.evaluate.model).replace(_ENCODER, str(encoder))
-                )
-            elif row.evaluate is not None and encoder != paper:
-                way = Published(
-                    f"{row.evaluate.model} is a model of its own, so it has no other encoder"
-                )
+            encoder = paper and (given or paper)
+            way = _way_with(row.way, encoder, paper)
             yield Line(
-                row.label,
-                row.name,
-                paper if isinstance(way, Published) else encoder,
-                paper,
-                way,
-                seeds,
-                needs,
+                label=row.label,
+                name=row.name,
+                encoder=paper if isinstance(way, Published) else encoder,
+                paper_encoder=paper,
+                way=way,
+                seeds=seeds,
+                needs=needs,
             )
 
     def _of_runs(self, row: Row, request: Request) -> tuple[Needs | None, tuple[int, ...]]:
         """Return the needs and the seeds of a row's runs; a baseline has those of the row that measures it."""
         if row.baseline is not None:
-            needs, seeds = self._of_runs(
-                next(other for other in self.rows if other.label == row.of), request
-            )
+            measured = next(other for other in self.rows if other.label == row.of)
+            needs, seeds = self._of_runs(measured, request)
             return row.needs or needs, seeds
         if row.evaluate is not None:
             return row.needs, (0,)  # an evaluation draws nothing at random
         quick = (0,) if request.profile == "tiny" else None
-        return row.needs, request.seeds or self.profile(
-            request
-        ).seeds or quick or row.seeds or self.seeds
+        of_profile = self.profile(request).seeds or quick
+        return row.needs, request.seeds or of_profile or row.seeds or self.seeds
 
 
-def find_artefacts(folder: Path) -> dict[str, Artefact]:
-    """Read all artefacts below a folder, and return them by key."""
-    files = [path for path in sorted(folder.glob("*/*.yaml")) if path.name != SHARED]
-    # The folder may hold configs, too.
-    artefacts = [
-        read_artefact(path) for path in files if load_yaml(path).keys() & {"title", "columns"}
-    ]
-    return {artefact.key: artefact for artefact in artefacts}
+def _way_with(way: Way, encoder: str | None, paper: str | None) -> Way:
+    """Return how a row is obtained with an encoder in place of the paper's."""
+    if not isinstance(way, Evaluate) or way.model is None:
+        return way
+    if _ENCODER in way.model:
+        return dataclasses.replace(way, model=way.model.replace(_ENCODER, str(encoder)))
+    if encoder != paper:
+        return Published(f"{way.model} is a model of its own, so it has no other encoder")
+    return way
 
 
-def read_artefact(path: Path) -> Artefact:
-    """Read ``experiments/<paper>/<name>.yaml`` and, from ``published.csv`` beside it, the paper's numbers.
-
-    Profiles that the file does not define come from ``profiles.yaml`` beside it, without rows that the file lacks. If
-    the file lists its seeds, these profiles do not change them.
-    Faults of the file are raised as one ConfigError, each with the file and the key.
-    """
-    raw = load_yaml(path)
-    numbers = dict(_numbers(path.with_name("published.csv"), str(raw.get("published", path.stem))))
-    named = {"test": "mcnemar" if "reference" in raw else None, **raw, "published": numbers}
-    named |= {"paper": path.absolute().parent.name, "name": path.stem, "path": path}
-    named["profiles"] = shared_profiles(path, raw) | raw.get("profiles", {})
-    for key, name in (("columns", "title"), ("rows", "label")):
-        nodes = (
-            (at, one if isinstance(one, dict) else {"metric": one})
-            for at, one in raw.get(key, {}).items()
-        )
-        named[key] = {at: {**node, name: at} for at, node in nodes}
-    try:
-        artefact: Artefact = TypeAdapter(Artefact).validate_python(named)
-    except ValidationError as error:
-        raise ConfigError([f"{path}: {_plain(one)}" for one in error.errors()]) from None
-    unplaced = {number: _unplaced(artefact, number) for number in artefact.published}
-    faults = list(_faults(artefact))
-    if (
-        "published" not in raw
-    ):  # all numbers of its own table need a cell; another table may be used in part
-        faults += [fault for found in unplaced.values() for fault in found]
-    elif not numbers:
-        faults.append(f"published: there is no table {raw['published']!r} in published.csv")
-    if faults:
-        raise ConfigError([f"{path}: {fault}" for fault in faults])
-    return dataclasses.replace(
-        artefact, published=tuple(number for number, found in unplaced.items() if not found)
-    )
-
-
-def _numbers(path: Path, table: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    if path.is_file():
-        with path.open(encoding="utf-8", newline="") as file:
-            for line in (reader := csv.DictReader(file)):
-                if line.pop("table", table) == table:
-                    node = {key: value for key, value in line.items() if value}
-                    yield f"line {reader.line_num}", {"encoder": None, **node}
-
-
-def _plain(error: ErrorDetails) -> str:
-    key, text = ".".join(str(part) for part in error["loc"] if part != "[key]"), error["msg"]
-    if error["type"] == "unexpected_keyword_argument":
-        text = f"unknown key{did_you_mean(key.rpartition('.')[2], _KEYS)}"
-    return f"{key}: {text.removeprefix('Value error, ')}".removeprefix(": ")
-
-
-def _faults(artefact: Artefact) -> Iterator[str]:
-    columns, rows = (
-        [column.title for column in artefact.columns],
-        [row.label for row in artefact.rows],
-    )
-    trained = [row.label for row in artefact.rows if isinstance(row.way, Train)]
-    runs = [row.label for row in artefact.rows if row.experiment]
-    means = [column for column in artefact.columns if column.source == "mean"]
-    refers = [("reference", artefact.reference, rows)] if artefact.reference else []
-    refers += [
-        (f"rows.{row.label}.of (a trained row)", row.of, trained)
-        for row in artefact.rows
-        if row.baseline
-    ]
-    refers += [
-        (f"match.{by} (a trained row)", label, runs)
-        for by, of in artefact.match.items()
-        for label in of
-    ]
-    refers += [
-        (f"columns.{column.title}.mean", key, columns) for column in means for key in column.keys
-    ]
-    refers += [
-        (f"profiles.{name}.rows", label, rows)
-        for name, one in artefact.profiles.items()
-        for label in one.rows
-    ]
-    yield from _unknown(refers)
-    yield from (
-        f"rows.{row.label}: has no encoders"
-        for row in artefact.rows
-        if not artefact.encoders_of(row)
-    )
-
-
-def _unplaced(artefact: Artefact, number: PublishedValue) -> list[str]:
-    of_row = {
-        row.name: [one or "none" for one in artefact.encoders_of(row)] for row in artefact.rows
-    }
-    parts = [
-        ("row", number.row, [*of_row]),
-        ("column", number.column, [one.title for one in artefact.columns]),
-    ]
-    parts += (
-        [("encoder", number.encoder or "none", of_row[number.row])] if number.row in of_row else []
-    )
-    return _unknown((f"published.csv: {part}", name, known) for part, name, known in parts)
-
-
-def _unknown(refers: Iterable[tuple[str, str, Sequence[str]]]) -> list[str]:
+def unknown_names(refers: Iterable[tuple[str, str, Sequence[str]]]) -> list[str]:
+    """Return a fault for each name that is not among the known ones; a reference is its key, name and known names."""
     return [
         f"{key}: there is no {name!r}{did_you_mean(name, known)}"
         for key, name, known in refers
         if name not in known
     ]
-
-
-_KINDS: Final = (Artefact, Row, Column, Profile, Evaluate, Needs, PublishedValue)
-_KEYS: Final = [known.name for kind in _KINDS for known in dataclasses.fields(kind)]

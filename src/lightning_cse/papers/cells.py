@@ -148,34 +148,50 @@ def _mean(column: Column, parts: Sequence[Reading]) -> Reading:
 
 def summarise_cells(plan: Plan, readings: Readings, quoted: Sequence[bool]) -> pd.DataFrame:
     """Group the values into cells: statistics over seeds, the paper's numbers, settings and marks."""
-    values = [(*place, value) for place, cell in readings.items() for value in cell.values.values()]
-    frame = pd.DataFrame(values, columns=["line", "column", "value"]).astype({"value": float})
-    statistics_ = frame.groupby(["line", "column"])["value"].agg(
-        n="count", mean=statistics.fmean, sd="std", low="min", high="max"
-    )
+    over_seeds = _over_seeds(readings)
     papers = {(one.row, one.encoder, one.column): one for one in plan.artefact.published}
     rows = {}
     for number, line in enumerate(plan.lines):
         for column in plan.artefact.columns:
             place = (number, column.title)
-            reading = readings[place]
-            row: dict[str, Any] = {"n": 0, "text": ""}
-            row |= {"asked": reading.asked, "values": reading.values, "error": reading.error}
-            if place in statistics_.index:
-                row |= statistics_.loc[place].to_dict()
+            row = _row(readings[place])
+            if place in over_seeds.index:
+                row |= over_seeds.loc[place].to_dict()
             if column.source == "config" and not quoted[number]:
                 row |= _setting(plan, line, column)
             if paper := papers.get((line.name, line.paper_encoder, column.title)):
                 row |= {"published": paper.value, "published_deviation": paper.deviation}
-            is_measured = reading.values or row["text"]
-            row["marks"] = (*_requested(plan, line), *reading.marks) if is_measured else ()
+            if row["values"] or row["text"]:
+                row["marks"] = (*_requested(plan, line), *row["marks"])
             rows[place] = row
-    cells = pd.DataFrame(list(rows.values()), pd.MultiIndex.from_tuples(list(rows)), dtype=object)
+    index = pd.MultiIndex.from_tuples(list(rows))
+    cells = pd.DataFrame(list(rows.values()), index, dtype=object)
     cells = cells.reindex(columns=[*NUMBERS, "marks", "p", "p_holm", "asked", "values", "text"])
     cells = cells.astype(dict.fromkeys((*NUMBERS, "p", "p_holm"), float))
     cells = cells.astype({"n": int, "asked": int})
     cells["difference"] = cells["mean"] - cells["published"]
     return cells
+
+
+def _over_seeds(readings: Readings) -> pd.DataFrame:
+    """Return number, mean, standard deviation and range of the values of each cell that has any."""
+    values = []
+    for place, reading in readings.items():
+        values += [(*place, value) for value in reading.values.values()]
+    frame = pd.DataFrame(values, columns=["line", "column", "value"])
+    cells = frame.astype({"value": float}).groupby(["line", "column"])["value"]
+    return cells.agg(n="count", mean=statistics.fmean, sd="std", low="min", high="max")
+
+
+def _row(reading: Reading) -> dict[str, Any]:
+    return {
+        "n": 0,
+        "text": "",
+        "asked": reading.asked,
+        "values": reading.values,
+        "error": reading.error,
+        "marks": reading.marks,
+    }
 
 
 def _setting(plan: Plan, line: Line, column: Column) -> dict[str, Any]:

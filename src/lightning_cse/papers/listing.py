@@ -42,7 +42,7 @@ def _plan_table(plan: Plan, now: Status) -> RenderableType:
     heading = Text(f"{plan.artefact.source}: {plan.artefact.title}")
     notes = [Text(f"published only: {label} ({why})", style="dim") for label, why in quoted.items()]
     commands = [_command(job, plan) for job in missing(now)]
-    shown = [Text(line, no_wrap=True, overflow="ignore") for line in commands[:_LISTED]]
+    shown = [Text(line, overflow="fold") for line in commands[:_LISTED]]
     more = [f"  and {len(commands) - _LISTED} more"] if len(commands) > _LISTED else []
     return Group(heading, "", table, "", *_summary(now), *notes, *shown, *more)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from lightning_cse.arguments import quote_free_text
+from lightning_cse.config import SAMPLE_DIR
 from lightning_cse.config.compose import (
     CompositionError,
     compose,
@@ -23,7 +25,6 @@ from lightning_cse.config.compose import (
 )
 from lightning_cse.config.key import evaluation_key, training_key
 from lightning_cse.config.suggestions import explain
-from lightning_cse.data import sample_dir
 from lightning_cse.errors import ConfigError, user_error
 from lightning_cse.papers import artefacts
 from lightning_cse.papers.artefacts import Artefact, Column, Line, Request
@@ -54,39 +55,61 @@ def points_of(
     if isinstance(way, artefacts.Published):
         return ()
     if isinstance(way, artefacts.Baseline):
-        return points_of(artefact, request, artefact.line(way.of, request, like=line), column)
+        measured = artefact.line(way.of, request, like=line)
+        return points_of(artefact, request, measured, column)
+    if isinstance(way, artefacts.Chosen):
+        return tuple(_training(artefact, request, line, column, train) for train in way.among)
+    if isinstance(way, artefacts.Train):
+        return (_training(artefact, request, line, column, way),)
+    head = []
+    if way.model:
+        is_plain = re.fullmatch(r"[\w./-]*", way.model)
+        model = [f"model={way.model}"]
+        head = model if is_plain else quote_free_text(model, ["model"])
+    head += [f"+suite={way.suite}", *_corpora_of(request.profile)]
+    if way.of is None:
+        added = _added(artefact, request, line, column)
+        return (_point("evaluate", head, way.overrides + added, artefact, request),)
+    training = _training(artefact, request, line, column, way.of)
+    return (replace(_point("evaluate", head, way.overrides, artefact, request), of=training),)
+
+
+def _training(
+    artefact: Artefact,
+    request: Request,
+    line: Line,
+    column: Column,
+    train: artefacts.Train,
+) -> Point:
+    head = [f"+experiment={train.experiment}"]
+    if request.profile is not None:
+        head.append(profile_override(request.profile))
+    if request.encoder or request.profile is None or profile_encoder(request.profile) is None:
+        head.append(f"encoder={line.encoder}")
+    own = train.overrides + _added(artefact, request, line, column)
+    return _point("train", head, own, artefact, request)
+
+
+def _added(artefact: Artefact, request: Request, line: Line, column: Column) -> tuple[str, ...]:
+    """Return the overrides of the profile for a row, and those of the column."""
+    return artefact.profile(request).rows.get(line.label, ()) + column.overrides
+
+
+def _point(
+    command: Command,
+    head: Sequence[str],
+    own: Sequence[str],
+    artefact: Artefact,
+    request: Request,
+) -> Point:
+    """Return a point with its own overrides between those of the profile and those of the request."""
     try:
         settings = tuple(map(artefacts.check_override, request.settings))
     except ValueError as error:
         raise ConfigError([str(error)]) from None
-    profile, added = (
-        artefact.profile(request),
-        artefact.profile(request).rows.get(line.label, ()) + column.overrides,
-    )
-
-    def point(command: Command, head: tuple[str, ...], own: tuple[str, ...]) -> Point:
-        general, asked = (_suiting(command, head, some) for some in (profile.overrides, settings))
-        return Point(command, (*head, *general, *own, *asked))
-
-    def trained(train: artefacts.Train) -> Point:
-        head = [f"+experiment={train.experiment}"]
-        if request.profile is not None:
-            head.append(profile_override(request.profile))
-        if request.encoder or request.profile is None or profile_encoder(request.profile) is None:
-            head.append(f"encoder={line.encoder}")
-        return point("train", tuple(head), train.overrides + added)
-
-    if isinstance(way, artefacts.Chosen):
-        return tuple(map(trained, way.among))
-    if isinstance(way, artefacts.Train):
-        return (trained(way),)
-    model = [f"model={way.model}"] if way.model else []
-    if not re.fullmatch(r"[\w./-]*", way.model or ""):
-        model = quote_free_text(model, ["model"])
-    head = (*model, f"+suite={way.suite}", *_corpora_of(request.profile))
-    if way.of is None:
-        return (point("evaluate", head, way.overrides + added),)
-    return (replace(point("evaluate", head, way.overrides), of=trained(way.of)),)
+    general = _suiting(command, tuple(head), artefact.profile(request).overrides)
+    requested = _suiting(command, tuple(head), settings)
+    return Point(command, (*head, *general, *own, *requested))
 
 
 @functools.cache
@@ -94,15 +117,17 @@ def _corpora_of(profile: str | None) -> tuple[str, ...]:
     """Return the overrides that give an evaluation the corpora of a profile and its limits on their size."""
     if profile is None:
         return ()
-    own, default = compose("train", profile_override(profile)), compose("train")
-    changed = {key: value for key, value in own.limits.items() if value != default.limits[key]}
-    limits = [
-        f"limits.{key}={'null' if value is None else value}" for key, value in changed.items()
-    ]
-    if Path(own.paths.data_dir) == sample_dir():
+    own = compose("train", profile_override(profile))
+    default = compose("train")
+    limits = []
+    for key, value in own.limits.items():
+        if value != default.limits[key]:
+            limits.append(f"limits.{key}={json.dumps(value)}")
+    if Path(own.paths.data_dir) == SAMPLE_DIR:
         return ("corpora=sample", "paths=sample", *limits)
-    corpora, others = (str(cfg.hydra.runtime.choices.corpora) for cfg in (own, default))
-    return (*([] if corpora == others else [f"corpora={corpora}"]), *limits)
+    corpora = str(own.hydra.runtime.choices.corpora)
+    is_default = corpora == default.hydra.runtime.choices.corpora
+    return tuple(limits) if is_default else (f"corpora={corpora}", *limits)
 
 
 def _suiting(command: Command, head: tuple[str, ...], settings: Iterable[str]) -> list[str]:
@@ -161,23 +186,22 @@ def limited(point: Point, by: str, record: Mapping[str, Any]) -> Point:
     """Return a point that makes as many steps as a finished run, or reads as many sentences (to the nearest step)."""
     if point.of is not None:
         return replace(point, of=limited(point.of, by, record))
-    steps, config = record["steps"], composed(point)
+    steps = record["steps"]
     if by == "sentences":
-        rows = config["data"]["rows"]
-        if "llm" in rows:
-            raise ConfigError(
-                [
-                    f"match.sentences: {config['name']} has rows of several sizes; match.steps suits it"
-                ]
-            )
-        a_row = max(2, len(instantiate(rows).roles))  # a sentence alone is its own positive
-        of_step = (
-            a_row * config["data"]["batch_size"] * config["trainer"]["accumulate_grad_batches"]
-        )
-        steps = max(
-            1, round(record["sentences_per_second"] * record["seconds"]["training"] / of_step)
-        )
+        of_step = _sentences_of_step(composed(point))
+        sentences = record["sentences_per_second"] * record["seconds"]["training"]
+        steps = max(1, round(sentences / of_step))
     # Without max_epochs, since the limit of the experiment could end the training earlier.
-    return replace(
-        point, overrides=(*point.overrides, "trainer.max_epochs=-1", f"trainer.max_steps={steps}")
-    )
+    limit = ("trainer.max_epochs=-1", f"trainer.max_steps={steps}")
+    return replace(point, overrides=(*point.overrides, *limit))
+
+
+def _sentences_of_step(config: Mapping[str, Any]) -> int:
+    rows = config["data"]["rows"]
+    if "llm" in rows:
+        name = config["name"]
+        fault = f"match.sentences: {name} has rows of several sizes; match.steps suits it"
+        raise ConfigError([fault])
+    of_row = max(2, len(instantiate(rows).roles))  # a sentence alone is its own positive
+    accumulated = config["trainer"]["accumulate_grad_batches"]
+    return int(of_row * config["data"]["batch_size"] * accumulated)

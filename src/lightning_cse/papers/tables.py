@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -159,7 +159,6 @@ def _side(plan: Plan, readings: Readings, number: int, column: Column) -> Side |
 
 def _mark_significance(plan: Plan, cells: pd.DataFrame, tests: pd.DataFrame) -> dict[str, str]:
     """Put p-values and marks into the cells; return the letters of the rows that others differ from."""
-    labels = _labels(plan)
     differs: dict[tuple[int, str], list[str]] = {}
     for test in tests.itertuples(index=False):
         place = (test.a, test.column)
@@ -170,10 +169,20 @@ def _mark_significance(plan: Plan, cells: pd.DataFrame, tests: pd.DataFrame) -> 
         elif test.p_holm < LEVELS["*"]:
             differs.setdefault(place, []).append(test.reference)
             differs.setdefault((test.b, test.column), []).append(test.row)
+    return _mark_letters(cells, differs, _labels(plan))
+
+
+def _mark_letters(
+    cells: pd.DataFrame,
+    differs: Mapping[tuple[int, str], Sequence[str]],
+    labels: Sequence[str],
+) -> dict[str, str]:
+    """Mark each cell with the rows that it differs from; return the letters of these rows."""
+    named: set[str] = set()
     for place, others in differs.items():
+        named.update(others)
         marks = [f"differs:{other}" for other in sorted(others, key=labels.index)]
         cells.at[place, "marks"] += tuple(marks)
-    named = {label for others in differs.values() for label in others}
     letters = {label: chr(ord("a") + number) for number, label in enumerate(labels)}
     return {label: letter for label, letter in letters.items() if label in named}
 

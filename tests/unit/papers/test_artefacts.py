@@ -18,9 +18,8 @@ from lightning_cse.papers.artefacts import (
     PublishedValue,
     Request,
     Train,
-    find_artefacts,
-    read_artefact,
 )
+from lightning_cse.papers.files import find_artefacts, read_artefact
 
 TABLE = """
 title: What the terms contribute

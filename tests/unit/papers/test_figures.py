@@ -22,8 +22,9 @@ from lightning_cse.embeddings import DualEmbedding
 from lightning_cse.errors import ConfigError, EncoderError
 from lightning_cse.evaluation import Direction, run_tasks
 from lightning_cse.papers import figures
-from lightning_cse.papers.artefacts import Artefact, Line, Request, read_artefact
+from lightning_cse.papers.artefacts import Artefact, Line, Request
 from lightning_cse.papers.figures import Made, Material, dualcse, gausscse
+from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.records import Found
 from lightning_cse.runs import Curves, Run, summarise
 

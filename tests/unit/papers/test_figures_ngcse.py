@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 
 from lightning_cse.config import experiments_dir
-from lightning_cse.papers.artefacts import read_artefact
 from lightning_cse.papers.figures import ngcse, ngcse_studies
+from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.statistics import correlation
 from lightning_cse.runs import summarise
 

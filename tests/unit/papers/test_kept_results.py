@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lightning_cse.papers.artefacts import Request, find_artefacts
+from lightning_cse.papers.artefacts import Request
+from lightning_cse.papers.files import find_artefacts
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.records import RunsTable
 from lightning_cse.papers.render import render

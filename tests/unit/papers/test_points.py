@@ -11,7 +11,8 @@ from omegaconf import OmegaConf
 
 from lightning_cse import runs as records
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.papers.artefacts import Artefact, Request, read_artefact
+from lightning_cse.papers.artefacts import Artefact, Request
+from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.points import Point, composed, points_of
 from lightning_cse.papers.records import RunsTable, key_of
 

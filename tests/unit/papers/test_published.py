@@ -10,15 +10,9 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from lightning_cse.papers.artefacts import (
-    Artefact,
-    Chosen,
-    Evaluate,
-    Request,
-    Train,
-    find_artefacts,
-)
+from lightning_cse.papers.artefacts import Artefact, Chosen, Evaluate, Request, Train
 from lightning_cse.papers.figures import MAKERS
+from lightning_cse.papers.files import find_artefacts
 from lightning_cse.papers.points import Point, composed, points_of
 from lightning_cse.papers.records import RunsTable
 

@@ -9,7 +9,8 @@ import yaml
 from fake_plan import FakePlan
 from rich.console import Console
 
-from lightning_cse.papers.artefacts import Request, read_artefact
+from lightning_cse.papers.artefacts import Request
+from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import render, write
 from lightning_cse.papers.tables import Table, make_table

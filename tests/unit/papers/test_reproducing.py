@@ -15,7 +15,8 @@ from lightning_cse import arguments
 from lightning_cse import runs as records
 from lightning_cse.errors import BUSY, ConfigError
 from lightning_cse.papers import reproducing
-from lightning_cse.papers.artefacts import Request, read_artefact
+from lightning_cse.papers.artefacts import Request
+from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.listing import plans_table, status_table
 from lightning_cse.papers.plan import Plan, missing, overrides_of, status
 from lightning_cse.papers.points import Point, composed, key_of, limited

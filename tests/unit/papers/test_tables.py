@@ -14,7 +14,8 @@ from fake_plan import FakePlan
 
 from lightning_cse.errors import DataError
 from lightning_cse.metrics import mcnemar
-from lightning_cse.papers.artefacts import Artefact, Request, read_artefact
+from lightning_cse.papers.artefacts import Artefact, Request
+from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import write
 from lightning_cse.papers.statistics import holm
