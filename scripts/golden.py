@@ -1,20 +1,27 @@
 """Golden results: the present results of experiments, runs and tables, with which a later version is compared.
 
-    python scripts/golden.py                     # write all parts again, to tests/golden/
-    python scripts/golden.py runs                # one part: configs, runs, batches or tables
-    python scripts/golden.py --check             # compare instead, and print the worst difference of each part
-    python scripts/golden.py runs --only dualcse_cross gausscse --check
+    python scripts/golden.py                     # write all parts again, to tests/golden/ python
+    scripts/golden.py runs                # one part: configs, runs, batches or tables python
+    scripts/golden.py --check             # compare instead, and print the worst difference of each
+    part python scripts/golden.py runs --only dualcse_cross gausscse --check
 
 The parts:
 
 - configs: the values in each experiment's composed config that affect its result.
-- runs: each experiment under ``+debug=tiny`` with seed 0: its curves, test metrics, best step and numbers of rows.
-- batches: digests of the rows, the account and the first three batches of every data config, from the sample corpora
-  and, if LIGHTNING_CSE_DATA names a folder, from the corpora in it.
-- tables: the cells of all tables that ``reproduce`` renders from the records under ``experiments/``.
+- runs: each experiment under ``+debug=tiny`` with seed 0: its curves, test metrics, best step and
+  numbers of rows. Writing them also writes ``golden.json`` in ``lightning_cse.runs``, from which
+  records get the digest of their code.
+- batches: digests of the rows, the account and the first three batches of every data config, from
+  the sample corpora and, if LIGHTNING_CSE_DATA names a folder, from the corpora in it.
+- tables: the cells of all tables that ``reproduce`` renders from the records under
+  ``experiments/``.
 
-All parts except the batches use only the commands ``python -m lightning_cse.train`` and
-``python -m lightning_cse.reproduce`` and their files, so this script does not depend on the inside of the package.
+A value that is within the tolerance of its golden value keeps it, so that another machine changes
+no file.
+
+All parts except the batches use only the commands ``python -m lightning_cse.train`` and ``python -m
+lightning_cse.reproduce`` and their files, so this script does not depend on the inside of the
+package.
 """
 
 from __future__ import annotations
@@ -35,6 +42,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from golden_batches import batches
+from golden_code import Lines, code_of_methods, executed, write_code
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = REPOSITORY / "tests" / "golden"
@@ -51,7 +59,7 @@ NO_FLOOR: Final = ("learning_rate",)
 """Values that are small by nature, and are compared by their relative difference alone."""
 
 
-# The commands --------------------------------------------------------------------------------------------------------
+# The commands -------------------------------------------------------------------------------------
 
 
 def command(name: str, *arguments: str, accept: Iterable[int] = (0,)) -> str:
@@ -126,7 +134,7 @@ def _environment() -> Iterator[None]:
         os.environ.update(before)
 
 
-# The parts -----------------------------------------------------------------------------------------------------------
+# The parts ----------------------------------------------------------------------------------------
 
 LEFT_OUT: Final = (
     # folders, and what watches a run
@@ -191,7 +199,8 @@ def run_of(experiment: str) -> dict[str, Any]:
         curves: dict[str, dict[str, float]] = {}
         with (folder / "curves.csv").open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
-                # The two encoders are equal before the first step, so their implicitness is 0 up to rounding errors.
+                # The two encoders are equal before the first step, so their implicitness is 0 up to
+                # rounding errors.
                 noise = experiment.startswith("dualcse_bi") and (row["key"], row["step"]) == (
                     "val/eis/accuracy",
                     "0",
@@ -266,16 +275,35 @@ def _cell(key: str, text: str) -> Any:
         return text
 
 
-# Files ---------------------------------------------------------------------------------------------------------------
+# Files --------------------------------------------------------------------------------------------
 
 
 def read(part: str) -> dict[str, Any]:
-    """Return the golden results of a part, by experiment or file."""
-    document: dict[str, Any] = json.loads((FOLDER / f"{part}.json").read_text(encoding="utf-8"))
+    """Return the golden results of a part, by experiment or file; a part without a file has none."""
+    path = FOLDER / f"{part}.json"
+    if not path.is_file():
+        return {}
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if part == "configs":  # values that all experiments share are stored once
         shared = document.pop("")
         return {name: shared | own for name, own in document.items()}
     return document
+
+
+def golden_of(part: str, name: str) -> Any:
+    """Return the golden results of an experiment, a data config or a table; say which command writes missing ones."""
+    results = read(part)
+    if name not in results:
+        raise LookupError(f"no golden {part} of {name}: run python scripts/golden.py {part}")
+    return results[name]
+
+
+def steady(part: str, golden: Any, found: Any) -> Any:
+    """Return new results, with the golden value wherever the difference is within the tolerance of the part."""
+    if isinstance(golden, Mapping) and isinstance(found, Mapping):
+        return {key: steady(part, golden.get(key, ABSENT), each) for key, each in found.items()}
+    differences = compare(golden, found)
+    return golden if all(one.relative <= RELATIVE[part] for one in differences) else found
 
 
 def write(part: str, results: Mapping[str, Any]) -> Path:
@@ -311,7 +339,7 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
-# Comparison ----------------------------------------------------------------------------------------------------------
+# Comparison ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -361,7 +389,7 @@ def _same(one: Any, other: Any) -> bool:
     return both_nan or (type(one) is type(other) and bool(one == other))
 
 
-# Together ------------------------------------------------------------------------------------------------------------
+# Together -----------------------------------------------------------------------------------------
 
 
 def results_of(part: str, only: Iterable[str]) -> dict[str, Any]:
@@ -376,6 +404,47 @@ def results_of(part: str, only: Iterable[str]) -> dict[str, Any]:
         results[name] = {"configs": config_of, "runs": run_of}[part](name)
         print(f"{part}: {name}", file=sys.stderr)
     return results
+
+
+def write_runs() -> list[Path]:
+    """Write the golden results of all runs, and which code they exercise."""
+    results: dict[str, Any] = {}
+    methods: dict[str, str] = {}
+    lines: dict[str, Lines] = {}
+    golden = read("runs")
+    for name in EXPERIMENTS:
+        methods[name] = config_of(name)["method._target_"]
+        with executed() as lines[name]:
+            found = rounded(run_of(name))
+        results[name] = steady("runs", golden.get(name, ABSENT), found)
+        print(f"runs: {name}", file=sys.stderr)
+    return [write("runs", results), write_code(code_of_methods(results, methods, lines))]
+
+
+def write_part(part: str) -> list[Path]:
+    """Write the golden results of a part again."""
+    if part == "runs":
+        return write_runs()
+    results = steady(part, read(part), rounded(results_of(part, EXPERIMENTS)))
+    return [write(part, results)]
+
+
+def check_part(part: str, only: list[str] | None) -> bool:
+    """Compare the present results of a part with the golden ones; print and return whether they are the same."""
+    results = rounded(results_of(part, only or EXPERIMENTS))
+    golden = read(part)
+    if part == "batches":
+        golden = {name: each for name, each in golden.items() if name in results}
+    if only and part in ("configs", "runs"):
+        golden = {name: golden_of(part, name) for name in only}
+    differences = sorted(compare(golden, results), key=lambda one: -one.relative)
+    failed = [one for one in differences if one.relative > RELATIVE[part]]
+    worst = differences[0].relative if differences else 0.0
+    beyond = f"{len(failed)} values beyond {RELATIVE[part]:g}"
+    print(f"{part}: worst relative difference {worst:.1e}, {beyond}")
+    for one in failed[:20]:
+        print(f"  {one}")
+    return not failed
 
 
 def main() -> int:
@@ -395,27 +464,14 @@ def main() -> int:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     if given.only and not given.check:
         parser.error("--only needs --check: a part is written as a whole")
-    code = 0
+    same = True
     for part in given.parts or PARTS:
-        results = rounded(results_of(part, given.only or EXPERIMENTS))
-        if not given.check:
-            print(f"written: {write(part, results)}")
-            continue
-        golden = read(part)
-        if part == "batches":
-            golden = {name: each for name, each in golden.items() if name in results}
-        if given.only and part in ("configs", "runs"):
-            golden = {name: golden[name] for name in given.only}
-        differences = sorted(compare(golden, results), key=lambda one: -one.relative)
-        failed = [one for one in differences if one.relative > RELATIVE[part]]
-        worst = differences[0].relative if differences else 0.0
-        print(
-            f"{part}: worst relative difference {worst:.1e}, {len(failed)} values beyond {RELATIVE[part]:g}"
-        )
-        for one in failed[:20]:
-            print(f"  {one}")
-        code = code or int(bool(failed))
-    return code
+        if given.check:
+            same &= check_part(part, given.only)
+        else:
+            for path in write_part(part):
+                print(f"written: {path}")
+    return int(not same)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What holds for the repository as a whole: it imports, it is finished, it is small, it names no machine."""
 
 import importlib
+import json
 import os
 import re
 import runpy
@@ -140,6 +141,27 @@ def test_version_has_its_release_notes_and_is_everywhere_the_same(tmp_path: Path
     assert release.notes_of(version, tmp_path) == "- Two.\n"
     with pytest.raises(ValueError, match=r"the version is .*, not 9\.9\.9"):
         release.notes_of("9.9.9", tmp_path)
+
+
+def test_kept_records_name_commits_of_the_history(repository: Path) -> None:
+    history = subprocess.run(
+        ["git", "rev-list", "HEAD"],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+    )
+    shallow = (repository / ".git" / "shallow").exists()
+    if history.returncode or shallow:
+        pytest.skip("needs the complete history")
+    commits = {None, *history.stdout.split()}
+    records = list(repository.glob("experiments/*/results/records/*.json"))
+    assert len(records) > 100
+    unknown = set()
+    for path in records:
+        commit = json.loads(path.read_text(encoding="utf-8"))["environment"]["commit"]
+        if commit not in commits:
+            unknown.add(commit)
+    assert unknown == set()
 
 
 def test_readme_has_the_claims_of_every_paper(repository: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_every_experiment_has_golden_results(part: str) -> None:
 @pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
 def test_config(experiment: str) -> None:
     differences = beyond(
-        "configs", golden.read("configs")[experiment], golden.config_of(experiment)
+        "configs", golden.golden_of("configs", experiment), golden.config_of(experiment)
     )
     added = [one.path for one in differences if one.golden == golden.ABSENT]
     expected = [
@@ -57,18 +57,22 @@ def test_config(experiment: str) -> None:
 
 @pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
 def test_run(experiment: str) -> None:
-    assert_golden("runs", golden.read("runs")[experiment], golden.run_of(experiment), experiment)
+    assert_golden(
+        "runs", golden.golden_of("runs", experiment), golden.run_of(experiment), experiment
+    )
 
 
 @pytest.mark.parametrize("name", golden_batches.DATA)
 def test_batches(name: str) -> None:
-    assert_golden("batches", golden.read("batches")[name], golden_batches.batches_of(name), name)
+    assert_golden(
+        "batches", golden.golden_of("batches", name), golden_batches.batches_of(name), name
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in golden_batches.DATA if name != "implicit_pairs"])
 def test_batches_of_real_corpora(name: str, real_data: Path) -> None:
-    expected = golden.read("batches")[f"{name} (corpora)"]
+    expected = golden.golden_of("batches", f"{name} (corpora)")
     assert_golden("batches", expected, golden_batches.batches_of(name, str(real_data)), name)
 
 

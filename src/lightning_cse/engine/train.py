@@ -331,7 +331,7 @@ def _fit_and_test(
         "device": device_name(trainer.strategy.root_device),
         "precision": str(trainer.precision),
         "environment": runs.environment(),
-        "method_code": runs.method_code(plain(cfg.method)),
+        "code": runs.code_digest(plain(cfg.method)),
         "seconds": {
             "training": steps.seconds,
             "evaluation": evaluation.seconds,

@@ -56,7 +56,7 @@ def _texts_of_marks(plan: Plan, cells: pd.DataFrame) -> dict[str, str]:
         "profile": f"profile {plan.request.profile}",
         "encoder": f"measured with {', '.join(replaced)}",
         "settings": f"with {' '.join(plan.request.settings)}",
-        "stale": "measured before the last change of its loss",
+        "stale": "measured before the last change of its method",
         "mixed": "its seeds are of runs that differ in their data, or in what an automatic choice became",
     }
     for column in plan.artefact.columns:
@@ -74,7 +74,7 @@ def notes(
     if unknown:
         yield (
             f"Whether the loss has changed since is unknown for {unknown} of {len(runs)} records: "
-            "they, or the records of their trainings, lack method_code."
+            "they, or the records of their trainings, lack a digest of code."
         )
     if cells["error"].notna().any():
         yield (

@@ -7,7 +7,7 @@ from lightning_cse.papers.records import Found
 def change_of(training: Found | None) -> str:
     """Return ``stale`` if the code of a training's method has changed since its run, else ``fresh``.
 
-    Without the training's record, or without ``method_code`` in it, the answer is ``unknown``; see `runs.method_code`.
+    Without the training's record, or without ``code`` in it, the answer is ``unknown``; see `runs.code_digest`.
     """
     if training is None:
         return "unknown"
@@ -15,6 +15,6 @@ def change_of(training: Found | None) -> str:
     method = record["decisive"]["config"].get("method")
     if method is None:
         return "fresh"
-    if "method_code" not in record:
+    if "code" not in record:
         return "unknown"
-    return "fresh" if record["method_code"] == runs.method_code(method) else "stale"
+    return "fresh" if record["code"] == runs.code_digest(method) else "stale"

@@ -1,6 +1,6 @@
 """A run on disk: its folder, status, lock, record, curves, predictions, and its hash."""
 
-from lightning_cse.runs.code import method_code
+from lightning_cse.runs.code import code_digest
 from lightning_cse.runs.curves import Curves, CurveSummary, mean_of_text, summarise
 from lightning_cse.runs.files import (
     Busy,
@@ -22,6 +22,7 @@ __all__ = [
     "Outcome",
     "Run",
     "atomic_file",
+    "code_digest",
     "config_hash",
     "decisive",
     "disk_errors",
@@ -29,7 +30,6 @@ __all__ = [
     "find_runs",
     "locked",
     "mean_of_text",
-    "method_code",
     "summarise",
     "write_atomic",
     "write_predictions",

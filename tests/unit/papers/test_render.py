@@ -87,7 +87,7 @@ def test_terminal(table: Table) -> None:
         ["All", "measured", "values:", "with", "x=1."],
     ]
     assert lines[8:] == [
-        "† measured before the last change of its loss.",
+        "† measured before the last change of its method.",
         "n: seeds measured / seeds asked for.",
         "Of 100 %.",
     ]

@@ -246,7 +246,7 @@ def test_marks_that_all_cells_share_are_said_once(tmp_path: Path) -> None:
         "All measured values: measured with tiny in place of bert_base; with data.x=1.",
         "† its seeds are of runs that differ in their data, or in what an automatic choice became.",
         "‡ matched dev.",
-        "§ measured before the last change of its loss.",
+        "§ measured before the last change of its method.",
     )
     assert "unknown for 2 of 3 records" in found.legend[4]
 

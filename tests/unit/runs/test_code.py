@@ -1,80 +1,139 @@
 """The digest of a method's code: what changes it, and what does not."""
 
 import ast
-from collections.abc import Iterator
+import sys
 from pathlib import Path
+from typing import Any
 
+import golden
+import golden_code
 import pytest
 
-from lightning_cse.runs import code
+from lightning_cse.runs import code, code_digest
 
-FILES = {
-    "similarity.py": "VERSION = 1\n",
-    "tokens.py": "VERSION = 1\n",
-    "losses/info_nce.py": "class InfoNCE(Module):\n    weights = [0, None, False, '']\n",
-    "losses/dual.py": "from lightning_cse.losses.info_nce import InfoNCE\nclass InfoNCEOther: ...\n",
-    "methods/simcse.py": "class SimCSE(Method): ...\n",
-}
 METHOD = {
-    "_target_": "lightning_cse.methods.SimCSE",
+    "_target_": "lightning_cse.methods.GaussCSE",
+    "loss": {"_target_": "lightning_cse.losses.GaussianContrastive"},
     "optimizer": {"_target_": "torch.optim.AdamW"},
-    "loss": {"_target_": "lightning_cse.losses.info_nce.InfoNCE"},
 }
+SOURCE = '''
+LIMIT = 3
+
+
+def scale(vector, limit=None):
+    """Return a scaled vector."""
+    longest = max(vector)
+    if longest > LIMIT:
+        raise ValueError(f"{longest} is too long")
+    log.warning("scaled")
+    return [value / longest for value in vector]
+'''
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.setattr(code, "_PACKAGE", tmp_path)
-    yield tmp_path
-    code._digest.cache_clear()
+def package(tmp_path: Path) -> Path:
+    (tmp_path / "file.py").write_text(SOURCE)
+    return tmp_path
 
 
-def digest(method: dict[str, object] = METHOD) -> str | None:
-    code._digest.cache_clear()
-    return code.method_code(method)
+def source(package: Path, function: str = "scale") -> str:
+    code.functions_of.cache_clear()
+    return code.source_digest([f"file.py:{function}"], package)
 
 
 @pytest.mark.parametrize(
-    ("name", "then", "now", "changes"),
+    ("old", "new", "is_changed"),
     [
-        ("losses/info_nce.py", "0,", "1,", True),
-        ("losses/info_nce.py", "0,", "False,", True),
-        ("losses/info_nce.py", "None", "''", True),
-        ("methods/simcse.py", "...", "x = 1", True),
-        ("similarity.py", "1", "2", True),
-        ("tokens.py", "1", "2", False),
-        ("losses/dual.py", "...", "x = 1", False),
-        ("methods/simcse.py", "...", '"""Docstring."""; ...  # a comment', False),
-        (
-            "losses/info_nce.py",
-            "[0, None, False, '']",
-            '[\n        0, None, False, "",\n    ]',
-            False,
-        ),
+        ("value / longest", "value * longest", True),
+        ("LIMIT = 3", "LIMIT = 4", True),
+        ("limit=None", "limit=1", True),
+        ("longest > LIMIT", "longest >= LIMIT", True),
+        ("longest", "maximum", False),
+        ("def scale", "def rescale", False),
+        ('"""Return a scaled vector."""', "# A comment.", False),
+        ("is too long", "must be shorter", False),
+        ('log.warning("scaled")', 'log.info("other")', False),
+        ("vector, limit=None", "vector: list[float], limit: int | None = None", False),
+        ("def scale", "def other():\n    return 1\n\n\ndef scale", False),
     ],
 )
-def test_code_of_the_method_changes_it_and_comments_do_not(
-    package: Path, name: str, then: str, now: str, changes: bool
-) -> None:
-    before = digest()
-    assert then in FILES[name]
-    (package / name).write_text(FILES[name].replace(then, now))
-    assert (digest() != before) == changes
+def test_source_digest(package: Path, old: str, new: str, is_changed: bool) -> None:
+    before = source(package)
+    assert old in SOURCE
+    (package / "file.py").write_text(SOURCE.replace(old, new))
+    name = "rescale" if "rescale" in new else "scale"
+    assert (source(package, name) != before) == is_changed
 
 
-def test_another_class_has_another_digest(package: Path) -> None:
-    other = METHOD | {"loss": {"_target_": "lightning_cse.losses.InfoNCEOther"}}
-    assert digest(other) != digest() == digest(dict(reversed(METHOD.items())))
-    assert digest({"_target_": "my.package.SimCSE"}) is None
+def test_missing_function_changes_the_digest(package: Path) -> None:
+    assert source(package, "missing") != source(package)
 
 
 def test_empty_fields_of_later_python_versions_do_not_count(
-    package: Path, monkeypatch: pytest.MonkeyPatch
+    package: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = digest()
-    monkeypatch.setattr(ast.ClassDef, "_fields", (*ast.ClassDef._fields, "more"))
-    monkeypatch.setattr(ast.ClassDef, "more", [], raising=False)
-    assert digest() == before
+    before = source(package)
+    monkeypatch.setattr(ast.FunctionDef, "_fields", (*ast.FunctionDef._fields, "more"))
+    monkeypatch.setattr(ast.FunctionDef, "more", [], raising=False)
+    assert source(package) == before
+
+
+def test_digest_follows_the_golden_results_of_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = code_digest(METHOD)
+    other = code_digest({"_target_": "lightning_cse.methods.DualCSE"})
+    known = code.golden_methods()
+    changed = {**known, "GaussCSE": {**known["GaussCSE"], "results": "0123456789"}}
+    monkeypatch.setattr(code, "golden_methods", lambda: changed)
+    assert code_digest(METHOD) != before
+    assert code_digest({"_target_": "lightning_cse.methods.DualCSE"}) == other
+
+
+def test_golden_file_agrees_with_the_golden_results() -> None:
+    results = golden.read("runs")
+    methods: dict[str, dict[str, Any]] = {}
+    for name, config in golden.read("configs").items():
+        methods.setdefault(config["method._target_"], {})[name] = results[name]
+    digests = {method: code.digest(of_method) for method, of_method in methods.items()}
+    assert digests == {name: each["results"] for name, each in code.golden_methods().items()}, (
+        "run python scripts/golden.py runs"
+    )
+
+
+def test_unexercised_functions_exist() -> None:
+    functions = golden_code.places()
+    for method, known in code.golden_methods().items():
+        unknown = set(known["unexercised"]) - functions
+        assert not unknown, f"{method}: run python scripts/golden.py runs"
+
+
+@pytest.mark.parametrize(
+    ("file", "is_changed"),
+    [("mine.py", True), ("helper.py", True), ("folder/deep.py", True), ("other.py", False)],
+)
+def test_digest_of_outside_code_follows_the_modules_it_imports(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    is_changed: bool,
+) -> None:
+    files = {
+        "mine.py": "import torch\nfrom helper import value\nclass Mine: ...\n",
+        "helper.py": "from folder import deep\nvalue = 1\n",
+        "folder/__init__.py": "",
+        "folder/deep.py": "value = 2\n",
+        "other.py": "value = 3\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    method = {"_target_": "mine.Mine"}
+    before = code_digest(method)
+    path = tmp_path / file
+    path.write_text(path.read_text() + "more = 4\n")
+    assert (code_digest(method) != before) == is_changed
+    for name in ("mine", "helper", "folder", "folder.deep"):
+        sys.modules.pop(name, None)

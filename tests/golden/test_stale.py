@@ -1,0 +1,198 @@
+"""A record is stale when the numbers of its method may have changed, and only then."""
+
+import ast
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lightning_cse.runs import code
+
+REPOSITORY = Path(__file__).parents[2]
+EXPERIMENT_OF = {
+    "SimCSE": "simcse_sup",
+    "GaussCSE": "gausscse",
+    "DualCSE": "dualcse_cross",
+    "DualGauss": "dualgauss",
+    "ImpScore": "impscore_inli",
+    "NGCSE": "ngcse_nli_sts_ht",
+}
+"""An experiment of each method."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of numbers: a text of a file and its replacement, and a method whose records it makes stale."""
+
+    file: str
+    old: str
+    new: str
+    method: str
+    other: str = ""
+    """A method whose records stay fresh."""
+
+
+MUTANTS = (
+    Mutant("losses/info_nce.py", "dim=1) / temperature", "dim=1) / (2 * temperature)", "SimCSE"),
+    Mutant("losses/margins.py", "middle - high +", "high - middle +", "NGCSE", "GaussCSE"),
+    Mutant(
+        "losses/dual_contrastive.py", "negative.explicit", "negative.implicit", "DualCSE", "NGCSE"
+    ),
+    Mutant(
+        "losses/gaussian_contrastive.py",
+        "(premise, entailment)",
+        "(entailment, premise)",
+        "GaussCSE",
+    ),
+    Mutant(
+        "methods/base.py",
+        "clip_grad_norm_(self.parameters(), most)",
+        "clip_grad_norm_(self.parameters(), most / 9)",
+        "SimCSE",
+    ),
+    Mutant("methods/schedules.py", "total - step", "total - step / 2", "DualCSE"),
+    Mutant("methods/simcse.py", "has_head=True", "has_head=False", "SimCSE", "GaussCSE"),
+    Mutant(
+        "methods/gausscse.py",
+        'roles: tuple[str, ...] = ("premise", "entailment")',
+        'roles: tuple[str, ...] = ("entailment", "premise")',
+        "GaussCSE",
+    ),
+    Mutant(
+        "methods/dualcse.py",
+        "self.loss(**embeddings",
+        "2 * self.loss(**embeddings",
+        "DualCSE",
+        "SimCSE",
+    ),
+    Mutant("methods/dualgauss.py", "architecture=architecture", 'architecture="bi"', "DualGauss"),
+    Mutant(
+        "methods/impscore.py",
+        "pos_implicit, pos_explicit)",
+        "pos_implicit, neg_explicit)",
+        "ImpScore",
+    ),
+    Mutant("methods/ngcse.py", "std=0.006", "std=0.06", "NGCSE", "ImpScore"),
+    Mutant("models/base.py", "enabled=False", "enabled=True", "SimCSE"),
+    Mutant("models/point.py", "nn.Tanh()", "nn.Sigmoid()", "SimCSE", "GaussCSE"),
+    Mutant("models/gaussian.py", "tanh(", "sigmoid(", "GaussCSE", "DualCSE"),
+    Mutant(
+        "models/dual.py", '("explicit", "implicit")', '("implicit", "explicit")', "DualCSE", "NGCSE"
+    ),
+    Mutant(
+        "models/dual_gaussian.py", "cosine(a.explicit_mean", "-cosine(a.explicit_mean", "DualGauss"
+    ),
+    Mutant("models/impscore.py", "1 - ", "2 - ", "ImpScore", "SimCSE"),
+    Mutant("encoders/encoder.py", "", "", "SimCSE"),
+    Mutant("encoders/gpu.py", "", "", "SimCSE"),
+    Mutant("encoders/load.py", "", "", "SimCSE"),
+    Mutant("encoders/packing.py", "", "", "SimCSE"),
+    Mutant("encoders/templates.py", "", "", "SimCSE"),
+    Mutant("tokens.py", "places < lengths", "places + 1 < lengths", "SimCSE"),
+    Mutant("similarity.py", "", "", "GaussCSE"),
+    Mutant("data/sampler.py", "state >> 1", "state >> 2", "SimCSE"),
+)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the code that golden runs need."""
+    for name in ("src", "conf", "scripts", "tests/golden"):
+        shutil.copytree(
+            REPOSITORY / name,
+            tmp_path / name,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+    code.functions_of.cache_clear()
+    return tmp_path
+
+
+def source_changed(copy: Path, method: str) -> bool:
+    functions = code.golden_methods()[method]["unexercised"]
+    mutated = code.source_digest(functions, copy / "src/lightning_cse")
+    return mutated != code.source_digest(functions)
+
+
+def results_changed(copy: Path, method: str) -> bool:
+    """Whether writing the golden results again would change those of a method."""
+    command = [
+        sys.executable,
+        "scripts/golden.py",
+        "runs",
+        "--check",
+        "--only",
+        EXPERIMENT_OF[method],
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+    assert "worst relative difference" in done.stdout or done.returncode, done.stderr
+    return done.returncode != 0
+
+
+def is_stale(copy: Path, method: str) -> bool:
+    return source_changed(copy, method) or results_changed(copy, method)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.file)
+def test_changed_numbers_make_records_stale(copy: Path, mutant: Mutant) -> None:
+    path = copy / "src/lightning_cse" / mutant.file
+    text = path.read_text(encoding="utf-8")
+    assert text.count(mutant.old) >= 1, (
+        f"{mutant.file} has no {mutant.old!r}: choose another change"
+    )
+    path.write_text(text.replace(mutant.old, mutant.new, 1), encoding="utf-8")
+    assert is_stale(copy, mutant.method)
+    if mutant.other:
+        assert not is_stale(copy, mutant.other)
+
+
+class Renamed(ast.NodeTransformer):
+    """Every local variable of a function with another name."""
+
+    def visit_FunctionDef(self, function: ast.FunctionDef) -> ast.FunctionDef:
+        arguments = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+        shared = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Global | ast.Nonlocal):
+                shared.update(node.names)
+        names = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and node.id in names - arguments - shared:
+                node.id = f"renamed_{node.id}"
+        return function
+
+
+@functools.cache
+def mutated_files() -> tuple[str, ...]:
+    return tuple(sorted({mutant.file for mutant in MUTANTS}))
+
+
+@pytest.mark.slow
+def test_renamed_variables_leave_all_records_fresh(copy: Path) -> None:
+    for file in mutated_files():
+        path = copy / "src/lightning_cse" / file
+        tree = Renamed().visit(ast.parse(path.read_bytes()))
+        path.write_text(ast.unparse(tree), encoding="utf-8")
+        assert "renamed_" in path.read_text(encoding="utf-8")
+    for method in EXPERIMENT_OF:
+        assert not is_stale(copy, method), method
+
+
+def test_every_file_that_decides_numbers_has_a_mutant() -> None:
+    package = REPOSITORY / "src/lightning_cse"
+    folders = ("losses", "methods", "models", "encoders")
+    files: Iterator[Path] = (path for name in folders for path in (package / name).glob("[!_]*.py"))
+    expected = {path.relative_to(package).as_posix() for path in files}
+    expected |= {"tokens.py", "similarity.py", "data/sampler.py"}
+    expected.remove("losses/checks.py")  # which only raises errors
+    assert expected == set(mutated_files())
