@@ -89,24 +89,25 @@ class FewShot:
         """Premise, hypothesis and type of every example."""
         if not self.shots:
             return ()
-        first = {
-            premise: row
-            for row, premise in reversed(list(enumerate(self._train.column("premise"))))
-        }
+        first: dict[str, int] = {}
+        for row, premise in enumerate(self._train.column("premise")):
+            first.setdefault(premise, row)
         if self.shots > len(first):
             raise DataError(
-                f"few_shot.shots: must be <= {len(first)}, the premises of INLI train, got {self.shots}"
+                f"few_shot.shots: must be <= {len(first)}, the premises of INLI train, "
+                f"got {self.shots}"
             )
         draw = random.Random(self.seed)  # noqa: S311 - no secret; the same draw on every machine
-        kinds = draw.sample(list(LABELS), len(LABELS))
-        kinds = [kinds[number % len(kinds)] for number in range(self.shots)]
+        order = draw.sample(list(LABELS), len(LABELS))
+        kinds = [order[number % len(order)] for number in range(self.shots)]
         draw.shuffle(kinds)
-        chosen = [self._train[row] for row in draw.sample(sorted(first.values()), self.shots)]
-        columns = [LABELS[kind].replace(" ", "_") for kind in kinds]
-        return tuple(
-            (row["premise"], row[it], kind)
-            for row, it, kind in zip(chosen, columns, kinds, strict=True)
-        )
+        examples = []
+        for number, kind in zip(
+            draw.sample(sorted(first.values()), self.shots), kinds, strict=True
+        ):
+            row = self._train[number]
+            examples.append((row["premise"], row[LABELS[kind].replace(" ", "_")], kind))
+        return tuple(examples)
 
     @cached_property
     def messages(self) -> tuple[tuple[str, str], ...]:
@@ -133,12 +134,17 @@ class FewShot:
 
         If more than 5 % of the answers are unparsable, log a warning.
         """
-        found = dict(self.ask(self.requests(premises, hypotheses)))
-        replies = [found[number] for number in range(len(premises))]
-        answers = [
-            "failed" if isinstance(reply, Failure) else read_answer(reply) for reply in replies
-        ]
-        unread = [r for r in replies if isinstance(r, Reply) and read_answer(r) == "unparsable"]
+        replies = dict(self.ask(self.requests(premises, hypotheses)))
+        answers = []
+        unread = []
+        for number in range(len(premises)):
+            reply = replies[number]
+            if isinstance(reply, Failure):
+                answers.append("failed")
+                continue
+            answers.append(read_answer(reply))
+            if answers[-1] == "unparsable":
+                unread.append(reply)
         if len(unread) > 0.05 * len(answers):
             log.warning(
                 "%d of %d replies name no label, or several, and count as wrong; they ended with %s (if length: raise "
@@ -168,12 +174,10 @@ def read_answer(reply: Reply) -> str:
         return "refused"
     if not _LABEL.search(reply.text):
         return "refused" if _DECLINES.search(reply.text) else "unparsable"
-    clauses = re.split(r"[.,;:!?\n]+|\brather\b", reply.text)
-    kinds = {
-        (m[1] or m[2]).lower()
-        for one in clauses
-        if not _DENIES.search(one)
-        for m in _LABEL.finditer(one)
-    }
-    cut_off = reply.finish == "length" and not _LABEL.match(re.sub(r"^[\W_]+", "", reply.text))
-    return kinds.pop() if len(kinds) == 1 and not cut_off else "unparsable"
+    kinds = set()
+    for clause in re.split(r"[.,;:!?\n]+|\brather\b", reply.text):
+        if not _DENIES.search(clause):
+            for match in _LABEL.finditer(clause):
+                kinds.add((match[1] or match[2]).lower())
+    is_cut_off = reply.finish == "length" and not _LABEL.match(re.sub(r"^[\W_]+", "", reply.text))
+    return kinds.pop() if len(kinds) == 1 and not is_cut_off else "unparsable"

@@ -61,16 +61,21 @@ class Whitening(PointModel):
     def fit(self) -> tuple[Tensor, Tensor]:
         r""":math:`\mu` (d,) and :math:`W_{:, :k}` (d, k), both float64."""
         mean, covariance = self._moments()
-        variances, directions = (values.flip(-1) for values in torch.linalg.eigh(covariance))
+        variances, directions = torch.linalg.eigh(covariance)
+        variances = variances.flip(-1)
+        directions = directions.flip(-1)
         # float32 vectors are rounded in proportion to their size, so equal sentences need not have equal vectors.
         flat = FLAT * max(float(variances[0]), float(mean.square().max()))
-        spanned = int((variances > flat).sum())
-        span = f"whitening: the {len(self.sentences)} sentences of {self.fitted_on} span {spanned} of {len(mean)}"
-        if not spanned:
-            raise DataError(f"{span} directions; fit on more")
-        if spanned < len(mean):
-            log.warning("%s directions; the others are left out", span)
-        return mean, directions[:, :spanned] / variances[:spanned].sqrt()
+        count = int((variances > flat).sum())
+        span = (
+            f"whitening: the {len(self.sentences)} sentences of {self.fitted_on} span {count} of "
+            f"{len(mean)} directions"
+        )
+        if count == 0:
+            raise DataError(f"{span}; fit on more")
+        if count < len(mean):
+            log.warning("%s; the others are left out", span)
+        return mean, directions[:, :count] / variances[:count].sqrt()
 
     def _vectors(self, sentences: Sequence[str]) -> Tensor:
         (vectors,) = super().embed(sentences).fields().values()
@@ -78,26 +83,29 @@ class Whitening(PointModel):
 
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Return the mean (d,) and the covariance (d, d) of the vectors, summed over a bounded number at once."""
-        n, shift = (
-            len(self.sentences),
-            self._vectors(self.sentences[:1]),
-        )  # sums of the vectors themselves would cancel
-        total, products = torch.zeros_like(shift[0]), torch.zeros_like(shift.T @ shift)
-        for start in range(0, n, SENTENCES_AT_ONCE):
+        count = len(self.sentences)
+        shift = self._vectors(self.sentences[:1])  # sums of the vectors themselves would cancel
+        total = torch.zeros_like(shift[0])
+        products = torch.zeros_like(shift.T @ shift)
+        for start in range(0, count, SENTENCES_AT_ONCE):
             vectors = self._vectors(self.sentences[start : start + SENTENCES_AT_ONCE]) - shift
-            total, products = total + vectors.sum(0), products + vectors.T @ vectors
-        return shift[0] + total / n, (products - torch.outer(total, total) / n) / max(n - 1, 1)
+            total = total + vectors.sum(0)
+            products = products + vectors.T @ vectors
+        mean = shift[0] + total / count
+        covariance = (products - torch.outer(total, total) / count) / max(count - 1, 1)
+        return mean, covariance
 
 
 def _read(sources: Sequence[str], data_dir: Path) -> list[str]:
     sentences: list[str] = []
-    for source, rows in zip(
-        sources, read_sources(sources, data_dir, key="whitening.sources"), strict=True
-    ):
+    tables = read_sources(sources, data_dir, key="whitening.sources")
+    for source, rows in zip(sources, tables, strict=True):
         names = [name for name in _COLUMNS if name in rows.names]
         if not names:
             raise DataError(
-                f"whitening.sources: {source} has no column {', '.join(_COLUMNS[:-1])} or {_COLUMNS[-1]}"
+                f"whitening.sources: {source} has no column {', '.join(_COLUMNS[:-1])} or "
+                f"{_COLUMNS[-1]}"
             )
-        sentences += [sentence for name in names for sentence in rows.column(name) if sentence]
+        for name in names:
+            sentences += filter(None, rows.column(name))
     return sentences

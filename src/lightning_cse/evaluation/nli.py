@@ -65,32 +65,33 @@ class NLI(CorpusTask):
         """Return the sentences of the split; for test also those of dev, on which the threshold is tuned."""
         if split == "dev":
             return super().sentences(split)
-        return (texts(self.table("dev")) if "dev" in self.sources else []) + texts(
-            self.rows("test")
-        )
+        tuned = texts(self.table("dev")) if "dev" in self.sources else []
+        return tuned + texts(self.rows("test"))
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold on dev, and apply it to the split."""
         rows = self.rows(split)
         tuned = rows if split == "dev" else self.table("dev")
-        tuned_scores = self.ask_pairs(answers, "entailment_score", embedded, tuned)
-        threshold, _ = best_threshold(entailed(tuned), tuned_scores, grid=self.grid)
-        scores = (
-            tuned_scores
-            if split == "dev"
-            else self.ask_pairs(answers, "entailment_score", embedded, rows)
-        )
+        scores = self.ask_pairs(answers, "entailment_score", embedded, tuned)
+        threshold, _ = best_threshold(entailed(tuned), scores, grid=self.grid)
+        if split == "test":
+            scores = self.ask_pairs(answers, "entailment_score", embedded, rows)
         labels = entailed(rows)
         metrics = {
             "accuracy": threshold_accuracy(labels, scores, threshold),
             "auprc": auprc(labels, scores),
             "threshold": threshold,
         }
-        if (count := self.auprc_thresholds) is not None:
+        count = self.auprc_thresholds
+        if count is not None:
             grid = [k / (count - 1) for k in range(count)]
             metrics[f"auprc_{count}"] = auprc(labels, scores, grid)
-        predictions: dict[str, list[Any]] = {"row": list(range(len(rows))), "label": labels}
-        predictions |= {"score": scores.tolist(), "prediction": (scores >= threshold).tolist()}
+        predictions: dict[str, list[Any]] = {
+            "row": list(range(len(rows))),
+            "label": labels,
+            "score": scores.tolist(),
+            "prediction": (scores >= threshold).tolist(),
+        }
         return TaskResult(metrics, predictions)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lightning_cse.data import Rows
 from lightning_cse.data.own import read_table
@@ -43,24 +44,21 @@ class OwnTask(CorpusTask):
         dev_rows: int | None = None,
         test_rows: int | None = None,
     ) -> None:
-        given = dict(files) if isinstance(files, Mapping) else {"test": files}
-        is_right = all(isinstance(one, str | Sequence) and one for one in given.values())
-        if not (is_right and {"test"} <= given.keys() <= {"dev", "test"}):
+        sources = dict(files) if isinstance(files, Mapping) else {"test": files}
+        has_files = all(isinstance(some, str | Sequence) and some for some in sources.values())
+        if not has_files or not {"test"} <= sources.keys() <= {"dev", "test"}:
             raise ConfigError(
-                [f"{key}: must be FILE, [FILE, ...] or {{dev: FILE, test: FILE}}, got {given}"]
+                [f"{key}: must be FILE, [FILE, ...] or {{dev: FILE, test: FILE}}, got {sources}"]
             )
-        self.key, self.files, self.without_dev = (
-            key,
-            given,
-            f"give it one: {key}={{dev: FILE, test: FILE}}",
-        )
-        self.columns = {
-            name: column for name, column in (columns or {}).items() if name in self.reads
-        } or None
+        self.key = key
+        self.files = sources
+        self.without_dev = f"give it one: {key}={{dev: FILE, test: FILE}}"
+        columns = columns or {}
+        self.columns = {name: columns[name] for name in columns if name in self.reads} or None
         super().__init__(
             data_dir="",
             test=key,
-            dev=key if "dev" in given else None,
+            dev=key if "dev" in sources else None,
             dev_rows=dev_rows,
             test_rows=test_rows,
         )
@@ -69,11 +67,14 @@ class OwnTask(CorpusTask):
         """Read the files of a split, or raise DataError if a column is missing."""
         takes = f"{self.key} reads {', '.join(self.reads)}"
         rows = read_table(self.files[split], columns=self.columns, key=self.key, takes=takes)
-        if missing := [name for name in self.reads if name not in (*rows.names, *self.optional)]:
+        present = {*rows.names, *self.optional}
+        missing = [name for name in self.reads if name not in present]
+        if missing:
             columns = ", ".join(f"{name}: COLUMN" for name in missing)
-            found = f"no {' and no '.join(missing)}; columns recognised: {', '.join(rows.names)}"
-            say = f'set "own.columns={{{columns}}}"'
-            raise DataError(f"{self.key}: {rows.files[0].path}: {found}; {say}")
+            raise DataError(
+                f"{self.key}: {rows.files[0].path}: no {' and no '.join(missing)}; columns "
+                f'recognised: {", ".join(rows.names)}; set "own.columns={{{columns}}}"'
+            )
         if "label" in self.reads and "label" in rows.names and "1" in rows.column("label"):
             log.info("%s: label 1 is read as entailment, label 0 as no entailment", self.key)
         return rows
@@ -81,14 +82,11 @@ class OwnTask(CorpusTask):
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of its files, by key, split, number and name."""
-        files = (
-            (f"{self.key}/{split}", enumerate(self.table(split).files, 1)) for split in self.sources
-        )
-        return {
-            f"{side}/{n}-{Path(file.path).name}": file.sha256
-            for side, some in files
-            for n, file in some
-        }
+        digests = {}
+        for split in self.sources:
+            for number, file in enumerate(self.table(split).files, 1):
+                digests[f"{self.key}/{split}/{number}-{Path(file.path).name}"] = file.sha256
+        return digests
 
 
 class OwnSTS(OwnTask, STS):
@@ -101,12 +99,10 @@ class OwnSTS(OwnTask, STS):
         try:
             return super().read(split)
         except DataError as error:
-            hint = (
-                "; if it is the score: own.columns={score: label}"
-                if ": label " in str(error)
-                else ""
-            )
-            raise DataError(f"{error}{hint}") from None
+            if ": label " not in str(error):
+                raise
+            hint = "if it is the score: own.columns={score: label}"
+            raise DataError(f"{error}; {hint}") from None
 
 
 class OwnNLI(OwnTask, NLI):
@@ -125,18 +121,18 @@ class OwnNLI(OwnTask, NLI):
     @property
     def metrics(self) -> tuple[str, ...]:  # type: ignore[override]
         """The names of its metrics, which say how the threshold is tuned."""
-        return (
-            (*NLI.metrics, "auc")
-            if "dev" in self.sources
-            else ("accuracy_two_fold", "auprc", "auc")
-        )
+        if "dev" in self.sources:
+            return (*NLI.metrics, "auc")
+        return ("accuracy_two_fold", "auprc", "auc")
 
     def select(self, rows: Rows, split: Split) -> Rows:
         """Return the rows of a split to evaluate; there must be pairs of both kinds."""
         rows = super().select(rows, split)
         if len(set(entailed(rows))) < 2:
-            found = f"{rows.files[0].path}: all labels are {rows.column('label')[0]!r}"
-            raise DataError(f"{self.key}: {found}; both entailed and other pairs are needed")
+            raise DataError(
+                f"{self.key}: {rows.files[0].path}: all labels are {rows.column('label')[0]!r}; "
+                "both entailed and other pairs are needed"
+            )
         return rows
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
@@ -146,24 +142,36 @@ class OwnNLI(OwnTask, NLI):
             area = auc(result.predictions["label"], result.predictions["score"])
             return TaskResult(result.metrics | {"auc": area}, result.predictions)
         rows = self.rows(split)
-        labels, scores = (
-            np.array(entailed(rows)),
-            self.ask_pairs(answers, "entailment_score", embedded, rows).numpy(),
-        )
-        # Every second row of each label: with every second row of all, rows in turn would put one label in a fold.
-        fold = np.where(labels, np.cumsum(labels), np.cumsum(~labels)) % 2
-        predicted = np.empty(len(rows), dtype=bool)
-        for tested, tuned in ((fold == 0, fold == 1), (fold == 1, fold == 0)):
-            threshold, _ = best_threshold(labels[tuned], scores[tuned])
-            predicted[tested] = scores[tested] >= threshold
-        metrics = {"accuracy_two_fold": float(np.mean(predicted == labels))}
-        metrics |= {"auprc": auprc(labels, scores), "auc": auc(labels, scores)}
-        columns = {
+        labels = np.array(entailed(rows))
+        scores = self.ask_pairs(answers, "entailment_score", embedded, rows).numpy()
+        predicted = two_fold_predictions(labels, scores)
+        metrics = {
+            "accuracy_two_fold": float(np.mean(predicted == labels)),
+            "auprc": auprc(labels, scores),
+            "auc": auc(labels, scores),
+        }
+        predictions = {
+            "row": list(range(len(rows))),
             "label": labels.tolist(),
             "score": scores.tolist(),
             "prediction": predicted.tolist(),
         }
-        return TaskResult(metrics, {"row": list(range(len(rows))), **columns})
+        return TaskResult(metrics, predictions)
+
+
+def two_fold_predictions(
+    labels: NDArray[np.bool_],
+    scores: NDArray[np.float64],
+) -> NDArray[np.bool_]:
+    """Classify each of two folds by the threshold tuned on the other one."""
+    # Every second row of each label: with every second row of all, rows in turn would put one label in a fold.
+    fold = np.where(labels, np.cumsum(labels), np.cumsum(~labels)) % 2
+    predicted = np.empty(len(labels), dtype=bool)
+    for number in (0, 1):
+        is_tested = fold == number
+        threshold, _ = best_threshold(labels[~is_tested], scores[~is_tested])
+        predicted[is_tested] = scores[is_tested] >= threshold
+    return predicted
 
 
 class OwnDirection(OwnTask, DirectionTask):

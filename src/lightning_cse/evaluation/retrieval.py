@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import logging
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -60,7 +60,8 @@ class Retrieval(Task):
             raise ConfigError(
                 [f"{key}: must be one folder, whose dev side is qrels/dev.tsv, got {files}"]
             )
-        self.folder, self.key = Path(files).expanduser().absolute(), key
+        self.folder = Path(files).expanduser().absolute()
+        self.key = key
         self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
         self.without_dev = f"add {self.folder}/qrels/dev.tsv"
         self.splits = ("dev", "test") if self._path("qrels/dev.tsv").exists() else ("test",)
@@ -79,10 +80,11 @@ class Retrieval(Task):
     @cached_property
     def qrels(self) -> dict[Split, Relevance]:
         """The relevance of documents, by split and query."""
-        return {
-            s: _judgements(*self._read(f"qrels/{s}.tsv"), self.documents, self.queries)
-            for s in self.splits
-        }
+        qrels: dict[Split, Relevance] = {}
+        for split in self.splits:
+            text, path = self._read(f"qrels/{split}.tsv")
+            qrels[split] = _judgements(text, path, self.documents, self.queries)
+        return qrels
 
     @property
     def digests(self) -> dict[str, str]:
@@ -90,7 +92,8 @@ class Retrieval(Task):
         return self._digests if self.qrels else {}
 
     def _path(self, name: str) -> Path:
-        plain, packed = self.folder / name, self.folder / f"{name}.gz"
+        plain = self.folder / name
+        packed = self.folder / f"{name}.gz"
         return packed if packed.exists() and not plain.exists() else plain
 
     def _read(self, name: str) -> tuple[str, str]:
@@ -117,54 +120,75 @@ class Retrieval(Task):
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Rank all documents for each query."""
-        relevance, ids = self.relevance(split), list(self.documents)
-        texts, queries = (
-            list(self.documents.values()),
-            embedded[[self.queries[query] for query in relevance]],
-        )
+        relevance = self.relevance(split)
+        table: list[dict[str, Any]] = []
+        rankings = self._rankings(answers, embedded, list(relevance))
+        for number, (query, best) in enumerate(zip(relevance, rankings, strict=True)):
+            judged = relevance[query]
+            ranked = [judged.get(document, 0.0) for document in best]
+            known = list(judged.values())
+            table.append(
+                {
+                    "row": number,
+                    "query": query,
+                    "first": best[0] if best else None,
+                    "correct": bool(ranked) and ranked[0] > 0,
+                    "ndcg@10": ndcg(ranked, known, 10),
+                    "recall@10": recall(ranked, known, 10),
+                    "recall@100": recall(ranked, known, 100),
+                }
+            )
+        predictions = {name: [line[name] for line in table] for name in table[0]}
+        metrics = {}
+        for name in self.metrics:
+            column = predictions["correct" if name == "accuracy@1" else name]
+            metrics[name] = math.fsum(column) / len(table)
+        return TaskResult(metrics, predictions)
+
+    def _rankings(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        queries: Sequence[str],
+    ) -> Iterator[list[str]]:
+        """Yield the ids of the most similar documents of each query, without its own."""
+        ids = list(self.documents)
+        texts = list(self.documents.values())
+        embeddings = embedded[[self.queries[query] for query in queries]]
 
         def read(rows: Sequence[int]) -> Embedding:
             return embedded[[texts[row] for row in rows]]
 
-        compared = Comparison.of(answers.similarity, queries)
-        candidates = compared.candidates(queries, read, len(ids), DEPTH + 1)
-        table: list[dict[str, Any]] = []
-        for number, (query, judged) in enumerate(relevance.items()):
-            found = compared.ranked(queries[number : number + 1], read, candidates[number])
-            best = [ids[row] for row, _ in found if ids[row] != query][:DEPTH]
-            ranked, known = [judged.get(document, 0.0) for document in best], list(judged.values())
-            line = {"row": number, "query": query, "first": best[0] if best else None}
-            line |= {
-                "correct": any(value > 0 for value in ranked[:1]),
-                "ndcg@10": ndcg(ranked, known, 10),
-            }
-            table.append(line | {f"recall@{k}": recall(ranked, known, k) for k in (10, 100)})
-        columns = {name: [line[name] for line in table] for name in table[0]}
-        means = {
-            name: math.fsum(columns[name]) / len(table) for name in (*self.metrics[:3], "correct")
-        }
-        return TaskResult(dict(zip(self.metrics, means.values(), strict=True)), columns)
+        compared = Comparison.of(answers.similarity, embeddings)
+        candidates = compared.candidates(embeddings, read, len(ids), DEPTH + 1)
+        for number, query in enumerate(queries):
+            found = compared.ranked(embeddings[number : number + 1], read, candidates[number])
+            ranked = [ids[row] for row, _ in found]
+            yield [document for document in ranked if document != query][:DEPTH]
 
 
 def _objects(text: str, path: str, kind: str) -> dict[str, str]:
     """Return title and text of the objects of a JSON-lines file, by id."""
-    rows = READERS["json"](text, path, [])
-    whole = (
-        (line, {"title": None} | {k: str(v) if k == "_id" else v for k, v in row.items()})
-        for line, row in rows
-    )
+    rows = []
+    for line, row in READERS["json"](text, path, []):
+        if "_id" in row:
+            row["_id"] = str(row["_id"])
+        rows.append((line, {"title": None, **row}))
     columns = {"id": {"text": "_id"}, "title": {"optional": "title"}, "text": {kind: "text"}}
-    values, lines, _ = columns_of(whole, columns, path)
-    found: dict[str, str] = {}
-    for line, one, title, body in zip(lines, *values.values(), strict=True):
-        if one in found:
-            raise DataError(f"{path}:{line}: the _id {one!r} appears twice")
-        found[one] = f"{title or ''} {body}".strip()
-    return found
+    values, lines, _ = columns_of(rows, columns, path)
+    objects: dict[str, str] = {}
+    for line, name, title, body in zip(lines, *values.values(), strict=True):
+        if name in objects:
+            raise DataError(f"{path}:{line}: the _id {name!r} appears twice")
+        objects[name] = f"{title or ''} {body}".strip()
+    return objects
 
 
 def _judgements(
-    text: str, path: str, documents: Collection[str], queries: Collection[str]
+    text: str,
+    path: str,
+    documents: Collection[str],
+    queries: Collection[str],
 ) -> Relevance:
     columns = {
         "query": {"text": "query-id"},
@@ -178,10 +202,13 @@ def _judgements(
         if query not in queries:
             raise DataError(f"{path}:{line}: the query-id {query!r} is not in queries.jsonl")
         judged.setdefault(query, {})[document] = relevance
-        unknown += [] if document in documents else [f"{path}:{line}: {document!r}"]
+        if document not in documents:
+            unknown.append(f"{path}:{line}: {document!r}")
     if unknown:
-        count = f"{len(unknown)} of {len(lines)} judged documents"
         log.warning(
-            "%s are not in corpus.jsonl and count as not found (the first: %s)", count, unknown[0]
+            "%d of %d judged documents are not in corpus.jsonl and count as not found (the first: %s)",
+            len(unknown),
+            len(lines),
+            unknown[0],
         )
     return judged

@@ -3,7 +3,7 @@
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,9 +63,8 @@ class Embedded:
 
     def __getitem__(self, sentences: Sequence[str]) -> Embedding:
         """Return one embedding per sentence, in order."""
-        return self.embedding[
-            torch.tensor([self._row[sentence] for sentence in sentences], dtype=torch.long)
-        ]
+        rows = [self._row[sentence] for sentence in sentences]
+        return self.embedding[torch.tensor(rows, dtype=torch.long)]
 
 
 class Task(ABC):
@@ -134,23 +133,23 @@ class CorpusTask(Task):
         test_rows: int | None = None,
     ) -> None:
         self.data_dir = Path(data_dir)
-        self.sources: dict[Split, str] = (
-            {"test": test} if dev is None else {"dev": dev, "test": test}
-        )
+        self.sources: dict[Split, str] = {} if dev is None else {"dev": dev}
+        self.sources["test"] = test
         self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
         self.splits = tuple(self.sources) if watched else ("test",)
         self.suffix = "_matched" if test.endswith("/dev_matched") else ""
         self.table: Callable[[Split], Rows] = functools.cache(self.read)
         """All rows of a split."""
-        self.rows: Callable[[Split], Rows] = functools.cache(
-            lambda split: self.select(self.table(split), split)
-        )
+        self.rows: Callable[[Split], Rows] = functools.cache(self._selected)
         """The rows that a split is evaluated on."""
 
     def read(self, split: Split) -> Rows:
         """Read all rows of a split."""
         (rows,) = read_sources([self.sources[split]], self.data_dir, key=f"suite: {split}")
         return rows
+
+    def _selected(self, split: Split) -> Rows:
+        return self.select(self.table(split), split)
 
     def select(self, rows: Rows, split: Split) -> Rows:
         """Return the rows of a split to evaluate; tasks that need them in another form override this."""
@@ -207,12 +206,11 @@ class Average(Task):
 def check_parts(tasks: Mapping[str, Task]) -> None:
     """Raise ConfigError with every part of an average that is not a metric of the suite."""
     known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
+    wanted = [(name, part) for name, task in tasks.items() for part in getattr(task, "parts", ())]
     faults = [
         f"suite.{name}.of: {part!r} is not a metric of this suite{did_you_mean(part, known)} "
         f"(choose from: {', '.join(known)})"
-        for name, task in tasks.items()
-        if isinstance(task, Average)
-        for part in task.parts
+        for name, part in wanted
         if part not in known
     ]
     if faults:
@@ -220,41 +218,39 @@ def check_parts(tasks: Mapping[str, Task]) -> None:
 
 
 def summarize_tasks(
-    tasks: Mapping[str, Task], metrics: Mapping[str, Mapping[str, float]], split: Split
+    tasks: Mapping[str, Task],
+    metrics: Mapping[str, Mapping[str, float]],
+    split: Split,
 ) -> dict[str, TaskResult]:
     """Return the averages of a suite from metrics by task, without those that lack the split or a part."""
-    values = {
-        f"{name}/{metric}": value
-        for name, found in metrics.items()
-        for metric, value in found.items()
-    }
-    return {
-        name: TaskResult(
-            {task.metrics[0]: math.fsum(values[part] for part in task.parts) / len(task.parts)}
-        )
-        for name, task in tasks.items()
-        if isinstance(task, Average)
-        and split in task.splits
-        and all(part in values for part in task.parts)
-    }
+    values = {}
+    for name, measured in metrics.items():
+        for metric, value in measured.items():
+            values[f"{name}/{metric}"] = value
+    results = {}
+    for name, task in tasks.items():
+        if not isinstance(task, Average) or split not in task.splits:
+            continue
+        if values.keys() >= {*task.parts}:
+            mean = math.fsum(values[part] for part in task.parts) / len(task.parts)
+            results[name] = TaskResult({task.metrics[0]: mean})
+    return results
 
 
 def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, TaskResult]:
     """Run every task that has the split and suits the model, with one pass over all their sentences."""
-    suiting = {
-        name: task
-        for name, task in tasks.items()
-        if not isinstance(task, Average) and split in task.splits and task.suits(answers)
-    }
+    suiting = {}
+    for name, task in tasks.items():
+        is_measured = not isinstance(task, Average) and split in task.splits
+        if is_measured and task.suits(answers):
+            suiting[name] = task
     if not suiting:
         return {}
-    embedded = Embedded(
-        answers, (sentence for task in suiting.values() for sentence in task.sentences(split))
-    )
+    sentences = [sentence for task in suiting.values() for sentence in task.sentences(split)]
+    embedded = Embedded(answers, sentences)
     results = {name: task.evaluate(answers, embedded, split) for name, task in suiting.items()}
-    return results | summarize_tasks(
-        tasks, {name: result.metrics for name, result in results.items()}, split
-    )
+    metrics = {name: result.metrics for name, result in results.items()}
+    return results | summarize_tasks(tasks, metrics, split)
 
 
 def texts(rows: Rows) -> list[str]:
@@ -264,7 +260,10 @@ def texts(rows: Rows) -> list[str]:
 
 def sides(rows: Rows) -> tuple[str, ...]:
     """Return the columns that hold the sentences of rows."""
-    return next((columns for columns in SIDES if columns[0] in rows.names), SIDES[0])
+    for columns in SIDES:
+        if columns[0] in rows.names:
+            return columns
+    return SIDES[0]
 
 
 def first_rows(rows: Rows, limit: int | None, *, each: str | None = None) -> Rows:
@@ -277,7 +276,11 @@ def first_rows(rows: Rows, limit: int | None, *, each: str | None = None) -> Row
     """
     if limit is None:
         return rows
-    groups = defaultdict(list)
-    for number, value in enumerate(rows.column(each) if each in rows.names else [None] * len(rows)):
-        groups[value].append(number)
-    return rows.select(sorted(number for group in groups.values() for number in group[:limit]))
+    values = rows.column(each) if each in rows.names else [None] * len(rows)
+    seen: Counter[Any] = Counter()
+    chosen = []
+    for number, value in enumerate(values):
+        if seen[value] < limit:
+            chosen.append(number)
+        seen[value] += 1
+    return rows.select(chosen)

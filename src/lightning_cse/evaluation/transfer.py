@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lightning_cse.data import Rows, read_corpus
@@ -100,10 +101,11 @@ class Transfer(Task):
     @cached_property
     def tables(self) -> dict[str, Rows]:
         """The rows of the corpus by its own splits, in the order of the files."""
-        tables = {
-            split: read_corpus(self.corpus, split, self.data_dir) for split in SPLITS[self.corpus]
-        }
-        return {split: first_rows(rows, self.limit, each="label") for split, rows in tables.items()}
+        tables = {}
+        for split in SPLITS[self.corpus]:
+            rows = read_corpus(self.corpus, split, self.data_dir)
+            tables[split] = first_rows(rows, self.limit, each="label")
+        return tables
 
     @property
     def digests(self) -> dict[str, str]:
@@ -112,50 +114,53 @@ class Transfer(Task):
 
     def sentences(self, split: Split) -> list[str]:
         """Return all sentences of the corpus, for training and test."""
-        return (
-            [s for rows in self.tables.values() for s in texts(rows)]
-            if split in self.splits
-            else []
-        )
+        if split not in self.splits:
+            return []
+        return [sentence for rows in self.tables.values() for sentence in texts(rows)]
 
     def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
         """Choose L2, fit and test, round by round."""
         tables = list(self.tables.values())
-        names = {label for rows in tables for label in rows.column("label")}
-        classes = sorted(
-            names, reverse=self.corpus == "subj"
-        )  # SentEval's order, in which objective is the second
-        labels = [
-            np.array([classes.index(label) for label in rows.column("label")]) for rows in tables
-        ]
-        orders = [_senteval_order(rows, own) for rows, own in zip(tables, labels, strict=True)]
-        vectors = [
-            self._features(answers, embedded, rows)[order]
-            for rows, order in zip(tables, orders, strict=True)
-        ]
-        truth = np.concatenate([own[order] for own, order in zip(labels, orders, strict=True)])
-        rounds = self._rounds(truth, [len(order) for order in orders])
+        classes = self._classes()
+        features = []
+        truths = []
+        for rows in tables:
+            labels = np.array([classes.index(label) for label in rows.column("label")])
+            order = _senteval_order(rows, labels)
+            features.append(self._features(answers, embedded, rows)[order])
+            truths.append(labels[order])
+        truth = np.concatenate(truths)
+
+        rounds = self._rounds(truth, [len(rows) for rows in tables])
         predicted = np.full(len(truth), -1)
-        found = self._predict(rounds, torch.cat(vectors), torch.from_numpy(truth))
-        for each, answer in zip(rounds, found, strict=True):
-            predicted[each.test] = answer
-        accuracies = [float(np.mean(predicted[each.test] == truth[each.test])) for each in rounds]
-        # The last table is tested, as a whole: restore the order of its file.
-        back = len(truth) - len(orders[-1]) + np.argsort(orders[-1])
+        accuracies = []
+        found = self._predict(rounds, torch.cat(features), torch.from_numpy(truth))
+        for each, classified in zip(rounds, found, strict=True):
+            predicted[each.test] = classified
+            accuracies.append(float(np.mean(classified == truth[each.test])))
+
+        # The last table is tested as a whole: restore the order of its file.
+        tested = len(truth) - len(order) + np.argsort(order)
         predictions = {
-            "row": list(range(len(back))),
-            "label": [classes[number] for number in truth[back]],
-            "prediction": [classes[number] for number in predicted[back]],
+            "row": list(range(len(tested))),
+            "label": [classes[number] for number in truth[tested]],
+            "prediction": [classes[number] for number in predicted[tested]],
         }
         return TaskResult({self.metrics[0]: math.fsum(accuracies) / len(accuracies)}, predictions)
 
+    def _classes(self) -> list[str]:
+        """Return the labels in SentEval's order, in which SUBJ's objective is the second."""
+        names = {label for rows in self.tables.values() for label in rows.column("label")}
+        return sorted(names, reverse=self.corpus == "subj")
+
     def _features(self, answers: Answers, embedded: Embedded, rows: Rows) -> Tensor:
-        parts = [answers.features(embedded[rows.column(column)]).float() for column in sides(rows)]
-        return (
-            parts[0]
-            if len(parts) == 1
-            else torch.cat([(parts[0] - parts[1]).abs(), parts[0] * parts[1]], dim=1)
-        )
+        parts: list[Tensor] = []
+        for column in sides(rows):
+            parts += [answers.features(embedded[rows.column(column)]).float()]
+        if len(parts) == 1:
+            return parts[0]
+        first, second = parts
+        return torch.cat([(first - second).abs(), first * second], dim=1)
 
     def _rounds(self, truth: Numbers, sizes: list[int]) -> list[Round]:
         """Return the rounds; rows are numbered through all splits."""
@@ -169,18 +174,28 @@ class Transfer(Task):
     def _folds(self, rows: Numbers, truth: Numbers) -> list[tuple[Numbers, Numbers]]:
         from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped, unused-ignore]  # slow
 
-        if (folds := min(FOLDS, int(np.unique(truth[rows], return_counts=True)[1].min()))) < 2:
+        _, counts = np.unique(truth[rows], return_counts=True)
+        count = min(FOLDS, int(counts.min()))
+        if count < 2:
             raise DataError(
-                f"transfer: a class has only one of {len(rows)} training rows: raise limits.test_pairs"
+                f"transfer: a class has only one of {len(rows)} training rows: "
+                "raise limits.test_pairs"
             )
-        split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED).split(
-            rows, truth[rows]
-        )
-        return [(rows[train], rows[test]) for train, test in split]
+        folds = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
+        return [(rows[train], rows[test]) for train, test in folds.split(rows, truth[rows])]
 
     def _predict(self, rounds: list[Round], features: Tensor, truth: Tensor) -> list[Numbers]:
         """Return the classes predicted for the test rows of each round, with the best L2 of its folds."""
         solve = SOLVERS[self.protocol]
+        best = self._best_l2(rounds, features, truth)
+        final = solve(features, truth, [(each.train, each.dev) for each in rounds], best[:, None])
+        predicted = []
+        for number, each in enumerate(rounds):
+            predicted.append(final.predict(number, 0, features[each.test]).numpy())
+        return predicted
+
+    def _best_l2(self, rounds: list[Round], features: Tensor, truth: Tensor) -> Tensor:
+        """Return the L2 of each round with the best mean accuracy on its folds."""
         folds = [fold for each in rounds for fold in each.folds]
         log.info(
             "%s: fitting %d classifiers to choose L2, then %d",
@@ -188,26 +203,25 @@ class Transfer(Task):
             len(folds) * len(L2),
             len(rounds),
         )
-        tried = solve(features, truth, folds, torch.tensor(L2).expand(len(folds), -1))
-        accuracy = [
-            [
-                (tried.predict(k, decay, features[dev]) == truth[dev]).double().mean().item()
-                for decay in range(len(L2))
-            ]
-            for k, (_, dev) in enumerate(folds)
-        ]
-        scores = np.reshape(accuracy, (len(rounds), -1, len(L2))).mean(axis=1)
-        best = torch.tensor(L2)[
-            [int(np.argmax([round(100 * score, 2) for score in own])) for own in scores]
-        ]
-        final = solve(features, truth, [(each.train, each.dev) for each in rounds], best[:, None])
-        return [final.predict(k, 0, features[each.test]).numpy() for k, each in enumerate(rounds)]
+        decays = torch.tensor(L2)
+        tried = SOLVERS[self.protocol](features, truth, folds, decays.expand(len(folds), -1))
+        accuracy = np.empty((len(folds), len(L2)))
+        for number, (_, dev) in enumerate(folds):
+            for decay in range(len(L2)):
+                is_right = tried.predict(number, decay, features[dev]) == truth[dev]
+                accuracy[number, decay] = is_right.double().mean().item()
+        means = accuracy.reshape(len(rounds), -1, len(L2)).mean(axis=1)
+        return decays[[_first_best(scores) for scores in means]]
+
+
+def _first_best(scores: NDArray[np.float64]) -> int:
+    """Return the first of the best scores, to two decimals of a percent."""
+    return int(np.argmax([round(100 * score, 2) for score in scores]))
 
 
 def _senteval_order(rows: Rows, labels: Numbers) -> Numbers:
     """Return row numbers sorted by number of words, then class, as SentEval sorts before it draws folds."""
-    words = [
-        np.array([len(sentence.split()) for sentence in rows.column(column)])
-        for column in sides(rows)
-    ]
-    return np.lexsort([labels, *reversed(words)])
+    words: list[list[int]] = []
+    for column in sides(rows):
+        words += [[len(sentence.split()) for sentence in rows.column(column)]]
+    return np.lexsort([labels.tolist(), *reversed(words)])

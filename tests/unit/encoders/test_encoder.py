@@ -13,7 +13,7 @@ from transformers import BertModel, RobertaModel
 
 from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
 from lightning_cse.encoders import encoder as encoder_module
-from lightning_cse.encoders.encoder import pool
+from lightning_cse.encoders.pooling import pool
 from lightning_cse.encoders.templates import PROMPTS
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens

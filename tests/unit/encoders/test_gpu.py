@@ -147,7 +147,7 @@ def test_a_kernel_is_taken_if_it_agrees(caplog: pytest.LogCaptureFixture) -> Non
         assert gpu.agrees(kernel, CPU, torch.float32, 16) is fits
     assert gpu.kernel_for(tiny_encoder().backbone, CPU) is None
     with caplog.at_level(logging.INFO, "lightning_cse"):
-        assert gpu._found(CPU, torch.bfloat16, 16) is None
+        assert gpu._first_fitting(CPU, torch.bfloat16, 16) is None
     assert (
         "cpu has no attention kernel for packed sequences in torch.bfloat16: they are padded in groups"
         in caplog.text

