@@ -59,11 +59,12 @@ Ask = Callable[[Iterable[Request]], Iterable[tuple[int, Reply | Failure]]]
 class FewShot:
     """Entailment as judged by a language model that is shown some labelled pairs of INLI's train split.
 
-    The examples are drawn once by the seed, with distinct premises and balanced labels, and precede every pair in the
-    same order. A pair has no label if `read_answer` finds none, the model declines, or the endpoint gives no reply.
+    The examples are drawn once by the seed, with distinct premises and balanced labels, and
+    precede every pair in the same order. A pair has no label if `read_answer` finds none, the
+    model declines, or the endpoint gives no reply.
 
-    Source: DualCSE, RTE experiment, rows of few-shot LLMs.  Differs: the wording of the prompt, the draw of the
-    examples and the rules for answers are ours.
+    Source: DualCSE, RTE experiment, rows of few-shot LLMs.  Differs: the wording of the prompt,
+    the draw of the examples and the rules for answers are ours.
     """
 
     ask: Ask
@@ -160,9 +161,9 @@ class FewShot:
 def read_answer(reply: Reply) -> str:
     """Return the type of hypothesis that a reply names, or ``refused`` or ``unparsable``.
 
-    Case, punctuation, markdown and words around the label do not matter. A label in a clause with a denial, such as
-    "not neutral", is not named. A reply that names several labels, or was cut off before its end (unless it begins with
-    its label), is unparsable.
+    Case, punctuation, markdown and words around the label do not matter. A label in a clause
+    with a denial, such as "not neutral", is not named. A reply that names several labels, or
+    was cut off before its end (unless it begins with its label), is unparsable.
 
     Examples:
         >>> read_answer(Reply("**Answer:** Implied entailment.", "stop"))

@@ -11,8 +11,9 @@ from lightning_cse.embeddings import PointEmbedding
 class Length(nn.Module):
     """The number of words (separated by white space) as implicitness, of characters for the direction of entailment.
 
-    Source: DualCSE, baseline LENGTH: words, with ties wrong, give its 99.90 on INLI test; GaussCSE, length baseline:
-    characters, with a strictly longer premise, give its 69.14 on SICK.
+    Source: DualCSE, baseline LENGTH: words, with ties wrong, give its 99.90 on INLI test;
+    GaussCSE, length baseline: characters, with a strictly longer premise, give its 69.14 on
+    SICK.
     """
 
     def embed(self, sentences: Sequence[str]) -> PointEmbedding:

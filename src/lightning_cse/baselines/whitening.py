@@ -28,17 +28,19 @@ class Whitening(PointModel):
 
     .. math:: \tilde x = (x - \mu) W_{:, :k}, \qquad W = U \, \text{diag}(1 / \sqrt{s_1}, 1 / \sqrt{s_2}, \dots)
 
-    with the mean :math:`\mu` (d,) and the covariance :math:`U \, \text{diag}(s) \, U^\top` (d, d) of the vectors of the
-    sentences it is fitted on, widest direction first, both in float64. It is fitted when sentences are first embedded.
-    The :math:`k` directions in which those vectors vary are kept. The others (see `FLAT`) exist, for example, if there
-    are fewer sentences than dimensions; they are left out with a warning.
+    with the mean :math:`\mu` (d,) and the covariance :math:`U \, \text{diag}(s) \, U^\top` (d,
+    d) of the vectors of the sentences it is fitted on, widest direction first, both in float64.
+    It is fitted when sentences are first embedded. The :math:`k` directions in which those
+    vectors vary are kept. The others (see `FLAT`) exist, for example, if there are fewer
+    sentences than dimensions; they are left out with a warning.
 
-    Source: Su et al. 2021 (BERT-whitening), algorithm 1; the numbers that SimCSE and NGCSE quote are fitted on SNLI and
-    MNLI train.  Differs: flat directions are left out, not scaled up.
+    Source: Su et al. 2021 (BERT-whitening), algorithm 1; the numbers that SimCSE and NGCSE
+    quote are fitted on SNLI and MNLI train.  Differs: flat directions are left out, not scaled
+    up.
 
     Args:
-        sources: the sentences to fit on: every sentence of every pair of splits such as ``snli/train``, and text files
-            such as ``my/sentences.txt`` with one sentence per line.
+        sources: the sentences to fit on: every sentence of every pair of splits such as
+            ``snli/train``, and text files such as ``my/sentences.txt`` with one sentence per line.
         data_dir: where the corpora of ``sources`` are.
     """
 

@@ -26,7 +26,10 @@ def cut_by_length(lengths: np.ndarray, overhead: int = 256, most: int | None = N
 
 
 def cut_evenly(lengths: np.ndarray, most: int | None) -> list[int]:
-    """Cut sentences into groups of nearly equal numbers of tokens, about ``most``; return their ends."""
+    """Cut sentences into groups of nearly equal numbers of tokens, about ``most``.
+
+    Return their ends.
+    """
     ends = np.cumsum(lengths)
     total = int(ends[-1])
     pieces = -(-total // most) if most else 1

@@ -73,23 +73,26 @@ class PackedRow(NamedTuple):
 class SentenceEncoder(nn.Module):
     r"""Encode sentences as vectors: template, transformer, pooling.
 
-    All sentences of a step are encoded in one call. For BERT-like models (`MODEL_TYPES`) they are packed into windows
-    on a CPU and concatenated on a GPU (with torch's compiler if ``compiled``). Otherwise, they are padded in groups of
-    similar length.
+    All sentences of a step are encoded in one call. For BERT-like models (`MODEL_TYPES`) they
+    are packed into windows on a CPU and concatenated on a GPU (with torch's compiler if
+    ``compiled``). Otherwise, they are padded in groups of similar length.
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
 
-    ``pooling`` takes the first token (``cls``), all real tokens (``mean``), the mask of a prompt around the sentence
-    (``prompt``; one vector per prompt, None for NGCSE's two), or all real tokens of two layers (`EARLIER_STATES`).
-    ``cls_pooler`` applies the checkpoint's own pooler to the first token, :math:`\tanh(W h_1 + b)`. SimCSE's authors
-    test their supervised checkpoints this way, the unsupervised ones with ``cls`` (authors' code, ``evaluation.py``).
-    ``max_length`` includes the template; longer sentences are cut. ``denoise`` subtracts the vector of the prompt
-    alone, of its mask without the sentence, with the suffix at its positions after a sentence of that length:
+    ``pooling`` takes the first token (``cls``), all real tokens (``mean``), the mask of a
+    prompt around the sentence (``prompt``; one vector per prompt, None for NGCSE's two), or all
+    real tokens of two layers (`EARLIER_STATES`). ``cls_pooler`` applies the checkpoint's own
+    pooler to the first token, :math:`\tanh(W h_1 + b)`. SimCSE's authors test their supervised
+    checkpoints this way, the unsupervised ones with ``cls`` (authors' code, ``evaluation.py``).
+    ``max_length`` includes the template; longer sentences are cut. ``denoise`` subtracts the
+    vector of the prompt alone, of its mask without the sentence, with the suffix at its
+    positions after a sentence of that length:
 
     .. math:: x_i = h_{\text{[MASK]}}(\text{template}(s_i)) - h_{\text{[MASK]}}(\text{template}_{|s_i|})
 
-    Source (denoising): PromptBERT (Jiang et al. 2022), section 3.3.  Differs: only lengths that occur in a request are
-    encoded, each once, with one dropout mask; gradients flow through both.  Raises EncoderError for invalid options.
+    Source (denoising): PromptBERT (Jiang et al. 2022), section 3.3.  Differs: only lengths that
+    occur in a request are encoded, each once, with one dropout mask; gradients flow through
+    both.  Raises EncoderError for invalid options.
     """
 
     def __init__(
@@ -126,7 +129,10 @@ class SentenceEncoder(nn.Module):
         self.denoise = denoise
         self.compiled = compile
         self.chunk_size: int | None = None
-        """The number of sentences whose activations are kept at once while gradients are computed; None for all."""
+        """The number of sentences whose activations are kept at once while gradients are computed.
+
+        None for all.
+        """
         self.width = int(backbone.config.hidden_size)
         self.has_segments = getattr(backbone.config, "type_vocab_size", 0) > 1
         make_dropout_fast(backbone)
@@ -209,7 +215,8 @@ class SentenceEncoder(nn.Module):
     ) -> list[Tensor]:
         """Encode all requests in one pass; return one (n, d) float32 tensor per request.
 
-        ``most`` limits the padded tokens that go through the backbone at once, to save memory in evaluation.
+        ``most`` limits the padded tokens that go through the backbone at once, to save memory
+        in evaluation.
         """
         parts = [template.apply(tokens, self.max_length) for tokens, template in requests]
         if self.denoise:
@@ -236,7 +243,10 @@ class SentenceEncoder(nn.Module):
         return denoised
 
     def _encode(self, parts: Sequence[Sequences], most: int | None) -> list[Tensor]:
-        """Encode this process's share of all sequences, sorted by length; return the vectors of all."""
+        """Encode this process's share of all sequences, sorted by length.
+
+        Return the vectors of all.
+        """
         sequences = Sequences.cat(parts, self.tokenizer.pad_id)
         order = torch.argsort(sequences.lengths, stable=True)
         encode = self._encode_on(order.device)
@@ -397,7 +407,10 @@ def _drops(module: nn.Module) -> bool:
 
 
 def positions(backbone: PreTrainedModel) -> tuple[int, int | None]:
-    """Return the position of the first token, and how many positions tokens can have; None without a limit."""
+    """Return the position of the first token, and how many positions tokens can have.
+
+    None without a limit.
+    """
     # Positions of RoBERTa and MPNet start after the padding id, so two of their 514 are never used.
     first = int(getattr(getattr(backbone, "embeddings", None), "padding_idx", -1)) + 1
     limit = getattr(backbone.config, "max_position_embeddings", None)

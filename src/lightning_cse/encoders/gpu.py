@@ -53,7 +53,8 @@ def rows(
 ) -> Iterator[tuple[Sequences, int, dict[str, Any]]]:
     """Yield rows of about ``most`` tokens: the sequences, sorted by length, their number of tokens, a model's inputs.
 
-    ``rounded`` fills a row up with sequences of padding to one of a few shapes, each of which is compiled once.
+    ``rounded`` fills a row up with sequences of padding to one of a few shapes, each of which
+    is compiled once.
     """
     lengths = sequences.lengths.cpu().numpy()  # nothing after this waits for the GPU
     for start, end in pairwise([0, *cut_evenly(lengths, most)]):
@@ -95,7 +96,10 @@ def _padding_ends(padding: int, step: int, longest: int, like: Tensor) -> Tensor
 
 
 def kernel_for(backbone: PreTrainedModel, device: torch.device) -> Kernel | None:
-    """Return the attention kernel for a backbone's rows on a device; None if there is none: on a CPU, in ModernBERT."""
+    """Return the attention kernel for a backbone's rows on a device.
+
+    None if there is none: on a CPU, in ModernBERT.
+    """
     if device.type != "cuda" or getattr(backbone.config, "layer_types", None):
         return None
     is_autocast = torch.is_autocast_enabled("cuda")
@@ -148,7 +152,10 @@ def _is_near(ours: Tensor, theirs: Tensor) -> bool:
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor, row: Row, dropout: float, scale: float) -> Tensor:
-    """Attend with torch's flash attention, in 16 bits; `torch.nn.attention.varlen` also calls it, without dropout."""
+    """Attend with torch's flash attention, in 16 bits.
+
+    `torch.nn.attention.varlen` also calls it, without dropout.
+    """
     mixed: Tensor = torch.ops.aten._flash_attention_forward(
         q,
         k,
@@ -195,7 +202,10 @@ def plain(q: Tensor, k: Tensor, v: Tensor, row: Row, dropout: float, scale: floa
 
 @cache
 def compiled(kernel: Kernel | None) -> Callable[[PreTrainedModel, dict[str, Any]], Any] | None:
-    """Return a function that calls a backbone compiled by torch; where this is not possible, warn and return None."""
+    """Return a function that calls a backbone compiled by torch.
+
+    Where this is not possible, warn and return None.
+    """
     if kernel in (None, efficient) or find_spec("triton") is None:
         log.warning(
             "encoder.compile: not compiled; this needs a BERT-like encoder, a GPU, 16 bits and triton"

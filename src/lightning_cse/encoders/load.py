@@ -1,4 +1,7 @@
-"""Loading an encoder: from a folder, a Python package that carries one, or the hub; or a small random one for tests."""
+"""Loading an encoder: from a folder, a Python package that carries one, or the hub.
+
+Or a small random one for tests.
+"""
 
 import contextlib
 import hashlib
@@ -71,8 +74,9 @@ def load_encoder(
 ) -> SentenceEncoder:
     """Load an encoder in float32, from safetensors only, and without running code from a model's repository.
 
-    ``layers`` keeps the first k layers; ``dropout`` replaces every dropout probability. ``auto`` takes the pooling and
-    the length of a sentence-transformers folder, or the most that tokenizer and backbone allow if it gives no length.
+    ``layers`` keeps the first k layers; ``dropout`` replaces every dropout probability.
+    ``auto`` takes the pooling and the length of a sentence-transformers folder, or the most
+    that tokenizer and backbone allow if it gives no length.
     """
     folder = find_encoder(source, package)
     _check_files(folder, source)
@@ -210,7 +214,10 @@ def _quiet_transformers() -> Iterator[None]:
 
 
 def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
-    """Return the pooling of a sentence-transformers folder; raise EncoderError if it needs more than ``applied``."""
+    """Return the pooling of a sentence-transformers folder.
+
+    Raise EncoderError if it needs more than ``applied``.
+    """
     path = folder / "modules.json"
     if not path.is_file():
         raise EncoderError(
@@ -274,8 +281,8 @@ def read_json(path: Path) -> Any:
 def find_encoder(source: str, package: str | None = None) -> Path:
     """Return the folder of an encoder; raise EncoderError with a list of the places tried.
 
-    ``package`` is ``name/subfolder`` of an installed Python package, and is used if it exists; ``source`` is a folder
-    or a name on the hub.
+    ``package`` is ``name/subfolder`` of an installed Python package, and is used if it exists;
+    ``source`` is a folder or a name on the hub.
     """
     tried = []
     if package is not None:
@@ -345,7 +352,10 @@ def tiny_encoder(
     seed: int = 0,
     **options: Unpack[EncoderOptions],
 ) -> SentenceEncoder:
-    """Return a random BERT over the sample corpus's word pieces; ``seed`` alone decides its weights."""
+    """Return a random BERT over the sample corpus's word pieces.
+
+    ``seed`` alone decides its weights.
+    """
     with as_file(files("lightning_cse.encoders") / "tiny_vocab.txt") as path:
         vocabulary = path.read_bytes()
         tokenizer = transformers.BertTokenizer(vocab=str(path), do_lower_case=True)

@@ -1,9 +1,10 @@
 """Fast passes on a CPU: sequences packed into windows almost without padding, and a fast dropout.
 
-The backbone sees all tokens of a step as one long row, cut into windows of one width. Each window holds whole
-sequences, and a token attends only to its own sequence. A layer is then a few operations whose shapes recur from step
-to step. oneDNN caches about a thousand compiled products, and with one shape per length it would compile all the time.
-With dropout, torch has only a slow path on a CPU, so attention and dropout are implemented here with their gradients
+The backbone sees all tokens of a step as one long row, cut into windows of one width. Each
+window holds whole sequences, and a token attends only to its own sequence. A layer is then a
+few operations whose shapes recur from step to step. oneDNN caches about a thousand compiled
+products, and with one shape per length it would compile all the time. With dropout, torch has
+only a slow path on a CPU, so attention and dropout are implemented here with their gradients
 (`docs/decisions.md`).
 """
 
@@ -87,8 +88,8 @@ class FastOutput(nn.Module):
 def keep_freed_memory() -> None:
     """Keep the memory of freed CPU tensors in the process for later tensors, if the C library is glibc.
 
-    Otherwise, it goes back to the system, which returns it page by page; this takes a tenth of a training step. If one
-    of glibc's own ``MALLOC_*_`` variables is set, nothing is changed.
+    Otherwise, it goes back to the system, which returns it page by page; this takes a tenth of
+    a training step. If one of glibc's own ``MALLOC_*_`` variables is set, nothing is changed.
     """
     is_set = any(name.startswith("MALLOC_") for name in os.environ)
     if platform.libc_ver()[0] != "glibc" or is_set:
@@ -98,7 +99,10 @@ def keep_freed_memory() -> None:
 
 
 def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Cast the hidden states once under autocast; else query, key and value would each cast them."""
+    """Cast the hidden states once under autocast.
+
+    Else query, key and value would each cast them.
+    """
     hidden = args[0]
     kind = hidden.device.type
     if torch.is_autocast_enabled(kind):
@@ -110,8 +114,8 @@ def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
 class Windows:
     """``count`` windows of ``width`` tokens; ``starts`` (n,) is where each sequence starts in the row of tokens.
 
-    ``bias`` (count, 1, width, width) is 0 between tokens of one sequence, else -inf; padding attends to padding, which
-    avoids a division by 0.
+    ``bias`` (count, 1, width, width) is 0 between tokens of one sequence, else -inf; padding
+    attends to padding, which avoids a division by 0.
     """
 
     count: int
@@ -209,12 +213,14 @@ def _swapped(x: Tensor, count: int) -> Tensor:
 class _WindowAttention(torch.autograd.Function):
     r"""``dropout(softmax(scale q k^T + bias)) v`` in each window; tensors (tokens, heads, width).
 
-    With weights :math:`P`, mask :math:`M` of 0 and 1, :math:`c = 1 / (1 - p)` and result :math:`O = (P \circ M) (c V)`:
+    With weights :math:`P`, mask :math:`M` of 0 and 1, :math:`c = 1 / (1 - p)` and result
+    :math:`O = (P \circ M) (c V)`:
 
     .. math:: \frac{\partial}{\partial P} = M \circ (\partial O\, (c V)^T)
 
-    A pass over the weights costs as much as a product. So the product adds the bias, ``v`` takes the scale of dropout,
-    and softmax and its gradient are torch's, which round to bfloat16 only once.
+    A pass over the weights costs as much as a product. So the product adds the bias, ``v``
+    takes the scale of dropout, and softmax and its gradient are torch's, which round to
+    bfloat16 only once.
     """
 
     @staticmethod
@@ -253,7 +259,10 @@ class _WindowAttention(torch.autograd.Function):
 
 
 LANES = 65_536
-"""Dropout draws 16 bits per element and rounds p; torch's own bits take a fifth of a training step on a CPU."""
+"""Dropout draws 16 bits per element and rounds p.
+
+Torch's own bits take a fifth of a training step on a CPU.
+"""
 
 _FAST = (torch.bfloat16, torch.float32)
 
@@ -297,7 +306,10 @@ class _Dropout(torch.autograd.Function):
 
 
 class FastDropout(nn.Dropout):
-    """`torch.nn.Dropout` with faster random bits on a CPU, for bfloat16 and float32; the distribution is the same."""
+    """`torch.nn.Dropout` with faster random bits on a CPU, for bfloat16 and float32.
+
+    The distribution is the same.
+    """
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the base class
         """Drop elements in training mode; scale the others so that the mean stays."""
@@ -315,7 +327,10 @@ def make_dropout_fast(root: nn.Module) -> None:
 
 
 def set_dropout(config: PreTrainedConfig, p: float | None) -> None:
-    """Set every dropout probability of a config, whatever keys its architecture has for them; None leaves them."""
+    """Set every dropout probability of a config, whatever keys its architecture has for them.
+
+    None leaves them.
+    """
     if p is None:
         return
     if type(p) not in (int, float) or not 0 <= p < 1:

@@ -1,8 +1,9 @@
 """The tokens around the bare tokens of a sentence: special tokens, the word of a second segment, a prompt.
 
-A template comes from the tokenizer: a probe sentence is encoded with its special tokens, and the tokens before and
-after the probe are the prefix and the suffix. So BERT's ``[CLS] s [SEP] explicit [SEP]`` with segment ids and RoBERTa's
-doubled separator are exactly as the tokenizer writes them, without a table of models.
+A template comes from the tokenizer: a probe sentence is encoded with its special tokens, and
+the tokens before and after the probe are the prefix and the suffix. So BERT's ``[CLS] s [SEP]
+explicit [SEP]`` with segment ids and RoBERTa's doubled separator are exactly as the tokenizer
+writes them, without a table of models.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ PROMPTS = (
 class Sequences:
     """Model inputs of n sentences, right-padded.
 
-    ``ids``, ``type_ids`` (segments) and ``positions`` (from 0) are (n, length); ``lengths`` and ``pooled``, the place
-    of the token that a prompt pools (0 without one), are (n,).
+    ``ids``, ``type_ids`` (segments) and ``positions`` (from 0) are (n, length); ``lengths`` and
+    ``pooled``, the place of the token that a prompt pools (0 without one), are (n,).
     """
 
     ids: Tensor
@@ -71,8 +72,8 @@ class Sequences:
 class Template:
     """Token ids before and after a sentence, with their segment ids.
 
-    ``pooled`` is the place of a prompt's mask, counted from the end (1 is the last token), the same for every sentence;
-    None without a prompt.
+    ``pooled`` is the place of a prompt's mask, counted from the end (1 is the last token), the
+    same for every sentence; None without a prompt.
     """
 
     prefix: tuple[int, ...]
@@ -115,7 +116,8 @@ class Template:
 
         Each piece is tokenised alone; spaces before the sentence and before the mask are dropped.
 
-        Source: NGCSE, authors' code, which inserts these ids.  Differs: ids come from the tokenizer, not from a table.
+        Source: NGCSE, authors' code, which inserts these ids.  Differs: ids come from the
+        tokenizer, not from a table.
         """
         before, _, rest = prompt.partition(SENTENCE)
         between, _, behind = rest.partition(MASK)

@@ -13,14 +13,17 @@ from lightning_cse.similarity import is_same
 class DirectionTask(CorpusTask):
     r"""Is the premise of an entailed pair recognised?
 
-    A pair is right iff score(premise, hypothesis) > score(hypothesis, premise) for the model's ``entailment_score``
-    (GaussCSE: sim(hyp || pre) > sim(pre || hyp)), or iff the model's ``direction`` is positive, if it has one (LENGTH:
-    characters). Ties are wrong. Metrics: ``accuracy``, and ``accuracy_determinant`` if the model has Gaussians:
-    right iff :math:`\sum_d \log \sigma_d(\text{premise}) > \sum_d \log \sigma_d(\text{hypothesis})`.
+    A pair is right iff score(premise, hypothesis) > score(hypothesis, premise) for the model's
+    ``entailment_score`` (GaussCSE: sim(hyp || pre) > sim(pre || hyp)), or iff the model's
+    ``direction`` is positive, if it has one (LENGTH: characters). Ties are wrong. Metrics:
+    ``accuracy``, and ``accuracy_determinant`` if the model has Gaussians: right iff
+    :math:`\sum_d \log \sigma_d(\text{premise}) > \sum_d \log \sigma_d(\text{hypothesis})`.
 
-    A score that is the same in both directions gives no metrics: having no direction is not always being wrong.
+    A score that is the same in both directions gives no metrics: having no direction is not
+    always being wrong.
 
-    Source: GaussCSE, experiment on the direction of entailment; the determinant is from the authors' code.
+    Source: GaussCSE, experiment on the direction of entailment; the determinant is from the
+    authors' code.
     """
 
     needs = ("entailment_score",)
@@ -62,12 +65,12 @@ class DirectionTask(CorpusTask):
 class Direction(DirectionTask):
     """The direction of the entailed pairs among the first rows of an NLI corpus.
 
-    Only pairs that are entailed one way are used: if a corpus has labels for both directions (SICK), pairs that are
-    also entailed backwards are left out.
+    Only pairs that are entailed one way are used: if a corpus has labels for both directions
+    (SICK), pairs that are also entailed backwards are left out.
 
-    Source: GaussCSE, as `DirectionTask`.  Differs: nothing on SNLI and MNLI. On SICK, the released code cannot see the
-    backward label and keeps all 1,414 entailments of another edition; the exclusion in the paper (and here) leaves 794
-    of the 4,906 test pairs.
+    Source: GaussCSE, as `DirectionTask`.  Differs: nothing on SNLI and MNLI. On SICK, the
+    released code cannot see the backward label and keeps all 1,414 entailments of another
+    edition; the exclusion in the paper (and here) leaves 794 of the 4,906 test pairs.
     """
 
     def select(self, rows: Rows, split: Split) -> Rows:
@@ -91,8 +94,9 @@ class Direction(DirectionTask):
 class INLIDirection(INLITask, DirectionTask):
     """The direction of INLI's entailed pairs: each premise with its explicit and with its implied entailment.
 
-    Metrics: ``accuracy`` over all, ``accuracy_explicit`` and ``accuracy_implied``. A premise of INLI is nearly always
-    longer than its hypotheses, so LENGTH is near 100 here and should be reported, too.
+    Metrics: ``accuracy`` over all, ``accuracy_explicit`` and ``accuracy_implied``. A premise of
+    INLI is nearly always longer than its hypotheses, so LENGTH is near 100 here and should be
+    reported, too.
 
     Source: ours; GaussCSE measures direction on other corpora.
     """

@@ -34,8 +34,9 @@ HYPOTHESES: Final = {
 class INLITask(CorpusTask):
     """A task on pairs of an INLI premise and one of its hypotheses: all pairs of one type, then all of the next.
 
-    ``types`` are the types of hypotheses it uses. Its rows have the columns ``row`` (of INLI), ``type``, ``label``
-    (entailed or not), ``premise`` and ``hypothesis``. The limits count premises.
+    ``types`` are the types of hypotheses it uses. Its rows have the columns ``row`` (of INLI),
+    ``type``, ``label`` (entailed or not), ``premise`` and ``hypothesis``. The limits count
+    premises.
     """
 
     types: ClassVar[tuple[str, ...]] = tuple(HYPOTHESES)
@@ -77,18 +78,22 @@ class INLITask(CorpusTask):
 class RTE(INLITask):
     r"""Two-way entailment: a pair is entailed iff its score is above a threshold :math:`\gamma`.
 
-    Explicit and implied entailments are positive, neutral hypotheses and contradictions negative. :math:`\gamma` is
-    tuned on dev (best accuracy over all dev pairs, midpoints between distinct scores) and used on test. Metrics:
-    ``accuracy_explicit``, ``accuracy_implied``, ``accuracy_neutral``, ``accuracy_contradiction``, their mean
-    ``accuracy_all``, and ``threshold``. ``auc_explicit`` and ``auc_implied`` need no threshold: the `auc` of a type
-    against neutral hypotheses and contradictions, on test with its standard error ``auc_<type>_se`` (`auc_error`).
+    Explicit and implied entailments are positive, neutral hypotheses and contradictions
+    negative. :math:`\gamma` is tuned on dev (best accuracy over all dev pairs, midpoints
+    between distinct scores) and used on test. Metrics: ``accuracy_explicit``,
+    ``accuracy_implied``, ``accuracy_neutral``, ``accuracy_contradiction``, their mean
+    ``accuracy_all``, and ``threshold``. ``auc_explicit`` and ``auc_implied`` need no threshold:
+    the `auc` of a type against neutral hypotheses and contradictions, on test with its standard
+    error ``auc_<type>_se`` (`auc_error`).
 
-    A model that judges pairs of sentences names the type of each hypothesis, so it needs neither a threshold nor dev.
-    A pair without a type counts as wrong. Its other metrics are ``accuracy_four_way``, the share of pairs whose type is
-    recognised, and the shares of pairs without a type: ``refused``, ``unparsable``, ``failed``.
+    A model that judges pairs of sentences names the type of each hypothesis, so it needs
+    neither a threshold nor dev. A pair without a type counts as wrong. Its other metrics are
+    ``accuracy_four_way``, the share of pairs whose type is recognised, and the shares of pairs
+    without a type: ``refused``, ``unparsable``, ``failed``.
 
-    Source: DualCSE, RTE experiment.  Differs: the paper does not say over which candidates the threshold is searched.
-    The AUCs are ours: thresholds with nearly the same accuracy on dev change the accuracy of a type by ten points.
+    Source: DualCSE, RTE experiment.  Differs: the paper does not say over which candidates the
+    threshold is searched. The AUCs are ours: thresholds with nearly the same accuracy on dev
+    change the accuracy of a type by ten points.
     """
 
     needs = ("entailment_score",)
@@ -158,7 +163,10 @@ def _equal(a: Sequence[object], b: Sequence[object]) -> list[bool]:
 
 
 def _areas(predictions: Mapping[str, Sequence[Any]], split: Split) -> dict[str, float]:
-    """Return the AUC of each entailed type against all pairs not entailed; on test with its standard error."""
+    """Return the AUC of each entailed type against all pairs not entailed.
+
+    On test with its standard error.
+    """
     types = np.asarray(predictions["type"])
     labels = np.asarray(predictions["label"])
     scores = np.asarray(predictions["score"])
@@ -187,8 +195,8 @@ def accuracy_by_type(rows: Rows, correct: Sequence[bool]) -> dict[str, float]:
 class ImplicitnessTask(CorpusTask):
     """Is the implicit sentence of a pair recognised?
 
-    A pair is right iff the implicitness of its first sentence is strictly larger, so ties are wrong. Metric:
-    ``accuracy``, over all pairs of all types.
+    A pair is right iff the implicitness of its first sentence is strictly larger, so ties are
+    wrong. Metric: ``accuracy``, over all pairs of all types.
     """
 
     needs = ("implicitness",)
@@ -215,19 +223,20 @@ class EIS(INLITask, ImplicitnessTask):
 
     Every (premise, hypothesis) pair counts once, so 1,000 premises make 4,000 pairs.
 
-    Source: DualCSE, EIS experiment; that all four hypotheses count is inferred from the LENGTH baseline, which gives
-    the printed 99.90 on INLI test this way.
+    Source: DualCSE, EIS experiment; that all four hypotheses count is inferred from the LENGTH
+    baseline, which gives the printed 99.90 on INLI test this way.
     """
 
 
 class PairEIS(ImplicitnessTask):
     """Implicitness on implicit/explicit pairs: the implicit sentence should be more implicit than the explicit one.
 
-    Both pairs of a row count, ``positive`` (the explicit sentence says what the implicit one implies) and ``negative``
-    (it does not belong to it), so 2,815 rows make 5,630 pairs.
+    Both pairs of a row count, ``positive`` (the explicit sentence says what the implicit one
+    implies) and ``negative`` (it does not belong to it), so 2,815 rows make 5,630 pairs.
 
-    If it is ``optional``, a registered corpus may be missing: without test, the task is left out; without dev, it is
-    not evaluated during training. A missing file of your own is always an error.
+    If it is ``optional``, a registered corpus may be missing: without test, the task is left
+    out; without dev, it is not evaluated during training. A missing file of your own is always
+    an error.
 
     Source: ImpScore, authors' code; DualCSE, EIS experiment, whose 5,630 test pairs are these.
     """
@@ -248,7 +257,10 @@ class PairEIS(ImplicitnessTask):
         self.optional = optional
 
     def lacking(self) -> str | None:
-        """Return which file of test is missing, if the task is optional; drop dev if its file is missing."""
+        """Return which file of test is missing, if the task is optional.
+
+        Drop dev if its file is missing.
+        """
         if not self.optional:
             return None
         if reason := missing_file(self.sources["test"], self.data_dir):

@@ -49,19 +49,23 @@ def fit_lbfgs(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tenso
     .. math:: \min_{W, b} \; \frac{1}{n} \sum_{i=1}^{n} - \log \mathrm{softmax}(W x_i + b)_{y_i}
               + \frac{\lambda}{2} \lVert W \rVert_F^2
 
-    with features :math:`x` ``(n, d)``, labels :math:`y` ``(n,)``, one row of :math:`W` per class (also for two classes)
-    and :math:`\lambda` = ``l2``, which adds the gradient of a weight decay of :math:`\lambda`; the bias is not decayed.
-    The fit is in float64 and starts at zero; the second part of a fold is not used.
+    with features :math:`x` ``(n, d)``, labels :math:`y` ``(n,)``, one row of :math:`W` per
+    class (also for two classes) and :math:`\lambda` = ``l2``, which adds the gradient of a
+    weight decay of :math:`\lambda`; the bias is not decayed. The fit is in float64 and starts
+    at zero; the second part of a fold is not used.
 
-    The objectives are independent and minimized as one sum. They are scaled along the principal axes of the features,
-    so that the Hessian at :math:`W = 0` is nearly the identity; this takes tens of iterations instead of hundreds.
+    The objectives are independent and minimized as one sum. They are scaled along the principal
+    axes of the features, so that the Hessian at :math:`W = 0` is nearly the identity; this
+    takes tens of iterations instead of hundreds.
 
-    Source: L-BFGS-B of scipy.  Differs: nothing; the optimum is that of scikit-learn's ``LogisticRegression`` with
-    ``C=1 / (n * l2)`` (for two classes ``C=2 / (n * l2)``, since it has one weight vector where softmax has two).
-    That one fits a fold and a decay at a time: the 400 fits to choose L2 for MR (10,662 sentences, 768 dimensions) take
-    35 s here and about 540 s there, on one core.
+    Source: L-BFGS-B of scipy.  Differs: nothing; the optimum is that of scikit-learn's
+    ``LogisticRegression`` with ``C=1 / (n * l2)`` (for two classes ``C=2 / (n * l2)``, since it
+    has one weight vector where softmax has two). That one fits a fold and a decay at a time:
+    the 400 fits to choose L2 for MR (10,662 sentences, 768 dimensions) take 35 s here and about
+    540 s there, on one core.
 
-    The fit ends when the largest entry of the gradient is 1e-5, or with a warning after 1,000 iterations.
+    The fit ends when the largest entry of the gradient is 1e-5, or with a warning after 1,000
+    iterations.
     """
     from scipy.optimize import minimize  # takes half a second to import
 
@@ -143,13 +147,15 @@ def fit_senteval(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Te
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} - \log \mathrm{softmax}(W x_i + b)_{y_i}
 
-    with features :math:`x` ``(n, d)`` and labels :math:`y` ``(n,)``; ``l2`` is Adam's weight decay, also of the bias.
-    Accuracy on the second part of a fold is measured after every 4 epochs: the best weights are kept, and fitting stops
-    at the 6th measurement without a new best (the count is never reset) or the first after 200 epochs. One seed draws
-    the initial weights and the batches (of 64) of every fit; the learning rate is 0.001.
+    with features :math:`x` ``(n, d)`` and labels :math:`y` ``(n,)``; ``l2`` is Adam's weight
+    decay, also of the bias. Accuracy on the second part of a fold is measured after every 4
+    epochs: the best weights are kept, and fitting stops at the 6th measurement without a new
+    best (the count is never reset) or the first after 200 epochs. One seed draws the initial
+    weights and the batches (of 64) of every fit; the learning rate is 0.001.
 
-    Source: SentEval, ``tools/classifier.py`` with ``nhid=0, optim=adam``.  Differs: nothing in what is computed. Folds
-    with equally many rows have the same batches by row number, so that they are fitted together. Float32.
+    Source: SentEval, ``tools/classifier.py`` with ``nhid=0, optim=adam``.  Differs: nothing in
+    what is computed. Folds with equally many rows have the same batches by row number, so that
+    they are fitted together. Float32.
     """
     inputs = torch.cat([features.float(), torch.ones(len(features), 1)], dim=1)
     truth = nn.functional.one_hot(labels).float()
@@ -252,7 +258,10 @@ class _Group:
         self.weights.addcdiv_(self.mean, root, value=-0.001 / (1 - 0.9**self.steps))
 
     def measure(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Measure all classifiers on dev; return which ones are better than before (folds, decays)."""
+        """Measure all classifiers on dev.
+
+        Return which ones are better than before (folds, decays).
+        """
         accuracies = []
         for weights, dev in zip(self.weights, self.devs, strict=True):
             accuracies.append(_accuracy(weights, inputs[dev], labels[dev]))
@@ -273,7 +282,10 @@ class _Group:
 
 
 def _gradient(weights: Tensor, inputs: Tensor, truth: Tensor) -> Tensor:
-    """Return the gradient of each mean cross entropy; weights (folds, decays, classes, d), inputs (folds, n, d)."""
+    """Return the gradient of each mean cross entropy.
+
+    Weights (folds, decays, classes, d), inputs (folds, n, d).
+    """
     logits = torch.bmm(inputs, weights.flatten(1, 2).transpose(1, 2))
     logits = logits.unflatten(2, weights.shape[1:3])
     error = logits.softmax(dim=3).sub_(truth[:, :, None]).div_(inputs.shape[1]).flatten(2, 3)

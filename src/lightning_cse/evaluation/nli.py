@@ -18,16 +18,17 @@ from lightning_cse.metrics import auprc, best_threshold, threshold_accuracy
 class NLI(CorpusTask):
     r"""Two-way NLI: a pair is entailed iff its score reaches a threshold :math:`\gamma`.
 
-    The score is ``entailment_score(premise, hypothesis)`` (GaussCSE: sim(hypothesis || premise)). Entailment is
-    positive, everything else negative, including pairs without a gold label. :math:`\gamma` is scanned over 0, 0.001,
-    ..., 1 on the dev split (the first of the best), and used on the test split. Metrics: ``accuracy``, ``auprc`` (exact
-    precision-recall curve, trapezoids) and ``threshold``. ``dev_rows`` limits the evaluations during training; the
-    threshold for test is tuned on all of dev, which is required. ``auprc_thresholds=1001`` adds ``auprc_1001``, over as
-    many thresholds from 0 to 1.
+    The score is ``entailment_score(premise, hypothesis)`` (GaussCSE: sim(hypothesis ||
+    premise)). Entailment is positive, everything else negative, including pairs without a gold
+    label. :math:`\gamma` is scanned over 0, 0.001, ..., 1 on the dev split (the first of the
+    best), and used on the test split. Metrics: ``accuracy``, ``auprc`` (exact precision-recall
+    curve, trapezoids) and ``threshold``. ``dev_rows`` limits the evaluations during training;
+    the threshold for test is tuned on all of dev, which is required. ``auprc_thresholds=1001``
+    adds ``auprc_1001``, over as many thresholds from 0 to 1.
 
-    Source: GaussCSE, NLI experiment, and the authors' code: one threshold, tuned on SNLI dev, for the test sets of
-    SNLI, MNLI and SICK (the paper says "the development set"). The code's AUPRC is the exact one, the paper's the one
-    over 1,001 thresholds.  Differs: nothing.
+    Source: GaussCSE, NLI experiment, and the authors' code: one threshold, tuned on SNLI dev,
+    for the test sets of SNLI, MNLI and SICK (the paper says "the development set"). The code's
+    AUPRC is the exact one, the paper's the one over 1,001 thresholds.  Differs: nothing.
     """
 
     needs = ("entailment_score",)
@@ -62,7 +63,10 @@ class NLI(CorpusTask):
             self.metrics = (*self.metrics, f"auprc_{auprc_thresholds}")
 
     def sentences(self, split: Split) -> list[str]:
-        """Return the sentences of the split; for test also those of dev, on which the threshold is tuned."""
+        """Return the sentences of the split.
+
+        For test also those of dev, on which the threshold is tuned.
+        """
         if split == "dev":
             return super().sentences(split)
         tuned = texts(self.table("dev")) if "dev" in self.sources else []

@@ -24,10 +24,12 @@ class OwnTask(CorpusTask):
     """A task on your own files, in any form that `read_table` reads.
 
     Args:
-        files: the test files: a path, a list of paths (their rows are concatenated), or ``{dev: ..., test: ...}``.
+        files: the test files: a path, a list of paths (their rows are concatenated), or
+            ``{dev: ..., test: ...}``.
         columns: the columns of the files that have other names, by the names in ``reads``.
         key: the config key of the files, for messages.
-        dev_rows, test_rows: the maximum numbers of rows, the first ones of the files; None uses all.
+        dev_rows, test_rows: the maximum numbers of rows, the first ones of the files; None uses
+            all.
     """
 
     reads: ClassVar[tuple[str, ...]]
@@ -95,7 +97,10 @@ class OwnSTS(OwnTask, STS):
     reads = ("sentence1", "sentence2", "score")
 
     def read(self, split: Split) -> Rows:
-        """Read the files of a split; if the error names a column ``label``, add that it may be the score."""
+        """Read the files of a split.
+
+        If the error names a column ``label``, add that it may be the score.
+        """
         try:
             return super().read(split)
         except DataError as error:
@@ -108,9 +113,10 @@ class OwnSTS(OwnTask, STS):
 class OwnNLI(OwnTask, NLI):
     r"""Two-way NLI on files of your own: a pair is entailed iff its score reaches a threshold :math:`\gamma`.
 
-    With a dev side, :math:`\gamma` is tuned there; the metrics are ``accuracy`` and ``threshold``. Without one, it is
-    tuned on even rows for odd rows, and vice versa; the metric is ``accuracy_two_fold``. The candidates are those of
-    `best_threshold`, between neighbouring scores. ``auprc`` and ``auc``, which need no threshold, are always measured.
+    With a dev side, :math:`\gamma` is tuned there; the metrics are ``accuracy`` and
+    ``threshold``. Without one, it is tuned on even rows for odd rows, and vice versa; the
+    metric is ``accuracy_two_fold``. The candidates are those of `best_threshold`, between
+    neighbouring scores. ``auprc`` and ``auc``, which need no threshold, are always measured.
 
     Source: ours; `NLI` has the papers' protocol.
     """

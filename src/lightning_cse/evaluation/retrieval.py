@@ -29,20 +29,23 @@ DEPTH: Final = 100  # documents in a ranking: the most that a metric uses
 class Retrieval(Task):
     r"""Are the documents that are relevant to a query the ones most similar to it?
 
-    The model's ``similarity`` ranks all documents for each query, exactly; equal scores keep the order of the file. A
-    document with the id of the query is left out. The metrics are means over the queries that have judgements:
-    ``ndcg@10``, ``recall@10``, ``recall@100`` (see `ndcg` and `recall`), and ``accuracy@1``, the share of queries whose
-    first document is relevant.
+    The model's ``similarity`` ranks all documents for each query, exactly; equal scores keep
+    the order of the file. A document with the id of the query is left out. The metrics are
+    means over the queries that have judgements: ``ndcg@10``, ``recall@10``, ``recall@100`` (see
+    `ndcg` and `recall`), and ``accuracy@1``, the share of queries whose first document is
+    relevant.
 
-    Source: Thakur et al. 2021 (BEIR): its layout and, except for ``accuracy@1``, its metrics, those of trec_eval.
-    Differs: the order of equal scores, which trec_eval takes from the ids.
+    Source: Thakur et al. 2021 (BEIR): its layout and, except for ``accuracy@1``, its metrics,
+    those of trec_eval. Differs: the order of equal scores, which trec_eval takes from the ids.
 
     Args:
-        files: a folder with ``corpus.jsonl`` (keys ``_id``, ``text``, and optionally ``title``, which is put before the
-            text), ``queries.jsonl`` (``_id``, ``text``) and ``qrels/test.tsv`` (``query-id``, ``corpus-id``,
-            ``score``). Evaluation during training needs ``qrels/dev.tsv``. Each file may end in ``.gz``.
+        files: a folder with ``corpus.jsonl`` (keys ``_id``, ``text``, and optionally ``title``,
+            which is put before the text), ``queries.jsonl`` (``_id``, ``text``) and
+            ``qrels/test.tsv`` (``query-id``, ``corpus-id``, ``score``). Evaluation during training
+            needs ``qrels/dev.tsv``. Each file may end in ``.gz``.
         key: the config key of the folder, for messages.
-        dev_rows, test_rows: the maximum numbers of queries, the first ones of the split; None uses all.
+        dev_rows, test_rows: the maximum numbers of queries, the first ones of the split; None uses
+            all.
     """
 
     needs = ("similarity",)

@@ -7,14 +7,16 @@ from lightning_cse.metrics import AGGREGATIONS, spearman
 class STS(CorpusTask):
     r"""Semantic textual similarity: does the similarity of embeddings rank pairs as human scores do?
 
-    The rank correlation of the model's ``similarity`` of each pair with its gold score, in float64; ties get their mean
-    rank. Metric of a corpus without subsets: ``spearman``. Metrics of one with subsets (STS12 to STS16):
-    ``spearman_all``, over all subsets together; ``spearman_mean``, the mean of the subsets' correlations;
-    ``spearman_wmean``, the same weighted by their numbers of pairs. The limits count the rows of each subset.
+    The rank correlation of the model's ``similarity`` of each pair with its gold score, in
+    float64; ties get their mean rank. Metric of a corpus without subsets: ``spearman``. Metrics
+    of one with subsets (STS12 to STS16): ``spearman_all``, over all subsets together;
+    ``spearman_mean``, the mean of the subsets' correlations; ``spearman_wmean``, the same
+    weighted by their numbers of pairs. The limits count the rows of each subset.
 
-    Source: Agirre et al. 2012 to 2016, Cer et al. 2017, Marelli et al. 2014. Tables show ``spearman_all``, and no
-    regressor is trained on STS-B and SICK-R: SimCSE, its edition of SentEval; the means: SentEval.  Differs: 0 if one
-    side is constant, where scipy gives NaN: the scores of a collapsed model rank nothing, and training must continue.
+    Source: Agirre et al. 2012 to 2016, Cer et al. 2017, Marelli et al. 2014. Tables show
+    ``spearman_all``, and no regressor is trained on STS-B and SICK-R: SimCSE, its edition of
+    SentEval; the means: SentEval.  Differs: 0 if one side is constant, where scipy gives NaN:
+    the scores of a collapsed model rank nothing, and training must continue.
     """
 
     needs = ("similarity",)

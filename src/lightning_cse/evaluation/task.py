@@ -55,7 +55,10 @@ class TaskResult:
 
 
 class Embedded:
-    """The embeddings of sentences, looked up by sentence; each distinct sentence is embedded once."""
+    """The embeddings of sentences, looked up by sentence.
+
+    Each distinct sentence is embedded once.
+    """
 
     def __init__(self, answers: Answers, sentences: Iterable[str]) -> None:
         self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
@@ -70,10 +73,11 @@ class Embedded:
 class Task(ABC):
     """One evaluation of one protocol on a dev or a test split.
 
-    ``needs`` names the questions it asks; a model that does not answer them is skipped. ``splits`` are the splits it
-    evaluates; a test set without its own dev split is not evaluated during training. ``suffix`` is appended to the name
-    of the corpus in the keys of its metrics, to name the protocol: ``mnli_matched``. ``without_dev`` is the advice of
-    the error message if a task without a dev split is to choose the checkpoint.
+    ``needs`` names the questions it asks; a model that does not answer them is skipped.
+    ``splits`` are the splits it evaluates; a test set without its own dev split is not
+    evaluated during training. ``suffix`` is appended to the name of the corpus in the keys of
+    its metrics, to name the protocol: ``mnli_matched``. ``without_dev`` is the advice of the
+    error message if a task without a dev split is to choose the checkpoint.
     """
 
     needs: ClassVar[tuple[str, ...]]
@@ -112,11 +116,13 @@ class CorpusTask(Task):
     """A task on the dev and the test split of corpora, each read when it is first needed.
 
     Args:
-        dev: ``corpus/split`` or your own file, for tuning thresholds and for evaluation during training; None for a
-            task without dev.
+        dev: ``corpus/split`` or your own file, for tuning thresholds and for evaluation during
+            training; None for a task without dev.
         test: the same for test.
-        watched: whether dev is evaluated during training; False if a test set borrows the dev split of another corpus.
-        dev_rows, test_rows: the maximum numbers of rows, the first ones of the split; None uses all.
+        watched: whether dev is evaluated during training; False if a test set borrows the dev
+            split of another corpus.
+        dev_rows, test_rows: the maximum numbers of rows, the first ones of the split; None uses
+            all.
     """
 
     limited_by: ClassVar[str | None] = None
@@ -152,7 +158,10 @@ class CorpusTask(Task):
         return self.select(self.table(split), split)
 
     def select(self, rows: Rows, split: Split) -> Rows:
-        """Return the rows of a split to evaluate; tasks that need them in another form override this."""
+        """Return the rows of a split to evaluate.
+
+        Tasks that need them in another form override this.
+        """
         return first_rows(rows, self.limits[split], each=self.limited_by)
 
     def ask_pairs(self, answers: object, question: str, embedded: Embedded, rows: Rows) -> Tensor:
@@ -180,10 +189,12 @@ class Average(Task):
 
     of the unrounded metrics :math:`m_k`. There is no mean if a model lacks one of the parts.
 
-    Source: SimCSE, evaluation.py: the last column of its STS and transfer tables.  Differs: SimCSE averages values that
-    were rounded to two decimals of a percent, which can change the last decimal.
+    Source: SimCSE, evaluation.py: the last column of its STS and transfer tables.  Differs:
+    SimCSE averages values that were rounded to two decimals of a percent, which can change the
+    last decimal.
 
-    ``of`` lists the metrics as ``<task>/<metric>``, such as ``sts12/spearman_all``; ``metric`` names the mean.
+    ``of`` lists the metrics as ``<task>/<metric>``, such as ``sts12/spearman_all``; ``metric``
+    names the mean.
     """
 
     needs = ()

@@ -60,24 +60,29 @@ class Transfer(Task):
     r"""Accuracy of a logistic regression on frozen embeddings, for one of MR, CR, SUBJ, MPQA, SST2, TREC and MRPC.
 
     Features are the model's ``features``: (n, d), the primary view; for MRPC's pairs
-    :math:`[\lvert a - b \rvert, \; a \odot b]`. The weight decay is the one of {1e-5, 1e-4, 1e-3, 1e-2} with the best
-    mean accuracy (the smallest of the best, to two decimals of a percent):
+    :math:`[\lvert a - b \rvert, \; a \odot b]`. The weight decay is the one of {1e-5, 1e-4,
+    1e-3, 1e-2} with the best mean accuracy (the smallest of the best, to two decimals of a
+    percent):
 
     - MR, CR, SUBJ, MPQA, which have one split: 10 folds. For each fold, the decay is chosen by 10 folds within the
-      other nine, and the classifier is fitted on all nine and tested on the fold. The accuracy is the mean over folds;
+      other nine, and the classifier is fitted on all nine and tested on the fold. The accuracy
+      is the mean over folds;
     - TREC, MRPC: the decay is chosen by 10 folds of train, and the classifier is fitted again on all of train;
     - SST2: the decay is chosen on dev.
 
-    Folds are stratified and shuffled with seed 1111; rows are first sorted by number of words, as in SentEval.
+    Folds are stratified and shuffled with seed 1111; rows are first sorted by number of words,
+    as in SentEval.
 
-    ``protocol`` is how a classifier is fitted, and part of the metric's name: ``accuracy_lbfgs`` to the optimum
-    (`fit_lbfgs`, which has no seed), ``accuracy_senteval`` by Adam with early stopping (`fit_senteval`), as for the
-    numbers in papers.
+    ``protocol`` is how a classifier is fitted, and part of the metric's name:
+    ``accuracy_lbfgs`` to the optimum (`fit_lbfgs`, which has no seed), ``accuracy_senteval`` by
+    Adam with early stopping (`fit_senteval`), as for the numbers in papers.
 
-    Source: Conneau and Kiela 2018 and SentEval's code, with the settings of SimCSE's full mode.  Differs: ``lbfgs`` is
-    ours; accuracies are not rounded before they are averaged; the blank lines of CR (4) and MPQA (3) are not sentences.
+    Source: Conneau and Kiela 2018 and SentEval's code, with the settings of SimCSE's full
+    mode.  Differs: ``lbfgs`` is ours; accuracies are not rounded before they are averaged; the
+    blank lines of CR (4) and MPQA (3) are not sentences.
 
-    ``rows`` is the maximum number of rows per class and split, the first ones of the file; None uses all.
+    ``rows`` is the maximum number of rows per class and split, the first ones of the file; None
+    uses all.
     """
 
     needs = ("features",)

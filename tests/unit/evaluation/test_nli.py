@@ -10,8 +10,7 @@ from torch import Tensor
 from lightning_cse.baselines import Length
 from lightning_cse.data import sample_dir
 from lightning_cse.embeddings import PointEmbedding
-from lightning_cse.errors import DataError
-from lightning_cse.evaluation import EIS, NLI, Direction, INLIDirection, TaskResult, run_tasks
+from lightning_cse.evaluation import NLI, Direction, INLIDirection, TaskResult, run_tasks
 
 Pair = tuple[str, str, str]
 
@@ -144,18 +143,6 @@ def test_an_unwatched_test_set_has_no_part_in_training_and_shares_its_sentences(
     assert sorted(answers.embedded) == sorted({s for p, h, _ in DEV + TEST for s in (p, h)})
 
 
-def test_matched_mnli_says_so_and_a_model_without_a_score_is_left_out(data_dir: Path) -> None:
-    options = {"data_dir": "", "dev": "snli/dev"}
-    assert NLI(test="mnli_nyu/dev_matched", **options).suffix == "_matched"
-    assert (
-        Direction(test="mnli/dev_mismatched", **options).suffix
-        == NLI(test="snli/test", **options).suffix
-        == ""
-    )
-    assert run_tasks({"snli": nli(data_dir)}, Length(), "test") == {}
-    assert not EIS(data_dir="").suits(Difference())
-
-
 def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path: Path) -> None:
     rows = [
         ("p 0.2", "a 0.9", "entailment"),  # right
@@ -186,13 +173,6 @@ def test_length_counts_characters_strictly(tmp_path: Path) -> None:
     result = direction(tmp_path, Length(), rows)
     assert result.predictions["lead"] == [1, 0, -4]
     assert result.metrics == {"accuracy": pytest.approx(1 / 3)}
-
-
-def test_no_entailed_pair_is_an_error_with_the_file(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"snli_1\.0_test\.jsonl: no pair is entailed in one direction only"
-    ):
-        direction(tmp_path, Difference(), [("p 0", "a 1", "neutral")])
 
 
 def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path: Path) -> None:

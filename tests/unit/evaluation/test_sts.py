@@ -9,7 +9,7 @@ import torch
 from oracles import Numbers
 from torch import Tensor
 
-from lightning_cse.data import read_corpus, sample_dir
+from lightning_cse.data import read_corpus
 from lightning_cse.data.rows import Rows
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.evaluation import STS, STSB, Average, Task, run_tasks
@@ -76,15 +76,6 @@ def test_what_orders_nothing_scores_zero(data_dir: str) -> None:
     assert (result.metrics, result.predictions["gold"]) == ({"spearman": 0.0}, [4.0, 4.0])
 
 
-def test_scores_that_are_no_numbers_are_not_hidden(data_dir: str) -> None:
-    class Broken(Difference):
-        def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
-            return super().similarity(a, b) * torch.tensor([1.0, 1.0, math.nan, 1.0])
-
-    with pytest.raises(ValueError, match="scores must be finite, got nan at row 2"):
-        run_tasks({"stsb": STSB(data_dir=data_dir)}, Broken(), "dev")
-
-
 def test_files_are_read_when_they_are_asked_for_and_limited(tmp_path: Path) -> None:
     task = STSB(data_dir=str(tmp_path), dev_rows=3, test_rows=2)
     write(tmp_path, "dev", DEV)
@@ -96,20 +87,6 @@ def test_files_are_read_when_they_are_asked_for_and_limited(tmp_path: Path) -> N
         for split in ("dev", "test")
     }
     assert not task.suits(Numbers())
-
-
-def test_relatedness_of_sick_is_sts_too() -> None:
-    task = STS(
-        data_dir=str(sample_dir()),
-        dev="sick_semeval/trial",
-        test="sick_semeval/test",
-        dev_rows=4,
-        test_rows=5,
-    )
-    assert (task.metrics, task.splits) == (("spearman",), ("dev", "test"))
-    rows = read_corpus("sick_semeval", "test", sample_dir())
-    assert task.sentences("test") == [*rows.column("premise")[:5], *rows.column("hypothesis")[:5]]
-    assert [len(task.rows(split)) for split in ("dev", "test")] == [4, 5]
 
 
 # Of the two subsets, one has scores in the order of gold, the other against it.

@@ -13,7 +13,6 @@ from lightning_cse.evaluation import (
     TaskResult,
     check_parts,
     run_tasks,
-    summarize_tasks,
 )
 
 
@@ -57,14 +56,6 @@ def test_where_a_part_does_not_suit_the_method_there_is_no_mean() -> None:
         "a",
         "c",
     }
-
-
-def test_from_metrics_that_were_computed_one_by_one() -> None:
-    metrics = {"a": {"value": 1.0}, "b": {"value": 2.0}}
-    assert summarize_tasks(suite(), metrics, "test") == {}
-    done = summarize_tasks(suite(), metrics | {"c": {"value": 6.0}}, "test")
-    assert {name: result.metrics for name, result in done.items()} == {"avg": {"mean": 3.0}}
-    assert summarize_tasks(suite(), metrics | {"c": {"value": 6.0}}, "dev") == {}
 
 
 def test_every_wrong_part_is_reported() -> None:

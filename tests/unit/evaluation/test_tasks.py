@@ -1,6 +1,5 @@
 """RTE and EIS on a hand-made corpus whose answers can be counted on the fingers, and LENGTH on the real one."""
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -110,26 +109,6 @@ def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files: dict[str, str]
     assert run_tasks({"p": limited}, ByTable(), "dev")["p"].metrics == {"accuracy": 1 / 2}
 
 
-def test_pairs_of_the_corpus_against_a_loop() -> None:
-    task = PairEIS(
-        data_dir=str(sample_dir()), dev="impscore/dev", test="impscore/test", optional=True
-    )
-    assert task.lacking() is None
-    for split in ("dev", "test"):
-        rows = task.table(split)
-        pairs = [
-            (row[f"{side}_implicit"], row[f"{side}_explicit"])
-            for side in ("pos", "neg")
-            for row in rows
-        ]
-        right = [len(implicit.split()) > len(explicit.split()) for implicit, explicit in pairs]
-        assert 0 < sum(right) < len(right) == 20
-        result = run_tasks({"eis_wang": task}, Length(), split)["eis_wang"]
-        assert result.predictions["correct"] == right
-        assert result.metrics["accuracy"] == sum(right) / len(right)
-    assert set(task.digests) == {"ImpScore/all_data.csv"}
-
-
 def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(
     pair_files: dict[str, str],
 ) -> None:
@@ -141,19 +120,6 @@ def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(
         reason = PairEIS(**missing, optional=True).lacking()
         assert reason is not None
         assert reason.startswith("ImpScore/all_data.csv is not in paths.data_dir; ")
-
-
-def test_a_file_of_one_s_own_is_tested_without_the_corpus_of_dev(
-    pair_files: dict[str, str], caplog: pytest.LogCaptureFixture
-) -> None:
-    task = PairEIS(**{**pair_files, "dev": "impscore/dev"}, optional=True)
-    with caplog.at_level(logging.INFO):
-        assert task.lacking() is None
-    assert "impscore/dev is left out: " in caplog.text
-    assert task.splits == ("test",)
-    assert set(task.digests) == {pair_files["test"]}
-    assert run_tasks({"p": task}, ByTable(), "dev") == {}
-    assert run_tasks({"p": task}, ByTable(), "test")["p"].metrics == {"accuracy": 3 / 6}
 
 
 def test_a_file_of_one_s_own_that_is_missing_or_broken_is_an_error_also_where_it_is_optional(

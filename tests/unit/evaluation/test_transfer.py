@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from oracles import Numbers, senteval_classifier
+from oracles import Numbers
 from torch import Tensor
 
 from lightning_cse.data import Rows, sample_dir
@@ -144,31 +144,6 @@ def test_nested_folds_against_a_loop(
         "label": rows.column("label"),
         "prediction": [by_row[row] for row in range(80)],
     }
-
-
-def test_senteval_s_protocol_against_a_loop_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FOLDS", 3)
-    rows, classes = table(240, ("negative", "positive"), seed=7), ("negative", "positive")
-    x, y = map(torch.from_numpy, numbers(rows, classes, senteval_order(rows, classes)))
-
-    def accuracy(train: np.ndarray, dev: np.ndarray | None, test: np.ndarray, l2: float) -> float:
-        model, _ = senteval_classifier(x, y, (train, dev), l2, 2)
-        return float((model(x[test]).argmax(dim=1) == y[test]).double().mean())
-
-    accuracies = []
-    for train, test in stratified(y.numpy(), 3):
-        folds = [(train[a], train[b]) for a, b in stratified(y[train].numpy(), 3)]
-        scores = [np.mean([accuracy(a, b, b, l2) for a, b in folds]) for l2 in module.L2]
-        accuracies.append(
-            accuracy(train, None, test, module.L2[int(np.argmax(np.round(scores, 4)))])
-        )
-    found = evaluated(monkeypatch, "mr", {"all": rows}, protocol="senteval").metrics
-    assert found == {"accuracy_senteval": pytest.approx(np.mean(accuracies))}
-    assert (
-        0.6
-        < np.mean(accuracies)
-        != evaluated(monkeypatch, "mr", {"all": rows}).metrics["accuracy_lbfgs"]
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,242 @@
+"""Every kind of encoder, pooling and precision: packed, padded and concatenated equal transformers' own forward."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from encoder_kinds import KINDS, save_kind
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from lightning_cse.encoders import SentenceEncoder, gpu, load_encoder, tiny_encoder
+from lightning_cse.encoders import encoder as encoder_module
+from lightning_cse.encoders.packing import MODEL_TYPES
+from lightning_cse.encoders.pooling import EARLIER_STATES, pool
+from lightning_cse.tokens import Tokens
+
+Path_ = Callable[[SentenceEncoder, pytest.MonkeyPatch], None]
+SENTENCES = [
+    "The ferry leaves at noon.",
+    "",
+    "Nobody had told the new teacher that the bell rings twice, once for the children.",
+    "Is that yours?",
+    "Über 🙃 naïveté.",
+]
+POOLINGS = ("cls", "mean", "first_last", "embedding_last")
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A saved model of every kind."""
+    return {name: save_kind(name, tmp_path_factory.mktemp("kinds") / name) for name in KINDS}
+
+
+def load(folder: Path, **options: Any) -> SentenceEncoder:
+    defaults = {"pooling": "mean", "max_length": 64, "dropout": 0.0}
+    return load_encoder(name=folder.name, source=str(folder), **defaults | options)
+
+
+def one_by_one(q: Tensor, k: Tensor, v: Tensor, row: gpu.Row, p: float, scale: float) -> Tensor:
+    """A kernel that attends in one sequence after the other."""
+    attended = []
+    lengths = row.starts.diff().tolist()
+    for states in zip(*(x.split(lengths) for x in (q, k, v)), strict=True):
+        assert len(states[0]) <= row.longest
+        query, key, value = (x.transpose(0, 1)[None] for x in states)
+        mixed = scaled_dot_product_attention(query, key, value, dropout_p=p, scale=scale)
+        attended.append(mixed[0].transpose(0, 1))
+    return torch.cat(attended)
+
+
+def pad_groups(encoder: SentenceEncoder, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(encoder, "_packed", encoder._padded)
+
+
+def concatenate(encoder: SentenceEncoder, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gpu, "kernel_for", lambda backbone, device: one_by_one)
+
+
+def pack(encoder: SentenceEncoder, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(encoder_module, "TOKENS_AT_ONCE", 40)
+
+
+PATHS = {"packed": pack, "padded": pad_groups, "concatenated": concatenate}
+
+
+def precision(dtype: torch.dtype) -> AbstractContextManager[None]:
+    return torch.autocast("cpu", dtype, enabled=dtype != torch.float32)
+
+
+def expected(folder: Path, pooling: str, second: str | None, dtype: torch.dtype) -> Tensor:
+    """The vectors of transformers' own forward of the padded sentences."""
+    tokenizer = hf.AutoTokenizer.from_pretrained(folder)
+    model = hf.AutoModel.from_pretrained(folder).eval()
+    texts = [SENTENCES] if second is None else [SENTENCES, [second] * len(SENTENCES)]
+    inputs = tokenizer(*texts, padding=True, return_tensors="pt")
+    if not KINDS[folder.name].segments:
+        inputs.pop("token_type_ids", None)
+    with precision(dtype):
+        output = model(**inputs, output_hidden_states=True)
+    hidden = output.last_hidden_state.float()
+    if pooling == "cls":
+        return hidden[:, 0]
+    if pooling in EARLIER_STATES:
+        hidden = (hidden + output.hidden_states[EARLIER_STATES[pooling]].float()) / 2
+    mask = inputs["attention_mask"][:, :, None]
+    return (hidden * mask).sum(1) / mask.sum(1)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("name", KINDS)
+@torch.no_grad()
+def test_vectors_equal_transformers(
+    name: str,
+    dtype: torch.dtype,
+    path: str,
+    folders: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if path == "concatenated" and name in ("mpnet", "deberta-v3", "modernbert"):
+        pytest.skip("has no such path")
+    for pooling in POOLINGS:
+        encoder = load(folders[name], pooling=pooling).eval()
+        PATHS[path](encoder, monkeypatch)
+        tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
+        for second in (None, "explicit"):
+            with precision(dtype):
+                (vectors,) = encoder([(tokens, encoder.template(second))])
+            assert vectors.dtype == torch.float32
+            want = expected(folders[name], pooling, second, dtype)
+            if dtype == torch.float32:
+                torch.testing.assert_close(vectors, want, atol=1e-5, rtol=1e-5)
+            else:
+                assert torch.dist(vectors, want) < 0.03 * want.norm()
+
+
+@pytest.mark.parametrize("most", [None, 1, 50])
+@pytest.mark.parametrize("path", PATHS)
+@torch.no_grad()
+def test_requests_in_any_order_equal_single_sentences(
+    path: str,
+    most: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoder = tiny_encoder(pooling="mean").eval()
+    template = encoder.template("implicit")
+    alone = [encoder([(Tokens.pad(encoder.tokenizer([text])), template)])[0] for text in SENTENCES]
+    want = torch.cat(alone)
+    PATHS[path](encoder, monkeypatch)
+    tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
+    order = torch.tensor([3, 0, 4, 1, 2])
+    requests = [(tokens.select(order), template), (tokens, template)]
+    shuffled, plain = encoder(requests, most=most)
+    torch.testing.assert_close(shuffled, want[order], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(plain, want, atol=1e-5, rtol=1e-5)
+
+
+def gradients(encoder: SentenceEncoder) -> list[Tensor]:
+    tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
+    (vectors,) = encoder([(tokens, encoder.template())])
+    weights = torch.arange(encoder.width).cos()  # even ones would have no gradient behind a norm
+    (vectors * weights).sum().backward()
+    found = [torch.zeros_like(p) if p.grad is None else p.grad for p in encoder.parameters()]
+    encoder.zero_grad()
+    return found
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"pooling": "mean"},
+    {"pooling": "cls_pooler"},
+    {"pooling": "prompt"},
+    {"pooling": "prompt", "denoise": True},
+]
+
+
+@pytest.mark.parametrize("path", ["padded", "concatenated"])
+@pytest.mark.parametrize("name", ["tiny", "roberta", "electra", "albert", "modernbert"])
+def test_gradients_equal_those_of_packed_sentences(
+    name: str,
+    path: str,
+    folders: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if (name, path) == ("modernbert", "concatenated"):
+        pytest.skip("has no such path")
+    for options in OPTIONS if name == "tiny" else OPTIONS[:1]:
+        if name == "tiny":
+            encoder = tiny_encoder(dropout=0.0, **options)
+        else:
+            encoder = load(folders[name], **options)
+        with monkeypatch.context() as patch:
+            want = gradients(encoder)
+            PATHS[path](encoder, patch)
+            got = gradients(encoder)
+        for ours, theirs in zip(got, want, strict=True):
+            torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-3)
+
+
+def test_every_packed_architecture_is_tested() -> None:
+    types = {kind.config.model_type for kind in KINDS.values()}
+    assert types - {*MODEL_TYPES} == {"mpnet", "deberta-v2"}
+    assert types >= {*MODEL_TYPES}
+
+
+@pytest.mark.parametrize(
+    ("pooling", "want"),
+    [
+        ("cls", [[1.0, 2.0], [0.0, 0.0]]),
+        ("mean", [[2.0, 3.0], [3.0, 4.0]]),
+        ("prompt", [[3.0, 4.0], [6.0, 9.0]]),
+    ],
+)
+def test_pool_by_hand(pooling: str, want: list[list[float]]) -> None:
+    hidden = torch.tensor(
+        [[[1.0, 2.0], [3.0, 4.0], [99.0, 99.0]], [[0.0, 0.0], [3.0, 3.0], [6.0, 9.0]]]
+    )
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    places = torch.tensor([1, 2])
+    assert pool(pooling, hidden, mask, places).tolist() == want
+    assert pool(pooling, hidden.bfloat16(), mask, places).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dropout", [None, 0.0, 0.3])
+@pytest.mark.parametrize("name", KINDS)
+def test_dropout_reaches_every_module(
+    name: str,
+    dropout: float | None,
+    folders: dict[str, Path],
+) -> None:
+    encoder = load(folders[name], dropout=dropout).train()
+    tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
+    one, two = (encoder([(tokens, encoder.template())])[0] for _ in range(2))
+    drops = dropout > 0 if dropout is not None else name not in ("albert", "modernbert")
+    assert encoder.has_dropout is drops
+    assert torch.equal(one, two) is not drops
+    if dropout is not None:
+        modules = [module for module in encoder.modules() if isinstance(module, nn.Dropout)]
+        assert {module.p for module in modules} == {dropout}
+
+
+@pytest.mark.parametrize("key", ["attention_dropout", "embedding_dropout", "mlp_dropout"])
+def test_has_dropout_finds_each_place_of_modernbert(key: str, tmp_path: Path) -> None:
+    folder = save_kind("modernbert", tmp_path / "modernbert", **{key: 0.5})
+    assert load(folder, dropout=None).has_dropout
+
+
+@pytest.mark.parametrize("name", KINDS)
+@torch.no_grad()
+def test_first_layers_equal_those_of_the_whole_model(name: str, folders: dict[str, Path]) -> None:
+    whole = load(folders[name]).eval()
+    cut = load(folders[name], layers=2).eval()
+    tokens = Tokens.pad(whole.tokenizer(SENTENCES))
+    inputs = {"input_ids": tokens.ids, "attention_mask": tokens.mask.long()}
+    states = whole.backbone(**inputs, output_hidden_states=True).hidden_states
+    kept = cut.backbone(**inputs, output_hidden_states=True).hidden_states
+    assert (len(states), len(kept)) == (4, 3)
+    if name != "modernbert":  # its last state is behind a norm
+        torch.testing.assert_close(kept[2][tokens.mask], states[2][tokens.mask])

@@ -1,0 +1,78 @@
+"""Encoders of the kinds that people train: trained, recorded, loaded and exported."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from encoder_kinds import KINDS, save_kind
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from small_runs import LITTLE
+
+from lightning_cse.analysis.exporting import export
+from lightning_cse.encoders import load_encoder
+from lightning_cse.encoders.load import digests
+from lightning_cse.engine.load import load_model
+from lightning_cse.losses import DualContrastive
+from lightning_cse.methods import DualCSE, Schedule
+from lightning_cse.runs import Run
+
+SENTENCES = ["The ferry leaves at noon.", "", "Is that yours?", "Über 🙃 naïveté."]
+RUNS = {
+    "bert": ("ngcse_wiki_dropout", "prompt", ("encoder.denoise=true",)),
+    "roberta": ("ngcse_wiki_dropout", "prompt", ()),
+    "mpnet": ("dualcse_bi", "mean", ()),
+    "distilbert": ("dualcse_cross", "cls", ()),
+    "electra": ("gausscse", "mean", ()),
+    "deberta-v3": ("ngcse_wiki_dropout", "prompt", ()),
+    "modernbert": ("simcse_unsup", "cls", ("encoder.dropout=0.1",)),
+    "xlm-roberta": ("dualcse_cross", "mean", ()),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_train_record_load_export(
+    name: str,
+    run_tiny: Callable[..., Run],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    experiment, pooling, more = RUNS[name]
+    folder = save_kind(name, tmp_path / "kinds" / name)
+    little = [override for override in LITTLE if not override.startswith("encoder.")]
+    options = (f"encoder={folder}", f"encoder.pooling={pooling}", "encoder.max_length=64", *more)
+    with caplog.at_level("INFO", "lightning_cse"):
+        run = run_tiny(
+            tmp_path, f"+experiment={experiment}", "trainer.precision=32-true", *little, *options
+        )
+    assert run.read()["encoder"] == {"name": name, **digests(folder)}
+    needs_hint = experiment == "dualcse_cross" and not KINDS[name].segments
+    assert ("has no segment ids" in caplog.text) == needs_hint
+
+    model = load_model(run.path)
+    start = load_file(folder / "model.safetensors")
+    trained = model.encoder.backbone.state_dict()
+    assert any(not torch.equal(trained[key], start[key]) for key in trained.keys() & start.keys())
+    if "encoder.denoise=true" not in more:
+        export(model, tmp_path / "exported")
+        theirs = SentenceTransformer(str(tmp_path / "exported"), device="cpu")
+        vectors = theirs.encode(SENTENCES, convert_to_tensor=True)
+        ours = next(iter(model.answers.embed(SENTENCES).views().values()))
+        torch.testing.assert_close(vectors, ours, atol=1e-5, rtol=1e-4)
+
+
+def test_tokenizer_with_segments_for_a_model_without(tmp_path: Path) -> None:
+    folder = save_kind("roberta", tmp_path / "roberta", pad_token_id=0)
+    bert = save_kind("bert", tmp_path / "bert")
+    hf.AutoTokenizer.from_pretrained(bert).save_pretrained(folder)
+    encoder = load_encoder(name="x", source=str(folder), pooling="mean", max_length=64)
+    options: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW), "schedule": Schedule()}
+    model = DualCSE(encoder, DualContrastive(), **options).model.eval()
+    assert not any(model.explicit_template.suffix_types)
+    loaded = replace(load_model(str(folder), pooling="mean"), answers=model)
+    assert export(loaded, tmp_path / "exported").startswith("PointModel, view explicit: 64 vectors")
