@@ -48,9 +48,7 @@ def test_compiled_rows_have_few_shapes_and_the_same_numbers(
     monkeypatch.setattr(torch, "compile", compile_with)
     gpu.compiled.cache_clear()
     for lengths, expected in zip(batches, want, strict=True):
-        for ours, theirs in zip(encoded(encoder, lengths), expected, strict=True):
-            atol = 2e-5 * max(1.0, float(theirs.abs().max()))
-            torch.testing.assert_close(ours, theirs, atol=atol, rtol=1e-4)
+        torch.testing.assert_close(encoded(encoder, lengths), expected, atol=1e-3, rtol=1e-4)
     assert 1 <= len(shapes) <= 4 < len({sum(lengths) for lengths in batches})
     gpu.compiled.cache_clear()
 

@@ -76,35 +76,52 @@ def evaluate(folder: Path, model: object, **options: Any) -> TaskResult:
     return run_tasks({"r": Retrieval(files=str(folder), **options)}, model, "test")["r"]
 
 
-@pytest.mark.parametrize("blocks", [(7, 3), (2**14, 2**9)], ids=["many blocks", "one block"])
-@pytest.mark.parametrize("model", [Points, Closeness])
-def test_all_metrics_are_those_of_a_loop_in_float64(
-    model: type[Any], blocks: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, size in zip(("_SENTENCES", "_QUERIES"), blocks, strict=True):
-        monkeypatch.setattr(similarity, name, size)
-    draws = np.random.default_rng(0)
+def drawn(seed: int) -> tuple[dict[str, str], dict[str, str], dict[str, dict[str, int]]]:
+    """Draw documents, queries and the gains of 20 documents a query."""
+    draws = np.random.default_rng(seed)
     corpus = {f"d{k}": f"document {draws.normal():.5f}" for k in range(150)}
     queries = {f"q{k}": f"query {draws.normal():.5f}" for k in range(11)}
-    judged = {
-        q: {f"d{d}": int(draws.integers(0, 3)) for d in draws.choice(150, 20, replace=False)}
-        for q in queries
-    }
-    result = evaluate(write(tmp_path, corpus, queries, judged), model())
+    judged = {}
+    for query in queries:
+        documents = draws.choice(150, 20, replace=False)
+        judged[query] = {f"d{d}": int(draws.integers(0, 3)) for d in documents}
+    return corpus, queries, judged
+
+
+def metrics_by_loop(
+    model: Any,
+    query: str,
+    corpus: Mapping[str, str],
+    judged: Mapping[str, int],
+) -> list[float]:
+    """Return the four metrics of a query, in float64."""
     texts = list(corpus.values())
-    documents, expected = model().embed(texts).to(torch.float64), []
-    for query, text in queries.items():
-        one = model().embed([text] * len(texts)).to(torch.float64)
-        scores = model().similarity(one, documents).numpy()
-        gains = np.array([judged[query].get(name, 0) for name in corpus])
-        order, relevant = np.argsort(-scores, kind="stable"), (gains > 0).sum()
-        found = [(gains[order[:k]] > 0).sum() / relevant for k in (10, 100)]
-        expected.append([ndcg_score([gains], [scores], k=10), *found, gains[order[0]] > 0])
-    np.testing.assert_allclose(list(result.metrics.values()), np.mean(expected, axis=0), rtol=1e-12)
-    for name, column in zip(
-        ("ndcg@10", "recall@10", "recall@100", "correct"), np.transpose(expected), strict=True
-    ):
+    documents = model.embed(texts).to(torch.float64)
+    repeated = model.embed([query] * len(texts)).to(torch.float64)
+    scores = model.similarity(repeated, documents).numpy()
+    gains = np.array([judged.get(name, 0) for name in corpus])
+    ranked = gains[np.argsort(-scores, kind="stable")] > 0
+    recalls = [ranked[:k].sum() / ranked.sum() for k in (10, 100)]
+    return [ndcg_score([gains], [scores], k=10), *recalls, ranked[0]]
+
+
+@pytest.mark.parametrize("blocks", [(7, 3), (2**14, 2**9)], ids=["many blocks", "one block"])
+@pytest.mark.parametrize("model", [Points, Closeness])
+def test_metrics_equal_a_loop_in_float64(
+    model: type[Any],
+    blocks: tuple[int, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(similarity, "_SENTENCES", blocks[0])
+    monkeypatch.setattr(similarity, "_QUERIES", blocks[1])
+    corpus, queries, judged = drawn(0)
+    result = evaluate(write(tmp_path, corpus, queries, judged), model())
+    want = [metrics_by_loop(model(), text, corpus, judged[q]) for q, text in queries.items()]
+    columns = ("ndcg@10", "recall@10", "recall@100", "correct")
+    for name, column in zip(columns, np.transpose(want), strict=True):
         np.testing.assert_allclose(result.predictions[name], column, rtol=1e-12)
+    np.testing.assert_allclose(list(result.metrics.values()), np.mean(want, axis=0), rtol=1e-12)
     assert tuple(result.metrics) == Retrieval.metrics
 
 

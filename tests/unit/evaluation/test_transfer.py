@@ -41,28 +41,22 @@ class Hashed(Words):
         )
 
 
-def table(
-    rows: int, classes: Sequence[str], seed: int, *, pairs: bool = False, skill: float = 1.0
-) -> Rows:
+def table(rows: int, classes: Sequence[str], seed: int, *, pairs: bool = False) -> Rows:
     """Return sentences of one to five words and ``WIDTH`` numbers, with labels that depend on them."""
     random = np.random.RandomState(seed)
-    columns: dict[str, list[str]] = {"label": []} | {name: [] for name in _columns(pairs)}
-    for _ in range(rows):
-        numbers = random.randn(len(_columns(pairs)), WIDTH).round(3)
-        signal = np.abs(numbers[0] - numbers[1]).sum() - 4 if pairs else numbers[0].sum()
-        noisy = skill * signal + random.randn()
-        columns["label"].append(
-            classes[int(np.clip(np.floor(noisy / 1.5 + len(classes) / 2), 0, len(classes) - 1))]
-        )
-        for name, side in zip(_columns(pairs), numbers, strict=True):
-            columns[name].append(
-                " ".join(["w"] * random.randint(1, 6) + [str(number) for number in side])
-            )
+    names = ("sentence1", "sentence2") if pairs else ("sentence",)
+    numbers = random.randn(len(names), rows, WIDTH).round(3)
+    signal = np.abs(numbers[0] - numbers[1]).sum(1) - 4 if pairs else numbers[0].sum(1)
+    noisy = signal + random.randn(rows)
+    places = np.floor(noisy / 1.5 + len(classes) / 2).astype(int).clip(0, len(classes) - 1)
+    columns = {"label": [classes[place] for place in places]}
+    for name, side in zip(names, numbers.tolist(), strict=True):
+        sentences = []
+        for vector in side:
+            words = ["w"] * random.randint(1, 6)
+            sentences.append(" ".join([*words, *map(str, vector)]))
+        columns[name] = sentences
     return Rows.of(columns)
-
-
-def _columns(pairs: bool) -> tuple[str, ...]:
-    return ("sentence1", "sentence2") if pairs else ("sentence",)
 
 
 def evaluated(
@@ -73,31 +67,29 @@ def evaluated(
     return run_tasks({corpus: task}, Words(), "test")[corpus]
 
 
+def sides(rows: Rows) -> list[str]:
+    return [name for name in rows.names if name != "label"]
+
+
 def senteval_order(rows: Rows, classes: Sequence[str]) -> list[int]:
-    sides = [name for name in ("sentence", "sentence1", "sentence2") if name in rows.names]
-    return sorted(
-        range(len(rows)),
-        key=lambda r: (
-            *(len(str(rows[r][s]).split()) for s in sides),
-            classes.index(rows[r]["label"]),
-        ),
-    )
+    """Return row numbers sorted by number of words, then class."""
+
+    def key(row: int) -> tuple[int, ...]:
+        counts = [len(str(rows[row][side]).split()) for side in sides(rows)]
+        return (*counts, classes.index(rows[row]["label"]))
+
+    return sorted(range(len(rows)), key=key)
 
 
 def numbers(rows: Rows, classes: Sequence[str], order: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Return features and labels in an order."""
-    names = [name for name in rows.names if name != "label"]
-    sides = [
-        np.array([[float(x) for x in s.split()[-WIDTH:]] for s in rows.column(name)])
-        for name in names
-    ]
-    features = (
-        sides[0]
-        if len(sides) == 1
-        else np.concatenate([abs(sides[0] - sides[1]), sides[0] * sides[1]], axis=1)
-    )
+    vectors = [Words().embed(rows.column(side)).vector.double().numpy() for side in sides(rows)]
+    features = vectors[0]
+    if len(vectors) == 2:
+        a, b = vectors
+        features = np.concatenate([abs(a - b), a * b], axis=1)
     labels = np.array([classes.index(label) for label in rows.column("label")])
-    return features[order].astype(np.float32).astype(float), labels[order]
+    return features[order], labels[order]
 
 
 def chosen(x: np.ndarray, y: np.ndarray, folds: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
