@@ -17,7 +17,7 @@ from small_runs import LITTLE
 from lightning_cse.analysis.exporting import export
 from lightning_cse.encoders import load_encoder
 from lightning_cse.encoders.load import digests
-from lightning_cse.engine.load import load_model
+from lightning_cse.engine.load import load as load_model
 from lightning_cse.losses import DualContrastive
 from lightning_cse.methods import DualCSE, Schedule
 from lightning_cse.runs import Run
