@@ -115,7 +115,7 @@ def test_vectors_equal_transformers(
             if dtype == torch.float32:
                 torch.testing.assert_close(vectors, want, atol=1e-5, rtol=1e-5)
             else:
-                assert torch.dist(vectors, want) < 0.03 * want.norm()
+                assert torch.dist(vectors, want) < 0.06 * want.norm()
 
 
 @pytest.mark.parametrize("most", [None, 1, 50])
