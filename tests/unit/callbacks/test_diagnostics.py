@@ -1,4 +1,4 @@
-"""The diagnostics give the values of the metrics, under the keys of tables and figures, on the sides of NGCSE."""
+"""Diagnostics: the values of the metrics, their keys, and the two sides."""
 
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from lightning_cse.data import (
     Sentences,
     sample_dir,
 )
-from lightning_cse.embeddings import DualEmbedding, PointEmbedding
+from lightning_cse.embeddings import DualEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Embedded
@@ -27,98 +27,77 @@ from lightning_cse.metrics import alignment, uniformity
 from lightning_cse.models import PointModel
 
 OPTIONS = {"positive_score": 4.0, "negative_score": 1.0, "sentences": 1000}
-A, B, C = ["a", "b", "c"], ["d", "e", "f"], ["g", "h"]
+A = ["a", "b", "c"]
+B = ["d", "e", "f"]
+C = ["g", "h"]
+COMMON: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
 
 
 class Fixed:
     """Embeds every sentence as a fixed random pair of vectors, moved by ``shift``."""
 
-    def __init__(self, shift: float = 0.0, dual: bool = True) -> None:
-        generator = torch.Generator().manual_seed(0)
-        self.table = {s: torch.randn(2, 5, generator=generator) + shift for s in "abcdefgh"}
-        self.dual = dual
+    def __init__(self, shift: float = 0.0) -> None:
+        vectors = torch.randn(8, 2, 5, generator=torch.Generator().manual_seed(0)) + shift
+        self.table = dict(zip("abcdefgh", vectors, strict=True))
 
-    def embed(self, sentences: list[str]) -> DualEmbedding | PointEmbedding:
-        stacked = torch.stack([self.table[s] for s in sentences])
-        return (
-            DualEmbedding(stacked[:, 0], stacked[:, 1])
-            if self.dual
-            else PointEmbedding(stacked[:, 0])
-        )
+    def embed(self, sentences: list[str]) -> DualEmbedding:
+        return DualEmbedding(*torch.stack([self.table[s] for s in sentences]).unbind(1))
 
 
-def make(dual: bool = True) -> Diagnostics:
-    views = ("explicit", "implicit") if dual else ("primary",)
+def make() -> Diagnostics:
+    views = ("explicit", "implicit")
     held_out = Side(dict.fromkeys(views, (A, B)), A + B)
     evaluation = Side(dict.fromkeys(views, (A[:2], C)), A[:2] + C)
     return Diagnostics(held_out, evaluation)
 
 
-def measure(diagnostics: Diagnostics, answers: Fixed, step: int) -> dict[str, float]:
+def measure(diagnostics: Diagnostics, model: Any, step: int) -> dict[str, float]:
     """Measure with one pass over all sentences, as without dropout."""
-    embedded = Embedded(answers, diagnostics.sentences())
+    embedded = Embedded(model, diagnostics.sentences() or ["a"])
     return diagnostics.measure(embedded, embedded, step)
 
 
-@pytest.mark.parametrize("dual", [True, False])
-def test_the_second_sentence_of_a_pair_is_looked_up_in_the_second_pass(dual: bool) -> None:
-    diagnostics, first, second = make(dual), Fixed(dual=dual), Fixed(0.3, dual=dual)
-    assert set(diagnostics.seconds()) == {*B, *C}
-    passes = Embedded(first, diagnostics.sentences()), Embedded(second, diagnostics.seconds())
+def test_values_are_those_of_the_metrics_with_seconds_from_the_second_pass() -> None:
+    diagnostics = make()
+    first = Fixed()
+    second = Fixed(0.3)
+    passes = (Embedded(first, diagnostics.sentences()), Embedded(second, diagnostics.seconds()))
     values = diagnostics.measure(*passes, step=0)
-    assert not [key for key in values if "rfd" in key], "step 0 has no RFD"
-    for name, a, b, everything in (("held_out", A, B, A + B), ("eval", A[:2], C, A[:2] + C)):
-        for view, prefix in zip(first.embed(A).views(), ("diag/", "diag/implicit/"), strict=False):
-            want = alignment(first.embed(a).views()[view], second.embed(b).views()[view])
-            assert values[f"{prefix}{name}/alignment"] == pytest.approx(float(want))
-            spread = uniformity(first.embed(everything).views()[view])
-            assert values[f"{prefix}{name}/uniformity"] == pytest.approx(float(spread)), (
-                "of the first pass alone"
-            )
+    want = {}  # without RFD, since this is step 0
+    for name, a, b in (("held_out", A, B), ("eval", A[:2], C)):
+        for view, prefix in (("explicit", "diag"), ("implicit", "diag/implicit")):
+            pair = (first.embed(a).views()[view], second.embed(b).views()[view])
+            want[f"{prefix}/{name}/alignment"] = alignment(*pair)
+            want[f"{prefix}/{name}/uniformity"] = uniformity(first.embed(a + b).views()[view])
+    assert values == pytest.approx(want)
 
 
 def test_rfd_is_the_running_mean_after_step_zero() -> None:
-    diagnostics = make(dual=False)
+    diagnostics = make()
     differences = []
     for step, shift in enumerate((5.0, 0.5, 1.0, 2.0)):
-        values = measure(diagnostics, Fixed(shift, dual=False), step)
+        values = measure(diagnostics, Fixed(shift), step)
         if step:
             differences.append(values["diag/held_out/alignment"] - values["diag/eval/alignment"])
-            assert values["diag/rfd_alignment"] == pytest.approx(
-                sum(differences) / len(differences)
-            )
+            want = sum(differences) / len(differences)
+            assert values["diag/rfd_alignment"] == pytest.approx(want)
 
 
-def test_without_an_evaluation_side_there_is_no_rfd() -> None:
-    diagnostics = Diagnostics(make().held_out, None)
-    values = measure(diagnostics, Fixed(), step=3)
-    assert set(values) == {
-        f"diag/{view}held_out/{measure}"
-        for view in ("", "implicit/")
-        for measure in ("alignment", "uniformity")
-    }
-
-
-def test_a_view_without_a_pair_on_one_side_has_uniformity_there_alone() -> None:
+def test_what_one_side_lacks_has_no_rfd() -> None:
+    alone = measure(Diagnostics(make().held_out, None), Fixed(), step=3)
+    assert not [key for key in alone if "rfd" in key or "eval" in key]
+    assert len(alone) == 4
     held_out = Side({"implicit": (A, B)}, A + B)
     values = measure(Diagnostics(held_out, make().evaluation), Fixed(), step=3)
-    assert "diag/held_out/alignment" not in values
-    assert "diag/rfd_alignment" not in values
-    assert {
-        "diag/held_out/uniformity",
-        "diag/rfd_uniformity",
-        "diag/implicit/rfd_alignment",
-    } <= set(values)
+    missing = {"diag/held_out/alignment", "diag/rfd_alignment"}
+    assert values.keys() == measure(make(), Fixed(), step=3).keys() - missing
 
 
-def test_roles_that_no_held_out_row_has_are_not_watched(tmp_path: Path) -> None:
-    rows = [f"premise {n} is long,hypothesis {n} is short" for n in range(20)]
-    (tmp_path / "mine.csv").write_text("\n".join(["premise,implied_entailment", *rows]) + "\n")
+def test_roles_that_no_held_out_row_has_are_not_measured(tmp_path: Path) -> None:
+    rows = [f"premise {n} is long,hypothesis {n} is short\n" for n in range(20)]
+    (tmp_path / "mine.csv").write_text("premise,implied_entailment\n" + "".join(rows))
     encoder = tiny_encoder(layers=1)
-    optimizer = partial(torch.optim.AdamW, lr=1e-3)
-    method = DualCSE(
-        encoder, DualContrastive(), architecture="cross", optimizer=optimizer, schedule=Schedule()
-    )
+    method = DualCSE(encoder, DualContrastive(), **COMMON)
     settings = ContrastiveData(
         train=[str(tmp_path / "mine.csv")],
         rows=OwnRows(),
@@ -136,8 +115,8 @@ def test_roles_that_no_held_out_row_has_are_not_watched(tmp_path: Path) -> None:
     )
     options = OPTIONS | {"evaluation": "none", "dropout": False}
     diagnostics = build_diagnostics(method, data, options, str(sample_dir()))
-    premises, implied = data.held_out.column("premise"), data.held_out.column("implied_entailment")
-    assert diagnostics.held_out.pairs == {"implicit": (premises, implied)}
+    pair = tuple(data.held_out.column(role) for role in ("premise", "implied_entailment"))
+    assert diagnostics.held_out.pairs == {"implicit": pair}
 
 
 def build(
@@ -155,10 +134,9 @@ def build(
         held_out_share=options.pop("held_out_share", 0.2),
     )
     data = ContrastiveDataModule(settings, tokenize=encoder.tokenizer, seed=0)
-    optimizer = partial(torch.optim.AdamW, lr=1e-3)
-    given = OPTIONS | {"evaluation": "none", "dropout": False} | options
-    built = method(encoder, InfoNCE(), optimizer=optimizer, schedule=Schedule())
-    return build_diagnostics(built, data, given, str(sample_dir())), data
+    options = OPTIONS | {"evaluation": "none", "dropout": False} | options
+    built = method(encoder, InfoNCE(), **COMMON)
+    return build_diagnostics(built, data, options, str(sample_dir())), data
 
 
 def test_pairs_of_a_sentence_with_itself_need_dropout() -> None:
@@ -170,23 +148,17 @@ def test_pairs_of_a_sentence_with_itself_need_dropout() -> None:
     assert diagnostics.held_out.sentences == diagnostics.seconds() == sentences
 
 
-@pytest.mark.parametrize("dropout", [True, False])
-def test_other_pairs_do_with_and_without(dropout: bool) -> None:
-    diagnostics, data = build(SimCSE, dropout=dropout, sentences=7)
-    premises, entailments, contradictions = (
-        data.held_out.column(role) for role in ("premise", "entailment", "contradiction")
-    )
-    assert diagnostics.held_out.pairs == {"primary": (premises, entailments)}, "all held-out pairs"
-    flat = [
-        sentence
-        for row in zip(premises, entailments, contradictions, strict=True)
-        for sentence in row
-    ]
-    assert diagnostics.held_out.sentences == flat[:7], "row by row, the first so many"
+def test_held_out_side_has_all_pairs_and_the_first_sentences() -> None:
+    diagnostics, data = build(SimCSE, sentences=7)
+    roles = ("premise", "entailment", "contradiction")
+    columns = [data.held_out.column(role) for role in roles]
+    sentences = [sentence for row in zip(*columns, strict=True) for sentence in row]
+    assert diagnostics.held_out.pairs == {"primary": (columns[0], columns[1])}
+    assert diagnostics.held_out.sentences == sentences[:7]
     assert list(diagnostics.sides) == ["held_out"]
 
 
-def test_the_evaluation_side_tells_the_file_that_it_alone_reads() -> None:
+def test_evaluation_side_has_the_digest_of_its_own_file() -> None:
     diagnostics, data = build(SimCSE, evaluation="stsb_dev")
     side = diagnostics.sides["eval"]
     assert list(side.digests) == ["STS/STSBenchmark/sts-dev.csv"]
@@ -194,21 +166,34 @@ def test_the_evaluation_side_tells_the_file_that_it_alone_reads() -> None:
     assert len(side.pairs["primary"][0]) >= 18
 
 
-@pytest.mark.parametrize("evaluation", ["stsb_dev", "none"])
-def test_without_held_out_rows_the_evaluation_side_alone_is_logged(evaluation: str) -> None:
+@pytest.mark.parametrize(
+    ("evaluation", "keys"),
+    [("stsb_dev", {"diag/eval/alignment", "diag/eval/uniformity"}), ("none", set())],
+)
+def test_without_held_out_rows_the_evaluation_side_is_measured(
+    evaluation: str, keys: set[str]
+) -> None:
     diagnostics, _ = build(SimCSE, evaluation=evaluation, held_out_share=0)
-    embedded = Embedded(PointModel(tiny_encoder(layers=1)), diagnostics.sentences() or ["a"])
-    values = diagnostics.measure(embedded, embedded, step=3)
-    assert set(values) == (
-        {"diag/eval/alignment", "diag/eval/uniformity"} if evaluation == "stsb_dev" else set()
-    )
+    model = PointModel(tiny_encoder(layers=1))
+    assert set(measure(diagnostics, model, step=3)) == keys
 
 
-def test_the_counts_are_those_of_the_authors(real_data: Path) -> None:
-    """NGCSE's plotting code: 264 pairs of gold at least 4; of 1,306 sentences the first 1,000, 975 distinct."""
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"evaluation": "corpus_dev"}, r"diag\.evaluation: corpus_dev is already"),
+        ({"evaluation": "stsb_dev", "positive_score": 6.0}, r"diag\.positive_score: no pair"),
+    ],
+)
+def test_options_that_do_not_fit_are_errors(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build(SimCSE, **options)
+
+
+def test_counts_are_those_of_the_authors(real_data: Path) -> None:
+    """NGCSE's plotting code: 264 similar pairs; of 1,306 sentences the first 1,000, 975 distinct."""
     side = stsb_dev(["explicit"], OPTIONS, str(real_data))
     assert len(side.pairs["explicit"][0]) == 264
-    assert len(side.sentences) == 1000
-    assert len(set(side.sentences)) == 975
+    assert (len(side.sentences), len(set(side.sentences))) == (1000, 975)
     everything = stsb_dev(["explicit"], OPTIONS | {"sentences": 10**6}, str(real_data))
     assert len(everything.sentences) == 1306

@@ -75,9 +75,7 @@ class Parts:
             callbacks=[*others, evaluation],
         )
         torch.manual_seed(0)  # the masks of dropout
-        trainer.fit(
-            self.method.eval(), self.data
-        )  # an encoder is loaded in this mode, and trained in the other
+        trainer.fit(self.method.eval(), self.data)  # an encoder is loaded in this mode
         return {key: dict(values) for key, values in curves.read().items()}
 
 
@@ -89,65 +87,55 @@ def test_nothing_to_watch_logs_the_dev_score_alone(tmp_path: Path) -> None:
     assert not [key for key in logged if key.startswith("diag/")]
 
 
-@pytest.fixture
-def with_and_without(tmp_path: Path, one_thread: None) -> tuple[Values, Values]:
-    """The logged values of one training, watched with dropout and without."""
-    first, second = Parts(), Parts()
-    values = (
-        first.fit(tmp_path / "with", dropout=True),
-        second.fit(tmp_path / "without", dropout=False),
-    )
+def test_dropout_is_for_diagnostics_alone(tmp_path: Path, one_thread: None) -> None:
+    first = Parts()
+    second = Parts()
+    noisy = first.fit(tmp_path / "with", dropout=True)
+    plain = second.fit(tmp_path / "without", dropout=False)
     for name, parameter in first.method.named_parameters():
-        assert torch.equal(parameter, second.method.get_parameter(name)), f"watching changed {name}"
-    return values
-
-
-def test_dropout_is_for_diagnostics_alone(with_and_without: tuple[Values, Values]) -> None:
-    noisy, plain = with_and_without
+        assert torch.equal(parameter, second.method.get_parameter(name)), name
     assert noisy.keys() == plain.keys()
     assert noisy[STS] == plain[STS], "tasks are evaluated without"
-    assert list(plain[STS]) == list(noisy["diag/held_out/alignment"]) == [0, 2, 4, 6]
-    assert set(plain["diag/held_out/alignment"].values()) == {0.0}
-    assert min(noisy["diag/held_out/alignment"].values()) > 0.01, (
-        "a pair of a sentence with itself is apart"
-    )
+    held_out = "diag/held_out/alignment"
+    assert list(plain[STS]) == list(noisy[held_out]) == [0, 2, 4, 6]
+    # A pair of a sentence with itself.
+    assert set(plain[held_out].values()) == {0.0}
+    assert min(noisy[held_out].values()) > 0.01
     for key in ("diag/eval/alignment", "diag/held_out/uniformity", "diag/eval/uniformity"):
         assert all(noisy[key][step] != value for step, value in plain[key].items()), key
 
 
 class Modes(pl.Callback):
-    """Puts one part in evaluation mode, and notes the modes at every batch and at every pass that embeds."""
+    """Put a part in evaluation mode, and record the modes at every batch and embedding pass."""
 
     def __init__(self) -> None:
         self.at_batches: list[set[str]] = []
         self.at_passes: list[set[bool]] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, UnsupervisedSimCSE)
-        pl_module.model.encoder.backbone.embeddings.eval()
-        pl_module.model.encoder.register_forward_pre_hook(
-            lambda encoder, _: (
-                None
-                if torch.is_grad_enabled()
-                else self.at_passes.append({p.training for p in encoder.modules()})
-            )
-        )
+        encoder = pl_module.get_submodule("model.encoder")
+        encoder.get_submodule("backbone.embeddings").eval()
+        encoder.register_forward_pre_hook(self.record)
+
+    def record(self, encoder: torch.nn.Module, inputs: Any) -> None:
+        if not torch.is_grad_enabled():
+            self.at_passes.append({part.training for part in encoder.modules()})
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
     ) -> None:
-        self.at_batches.append(
-            {name for name, part in pl_module.named_modules() if not part.training}
-        )
+        parts = pl_module.named_modules()
+        self.at_batches.append({name for name, part in parts if not part.training})
 
 
 @pytest.mark.parametrize(
     ("dropout", "passes"), [(True, [{False}, {True}, {True}]), (False, [{False}])]
 )
-def test_parts_change_their_mode_for_a_pass_only(
+def test_modes_of_all_parts_are_restored(
     dropout: bool, passes: list[set[bool]], tmp_path: Path
 ) -> None:
-    modes, parts = Modes(), Parts()
+    modes = Modes()
+    parts = Parts()
     parts.fit(tmp_path, modes, dropout=dropout)
     assert modes.at_passes == passes * 4, "tasks; then the diagnostics, first and second sentences"
     embeddings = {name for name, _ in parts.method.named_modules() if ".embeddings" in name}
@@ -166,35 +154,24 @@ def test_parts_change_their_mode_for_a_pass_only(
         (4, 1, 6, [0, 4, 6]),
     ],
 )
-def test_a_short_run_is_evaluated_more_often(
+def test_short_run_is_evaluated_more_often(
     every: int, least: int, steps: int, want: list[int], tmp_path: Path
 ) -> None:
     parts = Parts()
     parts.diagnostics = Diagnostics(None, None)
     values = parts.fit(tmp_path, every=every, least=least, steps=steps)
-    assert {key: list(points) for key, points in values.items()} == {STS: want}, (
-        "tasks are all there is"
-    )
-    assert len(want) - 1 >= min(least, steps)
+    assert {key: list(points) for key, points in values.items()} == {STS: want}
 
 
 @pytest.mark.parametrize(
     ("scores", "patience", "min_delta", "last"),
     [
-        (
-            [0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
-            1,
-            0.0,
-            None,
-        ),  # step 0, before anything is learned, does not count
+        # Step 0, before anything is learned, does not count.
+        ([0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 1, 0.0, None),
         ([0.0, 0.5, 0.5, 0.6, 0.6, 0.6, 0.6], 1, 0.0, 2),
         ([0.0, 0.5, 0.4, 0.6, 0.6, 0.6, 0.6], 2, 0.0, 5),
-        (
-            [0.0, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75],
-            2,
-            0.08,
-            None,
-        ),  # slow, but not when two are taken together
+        # Slow steps, but not when two are taken together.
+        ([0.0, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75], 2, 0.08, None),
         ([0.0, 0.5, 0.51, 0.52, 0.9, 0.9, 0.9], 2, 0.1, 3),
         ([0.0, 0.5, float("nan"), float("nan"), 0.9, 0.9, 0.9], 2, 0.0, 3),
         ([0.0, 0.1, 0.2, 0.3, 0.4, 0.4, 0.4], 2, 0.0, None),  # patience ends with training
@@ -202,18 +179,25 @@ def test_a_short_run_is_evaluated_more_often(
     ],
 )
 def test_early_stopping(
-    scores: list[float], patience: int | None, min_delta: float, last: int | None, tmp_path: Path
+    scores: list[float],
+    patience: int | None,
+    min_delta: float,
+    last: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    parts, found = Parts(), []
+    reasons: list[Evaluation] = []
 
     def measured(self: Evaluation, method: Any) -> dict[str, float]:
-        found.append(self)
+        reasons.append(self)
         return {STS: scores[self.step]}
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Evaluation, "_measure", measured)
-        values = parts.fit(tmp_path, every=1, patience=patience, min_delta=min_delta)
-    assert max(values[STS]) == (STEPS if last is None else last)
-    by = f" by more than {min_delta}" if min_delta else ""
-    why = None if last is None else f"{STS} has not improved{by} in {patience} evaluations"
-    assert found[0].stopped == why
+    monkeypatch.setattr(Evaluation, "_measure", measured)
+    values = Parts().fit(tmp_path, every=1, patience=patience, min_delta=min_delta)
+    stopped = reasons[0].stopped
+    assert max(values[STS]) == (last or STEPS)
+    if last is None:
+        assert stopped is None
+    else:
+        by = f" by more than {min_delta}" if min_delta else ""
+        assert stopped == f"{STS} has not improved{by} in {patience} evaluations"

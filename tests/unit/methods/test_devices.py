@@ -20,19 +20,27 @@ from lightning_cse.methods import Method
 from lightning_cse.tokens import Tokens
 
 DEVICES = 3
-EXPERIMENTS = (
-    *(
-        "simcse_unsup",
-        "simcse_sup",
-        "gausscse",
-        "dualcse_cross",
-        "dualcse_bi",
-        "dualgauss",
-        "impscore_inli",
-    ),
-    *("ngcse_wiki_dropout", "ngcse_wiki_sts_ht", "ngcse_nli_sts_ht_final"),
-)
-Steps = list[tuple[float, dict[str, Tensor]]]
+EXPERIMENTS = [
+    "simcse_unsup",
+    "simcse_sup",
+    "gausscse",
+    "dualcse_cross",
+    "dualcse_bi",
+    "dualgauss",
+    "impscore_inli",
+    "ngcse_wiki_dropout",
+    "ngcse_wiki_sts_ht",
+    "ngcse_nli_sts_ht_final",
+]
+OVERRIDES = ("+debug=tiny", "paths.cache_dir=null")
+Gradients = dict[str, Tensor]
+Steps = list[tuple[float, Gradients]]
+Compose = Callable[..., DictConfig]
+
+
+def gradients(method: Method) -> Gradients:
+    named = method.named_parameters()
+    return {name: p.grad.clone() for name, p in named if p.grad is not None}
 
 
 def masked(forward: Callable[..., list[Tensor]]) -> Callable[..., list[Tensor]]:
@@ -62,10 +70,7 @@ def steps(cfg: DictConfig, count: int = 4) -> Steps:
             batch["roles"] = {role: few(tokens) for role, tokens in batch["roles"].items()}
         loss = method.training_step(batch, number)["loss"]
         loss.backward()
-        grads = {
-            name: p.grad.clone() for name, p in method.named_parameters() if p.grad is not None
-        }
-        found.append((loss.item(), grads))
+        found.append((loss.item(), gradients(method)))
     return found
 
 
@@ -75,16 +80,14 @@ def few(tokens: Tokens) -> Tokens:
 
 def differences(some: Steps, others: Steps) -> list[float]:
     """The differences of losses and gradients, relative to their size; a gradient below 1 % of all counts as 1 %."""
-    found = [abs(a - b) / abs(a) for (a, _), (b, _) in zip(some, others, strict=True)]
-    for (_, one), (_, other) in zip(some, others, strict=True):
+    found = []
+    for (loss, one), (other_loss, other) in zip(some, others, strict=True):
+        found.append(abs(loss - other_loss) / abs(loss))
         assert one.keys() == other.keys()
-        least = (
-            0.01 * torch.stack([grad.norm() for grad in one.values()]).norm()
-        )  # a key's bias has none but rounding
-        found += [
-            float((one[name] - other[name]).norm() / torch.maximum(one[name].norm(), least))
-            for name in one
-        ]
+        least = 0.01 * torch.nn.utils.get_total_norm(one.values())
+        for name, gradient in one.items():
+            size = torch.maximum(gradient.norm(), least)
+            found.append(float((gradient - other[name]).norm() / size))
     return found
 
 
@@ -111,50 +114,38 @@ def on_one_of_several(rank: int, file: str, cfgs: dict[str, DictConfig]) -> None
 
 
 @pytest.mark.timeout(300)
-def test_every_method_on_three_devices(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
-    cfgs = {
-        name: compose(f"+experiment={name}", "+debug=tiny", "paths.cache_dir=null")
-        for name in EXPERIMENTS
-    }
+def test_three_devices_match_one(compose: Compose, tmp_path: Path) -> None:
+    cfgs = {name: compose(f"+experiment={name}", *OVERRIDES) for name in EXPERIMENTS}
     torch.multiprocessing.spawn(on_one_of_several, (str(tmp_path / "group"), cfgs), DEVICES)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_a_step_in_chunks(
-    name: str, compose: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+def test_chunks_match_the_whole_batch(
+    name: str, compose: Compose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SentenceEncoder, "forward", masked(SentenceEncoder.forward))
-    point = (f"+experiment={name}", "+debug=tiny", "paths.cache_dir=null")
-    assert (
-        max(differences(steps(compose(*point)), steps(compose(*point, "method.chunk_size=5"))))
-        < 1e-5
-    )
+    whole = compose(f"+experiment={name}", *OVERRIDES)
+    chunked = compose(f"+experiment={name}", *OVERRIDES, "method.chunk_size=5")
+    assert max(differences(steps(whole), steps(chunked))) < 1e-5
 
 
 def test_chunks_are_encoded_again_under_their_dropout_masks(
-    compose: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+    compose: Compose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cfg = compose(
-        "+experiment=simcse_unsup", "+debug=tiny", "paths.cache_dir=null", "method.chunk_size=3"
-    )
-    passes: list[int] = []
+    cfg = compose("+experiment=simcse_unsup", *OVERRIDES, "method.chunk_size=3")
 
-    def step(checkpoint: Callable[..., Tensor]) -> tuple[float, dict[str, Tensor]]:
+    def step(checkpoint: Callable[..., Tensor]) -> tuple[int, Steps]:
+        passes: list[int] = []
         monkeypatch.setattr(encoder, "checkpoint", checkpoint)
         torch.manual_seed(0)
         parts = build(cfg)
-        backbone = parts.encoder.backbone
-        backbone.register_forward_hook(lambda *_: passes.append(1))
-        loss = parts.method.train().training_step(next(iter(parts.data.train_dataloader())), 0)[
-            "loss"
-        ]
+        parts.encoder.backbone.register_forward_hook(lambda *_: passes.append(1))
+        batch = next(iter(parts.data.train_dataloader()))
+        loss = parts.method.train().training_step(batch, 0)["loss"]
         loss.backward()
-        return loss.item(), {
-            n: p.grad.clone() for n, p in parts.method.named_parameters() if p.grad is not None
-        }
+        return len(passes), [(loss.item(), gradients(parts.method))]
 
-    kept = step(lambda encoded, rows, use_reentrant: encoded(rows))
-    plain, passes[:] = len(passes), []
-    again = step(torch.utils.checkpoint.checkpoint)
-    assert len(passes) == 2 * plain
-    assert max(differences([kept], [again])) < 1e-6
+    plain, kept = step(lambda encoded, rows, use_reentrant: encoded(rows))
+    passes, again = step(torch.utils.checkpoint.checkpoint)
+    assert passes == 2 * plain
+    assert max(differences(kept, again)) < 1e-6
