@@ -1,0 +1,108 @@
+"""A sentence is a box: an axis-aligned region around a center, and one entails another if it lies within."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, softplus
+
+from lightning_cse.embeddings import Embedding
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.methods import Method
+from lightning_cse.models import Model, View
+from lightning_cse.models.base import in_float32
+from lightning_cse.similarity import cosine
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BoxEmbedding(Embedding):
+    """Center and log side lengths of boxes: (n, d) each."""
+
+    center: Tensor
+    log_size: Tensor
+    _views: ClassVar = {"center": "center"}
+
+
+def log_overlap(
+    center: Tensor, log_size: Tensor, other_center: Tensor, other_log_size: Tensor
+) -> Tensor:
+    r"""Return the log share of a box that lies within another one, averaged over dimensions.
+
+    .. math:: \frac{1}{d} \sum_h \log \frac{\text{softplus}(\min(b_h, b'_h) - \max(a_h, a'_h))}
+              {\text{softplus}(b_h - a_h)}
+
+    for a box from a to b and another from a' to b'. Disjoint boxes still have a gradient, by the softplus. The shapes
+    (..., d) are broadcast.
+    """
+    size = log_size.exp()
+    other_size = other_log_size.exp()
+    low = torch.maximum(center - size / 2, other_center - other_size / 2)
+    high = torch.minimum(center + size / 2, other_center + other_size / 2)
+    return (softplus(high - low).log() - softplus(size).log()).mean(dim=-1)
+
+
+class BoxModel(Model):
+    """Two linear layers on the pooled vector give the center and the log side lengths of a box."""
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        super().__init__(encoder)
+        self.center = nn.Linear(encoder.width, encoder.width)
+        self.log_size = nn.Linear(encoder.width, encoder.width)
+
+    def encode(self, *roles: Any) -> list[BoxEmbedding]:
+        """Embed every role's sentences in one pass."""
+        vectors = self.pooled(*roles)
+        return [
+            BoxEmbedding(in_float32(self.center, vector), in_float32(self.log_size, vector))
+            for vector in vectors
+        ]
+
+    def view_layers(self) -> dict[str, View]:
+        """Return how the center is computed, so that it can be exported."""
+        return {"center": View(self.encoder, self.templates[0], (self.center,))}
+
+    def similarity(self, a: BoxEmbedding, b: BoxEmbedding) -> Tensor:
+        """Return the cosine of the centers row by row."""
+        return cosine(a.center, b.center)
+
+    def entailment_score(self, premise: BoxEmbedding, hypothesis: BoxEmbedding) -> Tensor:
+        """Return the geometric mean over dimensions of how much of the premise lies within the hypothesis."""
+        boxes = (premise.center, premise.log_size, hypothesis.center, hypothesis.log_size)
+        return log_overlap(*boxes).exp()
+
+
+class BoxContrastive(nn.Module):
+    """In-batch softmax over the boxes of hypotheses: a premise lies within its own entailed hypothesis."""
+
+    def __init__(self, temperature: float = 0.05) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def forward(
+        self, premise: BoxEmbedding, entailment: BoxEmbedding, contradiction: BoxEmbedding
+    ) -> Tensor:
+        """Return the mean loss of the rows."""
+        candidates = BoxEmbedding.cat([entailment, contradiction])
+        center = premise.center[:, None]
+        log_size = premise.log_size[:, None]
+        logits = log_overlap(center, log_size, candidates.center, candidates.log_size)
+        labels = torch.arange(len(premise), device=logits.device)
+        return cross_entropy(logits / self.temperature, labels)
+
+
+class BoxCSE(Method):
+    """Train a `BoxModel` on premises, entailed hypotheses and contradictions."""
+
+    roles = ("premise", "entailment", "contradiction")
+    pairs: ClassVar = {"center": ("premise", "entailment")}
+    papers = ("@misc{boxes, title = {Box embeddings of sentences, an example}}",)
+
+    def __init__(self, encoder: SentenceEncoder, loss: BoxContrastive, **options: Any) -> None:
+        super().__init__(BoxModel(encoder), loss, **options)
+
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+        """Embed the roles of a batch and compare them."""
+        boxes = self.model.encode(*(batch["roles"][role] for role in self.roles))
+        loss = self.loss(*boxes)
+        return self.output(loss, batch["index"], **dict(zip(self.roles, boxes, strict=True)))

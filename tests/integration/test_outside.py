@@ -1,0 +1,154 @@
+"""A method in a folder outside the package: everything works for it that works for the package's own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lightning_cse.runs import Run
+
+pytestmark = pytest.mark.slow
+
+Start = Callable[..., subprocess.CompletedProcess[str]]
+
+TRAIN = ("-m", "lightning_cse.train", "--config-dir", "conf", "+experiment=boxes", "+debug=tiny")
+DYING = """
+import os, signal, sys
+import boxes
+from lightning_cse.train import main
+
+step = boxes.BoxCSE.training_step
+
+def dying(self, batch, batch_idx):
+    if self.global_step == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(self, batch, batch_idx)
+
+boxes.BoxCSE.training_step = dying
+sys.exit(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """A copy of the example, in which all commands are run."""
+    copy = tmp_path_factory.mktemp("outside") / "boxes"
+    return Path(shutil.copytree(repository / "examples" / "add_a_method", copy))
+
+
+@pytest.fixture(scope="module")
+def start(folder: Path, repository: Path) -> Start:
+    """Run Python in the folder, where only the package is on the path."""
+
+    def run(*args: str, code: int = 0, runs: str = "runs") -> subprocess.CompletedProcess[str]:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(repository / "src"),
+            "LIGHTNING_CSE_RUNS": runs,
+            "LIGHTNING_CSE_LOCAL": "none",
+        }
+        done = subprocess.run(
+            [sys.executable, *args], cwd=folder, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    return run
+
+
+def only_run(folder: Path, runs: str = "runs") -> Run:
+    (path,) = (folder / runs / "boxes").iterdir()
+    return Run.at(path)
+
+
+@pytest.fixture(scope="module")
+def run(start: Start, folder: Path) -> Run:
+    """A finished run of the outside method."""
+    start(*TRAIN)
+    return only_run(folder)
+
+
+def test_record_has_the_qualified_class(run: Run) -> None:
+    record = run.read()
+    assert record["model"] == {"_target_": "boxes.BoxModel"}
+    assert record["metrics"]["test/snli/auprc"] > 0
+
+
+def test_resume_after_a_kill_matches_an_uninterrupted_run(
+    run: Run, start: Start, folder: Path
+) -> None:
+    (folder / "dying.py").write_text(DYING)
+    start("dying.py", *TRAIN[2:], code=-9, runs="killed")
+    start(*TRAIN, runs="killed")
+    resumed = only_run(folder, "killed")
+    assert "resuming from step 4" in resumed.log_path.read_text()
+    assert resumed.read()["metrics"] == run.read()["metrics"]
+    assert resumed.read()["checkpoint"] == run.read()["checkpoint"]
+
+
+def test_two_processes_train_one_model(run: Run, start: Start, folder: Path) -> None:
+    start(*TRAIN, "trainer.devices=2", "trainer.strategy=ddp", runs="two")
+    record = only_run(folder, "two").read()
+    assert record["steps"] == run.read()["steps"]
+    assert record["model"] == run.read()["model"]
+
+
+def test_evaluate_load_export_and_describe(run: Run, start: Start, folder: Path) -> None:
+    limits = [f"limits.{split}_{what}=30" for split in ("dev", "test") for what in ("pairs",)]
+    evaluate = ("-m", "lightning_cse.evaluate", f"model={run.path}", "+suite=nli", *limits)
+    start(*evaluate, "corpora=sample", "paths=sample")
+    (evaluated,) = run.path.glob("evaluate/nli/*/record.json")
+    record = json.loads(evaluated.read_text())
+    trained = run.read()
+    assert record["model"]["method"] == "boxes.BoxCSE"
+    assert record["checkpoint"] == trained["checkpoint"]
+    score = record["metrics"]["test/snli/auprc"]
+    assert score == pytest.approx(trained["metrics"]["test/snli/auprc"], abs=1e-5)
+
+    code = (
+        f"import lightning_cse as l; m = l.load({str(run.path)!r}); print(m.questions)\n"
+        "m.encode_to('vectors.npy', ['A dog runs.', 'An animal moves.'])"
+    )
+    assert "'direction'" in start("-c", code).stdout
+
+    start("-m", "lightning_cse.export", "--model", str(run.path), "--to", "exported")
+    assert "@misc{boxes" in (folder / "exported" / "README.md").read_text()
+    code = "import lightning_cse as l; l.load('exported').encode_to('again.npy', ['A dog runs.'])"
+    start("-c", code)
+    vectors = np.load(folder / "vectors.npy")
+    np.testing.assert_allclose(np.load(folder / "again.npy")[0], vectors[0], rtol=1e-4, atol=1e-5)
+
+    sample = ("encoder=tiny", "corpora=sample", "paths=sample")
+    done = start(
+        "-m", "lightning_cse.describe", "--config-dir", "conf", "data=nli_triplets", *sample
+    )
+    assert "premise 122" in done.stdout
+
+
+def test_loading_elsewhere_says_where_the_class_is_missing(run: Run, start: Start) -> None:
+    code = f"import os; os.chdir('/'); import lightning_cse; lightning_cse.load({str(run.path)!r})"
+    done = start("-P", "-c", code, code=1)
+    assert "the model boxes.BoxModel cannot be imported" in done.stderr
+    assert "PYTHONPATH" in done.stderr
+
+
+def test_reproduce_prints_a_table_of_ones_own(start: Start, folder: Path) -> None:
+    done = start(
+        "-m",
+        "lightning_cse.reproduce",
+        "boxes/table1",
+        *("--experiments", "tables"),
+        *("--config-dir", "conf"),
+        *("--profile", "tiny"),
+        *("--seeds", "0"),
+        runs="reproduced",
+    )
+    assert "boxes" in done.stdout
+    assert "GaussCSE" in done.stdout
+    assert only_run(folder, "reproduced").status == "finished"
