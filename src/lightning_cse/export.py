@@ -21,7 +21,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="MODEL",
         help="folder of a run, or an encoder: its name, folder or hub name",
     )
-    add("--pooling", default="auto", metavar="NAME", help="pooling of an encoder; default: its own")
+    add(
+        "--pooling",
+        default="auto",
+        metavar="NAME",
+        help="pooling of an encoder; default: its own",
+    )
     add(
         "--to",
         required=True,
@@ -43,7 +48,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     from lightning_cse.analysis.exporting import export, listing, push
 
-    done = export(model, options.to, view=options.view, force=options.force, repo=options.push)
+    done = export(
+        model,
+        options.to,
+        view=options.view,
+        force=options.force,
+        repo=options.push,
+    )
     sys.stderr.write(f"{done}\n")
     if options.push:
         act = listing if options.dry_run else push

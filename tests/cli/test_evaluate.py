@@ -34,12 +34,31 @@ def tiny(tmp_path: Path) -> Path:
         (("model=tiny",), "+suite=<one of these>"),
         (("+suite=stsb",), "model: "),
         (("model=org/nothing like it", "+suite=stsb", *SAMPLE), "no model 'org/nothing like it'"),
-        (("model=tiny", "+suite=stsb", *SAMPLE, "pooling=men"), "did you mean 'mean'?"),
-        (("model=tiny", "+suite=stsb", *SAMPLE, "precision=16-mixed"), "precision: "),
+        (
+            (
+                "model=tiny",
+                "+suite=stsb",
+                *SAMPLE,
+                "pooling=men",
+            ),
+            "did you mean 'mean'?",
+        ),
+        (
+            (
+                "model=tiny",
+                "+suite=stsb",
+                *SAMPLE,
+                "precision=16-mixed",
+            ),
+            "precision: ",
+        ),
     ],
 )
 def test_a_mistake_is_one_error(
-    line: tuple[str, ...], message: str, evaluate: Command, tmp_path: Path
+    line: tuple[str, ...],
+    message: str,
+    evaluate: Command,
+    tmp_path: Path,
 ) -> None:
     code, stdout, stderr = evaluate(*line)
     assert (code, "Traceback" in stdout + stderr) == (2, False)
@@ -49,9 +68,17 @@ def test_a_mistake_is_one_error(
 
 
 def test_a_path_with_anything_in_it_is_evaluated_once(
-    evaluate: Command, tiny: Path, tmp_path: Path
+    evaluate: Command,
+    tiny: Path,
+    tmp_path: Path,
 ) -> None:
-    line = (f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=64", *SAMPLE)
+    line = (
+        f"model={tiny}",
+        "+suite=stsb",
+        "pooling=mean",
+        "max_length=64",
+        *SAMPLE,
+    )
     code, stdout, stderr = evaluate(*line)
     assert (code, stderr) == (0, ""), "no progress bar without a terminal"
     (path,) = (tmp_path / "runs" / "evaluate").rglob("record.json")
@@ -70,7 +97,11 @@ def test_a_path_with_anything_in_it_is_evaluated_once(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_ctrl_c_keeps_what_is_finished(evaluate: Command, start: Start, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_what_is_finished(
+    evaluate: Command,
+    start: Start,
+    tmp_path: Path,
+) -> None:
     line = (
         "model=tiny",
         "+suite=transfer",

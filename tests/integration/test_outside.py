@@ -17,7 +17,14 @@ pytestmark = pytest.mark.slow
 
 Start = Callable[..., subprocess.CompletedProcess[str]]
 
-TRAIN = ("-m", "lightning_cse.train", "--config-dir", "conf", "+experiment=boxes", "+debug=tiny")
+TRAIN = (
+    "-m",
+    "lightning_cse.train",
+    "--config-dir",
+    "conf",
+    "+experiment=boxes",
+    "+debug=tiny",
+)
 DYING = """
 import os, signal, sys
 import boxes
@@ -46,7 +53,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
 def start(folder: Path, repository: Path) -> Start:
     """Run Python in the folder, where only the package is on the path."""
 
-    def run(*args: str, code: int = 0, runs: str = "runs") -> subprocess.CompletedProcess[str]:
+    def run(
+        *args: str,
+        code: int = 0,
+        runs: str = "runs",
+    ) -> subprocess.CompletedProcess[str]:
         environment = {
             **os.environ,
             "PYTHONPATH": str(repository / "src"),
@@ -54,7 +65,11 @@ def start(folder: Path, repository: Path) -> Start:
             "LIGHTNING_CSE_LOCAL": "none",
         }
         done = subprocess.run(
-            [sys.executable, *args], cwd=folder, env=environment, capture_output=True, text=True
+            [sys.executable, *args],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done
@@ -81,10 +96,17 @@ def test_record_has_the_qualified_class(run: Run) -> None:
 
 
 def test_resume_after_a_kill_matches_an_uninterrupted_run(
-    run: Run, start: Start, folder: Path
+    run: Run,
+    start: Start,
+    folder: Path,
 ) -> None:
     (folder / "dying.py").write_text(DYING)
-    start("dying.py", *TRAIN[2:], code=-9, runs="killed")
+    start(
+        "dying.py",
+        *TRAIN[2:],
+        code=-9,
+        runs="killed",
+    )
     start(*TRAIN, runs="killed")
     resumed = only_run(folder, "killed")
     assert "resuming from step 4" in resumed.log_path.read_text()
@@ -92,16 +114,35 @@ def test_resume_after_a_kill_matches_an_uninterrupted_run(
     assert resumed.read()["checkpoint"] == run.read()["checkpoint"]
 
 
-def test_two_processes_train_one_model(run: Run, start: Start, folder: Path) -> None:
-    start(*TRAIN, "trainer.devices=2", "trainer.strategy=ddp", runs="two")
+def test_two_processes_train_one_model(
+    run: Run,
+    start: Start,
+    folder: Path,
+) -> None:
+    start(
+        *TRAIN,
+        "trainer.devices=2",
+        "trainer.strategy=ddp",
+        runs="two",
+    )
     record = only_run(folder, "two").read()
     assert record["steps"] == run.read()["steps"]
     assert record["model"] == run.read()["model"]
 
 
-def test_evaluate_load_export_and_describe(run: Run, start: Start, folder: Path) -> None:
+def test_evaluate_load_export_and_describe(
+    run: Run,
+    start: Start,
+    folder: Path,
+) -> None:
     limits = [f"limits.{split}_{what}=30" for split in ("dev", "test") for what in ("pairs",)]
-    evaluate = ("-m", "lightning_cse.evaluate", f"model={run.path}", "+suite=nli", *limits)
+    evaluate = (
+        "-m",
+        "lightning_cse.evaluate",
+        f"model={run.path}",
+        "+suite=nli",
+        *limits,
+    )
     start(*evaluate, "corpora=sample", "paths=sample")
     (evaluated,) = run.path.glob("evaluate/nli/*/record.json")
     record = json.loads(evaluated.read_text())
@@ -117,23 +158,45 @@ def test_evaluate_load_export_and_describe(run: Run, start: Start, folder: Path)
     )
     assert "'direction'" in start("-c", code).stdout
 
-    start("-m", "lightning_cse.export", "--model", str(run.path), "--to", "exported")
+    start(
+        "-m",
+        "lightning_cse.export",
+        "--model",
+        str(run.path),
+        "--to",
+        "exported",
+    )
     assert "@misc{boxes" in (folder / "exported" / "README.md").read_text()
     code = "import lightning_cse as l; l.load('exported').encode_to('again.npy', ['A dog runs.'])"
     start("-c", code)
     vectors = np.load(folder / "vectors.npy")
-    np.testing.assert_allclose(np.load(folder / "again.npy")[0], vectors[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        np.load(folder / "again.npy")[0],
+        vectors[0],
+        rtol=1e-4,
+        atol=1e-5,
+    )
 
     sample = ("encoder=tiny", "corpora=sample", "paths=sample")
     done = start(
-        "-m", "lightning_cse.describe", "--config-dir", "conf", "data=nli_triplets", *sample
+        "-m",
+        "lightning_cse.describe",
+        "--config-dir",
+        "conf",
+        "data=nli_triplets",
+        *sample,
     )
     assert "premise 122" in done.stdout
 
 
 def test_loading_elsewhere_says_where_the_class_is_missing(run: Run, start: Start) -> None:
     code = f"import os; os.chdir('/'); import lightning_cse; lightning_cse.load({str(run.path)!r})"
-    done = start("-P", "-c", code, code=1)
+    done = start(
+        "-P",
+        "-c",
+        code,
+        code=1,
+    )
     assert "the model boxes.BoxModel cannot be imported" in done.stderr
     assert "PYTHONPATH" in done.stderr
 

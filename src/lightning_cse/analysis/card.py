@@ -76,7 +76,12 @@ TASK_TYPES: Final = {
 }
 
 
-def model_card(model: SentenceModel, view: str, similarity: str | None, place: str) -> ModelCard:
+def model_card(
+    model: SentenceModel,
+    view: str,
+    similarity: str | None,
+    place: str,
+) -> ModelCard:
     """Return the model card of a view; ``place`` is a folder's name or a hub id. The card has no local path."""
     record = model.record
     config = record.get("decisive", {}).get("config", {})

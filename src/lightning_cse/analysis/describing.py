@@ -34,7 +34,12 @@ from lightning_cse.runs.machine import device_of
 log = logging.getLogger(__name__)
 
 # Options of the data that affect no number here.
-BATCHING: Final = ("batch_size", "drop_last", "llm_rows_together", "distinct_in_batch")
+BATCHING: Final = (
+    "batch_size",
+    "drop_last",
+    "llm_rows_together",
+    "distinct_in_batch",
+)
 
 Described = tuple[dict[str, Any], list[Pairs]]
 """A data set's entry in ``summary.json``, and its pairs."""
@@ -59,7 +64,11 @@ def run(cfg: DictConfig) -> None:
     print_summary(json.loads((folder / "summary.json").read_text(encoding="utf-8")), folder)
 
 
-def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
+def describe(
+    cfg: DictConfig,
+    name: str,
+    overrides: Sequence[str] = (),
+) -> Path:
     """Describe a training set, and STS-B for comparison; return the folder of ``summary.json`` and the figure.
 
     Sentences and pairs are those that training would see, drawn by ``seed``; anchors of other rows replace missing hard
@@ -98,7 +107,12 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         "overrides": portable(overrides),
     }
     draw_histograms({about["name"]: pairs for about, pairs in sets}, folder / "histograms.png")
-    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        summary,
+        indent=2,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
     runs.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(cfg, resolve=True))
     runs.write_atomic(folder / "summary.json", text + "\n")
     return folder
@@ -106,7 +120,16 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
 
 def _decisive_options(cfg: DictConfig) -> dict[str, Any]:
     options = plain(cfg)
-    chosen = {key: options[key] for key in ("encoder", "rows", "positive", "negative", "beside")}
+    chosen = {
+        key: options[key]
+        for key in (
+            "encoder",
+            "rows",
+            "positive",
+            "negative",
+            "beside",
+        )
+    }
     chosen["data"] = {key: value for key, value in options["data"].items() if key not in BATCHING}
     return {**chosen, "draw": cfg.seed}
 
@@ -133,7 +156,11 @@ def _measured(
     return encoder, [(about, pairs) for (about, _), pairs in zip(drawn, measured, strict=True)]
 
 
-def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Described:
+def _training_set(
+    cfg: DictConfig,
+    name: str,
+    encoder: SentenceEncoder,
+) -> Described:
     """Return the pairs that a training set gives: of the first role with each other role, or with its dropout pass."""
     data = ContrastiveDataModule(
         built(cfg.data),
@@ -142,17 +169,29 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Descr
     )
     rows = data.train.select(seeded_order(len(data.train), cfg.seed))
     anchor = data.roles[0]
-    kinds = _kinds(cfg, name, data.roles, rows.names)
+    kinds = _kinds(
+        cfg,
+        name,
+        data.roles,
+        rows.names,
+    )
     columns = {role: rows.column(role) for role in {*data.roles, *(role for _, role in kinds)}}
     filled = {role: sum(text is not None for text in columns[role]) for role in data.roles}
     if OmegaConf.select(cfg, "data.augmentation") is not None:
-        ids = data.tokenize([text or "" for text in columns[anchor][: cfg.rows]])
-        columns[anchor][: cfg.rows] = [text or None for text in data.tokenize.decode(ids)]
+        columns[anchor] = _augmented(data, columns[anchor], cfg.rows)
     pairs = []
     for kind, role in kinds:
         label = f"{anchor} - {role}" if role != anchor else f"{anchor}, two dropout passes"
         both = zip(columns[anchor], columns[role], strict=True)
-        pairs.append(drawn_pairs(kind, label, both, cfg.rows, dropout=role == anchor))
+        pairs.append(
+            drawn_pairs(
+                kind,
+                label,
+                both,
+                cfg.rows,
+                dropout=role == anchor,
+            )
+        )
     if pairs[-1].kind == "positive":
         pairs += _random_negatives(anchor, columns[anchor], cfg.rows)
     about = {
@@ -165,8 +204,18 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Descr
     return about, pairs
 
 
+def _augmented(data: ContrastiveData, texts: list[str | None], count: int) -> list[str | None]:
+    """Return sentences of which the first ones went through the tokenizer, as augmentation does."""
+    ids = data.tokenize([text or "" for text in texts[:count]])
+    decoded = [text or None for text in data.tokenize.decode(ids)]
+    return [*decoded, *texts[count:]]
+
+
 def _kinds(
-    cfg: DictConfig, name: str, roles: Sequence[str], columns: Sequence[str]
+    cfg: DictConfig,
+    name: str,
+    roles: Sequence[str],
+    columns: Sequence[str],
 ) -> list[tuple[Kind, str]]:
     """Return the roles that are paired with the first one, positives first, as chosen or as methods know them."""
     kinds: list[tuple[Kind, str]] = []
@@ -184,14 +233,26 @@ def _kinds(
     return kinds
 
 
-def _random_negatives(anchor: str, column: Sequence[str | None], most: int) -> list[Pairs]:
+def _random_negatives(
+    anchor: str,
+    column: Sequence[str | None],
+    most: int,
+) -> list[Pairs]:
     """Return the pairs of each anchor with the next distinct one, in place of missing hard negatives."""
     texts = [text for text in column if text is not None]
     distinct = list(dict.fromkeys(texts[:most]))
     if len(distinct) < 2:
         return []
     others = distinct[1:] + distinct[:1]
-    return [Pairs("negative", f"{anchor} - random other {anchor}", distinct, others, len(texts))]
+    return [
+        Pairs(
+            "negative",
+            f"{anchor} - random other {anchor}",
+            distinct,
+            others,
+            len(texts),
+        )
+    ]
 
 
 def _stsb(cfg: DictConfig) -> Described:
@@ -209,8 +270,18 @@ def _stsb(cfg: DictConfig) -> Described:
         if score < low:
             far.append((first, second))
     pairs = [
-        drawn_pairs("positive", f"score > {high}", near, cfg.rows),
-        drawn_pairs("negative", f"score < {low}", far, cfg.rows),
+        drawn_pairs(
+            "positive",
+            f"score > {high}",
+            near,
+            cfg.rows,
+        ),
+        drawn_pairs(
+            "negative",
+            f"score < {low}",
+            far,
+            cfg.rows,
+        ),
     ]
     about = {
         "name": f"STS-B {split}",
@@ -233,7 +304,14 @@ def drawn_pairs(
     complete = [pair for pair in pairs if None not in pair]
     first = [a for a, _ in complete[:most]]
     second = [b for _, b in complete[:most]]
-    return Pairs(kind, label, first, second, len(complete), dropout)
+    return Pairs(
+        kind,
+        label,
+        first,
+        second,
+        len(complete),
+        dropout,
+    )
 
 
 def kind_of(role: str) -> Kind:
@@ -242,7 +320,9 @@ def kind_of(role: str) -> Kind:
 
 
 def measure(
-    encoder: SentenceEncoder | None, sets: Sequence[Sequence[Pairs]], seed: int
+    encoder: SentenceEncoder | None,
+    sets: Sequence[Sequence[Pairs]],
+    seed: int,
 ) -> list[list[Pairs]]:
     """Return the pairs with match error rates and, with an encoder, cosines; each distinct sentence is embedded once.
 
@@ -269,7 +349,11 @@ def measure(
     return [[measured(pairs) for pairs in drawn] for drawn in sets]
 
 
-def _two_passes(model: PointModel, sentences: Sequence[str], seed: int) -> tuple[Any, Any]:
+def _two_passes(
+    model: PointModel,
+    sentences: Sequence[str],
+    seed: int,
+) -> tuple[Any, Any]:
     """Embed sentences twice with dropout."""
     if not model.encoder.has_dropout:
         log.warning(
@@ -313,12 +397,25 @@ def _spread(values: Sequence[float]) -> dict[str, float] | None:
 def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
     """Print the content of ``summary.json``: a table of pairs, and notes."""
     shown = table(
-        "data set", "pairs", "", "number", "MER", "quartiles", "cosine", "quartiles", left=3
+        "data set",
+        "pairs",
+        "",
+        "number",
+        "MER",
+        "quartiles",
+        "cosine",
+        "quartiles",
+        left=3,
     )
     for each in summary["sets"]:
         name = each["name"]
         for pairs in each["pairs"]:
-            cells = [Text(name), pairs["kind"], Text(pairs["label"]), f"{pairs['pairs']:,}"]
+            cells = [
+                Text(name),
+                pairs["kind"],
+                Text(pairs["label"]),
+                f"{pairs['pairs']:,}",
+            ]
             for spread in (pairs["mer"], pairs["cosine"]):
                 cells += [mean_cell(spread), _quartiles(spread)]
             shown.add_row(*cells)

@@ -60,11 +60,7 @@ def export(
     hub id that the model card names. Raises EncoderError if the model does not declare the view's layers, or
     sentence-transformers has no such layer.
     """
-    if to.exists() and any(to.iterdir()) and not (force and (to / "modules.json").is_file()):
-        raise LightningCSEError(
-            f"--to: {to} is not empty: give another folder; --force replaces only a "
-            "sentence-transformers folder"
-        )
+    _check_target(to, force)
     sentence_transformer = _sentence_transformer()
     sentences = _probes()
     embedding = model.embed(sentences)
@@ -86,7 +82,12 @@ def export(
         )
         exported.save_pretrained(str(folder), create_model_card=False)
         _keep_without_pooler(folder, parts[name].encoder.backbone)
-        card = model_card(model, name, similarity, repo or to.name)
+        card = model_card(
+            model,
+            name,
+            similarity,
+            repo or to.name,
+        )
         card.save(folder / "README.md")
         distance = _distance(sentence_transformer(str(folder), device="cpu"), sentences, expected)
         if not distance <= TOLERANCE:
@@ -101,7 +102,21 @@ def export(
     return f"{model.method_name}, view {name}: {count} vectors within {distance:.0e} of the model's"
 
 
-def push(folder: Path, repo: str, *, private: bool) -> str:
+def _check_target(to: Path, force: bool) -> None:
+    replaceable = force and (to / "modules.json").is_file()
+    if to.exists() and any(to.iterdir()) and not replaceable:
+        raise LightningCSEError(
+            f"--to: {to} is not empty: give another folder; --force replaces only a "
+            "sentence-transformers folder"
+        )
+
+
+def push(
+    folder: Path,
+    repo: str,
+    *,
+    private: bool,
+) -> str:
     """Upload a folder with the token of ``hf auth login`` or ``HF_TOKEN``, and return the address of the commit.
 
     The repository is created if there is none. With ``private``, one that others can read is refused. The hub checks
@@ -123,7 +138,12 @@ def push(folder: Path, repo: str, *, private: bool) -> str:
     return str(commit.commit_url)
 
 
-def listing(folder: Path, repo: str, *, private: bool) -> str:
+def listing(
+    folder: Path,
+    repo: str,
+    *,
+    private: bool,
+) -> str:
     """Return what `push` would upload, without network."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     where = "private" if private else "public, or as the repository is"
@@ -151,7 +171,11 @@ def _probes() -> list[str]:
     return [*itertools.islice(premises, 64 - len(ODD)), *ODD]
 
 
-def _view_vectors(model: SentenceModel, embedding: Any, view: str) -> torch.Tensor:
+def _view_vectors(
+    model: SentenceModel,
+    embedding: Any,
+    view: str,
+) -> torch.Tensor:
     views = embedding.views()
     if view not in views:
         known = ", ".join(views)
@@ -160,7 +184,11 @@ def _view_vectors(model: SentenceModel, embedding: Any, view: str) -> torch.Tens
     return vectors
 
 
-def _similarity(model: SentenceModel, embedding: Any, view: str) -> str | None:
+def _similarity(
+    model: SentenceModel,
+    embedding: Any,
+    view: str,
+) -> str | None:
     """Return the name in sentence-transformers of the model's own similarity, or None if it is another."""
 
     def euclidean(a: Any, b: Any) -> torch.Tensor:
@@ -175,7 +203,11 @@ def _similarity(model: SentenceModel, embedding: Any, view: str) -> str | None:
     return None
 
 
-def _distance(loaded: Any, sentences: list[str], expected: torch.Tensor) -> float:
+def _distance(
+    loaded: Any,
+    sentences: list[str],
+    expected: torch.Tensor,
+) -> float:
     vectors = loaded.encode(sentences, convert_to_tensor=True, show_progress_bar=False)
     lengths = expected.norm(dim=1).clamp(min=1e-12)
     return float(((vectors - expected).norm(dim=1) / lengths).max())
@@ -216,7 +248,15 @@ def _converted(layers: Iterable[nn.Module]) -> list[nn.Module]:
             sizes = (layer.in_features, layer.out_features)
             has_bias = layer.bias is not None
             weights = layer.weight.detach()
-            converted.append(st.Dense(*sizes, has_bias, nn.Identity(), weights, layer.bias))
+            converted.append(
+                st.Dense(
+                    *sizes,
+                    has_bias,
+                    nn.Identity(),
+                    weights,
+                    layer.bias,
+                )
+            )
         elif converted and isinstance(converted[-1], st.Dense):
             converted[-1].activation_function = layer
         else:
@@ -278,8 +318,21 @@ def _with_template(
     texts = [str(text or MASK) for text in tokenizer.convert_ids_to_tokens(ids)]
     tokens = []
     pieces = []
-    for number, (token, segment, text) in enumerate(zip(ids, types, texts, strict=True)):
-        tokens.append({"id": f"piece-{number}", "ids": [token], "tokens": [text]})
+    for number, (token, segment, text) in enumerate(
+        zip(
+            ids,
+            types,
+            texts,
+            strict=True,
+        )
+    ):
+        tokens.append(
+            {
+                "id": f"piece-{number}",
+                "ids": [token],
+                "tokens": [text],
+            }
+        )
         pieces.append(f"piece-{number}:{segment}")
     pieces.insert(len(template.prefix), "$A:0")
     backend = copy.deepcopy(tokenizer.backend_tokenizer)

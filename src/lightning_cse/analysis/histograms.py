@@ -67,38 +67,72 @@ def histograms_figure(sets: PairSets) -> Figure:
     ]
     heights = [2.0 + 0.26 * number for number in most]  # with the legends above
     figure = blank_figure(6.4 * len(bins), 0.4 + sum(heights))
-    grid = figure.subplots(len(sets), 2 * len(bins), squeeze=False, sharex="col")
+    grid = figure.subplots(
+        len(sets),
+        2 * len(bins),
+        squeeze=False,
+        sharex="col",
+    )
     *_, last = sets
     for row, (name, each) in zip(grid, sets.items(), strict=True):
         row[0].set_ylabel(f"{name}\nshare of pairs")
         panels = itertools.product(bins, (("positive", 0), ("negative", 3)))
         for axes, (measure, (kind, color)) in zip(row, panels, strict=True):
             values = {pairs.label: getattr(pairs, measure) for pairs in each if pairs.kind == kind}
-            _panel(axes, values, bins[measure], color)
+            _panel(
+                axes,
+                values,
+                bins[measure],
+                color,
+            )
             if name == last:
                 axes.set_xlabel(f"{NAMES[measure]}, {kind} pairs")
     return figure
 
 
 def _panel(
-    axes: Axes, kinds: Mapping[str, Sequence[float]], bins: np.ndarray, first_color: int
+    axes: Axes,
+    kinds: Mapping[str, Sequence[float]],
+    bins: np.ndarray,
+    first_color: int,
 ) -> None:
     axes.set_xlim(float(bins[0]), float(bins[-1]))
     for place, (label, values) in enumerate(kinds.items()):
         if not len(values):
             continue
         color, style = series_look(first_color + place)
-        name = textwrap.fill(label, 36, max_lines=2, placeholder=" ...")
+        name = textwrap.fill(
+            label,
+            36,
+            max_lines=2,
+            placeholder=" ...",
+        )
         name += f"\nmean {np.mean(values):.2f}, n = {len(values)}"
         look = (
             {"linewidth": 1.6, "linestyle": style}
             if axes.patches
             else {"fill": True, "alpha": 0.55}
         )
-        axes.stairs(shares(values, bins), bins, color=color, label=name, **look)
-        axes.axvline(float(np.mean(values)), color=color, linewidth=1.1, linestyle="--")
+        axes.stairs(
+            shares(values, bins),
+            bins,
+            color=color,
+            label=name,
+            **look,
+        )
+        axes.axvline(
+            float(np.mean(values)),
+            color=color,
+            linewidth=1.1,
+            linestyle="--",
+        )
     if axes.patches:
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7, handlelength=1.2)
+        axes.legend(
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            fontsize=7,
+            handlelength=1.2,
+        )
     else:
         axes.text(
             0.5,

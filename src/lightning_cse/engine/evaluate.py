@@ -50,7 +50,11 @@ class LanguageModel(FewShot):
             **plain(cfg.few_shot),
         )
 
-    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[str]:
+    def judge(
+        self,
+        premises: Sequence[str],
+        hypotheses: Sequence[str],
+    ) -> list[str]:
         """Return the type of every hypothesis, in order; raise LLMError if replies are missing."""
         self.sentences = len({*premises, *hypotheses})
         self._pairs = self.llm.announce(self.label, self.requests(premises, hypotheses))
@@ -108,7 +112,11 @@ def run(cfg: DictConfig) -> runs.Outcome:
     return outcome
 
 
-def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs.Outcome:
+def evaluate(
+    cfg: DictConfig,
+    suite: str,
+    overrides: Sequence[str] = (),
+) -> runs.Outcome:
     """Evaluate a model on the suite in the config, unless this is done; the overrides go into the record.
 
     Each result is written before the next task begins, so an interrupted evaluation continues with the first missing
@@ -133,33 +141,38 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     }
     seed = int(about.run["seed"]) if about.run else 0
     key = evaluation_key(requested, about.training)
-    folder = runs.Run(about.root, suite, runs.config_hash(options, **decides), seed)
+    folder = runs.Run(
+        about.root,
+        suite,
+        runs.config_hash(options, **decides),
+        seed,
+    )
     leave_failed = in_sweep() and not cfg.retry_failed
     with folder.claim(force=cfg.force, leave_failed=leave_failed) as unfinished:
         if not unfinished:
             log.info("%s is finished; force=true evaluates it again", folder.path)
             return runs.Outcome("skipped", str(folder.path))
         folder.start(_yaml(cfg), key)
-        results = _results(folder, plan.tasks, model, about)
+        results = _results(
+            folder,
+            plan.tasks,
+            model,
+            about,
+        )
         record = {
             "name": about.name,
             "suite": suite,
             "config_hash": folder.config_hash,
             "seed": seed,
             "key": key,
-            "model": _model_entry(cfg, about),
+            **_model_entries(cfg, about),
             **_measured(plan, results),
             "data": decides["data"],
-            "encoder": about.encoder,
-            "device": about.device,
-            "precision": about.precision,
             "environment": runs.environment(),
             "peak_memory_mib": peak_memory(),
             "overrides": portable(overrides),
             "decisive": runs.decisive(options, **decides),
         }
-        if about.checkpoint is not None:
-            record["checkpoint"] = {"sha256": about.checkpoint}
         folder.finish(record)
     return runs.Outcome("finished", str(folder.path))
 
@@ -171,17 +184,38 @@ def _yaml(cfg: DictConfig) -> str:
     return OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, read), resolve=True)
 
 
-def _model_entry(cfg: DictConfig, about: About) -> dict[str, Any]:
+def _model_entries(cfg: DictConfig, about: About) -> dict[str, Any]:
+    """Return the part of the record that comes from the model."""
     given = Path(cfg.model).name if Path(cfg.model).is_absolute() else cfg.model
-    entry = {"given": given, "run": about.run, "prompt": cfg.prompt}
-    return {**entry, **about.options, "method": about.method}
+    model = {
+        "given": given,
+        "run": about.run,
+        "prompt": cfg.prompt,
+    }
+    entries: dict[str, Any] = {
+        "model": {**model, **about.options, "method": about.method},
+        "encoder": about.encoder,
+        "device": about.device,
+        "precision": about.precision,
+    }
+    if about.checkpoint is not None:
+        entries["checkpoint"] = {"sha256": about.checkpoint}
+    return entries
 
 
 def _results(
-    folder: runs.Run, tasks: Tasks, model: AnyModel, about: About
+    folder: runs.Run,
+    tasks: Tasks,
+    model: AnyModel,
+    about: About,
 ) -> dict[str, dict[str, Any]]:
     """Return the metrics and costs of each task: those on disk, or new ones, which are written."""
-    log.info("%s: %d tasks; everything is written to %s", about.name, len(tasks), folder.path)
+    log.info(
+        "%s: %d tasks; everything is written to %s",
+        about.name,
+        len(tasks),
+        folder.path,
+    )
     results = {}
     for number, (name, task) in enumerate(tasks.items(), start=1):
         label = f"{number}/{len(tasks)} {name}"
@@ -190,7 +224,13 @@ def _results(
         if done and done.get("precision") == about.precision:
             log.info("%s: done before", label)
         else:
-            done = _evaluate_task(name, task, model, folder, label)
+            done = _evaluate_task(
+                name,
+                task,
+                model,
+                folder,
+                label,
+            )
             done["precision"] = about.precision
             runs.write_atomic(path, json.dumps(done, indent=2, allow_nan=False) + "\n")
         metrics = ", ".join(f"{key} {value:.4f}" for key, value in done["metrics"].items())
@@ -200,7 +240,11 @@ def _results(
 
 
 def _evaluate_task(
-    name: str, task: Task | MTEBTask, model: AnyModel, folder: runs.Run, label: str
+    name: str,
+    task: Task | MTEBTask,
+    model: AnyModel,
+    folder: runs.Run,
+    label: str,
 ) -> dict[str, Any]:
     """Run a task on its test split, write its predictions, and return its metrics and costs."""
     start = time.perf_counter()
@@ -209,7 +253,11 @@ def _evaluate_task(
         if isinstance(model, LanguageModel):
             model.label = label
             result = cast(RTE, task).judged(model, "test")  # the only task that asks for ``judge``
-            costs = {"sentences": model.sentences, "cut": 0, "account": model.llm.taken()}
+            costs = {
+                "sentences": model.sentences,
+                "cut": 0,
+                "account": model.llm.taken(),
+            }
         elif isinstance(model, Length):
             result, costs["sentences"] = _asked(cast(Task, task), model, model)
         else:
@@ -233,10 +281,19 @@ def _evaluate_task(
             costs["sentences"],
         )
     seconds = time.perf_counter() - start
-    return {"metrics": result.metrics, "reason": result.reason, "seconds": seconds, **costs}
+    return {
+        "metrics": result.metrics,
+        "reason": result.reason,
+        "seconds": seconds,
+        **costs,
+    }
 
 
-def _asked(task: Task, answers: Any, embedder: Any) -> tuple[TaskResult, int]:
+def _asked(
+    task: Task,
+    answers: Any,
+    embedder: Any,
+) -> tuple[TaskResult, int]:
     embedded = Embedded(embedder, task.sentences("test"))
     return task.evaluate(answers, embedded, "test"), len(embedded.embedding)
 
@@ -282,8 +339,20 @@ def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
         )
         return
     if cfg.model in WITHOUT_ENCODER:
-        for key in ("pooling", "prompt", "max_length", "whitening", "precision", "accelerator"):
-            if cfg[key] not in ("auto", None, "32-true", "cpu"):
+        for key in (
+            "pooling",
+            "prompt",
+            "max_length",
+            "whitening",
+            "precision",
+            "accelerator",
+        ):
+            if cfg[key] not in (
+                "auto",
+                None,
+                "32-true",
+                "cpu",
+            ):
                 yield f"{key}: model={cfg.model} has no encoder; leave it out"
     if cfg.max_length != "auto" and (not isinstance(cfg.max_length, int) or cfg.max_length < 1):
         yield f"max_length: must be auto or an integer >= 1, got {cfg.max_length!r}"
@@ -330,7 +399,13 @@ def _about(cfg: DictConfig, model: AnyModel) -> About:
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     if isinstance(model, Length):
         options["method"] = "Length"
-        return About(LENGTH, kind, root / LENGTH, options, {"name": LENGTH})
+        return About(
+            LENGTH,
+            kind,
+            root / LENGTH,
+            options,
+            {"name": LENGTH},
+        )
     name = model.llm.endpoint.model
     options |= {
         "method": "FewShot",
@@ -339,10 +414,22 @@ def _about(cfg: DictConfig, model: AnyModel) -> About:
         "llm": {"model": name, "parameters": dict(model.llm.parameters)},
     }
     folder = root / "llm" / re.sub(r"[^\w-]+", "_", name)
-    return About(name, kind, folder, options, {"name": name}, model.digests, device="endpoint")
+    return About(
+        name,
+        kind,
+        folder,
+        options,
+        {"name": name},
+        model.digests,
+        device="endpoint",
+    )
 
 
-def _about_encoder(model: SentenceModel, root: Path, precision: str) -> About:
+def _about_encoder(
+    model: SentenceModel,
+    root: Path,
+    precision: str,
+) -> About:
     options: dict[str, Any] = {
         # Without its module, so that moving a class does not change the hash.
         "method": model.method_name,
@@ -375,7 +462,11 @@ def _about_encoder(model: SentenceModel, root: Path, precision: str) -> About:
     )
 
 
-def _plan(suite: DictConfig, model: AnyModel, name: str) -> Plan:
+def _plan(
+    suite: DictConfig,
+    model: AnyModel,
+    name: str,
+) -> Plan:
     """Return the tasks of a suite that suit the model; raise TaskError if none does."""
     if any(isinstance(node, ListConfig) for node in suite.values()):
         if "tasks" not in suite or len(suite) > 1:
@@ -394,7 +485,10 @@ def _plan(suite: DictConfig, model: AnyModel, name: str) -> Plan:
             left_out[key] = task.needs
             needs = " and ".join(task.needs)
             log.info(
-                "the task %s is left out: it needs %s, which %s does not have", key, needs, kind
+                "the task %s is left out: it needs %s, which %s does not have",
+                key,
+                needs,
+                kind,
             )
         elif isinstance(task, Average):
             averages[key] = task

@@ -21,7 +21,7 @@ from lightning_cse.models import Model
 from lightning_cse.models.base import finite
 from lightning_cse.progress import progress
 from lightning_cse.runs import atomic_file
-from lightning_cse.similarity import Comparison, cosine, is_same
+from lightning_cse.similarity import Comparison, Read, cosine, is_same
 from lightning_cse.tokens import TokenTable
 
 if TYPE_CHECKING:
@@ -188,15 +188,31 @@ class SentenceModel:
         def chunks() -> Iterator[tuple[list[str], np.ndarray]]:
             remaining = iter(sentences)
             while texts := list(itertools.islice(remaining, chunk)):
-                yield texts, self.encode(texts, view, normalize=normalize, show_progress=False)
+                yield (
+                    texts,
+                    self.encode(
+                        texts,
+                        view,
+                        normalize=normalize,
+                        show_progress=False,
+                    ),
+                )
 
         return writers[path.suffix](path, chunks(), self._width(view))
 
-    def similarity(self, a: Sentences, b: Sentences) -> Scores:
+    def similarity(
+        self,
+        a: Sentences,
+        b: Sentences,
+    ) -> Scores:
         """Return how similar sentences are by the model's own symmetric measure, mostly the cosine of a view."""
         return self._ask(self._question("similarity"), a, b)
 
-    def similarity_matrix(self, a: Sentences, b: Sentences | None = None) -> np.ndarray:
+    def similarity_matrix(
+        self,
+        a: Sentences,
+        b: Sentences | None = None,
+    ) -> np.ndarray:
         """Return the similarity of each of ``a`` (n) with each of ``b`` (m), by default with each of ``a``: (n, m)."""
         first = self.embed(a)
         second = first if b is None else self.embed(b)
@@ -204,11 +220,19 @@ class SentenceModel:
         with torch.no_grad():
             return np.asarray(compared.matrix(first, second))
 
-    def entailment(self, premises: Sentences, hypotheses: Sentences) -> Scores:
+    def entailment(
+        self,
+        premises: Sentences,
+        hypotheses: Sentences,
+    ) -> Scores:
         """Return how far premises entail hypotheses; a threshold for a decision comes from an evaluation."""
         return self._ask(self._question("entailment"), premises, hypotheses)
 
-    def direction(self, a: Sentences, b: Sentences) -> Scores:
+    def direction(
+        self,
+        a: Sentences,
+        b: Sentences,
+    ) -> Scores:
         """Return a positive number where ``a`` entails ``b`` rather than ``b`` entails ``a``, else a negative one."""
         if not self._has_direction:
             raise self._unanswered("direction")
@@ -244,27 +268,23 @@ class SentenceModel:
 
         Raises TaskError if the model has no such question or view.
         """
-        embedded = self.embed([queries] if isinstance(queries, str) else queries)
+        embedded = self.embed(queries)
         if isinstance(corpus, np.ndarray):
             vectors = embedded.views()[self._checked_view(view, embedded.views())]
-            if corpus.ndim != 2 or corpus.shape[1] != vectors.shape[1]:
-                raise ConfigError(
-                    [f"corpus: must be an array (n, {vectors.shape[1]}), got {corpus.shape}"]
-                )
             embedded = PointEmbedding(vectors)
             compared = Comparison.of(lambda a, b: cosine(a.vector, b.vector), embedded)
+            read = _array_reader(corpus, vectors.shape[1])
         else:
             compared = self._comparison(relation, view, against)
-            stored = self.embed(corpus)
-
-        def read(rows: Sequence[int]) -> Embedding:
-            if isinstance(corpus, np.ndarray):
-                return PointEmbedding(torch.from_numpy(np.array(corpus[list(rows)], "float32")))
-            return stored[torch.tensor(list(rows), dtype=torch.long)]
-
+            read = _embedding_reader(self.embed(corpus))
         results = []
         with torch.no_grad():
-            candidates = compared.candidates(embedded, read, len(corpus), k)
+            candidates = compared.candidates(
+                embedded,
+                read,
+                len(corpus),
+                k,
+            )
             for number, rows in enumerate(candidates):
                 ranked = compared.ranked(embedded[number : number + 1], read, rows)
                 results.append([Hit(row, score) for row, score in ranked[:k]])
@@ -292,7 +312,11 @@ class SentenceModel:
     def _width(self, view: str) -> int:
         return _vectors(self._example)[view].shape[1]
 
-    def _checked_view(self, view: str | None, views: Iterable[str] | None = None) -> str:
+    def _checked_view(
+        self,
+        view: str | None,
+        views: Iterable[str] | None = None,
+    ) -> str:
         known = self.views if views is None else list(views)
         if view is not None and view not in known:
             near = did_you_mean(view, known)
@@ -312,7 +336,12 @@ class SentenceModel:
         known = ", ".join(self.questions)
         return TaskError(f"{self.name} ({self.method_name}) has no {name} (it has: {known})")
 
-    def _comparison(self, relation: Relation, view: str | None, against: str | None) -> Comparison:
+    def _comparison(
+        self,
+        relation: Relation,
+        view: str | None,
+        against: str | None,
+    ) -> Comparison:
         if view or against:
             known = self._example.views()
             first = self._checked_view(view, known)
@@ -330,7 +359,11 @@ class SentenceModel:
             return Comparison.of(score, self._example)
         return Comparison.of(lambda a, b: score(b, a), self._example)
 
-    def _ask(self, ask: Callable[..., Tensor], *arguments: Sentences) -> Scores:
+    def _ask(
+        self,
+        ask: Callable[..., Tensor],
+        *arguments: Sentences,
+    ) -> Scores:
         embedded = [self.embed(argument) for argument in arguments]
         if all(isinstance(argument, str) for argument in arguments):
             with torch.no_grad():
@@ -365,6 +398,25 @@ def _as_list(sentences: Sentences) -> list[str]:
     return [sentences] if isinstance(sentences, str) else list(sentences)
 
 
+def _array_reader(array: np.ndarray, width: int) -> Read:
+    """Return a function that reads rows of an array of vectors; raise ConfigError if it has another shape."""
+    if array.ndim != 2 or array.shape[1] != width:
+        raise ConfigError([f"corpus: must be an array (n, {width}), got {array.shape}"])
+
+    def read(rows: Sequence[int]) -> Embedding:
+        vectors = np.array(array[list(rows)], dtype=np.float32)
+        return PointEmbedding(torch.from_numpy(vectors))
+
+    return read
+
+
+def _embedding_reader(embedding: Embedding) -> Read:
+    def read(rows: Sequence[int]) -> Embedding:
+        return embedding[torch.tensor(list(rows), dtype=torch.long)]
+
+    return read
+
+
 def _vectors(embedding: Embedding) -> dict[str, Tensor]:
     """Return the views of an embedding, and its variances, by name."""
     vectors = dict(embedding.views())
@@ -377,7 +429,11 @@ def _vectors(embedding: Embedding) -> dict[str, Tensor]:
 Chunks = Iterable[tuple[list[str], np.ndarray]]
 
 
-def _write_numpy(path: Path, chunks: Chunks, width: int) -> int:
+def _write_numpy(
+    path: Path,
+    chunks: Chunks,
+    width: int,
+) -> int:
     count = 0
     with atomic_file(path) as file:
         _write_header(file, (count, width))
@@ -391,11 +447,19 @@ def _write_numpy(path: Path, chunks: Chunks, width: int) -> int:
 
 
 def _write_header(file: Any, shape: tuple[int, int]) -> None:
-    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    header = {
+        "descr": "<f4",
+        "fortran_order": False,
+        "shape": shape,
+    }
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def _write_parquet(path: Path, chunks: Chunks, width: int) -> int:
+def _write_parquet(
+    path: Path,
+    chunks: Chunks,
+    width: int,
+) -> int:
     import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]  # slow to import
     import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
 

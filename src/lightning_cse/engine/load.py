@@ -127,7 +127,12 @@ def read_run(folder: Path) -> dict[str, Any]:
             )
     try:
         record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        for key in ("name", "config_hash", "seed", "model"):
+        for key in (
+            "name",
+            "config_hash",
+            "seed",
+            "model",
+        ):
             _ = record[key]
         _ = record["encoder"]["tokenizer"], record["checkpoint"]["sha256"]
     except (ValueError, LookupError, TypeError) as error:
@@ -208,7 +213,9 @@ def _load_encoder(name: str, options: Mapping[str, Any]) -> SentenceModel:
 
 
 def _with_layers(
-    settings: Mapping[str, Any], options: Mapping[str, Any], source: str | None
+    settings: Mapping[str, Any],
+    options: Mapping[str, Any],
+    source: str | None,
 ) -> tuple[Any, dict[str, str]]:
     """Return a model of an encoder, with the layers after pooling of a sentence-transformers ``source``."""
     from lightning_cse.encoders.load import find_encoder, read_pooling

@@ -18,7 +18,15 @@ from lightning_cse.models import Normalize, PointModel
 log = logging.getLogger(__name__)
 
 APPLIED: Final = ("Dense", "Normalize", "WordWeights")
-ACTIVATIONS: Final = {kind.__name__: kind for kind in (nn.Identity, nn.Tanh, nn.ReLU, nn.GELU)}
+ACTIVATIONS: Final = {
+    kind.__name__: kind
+    for kind in (
+        nn.Identity,
+        nn.Tanh,
+        nn.ReLU,
+        nn.GELU,
+    )
+}
 
 
 def with_modules(encoder: SentenceEncoder, folder: Path) -> tuple[PointModel, dict[str, str]]:
@@ -81,7 +89,11 @@ def _dense(path: Path) -> nn.Sequential:
     return nn.Sequential(layer, ACTIVATIONS[name]())
 
 
-def _pool_mask(encoder: SentenceEncoder, config: dict[str, Any], path: Path) -> None:
+def _pool_mask(
+    encoder: SentenceEncoder,
+    config: dict[str, Any],
+    path: Path,
+) -> None:
     """Pool the mask of an exported prompt: the token with the last id, the only one that has a weight."""
     mask = len(config["vocab"]) - 1
     (template,) = encoder.templates

@@ -24,7 +24,12 @@ class MTEBModel:
     Its name, ``revision``, width and maximum length go into mteb's results.
     """
 
-    def __init__(self, model: SentenceModel, *, revision: str) -> None:
+    def __init__(
+        self,
+        model: SentenceModel,
+        *,
+        revision: str,
+    ) -> None:
         self.model = model
         self.revision = revision
 
@@ -45,16 +50,28 @@ class MTEBModel:
         }
         return meta(**unknown | known)
 
-    def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> Tensor:
+    def encode(
+        self,
+        inputs: Iterable[Mapping[str, Any]],
+        **_: Any,
+    ) -> Tensor:
         """Return the vectors of all sentences in mteb's batches: (n, d), float32. mteb's prompts are not used."""
         sentences = [sentence for batch in inputs for sentence in batch["text"]]
         return self.model.answers.features(self.model.embed(sentences))
 
-    def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
+    def similarity(
+        self,
+        embeddings1: Any,
+        embeddings2: Any,
+    ) -> Tensor:
         """Return the cosine of every row of one matrix with every row of the other: (n, m)."""
         return cosine_matrix(_matrix(embeddings1), _matrix(embeddings2))
 
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
+    def similarity_pairwise(
+        self,
+        embeddings1: Any,
+        embeddings2: Any,
+    ) -> Tensor:
         """Return the cosine row by row: (n,)."""
         return cosine(_matrix(embeddings1), _matrix(embeddings2))
 
@@ -78,7 +95,11 @@ class MTEBTask:
             "mteb": importlib.metadata.version("mteb"),
         }
 
-    def evaluate(self, model: SentenceModel, run: Run) -> TaskResult:
+    def evaluate(
+        self,
+        model: SentenceModel,
+        run: Run,
+    ) -> TaskResult:
         """Evaluate a model with mteb, which writes its own results to ``mteb/`` in the run's folder."""
         try:
             self._task.load_data()

@@ -69,7 +69,11 @@ class Model(nn.Module, ABC):
         """Embed every role's sentences in one pass through the encoder."""
 
     @abstractmethod
-    def similarity(self, a: Any, b: Any) -> Tensor:
+    def similarity(
+        self,
+        a: Any,
+        b: Any,
+    ) -> Tensor:
         """Return the symmetric similarity of each row of ``a`` to the same row of ``b``: (n,)."""
 
     def view_layers(self) -> Mapping[str, View]:

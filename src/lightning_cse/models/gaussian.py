@@ -67,13 +67,21 @@ class GaussianModel(Model):
         """Return how the mean is computed."""
         return {"mean": View(self.encoder, self.templates[0], (self.heads.mean,))}
 
-    def similarity(self, a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
+    def similarity(
+        self,
+        a: GaussianEmbedding,
+        b: GaussianEmbedding,
+    ) -> Tensor:
         """Return the cosine of the means, or the symmetric similarity, row by row."""
         if self.sts_similarity == "symmetric":
             return symmetric_gaussian_similarity(a, b, reduce=self.reduce)
         return cosine(a.mean, b.mean)
 
-    def entailment_score(self, premise: GaussianEmbedding, hypothesis: GaussianEmbedding) -> Tensor:
+    def entailment_score(
+        self,
+        premise: GaussianEmbedding,
+        hypothesis: GaussianEmbedding,
+    ) -> Tensor:
         """Return sim(hypothesis || premise) row by row."""
         return gaussian_similarity(hypothesis, premise, reduce=self.reduce)
 

@@ -121,24 +121,42 @@ class ImpScoreModel(Model):
         distance = _distance(semantic, pragmatic, self.implicitness_metric)
         return distance.to(sentence.semantic.device)
 
-    def pragmatic_distance(self, a: PragmaticEmbedding, b: PragmaticEmbedding) -> Tensor:
+    def pragmatic_distance(
+        self,
+        a: PragmaticEmbedding,
+        b: PragmaticEmbedding,
+    ) -> Tensor:
         """Return the distance of the pragmatic vectors row by row."""
         return _distance(a.pragmatic, b.pragmatic, self.pragmatic_metric)
 
-    def similarity(self, a: PragmaticEmbedding, b: PragmaticEmbedding) -> Tensor:
+    def similarity(
+        self,
+        a: PragmaticEmbedding,
+        b: PragmaticEmbedding,
+    ) -> Tensor:
         """Return minus the pragmatic distance row by row."""
         return -self.pragmatic_distance(a, b)
 
     entailment_score = similarity
 
 
-def _without_encoder(module: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+def _without_encoder(
+    module: nn.Module,
+    state: dict[str, Any],
+    prefix: str,
+    _: Any,
+) -> None:
     """Leave a frozen encoder out of checkpoints: it can be loaded again, and is far larger than the maps."""
     for name in [name for name in state if name.startswith(f"{prefix}encoder.")]:
         del state[name]
 
 
-def _with_own_encoder(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+def _with_own_encoder(
+    module: nn.Module,
+    state: dict[str, Any],
+    prefix: str,
+    *_: Any,
+) -> None:
     """Add the weights of the encoder to a checkpoint that lacks them."""
     encoder = module.get_submodule("encoder")
     state.update({f"{prefix}encoder.{name}": value for name, value in encoder.state_dict().items()})
@@ -150,7 +168,11 @@ def _xavier(width: int, dim: int) -> nn.Linear:
     return layer
 
 
-def _distance(a: Tensor, b: Tensor, metric: Distance) -> Tensor:
+def _distance(
+    a: Tensor,
+    b: Tensor,
+    metric: Distance,
+) -> Tensor:
     if metric == "cosine":
         return 1 - cosine(a, b)
     distance: Tensor = torch.linalg.vector_norm((a - b).float(), dim=-1)

@@ -43,7 +43,13 @@ def described(tmp_path: Path) -> Describe:
 
     def run(name: str, *overrides: str) -> tuple[dict[str, Any], Path]:
         places = ("paths=sample", f"paths.runs_dir={tmp_path}/runs", "paths.cache_dir=null")
-        cfg = composed(f"data={name}", "encoder=tiny", "corpora=sample", *places, *overrides)
+        cfg = composed(
+            f"data={name}",
+            "encoder=tiny",
+            "corpora=sample",
+            *places,
+            *overrides,
+        )
         folder = describe(cfg, name)
         return json.loads((folder / "summary.json").read_text()), folder
 
@@ -77,7 +83,12 @@ def test_a_hybrid_s_roles_pairs_and_match_error_rates(described: Describe, own: 
     assert (mine["name"], mine["rows"]) == ("ngcse_wiki_sts", 36)  # a tenth is held out
     llm = mine["roles"]["positive"]
     assert 16 <= llm <= 20
-    assert mine["roles"] == {"anchor": 36, "positive": llm, "intermediate": llm, "negative": llm}
+    assert mine["roles"] == {
+        "anchor": 36,
+        "positive": llm,
+        "intermediate": llm,
+        "negative": llm,
+    }
     roles = (
         ("positive", "positive", 1 / 4),
         ("positive", "intermediate", 2 / 4),
@@ -151,7 +162,12 @@ def test_plain_sentences_have_dropout_pairs(described: Describe, own: list[str])
 
 
 def test_the_roles_asked_for(described: Describe, own: list[str]) -> None:
-    summary, _ = described("ngcse_wiki_sts", *own, "positive=anchor", "negative=intermediate")
+    summary, _ = described(
+        "ngcse_wiki_sts",
+        *own,
+        "positive=anchor",
+        "negative=intermediate",
+    )
     labels = [(pairs["kind"], pairs["label"]) for pairs in summary["sets"][0]["pairs"]]
     assert labels == [
         ("positive", "anchor, two dropout passes"),
@@ -188,7 +204,15 @@ def test_the_folder_is_named_by_what_decides_the_numbers(
     first, folder = described("ngcse_wiki", *own, "rows=5")
     assert folder.name == f"ngcse_wiki-{first['config_hash']}"
     assert first["sets"][0]["pairs"][0]["looked_at"] == 5
-    assert described("ngcse_wiki", *own, "rows=5", "data.batch_size=64")[1] == folder
+    assert (
+        described(
+            "ngcse_wiki",
+            *own,
+            "rows=5",
+            "data.batch_size=64",
+        )[1]
+        == folder
+    )
     others = {
         described("ngcse_wiki", *own, *each)[1] for each in (["rows=6"], ["rows=5", "seed=1"])
     }
@@ -203,7 +227,13 @@ def test_a_data_set_can_be_described(name: str) -> None:
 
 
 def test_the_pairs_of_a_figure(own: list[str]) -> None:
-    places = ("encoder=tiny", "corpora=sample", "paths=sample", "paths.cache_dir=null", *own)
+    places = (
+        "encoder=tiny",
+        "corpora=sample",
+        "paths=sample",
+        "paths.cache_dir=null",
+        *own,
+    )
     sets = pair_sets(
         {name: composed(f"data={name}", *places) for name in ("ngcse_wiki_sts", "ngcse_wiki")}
     )

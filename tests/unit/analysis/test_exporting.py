@@ -40,24 +40,109 @@ SENTENCES = [
     "salt " * 150 + "was dear then.",
 ]
 PROMPT = {"pooling": "prompt", "prompts": ["{} ; in short : {mask} , that is all ."]}
-THIRD_SPACE = {"dim": 8, "normalize": False, "space": "third_space"}
+THIRD_SPACE = {
+    "dim": 8,
+    "normalize": False,
+    "space": "third_space",
+}
 CASES: list[tuple[Any, dict[str, Any], str, dict[str, Any], str | None]] = [
-    (PointModel, {}, "primary", {"pooling": "mean"}, "cosine"),
-    (PointModel, {"has_head": True}, "primary", {}, "cosine"),
-    (PointModel, {}, "primary", PROMPT, "cosine"),
-    (PointModel, {}, "primary", {"pooling": "prompt"}, "cosine"),
-    (GaussianModel, {}, "mean", {"pooling": "mean"}, "cosine"),
-    (GaussianModel, {"sts_similarity": "symmetric"}, "mean", {}, None),
-    (DualModel, {"architecture": "cross"}, "explicit", {}, "cosine"),
-    (DualModel, {"architecture": "cross"}, "implicit", {}, None),
-    (DualModel, {"architecture": "bi"}, "implicit", {}, None),
-    (DualGaussianModel, {"architecture": "bi"}, "implicit", {}, None),
-    (ImpScoreModel, {"dim": 8}, "pragmatic", {}, "euclidean"),
-    (ImpScoreModel, THIRD_SPACE, "semantic", {"pooling": "mean"}, None),
+    (
+        PointModel,
+        {},
+        "primary",
+        {"pooling": "mean"},
+        "cosine",
+    ),
+    (
+        PointModel,
+        {"has_head": True},
+        "primary",
+        {},
+        "cosine",
+    ),
+    (
+        PointModel,
+        {},
+        "primary",
+        PROMPT,
+        "cosine",
+    ),
+    (
+        PointModel,
+        {},
+        "primary",
+        {"pooling": "prompt"},
+        "cosine",
+    ),
+    (
+        GaussianModel,
+        {},
+        "mean",
+        {"pooling": "mean"},
+        "cosine",
+    ),
+    (
+        GaussianModel,
+        {"sts_similarity": "symmetric"},
+        "mean",
+        {},
+        None,
+    ),
+    (
+        DualModel,
+        {"architecture": "cross"},
+        "explicit",
+        {},
+        "cosine",
+    ),
+    (
+        DualModel,
+        {"architecture": "cross"},
+        "implicit",
+        {},
+        None,
+    ),
+    (
+        DualModel,
+        {"architecture": "bi"},
+        "implicit",
+        {},
+        None,
+    ),
+    (
+        DualGaussianModel,
+        {"architecture": "bi"},
+        "implicit",
+        {},
+        None,
+    ),
+    (
+        ImpScoreModel,
+        {"dim": 8},
+        "pragmatic",
+        {},
+        "euclidean",
+    ),
+    (
+        ImpScoreModel,
+        THIRD_SPACE,
+        "semantic",
+        {"pooling": "mean"},
+        None,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("kind", "options", "view", "reading", "similarity"), CASES)
+@pytest.mark.parametrize(
+    (
+        "kind",
+        "options",
+        "view",
+        "reading",
+        "similarity",
+    ),
+    CASES,
+)
 def test_exported_vectors_are_those_of_the_model(
     kind: Any,
     options: dict[str, Any],
@@ -76,16 +161,31 @@ def test_exported_vectors_are_those_of_the_model(
 
     exported = SentenceTransformer(str(tmp_path / "folder"), device="cpu", local_files_only=True)
     vectors = exported.encode(SENTENCES, convert_to_tensor=True, show_progress_bar=False)
-    torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        vectors,
+        expected,
+        atol=1e-5,
+        rtol=1e-4,
+    )
     scores = exported.similarity_pairwise(vectors[:-1], vectors[1:])
     own = model.answers.similarity(embedding[:-1], embedding[1:]).detach()
-    assert torch.allclose(scores, own, atol=1e-4, rtol=1e-4) == (similarity is not None)
+    assert torch.allclose(
+        scores,
+        own,
+        atol=1e-4,
+        rtol=1e-4,
+    ) == (similarity is not None)
     card = (tmp_path / "folder" / "README.md").read_text()
     assert f"similarity: {similarity or 'not the cosine'}" in card
 
     loaded = lightning_cse.load(tmp_path / "folder")
     assert loaded.name == "folder"
-    np.testing.assert_allclose(loaded.encode(SENTENCES), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        loaded.encode(SENTENCES),
+        expected,
+        rtol=1e-4,
+        atol=1e-5,
+    )
     assert ("modules" in loaded.digests) == (loaded.answers.head is not None)
 
 
@@ -97,9 +197,21 @@ def test_export_of_a_run_works_without_this_package(
 ) -> None:
     encoder = save_tiny(tmp_path / "bert")
     (encoder / "README.md").write_text("---\nlicense: mit\nbase_model: somebody/bert\n---\n")
-    run = run_tiny(tmp_path, "+experiment=dualcse_bi", f"encoder={encoder}", "encoder.pooling=cls")
+    run = run_tiny(
+        tmp_path,
+        "+experiment=dualcse_bi",
+        f"encoder={encoder}",
+        "encoder.pooling=cls",
+    )
     monkeypatch.chdir(tmp_path)
-    command = ("--model", str(run.path), "--to", "new/folder", "--view", "implicit")
+    command = (
+        "--model",
+        str(run.path),
+        "--to",
+        "new/folder",
+        "--view",
+        "implicit",
+    )
     assert main(command) == 0
     assert capfd.readouterr().out == "new/folder\n"
 
@@ -130,7 +242,10 @@ def test_export_of_a_run_works_without_this_package(
         "print(*vector.tolist())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ,
     )
     assert done.returncode == 0, done.stderr
     assert "MISSING" not in done.stderr + done.stdout
@@ -151,16 +266,45 @@ class Undeclared(PointModel):
 
 
 @pytest.mark.parametrize(
-    ("kind", "reading", "view", "message"),
+    (
+        "kind",
+        "reading",
+        "view",
+        "message",
+    ),
     [
-        (PointModel, {"pooling": "prompt", "denoise": True}, None, "denoise cannot be exported"),
-        (PointModel, {"pooling": "first_last"}, None, "pooling first_last cannot be exported"),
-        (Undeclared, {}, None, "Undeclared does not declare the layers of primary"),
-        (DualModel, {}, "implict", "has no view 'implict'"),
+        (
+            PointModel,
+            {"pooling": "prompt", "denoise": True},
+            None,
+            "denoise cannot be exported",
+        ),
+        (
+            PointModel,
+            {"pooling": "first_last"},
+            None,
+            "pooling first_last cannot be exported",
+        ),
+        (
+            Undeclared,
+            {},
+            None,
+            "Undeclared does not declare the layers of primary",
+        ),
+        (
+            DualModel,
+            {},
+            "implict",
+            "has no view 'implict'",
+        ),
     ],
 )
 def test_refused_exports_write_nothing(
-    kind: Any, reading: Any, view: str | None, message: str, tmp_path: Path
+    kind: Any,
+    reading: Any,
+    view: str | None,
+    message: str,
+    tmp_path: Path,
 ) -> None:
     model = untrained(kind, encoder=tiny_encoder(**reading))
     with pytest.raises(LightningCSEError, match=message):
@@ -185,7 +329,12 @@ def test_failed_export_keeps_the_existing_folder(
         export(second, folder, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
     loaded = lightning_cse.load(folder)
-    np.testing.assert_allclose(loaded.encode("a"), first.encode("a"), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        loaded.encode("a"),
+        first.encode("a"),
+        rtol=1e-4,
+        atol=1e-5,
+    )
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "mine.txt").write_text("mine")
@@ -209,7 +358,12 @@ def test_card_names_corpora_files_and_hub_data_sets() -> None:
             "val/stsb/spearman": 0.8,
         },
     }
-    card = model_card(model, "primary", "cosine", "me/some")
+    card = model_card(
+        model,
+        "primary",
+        "cosine",
+        "me/some",
+    )
     assert "me/pairs" in card.data.datasets
     assert "- own.csv" in card.text
     assert "/data/me" not in card.content
@@ -257,9 +411,18 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_push_validates_the_card_and_uploads(
-    hub: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    hub: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    command = ["--model", "tiny", "--to", str(tmp_path / "folder"), "--push", "me/mine"]
+    command = [
+        "--model",
+        "tiny",
+        "--to",
+        str(tmp_path / "folder"),
+        "--push",
+        "me/mine",
+    ]
     assert main([*command, "--dry-run"]) == 0
     assert hub == []
     out = capsys.readouterr().out
@@ -292,7 +455,19 @@ def test_hub_failures_are_one_line_and_keep_the_folder(
         raise error
 
     monkeypatch.setattr(HfApi, "create_repo", fail)
-    assert main(["--model", "tiny", "--to", str(tmp_path / "folder"), "--push", "me/mine"]) == 2
+    assert (
+        main(
+            [
+                "--model",
+                "tiny",
+                "--to",
+                str(tmp_path / "folder"),
+                "--push",
+                "me/mine",
+            ]
+        )
+        == 2
+    )
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith(f"error: --push: me/mine: {type(error).__name__}:")
     assert "is kept: log in with `hf auth login`" in last
@@ -307,8 +482,19 @@ def test_hub_failures_are_one_line_and_keep_the_folder(
     ],
 )
 def test_invalid_options(
-    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):
-        main(["--model", "tiny", "--to", str(tmp_path / "folder"), *options])
+        main(
+            [
+                "--model",
+                "tiny",
+                "--to",
+                str(tmp_path / "folder"),
+                *options,
+            ]
+        )
     assert message in capsys.readouterr().err

@@ -14,13 +14,51 @@ from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 
 
-def pairs(kind: Kind, label: str, mer: list[float], cosine: list[float]) -> Pairs:
-    return Pairs(kind, label, [], [], len(mer), mer=mer, cosine=cosine)
+def pairs(
+    kind: Kind,
+    label: str,
+    mer: list[float],
+    cosine: list[float],
+) -> Pairs:
+    return Pairs(
+        kind,
+        label,
+        [],
+        [],
+        len(mer),
+        mer=mer,
+        cosine=cosine,
+    )
 
 
-NEAR = pairs("positive", "anchor - positive", [0.0, 0.1, 0.1, 1.0], [1.0000002, 0.9, 0.91, 0.51])
-FAR = pairs("negative", "anchor - negative", [0.95, 1.0], [0.55, 0.6])
-APART = pairs("negative", "score < 1", [1.0, 0.9], [-0.24, 0.3])
+NEAR = pairs(
+    "positive",
+    "anchor - positive",
+    [
+        0.0,
+        0.1,
+        0.1,
+        1.0,
+    ],
+    [
+        1.0000002,
+        0.9,
+        0.91,
+        0.51,
+    ],
+)
+FAR = pairs(
+    "negative",
+    "anchor - negative",
+    [0.95, 1.0],
+    [0.55, 0.6],
+)
+APART = pairs(
+    "negative",
+    "score < 1",
+    [1.0, 0.9],
+    [-0.24, 0.3],
+)
 
 
 def drawn(**sets: list[Pairs]) -> list[list[Any]]:
@@ -42,9 +80,18 @@ def heights(axes: Any, number: int = 0) -> dict[float, float]:
 
 def test_bars_are_shares_and_no_pair_is_left_out() -> None:
     ((mer, mer_far, cosine, cosine_far),) = drawn(mine=[NEAR, FAR])
-    assert heights(mer) == {0.0: 0.25, 0.08: 0.5, 0.96: 0.25}
+    assert heights(mer) == {
+        0.0: 0.25,
+        0.08: 0.5,
+        0.96: 0.25,
+    }
     assert heights(cosine)[0.98] == 0.25, "what rounding put above 1"
-    for axes in (mer, mer_far, cosine, cosine_far):
+    for axes in (
+        mer,
+        mer_far,
+        cosine,
+        cosine_far,
+    ):
         assert sum(heights(axes).values()) == pytest.approx(1)
     assert [axes.get_xlim() for axes in (mer, cosine)] == [(0.0, 1.0), (0.5, 1.0)]
     assert mer.lines[0].get_xdata()[0] == pytest.approx(0.3), "the mean"
@@ -61,7 +108,12 @@ def test_axes_are_those_of_all_data_sets() -> None:
 
 
 def test_kinds_share_a_panel_and_are_named() -> None:
-    between = pairs("positive", "level", [0.5, 0.6], [0.7, 0.8])
+    between = pairs(
+        "positive",
+        "level",
+        [0.5, 0.6],
+        [0.7, 0.8],
+    )
     ((mer, *_),) = drawn(mine=[NEAR, between, FAR])
     names = [text.get_text() for text in mer.get_legend().get_texts()]
     assert names == ["anchor - positive\nmean 0.30, n = 4", "level\nmean 0.55, n = 2"]
@@ -72,7 +124,20 @@ def test_kinds_share_a_panel_and_are_named() -> None:
 
 def test_shares() -> None:
     bins = np.linspace(0, 1, 5)
-    assert shares([0.1, 0.3, 0.3, 1.2], bins).tolist() == [0.25, 0.5, 0.0, 0.25]
+    assert shares(
+        [
+            0.1,
+            0.3,
+            0.3,
+            1.2,
+        ],
+        bins,
+    ).tolist() == [
+        0.25,
+        0.5,
+        0.0,
+        0.25,
+    ]
 
 
 def test_pairs_are_measured_and_summarised() -> None:
@@ -81,9 +146,28 @@ def test_pairs_are_measured_and_summarised() -> None:
         "positive",
         "negative",
     ]
-    near = Pairs("positive", "near", ["a b c d", "e f"], ["a b c x", "e f"], 5)
-    far = Pairs("negative", "far", [], [], 0)
-    twice = Pairs("positive", "twice", ["a b"], ["a b"], 1, dropout=True)
+    near = Pairs(
+        "positive",
+        "near",
+        ["a b c d", "e f"],
+        ["a b c x", "e f"],
+        5,
+    )
+    far = Pairs(
+        "negative",
+        "far",
+        [],
+        [],
+        0,
+    )
+    twice = Pairs(
+        "positive",
+        "twice",
+        ["a b"],
+        ["a b"],
+        1,
+        dropout=True,
+    )
     ((plain, empty),) = measure(None, [[near, far]], seed=0)
     assert (plain.mer, list(plain.cosine), list(empty.mer)) == ([0.25, 0.0], [], [])
     encoder = tiny_encoder(max_length=16)

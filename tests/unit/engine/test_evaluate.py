@@ -31,7 +31,12 @@ SAMPLE = Path(__file__).resolve().parents[3] / "src" / "lightning_cse" / "data" 
 LIMITS = tuple(
     f"limits.{split}_{what}=16" for split in ("dev", "test") for what in ("rows", "pairs")
 )
-SMALL = ("baselines=none", "data.train_rows=20", "diag.sentences=16", *LIMITS)
+SMALL = (
+    "baselines=none",
+    "data.train_rows=20",
+    "diag.sentences=16",
+    *LIMITS,
+)
 READING = ("+suite=stsb", "pooling=mean", "max_length=32")
 
 
@@ -45,7 +50,10 @@ def tiny(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def gauss(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_tiny(
-        tmp_path_factory.mktemp("gauss"), "+experiment=gausscse", "corpora=sample", *SMALL
+        tmp_path_factory.mktemp("gauss"),
+        "+experiment=gausscse",
+        "corpora=sample",
+        *SMALL,
     ).path
 
 
@@ -77,7 +85,10 @@ def stsb(model: Any) -> TaskResult:
 
 @pytest.mark.parametrize(("which", "suite"), [("gauss", "nli"), ("dual", "inli")])
 def test_run_gives_the_numbers_of_its_record(
-    which: str, suite: str, run: Evaluate, request: pytest.FixtureRequest
+    which: str,
+    suite: str,
+    run: Evaluate,
+    request: pytest.FixtureRequest,
 ) -> None:
     folder: Path = request.getfixturevalue(which)
     before = (folder / "record.json").read_bytes()
@@ -98,7 +109,11 @@ def test_run_gives_the_numbers_of_its_record(
         assert predicted["row"] == kept["row"]
 
 
-def test_folder_gives_the_numbers_of_its_encoder(tiny: Path, run: Evaluate, tmp_path: Path) -> None:
+def test_folder_gives_the_numbers_of_its_encoder(
+    tiny: Path,
+    run: Evaluate,
+    tmp_path: Path,
+) -> None:
     done = run(f"model={tiny}", *READING)
     assert done.path.parent == tmp_path / "runs" / "evaluate" / tiny.name / "stsb"
     want = stsb(PointModel(plain_encoder(tiny)).eval())
@@ -118,7 +133,12 @@ def test_folder_gives_the_numbers_of_its_encoder(tiny: Path, run: Evaluate, tmp_
 def test_pooling_is_read_from_the_folder(speaking_encoder: Path, run: Evaluate) -> None:
     first = run(f"model={speaking_encoder}", *READING)
     assert run(f"model={speaking_encoder}", "+suite=stsb").path == first.path
-    other = run(f"model={speaking_encoder}", "+suite=stsb", "pooling=cls", "max_length=32").read()
+    other = run(
+        f"model={speaking_encoder}",
+        "+suite=stsb",
+        "pooling=cls",
+        "max_length=32",
+    ).read()
     assert other["metrics"] != first.read()["metrics"]
 
 
@@ -129,7 +149,12 @@ def test_the_packaged_encoder_on_the_sample(run: Evaluate) -> None:
     # What its folder says; training's conf/encoder/minilm_l6.yaml cuts at 128.
     assert (full["model"]["pooling"], full["model"]["max_length"]) == ("mean", 256)
     assert full["metrics"]["test/stsb/spearman"] > 0.4  # a random encoder stays below 0.3
-    half = run("model=minilm_l6", "+suite=stsb", "precision=bf16-mixed", "force=true").read()
+    half = run(
+        "model=minilm_l6",
+        "+suite=stsb",
+        "precision=bf16-mixed",
+        "force=true",
+    ).read()
     assert (half["config_hash"], half["precision"]) == (full["config_hash"], "bf16-mixed")
     assert half["metrics"] != full["metrics"]
     assert half["metrics"]["test/stsb/spearman"] == pytest.approx(
@@ -147,7 +172,11 @@ def test_prompt(tiny: Path, run: Evaluate) -> None:
     assert own["metrics"] != default["metrics"]
 
 
-def test_whitening(tiny: Path, gauss: Path, run: Evaluate) -> None:
+def test_whitening(
+    tiny: Path,
+    gauss: Path,
+    run: Evaluate,
+) -> None:
     plain = run(f"model={tiny}", *READING).read()
     whitened = run(f"model={tiny}", *READING, "whitening=[stsb/dev]").read()
     assert whitened["config_hash"] != plain["config_hash"]
@@ -172,16 +201,33 @@ def test_length(run: Evaluate, tmp_path: Path) -> None:
     assert not {"account", "llm", "few_shot"} & (
         record.keys() | OmegaConf.load(done.config_path).keys()
     )
-    assert run("model=length", "+suite=inli", "accelerator=cpu", "precision=auto").path == done.path
+    assert (
+        run(
+            "model=length",
+            "+suite=inli",
+            "accelerator=cpu",
+            "precision=auto",
+        ).path
+        == done.path
+    )
 
 
 # Tasks
 
 
 def test_unsuitable_tasks_are_left_out(
-    dual: Path, tiny: Path, run: Evaluate, caplog: pytest.LogCaptureFixture
+    dual: Path,
+    tiny: Path,
+    run: Evaluate,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    line = (f"model={tiny}", "pooling=cls", "max_length=64", "+suite=inli", *LIMITS)
+    line = (
+        f"model={tiny}",
+        "pooling=cls",
+        "max_length=64",
+        "+suite=inli",
+        *LIMITS,
+    )
     mean = ("+suite.mean._target_=lightning_cse.evaluation.Average", "+suite.mean.metric=accuracy")
     with caplog.at_level("INFO"):
         record = run(*line, *mean, "+suite.mean.of=[rte/accuracy_all,eis/accuracy]").read()
@@ -200,7 +246,10 @@ def test_unsuitable_tasks_are_left_out(
 
 
 def test_direction_of_a_symmetric_score_has_no_value(
-    run_tiny: Callable[..., Run], run: Evaluate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run_tiny: Callable[..., Run],
+    run: Evaluate,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     suite = ("suite=inli_direction", "monitor=val/rte/accuracy_all")
     trained = run_tiny(
@@ -222,17 +271,27 @@ def test_direction_of_a_symmetric_score_has_no_value(
         ]
         assert not list(done.predictions.glob("[!l]*direction.parquet"))
         print_run(record, done.record_path)
-        assert [record["name"], "-", "-", "-"] in [
-            line.split() for line in capsys.readouterr().out.splitlines()
-        ]
+        assert [
+            record["name"],
+            "-",
+            "-",
+            "-",
+        ] in [line.split() for line in capsys.readouterr().out.splitlines()]
     assert "direction" not in trained.curves_path.read_text()
     assert "test/inli_direction/accuracy" in trained.read()["baselines"]["length"]
 
 
 def test_long_sentences_are_counted(
-    tiny: Path, run: Evaluate, caplog: pytest.LogCaptureFixture
+    tiny: Path,
+    run: Evaluate,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    record = run(f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=8").read()
+    record = run(
+        f"model={tiny}",
+        "+suite=stsb",
+        "pooling=mean",
+        "max_length=8",
+    ).read()
     sentences = set(STSB(data_dir=str(SAMPLE)).sentences("test"))
     longer = sum(len(ids) > 6 for ids in tiny_encoder().tokenizer(sorted(sentences)))
     assert longer > 0
@@ -244,7 +303,11 @@ def test_long_sentences_are_counted(
 
 
 def test_own_test_sets_are_identified_by_content(run: Evaluate, tmp_path: Path) -> None:
-    def evaluated(folder: str, dev: str, test: str) -> Run:
+    def evaluated(
+        folder: str,
+        dev: str,
+        test: str,
+    ) -> Run:
         (tmp_path / folder).mkdir(exist_ok=True)
         for name in ("small", "large"):
             rows = [f"a man runs {k},{name} dogs run {k % 7},{k % 5}" for k in range(20)]
@@ -271,7 +334,9 @@ def test_own_test_sets_are_identified_by_content(run: Evaluate, tmp_path: Path) 
 
 
 def test_interrupted_evaluation_continues_with_the_missing_task(
-    copied: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch
+    copied: Path,
+    run: Evaluate,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     line = (f"model={copied}", "+suite=nli", *LIMITS)
     calls: list[str] = []
@@ -291,7 +356,12 @@ def test_interrupted_evaluation_continues_with_the_missing_task(
     assert sorted(path.stem for path in kept) == ["mnli", "snli", "stsb"]
     assert not (tasks.parent / "record.json").exists()
     done = run(*line).read()
-    assert calls == ["snli/test", "mnli/dev_mismatched", "sick/test", "sick/test"]
+    assert calls == [
+        "snli/test",
+        "mnli/dev_mismatched",
+        "sick/test",
+        "sick/test",
+    ]
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     again = run(*line, "force=true").read()
     assert list(done["metrics"].items()) == list(again["metrics"].items())
@@ -316,7 +386,9 @@ def test_finished_evaluation_is_repeated_only_by_force(tiny: Path, run: Evaluate
 
 
 def test_failure_is_recorded_and_tried_again(
-    tiny: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch
+    tiny: Path,
+    run: Evaluate,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(self: PointModel, sentences: list[str]) -> PointEmbedding:
         return PointEmbedding(torch.full((len(sentences), 4), math.nan))
@@ -334,13 +406,20 @@ def test_failure_is_recorded_and_tried_again(
 
 
 def test_hash_depends_on_what_decides_the_numbers(
-    tiny: Path, tmp_path: Path, run: Evaluate
+    tiny: Path,
+    tmp_path: Path,
+    run: Evaluate,
 ) -> None:
     line = (f"model={tiny}", *READING)
     first = run(*line).config_hash
     moved = Path(shutil.copytree(tiny, tmp_path / "elsewhere" / tiny.name))
     assert (
-        run(f"model={moved}", *READING, "accelerator=cpu", "precision=bf16-mixed").config_hash
+        run(
+            f"model={moved}",
+            *READING,
+            "accelerator=cpu",
+            "precision=bf16-mixed",
+        ).config_hash
         == first
     )
     seen = {first}
@@ -371,7 +450,10 @@ def test_hash_depends_on_what_decides_the_numbers(
     ],
 )
 def test_mistakes_leave_no_folder(
-    line: tuple[str, ...], message: str, run: Evaluate, tmp_path: Path
+    line: tuple[str, ...],
+    message: str,
+    run: Evaluate,
+    tmp_path: Path,
 ) -> None:
     with pytest.raises(LightningCSEError, match=message):
         run("+suite=stsb", *line)
@@ -384,10 +466,21 @@ def test_mistakes_leave_no_folder(
 @pytest.mark.parametrize("which", ["gauss", None])
 def test_mteb_adapter(which: str | None, request: pytest.FixtureRequest) -> None:
     model = load(request.getfixturevalue(which) if which else "tiny", "cpu")
-    sentences = ["A cat sleeps.", "A dog barks at the moon.", "Rain.", "A cat is asleep.", "Rain."]
+    sentences = [
+        "A cat sleeps.",
+        "A dog barks at the moon.",
+        "Rain.",
+        "A cat is asleep.",
+        "Rain.",
+    ]
     adapter = MTEBModel(model, revision="abc")
     batches = [{"text": sentences[:3]}, {"text": sentences[3:]}]
-    encoded = adapter.encode(batches, task_metadata=None, hf_split="test", hf_subset="default")
+    encoded = adapter.encode(
+        batches,
+        task_metadata=None,
+        hf_split="test",
+        hf_subset="default",
+    )
     assert encoded.dtype == torch.float32
     assert torch.equal(encoded, next(iter(model.embed(sentences).views().values())))
     unit = torch.nn.functional.normalize(encoded.double())
@@ -421,7 +514,15 @@ def test_mteb_evaluates_the_model(tmp_path: Path) -> None:
     assert task.digests["mteb"] == mteb.__version__
     task._task.dataset = {"default": {"test": datasets.Dataset.from_dict(columns)}}
     task._task.data_loaded = True
-    result = task.evaluate(model, Run(tmp_path, "mteb", "abc", 0))
+    result = task.evaluate(
+        model,
+        Run(
+            tmp_path,
+            "mteb",
+            "abc",
+            0,
+        ),
+    )
     expected = stsb(model.answers).metrics["spearman"]
     assert result.metrics == pytest.approx({"main_score": expected}, abs=1e-5)
     with pytest.raises(TaskError, match="STSBenchmark"):

@@ -53,7 +53,12 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
 
 
 def asks(server: ChatServer, *more: str) -> tuple[str, ...]:
-    short = ("llm.retries=0", "llm.timeout=5", f"limits.test_rows={ROWS}", "limits.dev_rows=2")
+    short = (
+        "llm.retries=0",
+        "llm.timeout=5",
+        f"limits.test_rows={ROWS}",
+        "limits.dev_rows=2",
+    )
     return (
         "model=llm",
         "+suite=inli",
@@ -64,11 +69,20 @@ def asks(server: ChatServer, *more: str) -> tuple[str, ...]:
     )
 
 
-def test_a_model_that_is_always_right(serve: Serve, run: Evaluate, tmp_path: Path) -> None:
+def test_a_model_that_is_always_right(
+    serve: Serve,
+    run: Evaluate,
+    tmp_path: Path,
+) -> None:
     with serve(right, key=KEY) as server:
         done = run(*asks(server, "llm.price={input: 1.0, output: 10.0}"))
     record = done.read()
-    shares = {"accuracy_four_way": 1.0, "refused": 0.0, "unparsable": 0.0, "failed": 0.0}
+    shares = {
+        "accuracy_four_way": 1.0,
+        "refused": 0.0,
+        "unparsable": 0.0,
+        "failed": 0.0,
+    }
     accuracies = dict.fromkeys((*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all"), 1.0)
     assert record["metrics"] == {
         f"test/rte/{name}": value for name, value in (accuracies | shares).items()
@@ -91,14 +105,20 @@ def test_a_model_that_is_always_right(serve: Serve, run: Evaluate, tmp_path: Pat
     assert account["cost"] == account["cost_if_new"]
     assert account["cost"] == pytest.approx((sent + 10 * account["completion_tokens"]) / 1e6)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {"record.json", "config.yaml", "rte.json", "rte.parquet", "replies.sqlite"} <= {
-        path.name for path in files
-    }
+    assert {
+        "record.json",
+        "config.yaml",
+        "rte.json",
+        "rte.parquet",
+        "replies.sqlite",
+    } <= {path.name for path in files}
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
 
 
 def test_metrics_of_a_model_that_errs_refuses_and_talks(
-    serve: Serve, run: Evaluate, caplog: pytest.LogCaptureFixture
+    serve: Serve,
+    run: Evaluate,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     said = {
         (0, "explicit"): "Implied entailment",
@@ -153,7 +173,10 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(
 
 
 def test_after_an_outage_the_same_command_asks_for_the_rest(
-    serve: Serve, run: Evaluate, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    serve: Serve,
+    run: Evaluate,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
     lost = set(list(kinds())[::2])
     price = "llm.price={input: 1.0, output: 10.0}"
@@ -201,7 +224,17 @@ def test_parameters_are_sent_and_decide_the_hash(serve: Serve, run: Evaluate) ->
             {key: value for key, value in call.body.items() if key != "messages"}
             for call in server.calls
         ]
-        assert sent == [{"model": "org/model-1", "top_p": 0.9, "max_tokens": 32}] * PAIRS
+        assert (
+            sent
+            == [
+                {
+                    "model": "org/model-1",
+                    "top_p": 0.9,
+                    "max_tokens": 32,
+                }
+            ]
+            * PAIRS
+        )
         assert done.read()["model"]["llm"] == {
             "model": "org/model-1",
             "parameters": {"top_p": 0.9, "max_tokens": 32},
@@ -215,7 +248,14 @@ def test_parameters_are_sent_and_decide_the_hash(serve: Serve, run: Evaluate) ->
             "llm.price={input: 1, output: 1}",
         )
         assert (
-            run(*asks(other, *way, "llm.key_variable=ANOTHER", "accelerator=cpu")).config_hash
+            run(
+                *asks(
+                    other,
+                    *way,
+                    "llm.key_variable=ANOTHER",
+                    "accelerator=cpu",
+                )
+            ).config_hash
             == first
         )
         assert not other.calls, "it is finished"
@@ -242,9 +282,19 @@ def test_parameters_are_sent_and_decide_the_hash(serve: Serve, run: Evaluate) ->
         ("+llm.retry=1", "llm.retry: unknown setting - did you mean 'retries'"),
     ],
 )
-def test_a_mistake_names_its_key(given: str, key: str, run: Evaluate, tmp_path: Path) -> None:
+def test_a_mistake_names_its_key(
+    given: str,
+    key: str,
+    run: Evaluate,
+    tmp_path: Path,
+) -> None:
     with pytest.raises(ConfigError, match=rf"(?m)^ *{re.escape(key)}") as caught:
-        run("model=llm", "+suite=inli", "llm.model=m", given)
+        run(
+            "model=llm",
+            "+suite=inli",
+            "llm.model=m",
+            given,
+        )
     assert "hush" not in str(caught.value)
     assert not (tmp_path / "runs").exists()
 

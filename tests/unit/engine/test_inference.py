@@ -40,14 +40,29 @@ VIEWS = {
     PointModel: ["primary"],
     GaussianModel: ["mean", "variance"],
     DualModel: ["explicit", "implicit"],
-    DualGaussianModel: ["explicit", "implicit", "explicit_variance", "implicit_variance"],
+    DualGaussianModel: [
+        "explicit",
+        "implicit",
+        "explicit_variance",
+        "implicit_variance",
+    ],
     ImpScoreModel: ["pragmatic", "semantic"],
 }
 QUESTIONS = {
     PointModel: ["similarity", "entailment"],
     GaussianModel: ["similarity", "entailment", "direction"],
-    DualModel: ["similarity", "entailment", "implicitness", "direction"],
-    DualGaussianModel: ["similarity", "entailment", "implicitness", "direction"],
+    DualModel: [
+        "similarity",
+        "entailment",
+        "implicitness",
+        "direction",
+    ],
+    DualGaussianModel: [
+        "similarity",
+        "entailment",
+        "implicitness",
+        "direction",
+    ],
     ImpScoreModel: ["similarity", "entailment", "implicitness"],
 }
 
@@ -86,7 +101,15 @@ def test_encode_accepts_any_iterable_and_counts_truncated_sentences() -> None:
 def test_encode_to_writes_the_vectors_in_chunks(suffix: str, tmp_path: Path) -> None:
     model = untrained(GaussianModel)
     path = tmp_path / "new" / f"vectors.{suffix}"
-    assert model.encode_to(path, iter(SENTENCES), "variance", chunk=4) == 6
+    assert (
+        model.encode_to(
+            path,
+            iter(SENTENCES),
+            "variance",
+            chunk=4,
+        )
+        == 6
+    )
     if suffix == "npy":
         vectors = np.load(path, mmap_mode="r")
     else:
@@ -165,7 +188,12 @@ def test_search_returns_the_best_of_a_loop_over_all_pairs(kind: Any, relation: A
         with pytest.raises(TaskError, match="no direction"):
             model.search(PREMISES, corpus, relation=relation)
         return
-    hits = model.search(PREMISES, corpus, 5, relation=relation)
+    hits = model.search(
+        PREMISES,
+        corpus,
+        5,
+        relation=relation,
+    )
     for query, found in zip(PREMISES, hits, strict=True):
         if relation == "similar":
             scores = model.similarity(query, corpus)
@@ -183,8 +211,19 @@ def test_search_compares_views_and_memory_mapped_vectors(tmp_path: Path) -> None
     corpus = [*SENTENCES, "Someone should close the window."]
     model.encode_to(tmp_path / "corpus.npy", corpus, "explicit")
     stored = np.load(tmp_path / "corpus.npy", mmap_mode="r")
-    from_texts = model.search(PREMISES, corpus, 3, view="implicit", against="explicit")
-    from_array = model.search(PREMISES, stored, 3, view="implicit")
+    from_texts = model.search(
+        PREMISES,
+        corpus,
+        3,
+        view="implicit",
+        against="explicit",
+    )
+    from_array = model.search(
+        PREMISES,
+        stored,
+        3,
+        view="implicit",
+    )
     query = model.encode(PREMISES[0], "implicit", normalize=True)
     cosines = model.encode(corpus, "explicit", normalize=True) @ query
     for hits in (from_texts, from_array):
@@ -227,13 +266,20 @@ def test_unanswered_questions_name_the_answered_ones(monkeypatch: pytest.MonkeyP
         ("2_Dense", {"out_features": 31}, r"size mismatch.* \(a Dense needs model\.safetensors\)"),
         (
             "2_WordWeights",
-            {"vocab": ["a", "b"], "word_weights": {"a": 0.5}, "unknown_word_weight": 1},
+            {
+                "vocab": ["a", "b"],
+                "word_weights": {"a": 0.5},
+                "unknown_word_weight": 1,
+            },
             "2_WordWeights",
         ),
     ],
 )
 def test_unsupported_modules_of_sentence_transformers_are_refused(
-    module: str, change: dict[str, Any], message: str, tmp_path: Path
+    module: str,
+    change: dict[str, Any],
+    message: str,
+    tmp_path: Path,
 ) -> None:
     folder = tmp_path / "folder"
     export(untrained(PointModel, has_head=True), folder)
@@ -280,8 +326,20 @@ def test_loading_and_asking_import_neither_lightning_nor_hydra() -> None:
         "model.encode(['a', 'b']); model.questions; model.search('a', ['b'])\n"
         "print(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     modules = set(done.stdout.split())
-    heavy = {"pytorch_lightning", "hydra", "datasets", "torchmetrics", "sklearn", "pandas"}
+    heavy = {
+        "pytorch_lightning",
+        "hydra",
+        "datasets",
+        "torchmetrics",
+        "sklearn",
+        "pandas",
+    }
     assert not heavy & modules
     assert not any(name.startswith("lightning_cse.analysis") for name in modules)

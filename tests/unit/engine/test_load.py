@@ -35,14 +35,21 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_runs_and_encoders_are_distinguished(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_run("runs/a_run") == run
     assert read_run(run) == RECORD
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "config.json").write_text("{}")
-    for encoder in ("./plain", "tiny", "no-such-name", "sentence-transformers/all-MiniLM-L6-v2"):
+    for encoder in (
+        "./plain",
+        "tiny",
+        "no-such-name",
+        "sentence-transformers/all-MiniLM-L6-v2",
+    ):
         assert find_run(encoder) is None
 
 
@@ -106,7 +113,12 @@ LIGHTNING = ("pytorch_lightning", "hydra")
         (
             "import lightning_cse.engine.load as l, lightning_cse.export, lightning_cse.baselines\n"
             "l.find_run('tiny')",
-            {"torch", "transformers", "numpy", *LIGHTNING},
+            {
+                "torch",
+                "transformers",
+                "numpy",
+                *LIGHTNING,
+            },
         ),
         (
             "import lightning_cse\n"
@@ -127,5 +139,10 @@ LIGHTNING = ("pytorch_lightning", "hydra")
 )
 def test_unused_libraries_are_not_imported(code: str, unused: set[str]) -> None:
     line = [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"]
-    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        line,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert not unused & set(done.stdout.split())

@@ -37,7 +37,12 @@ METRICS = ("cosine", "euclidean")
 MAPS = {
     "p2s": {"pragmatic", "semantic", "from_pragmatic"},
     "s2p": {"pragmatic", "semantic", "from_semantic"},
-    "third_space": {"pragmatic", "semantic", "from_pragmatic", "from_semantic"},
+    "third_space": {
+        "pragmatic",
+        "semantic",
+        "from_pragmatic",
+        "from_semantic",
+    },
 }
 MODELS: list[tuple[type[Model], dict[str, Any]]] = [
     (PointModel, {}),
@@ -48,12 +53,30 @@ MODELS: list[tuple[type[Model], dict[str, Any]]] = [
     (DualGaussianModel, {"architecture": "cross", "reduce": "sim_of_sum"}),
     (DualGaussianModel, {"architecture": "bi"}),
     (ImpScoreModel, {"dim": 8, "space": "third_space"}),
-    (ImpScoreModel, {"dim": 8, "frozen": False, "normalize": False, "pragmatic_metric": "cosine"}),
+    (
+        ImpScoreModel,
+        {
+            "dim": 8,
+            "frozen": False,
+            "normalize": False,
+            "pragmatic_metric": "cosine",
+        },
+    ),
 ]
 QUESTIONS = {
     PointModel: {"similarity", "entailment_score", "features"},
-    GaussianModel: {"similarity", "entailment_score", "features", "log_determinant"},
-    DualModel: {"similarity", "entailment_score", "features", "implicitness"},
+    GaussianModel: {
+        "similarity",
+        "entailment_score",
+        "features",
+        "log_determinant",
+    },
+    DualModel: {
+        "similarity",
+        "entailment_score",
+        "features",
+        "implicitness",
+    },
     DualGaussianModel: {
         "similarity",
         "entailment_score",
@@ -61,7 +84,12 @@ QUESTIONS = {
         "implicitness",
         "log_determinant",
     },
-    ImpScoreModel: {"similarity", "entailment_score", "features", "implicitness"},
+    ImpScoreModel: {
+        "similarity",
+        "entailment_score",
+        "features",
+        "implicitness",
+    },
 }
 
 
@@ -92,7 +120,10 @@ def test_settings_and_weights_build_the_same_model_again(
     assert again.settings() == settings
     again.load_state_dict(model.state_dict())
     torch.testing.assert_close(
-        again.embed(SENTENCES).fields(), model.embed(SENTENCES).fields(), atol=0, rtol=0
+        again.embed(SENTENCES).fields(),
+        model.embed(SENTENCES).fields(),
+        atol=0,
+        rtol=0,
     )
 
 
@@ -115,7 +146,17 @@ def test_build_refuses_unknown_models(settings: dict[str, Any], words: str) -> N
 def test_the_questions_are_answered_row_by_row(kind: type[Model], options: dict[str, Any]) -> None:
     model = make(kind, **options)
     a = model.embed(SENTENCES)
-    b = a[torch.tensor([1, 2, 3, 4, 0])]
+    b = a[
+        torch.tensor(
+            [
+                1,
+                2,
+                3,
+                4,
+                0,
+            ]
+        )
+    ]
     assert all(
         value.dtype == torch.float32 and value.device.type == "cpu" for value in a.fields().values()
     )
@@ -144,14 +185,21 @@ def test_each_encoder_of_a_bi_encoder_has_a_gradient_on_several_devices(
 
 @pytest.mark.parametrize(("kind", "options"), MODELS)
 def test_a_sentence_has_the_same_embedding_alone_and_among_others(
-    kind: type[Model], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    kind: type[Model],
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = make(kind, **options)
     together = model.embed(SENTENCES)
     monkeypatch.setattr(base, "SENTENCES_AT_ONCE", 2)
     monkeypatch.setattr(base, "EVALUATION_TOKENS", 24)
     apart = model.embed(SENTENCES)
-    torch.testing.assert_close(apart.fields(), together.fields(), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        apart.fields(),
+        together.fields(),
+        atol=1e-5,
+        rtol=1e-4,
+    )
     with torch.autocast("cpu", dtype=torch.bfloat16):
         (embedding,) = model.encode(tokens(model))
     assert {value.dtype for value in embedding.fields().values()} == {torch.float32}, (
@@ -163,7 +211,15 @@ def test_a_sentence_has_the_same_embedding_alone_and_among_others(
 
 
 @pytest.mark.parametrize(
-    "pooling", ["cls", "cls_pooler", "mean", "first_last", "embedding_last", "prompt"]
+    "pooling",
+    [
+        "cls",
+        "cls_pooler",
+        "mean",
+        "first_last",
+        "embedding_last",
+        "prompt",
+    ],
 )
 def test_an_encoder_alone_is_a_model_with_every_pooling(pooling: str) -> None:
     model = PointModel(tiny_encoder(pooling=pooling)).eval()
@@ -183,7 +239,14 @@ def test_points_are_compared_by_cosine() -> None:
 
 
 def gaussians(n: int = 6, d: int = 4) -> GaussianEmbedding:
-    return GaussianEmbedding(*torch.randn(2, n, d, dtype=torch.float64))
+    return GaussianEmbedding(
+        *torch.randn(
+            2,
+            n,
+            d,
+            dtype=torch.float64,
+        )
+    )
 
 
 def test_a_hypothesis_is_scored_against_its_premise() -> None:
@@ -240,7 +303,17 @@ def test_dual_gaussian_scores_are_the_same_with_the_similarity_of_gaussians() ->
 def test_implicitness_does_not_tie_where_similarities_are_small() -> None:
     model = make(DualGaussianModel, reduce="sim_of_sum")
     torch.manual_seed(1)
-    far = DualGaussianEmbedding(*(torch.randn(200, 64) * scale for scale in (1, 6, 1, 6)))
+    far = DualGaussianEmbedding(
+        *(
+            torch.randn(200, 64) * scale
+            for scale in (
+                1,
+                6,
+                1,
+                6,
+            )
+        )
+    )
     similarities = GaussianSimilarity("sim_of_sum").rows(far.explicit, far.implicit)
     assert similarities.max() < 1e-5
     assert len(model.implicitness(far).unique()) == len(similarities.unique())
@@ -262,7 +335,11 @@ def test_cross_reads_the_word_and_bi_has_two_encoders_and_heads() -> None:
 # ImpScore
 
 
-def by_hand(a: Tensor, b: Tensor, metric: str) -> float:
+def by_hand(
+    a: Tensor,
+    b: Tensor,
+    metric: str,
+) -> float:
     a, b = a.double(), b.double()
     if metric == "euclidean":
         return math.sqrt(float(((a - b) ** 2).sum()))
@@ -272,7 +349,11 @@ def by_hand(a: Tensor, b: Tensor, metric: str) -> float:
 @pytest.mark.parametrize(("direction", "metric"), list(itertools.product(MAPS, METRICS)))
 def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metric: str) -> None:
     model = make(
-        ImpScoreModel, dim=8, space=direction, implicitness_metric=metric, pragmatic_metric=metric
+        ImpScoreModel,
+        dim=8,
+        space=direction,
+        implicitness_metric=metric,
+        pragmatic_metric=metric,
     )
     got = model.embed(SENTENCES)
     assert isinstance(got, PragmaticEmbedding)
@@ -281,12 +362,27 @@ def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metr
     weights = {name: value.detach() for name, value in model.state_dict().items()}
     assert set(weights) == {f"{name}.weight" for name in MAPS[direction]}, "no map has a bias"
     p, s = x @ weights["pragmatic.weight"].T, x @ weights["semantic.weight"].T
-    torch.testing.assert_close(got.fields(), {"semantic": s, "pragmatic": p}, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        got.fields(),
+        {"semantic": s, "pragmatic": p},
+        atol=1e-5,
+        rtol=1e-4,
+    )
     mapped_p = p @ weights["from_pragmatic.weight"].T if direction != "s2p" else p
     mapped_s = s @ weights["from_semantic.weight"].T if direction != "p2s" else s
     want = [by_hand(a, b, metric) for a, b in zip(mapped_s, mapped_p, strict=True)]
     assert model.implicitness(got).tolist() == pytest.approx(want, abs=1e-4)
-    other = got[torch.tensor([2, 0, 1, 4, 3])]
+    other = got[
+        torch.tensor(
+            [
+                2,
+                0,
+                1,
+                4,
+                3,
+            ]
+        )
+    ]
     apart = [by_hand(a, b, metric) for a, b in zip(got.pragmatic, other.pragmatic, strict=True)]
     for score in (model.entailment_score(got, other), model.similarity(other, got)):
         assert score.tolist() == pytest.approx([-distance for distance in apart], abs=1e-4)
@@ -300,4 +396,9 @@ def test_sentences_of_the_table_are_not_tokenised_again(monkeypatch: pytest.Monk
     other = model.embed(["a new one"]).vector
     assert other.shape == (1, model.encoder.width)
     monkeypatch.delattr(type(model.encoder.tokenizer), "__call__")
-    torch.testing.assert_close(model.embed(SENTENCES).vector, want, atol=0, rtol=0)
+    torch.testing.assert_close(
+        model.embed(SENTENCES).vector,
+        want,
+        atol=0,
+        rtol=0,
+    )
