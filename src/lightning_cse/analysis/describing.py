@@ -204,7 +204,9 @@ def _training_set(
     return about, pairs
 
 
-def _augmented(data: ContrastiveData, texts: list[str | None], count: int) -> list[str | None]:
+def _augmented(
+    data: ContrastiveDataModule, texts: list[str | None], count: int
+) -> list[str | None]:
     """Return sentences of which the first ones went through the tokenizer, as augmentation does."""
     ids = data.tokenize([text or "" for text in texts[:count]])
     decoded = [text or None for text in data.tokenize.decode(ids)]
