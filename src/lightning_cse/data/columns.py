@@ -96,13 +96,7 @@ class ColumnMapping:
         if layout is None or misspelt:
             roles = [word for word in re.findall(r"\w+", self.takes) if word in ALIASES]
             roles = roles[:2] or ["anchor", "positive"]
-            example = dict(
-                zip(
-                    roles,
-                    found,
-                    strict=False,
-                )
-            )
+            example = dict(zip(roles, found, strict=False))
             near = [f"{column!r} - did you mean {name!r}?" for name, column in misspelt.items()]
             raise DataError(
                 f"the columns fit no known layout: {' '.join(near)}\n"
