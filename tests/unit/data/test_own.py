@@ -17,7 +17,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from lightning_cse.data import own
 from lightning_cse.data.columns import layout_of
 from lightning_cse.data.own import is_own, read_table
-from lightning_cse.data.rows import Rows
+from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.errors import LightningCSEError
 
 Put = Callable[[str, str | bytes], Path]
@@ -107,16 +107,11 @@ def test_every_form_gives_the_same_rows(
     packed: bool,
 ) -> None:
     data = content if isinstance(content, bytes) else content.encode()
-    path = put(name + ".gz" * packed, gzip.compress(data) if packed else data)
+    path = put(f"{name}.gz", gzip.compress(data)) if packed else put(name, data)
     rows = rows_of(path.name)
-    assert cells(rows) == {key: [row[key] for row in TRIPLETS] for key in TRIPLETS[0]}
-    assert [rows.where(i) for i in range(2)] == [f"{path}:{line}" for line in at]
-    (file,) = rows.files
-    assert (file.name, file.path, file.sha256) == (
-        name,
-        str(path),
-        hashlib.sha256(data).hexdigest(),
-    )
+    assert [{key: row[key] for key in rows.names} for row in rows] == TRIPLETS
+    assert rows.column("line") == at
+    assert rows.files == (SourceFile(name, str(path), hashlib.sha256(data).hexdigest()),)
     assert rows.counts == {"read": 2}
 
 
@@ -295,31 +290,15 @@ def test_the_order_of_hard_negatives_is_that_of_their_numbers(put: Put) -> None:
     ("columns", "want"),
     [
         ({"anchor": "question", "positive": "answer"}, {"anchor": ["Q"], "positive": ["A"]}),
-        ({"anchor": "question", "positive": "answer", "negative": "wrong one",}, {"anchor": ["Q"], "positive": ["A"], "negative": ["W"],}),
+        ({"anchor": "question", "positive": "answer", "negative": "wrong one"}, {"anchor": ["Q"], "positive": ["A"], "negative": ["W"]}),
         ({"premise": "question", "entailment": "answer"}, {"premise": ["Q"], "entailment": ["A"]}),
         ({"positive": "question"}, {"positive": ["Q"], "anchor": ["T"]}),
         ({"anchor": "answer"}, {"anchor": ["A"]}),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_mapped_columns(
-    form: str,
-    columns: dict[str, str],
-    want: dict[str, list[Any]],
-) -> None:
-    row = {
-        "id": "7",
-        "question": "Q",
-        "answer": "A",
-        "wrong one": "W",
-        "text": "T",
-    }
-    frame = pd.DataFrame([row])
-    if form == "csv":
-        frame.to_csv("x.csv", index=False)
-    else:
-        frame.to_parquet("x.parquet")
-    assert cells(rows_of(f"x.{form}", **columns)) == want
+def test_mapped_columns(put: Put, columns: dict[str, str], want: dict[str, list[Any]]) -> None:
+    put("x.csv", "id,question,answer,wrong one,text\n7,Q,A,W,T\n")
+    assert cells(rows_of("x.csv", **columns)) == want
 
 
 # Several hard negatives, and lists
@@ -329,9 +308,9 @@ def test_mapped_columns(
     ("name", "content"),
     [
         ("x.csv", "anchor,positive,negative_1,negative_2\nA,P,N,M\nB,Q,,\nC,R,,O\n"),
-        ("x.jsonl", lines({"query": "A", "pos": ["P"], "neg": ["N", "M"],}, {"query": "B", "pos": ["Q"], "neg": [],}, {"query": "C", "pos": "R", "neg": [None, "O"],},)),
-        ("x.jsonl", lines({"anchor": "A", "positive": "P", "negative_1": "N", "negative_2": "M",}, {"anchor": "B", "positive": "Q"}, {"anchor": "C", "positive": "R", "negative_2": "O",},)),
-        ("x.parquet", pd.DataFrame({"anchor": ["A", "B", "C"], "positive": ["P", "Q", "R"], "negative": [["N", "M"], [], [None, "O"],],}).to_parquet()),
+        ("x.jsonl", lines({"query": "A", "pos": ["P"], "neg": ["N", "M"]}, {"query": "B", "pos": ["Q"], "neg": []}, {"query": "C", "pos": "R", "neg": [None, "O"]})),
+        ("x.jsonl", lines({"anchor": "A", "positive": "P", "negative_1": "N", "negative_2": "M"}, {"anchor": "B", "positive": "Q"}, {"anchor": "C", "positive": "R", "negative_2": "O"})),
+        ("x.parquet", pd.DataFrame({"anchor": ["A", "B", "C"], "positive": ["P", "Q", "R"], "negative": [["N", "M"], [], [None, "O"]]}).to_parquet()),
     ],
     ids=shown,
 )  # fmt: skip
@@ -423,7 +402,7 @@ UNKNOWN = "the columns fit no known layout"
         ("x.csv", "sentence1,sentence2,score\nA,P,high\n", "x.csv:2: score 'high' is not a number"),
         ("x.jsonl", lines({"anchor": "A", "positive": "P"}, {"anchor": "B", "positive": 3}), "x.jsonl:2: positive is not text but int"),
         ("x.jsonl", lines({"anchor": "A", "positive": "P"}, {"anchor": "B"}), "x.jsonl:2: no column 'positive'; found: anchor"),
-        ("x.jsonl", lines({"anchor": "A", "positive": ["P"], "neg": [1],}), "x.jsonl:1: negative is not text but int"),
+        ("x.jsonl", lines({"anchor": "A", "positive": ["P"], "neg": [1]}), "x.jsonl:1: negative is not text but int"),
         ("x.jsonl", lines({"anchor": "A", "positive": []}), "x.jsonl:1: positive is empty"),
         ("x.parquet", b"anchor,positive\n", "x.parquet: cannot be loaded: ArrowInvalid: "),
         ("x.parquet", pd.DataFrame({"anchor": ["A", None], "positive": ["P", "Q"]}).to_parquet(), "x.parquet:2: anchor is empty"),
