@@ -45,7 +45,7 @@ class Mirror(ThreadingHTTPServer):
         self.files = {f"/{path.lower()}": data for path, data in INLI.items()}
         self.files[ARCHIVE] = packed({"snli_1.0/README.txt": b"Read me.", **MEMBERS})
         self.faults: dict[str, list[int | str]] = {}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     @property
     def url(self) -> str:
@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Any
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)
+        self.server.requested.append(self.path)
         faults = self.server.faults.get(self.path, [])
         fault = faults.pop(0) if faults else None
         body = self.server.files.get(self.path)
@@ -190,7 +190,7 @@ def run(data: Path, capsys: pytest.CaptureFixture[str]) -> Prepare:
     return prepared
 
 
-def there(folder: Path) -> dict[str, bytes]:
+def files_of(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -208,8 +208,8 @@ def test_files_are_fetched_from_the_official_address_or_a_mirror(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     output = run("inli")
-    assert mirror.asked == [f"/inli/{split}.csv" for split in SPLITS]
-    assert there(data) == INLI
+    assert mirror.requested == [f"/inli/{split}.csv" for split in SPLITS]
+    assert files_of(data) == INLI
     assert "CC BY-SA 4.0" in output
     assert (
         f"{data}/INLI/train.csv: fetched from {mirror.url}/inli/train.csv, 595 rows of train"
@@ -229,8 +229,8 @@ def test_files_are_fetched_from_the_official_address_or_a_mirror(
         )
         == 0
     )
-    assert mirror.asked[3:] == [f"/deep/er/{split}.csv" for split in SPLITS]
-    assert there(data / "corpora") == INLI
+    assert mirror.requested[3:] == [f"/deep/er/{split}.csv" for split in SPLITS]
+    assert files_of(data / "corpora") == INLI
 
 
 def test_right_files_are_kept_after_a_failure(
@@ -243,12 +243,12 @@ def test_right_files_are_kept_after_a_failure(
     for address in ("inli", "second"):
         assert f"{mirror.url}/{address}/test.csv: HTTPError: 404 Client Error" in message
     assert f"put the file at {data}/INLI/test.csv" in message
-    assert there(data).keys() == {"INLI/train.csv", "INLI/val.csv"}
+    assert files_of(data).keys() == {"INLI/train.csv", "INLI/val.csv"}
     mirror.files["/second/test.csv"] = body
-    mirror.asked.clear()
+    mirror.requested.clear()
     run("inli")
-    assert set(mirror.asked) == {"/inli/test.csv", "/second/test.csv"}
-    assert there(data) == INLI
+    assert set(mirror.requested) == {"/inli/test.csv", "/second/test.csv"}
+    assert files_of(data) == INLI
 
 
 def test_a_wrong_digest_keeps_nothing(
@@ -262,7 +262,7 @@ def test_a_wrong_digest_keeps_nothing(
     assert f"{mirror.url}/inli/train.csv: not the official file (26 bytes)" in message
     assert hashlib.sha256(body).hexdigest() in message
     assert hashlib.sha256(TRAIN).hexdigest() in message
-    assert there(data) == {}
+    assert files_of(data) == {}
 
 
 def test_a_differing_file_is_replaced_only_with_force(
@@ -276,7 +276,7 @@ def test_a_differing_file_is_replaced_only_with_force(
     assert f"{path}: not the official file (4 bytes)" in message
     assert "--force" in message
     assert path.read_text() == "mine"
-    assert mirror.asked == []
+    assert mirror.requested == []
     run("inli", "--force")
     assert path.read_bytes() == TRAIN
 
@@ -290,8 +290,8 @@ def test_server_errors_and_cut_bodies_are_tried_again(
 ) -> None:
     mirror.faults["/inli/train.csv"] = list(faults)
     run("inli")
-    assert mirror.asked.count("/inli/train.csv") == len(faults) + 1
-    assert there(data) == INLI
+    assert mirror.requested.count("/inli/train.csv") == len(faults) + 1
+    assert files_of(data) == INLI
 
 
 @pytest.mark.parametrize("scheme", ["file://", ""])
@@ -311,7 +311,7 @@ def test_a_folder_as_source(
         "--source",
         f"{scheme}{source}",
     )
-    assert there(data) == INLI
+    assert files_of(data) == INLI
     assert f"{source}/snli_1.0.zip: No such file" in run(
         "snli",
         "--source",
@@ -324,8 +324,8 @@ def test_a_folder_as_source(
         "--source",
         str(source),
     )
-    assert there(data) == INLI | SNLI
-    assert mirror.asked == []
+    assert files_of(data) == INLI | SNLI
+    assert mirror.requested == []
 
 
 def test_check_reports_all_faults_and_fetches_nothing(
@@ -343,7 +343,7 @@ def test_check_reports_all_faults_and_fetches_nothing(
     assert "corpus 'inli': 2 of 3 files failed the check" in message
     assert f"{data}/INLI/train.csv: cannot be read: No such file" in message
     assert f"{data}/INLI/test.csv.gz: the compressed data is cut off" in message
-    assert mirror.asked == []
+    assert mirror.requested == []
     (data / "INLI/test.csv.gz").unlink()
     run("inli")
     assert f"{data}/INLI/val.csv: ok, " in run("inli", "--check")
@@ -427,15 +427,15 @@ def test_an_archive_is_fetched_once_per_call(
     )
     mirror.faults[ARCHIVE] = ["cut", 500]
     output = run("snli", "again")
-    assert mirror.asked.count(ARCHIVE) == 3
+    assert mirror.requested.count(ARCHIVE) == 3
     again = {f"again/{member}": content for member, content in MEMBERS.items()}
-    assert there(data) == SNLI | again
+    assert files_of(data) == SNLI | again
     fetched = f"{data}/SNLI/{DEV}: fetched from {mirror.url}{ARCHIVE}/{DEV}, 60 rows"
     assert f"{fetched} of dev (its official digest is not known)" in output
-    mirror.asked.clear()
+    mirror.requested.clear()
     run("snli")
     run("snli", "--check")
-    assert mirror.asked == []
+    assert mirror.requested == []
 
 
 DEV, TEST = "snli_1.0/snli_1.0_dev.jsonl", "snli_1.0/snli_1.0_test.jsonl"
@@ -463,4 +463,4 @@ def test_a_wrong_archive(
 ) -> None:
     mirror.files[ARCHIVE] = body
     assert run("snli", code=2).startswith(f"error: {mirror.url}{ARCHIVE}{message}")
-    assert len(there(data)) == kept
+    assert len(files_of(data)) == kept

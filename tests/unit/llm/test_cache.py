@@ -1,4 +1,4 @@
-"""Replies on disk: what goes in comes out, whoever else uses the file."""
+"""The cache of replies: round trips, several processes, faulty files."""
 
 import json
 import sqlite3
@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "llm" / "replies.sqlite"
 
 
-def test_what_is_kept_comes_back_as_cached(path: Path) -> None:
+def test_round_trip_of_a_reply(path: Path) -> None:
     cache, key = ReplyCache(path), REQUEST.key("m")
     assert cache.get(key) is None
     assert (
@@ -70,7 +70,7 @@ def test_what_is_kept_comes_back_as_cached(path: Path) -> None:
     assert cache.get(key) == replace(REPLY, cached=True)
 
 
-def test_the_file_says_what_was_asked_and_holds_what_prompts_share_once(path: Path) -> None:
+def test_requests_are_kept_and_shared_messages_stored_once(path: Path) -> None:
     shared = (("system", "Be brief. " * 300), ("user", "Is it?"), ("assistant", "No. "))
     requests = [Request((*shared, ("user", str(number))), {"seed": number}) for number in range(50)]
     with closing(ReplyCache(path)) as cache:
@@ -93,7 +93,7 @@ def test_the_file_says_what_was_asked_and_holds_what_prompts_share_once(path: Pa
         assert endpoint == "https://one/v1"
 
 
-def test_processes_share_one_file_from_its_first_moment(path: Path) -> None:
+def test_processes_share_one_file(path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from lightning_cse.llm import Reply, Request\n"
         "from lightning_cse.llm.cache import ReplyCache; cache = ReplyCache(Path(sys.argv[1])); input()\n"
@@ -123,7 +123,7 @@ def test_processes_share_one_file_from_its_first_moment(path: Path) -> None:
     assert printed[0] == printed[1] == printed[2]
 
 
-def test_a_file_that_cannot_be_used_is_named(path: Path) -> None:
+def test_an_unusable_cache_file(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"no database, but longer than a header is" * 5)
     for broken in (path, path / "below" / "replies.sqlite"):

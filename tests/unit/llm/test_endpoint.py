@@ -1,4 +1,4 @@
-"""Settings of an endpoint, and where its key comes from."""
+"""Settings of an endpoint, and its key."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import yaml
 from lightning_cse.llm import Endpoint, LLMError, wrong_settings
 
 
-def test_the_config_holds_the_fields_with_their_defaults(repository: Path) -> None:
+def test_the_config_has_the_defaults_of_the_fields(repository: Path) -> None:
     config = yaml.safe_load((repository / "conf/llm/default.yaml").read_text(encoding="utf-8"))
     assert config == Endpoint(model="m").model_dump() | {
         "model": None,

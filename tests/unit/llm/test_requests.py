@@ -18,7 +18,7 @@ NEW = Reply(
 )
 
 
-def test_a_key_stays_as_it_is() -> None:
+def test_keys_are_stable() -> None:
     # Replies on disk are found by it.
     assert REQUEST.key("m") == "83793e89561bb9f62f6f26c497ba4bf390321c6b8a6a9d60d423244acff8c8d2"
     assert Request(MESSAGES, {"max_tokens": 5.0, "temperature": 0.0}).key("m") == REQUEST.key("m")
@@ -36,7 +36,7 @@ def test_a_key_stays_as_it_is() -> None:
         replace(REQUEST, schema={"type": "object"}),
     ],
 )
-def test_a_key_depends_on_all_that_decides_the_reply(other: Request) -> None:
+def test_a_key_depends_on_everything_that_is_sent(other: Request) -> None:
     assert other.key("m") != REQUEST.key("m")
     assert REQUEST.key("m") != REQUEST.key("n")
 
@@ -66,7 +66,7 @@ def test_a_key_depends_on_all_that_decides_the_reply(other: Request) -> None:
         ([Reply("yes", "stop"), replace(NEW, cached=True)], {"unmetered": 1}, None, 0.0013),
     ],
 )
-def test_an_account(
+def test_account_and_cost(
     outcomes: list[Reply | Failure],
     counts: dict[str, int],
     cost: float | None,
