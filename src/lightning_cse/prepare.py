@@ -1,4 +1,4 @@
-"""Fetches corpora and checks them: ``python -m lightning_cse.prepare inli``; without a name it lists what is known."""
+"""Fetches and checks corpora: ``python -m lightning_cse.prepare inli``; without a name: a list."""
 
 import argparse
 import hashlib
@@ -91,7 +91,7 @@ def list_corpora(folder: Path) -> None:
 
 
 def check(corpus: Corpus, folder: Path) -> None:
-    """Check every file of a corpus without fetching any; raise DataError with one line per file that is not right."""
+    """Check every file of a corpus; raise DataError with one line per file that is not right."""
     faults = []
     groups = _by_path(corpus)
 
@@ -119,7 +119,7 @@ def prepare(
     *,
     force: bool = False,
 ) -> None:
-    """Put the files of a corpus into the data directory, each complete and checked, or raise DataError."""
+    """Put the files of a corpus into the data directory, checked, or raise DataError."""
     _echo(f"{corpus.title}; licence: {corpus.licence}")
 
     for files in _by_path(corpus):
@@ -257,7 +257,7 @@ def _fault(
 
 @dataclass
 class Source:
-    """Where the files of a corpus come from: ``place`` is a mirror or a folder; by default, its own sources."""
+    """Where the files of a corpus come from: its own sources, or ``place``, a mirror or folder."""
 
     corpus: Corpus
     folder: Path
@@ -269,7 +269,7 @@ class Source:
         file: CorpusFile,
         part: Path,
     ) -> str:
-        """Write one file, unchecked, to ``part`` and return where it came from, or raise DataError."""
+        """Write one file, unchecked, to ``part``; return its origin, or raise DataError."""
         if self.place is None and not self.corpus.sources:
             return self._from_hub(file, part)
 
@@ -299,7 +299,7 @@ class Source:
         )
 
     def _opened(self, origin: str) -> Path:
-        """Return the path of a file of a folder, or of a file that was downloaded; raise OSError if there is none."""
+        """Return the path of a file of a folder, or of a downloaded one, or raise OSError."""
         if origin.startswith(("http://", "https://")):
             return _download(origin, self.scratch)
 
@@ -360,7 +360,7 @@ def _extract(
     part: Path,
     name: str,
 ) -> str:
-    """Write one member of a zip archive to ``part`` and return its name; ``name`` is the archive's name."""
+    """Write one member of the zip archive ``name`` to ``part``, and return its name."""
     try:
         with zipfile.ZipFile(archive) as opened:
             part.write_bytes(opened.read(member))

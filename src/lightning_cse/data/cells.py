@@ -1,4 +1,4 @@
-"""Conversion of cells to sentences, labels and scores; a bad cell is a DataError with file, line and column."""
+"""Conversion of cells to sentences, labels and scores; a bad cell is a DataError with its line."""
 
 import functools
 import itertools
@@ -51,7 +51,7 @@ def columns_of(
     columns: Columns,
     path: str,
 ) -> Parsed:
-    """Return the declared columns of some rows; raise DataError at the first bad cell, or if there is no row."""
+    """Return the declared columns of some rows; raise DataError for a bad cell or no row."""
     plan: list[tuple[str, Converter, list[Any]]] = []
     values: dict[str, list[Any]] = {}
 
@@ -99,7 +99,7 @@ def account(kept: int, dropped: Mapping[str, int]) -> dict[str, int]:
 
 
 def converters(columns: Columns) -> Iterator[tuple[str, str, Converter]]:
-    """Yield each column's name, its cell, and the function that converts a cell or raises ValueError."""
+    """Yield each column's name, its cell, and the function that converts a cell."""
     for name in columns:
         declared = columns[name] if isinstance(columns, Mapping) else name
         if isinstance(declared, str):
@@ -189,7 +189,7 @@ _KINDS: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def visible(sentence: str) -> bool:
-    """Return whether a sentence has a character other than spaces, control, format and combining characters."""
+    """Return whether a sentence has a character that is not a space, control or combining one."""
     return any(
         unicodedata.category(sign)[0] not in "CZM" and sign not in _FILLERS for sign in sentence
     )

@@ -1,4 +1,4 @@
-"""The meaning of the columns in the user's own files: recognised by common names, or mapped by the user."""
+"""The meaning of the columns in the user's own files: recognised by name, or mapped."""
 
 import difflib
 import itertools
@@ -24,7 +24,7 @@ LAYOUTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "sentence pairs": (("sentence1", "sentence2"), ("score",)),
     "sentences": (("anchor",), ()),
 }
-"""The layouts of the user's own files: required and optional columns. The first layout that fits is taken."""
+"""The layouts of the user's own files: required and optional columns; the first that fits counts."""
 
 _NAMES: Final = [name for layout in LAYOUTS.values() for columns in layout for name in columns]
 
@@ -56,7 +56,7 @@ def canonical(column: str) -> str | None:
 
 
 def negatives(names: Iterable[str]) -> list[str]:
-    """Return those of our names that are columns of hard negatives: ``negative``, ``negative_2``, ..."""
+    """Return the columns of hard negatives: ``negative``, ``negative_2``, ..."""
     return [name for name in names if name.startswith("negative")]
 
 
@@ -88,7 +88,7 @@ class ColumnMapping:
     takes: str = ""
 
     def recognise(self, found: Sequence[str]) -> dict[str, str]:
-        """Return the columns of a table's layout by our names; raise DataError if the columns fit no layout."""
+        """Return the columns of a table's layout by our names; raise DataError if none fits."""
         self._check(found)
         names = _renamed(self._named(found))
         layout = layout_of(names)
@@ -122,7 +122,7 @@ class ColumnMapping:
                 raise DataError(f"{self.key}.{name}: no column {column!r}{near}")
 
     def _named(self, found: Sequence[str]) -> dict[str, str]:
-        """Return the mapped and the recognised columns by our names; our own name goes before an alias."""
+        """Return mapped and recognised columns by our names; our own name goes before an alias."""
         names = dict(self.columns)
         free = [column for column in found if column not in names.values()]
 
@@ -135,7 +135,7 @@ class ColumnMapping:
 
 
 def _renamed(names: dict[str, str]) -> dict[str, str]:
-    """Number hard negatives from 1, and call labelled sentence pairs without a score premise and hypothesis."""
+    """Number hard negatives from 1, and call labelled pairs premise and hypothesis."""
     order = sorted(negatives(names), key=lambda name: int(name.partition("_")[2] or 0))
     renamed = {name: numbered(number) for number, name in enumerate(order, start=1)}
     is_pair = names.keys() >= {"sentence1", "sentence2", "label"}

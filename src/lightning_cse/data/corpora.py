@@ -1,4 +1,4 @@
-"""Read the corpora that `corpora.yaml` declares from the data directory or the hub, or raise one clear error."""
+"""Read the corpora that `corpora.yaml` declares from the data directory or the hub."""
 
 import functools
 import hashlib
@@ -199,12 +199,12 @@ def get_corpus(name: str) -> Corpus:
 
 
 def sample_dir() -> Path:
-    """Return the folder of the sample corpus in the package; its layout is that of the official files."""
+    """Return the folder of the sample corpus in the package, in the official layout."""
     return Path(__file__).resolve().parent / "sample"
 
 
 def default_data_dir() -> Path:
-    """Return the folder of the corpora: ``LIGHTNING_CSE_DATA``, else ``data`` in the working directory."""
+    """Return the folder of the corpora: ``LIGHTNING_CSE_DATA``, else ``./data``."""
     return Path(os.environ.get(DATA_DIR_VARIABLE) or "data").expanduser()
 
 
@@ -290,11 +290,11 @@ def _check_count(
     if file.rows is None or len(rows) == file.rows:
         return
     raise DataError(
-        f"{rows.files[0].path}: {len(rows):,} rows of split {file.split!r}, but the official file has "
-        f"{file.rows:,}: is it cut off?\n"
+        f"{rows.files[0].path}: {len(rows):,} rows of split {file.split!r}, "
+        f"but the official file has {file.rows:,}: is it cut off?\n"
         f"  to fetch it again: {_prepare(corpus, '--force', folder)}\n"
-        f"  if it differs on purpose: use it as a file of your own, or put an empty file named {SAMPLE} into {folder}: "
-        "then rows are not counted there"
+        "  if it differs on purpose: use it as a file of your own, or put an empty file named "
+        f"{SAMPLE} into {folder}: then rows are not counted there"
     )
 
 
@@ -313,7 +313,7 @@ def _prepare(
 
 
 def _state(path: Path | None) -> tuple[str, int, int, int, int] | None:
-    """Return values that change when a file is replaced or written to, or None if there is no file."""
+    """Return values that change when a file is replaced or written to; None without a file."""
     if path is None:
         return None
 
@@ -322,7 +322,7 @@ def _state(path: Path | None) -> tuple[str, int, int, int, int] | None:
 
 
 def find_file(folder: Path, file: CorpusFile) -> Path | None:
-    """Return the path of a file below the data directory, plain before ``.gz``; ``None`` if there is neither."""
+    """Return the path of a file in the data directory, plain before ``.gz``, or None."""
     for path in (folder / file.path, folder / f"{file.path}.gz"):
         if path.exists():
             return path
@@ -374,7 +374,7 @@ def read_file(
 
 
 def fetch_hub(corpus: Corpus, file: CorpusFile) -> "Rows":
-    """Read one split from the hub; raise HubError if it has no copy, is switched off, or does not answer."""
+    """Read one split from the hub, or raise HubError."""
     from lightning_cse.data.rows import Rows, SourceFile
 
     hub = corpus.hub
@@ -445,12 +445,13 @@ def _found_or_fetched(
     raise DataError(
         f"corpus {corpus.name!r}, split {file.split!r} was not found\n"
         f"  looked for: {path} and {path.name}.gz beside it\n  {hub}\n  {fetch}\n"
-        f"  if you have it: set {DATA_DIR_VARIABLE} (or paths.data_dir) to the folder that holds {file.path}"
+        f"  if you have it: set {DATA_DIR_VARIABLE} (or paths.data_dir) to the folder that holds "
+        f"{file.path}"
     )
 
 
 def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
-    """Join files line by line into one table; a line that any of the files leaves out is left out."""
+    """Join files line by line; a line that any of the files leaves out is left out."""
     if len(tables) == 1:
         return tables[0]
 

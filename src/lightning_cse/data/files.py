@@ -1,4 +1,4 @@
-"""The bytes and text of data files, plain or gzipped; what cannot be read is a DataError with the file and line."""
+"""The bytes and text of data files, plain or gzipped; errors name the file and line."""
 
 import gzip
 import logging
@@ -32,7 +32,7 @@ def decoded(
     path: str,
     encoding: str | None = None,
 ) -> str:
-    """Decode a file as UTF-8, or else in ``encoding``, if it is given; raise DataError if that is not text."""
+    """Decode a file as UTF-8, or else in ``encoding``; raise DataError if it is not text."""
     if not data:
         raise DataError(f"{path}: the file is empty (0 bytes)")
 

@@ -1,4 +1,4 @@
-"""The user's own files as tables of one layout: CSV, TSV, JSON lines, Parquet, text, `datasets` folders, the hub."""
+"""The user's own files as tables of one layout: CSV, JSON lines, Parquet, text, data sets."""
 
 import functools
 import glob
@@ -41,7 +41,7 @@ from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
 HUB: Final = "hub:"
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")  # each also followed by ``.gz``
-FORMS: Final = f"a file of your own ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, optionally followed by .gz"
+FORMS: Final = f"a file of your own ends in {', '.join(SUFFIXES)}, optionally followed by .gz"
 LABELS: Final[Mapping[str | int, str]] = {
     **dict(
         zip(
@@ -68,7 +68,7 @@ log = logging.getLogger(__name__)
 
 
 def is_own(name: str) -> bool:
-    """Return whether a name means the user's own file, folder or data set, and not ``corpus/split``."""
+    """Return whether a name is a file, folder or data set, and not ``corpus/split``."""
     if name.startswith(HUB) or name.removesuffix(".gz").endswith(SUFFIXES):
         return True
 
@@ -150,7 +150,9 @@ def _paths(name: str) -> list[str]:
     if name.startswith(HUB) or path.exists():
         return [name]
 
-    paths = sorted(glob.glob(str(path), recursive=True)) if glob.has_magic(name) else []  # noqa: PTH207 - of any path
+    paths: list[str] = []
+    if glob.has_magic(name):
+        paths = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - of any path
     if not paths:
         near = did_you_mean(path.name, [one.name for one in path.parent.glob("*")])
         start = f"relative paths start at the working directory, {Path.cwd()}"
@@ -328,7 +330,7 @@ def _dataset(path: str, data: bytes | None = None) -> Dataset:
                 split=split or "train",
             )
         dataset = datasets.load_from_disk(path)
-    except Exception as error:  # noqa: BLE001 - the hub's client raises whatever its many layers raise
+    except Exception as error:  # noqa: BLE001 - the hub's client raises anything
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         if path.startswith(HUB) and offline_mode():
             why = f"{why}; {offline_mode()}"
@@ -342,7 +344,7 @@ def _dataset(path: str, data: bytes | None = None) -> Dataset:
 
 
 def _dataset_rows(dataset: Dataset, mapped: Collection[str]) -> Iterator[Row]:
-    """Yield the rows of a data set, with only the columns that may be meant, and names in place of class numbers."""
+    """Yield the rows of a data set, with the names of classes in place of their numbers."""
     chosen = [name for name in dataset.column_names if canonical(name) or name in mapped]
     classes: dict[str, dict[int, str]] = {}
 

@@ -45,7 +45,7 @@ def parse(
     columns: Columns,
     **options: Any,
 ) -> Parsed:
-    """Return the columns of a file, read with one of `READERS` and its options; see `columns_of`."""
+    """Return the columns of a file, read with one of `READERS`; see `columns_of`."""
     cells = [cell for _, cell, _ in converters(columns)]
     return columns_of(
         READERS[reader](
@@ -129,7 +129,7 @@ def _llm_rows(
     path: str,
     cells: Sequence[str],
 ) -> Iterator[Row]:
-    """Yield LLM rows by ``anchor``, ``positive``, ..., also those in the layout of NGCSE's authors."""
+    """Yield LLM rows by role, also those in the layout of NGCSE's authors."""
     for line, row in _json(
         text,
         path,
@@ -144,7 +144,7 @@ def _llm_rows(
 
 
 def _by_role(row: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the sentences of a row in the authors' layout by role; its keys are numbers, higher for a closer one."""
+    """Return the sentences of a row by role; the keys are numbers, higher for a closer one."""
     numbers = [key for key in row if key.isdecimal() and row[key]]
     numbers.sort(
         key=int,
@@ -178,7 +178,7 @@ def _lines(
     pattern: str = "",
     form: str = "",
 ) -> Iterator[Row]:
-    """Yield one cell per line, or the groups of `pattern`; invisible lines are left out as `blank`, if that is set."""
+    """Yield one cell per line, or the groups of `pattern`; `blank` leaves out invisible lines."""
     text = text.rstrip("\r\n") if blank is None else text.removesuffix("\n")
     fits = re.compile(pattern or f"(?P<{cells[0]}>.*)", re.DOTALL)
 
@@ -199,7 +199,7 @@ def _paragraphs(
     path: str,
     cells: Sequence[str],
 ) -> Iterator[Row]:
-    """Yield the sentences of tokenised text, one paragraph per line; headings and blank lines are left out."""
+    """Yield the sentences of tokenised text, one paragraph per line, without headings."""
     (name,) = cells
 
     for line, row in _lines(
@@ -232,7 +232,7 @@ _CLOSING: Final = _ENDS | {  # they stay with the sentence before
 
 
 def split_sentences(paragraph: str) -> Iterator[str]:
-    """Yield the sentences of a tokenised paragraph, split after free-standing full stops and marks (? and !).
+    """Yield the sentences of a tokenised paragraph, split after free-standing ``.``, ``?``, ``!``.
 
     Closing brackets and quotes stay with the sentence, as do signs that no word follows. ``"``
     closes if it is the second, fourth, ... of the paragraph. There is no split before a comma,
@@ -278,7 +278,7 @@ def _questions(
     path: str,
     cells: Sequence[str],
 ) -> Iterator[Row]:
-    """Yield the pairs of LLMsKnow: a question that holds premise and hypothesis, and an answer that is the label."""
+    """Yield the pairs of LLMsKnow: a question with both sentences; the answer is the label."""
     for line, row in _table(
         text,
         path,
@@ -289,7 +289,8 @@ def _questions(
         # If the words in the middle occurred twice, it would be unclear where the premise ends.
         if match is None or question.count(_MIDDLE) > 1:
             raise DataError(
-                f"{path}:{line}: the Question {quoted(question)} is not of the form {_QUESTION.pattern}"
+                f"{path}:{line}: the Question {quoted(question)} "
+                f"is not of the form {_QUESTION.pattern}"
             )
 
         yield (
@@ -307,7 +308,7 @@ def _impscore(
     path: str,
     cells: Sequence[str],
 ) -> Iterator[Row]:
-    """Yield ImpScore's rows, which have no splits; the cell ``split`` names the one that a row is drawn for."""
+    """Yield ImpScore's rows; the cell ``split`` names the split that a row is drawn for."""
     rows = list(
         _table(
             text,
@@ -325,7 +326,7 @@ def _impscore(
 
 
 def drawn_splits(rows: int) -> list[str]:
-    """Return the split of each row: nine tenths ``train``, a twentieth ``dev`` (both rounded down), the rest ``test``.
+    """Return the split of each row: nine tenths train, a twentieth dev, the rest test.
 
     Source: ImpScore, authors' code: 50,661, 2,814 and 2,815 of 56,290 rows.  Differs: the papers
     count pairs, two per row: 101,320, 5,630 and 5,630. That is one row more in dev and one less in

@@ -1,4 +1,4 @@
-"""The provenance of LLM rows: a side file beside them, which training on the rows copies into the run's record."""
+"""The provenance of LLM rows: a side file beside them, copied into the records of runs."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ class _Document(BaseModel, extra="allow", strict=True):
 
 
 def side_file(rows: Path) -> Path:
-    """Return the side file of LLM rows, ``x.provenance.json`` for ``x.jsonl`` and ``x.jsonl.gz``; else ValueError."""
+    """Return the side file of LLM rows, ``x.provenance.json`` for ``x.jsonl`` or ``x.jsonl.gz``."""
     stem = rows.name.removesuffix(".gz")
     if not stem.endswith(".jsonl"):
         raise ValueError(f"{rows}: a file of LLM rows must end in .jsonl or .jsonl.gz")
@@ -43,7 +43,7 @@ def side_file(rows: Path) -> Path:
 
 
 def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
-    """Write the side file of a finished file of rows, with the file's name, sha256 and number of rows.
+    """Write the side file of a file of rows, with its name, sha256 and number of rows.
 
     A document that `read_provenance` would refuse is a ValueError.
     """
@@ -75,7 +75,7 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
 
 
 def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
-    """Return what the side file says about some rows, with ``unchanged``: whether they are what it was written for.
+    """Return the content of the side file, with ``unchanged``: whether it describes these rows.
 
     A damaged side file causes only a warning, since it is just information, and gives ``{"damaged":
     why}``. Returns None if there is no side file.
@@ -98,7 +98,7 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
             raise ValueError(f"describes other rows, those of {described[:80]!r}")
     except (OSError, ValueError) as error:
         why = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-        message = "%s: %s; the rows of %s are used, but their origin is unknown. Remove or restore the file"
+        message = "%s: %s; the rows of %s are used, but their origin is unknown. Restore the file"
         log.warning(
             message,
             side,
@@ -119,7 +119,7 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
 
 
 def _counted(rows: Path) -> tuple[str, int]:
-    """Return the sha256 of a file of rows and the number of rows; line breaks at the end do not count."""
+    """Return the sha256 of a file of rows and the number of rows."""
     data = read_bytes(rows)
     content = data.rstrip(b"\r\n")
     return hashlib.sha256(data).hexdigest(), content.count(b"\n") + 1 if content else 0

@@ -44,7 +44,7 @@ def read_sources(
     columns: Mapping[str, str] | None = None,
     takes: str = "",
 ) -> list[Rows]:
-    """Read splits, such as ``snli/train``, and the user's own files, such as ``my/sentences.txt`` (see `read_table`).
+    """Read splits, such as ``snli/train``, and the user's own files (see `read_table`).
 
     Relative paths start at the working directory. Errors name the config key that the sources come
     from. A name of another form is a ConfigError, and so is no name unless ``may_be_empty``.
@@ -101,7 +101,7 @@ def _read_split(
 
 
 def missing_file(source: str, data_dir: str | Path) -> str | None:
-    """Return which file of ``corpus/split`` is missing and how to get it; None if none is or the hub may have it."""
+    """Return which file of ``corpus/split`` is missing; None if none is, or the hub may have it."""
     name, _, split = source.partition("/")
     if is_own(source):
         return None
@@ -166,7 +166,7 @@ def warn_without_pairs(
     *,
     own: bool,
 ) -> None:
-    """Warn of files without sentence pairs, where ``data.excluded`` does nothing; of training files, only own ones."""
+    """Warn of files without sentence pairs, where ``data.excluded`` does nothing."""
     tables = [("data.excluded", rows) for rows in excluded]
     if excluded and own:
         tables += [("data.train", rows) for rows in train]
@@ -186,7 +186,7 @@ def _pairs_of(rows: Rows) -> list[tuple[str, str]]:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """Return the corpus and the split of a name; the split is empty if it looks like the name of a file."""
+    """Return corpus and split of a name; the split is empty if it looks like a file."""
     corpus, _, split = name.partition("/")
     return corpus, "" if {"/", "."} & set(split) else split
 

@@ -1,4 +1,4 @@
-"""Language models: a client for any OpenAI-compatible endpoint, a cache of every reply, and an account of the cost."""
+"""Language models: a client for OpenAI-compatible endpoints, a cache of replies, an account."""
 
 from lightning_cse.llm.client import LLM
 from lightning_cse.llm.endpoint import Endpoint, wrong_settings

@@ -21,13 +21,25 @@ PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS standing (digest TEXT PRIMARY KEY, messages TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS replies (
-    key TEXT PRIMARY KEY, model TEXT, standing TEXT, last TEXT, parameters TEXT, sample INTEGER, text TEXT NOT NULL,
-    finish_reason TEXT NOT NULL, refusal TEXT, prompt_tokens INTEGER, completion_tokens INTEGER, served TEXT,
-    endpoint TEXT, created TEXT
+    key TEXT PRIMARY KEY,
+    model TEXT,
+    standing TEXT,
+    last TEXT,
+    parameters TEXT,
+    sample INTEGER,
+    text TEXT NOT NULL,
+    finish_reason TEXT NOT NULL,
+    refusal TEXT,
+    prompt_tokens INTEGER,
+    completion_tokens INTEGER,
+    served TEXT,
+    endpoint TEXT,
+    created TEXT
 );
 """
 _SELECT: Final = """
-SELECT text, finish_reason, served, prompt_tokens, completion_tokens, endpoint, TRUE FROM replies WHERE key = ?
+SELECT text, finish_reason, served, prompt_tokens, completion_tokens, endpoint, TRUE
+FROM replies WHERE key = ?
 """
 _INSERT: Final = (
     "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?)"
@@ -35,7 +47,7 @@ _INSERT: Final = (
 
 
 class ReplyCache:
-    """Replies by `Request.key` in one SQLite file, which processes may share, or, with None, in memory until closed."""
+    """Replies by `Request.key` in one SQLite file, which processes may share, or in memory."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -53,7 +65,7 @@ class ReplyCache:
         request: Request,
         reply: Reply,
     ) -> Reply:
-        """Keep a reply, unless an earlier one is kept; return the kept one, with the tokens that were paid for now."""
+        """Keep a reply, unless one is kept; return the kept one, with the tokens used now."""
         *before, last = [json.dumps(message, ensure_ascii=False) for message in request.messages]
         shared = f"[{', '.join(before)}]"
         digest = hashlib.sha256(shared.encode()).hexdigest()

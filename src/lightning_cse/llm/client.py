@@ -1,4 +1,4 @@
-"""A language model and the requests to it: many at once, with every reply kept and the cost reported."""
+"""A language model and the requests to it: many at once, with every reply kept."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ class LLM:
         self._calls: Calls
 
     async def reply(self, request: Request) -> Outcome:
-        """Return the kept reply, or ask for it and keep it, only within `each`; raise LLMError if no more can come."""
+        """Return the kept reply, or ask for it and keep it; for use within `each`."""
         key = request.key(self.endpoint.model)
         asked = self._calls.asked
         outcome: Outcome | None
@@ -91,7 +91,7 @@ class LLM:
         work: Callable[[Item], Coroutine[Any, Any, Result]],
         items: Iterable[Item],
     ) -> Generator[Result]:
-        """Do asynchronous work for ``llm.concurrency`` items at once, and yield results as they come.
+        """Do work for ``llm.concurrency`` items at once, and yield results as they come.
 
         Items are taken after each result, so an iterator may have more of them by then. However
         this ends, also by an error, Ctrl-C or SIGTERM, it waits for the calls under way and keeps
@@ -130,7 +130,7 @@ class LLM:
         what: str,
         total: int | None = None,
     ) -> Iterator[tuple[int, Outcome]]:
-        """Yield the position and the reply of each request as they come; raise LLMError if some are missing."""
+        """Yield position and reply of each request as they come; or raise LLMError."""
 
         async def one(item: tuple[int, Request]) -> tuple[int, Outcome]:
             number, request = item
@@ -176,7 +176,7 @@ class LLM:
         what: str,
         requests: Iterable[Request],
     ) -> int:
-        """Log how many calls requests will take, and return the number of requests, equal ones included."""
+        """Log how many calls requests will take, and return the number of requests."""
         keys = Counter(request.key(self.endpoint.model) for request in requests)
 
         with closing(self.cache):
@@ -200,7 +200,7 @@ class LLM:
         of: str,
         total: int | None = None,
     ) -> Iterator[Callable[..., None]]:
-        """Show a bar, or log a line per minute, as the yielded function is called with a count; then log the cost."""
+        """Show a bar, or log a line per minute, as the yielded function is called."""
         last = time.monotonic()
         now = 0
 
@@ -246,7 +246,7 @@ class LLM:
                 )
 
     def taken(self) -> dict[str, Any]:
-        """Return the account since the last call, with ``cost`` and ``cost_if_new``, the cost with nothing cached."""
+        """Return the account since the last call, with ``cost`` and ``cost_if_new``."""
         account = self.account
         self.account = Account()
         return {

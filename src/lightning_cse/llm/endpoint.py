@@ -20,7 +20,7 @@ _Limit = Annotated[
 
 
 class Endpoint(BaseModel, extra="forbid", frozen=True):
-    """One model at one OpenAI-compatible endpoint; conf/llm/default.yaml says what each setting means."""
+    """One model at one OpenAI-compatible endpoint; conf/llm/default.yaml explains the settings."""
 
     model: str = Field(min_length=1)
     base_url: str | None = Field(
@@ -64,7 +64,7 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
 
     @property
     def address(self) -> str:
-        """The address: from the settings, else from OPENAI_BASE_URL in the environment, else OpenAI's own."""
+        """The address: from the settings, else from OPENAI_BASE_URL, else OpenAI's own."""
         return (
             self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
         ).rstrip("/")
@@ -76,7 +76,7 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
         return host in {"localhost", "::1"} or host.startswith("127.")
 
     def key(self) -> str:
-        """Return the key from the environment; raise LLMError if there is none and the endpoint is elsewhere."""
+        """Return the key from the environment; raise LLMError if a remote endpoint has none."""
         key = os.environ.get(self.key_variable, "").strip()
         if not key and not self.here:
             raise LLMError(
@@ -106,4 +106,6 @@ def wrong_settings(llm: Any) -> Iterator[str]:
                     f"unknown setting{near or '; parameters of the model go under llm.parameters'}"
                 )
 
-            yield f"{name}: {message if name != 'llm.model' else 'must be set, as in llm.model=my-model'}"
+            if name == "llm.model":
+                message = "must be set, as in llm.model=my-model"
+            yield f"{name}: {message}"

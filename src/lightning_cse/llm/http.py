@@ -1,4 +1,4 @@
-"""Calls to one endpoint by the openai client, with limits per minute and a limit on the time of each call."""
+"""Calls to one endpoint by the openai client, with limits per minute and per call."""
 
 import asyncio
 import logging
@@ -20,10 +20,10 @@ except ImportError as missing:
 
 _CONTINUES: Final = "The same command continues"
 _ADVICE: Final = {
-    401: "Correct the key in the environment variable {variable}, or name another with llm.key_variable=...",
+    401: "Correct the key in the environment variable {variable}, or set llm.key_variable",
     402: f"The endpoint asks for payment. {_CONTINUES}",
     403: "Is the key in the environment variable {variable} right?",
-    404: "llm.base_url usually ends in /v1, and llm.model must be the endpoint's name for the model",
+    404: "llm.base_url usually ends in /v1; llm.model must be the endpoint's name of the model",
 }
 _CODES: Final = {  # error codes that say more than the status
     "insufficient_quota": 402,
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class Calls(openai.DefaultAsyncHttpxClient):
-    """Asks an endpoint through the openai client, and makes the calls of that client, retries included."""
+    """Asks an endpoint through the openai client, and makes the calls of that client."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         await self.aclose()
 
     async def call(self, request: Request) -> Reply | Failure:
-        """Ask until there is a reply or asking again does not help; raise LLMError if no request can get a reply."""
+        """Return a reply or a failure; raise LLMError if no request can get a reply."""
         outcome: Reply | Failure
 
         try:
@@ -127,8 +127,9 @@ class Calls(openai.DefaultAsyncHttpxClient):
         self._failed += 1
         if self._failed >= max(8, 2 * self.endpoint.concurrency):  # two rounds
             raise LLMError(
-                f"the last {self._failed} requests to {self.endpoint.address} all failed, the last one: "
-                f"{outcome.reason}. Is llm.base_url right? It usually ends in /v1. {_CONTINUES}"
+                f"the last {self._failed} requests to {self.endpoint.address} all failed, "
+                f"the last one: {outcome.reason}. Is llm.base_url right? It usually ends in /v1. "
+                f"{_CONTINUES}"
             )
 
         return outcome
@@ -163,7 +164,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         request: httpx2.Request,
         **options: Any,
     ) -> httpx2.Response:
-        """Make one call when the limits allow it; a response without an error has the reply as an extension."""
+        """Make one call when the limits allow it; the reply is an extension of the response."""
         estimate = len(request.content) // 3
         await self._wait_for_turn(estimate)
         self.account.retried += request.headers.get("x-stainless-retry-count", "0") != "0"
@@ -226,7 +227,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
                 self._owed -= part
 
     def _refused(self, error: openai.APIStatusError) -> Reply | Failure:
-        """Return what an error status means for one request; raise LLMError if it holds for all requests."""
+        """Return what an error status means for one request; raise LLMError if for all."""
         if error.code == "content_filter":
             return Reply(
                 "",
@@ -246,7 +247,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         return Failure(reason, final=status < 500 and status not in _LATER)
 
     def _short(self, message: object) -> str:
-        """Return a message from outside as one short line, without the key, which some servers repeat."""
+        """Return a message as one short line, without the key, which some servers repeat."""
         return " ".join(str(message).replace(self._openai.api_key, "***").split())[:300]
 
 

@@ -29,7 +29,7 @@ class Request:
     schema: Mapping[str, Any] | None = None
 
     def key(self, model: str) -> str:
-        """Return the digest under which a model's reply is kept; 0 and 0.0 are the same parameter."""
+        """Return the digest under which a reply is kept; 0 and 0.0 are the same parameter."""
         parameters: dict[str, float | int | str] = {}
 
         for name, value in self.parameters.items():
@@ -79,14 +79,14 @@ class Reply:
 
 @dataclass(frozen=True)
 class Failure:
-    """No reply after all retries, and the reason; it is not kept. ``final``: asking again does not help."""
+    """No reply after all retries, and the reason; ``final``: asking again does not help."""
 
     reason: str
     final: bool = False
 
 
 def read_reply(content: bytes, endpoint: str) -> Reply:
-    """Return the reply in the body of a chat completion; raise ValueError with the reason if there is none."""
+    """Return the reply in the body of a chat completion, or raise ValueError with the reason."""
     try:
         answer = json.loads(content)
         choice = answer["choices"][0]
@@ -156,7 +156,7 @@ class Account:
         *,
         if_new: bool = False,
     ) -> float | None:
-        """Return the cost of new replies in USD, or with ``if_new`` also of cached ones; None if it is unknown."""
+        """Return the cost of new replies in USD, with ``if_new`` of all; None if it is unknown."""
         replies = self.requests - self.failed
         sent = self.prompt_tokens
         received = self.completion_tokens
@@ -190,12 +190,12 @@ def price_of(
     sent: int,
     received: int,
 ) -> float:
-    """Return the cost of tokens, at a price in USD per million tokens of ``input`` and ``output``."""
+    """Return the cost of tokens, at a price in USD per million ``input`` and ``output``."""
     return (sent * price["input"] + received * price["output"]) / 1_000_000
 
 
 def dollars(cost: float, least: int = 4) -> str:
-    """Return a sum with at least ``least`` decimals and two significant digits, as in $12.5000 and $0.000042."""
+    """Return a sum with two significant digits, as in $12.5000 and $0.000042."""
     decimals = max(least, 1 - math.floor(math.log10(cost))) if cost > 0 else 2
     return f"${cost:,.{decimals}f}"
 
