@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from lightning_cse.papers.artefacts import Baseline
+from lightning_cse.papers.artefacts import Baseline, Column, Line, Request
 from lightning_cse.papers.tables import Table
 from lightning_cse.runs import write_atomic
 
@@ -20,7 +20,17 @@ Form = Literal["terminal", "markdown", "csv", "latex"]
 
 _TEMPLATES: Final = {"markdown": "table.md.jinja", "latex": "table.tex.jinja"}
 _LEAST_P: Final = 1e-99  # a smaller p-value is shown as smaller than this
-_ENDS: Final = {"from": -1.96, "to": 1.96}  # of a 95 % interval, in standard errors
+_QUANTILE: Final = 1.96  # the ends of a 95 % interval, in standard errors
+_ROWS: Final = {  # of a line in the terminal, and the part of a cell that each shows
+    "±": "sd",
+    "from": "from",
+    "to": "to",
+    "n": "n",
+    "paper": "paper",
+    "  ±": "paper_sd",
+    "diff": "difference",
+}
+_DIM: Final = ("from", "to", "paper", "  ±", "diff")
 _MATH: Final = {
     "±": r"\pm",
     "×": r"\times",
@@ -55,11 +65,9 @@ def render(table: Table, form: Form) -> Any:
     """Return a table for `rich.console.Console.print` or as text; a CSV has one row per cell, unrounded."""
     if form == "terminal":
         return _terminal(view(table))
-    return (
-        _csv(table)
-        if form == "csv"
-        else environment().get_template(_TEMPLATES[form]).render(view(table))
-    )
+    if form == "csv":
+        return _csv(table)
+    return environment().get_template(_TEMPLATES[form]).render(view(table))
 
 
 def write(table: Table, folder: Path, stem: str) -> list[Path]:
@@ -81,80 +89,93 @@ def environment() -> Environment:
     """Return the Jinja environment of this package, with the filters that its templates use."""
     from jinja2 import Environment, FileSystemLoader, select_autoescape
 
-    loader = FileSystemLoader(Path(__file__).parent / "templates")
-    found = Environment(
-        loader=loader,
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=select_autoescape(("html.jinja",)),
         lstrip_blocks=True,
         trim_blocks=True,
     )
-    found.filters |= {
-        "md": lambda text: text.translate(_MARKDOWN),
-        "tex": lambda text: text.translate(_LATEX),
-    }
-    return found
+    templates.filters["md"] = lambda text: text.translate(_MARKDOWN)
+    templates.filters["tex"] = lambda text: text.translate(_LATEX)
+    return templates
 
 
 def view(table: Table) -> dict[str, Any]:
     """Return the contents of a table as text: title, lines above, headings, lines with their cells, legend."""
-    lines = [line for line, quoted in zip(table.lines, table.quoted, strict=True) if not quoted]
-    encoders = {line.encoder for line in lines if line.encoder}
-    several = (
-        len(encoders) > 1
-        or len({line.paper_encoder for line in table.lines if line.paper_encoder}) > 1
-    )
-    asked = table.request
-    above = {
-        f"profile {asked.profile}": asked.profile,
-        f"encoder {asked.encoder or next(iter(encoders), None)}": asked.encoder
-        or len(encoders) == 1,
-        f"seeds {' '.join(map(str, asked.seeds or ()))}": asked.seeds is not None,
-        " ".join(asked.settings): asked.settings,
-        f"only {', '.join(asked.only)}": asked.only,
-    }
-    measured = {"code": table.commits, "measured on": table.machines}
-    made = {f"{what} {', '.join(of)}": of for what, of in measured.items()}
-    about = ["; ".join(text for text, shown in part.items() if shown) for part in (above, made)]
+    artefact = table.artefact
+    measured = [line for line, quoted in zip(table.lines, table.quoted, strict=True) if not quoted]
+    encoders = list(dict.fromkeys(line.encoder for line in measured if line.encoder))
+    of_paper = {line.paper_encoder for line in table.lines if line.paper_encoder}
+    several = len(encoders) > 1 or len(of_paper) > 1
+    about = [_about_request(table.request, encoders), _about_runs(table)]
+    note = " ".join(artefact.note.split())
     return {
-        "title": f"{table.artefact.source}: {table.artefact.title}",
-        "label": f"tab:{table.artefact.paper}-{table.artefact.name}",
+        "title": f"{artefact.source}: {artefact.title}",
+        "label": f"tab:{artefact.paper}-{artefact.name}",
         "about": [text for text in about if text],
-        "headings": [column.title for column in table.artefact.columns],
+        "headings": [column.title for column in artefact.columns],
         "encoders": several,
-        "lines": [
-            {
-                "label": line.label,
-                "encoder": line.encoder or "" if several else "",
-                "seeds": _seeds(isinstance(line.way, Baseline), cells),
-                "uneven": len(
-                    {cell.n for cell, column in cells if cell.asked and column.source != "config"}
-                )
-                > 1,
-                "cells": [_cell(table, cell, column) for cell, column in cells],
-            }
-            for line, cells in table.rows()
-        ],
-        "legend": [
-            *table.legend,
-            *([" ".join(table.artefact.note.split())] if table.artefact.note.strip() else []),
-        ],
+        "lines": [_line(table, line, cells, several) for line, cells in table.rows()],
+        "legend": [*table.legend, *([note] if note else [])],
     }
 
 
-def _cell(table: Table, cell: Any, column: Any) -> dict[str, Any]:
+def _about_request(request: Request, encoders: Sequence[str]) -> str:
+    """Return the choices that hold for the whole table."""
+    parts = []
+    if request.profile:
+        parts.append(f"profile {request.profile}")
+    if request.encoder or len(encoders) == 1:
+        parts.append(f"encoder {request.encoder or encoders[0]}")
+    if request.seeds is not None:
+        parts.append(f"seeds {' '.join(map(str, request.seeds))}")
+    if request.settings:
+        parts.append(" ".join(request.settings))
+    if request.only:
+        parts.append(f"only {', '.join(request.only)}")
+    return "; ".join(parts)
+
+
+def _about_runs(table: Table) -> str:
+    parts = []
+    if table.commits:
+        parts.append(f"code {', '.join(table.commits)}")
+    if table.machines:
+        parts.append(f"measured on {', '.join(table.machines)}")
+    return "; ".join(parts)
+
+
+def _line(table: Table, line: Line, cells: list[tuple[Any, Column]], several: bool) -> Any:
+    counts = [(cell.n, cell.asked) for cell, column in cells if _is_measured(cell, column)]
+    return {
+        "label": line.label,
+        "encoder": line.encoder if line.encoder and several else "",
+        "seeds": _seeds(counts, is_baseline=isinstance(line.way, Baseline)),
+        "uneven": len({n for n, _ in counts}) > 1,
+        "cells": [_cell(table, cell, column) for cell, column in cells],
+    }
+
+
+def _is_measured(cell: Any, column: Column) -> bool:
+    return bool(cell.asked) and column.source != "config"
+
+
+def _cell(table: Table, cell: Any, column: Column) -> dict[str, Any]:
+    digits = "g" if column.source == "config" else f".{column.decimals}f"
+
     def number(value: float, sign: str = "") -> str:
-        digits = "g" if column.source == "config" else f".{column.decimals}f"
         return "" if math.isnan(value) else f"{value:{sign}{digits}}"
+
+    def end(far: float) -> str:
+        return number(min(max(cell.mean + far * cell.error, 0), column.scale))
 
     return {
         "mean": cell.text or number(cell.mean),
         "sd": number(cell.sd),
-        **{
-            end: number(min(max(cell.mean + far * cell.error, 0), column.scale))
-            for end, far in _ENDS.items()
-        },
+        "from": end(-_QUANTILE),
+        "to": end(_QUANTILE),
         "signs": table.signs(cell),
-        "n": cell.n if cell.asked and column.source != "config" else "",
+        "n": cell.n if _is_measured(cell, column) else "",
         "paper": number(cell.published),
         "paper_sd": number(cell.published_deviation),
         "difference": number(cell.difference, "+"),
@@ -166,28 +187,24 @@ def _cell(table: Table, cell: Any, column: Any) -> dict[str, Any]:
     }
 
 
-def _seeds(baseline: bool, cells: list[tuple[Any, Any]]) -> str:
+def _seeds(counts: Sequence[tuple[int, int]], *, is_baseline: bool) -> str:
     """Return the number of seeds of a line, ``n/asked`` if some are missing; a range if its cells differ."""
-    counts = [
-        (cell.n, cell.asked) for cell, column in cells if column.source != "config" and cell.asked
-    ]
-    if not counts or (baseline and all(n == asked for n, asked in counts)):
-        return "-" if counts else ""
-    numbers, asked = sorted({n for n, _ in counts}), max(asked for _, asked in counts)
-    have = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
-    return have if numbers == [asked] else f"{have}/{asked}"
+    if not counts:
+        return ""
+    if is_baseline and all(n == asked for n, asked in counts):
+        return "-"
+    numbers = sorted({n for n, _ in counts})
+    asked = max(asked for _, asked in counts)
+    text = "-".join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1])))
+    return text if numbers == [asked] else f"{text}/{asked}"
 
 
 def _p(value: float) -> str:
     if math.isnan(value):
         return ""
-    return (
-        f"<{_LEAST_P:.0e}"
-        if value < _LEAST_P
-        else f"{value:.4f}"
-        if value >= 0.0001
-        else f"{value:.0e}"
-    )
+    if value < _LEAST_P:
+        return f"<{_LEAST_P:.0e}"
+    return f"{value:.4f}" if value >= 0.0001 else f"{value:.0e}"
 
 
 def _terminal(shown: Mapping[str, Any]) -> RenderableType:
@@ -196,30 +213,26 @@ def _terminal(shown: Mapping[str, Any]) -> RenderableType:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    rows = [
-        (line, *row)
-        for line in shown["lines"]
-        for row in _rows(line["cells"], uneven=line["uneven"])
-    ]
-    words = [word for line in shown["lines"] for word in (*line["label"].split(), line["encoder"])]
+    rows = []
+    words: list[str] = []
+    for line in shown["lines"]:
+        rows += [(line, *row) for row in _rows(line["cells"], uneven=line["uneven"])]
+        words += [*line["label"].split(), line["encoder"]]
     grid = Grid(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    grid.add_column(
-        "", overflow="fold", min_width=min(32, max(map(len, words), default=1)), max_width=32
-    )
+    longest = max(map(len, words), default=1)
+    grid.add_column("", overflow="fold", min_width=min(32, longest), max_width=32)
     grid.add_column("n", justify="right", no_wrap=True)
     grid.add_column("", no_wrap=True)
     for number, heading in enumerate(shown["headings"]):
         width = max((len(texts[number]) for _, _, texts in rows), default=1)
-        grid.add_column(
-            heading,
-            justify="right",
-            min_width=width,
-            max_width=max(width, *map(len, heading.split())),
-        )
+        most = max(width, *map(len, heading.split()))
+        grid.add_column(heading, justify="right", min_width=width, max_width=most)
     for line, what, texts in rows:
-        label = line["label"] + f"\n{line['encoder']}" * bool(line["encoder"])
-        style = "dim" if what in ("from", "to", "paper", "  ±", "diff") else ""
-        first = ["", ""] if what else [Text(label), line["seeds"]]
+        first: list[Any] = ["", ""]
+        if not what:
+            encoder = f"\n{line['encoder']}" if line["encoder"] else ""
+            first = [Text(line["label"] + encoder), line["seeds"]]
+        style = "dim" if what in _DIM else ""
         grid.add_row(*first, *(Text(text, style) for text in (what, *texts)))
     head = [Text(shown["title"], style="bold"), *map(Text, (*shown["about"], ""))]
     return Group(*head, grid, *map(Text, ("", *shown["legend"])))
@@ -228,16 +241,7 @@ def _terminal(shown: Mapping[str, Any]) -> RenderableType:
 def _rows(cells: Sequence[Mapping[str, Any]], *, uneven: bool) -> Iterator[tuple[str, list[str]]]:
     """Yield the non-empty rows of a line: measured values, their spread, the paper's values, the difference."""
     yield "", [(cell["mean"] or "-") + cell["signs"] for cell in cells]
-    names = {
-        "±": "sd",
-        "from": "from",
-        "to": "to",
-        "n": "n",
-        "paper": "paper",
-        "  ±": "paper_sd",
-        "diff": "difference",
-    }
-    for what, key in names.items():
+    for what, key in _ROWS.items():
         if any(cell[key] for cell in cells) and (uneven or key != "n"):
             yield what, [str(cell[key]) for cell in cells]
 
@@ -249,7 +253,7 @@ def _csv(table: Table) -> str:
     frame["seeds"] = frame["values"].map(lambda values: " ".join(map(str, values)))
     frame.insert(1, "row", [table.lines[number].label for number in frame["line"]])
     frame.insert(2, "encoder", [table.lines[number].encoder for number in frame["line"]])
-    unknown = [name for name in ("error",) if frame[name].isna().all()]
-    return str(
-        frame.drop(columns=["line", "asked", "values", "text", *unknown]).to_csv(index=False)
-    )
+    hidden = ["line", "asked", "values", "text"]
+    if frame["error"].isna().all():
+        hidden.append("error")
+    return str(frame.drop(columns=hidden).to_csv(index=False))

@@ -25,12 +25,15 @@ from lightning_cse.papers.significance import points
 from lightning_cse.papers.tables import is_number, machine_of, short_commit
 from lightning_cse.plots import (
     PALETTE,
+    Points,
     blank_figure,
     by_step,
     line,
     moving_average,
     plot_style,
     series_look,
+    xy,
+    zero_line,
 )
 from lightning_cse.runs import Run
 
@@ -80,19 +83,21 @@ def build_report(
     # Markdown without HTML, links and images, so nothing leads elsewhere or is loaded from there.
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.disable(["link", "image", "autolink", "reference"])
-    filters = environment().filters
-    filters["markdown"] = lambda text: Markup(markdown.render(text))  # noqa: S704 - escaped
-    filters["breakable"] = lambda text: Markup(  # noqa: S704 - escaped
-        re.sub(r"(?<=[^\W\d])([_./=,]+)(?=\w)", r"\1<wbr>", str(escape(text)))
-    )
+
+    def to_html(text: str) -> Markup:
+        return Markup(markdown.render(text))  # noqa: S704 - escaped by MarkdownIt
+
+    def breakable(text: str) -> Markup:
+        """Allow line breaks within long names."""
+        escaped = str(escape(text))
+        return Markup(re.sub(r"(?<=[^\W\d])([_./=,]+)(?=\w)", r"\1<wbr>", escaped))  # noqa: S704
+
+    environment().filters.update(markdown=to_html, breakable=breakable)
     parts: dict[str, list[Mapping[str, Any]]] = {}
     for section in sections:
         parts.setdefault(section["part"], []).append(section)
-    page = (
-        environment()
-        .get_template("report.html.jinja")
-        .render(title=title, parts=parts, facts=facts or {})
-    )
+    template = environment().get_template("report.html.jinja")
+    page = template.render(title=title, parts=parts, facts=facts or {})
     # Only the page's own script may run: another one would have another digest.
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
@@ -108,39 +113,49 @@ def artefact_section(
     artefact: Artefact, table: Table | None, made: Any = None, *, part: str = ""
 ) -> dict[str, Any]:
     """Return a table or figure of a paper as a section; ``made`` holds its figures, its text and further tables."""
-    anchor, tables = slug(artefact.key), []
-    for name, rows in (made.tables if made else {}).items():
-        frame = pd.DataFrame(rows).map(
-            lambda value: f"{value:.4f}" if isinstance(value, float) else str(value)
-        )
-        folded = {"title": name.replace("_", " "), "folded": True}
-        tables.append({"headings": list(frame), "rows": frame.to_numpy().tolist(), **folded})
-    charts = [
-        _chart(f, n.replace("_", " "), f"{anchor}-{slug(n)}")
-        for n, f in (made.figures if made else {}).items()
-    ]
-    intro = "" if table is not None else artefact.note  # a table has it in its legend
-    parts = {
+    anchor = slug(artefact.key)
+    section: dict[str, Any] = {
+        "title": artefact.title,
+        "anchor": anchor,
+        "kicker": artefact.source,
+        "part": part,
         "paper_table": table and view(table),
-        "tables": tables,
-        "charts": charts,
-        "intro": intro,
+        "intro": "" if table is not None else artefact.note,  # a table has it in its legend
+        "text": "",
     }
-    head = {"title": artefact.title, "anchor": anchor, "kicker": artefact.source, "part": part}
-    return {**head, **parts, "text": made.text if made else ""}
+    if made is not None:
+        section["text"] = made.text
+        section["tables"] = [_folded_table(name, rows) for name, rows in made.tables.items()]
+        section["charts"] = [
+            _chart(figure, name.replace("_", " "), f"{anchor}-{slug(name)}")
+            for name, figure in made.figures.items()
+        ]
+    return section
+
+
+def _folded_table(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    frame = pd.DataFrame(rows).map(_text)
+    return {
+        "title": name.replace("_", " "),
+        "folded": True,
+        "headings": list(frame),
+        "rows": frame.to_numpy().tolist(),
+    }
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _chart(figure: Figure, title: str, name: str, groups: Sequence[_Group] = ()) -> dict[str, Any]:
     """Return a figure as a chart: SVG with text as text, in colours that follow the theme of the page."""
     import matplotlib as mpl
 
-    sink = io.StringIO()
-    with plot_style():
-        mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": name})
-        figure.savefig(
-            sink, format="svg", facecolor="none", metadata={"Date": None, "Creator": None}
-        )
-    head, _, svg = sink.getvalue().partition("<svg")[2].partition(">")
+    buffer = io.StringIO()
+    with plot_style(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        metadata = {"Date": None, "Creator": None}
+        figure.savefig(buffer, format="svg", facecolor="none", metadata=metadata)
+    head, _, svg = buffer.getvalue().partition("<svg")[2].partition(">")
     width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', head)[0]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     for group in groups:  # the page shows and hides it
@@ -158,47 +173,49 @@ def _chart(figure: Figure, title: str, name: str, groups: Sequence[_Group] = ())
 
 
 def _charts(
-    groups: Sequence[_Group], asked: Mapping[str, str], name: str
+    groups: Sequence[_Group], titles: Mapping[str, str], name: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield one chart of all runs for each key that any run has; ``asked`` maps keys to titles."""
-    there = [
-        key for key in asked if any(run.curves.get(key) for group in groups for run in group.runs)
-    ]
-    for number, key in enumerate(there):
+    """Yield one chart of all runs for each key that any run has."""
+    logged = {key for group in groups for run in group.runs for key in run.curves}
+    keys = [key for key in titles if key in logged]
+    for number, key in enumerate(keys):
         with plot_style():
-            figure = blank_figure(4.2, 2.7)
-            axes = figure.subplots()
-            if "rfd_" in key:
-                axes.axhline(0, color="#777777", linewidth=0.8, zorder=1)
-            for group, run in [
-                (of, run) for of in groups for run in of.runs if run.curves.get(key)
-            ]:
-                logged = sorted(run.curves[key])
-                if key == "train/loss" and len(logged) >= 20:
-                    values = moving_average(
-                        [value for _, value in logged], 2 * max(2, len(logged) // 40) + 1
-                    )
-                    logged = [
-                        (step, value) for (step, _), value in zip(logged, values, strict=True)
-                    ]
-                line(
-                    axes,
-                    logged,
-                    color=group.color,
-                    linestyle=group.style,
-                    linewidth=1.4,
-                    gid=f"series.{group.key}",
-                )
-            by_step(axes)
-            yield _chart(figure, asked[key], f"{name}-{number}", groups)
+            figure = _curves_figure(groups, key)
+            yield _chart(figure, titles[key], f"{name}-{number}", groups)
+
+
+def _curves_figure(groups: Sequence[_Group], key: str) -> Figure:
+    figure = blank_figure(4.2, 2.7)
+    axes = figure.subplots()
+    if "rfd_" in key:
+        zero_line(axes)
+    for group in groups:
+        look = {"color": group.color, "linestyle": group.style, "gid": f"series.{group.key}"}
+        for run in group.runs:
+            if points := sorted(run.curves.get(key, ())):
+                shown = _smoothed(points) if key == "train/loss" else points
+                line(axes, shown, linewidth=1.4, **look)
+    by_step(axes)
+    return figure
+
+
+def _smoothed(points: Points) -> Points:
+    """Return the moving average of a curve that has enough points for one."""
+    if len(points) < 20:
+        return points
+    steps, values = xy(points)
+    average = moving_average(values.tolist(), 2 * max(2, len(points) // 40) + 1)
+    return list(zip(steps.astype(int).tolist(), average, strict=True))
 
 
 def _fitting_titles(keys: Iterable[str]) -> dict[str, str]:
     """Return the chart titles of RFD, alignment and uniformity by key, for all views of the embeddings."""
     titles = {}
-    for key in sorted(key for key in keys if re.fullmatch(r"diag/.*(alignment|uniformity)", key)):
-        title = ", ".join(_FITTING.get(part, part) for part in reversed(key.split("/")[1:]))
-        titles[key] = title[0].upper() + title[1:]
+    for key in sorted(keys):
+        if re.fullmatch(r"diag/.*(alignment|uniformity)", key):
+            parts = [_FITTING.get(part, part) for part in reversed(key.split("/")[1:])]
+            title = ", ".join(parts)
+            titles[key] = title[0].upper() + title[1:]
     return titles
 
 
@@ -266,13 +283,13 @@ def _read(path: Path) -> Found:
 def run_facts(runs: Sequence[Found]) -> dict[str, str]:
     """Return short facts about runs: their states, encoders, machines, commits and total time."""
     states = Counter(run.state for run in runs)
-    known = [run.record for run in runs if run.record.get("environment")]
+    records = [run.record for run in runs if run.record.get("environment")]
     seconds = sum(pd.Series(run.record.get("seconds") or {}, dtype=float).sum() for run in runs)
     facts = {
         "runs": [f"{count} {state}" for state, count in states.items()],
-        "encoder": sorted({str(value_at(record, "encoder.name") or "") for record in known}),
-        "machine": sorted(set(map(machine_of, known))),
-        "commit": sorted(set(map(short_commit, known))),
+        "encoder": sorted({str(value_at(record, "encoder.name") or "") for record in records}),
+        "machine": sorted(set(map(machine_of, records))),
+        "commit": sorted(set(map(short_commit, records))),
         "time": [str(timedelta(seconds=round(seconds)))] if seconds else [],
     }
     return {fact: ", ".join(texts) for fact, texts in facts.items() if any(texts)}
@@ -284,83 +301,105 @@ def run_sections(
     """Return the sections of runs; their anchors begin with ``name``, and the contents list them under ``part``."""
     if not runs:
         return []
-    groups = [
-        _Group(f"{name}-{number}", point.label, point.runs, *series_look(number))
-        for number, point in enumerate(points(runs))
-    ]
-    legend = [
+    groups = []
+    for number, point in enumerate(points(runs)):
+        color, style = series_look(number)
+        groups.append(_Group(f"{name}-{number}", point.label, point.runs, color, style))
+    legend = [_legend_entry(group) for group in groups]
+    monitors = sorted({_monitor(run) for run in runs})
+    learning = {key: f"Dev score: {key.removeprefix('val/')}" for key in monitors}
+    learning["train/loss"] = "Training loss, moving average"
+    fitting = _fitting_titles({key for run in runs for key in run.curves})
+    sections: list[dict[str, Any]] = [
         {
-            "key": of.key,
-            "label": of.label,
-            "color": _COLORS[of.color.lower()],
-            "dashes": _DASHES[of.style],
-        }
-        for of in groups
-    ]
-    keys = {key for run in runs for key in run.curves}
-    learning = {key: f"Dev score: {key.removeprefix('val/')}" for key in map(_monitor, runs)}
-    learning = dict(sorted(learning.items())) | {"train/loss": "Training loss, moving average"}
-    learned = {"legend": legend, "charts": list(_charts(groups, learning, f"{name}-0"))}
-    fitted = {"legend": legend, "charts": list(_charts(groups, _fitting_titles(keys), f"{name}-1"))}
-    found: list[dict[str, Any]] = [
-        {"title": "Runs", "anchor": f"{name}-runs", "tables": [_run_table(groups, legend)]},
-        {"title": "Learning curves", "anchor": f"{name}-learning", **learned},
-        {"title": "Relative fitting difficulty", "anchor": f"{name}-rfd", "intro": _RFD, **fitted},
+            "title": "Runs",
+            "anchor": f"{name}-runs",
+            "tables": [_run_table(groups, legend)],
+        },
+        {
+            "title": "Learning curves",
+            "anchor": f"{name}-learning",
+            "legend": legend,
+            "charts": list(_charts(groups, learning, f"{name}-0")),
+        },
+        {
+            "title": "Relative fitting difficulty",
+            "anchor": f"{name}-rfd",
+            "intro": _RFD,
+            "legend": legend,
+            "charts": list(_charts(groups, fitting, f"{name}-1")),
+        },
         {
             "title": "What differs between the configs",
             "anchor": f"{name}-configs",
             "tables": _difference_tables(groups),
         },
     ]
-    return [
-        section | {"part": part}
-        for section in found
-        if section.get("tables") or section.get("charts")
-    ]
+    shown = [section for section in sections if section.get("tables") or section.get("charts")]
+    return [{**section, "part": part} for section in shown]
+
+
+def _legend_entry(group: _Group) -> dict[str, str]:
+    return {
+        "key": group.key,
+        "label": group.label,
+        "color": _COLORS[group.color.lower()],
+        "dashes": _DASHES[group.style],
+    }
 
 
 def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Return a table of the metrics over seeds, with the baselines below."""
-    runs = [(number, run) for number, group in enumerate(groups) for run in group.runs]
-    best = [
-        _scaled({_monitor(run): value_at(run.record, "best.score")}).values() for _, run in runs
-    ]
-    frame = pd.DataFrame([_scaled(run.record.get("metrics")) for _, run in runs], dtype=float)
-    frame["dev"] = [next(iter(score), math.nan) for score in best]
-    keys = [
-        "dev",
-        *sorted(key for key in frame if key.startswith("test/") and not key.endswith(_SECONDARY)),
-    ]
-    seeds = frame.groupby([number for number, _ in runs])
-    means, deviations = seeds.mean(), seeds.std()
+    frames = [pd.DataFrame(map(_metrics, group.runs), dtype=float) for group in groups]
+    every = sorted({key for frame in frames for key in frame} - {"dev"})
+    keys = ["dev", *(key for key in every if _is_shown(key))]
     rows: list[list[Any]] = []
-    for number, group in enumerate(groups):
-        spread = {key: f" ± {_number(deviations.at[number, key], key)}" for key in keys}
-        values = [
-            _number(means.at[number, key], key) + spread[key] * (len(spread[key]) > 3)
-            for key in keys
-        ]
-        rows.append(
-            [legend[number], str(sum(run.state == "finished" for run in group.runs)), *values]
-        )
-    baselines: dict[str, dict[str, float]] = {}
-    for _, run in runs:
+    for entry, group, frame in zip(legend, groups, frames, strict=True):
+        finished = sum(run.state == "finished" for run in group.runs)
+        values = [_mean_and_spread(frame.get(key, frame["dev"] * math.nan), key) for key in keys]
+        rows.append([entry, str(finished), *values])
+    for name, metrics in _baselines(groups).items():
+        values = [_number(metrics.get(key), key) for key in keys]
+        rows.append([(name, "baseline", ""), "", *values])
+    headings: list[Any] = ["run", "seeds"]
+    for key in keys:
+        task, _, metric = key.removeprefix("test/").rpartition("/")
+        headings.append((task, metric, "") if task else (metric, "", ""))
+    return {"headings": headings, "rows": rows, "notes": [_ABOUT]}
+
+
+def _is_shown(key: str) -> bool:
+    return key.startswith("test/") and not key.endswith(_SECONDARY)
+
+
+def _metrics(run: Found) -> dict[str, float]:
+    """Return the metrics of a run, and its best dev score as ``dev``."""
+    best = _scaled({_monitor(run): value_at(run.record, "best.score")})
+    return {**_scaled(run.record.get("metrics")), "dev": next(iter(best.values()), math.nan)}
+
+
+def _mean_and_spread(values: pd.Series, key: str) -> str:
+    mean = _number(values.mean(), key)
+    deviation = _number(values.std(), key)
+    return f"{mean} ± {deviation}" if deviation else mean
+
+
+def _baselines(groups: Sequence[_Group]) -> dict[str, dict[str, float]]:
+    """Return the metrics of the baselines that were evaluated beside the runs; each is measured once per encoder."""
+    found: dict[str, dict[str, float]] = {}
+    for run in (run for group in groups for run in group.runs):
         for name, metrics in (run.record.get("baselines") or {}).items():
-            called = (
-                "LENGTH" if name == "length" else f"{name}, {value_at(run.record, 'encoder.name')}"
-            )
-            baselines.setdefault(called, _scaled(metrics))
-    for called, known in baselines.items():
-        rows.append([(called, "baseline", ""), "", *(_number(known.get(key), key) for key in keys)])
-    parts = [key.removeprefix("test/").rpartition("/") for key in keys]
-    headings = [(task or metric, metric if task else "", "") for task, _, metric in parts]
-    return {"headings": ["run", "seeds", *headings], "rows": rows, "notes": [_ABOUT]}
+            title = f"{name}, {value_at(run.record, 'encoder.name')}"
+            found.setdefault("LENGTH" if name == "length" else title, _scaled(metrics))
+    return found
 
 
 def _monitor(run: Found) -> str:
     """Return the key of the dev score."""
-    keys = [key for key in run.curves if key.startswith("val/") and not key.endswith("threshold")]
-    return str(value_at(run.record, "best.monitor") or next(iter(keys), ""))
+    if best := value_at(run.record, "best.monitor"):
+        return str(best)
+    scores = (key for key in run.curves if key.startswith("val/") and not key.endswith("threshold"))
+    return next(scores, "")
 
 
 def _scaled(metrics: Mapping[str, Any] | None) -> dict[str, float]:
@@ -370,26 +409,36 @@ def _scaled(metrics: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 def _number(value: float | None, key: str) -> str:
+    if value is None or pd.isna(value):
+        return ""
     decimals = 2 if key == "dev" or _PERCENT.match(key) else 4
-    return "" if value is None or pd.isna(value) else f"{value:.{decimals}f}".replace("-", "−")
+    return f"{value:.{decimals}f}".replace("-", "−")
 
 
 def _difference_tables(groups: Sequence[_Group]) -> list[dict[str, Any]]:
     """Return a table of the config keys, and the digests of files and encoders, in which the points differ."""
-    settings = pd.DataFrame([dict(_settings(group.runs[0].record)) for group in groups]).fillna("")
+    settings = pd.DataFrame([_settings(group.runs[0].record) for group in groups]).fillna("")
     keys = sorted(key for key in settings if settings[key].nunique() > 1)
+    if not keys:
+        return []
     rows = [[key, *((value[:_SHORT], "", value) for value in settings[key])] for key in keys]
-    notes = [f"{len(keys)} keys differ, {settings.shape[1] - len(keys)} are the same for all."]
-    headings = ["key", *(group.label for group in groups)]
-    return [{"headings": headings, "rows": rows, "notes": notes, "words": True}] if rows else []
+    same = settings.shape[1] - len(keys)
+    table = {
+        "headings": ["key", *(group.label for group in groups)],
+        "rows": rows,
+        "notes": [f"{len(keys)} keys differ, {same} are the same for all."],
+        "words": True,
+    }
+    return [table]
 
 
-def _settings(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     document = record.get("decisive") or {}
+    settings = {}
     for key, value in leaves(document.get("config") or {}):
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        yield key, text.removeprefix("lightning_cse.") or '""'
-    for key, digest in (
-        (key, of) for part in ("data", "encoder") for key, of in (document.get(part) or {}).items()
-    ):
-        yield f"digest of {key}", str(digest)[:10]
+        settings[key] = text.removeprefix("lightning_cse.") or '""'
+    for part in ("data", "encoder"):
+        for key, digest in (document.get(part) or {}).items():
+            settings[f"digest of {key}"] = str(digest)[:10]
+    return settings
