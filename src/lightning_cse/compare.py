@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lightning_cse import arguments as shared
 from lightning_cse.errors import reported
@@ -27,12 +27,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     from lightning_cse.papers.significance import baseline_points, compare, points, read_run
 
-    given = points(map(read_run, arguments.run))
-    runs = [run for point in given for run in point.runs]
-    given += [
-        point for name in dict.fromkeys(arguments.baseline) for point in baseline_points(name, runs)
-    ]
-    found = compare(given, arguments.task)
+    compared = points(map(read_run, arguments.run))
+    runs = [run for point in compared for run in point.runs]
+    for name in dict.fromkeys(arguments.baseline):
+        compared += baseline_points(name, runs)
+    found = compare(compared, arguments.task)
     for task, labels in found.attrs["left_out"].items():
         why = "no predictions; a symmetric score has none for a direction"
         sys.stderr.write(f"{task}: left out: {', '.join(labels)} ({why})\n")
@@ -41,21 +40,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         found[key] = [" ".join(map(str, seeds)) for seeds in found[key]]
     if arguments.format == "table":
         _print(found, _LEGEND.format(tests=len(found), alpha=arguments.alpha))
-    elif arguments.format == "json":
-        sys.stdout.write(json.dumps(found.to_dict("records"), indent=2) + "\n")
-    elif arguments.format == "csv":  # a spreadsheet reads a text that begins like this as a formula
-        formula = ("=", "+", "-", "@")
-        safe = found.map(
-            lambda value: (
-                f"'{value}" if isinstance(value, str) and value.startswith(formula) else value
-            )
-        )
-        sys.stdout.write(safe.to_csv(index=False, lineterminator="\n"))
     else:
-        texts = found.map(_shown).map(lambda text: text.replace("|", r"\|"))
-        rows = [found.columns, ["---"] * found.shape[1], *texts.to_numpy()]
-        sys.stdout.writelines(f"| {' | '.join(row)} |\n" for row in rows)
+        sys.stdout.write(_TEXTS[arguments.format](found))
     return 0
+
+
+def _json(found: pd.DataFrame) -> str:
+    return json.dumps(found.to_dict("records"), indent=2) + "\n"
+
+
+def _csv(found: pd.DataFrame) -> str:
+    return str(found.map(_no_formula).to_csv(index=False, lineterminator="\n"))
+
+
+def _no_formula(value: Any) -> Any:
+    """Quote a text that a spreadsheet would read as a formula."""
+    is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@"))
+    return f"'{value}" if is_formula else value
+
+
+def _markdown(found: pd.DataFrame) -> str:
+    texts = found.map(_shown).map(lambda text: text.replace("|", r"\|"))
+    rows = [found.columns, ["---"] * found.shape[1], *texts.to_numpy()]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+_TEXTS: Final = {"csv": _csv, "markdown": _markdown, "json": _json}
 
 
 def _shown(value: Any) -> str:
@@ -77,19 +87,24 @@ def _print(found: pd.DataFrame, legend: str) -> None:
     for title in ("\nseeds", "accu-\nracy", "right\nonly", "differ-\nence", "\np", "p  \nHolm  "):
         table.add_column(title, justify="right", no_wrap=True)
     for row in found.itertuples():
-        holm = f"{_shown(row.p_holm)} {'*' if row.significant else ' '}"
-        a, b = (Text(row.a), row.seeds_a or "-"), (Text(row.b), row.seeds_b or "-")
-        difference = f"{row.difference:+.2f}"
+        star = "*" if row.significant else " "
         table.add_row(
             row.task,
-            *a,
+            Text(row.a),
+            row.seeds_a or "-",
             f"{100 * row.accuracy_a:.2f}",
             str(row.only_a),
-            difference,
+            f"{row.difference:+.2f}",
             _shown(row.p_exact),
-            holm,
+            f"{_shown(row.p_holm)} {star}",
         )
-        table.add_row("", *b, f"{100 * row.accuracy_b:.2f}", str(row.only_b))
+        table.add_row(
+            "",
+            Text(row.b),
+            row.seeds_b or "-",
+            f"{100 * row.accuracy_b:.2f}",
+            str(row.only_b),
+        )
     console = Console(highlight=False, soft_wrap=False)
     console.print(table)
     console.print(Text("\n" + legend.replace("\n", " ")))

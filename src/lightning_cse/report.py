@@ -1,13 +1,19 @@
 """Reports a paper or a sweep as one HTML file: ``python -m lightning_cse.report dualcse --to report.html``."""
 
+from __future__ import annotations
+
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lightning_cse import arguments as shared
 from lightning_cse.errors import LightningCSEError, did_you_mean, reported
+
+if TYPE_CHECKING:
+    from lightning_cse.papers.plan import Plan
+    from lightning_cse.papers.records import Found
 
 
 @reported
@@ -33,60 +39,68 @@ def _page(arguments: argparse.Namespace) -> str:
 
     experiments = experiments_dir()
     artefacts = find_artefacts(experiments)
-    names = {"all", *artefacts, *(one.paper for one in artefacts.values())}
-    paths = [Path(one).expanduser() for one in arguments.what if one not in names]
-    for path in paths:
-        if not path.exists():
-            raise LightningCSEError(
-                f"{path}: neither an artefact nor a path{did_you_mean(str(path), names)}"
-            )
-    table = RunsTable(
-        arguments.runs_dir,
-        [*arguments.records, *(kept_records(experiments) if arguments.kept else [])],
-    )
+    names = {"all", *artefacts, *(artefact.paper for artefact in artefacts.values())}
+    paths = _paths(arguments.what, names)
+    kept = kept_records(experiments) if arguments.kept else []
+    table = RunsTable(arguments.runs_dir, [*arguments.records, *kept])
     request = Request(profile=arguments.profile, encoder=arguments.encoder, seeds=arguments.seeds)
     papers: dict[str, list[Plan]] = {}
     for key, artefact in artefacts.items():
         if {"all", key, artefact.paper} & set(arguments.what):
-            papers.setdefault(artefact.source.partition(",")[0], []).append(
-                Plan(artefact, request, table)
-            )
+            paper = artefact.source.partition(",")[0]
+            papers.setdefault(paper, []).append(Plan(artefact, request, table))
     sections: list[dict[str, Any]] = []
     shown = []
     for paper, plans in papers.items():
         sections += [_artefact(plan, experiments, paper) for plan in plans]
-        found = {
-            run.source: run for plan in plans for line in plan.lines for run in plan.found(line)
-        }
-        runs = [
-            run for run in found.values() if "steps" in run.record
-        ]  # an evaluation has no curves
+        runs = _trainings(plans)
         sections += run_sections(runs, name=f"{slug(paper)}-sweep", part=paper)
         shown += runs
     if paths:
         runs = read_runs(paths, arguments.seeds)
         sections += run_sections(runs, part="Runs" if papers else "")
         shown += runs
-    called = ", ".join(papers) or "Runs: " + ", ".join(
-        list(dict.fromkeys(run.record["name"] for run in shown))[:3]
-    )
-    profile = {"profile": arguments.profile} if arguments.profile and papers else {}
-    return build_report(arguments.title or called, sections, facts={**profile, **run_facts(shown)})
+    title = arguments.title or ", ".join(papers) or _title_of_runs(shown)
+    facts = run_facts(shown)
+    if arguments.profile and papers:
+        facts = {"profile": arguments.profile, **facts}
+    return build_report(title, sections, facts=facts)
 
 
-def _artefact(plan: Any, experiments: Path, paper: str) -> dict[str, Any]:
+def _title_of_runs(runs: Sequence[Found]) -> str:
+    names = list(dict.fromkeys(run.record["name"] for run in runs))
+    return f"Runs: {', '.join(names[:3])}"
+
+
+def _paths(what: Sequence[str], names: Iterable[str]) -> list[Path]:
+    """Return the paths among the words of the command line; the other words are names of artefacts and papers."""
+    paths = [Path(word).expanduser() for word in what if word not in names]
+    for path in paths:
+        if not path.exists():
+            near = did_you_mean(str(path), names)
+            raise LightningCSEError(f"{path}: neither an artefact nor a path{near}")
+    return paths
+
+
+def _trainings(plans: Sequence[Plan]) -> list[Found]:
+    """Return the finished training runs of artefacts, each once; an evaluation has no curves."""
+    runs = [run for plan in plans for line in plan.lines for run in plan.found(line)]
+    by_source = {run.source: run for run in runs}
+    return [run for run in by_source.values() if "steps" in run.record]
+
+
+def _artefact(plan: Plan, experiments: Path, paper: str) -> dict[str, Any]:
     """Return the section of an artefact; if it cannot be made, the section gives the reason."""
     from lightning_cse.papers.report import artefact_section
     from lightning_cse.papers.reproducing import reproduce
 
+    results = experiments / plan.artefact.paper / "results"
     try:
-        done = reproduce(
-            plan,
-            kept_tests=experiments / plan.artefact.paper / "results" / f"{plan.stem}.tests.csv",
-        )
+        done = reproduce(plan, kept_tests=results / f"{plan.stem}.tests.csv")
     except LightningCSEError as error:
         sys.stderr.write(f"warning: {plan.artefact.key} is left empty: {error}\n")
-        return artefact_section(plan.artefact, None, part=paper) | {"text": f"Not made: {error}\n"}
+        section = artefact_section(plan.artefact, None, part=paper)
+        return {**section, "text": f"Not made: {error}\n"}
     return artefact_section(plan.artefact, done.table, done.made, part=paper)
 
 
