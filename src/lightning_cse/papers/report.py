@@ -350,14 +350,21 @@ def _legend_entry(group: _Group) -> dict[str, str]:
 
 def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Return a table of the metrics over seeds, with the baselines below."""
-    frames = [pd.DataFrame(map(_metrics, group.runs), dtype=float) for group in groups]
-    every = sorted({key for frame in frames for key in frame} - {"dev"})
-    keys = ["dev", *(key for key in every if _is_shown(key))]
+    runs = [(number, run) for number, group in enumerate(groups) for run in group.runs]
+    frame = pd.DataFrame([_metrics(run) for _, run in runs], dtype=float)
+    keys = ["dev", *(key for key in sorted(frame) if _is_shown(key))]
+    by_group = frame.groupby([number for number, _ in runs])
+    means = by_group.mean()
+    deviations = by_group.std()
     rows: list[list[Any]] = []
-    for entry, group, frame in zip(legend, groups, frames, strict=True):
+    for number, group in enumerate(groups):
         finished = sum(run.state == "finished" for run in group.runs)
-        values = [_mean_and_spread(frame.get(key, frame["dev"] * math.nan), key) for key in keys]
-        rows.append([entry, str(finished), *values])
+        values = []
+        for key in keys:
+            mean = _number(means.at[number, key], key)
+            deviation = _number(deviations.at[number, key], key)
+            values.append(f"{mean} ± {deviation}" if deviation else mean)
+        rows.append([legend[number], str(finished), *values])
     for name, metrics in _baselines(groups).items():
         values = [_number(metrics.get(key), key) for key in keys]
         rows.append([(name, "baseline", ""), "", *values])
@@ -376,12 +383,6 @@ def _metrics(run: Found) -> dict[str, float]:
     """Return the metrics of a run, and its best dev score as ``dev``."""
     best = _scaled({_monitor(run): value_at(run.record, "best.score")})
     return {**_scaled(run.record.get("metrics")), "dev": next(iter(best.values()), math.nan)}
-
-
-def _mean_and_spread(values: pd.Series, key: str) -> str:
-    mean = _number(values.mean(), key)
-    deviation = _number(values.std(), key)
-    return f"{mean} ± {deviation}" if deviation else mean
 
 
 def _baselines(groups: Sequence[_Group]) -> dict[str, dict[str, float]]:
