@@ -65,7 +65,11 @@ def _markdown(found: pd.DataFrame) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-_TEXTS: Final = {"csv": _csv, "markdown": _markdown, "json": _json}
+_TEXTS: Final = {
+    "csv": _csv,
+    "markdown": _markdown,
+    "json": _json,
+}
 
 
 def _shown(value: Any) -> str:
@@ -81,10 +85,22 @@ def _print(found: pd.DataFrame, legend: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
     table.add_column("\ntask", overflow="fold", max_width=16)
     table.add_column("\npoint", overflow="fold")
-    for title in ("\nseeds", "accu-\nracy", "right\nonly", "differ-\nence", "\np", "p  \nHolm  "):
+    for title in (
+        "\nseeds",
+        "accu-\nracy",
+        "right\nonly",
+        "differ-\nence",
+        "\np",
+        "p  \nHolm  ",
+    ):
         table.add_column(title, justify="right", no_wrap=True)
     for row in found.itertuples():
         star = "*" if row.significant else " "
@@ -128,8 +144,19 @@ def _parser() -> argparse.ArgumentParser:
         help="the tasks to compare on (default: all in common)",
     )
     beside = "baselines that were evaluated beside the runs and are to be compared too, such as untrained"
-    add("--baseline", nargs="+", action="extend", default=[], help=beside)
-    add("--alpha", type=float, default=0.05, help="level of the mark, after Holm (default: 0.05)")
+    add(
+        "--baseline",
+        nargs="+",
+        action="extend",
+        default=[],
+        help=beside,
+    )
+    add(
+        "--alpha",
+        type=float,
+        default=0.05,
+        help="level of the mark, after Holm (default: 0.05)",
+    )
     add(
         "--format",
         choices=("table", "csv", "markdown", "json"),

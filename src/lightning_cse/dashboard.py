@@ -79,8 +79,17 @@ def workspace(layout: Layout) -> ws.Workspace:
     order = [expr.Ordering(expr.Metric("Name"), ascending=True)]
     runs = ws.RunsetSettings(groupby=[expr.Metric("Group")], order=order, pinned_columns=columns)
     settings = ws.WorkspaceSettings(x_axis=_STEP, max_runs=_MOST_RUNS)
-    where: Any = {"entity": layout.entity, "project": layout.project, "name": layout.title}
-    return ws.Workspace(**where, sections=sections, settings=settings, runset_settings=runs)
+    where: Any = {
+        "entity": layout.entity,
+        "project": layout.project,
+        "name": layout.title,
+    }
+    return ws.Workspace(
+        **where,
+        sections=sections,
+        settings=settings,
+        runset_settings=runs,
+    )
 
 
 def build(layout: Layout, *, save: bool) -> Any:
@@ -118,15 +127,39 @@ def _panels(charts: dict[str, Any]) -> list[Any]:
     import wandb_workspaces.reports.v2.interface as wr
 
     look: Any = {"title_x": "step", "max_runs_to_show": _MOST_RUNS}
-    look |= {"groupby": "Group", "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
+    look |= {
+        "groupby": "Group",
+        "groupby_aggfunc": "mean",
+        "groupby_rangefunc": "minmax",
+    }
     panels: list[Any] = []
     for number, (title, key) in enumerate(charts.items()):
-        place = wr.Layout(x=8 * (number % 3), y=6 * (number // 3), w=8, h=6)
+        place = wr.Layout(
+            x=8 * (number % 3),
+            y=6 * (number // 3),
+            w=8,
+            h=6,
+        )
         if isinstance(key, tuple):
             x, y = map(wr.SummaryMetric, key)
-            panels.append(wr.ScatterPlot(title=title, x=x, y=y, layout=place))
+            panels.append(
+                wr.ScatterPlot(
+                    title=title,
+                    x=x,
+                    y=y,
+                    layout=place,
+                )
+            )
         else:
-            panels.append(wr.LinePlot(title=title, x=_STEP, y=[key], layout=place, **look))
+            panels.append(
+                wr.LinePlot(
+                    title=title,
+                    x=_STEP,
+                    y=[key],
+                    layout=place,
+                    **look,
+                )
+            )
     return panels
 
 
@@ -170,7 +203,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     layout = Layout(
-        args.project, args.entity, args.title, args.dev or DEV_SCORES, args.test or TEST_SCORES
+        args.project,
+        args.entity,
+        args.title,
+        args.dev or DEV_SCORES,
+        args.test or TEST_SCORES,
     )
     built = build(layout, save=not args.dry_run)
     sys.stdout.write(

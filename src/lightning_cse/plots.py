@@ -28,12 +28,28 @@ PURPLE: Final = "#CC79A7"
 SKY: Final = "#56B4E9"
 VERMILION: Final = "#D55E00"
 GREY: Final = "#777777"
-PALETTE: Final = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, GREY)
+PALETTE: Final = (
+    BLUE,
+    ORANGE,
+    GREEN,
+    PURPLE,
+    SKY,
+    VERMILION,
+    GREY,
+)
 STYLES: Final = ("-", "--", ":", "-.")
 
 SIDES: Final = {
-    "held_out": {"label": "held-out side", "color": BLUE, "linestyle": "-"},
-    "eval": {"label": "evaluation side", "color": ORANGE, "linestyle": "--"},
+    "held_out": {
+        "label": "held-out side",
+        "color": BLUE,
+        "linestyle": "-",
+    },
+    "eval": {
+        "label": "evaluation side",
+        "color": ORANGE,
+        "linestyle": "--",
+    },
 }
 """How the curves of the two sides that RFD compares are drawn, by the part of their keys."""
 
@@ -85,12 +101,24 @@ def xy(points: Points) -> NDArray[np.float64]:
 def line(axes: Axes, points: Points, **options: Any) -> None:
     """Draw a curve, with markers if it has few points."""
     marker = "o" if len(points) <= 30 else ""
-    axes.plot(*xy(points), **{"marker": marker, "markersize": 3.2, **options})
+    axes.plot(
+        *xy(points),
+        **{
+            "marker": marker,
+            "markersize": 3.2,
+            **options,
+        },
+    )
 
 
 def zero_line(axes: Axes) -> None:
     """Mark zero on the vertical axis."""
-    axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
+    axes.axhline(
+        0,
+        color=GREY,
+        linewidth=0.8,
+        zorder=1,
+    )
 
 
 def by_step(axes: Axes) -> None:

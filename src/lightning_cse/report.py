@@ -101,7 +101,12 @@ def _artefact(plan: Plan, experiments: Path, paper: str) -> dict[str, Any]:
         sys.stderr.write(f"warning: {plan.artefact.key} is left empty: {error}\n")
         section = artefact_section(plan.artefact, None, part=paper)
         return {**section, "text": f"Not made: {error}\n"}
-    return artefact_section(plan.artefact, done.table, done.made, part=paper)
+    return artefact_section(
+        plan.artefact,
+        done.table,
+        done.made,
+        part=paper,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -112,7 +117,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     what = "papers, artefacts such as dualcse/table5, or all; folders of runs or of a sweep; records kept as files"
     add = parser.add_argument
-    add("what", nargs="+", metavar="WHAT", help=what)
+    add(
+        "what",
+        nargs="+",
+        metavar="WHAT",
+        help=what,
+    )
     add(
         "--to",
         type=shared.path,
@@ -121,7 +131,12 @@ def _parser() -> argparse.ArgumentParser:
         help="default: report.html",
     )
     add("--title", help="the heading of the page")
-    add("--seeds", type=shared.seeds, metavar="0,1,2", help="only these seeds")
+    add(
+        "--seeds",
+        type=shared.seeds,
+        metavar="0,1,2",
+        help="only these seeds",
+    )
     shared.add_runs(parser)
     return parser
 

@@ -21,7 +21,12 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     for name, seed in itertools.product("ab", (0, 1)):
         run = tmp_path / "runs" / name / f"0123456789-s{seed}"
         run.mkdir(parents=True)
-        record = {"name": name, "config_hash": "0123456789", "seed": seed, "steps": 2}
+        record = {
+            "name": name,
+            "config_hash": "0123456789",
+            "seed": seed,
+            "steps": 2,
+        }
         (run / "record.json").write_text(
             json.dumps({**record, "metrics": {"test/x/accuracy": 0.5 + seed / 10}})
         )
@@ -42,7 +47,12 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         "--dump-dom",
         page.as_uri(),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert "CONSOLE" not in done.stderr, "an error or a refusal of the policy"
     assert re.search(r'<html lang="en" class="live">', done.stdout)
     assert re.search(

@@ -19,14 +19,33 @@ MakeRun = Callable[..., str]
 def make_run(tmp_path: Path) -> MakeRun:
     """Leave a finished run with predictions of rte, and the untrained encoder's beside them; return its folder."""
 
-    def make(name: str, seed: int, correct: list[bool], lr: float = 1e-5) -> str:
-        run = Run(tmp_path / "runs", name, f"{lr:.0e}".replace("-", ""), seed)
+    def make(
+        name: str,
+        seed: int,
+        correct: list[bool],
+        lr: float = 1e-5,
+    ) -> str:
+        run = Run(
+            tmp_path / "runs",
+            name,
+            f"{lr:.0e}".replace("-", ""),
+            seed,
+        )
         labels = [row % 2 == 0 for row in range(len(correct))]
         predicted = [label == right for label, right in zip(labels, correct, strict=True)]
-        columns = {"row": list(range(len(correct))), "label": labels, "prediction": predicted}
+        columns = {
+            "row": list(range(len(correct))),
+            "label": labels,
+            "prediction": predicted,
+        }
         write_predictions(run.predictions, "rte", columns)
         write_predictions(run.predictions, "untrained-rte", columns | {"prediction": labels[::-1]})
-        record = {"name": name, "config_hash": run.config_hash, "seed": seed, "metrics": {}}
+        record = {
+            "name": name,
+            "config_hash": run.config_hash,
+            "seed": seed,
+            "metrics": {},
+        }
         run.finish({**record, "decisive": {"config": {"method": {"optimizer": {"lr": lr}}}}})
         return str(run.path)
 
@@ -52,7 +71,19 @@ def test_the_table_fits_the_terminal(
     assert max(map(len, lines)) <= 80
     cells = [line.split() for line in lines]
     # 18 examples are right in one only: p = 2^-17, and three tests for Holm.
-    assert ["rte", "good", "0", "1", "2", "75.00", "18", "+45.00", "8e-06", "2e-05", "*"] in cells
+    assert [
+        "rte",
+        "good",
+        "0",
+        "1",
+        "2",
+        "75.00",
+        "18",
+        "+45.00",
+        "8e-06",
+        "2e-05",
+        "*",
+    ] in cells
     assert ["untrained", "-", "0.00", "0"] in cells
     assert "adjusted for the 3 tests of this table, * below 0.05" in " ".join(
         " ".join(lines).split()
@@ -68,7 +99,18 @@ def test_who_has_no_predictions_of_a_task_is_left_out_and_named(
             Run.at(Path(run)).predictions, "sick_direction", {**columns, "correct": correct}
         )
     runs = [two[0], two[3], make_run("simcse", 0, POOR)]
-    assert main([*runs, "--baseline", "untrained", "--format", "json"]) == 0
+    assert (
+        main(
+            [
+                *runs,
+                "--baseline",
+                "untrained",
+                "--format",
+                "json",
+            ]
+        )
+        == 0
+    )
     printed = capsys.readouterr()
     compared = [(one["task"], one["a"], one["b"]) for one in json.loads(printed.out)]
     assert [one for one in compared if one[0] == "sick_direction"] == [
@@ -83,14 +125,44 @@ def test_who_has_no_predictions_of_a_task_is_left_out_and_named(
 def test_points_of_one_name_are_called_by_what_differs(
     make_run: MakeRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([make_run("same", 0, right, lr) for right, lr in ((GOOD, 1e-5), (POOR, 3e-5))]) == 0
+    assert (
+        main(
+            [
+                make_run(
+                    "same",
+                    0,
+                    right,
+                    lr,
+                )
+                for right, lr in ((GOOD, 1e-5), (POOR, 3e-5))
+            ]
+        )
+        == 0
+    )
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["rte", "lr", "1e-05"] in [row[:3] for row in rows]
-    assert ["lr", "3e-05", "0", "30.00", "0"] in rows
+    assert [
+        "lr",
+        "3e-05",
+        "0",
+        "30.00",
+        "0",
+    ] in rows
 
 
 def test_csv_and_json_are_unrounded(two: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*two, "--format", "csv", "--task", "rte"]) == 0
+    assert (
+        main(
+            [
+                *two,
+                "--format",
+                "csv",
+                "--task",
+                "rte",
+            ]
+        )
+        == 0
+    )
     (line,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert (line["a"], line["b"], line["seeds_a"], line["significant"]) == (
         "good",
@@ -101,7 +173,18 @@ def test_csv_and_json_are_unrounded(two: list[str], capsys: pytest.CaptureFixtur
     assert main([*two[3:], *two[:3], "--format", "csv"]) == 0
     (turned,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert turned["difference"] == "-45.0", "a number stays a number"
-    assert main([*two, "--format", "json", "--alpha", "1e-6"]) == 0
+    assert (
+        main(
+            [
+                *two,
+                "--format",
+                "json",
+                "--alpha",
+                "1e-6",
+            ]
+        )
+        == 0
+    )
     (entry,) = json.loads(capsys.readouterr().out)
     assert float(line["p_exact"]) == entry["p_exact"] == entry["p_holm"] == 2**-17
     assert (entry["b"], entry["examples"], entry["significant"]) == ("=poor", 40, False)
@@ -122,7 +205,10 @@ def test_csv_and_json_are_unrounded(two: list[str], capsys: pytest.CaptureFixtur
     ],
 )
 def test_user_errors(
-    two: list[str], arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    two: list[str],
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main([*two, *arguments]) == 2
     captured = capsys.readouterr()

@@ -33,11 +33,29 @@ def nobody_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
 
 
-def view(root: Path, *, name: str = "dualcse_cross", seed: int = 0, **options: Any) -> WandbView:
+def view(
+    root: Path,
+    *,
+    name: str = "dualcse_cross",
+    seed: int = 0,
+    **options: Any,
+) -> WandbView:
     """Return a view with the defaults of this file."""
-    run = Run(root, name, "0123456789", seed)
+    run = Run(
+        root,
+        name,
+        "0123456789",
+        seed,
+    )
     run.path = root
-    return WandbView(run=run, **{"group": "dualcse_cross/seeds", "settings": {}, **options})
+    return WandbView(
+        run=run,
+        **{
+            "group": "dualcse_cross/seeds",
+            "settings": {},
+            **options,
+        },
+    )
 
 
 def written(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
@@ -156,7 +174,11 @@ def test_two_runs_in_one_process_stay_apart(
             metric.name: metric.step_metric for metric in of_type(found, "metric") if metric.name
         }
         step = "trainer/global_step"
-        assert axes == {step: "", "train/loss": step, "test/rte/accuracy_all": step}
+        assert axes == {
+            step: "",
+            "train/loss": step,
+            "test/rte/accuracy_all": step,
+        }
         assert [end.exit_code for end in of_type(found, "exit")] == [seed]
         assert not any(
             "on-the-command-line" in record.SerializeToString().decode("latin-1")
@@ -205,7 +227,11 @@ class Broken:
 
 RECORD: dict[str, Any] = {
     "metrics": {"test/rte/accuracy_all": 0.75, "test/eis/accuracy": float("nan")},
-    "best": {"step": 20, "score": 0.8, "monitor": "val/rte/accuracy_all"},
+    "best": {
+        "step": 20,
+        "score": 0.8,
+        "monitor": "val/rte/accuracy_all",
+    },
     "summary": {
         "rfd_alignment": 0.25,
         "rfd_uniformity": None,
@@ -265,9 +291,21 @@ def test_what_stands_in_the_table_of_runs(tmp_path: Path) -> None:
     assert list(start.tags) == ["dualcse", "small", "t" * 64]
 
 
-@pytest.mark.parametrize("method", ["init", "define_metric", "log", "summary", "finish"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "init",
+        "define_metric",
+        "log",
+        "summary",
+        "finish",
+    ],
+)
 def test_one_warning_and_then_silence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    method: str,
 ) -> None:
     run = Broken(method)
 
@@ -344,7 +382,13 @@ def test_disabled_does_not_even_load_wandb(
 
 
 def test_long_and_odd_names_fit(tmp_path: Path) -> None:
-    one = view(tmp_path, name="paper/row:" + "x" * 200, seed=12345, group="g" * 300, offline=True)
+    one = view(
+        tmp_path,
+        name="paper/row:" + "x" * 200,
+        seed=12345,
+        group="g" * 300,
+        offline=True,
+    )
     assert one.version is not None
     assert one.version == f"paper-row-{'x' * 100}"[: 128 - 18] + "-0123456789-s12345"
     one.log_metrics({"a": 1.0}, step=1)

@@ -15,7 +15,11 @@ from lightning_cse.runs import Run
 
 RECORD: dict[str, Any] = {
     "metrics": {"test/rte/accuracy_all": 0.75},
-    "best": {"step": 2, "score": 0.5, "monitor": "val/rte/accuracy_all"},
+    "best": {
+        "step": 2,
+        "score": 0.5,
+        "monitor": "val/rte/accuracy_all",
+    },
     "summary": {"rfd_alignment": 0.25, "rfd_uniformity": None},
     "steps": 3,
 }
@@ -23,11 +27,22 @@ RECORD: dict[str, Any] = {
 
 def view(root: Path, **options: Any) -> TensorBoardView:
     """Return a view with the defaults of this file."""
-    run = Run(root, "dualcse_cross", "0123456789", 0)
+    run = Run(
+        root,
+        "dualcse_cross",
+        "0123456789",
+        0,
+    )
     run.path = root
     settings = {"seed": 0, "method": {"lr": 5e-5}}
     return TensorBoardView(
-        run=run, **{"group": "dualcse_cross/seeds", "settings": settings, "tags": ["a"], **options}
+        run=run,
+        **{
+            "group": "dualcse_cross/seeds",
+            "settings": settings,
+            "tags": ["a"],
+            **options,
+        },
     )
 
 

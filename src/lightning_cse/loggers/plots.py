@@ -33,8 +33,16 @@ if TYPE_CHECKING:
 
 
 _RFD: Final = {
-    "rfd_alignment": {"label": "RFD of alignment", "color": GREEN, "linestyle": "-"},
-    "rfd_uniformity": {"label": "RFD of uniformity", "color": PURPLE, "linestyle": "-."},
+    "rfd_alignment": {
+        "label": "RFD of alignment",
+        "color": GREEN,
+        "linestyle": "-",
+    },
+    "rfd_uniformity": {
+        "label": "RFD of uniformity",
+        "color": PURPLE,
+        "linestyle": "-.",
+    },
 }
 _PANELS: Final = {  # title and vertical axis: the look of each curve by the end of its key
     ("Alignment (lower is closer)", "alignment"): {
@@ -46,7 +54,11 @@ _PANELS: Final = {  # title and vertical axis: the look of each curve by the end
     ("Relative fitting difficulty", "held-out minus evaluation"): _RFD,
 }
 _DIAGNOSTIC: Final = r"(diag/(?:.+/)?)((held_out|eval)/|rfd_)(alignment|uniformity)"
-_MONITOR: Final = {"linewidth": 2.4, "markersize": 4.5, "zorder": 3}
+_MONITOR: Final = {
+    "linewidth": 2.4,
+    "markersize": 4.5,
+    "zorder": 3,
+}
 _OTHER_SCORE: Final = {"linewidth": 1.1, "markersize": 2.4}
 _STAR: Final = {
     "marker": "*",
@@ -94,9 +106,23 @@ def _draw_smoothed(axes: Axes, points: Points) -> None:
     steps, values = xy(points)
     span = 2 * max(2, len(points) // 80) + 1
     average = moving_average(values.tolist(), span)
-    look: Any = {"alpha": 0.28, "linewidth": 0.8, "label": "every logged step"}
-    axes.plot(steps, values, color=BLUE, **look)
-    axes.plot(steps, average, color=BLUE, label=f"moving average of {span} points")
+    look: Any = {
+        "alpha": 0.28,
+        "linewidth": 0.8,
+        "label": "every logged step",
+    }
+    axes.plot(
+        steps,
+        values,
+        color=BLUE,
+        **look,
+    )
+    axes.plot(
+        steps,
+        average,
+        color=BLUE,
+        label=f"moving average of {span} points",
+    )
     axes.legend(loc="upper right")
 
 
@@ -113,7 +139,14 @@ def _dev_score(curves: Curves, monitor: str) -> Figure | None:
         if key == monitor:
             label += " (monitor)"
             look = _MONITOR
-        line(axes, curves[key], color=color, linestyle=style, label=label, **look)
+        line(
+            axes,
+            curves[key],
+            color=color,
+            linestyle=style,
+            label=label,
+            **look,
+        )
     _mark_best(axes, curves.get(monitor, ()))
     axes.set_ylabel("dev score")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
@@ -130,7 +163,13 @@ def _mark_best(axes: Axes, points: Points) -> None:
     step = -negative_step
     label = f"best: {value:.4f} at step {step}"
     look: Any = _STAR
-    axes.plot([step], [value], color=VERMILION, label=label, **look)
+    axes.plot(
+        [step],
+        [value],
+        color=VERMILION,
+        label=label,
+        **look,
+    )
 
 
 def _diagnostics(curves: Curves) -> Figure | None:
@@ -140,7 +179,12 @@ def _diagnostics(curves: Curves) -> Figure | None:
     if not views:
         return None
     figure = blank_figure(10.5, 2.9 * len(views) + 0.5)
-    grid = figure.subplots(len(views), len(_PANELS), squeeze=False, sharex=True)
+    grid = figure.subplots(
+        len(views),
+        len(_PANELS),
+        squeeze=False,
+        sharex=True,
+    )
     for row, view in zip(grid, views, strict=True):
         _draw_view(row, view, curves)
     if len(views) > 1:
@@ -155,7 +199,11 @@ def _diagnostics(curves: Curves) -> Figure | None:
     for axes in grid.flat:
         drawn, labels = axes.get_legend_handles_labels()
         handles |= dict(zip(labels, drawn, strict=True))
-    place: Any = {"loc": "outside lower center", "ncols": 4, "handlelength": 3}
+    place: Any = {
+        "loc": "outside lower center",
+        "ncols": 4,
+        "handlelength": 3,
+    }
     figure.legend(list(handles.values()), list(handles), **place)
     return figure
 

@@ -127,7 +127,12 @@ class RunView(Logger):
             return
         self._off = True
         text = "%s could not %s (%s): the run continues without it"
-        log.warning(text, self.CALLED, what, one_line(error))
+        log.warning(
+            text,
+            self.CALLED,
+            what,
+            one_line(error),
+        )
         if what != "finish":
             with contextlib.suppress(Exception):
                 self._end(1)  # an open view would be in use when this run is started again
@@ -165,7 +170,11 @@ class TensorBoardView(RunView, TensorBoardLogger):
             purge_step=purge_step,
             max_queue=1000,
         )
-        self._settings = {**settings, "group": group, "tags": " ".join(tags)}
+        self._settings = {
+            **settings,
+            "group": group,
+            "tags": " ".join(tags),
+        }
 
     def _conclude(self, values: dict[str, float], step: int) -> None:
         super(RunView, self).log_hyperparams(self._settings, metrics=values, step=step)

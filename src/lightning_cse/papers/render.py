@@ -30,7 +30,13 @@ _ROWS: Final = {  # of a line in the terminal, and the part of a cell that each 
     "  ±": "paper_sd",
     "diff": "difference",
 }
-_DIM: Final = ("from", "to", "paper", "  ±", "diff")
+_DIM: Final = (
+    "from",
+    "to",
+    "paper",
+    "  ±",
+    "diff",
+)
 _MATH: Final = {
     "±": r"\pm",
     "×": r"\times",
@@ -115,7 +121,15 @@ def view(table: Table) -> dict[str, Any]:
         "about": [text for text in about if text],
         "headings": [column.title for column in artefact.columns],
         "encoders": several,
-        "lines": [_line(table, line, cells, several) for line, cells in table.rows()],
+        "lines": [
+            _line(
+                table,
+                line,
+                cells,
+                several,
+            )
+            for line, cells in table.rows()
+        ],
         "legend": [*table.legend, *([note] if note else [])],
     }
 
@@ -145,7 +159,12 @@ def _about_runs(table: Table) -> str:
     return "; ".join(parts)
 
 
-def _line(table: Table, line: Line, cells: list[tuple[Any, Column]], several: bool) -> Any:
+def _line(
+    table: Table,
+    line: Line,
+    cells: list[tuple[Any, Column]],
+    several: bool,
+) -> Any:
     counts = [(cell.n, cell.asked) for cell, column in cells if _is_measured(cell, column)]
     return {
         "label": line.label,
@@ -218,15 +237,30 @@ def _terminal(shown: Mapping[str, Any]) -> RenderableType:
     for line in shown["lines"]:
         rows += [(line, *row) for row in _rows(line["cells"], uneven=line["uneven"])]
         words += [*line["label"].split(), line["encoder"]]
-    grid = Grid(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    grid = Grid(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
     longest = max(map(len, words), default=1)
-    grid.add_column("", overflow="fold", min_width=min(32, longest), max_width=32)
+    grid.add_column(
+        "",
+        overflow="fold",
+        min_width=min(32, longest),
+        max_width=32,
+    )
     grid.add_column("n", justify="right", no_wrap=True)
     grid.add_column("", no_wrap=True)
     for number, heading in enumerate(shown["headings"]):
         width = max((len(texts[number]) for _, _, texts in rows), default=1)
         most = max(width, *map(len, heading.split()))
-        grid.add_column(heading, justify="right", min_width=width, max_width=most)
+        grid.add_column(
+            heading,
+            justify="right",
+            min_width=width,
+            max_width=most,
+        )
     for line, what, texts in rows:
         first: list[Any] = ["", ""]
         if not what:

@@ -56,7 +56,12 @@ _COLORS: Final = {
     "#e6e6e6": "var(--grid)",
     "#ffffff": "var(--card)",
 }
-_DASHES: Final = {"-": "none", "--": "6 3", ":": "2 3", "-.": "7 3 2 3"}
+_DASHES: Final = {
+    "-": "none",
+    "--": "6 3",
+    ":": "2 3",
+    "-.": "7 3 2 3",
+}
 _ABOUT: Final = (
     "Mean ± standard deviation over the seeds; accuracies, correlations and AUPRC × 100. Dev: the best dev score, by "
     "which the checkpoint is chosen."
@@ -110,7 +115,11 @@ def slug(text: str) -> str:
 
 
 def artefact_section(
-    artefact: Artefact, table: Table | None, made: Any = None, *, part: str = ""
+    artefact: Artefact,
+    table: Table | None,
+    made: Any = None,
+    *,
+    part: str = "",
 ) -> dict[str, Any]:
     """Return a table or figure of a paper as a section; ``made`` holds its figures, its text and further tables."""
     anchor = slug(artefact.key)
@@ -147,17 +156,32 @@ def _text(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def _chart(figure: Figure, title: str, name: str, groups: Sequence[_Group] = ()) -> dict[str, Any]:
+def _chart(
+    figure: Figure,
+    title: str,
+    name: str,
+    groups: Sequence[_Group] = (),
+) -> dict[str, Any]:
     """Return a figure as a chart: SVG with text as text, in colours that follow the theme of the page."""
     import matplotlib as mpl
 
     buffer = io.StringIO()
     with plot_style(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         metadata = {"Date": None, "Creator": None}
-        figure.savefig(buffer, format="svg", facecolor="none", metadata=metadata)
+        figure.savefig(
+            buffer,
+            format="svg",
+            facecolor="none",
+            metadata=metadata,
+        )
     head, _, svg = buffer.getvalue().partition("<svg")[2].partition(">")
     width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', head)[0]
-    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(
+        r"<metadata>.*?</metadata>|<style.*?</style>",
+        "",
+        svg,
+        flags=re.DOTALL,
+    )
     for group in groups:  # the page shows and hides it
         svg = svg.replace(f'<g id="series.{group.key}">', f'<g data-series="{group.key}">')
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
@@ -181,7 +205,12 @@ def _charts(
     for number, key in enumerate(keys):
         with plot_style():
             figure = _curves_figure(groups, key)
-            yield _chart(figure, titles[key], f"{name}-{number}", groups)
+            yield _chart(
+                figure,
+                titles[key],
+                f"{name}-{number}",
+                groups,
+            )
 
 
 def _curves_figure(groups: Sequence[_Group], key: str) -> Figure:
@@ -190,11 +219,20 @@ def _curves_figure(groups: Sequence[_Group], key: str) -> Figure:
     if "rfd_" in key:
         zero_line(axes)
     for group in groups:
-        look = {"color": group.color, "linestyle": group.style, "gid": f"series.{group.key}"}
+        look = {
+            "color": group.color,
+            "linestyle": group.style,
+            "gid": f"series.{group.key}",
+        }
         for run in group.runs:
             if points := sorted(run.curves.get(key, ())):
                 shown = _smoothed(points) if key == "train/loss" else points
-                line(axes, shown, linewidth=1.4, **look)
+                line(
+                    axes,
+                    shown,
+                    linewidth=1.4,
+                    **look,
+                )
     by_step(axes)
     return figure
 
@@ -275,9 +313,18 @@ def _read(path: Path) -> Found:
     if path.is_file():
         return Found(_load(path), None, path)
     run = Run.at(path)
-    begun = {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
+    begun = {
+        "name": run.name,
+        "config_hash": run.config_hash,
+        "seed": run.seed,
+    }
     record = run.read() if run.record_path.is_file() else begun
-    return Found(record, path, path / "record.json", run.status)
+    return Found(
+        record,
+        path,
+        path / "record.json",
+        run.status,
+    )
 
 
 def run_facts(runs: Sequence[Found]) -> dict[str, str]:
@@ -304,7 +351,15 @@ def run_sections(
     groups = []
     for number, point in enumerate(points(runs)):
         color, style = series_look(number)
-        groups.append(_Group(f"{name}-{number}", point.label, point.runs, color, style))
+        groups.append(
+            _Group(
+                f"{name}-{number}",
+                point.label,
+                point.runs,
+                color,
+                style,
+            )
+        )
     legend = [_legend_entry(group) for group in groups]
     monitors = sorted({_monitor(run) for run in runs})
     learning = {key: f"Dev score: {key.removeprefix('val/')}" for key in monitors}
@@ -372,7 +427,11 @@ def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) ->
     for key in keys:
         task, _, metric = key.removeprefix("test/").rpartition("/")
         headings.append((task, metric, "") if task else (metric, "", ""))
-    return {"headings": headings, "rows": rows, "notes": [_ABOUT]}
+    return {
+        "headings": headings,
+        "rows": rows,
+        "notes": [_ABOUT],
+    }
 
 
 def _is_shown(key: str) -> bool:

@@ -27,11 +27,25 @@ from lightning_cse.papers.statistics import (
 )
 from lightning_cse.runs import Run
 
-_IDENTITY: Final = ("row", "encoder", "column", "reference", "test", "seeds", "seeds_reference")
+_IDENTITY: Final = (
+    "row",
+    "encoder",
+    "column",
+    "reference",
+    "test",
+    "seeds",
+    "seeds_reference",
+)
 _NUMBERS: Final = ("mean", "mean_reference", "p", "p_holm")
 TEST_FIELDS: Final = [*_IDENTITY, *_NUMBERS]
 """The columns of the comparisons that are kept beside a table."""
-_EXAMPLE: Final = ("row", "type", "label", "subset", "gold")
+_EXAMPLE: Final = (
+    "row",
+    "type",
+    "label",
+    "subset",
+    "gold",
+)
 """The columns that identify an example in a file of predictions; a file may lack some of them."""
 _SMALLEST_P: Final = 1e-300  # a float cannot tell smaller values from 0, and no test is certain
 
@@ -227,7 +241,12 @@ def _predictions(
     digests = [(run.record.get("task_data") or {}).get(task) for run in runs]
     frames = [read(path) for path in paths]
     first = _examples(frames[0])
-    for path, digest, frame in zip(paths, digests, frames, strict=True):
+    for path, digest, frame in zip(
+        paths,
+        digests,
+        frames,
+        strict=True,
+    ):
         other_files = digest and digests[0] and digest != digests[0]
         if other_files or not _examples(frame).equals(first):
             both = f"{paths[0]} and {path}"
@@ -244,7 +263,12 @@ def _votes(
     return [[frame["correct"].to_numpy() for frame in runs] for runs in frames]
 
 
-def bootstrap(a: Point, b: Point, metrics: Sequence[str], draws: int = 10_000) -> float:
+def bootstrap(
+    a: Point,
+    b: Point,
+    metrics: Sequence[str],
+    draws: int = 10_000,
+) -> float:
     """Return the p-value of a paired bootstrap of two points, by one rank correlation or a mean of several.
 
     A draw takes as many pairs as there are, with replacement, and is the same for all models; the difference on a draw
@@ -267,7 +291,12 @@ def _drawn(paths: tuple[Path, ...], task: str, draws: int) -> NDArray[np.float64
     frames = [_read_scores(path) for path in paths]
     gold = frames[0]["gold"].to_numpy(np.float64)
     scores = np.stack([frame["score"].to_numpy(np.float64) for frame in frames])
-    return bootstrap_spearman(gold, scores, draws, zlib.crc32(task.encode()))
+    return bootstrap_spearman(
+        gold,
+        scores,
+        draws,
+        zlib.crc32(task.encode()),
+    )
 
 
 # Comparisons of runs
@@ -288,7 +317,17 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
             left_out[task] = missing
         outcomes = zip(having, _votes(task, having), strict=True)
         for (a, of_a), (b, of_b) in itertools.combinations(outcomes, 2):
-            rows.append({"task": task, **_compare_pair(a, b, of_a, of_b)})
+            rows.append(
+                {
+                    "task": task,
+                    **_compare_pair(
+                        a,
+                        b,
+                        of_a,
+                        of_b,
+                    ),
+                }
+            )
     frame = pd.DataFrame(rows, columns=None if rows else ["a", "b", "p_exact"])
     compared = {*frame["a"], *frame["b"]}
     if len(points) < 2 or not compared.issuperset(point.label for point in points):
@@ -357,7 +396,10 @@ class Side(NamedTuple):
 
 
 def compare_lines(
-    pairs: Sequence[tuple[Side, Side]], test: str, kept: Path | None, draws: int
+    pairs: Sequence[tuple[Side, Side]],
+    test: str,
+    kept: Path | None,
+    draws: int,
 ) -> pd.DataFrame:
     """Test the pairs whose predictions exist or whose p-value was kept, with Holm's adjustment.
 
@@ -379,9 +421,24 @@ def compare_lines(
         means = [statistics.fmean(side.values.values()) for side in (a, b)]
         p = _kept_p(earlier.get(identity), means)
         if p is None:
-            p = _measure(a, b, seeds, test, draws)
+            p = _measure(
+                a,
+                b,
+                seeds,
+                test,
+                draws,
+            )
         if p is not None:
-            rows.append((*identity, *means, max(p, _SMALLEST_P), 1.0, a.number, b.number))
+            rows.append(
+                (
+                    *identity,
+                    *means,
+                    max(p, _SMALLEST_P),
+                    1.0,
+                    a.number,
+                    b.number,
+                )
+            )
     frame = pd.DataFrame(rows, columns=[*TEST_FIELDS, "a", "b"])
     return frame.assign(p_holm=holm(frame["p"].astype(float)))
 
@@ -391,7 +448,16 @@ def _kept_p(earlier: Mapping[Any, float] | None, means: Sequence[float]) -> floa
     if earlier is None:
         return None
     known = [earlier["mean"], earlier["mean_reference"]]
-    return earlier["p"] if np.allclose(known, means, rtol=1e-9, atol=1e-12) else None
+    return (
+        earlier["p"]
+        if np.allclose(
+            known,
+            means,
+            rtol=1e-9,
+            atol=1e-12,
+        )
+        else None
+    )
 
 
 def _measure(
@@ -407,7 +473,12 @@ def _measure(
     if first is None or second is None:
         return None
     if test == "bootstrap":
-        return bootstrap(first, second, a.metrics, draws)
+        return bootstrap(
+            first,
+            second,
+            a.metrics,
+            draws,
+        )
     _, task, metric = a.metrics[0].split("/")
     return mcnemar(*map(majority_vote, _votes(task, (first, second), metric))).pvalue
 
@@ -443,7 +514,12 @@ def read_tests(path: Path | None) -> pd.DataFrame:
     if path is None or not path.is_file():
         return pd.DataFrame(columns=TEST_FIELDS)
     try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False, usecols=TEST_FIELDS)
+        frame = pd.read_csv(
+            path,
+            dtype=str,
+            keep_default_na=False,
+            usecols=TEST_FIELDS,
+        )
         return frame.astype(dict.fromkeys(_NUMBERS, float))
     except ValueError as error:
         raise DataError(

@@ -84,9 +84,19 @@ def spearman_of_draws(
     correlations = np.zeros((len(scores), counts.shape[1]))
     for model, values in enumerate(scores):
         ranks, squares = _centred_ranks(values, counts)
-        products = np.einsum("nd,nd,nd->d", counts, gold_ranks, ranks)
+        products = np.einsum(
+            "nd,nd,nd->d",
+            counts,
+            gold_ranks,
+            ranks,
+        )
         scale = np.sqrt(gold_squares * squares)
-        np.divide(products, scale, out=correlations[model], where=scale > 0)
+        np.divide(
+            products,
+            scale,
+            out=correlations[model],
+            where=scale > 0,
+        )
     return correlations
 
 
@@ -103,7 +113,12 @@ def _centred_ranks(
     starts = np.flatnonzero(np.diff(places[order], prepend=-1))
     drawn = np.add.reduceat(counts[order], starts, axis=0)
     ranks = np.cumsum(drawn, axis=0) - (drawn + counts.sum(axis=0)) / 2
-    return ranks[places], np.einsum("kd,kd,kd->d", drawn, ranks, ranks)
+    return ranks[places], np.einsum(
+        "kd,kd,kd->d",
+        drawn,
+        ranks,
+        ranks,
+    )
 
 
 def correlation(

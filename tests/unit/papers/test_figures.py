@@ -48,7 +48,14 @@ def make(
 ) -> Made:
     made_of = artefact(key)
     lines = made_of.lines(request)
-    return figures.make(Material(made_of, lines, {line: found(line) for line in lines}, request))
+    return figures.make(
+        Material(
+            made_of,
+            lines,
+            {line: found(line) for line in lines},
+            request,
+        )
+    )
 
 
 def curves_of(seed: int) -> dict[str, list[tuple[int, float]]]:
@@ -62,7 +69,11 @@ def kept(tmp_path: Path) -> Callable[..., Found]:
     """Make a record that was kept as a file, its curves beside it."""
 
     def make_one(
-        name: str, seed: int = 0, *, curves: bool = True, monitor: str = "val/stsb/spearman"
+        name: str,
+        seed: int = 0,
+        *,
+        curves: bool = True,
+        monitor: str = "val/stsb/spearman",
     ) -> Found:
         points = curves_of(len(name) + 100 * seed)
         source = tmp_path / f"{name}-s{seed}.json"
@@ -290,12 +301,34 @@ def test_the_share_of_longer_premises_is_the_accuracy_of_length(name: str, sourc
 
 def test_bars_are_shares_of_right_and_wrong_pairs() -> None:
     figure = gausscse.length_figure(
-        {"one": np.array([0.5, 0.5, 0.1, 0.0, -0.3]), "two": np.array([0.7, 0.9])}
+        {
+            "one": np.array(
+                [
+                    0.5,
+                    0.5,
+                    0.1,
+                    0.0,
+                    -0.3,
+                ]
+            ),
+            "two": np.array([0.7, 0.9]),
+        }
     )
     bars = [
         (bar.get_x(), bar.get_height()) for bar in figure.axes[0].patches if bar.get_height() > 0
     ]
-    assert np.ravel(bars) == pytest.approx([0.0, 0.2, 0.4, 0.4, -0.4, 0.2, 0.0, 0.2])
+    assert np.ravel(bars) == pytest.approx(
+        [
+            0.0,
+            0.2,
+            0.4,
+            0.4,
+            -0.4,
+            0.2,
+            0.0,
+            0.2,
+        ]
+    )
     label = figure.axes[0].get_legend().get_texts()[1].get_text()
     assert label == "not longer: 40.00 %", "equal lengths are not longer"
     figure = gausscse.length_figure({"x": np.array([*np.linspace(0.01, 0.99, 4000), 7.0])})
@@ -350,7 +383,11 @@ def test_data_statistics_beside_the_papers() -> None:
 
 
 def test_official_and_missing_corpora(real_data: Path, tmp_path: Path) -> None:
-    assert dualcse.pair_counts("inli", real_data) == {"train": 32_000, "dev": 4_000, "test": 4_000}
+    assert dualcse.pair_counts("inli", real_data) == {
+        "train": 32_000,
+        "dev": 4_000,
+        "test": 4_000,
+    }
     made = make("dualcse/table6", request=Request(settings=(f"paths.data_dir={tmp_path}",)))
     assert {row["pairs"] for row in made.tables["pairs"]} == {None}
     assert "Wang et al. is not counted: corpus 'impscore', split 'train' was not found" in made.text
@@ -407,15 +444,26 @@ def run(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) 
         "limits.test_rows=4",
     )
     path = run_tiny(
-        tmp_path_factory.mktemp("runs"), "+experiment=dualcse_cross", *small, "seed=1"
+        tmp_path_factory.mktemp("runs"),
+        "+experiment=dualcse_cross",
+        *small,
+        "seed=1",
     ).path
     return Found(json.loads((path / "record.json").read_text()), path, path / "record.json")
 
 
 def test_retrieval_asks_the_best_run(run: Found, tmp_path: Path) -> None:
     score = run.record["best"]["score"]
-    worse = {**run.record, "seed": 0, "best": {**run.record["best"], "score": score - 0.1}}
-    better = {**run.record, "seed": 2, "best": {**run.record["best"], "score": score + 0.1}}
+    worse = {
+        **run.record,
+        "seed": 0,
+        "best": {**run.record["best"], "score": score - 0.1},
+    }
+    better = {
+        **run.record,
+        "seed": 2,
+        "best": {**run.record["best"], "score": score + 0.1},
+    }
     without_checkpoint = Found(better, None, tmp_path / "kept.json")
     made = make(
         "dualcse/table3",

@@ -20,7 +20,13 @@ from lightning_cse.runs import summarise
 
 PATTERNS = {
     "Wiki": ("dropout", "token_shuffle", "STS", "STS_HT"),
-    "NLI": ("dropout", "token_cutoff", "NLI", "STS", "SUP"),
+    "NLI": (
+        "dropout",
+        "token_cutoff",
+        "NLI",
+        "STS",
+        "SUP",
+    ),
 }
 RELEASED = [f"{domain}.{pattern}" for domain, patterns in PATTERNS.items() for pattern in patterns]
 
@@ -87,8 +93,23 @@ def test_the_published_settings_are_thirteen(published: pd.DataFrame) -> None:
     ) == (0.3173, 0)
     settings = ngcse.settings(published.drop("pretrained"))
     assert settings["final_score"].mul(100).round(1).tolist() == [
-        *(81.1, 79.7, 81.2, 81.5, 81.4, 83.3),
-        *(78.1, 80.0, 79.6, 83.0, 84.1, 84.6, 85.5),
+        *(
+            81.1,
+            79.7,
+            81.2,
+            81.5,
+            81.4,
+            83.3,
+        ),
+        *(
+            78.1,
+            80.0,
+            79.6,
+            83.0,
+            84.1,
+            84.6,
+            85.5,
+        ),
     ]
     assert settings["rfd"].count() == 9
     printed = ngcse.published_settings(read_artefact(experiments_dir() / "ngcse" / "figure1.yaml"))
@@ -111,7 +132,26 @@ def test_the_tendency_of_the_authors_nine_settings(published: pd.DataFrame) -> N
 
 
 def test_fishers_interval_by_hand_and_by_scipy() -> None:
-    x, y = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], [2.0, 1.0, 4.0, 3.0, 7.0, 5.0, 6.0]
+    x, y = (
+        [
+            1.0,
+            2.0,
+            3.0,
+            4.0,
+            5.0,
+            6.0,
+            7.0,
+        ],
+        [
+            2.0,
+            1.0,
+            4.0,
+            3.0,
+            7.0,
+            5.0,
+            6.0,
+        ],
+    )
     r = np.corrcoef(x, y)[0, 1]
     z = 0.5 * math.log((1 + r) / (1 - r))
     ends = [z - 1.959964 / 2, z + 1.959964 / 2]
@@ -123,7 +163,22 @@ def test_fishers_interval_by_hand_and_by_scipy() -> None:
 
 
 def test_the_interval_of_ranks() -> None:
-    x, y = [1.0, 2.0, 3.0, 4.0, 5.0], [0.1, 0.2, 0.4, 0.3, 100.0]
+    x, y = (
+        [
+            1.0,
+            2.0,
+            3.0,
+            4.0,
+            5.0,
+        ],
+        [
+            0.1,
+            0.2,
+            0.4,
+            0.3,
+            100.0,
+        ],
+    )
     half = 1.959964 * math.sqrt((1 + 0.81 / 2) / 2)
     want = (0.9, *(math.tanh(math.atanh(0.9) + sign * half) for sign in (-1, 1)))
     assert correlation(x, y, ranks=True) == pytest.approx(want, abs=1e-6)
@@ -149,7 +204,16 @@ def test_no_correlation_or_no_interval(
 
 def test_correlations_are_of_settings_and_empty_below_three() -> None:
     runs = pd.DataFrame(
-        [[f"Wiki.{k}", k / 10, -k / 10, 0.8 + k / 100] for k in (0, 1, 2, 3, 3)],
+        [
+            [f"Wiki.{k}", k / 10, -k / 10, 0.8 + k / 100]
+            for k in (
+                0,
+                1,
+                2,
+                3,
+                3,
+            )
+        ],
         columns=["title", "rfd_alignment", "rfd_uniformity", "final_score"],
     ).reindex(columns=["title", *ngcse.SUMMARY])
     rows, _ = ngcse.correlations(ngcse.settings(runs))
@@ -163,7 +227,24 @@ def test_correlations_are_of_settings_and_empty_below_three() -> None:
 
 
 def test_the_pooled_interval_by_hand() -> None:
-    runs = pd.DataFrame({"value": [0, 0, 5, 5, 5], "score": [70.0, 72.0, 75.0, 76.0, 80.0]})
+    runs = pd.DataFrame(
+        {
+            "value": [
+                0,
+                0,
+                5,
+                5,
+                5,
+            ],
+            "score": [
+                70.0,
+                72.0,
+                75.0,
+                76.0,
+                80.0,
+            ],
+        }
+    )
     squares = sum((s - 71) ** 2 for s in (70, 72)) + sum((s - 77) ** 2 for s in (75, 76, 80))
     half = [
         3.182446 * math.sqrt(squares / 3 / n) for n in (2, 3)

@@ -44,7 +44,12 @@ def table(tmp_path: Path) -> Table:
     path.with_name("published.csv").write_text(PAPER)
     made = read_artefact(path)
     environment = {"commit": "24357b6c9c-dirty", "machine": {"cpu": "Z80", "cores": 1}}
-    common = {"name": "x", "config_hash": "01", "device": "cpu", "environment": environment}
+    common = {
+        "name": "x",
+        "config_hash": "01",
+        "device": "cpu",
+        "environment": environment,
+    }
     common["decisive"] = {"config": {"method": {"lr": 1e-5}}}
     values = {
         "a": [{"test/rte/accuracy_all": v} for v in (0.785, 0.8, 0.8187)],
@@ -58,7 +63,12 @@ def table(tmp_path: Path) -> Table:
             for seed, one in enumerate(metrics)
         }
     change_of = lambda run: "stale" if "B" in run.source.name else "fresh"  # noqa: E731
-    plan = FakePlan(made, found, Request(settings=("x=1",)), change=change_of)
+    plan = FakePlan(
+        made,
+        found,
+        Request(settings=("x=1",)),
+        change=change_of,
+    )
     return make_table(plan)
 
 
@@ -77,14 +87,33 @@ def test_terminal(table: Table) -> None:
     ]
     lines = lines[next(number for number, line in enumerate(lines) if line.startswith("──")) + 1 :]
     assert [line.split() for line in lines[:8]] == [
-        ["a", "3", "80.12", "-", "1e-05"],
+        [
+            "a",
+            "3",
+            "80.12",
+            "-",
+            "1e-05",
+        ],
         ["±", "1.69"],
         ["paper", "80.38", "99.97"],
         ["±", "0.25"],
         ["diff", "-0.26"],
-        ["w/o", "A|B", "1/3", "75.00†", "100.00†", "1e-05"],
+        [
+            "w/o",
+            "A|B",
+            "1/3",
+            "75.00†",
+            "100.00†",
+            "1e-05",
+        ],
         [],
-        ["All", "measured", "values:", "with", "x=1."],
+        [
+            "All",
+            "measured",
+            "values:",
+            "with",
+            "x=1.",
+        ],
     ]
     assert lines[8:] == [
         "† measured before the last change of its method.",
@@ -96,10 +125,23 @@ def test_terminal(table: Table) -> None:
 def test_no_number_of_eight_columns_is_cut_off(table: Table) -> None:
     made = yaml.safe_load(FILE)
     path = table.artefact.path
-    titles = ["STS12", "STS13", "STS14", "contradiction", "STS16", "STS-B", "SICK-R", "STS Avg"]
+    titles = [
+        "STS12",
+        "STS13",
+        "STS14",
+        "contradiction",
+        "STS16",
+        "STS-B",
+        "SICK-R",
+        "STS Avg",
+    ]
     path.write_text(
         yaml.safe_dump(
-            {**made, "columns": {t: f"test/{t}/accuracy" for t in titles}, "published": "table2"}
+            {
+                **made,
+                "columns": {t: f"test/{t}/accuracy" for t in titles},
+                "published": "table2",
+            }
         )
     )
     path.with_name("published.csv").write_text(PAPER + "table2,a,minilm_l6,STS12,80.38,0.25,\n")

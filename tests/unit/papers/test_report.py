@@ -18,7 +18,11 @@ EVIL = "<script>alert(1)</script><img src=http://example.com/x onerror=alert(2)>
 
 
 def write_run(
-    root: Path, seed: int = 0, lr: float = 1e-5, name: str = "dualcse_cross", **changed: Any
+    root: Path,
+    seed: int = 0,
+    lr: float = 1e-5,
+    name: str = "dualcse_cross",
+    **changed: Any,
 ) -> Path:
     """Leave a finished run as training does, as far as the report looks at it, and return its folder."""
     config_hash = hashlib.sha256(f"{name}{lr}".encode()).hexdigest()[:10]
@@ -36,7 +40,11 @@ def write_run(
             "test/rte/loss": 1.5,
         },
         "baselines": {"length": {"test/rte/accuracy_all": 0.999}},
-        "best": {"step": 20, "score": 0.8, "monitor": MONITOR},
+        "best": {
+            "step": 20,
+            "score": 0.8,
+            "monitor": MONITOR,
+        },
         "seconds": {"training": 61.0, "test": 4.0},
         "encoder": {"name": "minilm_l6"},
         "environment": {"commit": "0123456789abcdef-dirty", "machine": {"cpu": "Z80", "cores": 2}},
@@ -125,7 +133,11 @@ def test_the_page_loads_nothing_and_only_its_own_script_may_run(tmp_path: Path) 
 def test_whatever_a_record_says_is_only_text(tmp_path: Path) -> None:
     records = {
         "device": EVIL,
-        "best": {"step": 1, "score": 0.5, "monitor": EVIL},
+        "best": {
+            "step": 1,
+            "score": 0.5,
+            "monitor": EVIL,
+        },
         "encoder": {"name": EVIL},
     }
     runs = read_runs(
@@ -145,9 +157,23 @@ def test_which_runs_are_found(tmp_path: Path) -> None:
     sweep = tmp_path / "runs" / "sweeps" / "2026-01-01"
     sweep.mkdir(parents=True)
     (sweep / "0.json").write_text(
-        json.dumps({"overrides": [], "status": "finished", "folder": str(folder)})
+        json.dumps(
+            {
+                "overrides": [],
+                "status": "finished",
+                "folder": str(folder),
+            }
+        )
     )
-    (sweep / "1.json").write_text(json.dumps({"overrides": [], "status": "failed", "folder": None}))
+    (sweep / "1.json").write_text(
+        json.dumps(
+            {
+                "overrides": [],
+                "status": "failed",
+                "folder": None,
+            }
+        )
+    )
     (sweep / "damaged.json").write_text("{")
     kept = tmp_path / "kept"
     kept.mkdir()
@@ -160,11 +186,23 @@ def test_which_runs_are_found(tmp_path: Path) -> None:
         (open_run / file).write_text('{"type": "DataError", "message": "no file"}')
     found = {
         place: sorted((run.record["seed"], run.state) for run in read_runs([tmp_path / place]))
-        for place in ("runs", "runs/dualcse_cross", "runs/sweeps", "kept", "kept/a.json")
+        for place in (
+            "runs",
+            "runs/dualcse_cross",
+            "runs/sweeps",
+            "kept",
+            "kept/a.json",
+        )
     }
     every = [(0, "finished"), (1, "finished"), (2, "failed"), (3, "interrupted")]
     one = [(0, "finished")]
-    assert list(found.values()) == [every, every, one, one, one]
+    assert list(found.values()) == [
+        every,
+        every,
+        one,
+        one,
+        one,
+    ]
     assert read_runs([kept])[0].curves[MONITOR]
     assert "lr" not in rows_of(page_of(tmp_path / "runs"))[1], (
         "one point, with its unfinished seeds"

@@ -99,7 +99,11 @@ def rte(correct: list[bool]) -> dict[str, list[Any]]:
     """Predictions of labels, every third of them positive."""
     labels = [row % 3 == 0 for row in range(len(correct))]
     predicted = [label == right for label, right in zip(labels, correct, strict=True)]
-    return {"row": list(range(len(correct))), "label": labels, "prediction": predicted}
+    return {
+        "row": list(range(len(correct))),
+        "label": labels,
+        "prediction": predicted,
+    }
 
 
 @pytest.fixture
@@ -107,13 +111,28 @@ def make_run(tmp_path: Path) -> MakeRun:
     """Leave a finished run and return its folder."""
 
     def make(
-        name: str, seed: int, predictions: Mapping[str, Any], config_hash: str = "01", **record: Any
+        name: str,
+        seed: int,
+        predictions: Mapping[str, Any],
+        config_hash: str = "01",
+        **record: Any,
     ) -> Path:
-        run = Run(tmp_path / "runs", name, config_hash, seed)
+        run = Run(
+            tmp_path / "runs",
+            name,
+            config_hash,
+            seed,
+        )
         for stored, columns in predictions.items():
             write_predictions(run.predictions, stored, columns)
         run.finish(
-            {"name": name, "config_hash": config_hash, "seed": seed, "metrics": {}, **record}
+            {
+                "name": name,
+                "config_hash": config_hash,
+                "seed": seed,
+                "metrics": {},
+                **record,
+            }
         )
         return run.path
 
@@ -157,7 +176,16 @@ def test_all_pairs_on_all_tasks_and_holm_over_them(make_run: MakeRun) -> None:
     right = {name: answers(name, rate) for name, rate in (("a", 0.9), ("b", 0.6), ("c", 0.5))}
     stored = {"sts": {"row": [0], "score": [0.5]}}
     folders = [
-        make_run(name, 0, {"eis": eis(r), "rte": rte(r), **stored}) for name, r in right.items()
+        make_run(
+            name,
+            0,
+            {
+                "eis": eis(r),
+                "rte": rte(r),
+                **stored,
+            },
+        )
+        for name, r in right.items()
     ]
     found = compared(*folders)
     pairs = (("a", "b"), ("a", "c"), ("b", "c"))
@@ -179,11 +207,20 @@ def test_seeds_that_only_one_has_vote(make_run: MakeRun) -> None:
 
 
 def test_a_baseline_is_one_point_for_each_encoder(make_run: MakeRun) -> None:
-    right = {("a", 0): "tiny", ("b", 0): "large", ("b", 1): "large"}
+    right = {
+        ("a", 0): "tiny",
+        ("b", 0): "large",
+        ("b", 1): "large",
+    }
     stored = {"rte": rte(answers("t", 0.8)), "length-rte": rte(answers("l", 0.5))}
     runs = [
         read_run(
-            make_run(n, s, {**stored, "untrained-rte": rte([e == "tiny"] * N)}, encoder={"name": e})
+            make_run(
+                n,
+                s,
+                {**stored, "untrained-rte": rte([e == "tiny"] * N)},
+                encoder={"name": e},
+            )
         )
         for (n, s), e in right.items()
     ]
@@ -231,7 +268,14 @@ def test_types_and_variants_of_an_accuracy(tmp_path: Path) -> None:
             {"row": [0, 1], "score": [0.1, 0.2]},
             "no column correct, and no label and prediction .*row, score",
         ),
-        ({"row": [0, 1], "label": [True, None], "prediction": [True, True]}, "answers are missing"),
+        (
+            {
+                "row": [0, 1],
+                "label": [True, None],
+                "prediction": [True, True],
+            },
+            "answers are missing",
+        ),
         ({"correct": [True, True]}, "examples or answers are missing"),
     ],
 )
@@ -247,10 +291,18 @@ def test_predictions_that_say_too_little(
 )
 def test_runs_of_other_examples_are_refused(make_run: MakeRun, other: Any) -> None:
     mine = rte([True] * 3)
-    a = make_run("a", 0, {"rte": mine}, task_data={"rte": {"INLI/test.csv": "1"}})
+    a = make_run(
+        "a",
+        0,
+        {"rte": mine},
+        task_data={"rte": {"INLI/test.csv": "1"}},
+    )
     files = {"rte": {"INLI/test.csv": "2" if other == "task_data" else "1"}}
     b = make_run(
-        "b", 0, {"rte": mine if other == "task_data" else {**mine, **other}}, task_data=files
+        "b",
+        0,
+        {"rte": mine if other == "task_data" else {**mine, **other}},
+        task_data=files,
     )
     with pytest.raises(
         DataError, match=r"a/01-s0/.*rte\.parquet and .*b/01-s0/.* different examples of rte"
@@ -287,13 +339,24 @@ def test_the_bootstrap_of_runs_against_a_loop(make_run: MakeRun) -> None:
             make_run(
                 name,
                 s,
-                {"x": {"row": list(range(N)), "gold": gold, "score": list(scores[name][s])}},
+                {
+                    "x": {
+                        "row": list(range(N)),
+                        "gold": gold,
+                        "score": list(scores[name][s]),
+                    }
+                },
             )
         )
         for name in "ab"
         for s in range(2)
     )
-    p = bootstrap(a, b, ["test/x/spearman"], draws=400)
+    p = bootstrap(
+        a,
+        b,
+        ["test/x/spearman"],
+        draws=400,
+    )
     generator = np.random.default_rng(0)
     differences = []
     for _ in range(400):
@@ -306,17 +369,44 @@ def test_the_bootstrap_of_runs_against_a_loop(make_run: MakeRun) -> None:
     below = sum(difference <= 0 for difference in differences)
     assert 0.05 < p < 1
     assert p == pytest.approx(2 * (1 + min(below, 400 - below)) / 401, abs=0.15)
-    assert bootstrap(a, a, ["test/x/spearman"], draws=50) == 1
+    assert (
+        bootstrap(
+            a,
+            a,
+            ["test/x/spearman"],
+            draws=50,
+        )
+        == 1
+    )
     with pytest.raises(DataError, match="no finite scores of pairs"):
-        path = make_run("c", 0, {"x": {"row": [0], "gold": [1.0], "score": [float("nan")]}})
-        bootstrap(a, points([read_run(path)])[0], ["test/x/spearman"], draws=50)
+        path = make_run(
+            "c",
+            0,
+            {
+                "x": {
+                    "row": [0],
+                    "gold": [1.0],
+                    "score": [float("nan")],
+                }
+            },
+        )
+        bootstrap(
+            a,
+            points([read_run(path)])[0],
+            ["test/x/spearman"],
+            draws=50,
+        )
 
 
 # Names
 
 
 def config(lr: float = 1e-5, batch: int = 16, **more: Any) -> dict[str, Any]:
-    return {"method": {"optimizer": {"lr": lr}}, "data": {"batch_size": batch}, **more}
+    return {
+        "method": {"optimizer": {"lr": lr}},
+        "data": {"batch_size": batch},
+        **more,
+    }
 
 
 @pytest.mark.parametrize(
@@ -344,7 +434,12 @@ def test_points_of_one_name_are_called_by_what_differs(
     configs: list[Any], overrides: list[Any], labels: list[str]
 ) -> None:
     records = [
-        {"name": "a", "config_hash": f"0{n}", "overrides": given, "decisive": {"config": of}}
+        {
+            "name": "a",
+            "config_hash": f"0{n}",
+            "overrides": given,
+            "decisive": {"config": of},
+        }
         for n, (of, given) in enumerate(zip(configs, overrides, strict=True))
     ]
     assert labels_of(records) == labels

@@ -26,7 +26,11 @@ __all__ = ["MAKERS", "Made", "Material", "make"]
 
 # The settings that decide which sentences are read.
 _READ: Final = ("corpora", "data", "encoder", "paths")
-_SAMPLE: Final = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
+_SAMPLE: Final = {
+    "encoder": "tiny",
+    "corpora": "sample",
+    "paths": "sample",
+}
 
 
 @dataclass(frozen=True)

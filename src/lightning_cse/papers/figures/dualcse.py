@@ -32,7 +32,14 @@ _QUERIES: Final = 5  # our choice, the paper shows a few
 _QUERY_SEED: Final = 0
 _NEAREST: Final = 3
 _CORPORA: Final = {"INLI": "inli", "Wang et al.": "impscore"}
-_COLUMNS: Final = ["query", "view", "rank", "found", "kind", "cosine"]
+_COLUMNS: Final = [
+    "query",
+    "view",
+    "rank",
+    "found",
+    "kind",
+    "cosine",
+]
 
 
 def data_statistics(material: Material) -> Made:
@@ -95,7 +102,14 @@ def retrieval(material: Material) -> Made:
             hits = _nearest_of_run(best, Path(data_config(material).paths.data_dir))
             parts += _quoted(material.title(line), best, hits)
             found = hits[_COLUMNS].to_dict("records")
-            rows += [{"row": line.label, "encoder": line.encoder, **hit} for hit in found]
+            rows += [
+                {
+                    "row": line.label,
+                    "encoder": line.encoder,
+                    **hit,
+                }
+                for hit in found
+            ]
         elif material.runs(line):
             title = material.title(line)
             parts.append(f"{title}: the checkpoints of its runs were not kept; none can be loaded.")
@@ -122,7 +136,13 @@ def hypotheses(rows: Rows) -> pd.DataFrame:
     """Return the distinct hypotheses, each at its first occurrence: ``sentence``, ``kind`` and ``found``."""
     columns = [name for name in rows.names if name in HYPOTHESES]
     table = rows.table.to_pandas().assign(found=_places(rows))
-    long = table.melt("found", columns, "kind", "sentence", ignore_index=False)
+    long = table.melt(
+        "found",
+        columns,
+        "kind",
+        "sentence",
+        ignore_index=False,
+    )
     in_order = long.sort_index(kind="stable")
     return in_order.dropna(subset="sentence").drop_duplicates("sentence")
 

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_CORPORA: Final = {"SNLI": "snli_test", "MNLI": "mnli_test", "SICK": "sick_test"}
+_CORPORA: Final = {
+    "SNLI": "snli_test",
+    "MNLI": "mnli_test",
+    "SICK": "sick_test",
+}
 _STEP: Final = 0.2  # width of a bar: zero is an edge, so no bar holds both kinds of pairs
 _LEFT_OUT: Final = 0.001  # share of the pairs at either end, which count in the outermost bars
 _ROOM: Final = 0.28  # for the legend, as a share of the highest bar
@@ -96,7 +100,13 @@ def length_figure(ratios: Mapping[str, NDArray[np.float64]]) -> Figure:
     edges = _STEP * np.arange(min(low, -1), max(high + 1, 1) + 1)
     with plot_style():
         figure = blank_figure(1.0 + 2.9 * len(ratios), 3.1)
-        panels = figure.subplots(1, len(ratios), squeeze=False, sharex=True, sharey=True)[0]
+        panels = figure.subplots(
+            1,
+            len(ratios),
+            squeeze=False,
+            sharex=True,
+            sharey=True,
+        )[0]
         for axes, (name, values) in zip(panels, ratios.items(), strict=True):
             _draw_histogram(axes, values, edges)
             axes.set_title(f"{name} ({len(values):,} pairs)")
@@ -115,7 +125,12 @@ def _draw_histogram(axes: Axes, values: NDArray[np.float64], edges: NDArray[np.f
         color=[BLUE, VERMILION],
         label=[f"{label}: {100 * kind.mean():.2f} %" for label, kind in kinds.items()],
     )
-    axes.axvline(0, ymax=1 / (1 + _ROOM), color=GREY, linewidth=0.9)
+    axes.axvline(
+        0,
+        ymax=1 / (1 + _ROOM),
+        color=GREY,
+        linewidth=0.9,
+    )
     axes.set_xlabel("ln (premise length / hypothesis length)")
     axes.margins(y=_ROOM)
     axes.legend(loc="upper left", handlelength=1.2)

@@ -35,7 +35,11 @@ BEST_STEP: Final = {
     "eval_alignment_at_best": "alignment, evaluation side (lower is closer)",
     "best_score": "best dev score",
 }
-_RFD: Final = {"rfd_alignment": "RFD_a", "rfd_uniformity": "RFD_u", "rfd": "RFD_a + RFD_u"}
+_RFD: Final = {
+    "rfd_alignment": "RFD_a",
+    "rfd_uniformity": "RFD_u",
+    "rfd": "RFD_a + RFD_u",
+}
 _HEADS: Final = ("correlation with the final score", "settings", "Pearson", "Spearman")
 _MARKERS: Final = {"Wiki": "o", "NLI": "s"}
 
@@ -58,7 +62,13 @@ def runs_of(material: Material) -> pd.DataFrame:
                 "curves": run.curves,
             }
             rows.append(row)
-    columns = ["setting", "encoder", "seed", *SUMMARY, *_DRAWN]
+    columns = [
+        "setting",
+        "encoder",
+        "seed",
+        *SUMMARY,
+        *_DRAWN,
+    ]
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
@@ -97,12 +107,20 @@ def correlations(summary: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
     cells: list[list[object]] = []
     for (scope, some), (measure, title) in itertools.product(scopes.items(), _RFD.items()):
         both = some[[measure, "final_score"]].dropna()
-        row: dict[str, Any] = {"measure": title, "scope": scope, "settings": len(both)}
+        row: dict[str, Any] = {
+            "measure": title,
+            "scope": scope,
+            "settings": len(both),
+        }
         cell: list[object] = [f"{title}, {scope}", len(both)]
         x, y = both.to_numpy().T.tolist()
         for name in ("pearson", "spearman"):
             r, low, high = correlation(x, y, ranks=name == "spearman")
-            row |= {name: r, f"{name}_low": low, f"{name}_high": high}
+            row |= {
+                name: r,
+                f"{name}_low": low,
+                f"{name}_high": high,
+            }
             cell.append(_correlation_text(r, low, high))
         rows.append(row)
         cells.append(cell)
@@ -167,7 +185,12 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
         axes.set(xlabel=measures[across], ylabel=measures[up])
         if score == "final_score":
             zero_line(axes)
-            axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
+            axes.axvline(
+                0,
+                color=GREY,
+                linewidth=0.8,
+                zorder=1,
+            )
             _connect_runs(axes, points, runs)
         else:
             labels |= _draw_start(axes, runs)
@@ -178,10 +201,21 @@ def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Draw a line from each setting with several runs to each of them."""
     measures = list(points.columns[:2])
     several = runs[runs["title"].duplicated(keep=False) & runs["title"].isin(points.index)]
-    look: Any = {"color": GREY, "linewidth": 0.7, "marker": ".", "markersize": 3, "zorder": 2}
+    look: Any = {
+        "color": GREY,
+        "linewidth": 0.7,
+        "marker": ".",
+        "markersize": 3,
+        "zorder": 2,
+    }
     for title, x, y in several.set_index("title")[measures].astype(float).dropna().itertuples():
         centre = points.loc[title]
-        axes.plot([centre.iloc[0], x], [centre.iloc[1], y], markevery=[1], **look)
+        axes.plot(
+            [centre.iloc[0], x],
+            [centre.iloc[1], y],
+            markevery=[1],
+            **look,
+        )
 
 
 def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -195,8 +229,19 @@ def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]
         keys = ("diag/eval/uniformity", "diag/eval/alignment", MONITOR)
         x, y, score = (dict(curves.get(key, ())).get(0) for key in keys)
         if x is not None and y is not None:
-            look: Any = {"marker": "D", "s": 48, "facecolor": "white", "edgecolor": GREY}
-            axes.scatter(x, y, linewidth=1.4, zorder=3, **look)
+            look: Any = {
+                "marker": "D",
+                "s": 48,
+                "facecolor": "white",
+                "edgecolor": GREY,
+            }
+            axes.scatter(
+                x,
+                y,
+                linewidth=1.4,
+                zorder=3,
+                **look,
+            )
             return {"pretrained" if score is None else f"pretrained ({100 * score:.1f})": (x, y)}
     return {}
 
@@ -210,12 +255,28 @@ def _scatter(points: pd.DataFrame, title: str) -> Axes:
     scale: Any = {"vmin": percent.min(), "vmax": percent.max()}
     for name, some in points.groupby(domain, sort=False):
         marker = _MARKERS.get(str(name), "^")
-        look: Any = {"s": 62, "edgecolor": "black", "linewidth": 0.6, "marker": marker}
+        look: Any = {
+            "s": 62,
+            "edgecolor": "black",
+            "linewidth": 0.6,
+            "marker": marker,
+        }
         drawn = axes.scatter(
-            some[across], some[up], c=percent[some.index], zorder=3, **scale, **look
+            some[across],
+            some[up],
+            c=percent[some.index],
+            zorder=3,
+            **scale,
+            **look,
         )
         if len(some) < len(points):
-            axes.scatter([], [], facecolor="white", label=name or "other", **look)
+            axes.scatter(
+                [],
+                [],
+                facecolor="white",
+                label=name or "other",
+                **look,
+            )
             axes.legend(loc="best")
     figure.colorbar(drawn, ax=axes, label=f"{title}, ×100").outline.set_visible(False)
     axes.margins(0.14)
@@ -233,8 +294,22 @@ def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
     taken += [Bbox([place, place]).padded(8) for place in places]
     # The margins with the axis and the colour bar.
     box = axes.bbox
-    taken.append(Bbox.from_extents(0, box.y0, box.x0, box.y1))
-    taken.append(Bbox.from_extents(box.x1, box.y0, figure.bbox.x1, box.y1))
+    taken.append(
+        Bbox.from_extents(
+            0,
+            box.y0,
+            box.x0,
+            box.y1,
+        )
+    )
+    taken.append(
+        Bbox.from_extents(
+            box.x1,
+            box.y0,
+            figure.bbox.x1,
+            box.y1,
+        )
+    )
     look: Any = {
         "textcoords": "offset points",
         "fontsize": 8,
@@ -242,7 +317,12 @@ def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
         "path_effects": [withStroke(linewidth=2.5, foreground="white")],
     }
     for label, point in labels.items():
-        text: Any = axes.annotate(label, point, (0, 0), **look)
+        text: Any = axes.annotate(
+            label,
+            point,
+            (0, 0),
+            **look,
+        )
         covered = []
         for number, position in enumerate(_positions()):
             text.set(**position)
@@ -284,7 +364,13 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
         return None
     with plot_style():
         figure = blank_figure(1.3 + 2.1 * len(groups), 4.6)
-        grid = figure.subplots(2, len(groups), squeeze=False, sharex=True, sharey="row")
+        grid = figure.subplots(
+            2,
+            len(groups),
+            squeeze=False,
+            sharex=True,
+            sharey="row",
+        )
         for (above, below), (title, curves) in zip(grid.T, groups, strict=True):
             _draw_sides(above, curves, "alignment")
             _draw_sides(below, curves, "uniformity")
@@ -293,7 +379,11 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
             below.margins(x=0.03)
         grid[0][0].set_ylabel("alignment")
         grid[1][0].set_ylabel("uniformity")
-        place: Any = {"loc": "outside lower center", "ncols": 2, "handlelength": 3}
+        place: Any = {
+            "loc": "outside lower center",
+            "ncols": 2,
+            "handlelength": 3,
+        }
         figure.legend(*grid[0][0].get_legend_handles_labels(), **place)
     return figure
 

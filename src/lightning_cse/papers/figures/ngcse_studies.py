@@ -23,7 +23,13 @@ _STUDIES: Final = {  # the title of the horizontal axis by option, for each figu
     "llm_rows": {"data.llm_rows": "number of LLM rows"},
     "margins": {f"{_MARGIN}_positive": "margin $m_1$", f"{_MARGIN}_negative": "margin $m_2$"},
 }
-_STAR: Final = {"marker": "*", "s": 160, "edgecolor": "white", "linewidth": 0.8, "zorder": 4}
+_STAR: Final = {
+    "marker": "*",
+    "s": 160,
+    "edgecolor": "white",
+    "linewidth": 0.8,
+    "zorder": 4,
+}
 
 Study = tuple[pd.DataFrame, Sequence[tuple[float, float]]]
 """The runs of a study, and the paper's scores by value."""
@@ -85,7 +91,12 @@ def studies_figure(drawn: Mapping[str, Study]) -> Figure | None:
         return None
     with plot_style():
         figure = blank_figure(1.0 + 4.2 * len(drawn), 3.8)
-        panels = figure.subplots(1, len(drawn), squeeze=False, sharey=True)[0]
+        panels = figure.subplots(
+            1,
+            len(drawn),
+            squeeze=False,
+            sharey=True,
+        )[0]
         for axes, (title, (runs, published)) in zip(panels, drawn.items(), strict=True):
             _draw_runs(axes, runs)
             if published:
@@ -103,19 +114,53 @@ def _draw_runs(axes: Axes, runs: pd.DataFrame) -> None:
     means = runs.groupby("value")["score"].mean()
     half = pooled_interval(runs)
     label = "one run each" if half is None else "mean of the runs"
-    axes.plot(means.index, means, color=BLUE, marker="o", markersize=4, zorder=3, label=label)
+    axes.plot(
+        means.index,
+        means,
+        color=BLUE,
+        marker="o",
+        markersize=4,
+        zorder=3,
+        label=label,
+    )
     if half is None:
         return
-    band: Any = {"color": BLUE, "alpha": 0.15, "linewidth": 0, "label": "95 % interval"}
-    axes.fill_between(means.index, means - half, means + half, **band)
-    dots: Any = {"s": 9, "color": GREY, "linewidth": 0, "zorder": 2, "label": "one run"}
+    band: Any = {
+        "color": BLUE,
+        "alpha": 0.15,
+        "linewidth": 0,
+        "label": "95 % interval",
+    }
+    axes.fill_between(
+        means.index,
+        means - half,
+        means + half,
+        **band,
+    )
+    dots: Any = {
+        "s": 9,
+        "color": GREY,
+        "linewidth": 0,
+        "zorder": 2,
+        "label": "one run",
+    }
     axes.scatter(runs["value"], runs["score"], **dots)
 
 
 def _draw_published(axes: Axes, published: Sequence[tuple[float, float]]) -> None:
     values, scores = zip(*published, strict=True)
-    look: Any = {"color": ORANGE, "linewidth": 1.2, "markersize": 3, "label": "the paper"}
-    axes.plot(values, scores, "s--", **look)
+    look: Any = {
+        "color": ORANGE,
+        "linewidth": 1.2,
+        "markersize": 3,
+        "label": "the paper",
+    }
+    axes.plot(
+        values,
+        scores,
+        "s--",
+        **look,
+    )
 
 
 def _mark_best(axes: Axes, runs: pd.DataFrame) -> None:
@@ -123,7 +168,13 @@ def _mark_best(axes: Axes, runs: pd.DataFrame) -> None:
     best = means.idxmax()
     look: Any = _STAR
     label = f"best: {means.max():.2f} at {best:g}"
-    axes.scatter(best, means.max(), color=VERMILION, label=label, **look)
+    axes.scatter(
+        best,
+        means.max(),
+        color=VERMILION,
+        label=label,
+        **look,
+    )
 
 
 def pooled_interval(runs: pd.DataFrame) -> Any:
@@ -148,7 +199,12 @@ def pattern_complexity(material: Material) -> Made:
     for label in dict.fromkeys(line.label for line in material.lines):
         experiment = f"ngcse_{label.lower().replace('.', '_')}"
         data = str(compose("train", f"+experiment={experiment}").hydra.runtime.choices["data"])
-        configs[label] = data_config(material, label, data=data, encoder=material.request.encoder)
+        configs[label] = data_config(
+            material,
+            label,
+            data=data,
+            encoder=material.request.encoder,
+        )
     sets = pair_sets(configs)
     *names, stsb = sets
     domains: dict[str, list[str]] = {}
