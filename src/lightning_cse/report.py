@@ -12,6 +12,7 @@ from lightning_cse import arguments as shared
 from lightning_cse.errors import LightningCSEError, did_you_mean, reported
 
 if TYPE_CHECKING:
+    from lightning_cse.papers.artefacts import Artefact
     from lightning_cse.papers.plan import Plan
     from lightning_cse.papers.records import Found
 
@@ -33,8 +34,9 @@ def _page(arguments: argparse.Namespace) -> str:
     from lightning_cse.papers.artefacts import Request
     from lightning_cse.papers.files import find_artefacts
     from lightning_cse.papers.plan import Plan
+    from lightning_cse.papers.reading import read_runs
     from lightning_cse.papers.records import RunsTable
-    from lightning_cse.papers.report import build_report, read_runs, run_facts, run_sections, slug
+    from lightning_cse.papers.report import build_report, run_facts, run_sections, slug
     from lightning_cse.papers.reproducing import kept_records
 
     experiments = experiments_dir()
@@ -45,10 +47,9 @@ def _page(arguments: argparse.Namespace) -> str:
     table = RunsTable(arguments.runs_dir, [*arguments.records, *kept])
     request = Request(profile=arguments.profile, encoder=arguments.encoder, seeds=arguments.seeds)
     papers: dict[str, list[Plan]] = {}
-    for key, artefact in artefacts.items():
-        if {"all", key, artefact.paper} & set(arguments.what):
-            paper = artefact.source.partition(",")[0]
-            papers.setdefault(paper, []).append(Plan(artefact, request, table))
+    for artefact in _chosen(artefacts.values(), arguments.what):
+        paper = artefact.source.partition(",")[0]
+        papers.setdefault(paper, []).append(Plan(artefact, request, table))
     sections: list[dict[str, Any]] = []
     shown = []
     for paper, plans in papers.items():
@@ -65,6 +66,11 @@ def _page(arguments: argparse.Namespace) -> str:
     if arguments.profile and papers:
         facts = {"profile": arguments.profile, **facts}
     return build_report(title, sections, facts=facts)
+
+
+def _chosen(artefacts: Iterable[Artefact], what: Sequence[str]) -> list[Artefact]:
+    """Return the artefacts that the words of the command line name, alone or by their paper."""
+    return [one for one in artefacts if {"all", one.key, one.paper} & set(what)]
 
 
 def _title_of_runs(runs: Sequence[Found]) -> str:

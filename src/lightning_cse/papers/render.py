@@ -262,14 +262,15 @@ def _terminal(shown: Mapping[str, Any]) -> RenderableType:
             max_width=most,
         )
     for line, what, texts in rows:
-        first: list[Any] = ["", ""]
-        if not what:
-            encoder = f"\n{line['encoder']}" if line["encoder"] else ""
-            first = [Text(line["label"] + encoder), line["seeds"]]
+        first = ["", ""] if what else [Text(_terminal_label(line)), line["seeds"]]
         style = "dim" if what in _DIM else ""
         grid.add_row(*first, *(Text(text, style) for text in (what, *texts)))
     head = [Text(shown["title"], style="bold"), *map(Text, (*shown["about"], ""))]
     return Group(*head, grid, *map(Text, ("", *shown["legend"])))
+
+
+def _terminal_label(line: Mapping[str, Any]) -> str:
+    return f"{line['label']}\n{line['encoder']}" if line["encoder"] else line["label"]
 
 
 def _rows(cells: Sequence[Mapping[str, Any]], *, uneven: bool) -> Iterator[tuple[str, list[str]]]:

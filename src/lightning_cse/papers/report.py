@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import io
 import json
@@ -12,12 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pandas as pd
 
-from lightning_cse.errors import DataError
 from lightning_cse.papers.nested import leaves, value_at
 from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import environment, view
@@ -35,7 +32,6 @@ from lightning_cse.plots import (
     xy,
     zero_line,
 )
-from lightning_cse.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +43,6 @@ _PERCENT: Final = re.compile(
     r".*/(accuracy|auc|auprc|pearson|spearman)[^/]*"
 )  # metrics that are shown times 100
 _SECONDARY: Final = ("threshold", "_mean", "_wmean", "_se")  # metrics that only accompany another
-_RECORD: Final = {"name", "config_hash", "seed"}
 _SHORT: Final = 60  # characters of a value in the table of differences
 _COLORS: Final = {
     color.lower(): f"var(--series-{number})" for number, color in enumerate(PALETTE)
@@ -267,66 +262,6 @@ class _Group(NamedTuple):
     style: str
 
 
-def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list[Found]:
-    """Read runs, finished or not, each once.
-
-    Args:
-        paths: run folders; folders with run folders below them, such as that of all runs; the folder of a sweep;
-            records kept as files, with their curves beside them as ``<name>.curves.csv``; folders of such files.
-        seeds: read only the runs with these seeds.
-    """
-    found: dict[Path, Found] = {}
-    for path in paths:
-        runs = {place.resolve(): _read(place) for place in _places(path)}
-        if not runs:
-            raise DataError(f"{path} holds no runs: give folders of runs, or records kept as files")
-        found |= runs
-    return [run for run in found.values() if seeds is None or int(run.record["seed"]) in seeds]
-
-
-def _places(path: Path) -> Iterator[Path]:
-    """Yield run folders and record files; the contents of a run folder, such as evaluations, belong to it."""
-    begun = re.fullmatch(r"[0-9A-Za-z]+-s\d+", path.name) and (path / "config.yaml").is_file()
-    if begun or (path / "record.json").is_file():
-        yield path
-    elif path.is_dir():
-        for inner in sorted(path.iterdir()):
-            yield from _places(inner)
-    elif path.suffix == ".json":
-        content = _load(path)
-        folder = content.get("folder")  # of a point of a sweep
-        if content.keys() >= _RECORD:
-            yield path
-        elif isinstance(folder, str) and Path(folder).is_dir():
-            yield from _places(Path(folder))
-
-
-def _load(path: Path) -> dict[str, Any]:
-    """Return the content of a JSON file; an empty mapping if it is damaged or not a mapping."""
-    with contextlib.suppress(ValueError):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return document if isinstance(document, dict) else {}
-    return {}
-
-
-def _read(path: Path) -> Found:
-    if path.is_file():
-        return Found(_load(path), None, path)
-    run = Run.at(path)
-    begun = {
-        "name": run.name,
-        "config_hash": run.config_hash,
-        "seed": run.seed,
-    }
-    record = run.read() if run.record_path.is_file() else begun
-    return Found(
-        record,
-        path,
-        path / "record.json",
-        run.status,
-    )
-
-
 def run_facts(runs: Sequence[Found]) -> dict[str, str]:
     """Return short facts about runs: their states, encoders, machines, commits and total time."""
     states = Counter(run.state for run in runs)
@@ -423,15 +358,17 @@ def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) ->
     for name, metrics in _baselines(groups).items():
         values = [_number(metrics.get(key), key) for key in keys]
         rows.append([(name, "baseline", ""), "", *values])
-    headings: list[Any] = ["run", "seeds"]
-    for key in keys:
-        task, _, metric = key.removeprefix("test/").rpartition("/")
-        headings.append((task, metric, "") if task else (metric, "", ""))
+    headings = ["run", "seeds", *map(_heading, keys)]
     return {
         "headings": headings,
         "rows": rows,
         "notes": [_ABOUT],
     }
+
+
+def _heading(key: str) -> tuple[str, str, str]:
+    task, _, metric = key.removeprefix("test/").rpartition("/")
+    return (task, metric, "") if task else (metric, "", "")
 
 
 def _is_shown(key: str) -> bool:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.papers.report import build_report, read_runs, run_facts, run_sections
+from lightning_cse.papers.reading import read_runs
+from lightning_cse.papers.report import build_report, run_facts, run_sections
 from lightning_cse.report import main
 
 MONITOR = "val/rte/accuracy_all"

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, spearmanr
 
 from lightning_cse.errors import DataError, LightningCSEError
+from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.significance import (
     baseline_points,
     bootstrap,
     compare,
-    labels_of,
     points,
     read_outcome,
     read_run,

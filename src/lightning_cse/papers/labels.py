@@ -1,0 +1,56 @@
+"""Labels that tell records apart: their names, and the settings in which records of one name differ."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from lightning_cse.papers.nested import leaves, setting_text, value_at
+
+
+def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return one label per record: its name and, if records share the name, the settings in which they differ."""
+    names = [str(record["name"]) for record in records]
+    labels = list(names)
+    for name in set(names):
+        same = [number for number, other in enumerate(names) if other == name]
+        if len(same) == 1:
+            continue
+        texts = _differences([records[number] for number in same])
+        for number, text in zip(same, texts, strict=True):
+            labels[number] = text if len(same) == len(names) else f"{name}, {text}"
+    return labels
+
+
+def _differences(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the settings in which records differ: those of their command lines, if these suffice to distinguish."""
+    settings = pd.DataFrame([_settings(record) for record in records]).fillna("null")
+    overrides = itertools.chain.from_iterable(record.get("overrides") or () for record in records)
+    given = {override.lstrip("+~").partition("=")[0] for override in overrides}
+    differing = settings.columns[settings.nunique() > 1]
+    keys = [key for key in differing if not key.endswith("_target_")]
+    given_keys = [key for key in keys if given & {key, key.removesuffix(".name")}]
+    for chosen in (given_keys, keys):
+        texts = _texts(settings[chosen])
+        if len(set(texts)) == len(texts):
+            return texts
+    # The settings are the same, so the files differ, or the encoders of the same name.
+    hashes = [f"hash {record['config_hash']}" for record in records]
+    return [f"{text}, {one}".lstrip(", ") for text, one in zip(texts, hashes, strict=True)]
+
+
+def _settings(record: Mapping[str, Any]) -> dict[str, str]:
+    config = value_at(record, "decisive.config") or {}
+    return {key: setting_text(value) for key, value in leaves(config)}
+
+
+def _texts(settings: pd.DataFrame) -> list[str]:
+    """Return the settings of each row, with the last parts of their keys where these are unique."""
+    short = [key.removesuffix(".name").rpartition(".")[2] for key in settings]
+    names = list(short)
+    for number, key in enumerate(settings):
+        if short.count(short[number]) > 1:
+            names[number] = key
+    rows = settings.to_numpy()
+    return [", ".join(map(" ".join, zip(names, values, strict=True))) for values in rows]
