@@ -120,8 +120,8 @@ def _numbers(rows: pd.DataFrame, path: str) -> pd.Series:
     known = rows[path].dropna()
     numbers = pd.to_numeric(known, errors="coerce").astype(float)
     for seed in known.index[~np.isfinite(numbers)]:
-        source, value = rows.at[seed, "run"].source, known[seed]
-        raise DataError(f"{source}: {path} is {value!r}, which is not a finite number")
+        source = rows.at[seed, "run"].source
+        raise DataError(f"{source}: {path} is {known[seed]!r}, which is not a finite number")
     return numbers
 
 
@@ -150,7 +150,7 @@ def summarise_cells(plan: Plan, readings: Readings, quoted: Sequence[bool]) -> p
     """Group the values into cells: statistics over seeds, the paper's numbers, settings and marks."""
     over_seeds = _over_seeds(readings)
     papers = {(one.row, one.encoder, one.column): one for one in plan.artefact.published}
-    rows = {}
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
     for number, line in enumerate(plan.lines):
         for column in plan.artefact.columns:
             place = (number, column.title)
@@ -164,6 +164,10 @@ def summarise_cells(plan: Plan, readings: Readings, quoted: Sequence[bool]) -> p
             if row["values"] or row["text"]:
                 row["marks"] = (*_requested(plan, line), *row["marks"])
             rows[place] = row
+    return _frame(rows)
+
+
+def _frame(rows: Mapping[tuple[int, str], Mapping[str, Any]]) -> pd.DataFrame:
     index = pd.MultiIndex.from_tuples(list(rows))
     cells = pd.DataFrame(list(rows.values()), index, dtype=object)
     cells = cells.reindex(columns=[*NUMBERS, "marks", "p", "p_holm", "asked", "values", "text"])
@@ -196,7 +200,8 @@ def _row(reading: Reading) -> dict[str, Any]:
 
 def _setting(plan: Plan, line: Line, column: Column) -> dict[str, Any]:
     """Return a cell that shows a setting of the runs or, without runs, of the config that they would have."""
-    rows, path = plan.runs(line, column), f"decisive.config.{column.keys[0]}"
+    rows = plan.runs(line, column)
+    path = f"decisive.config.{column.keys[0]}"
     known: list[Any] = list(rows.get(path, ()))
     if rows.empty:
         known = [plan.setting(line, column)]

@@ -89,12 +89,14 @@ class Plan:
             return
         if column.source == "config" and not isinstance(line.way, Chosen):
             return  # known without a run
-        points, seeds = self.points(line, column), line.seeds
+        points = self.points(line, column)
+        seeds = line.seeds
         if not points and (job := self.matched(line, column)) is not None:
             yield job
         if isinstance(line.way, Chosen):
             yield from (Job(point, seeds[0]) for point in points)
-            points, seeds = self.winner(line, column), seeds[1:]
+            points = self.winner(line, column)
+            seeds = seeds[1:]
         elif isinstance(line.way, Baseline):
             seeds = seeds[:1]  # it does not depend on the seed
         for point in points:
@@ -105,7 +107,8 @@ class Plan:
 
     def winner(self, line: Line, column: Column) -> tuple[Point, ...]:
         """Return the best point of a grid with the first seed, none while one is missing; the first wins a tie."""
-        points, by = self.points(line, column), getattr(line.way, "by", "")
+        points = self.points(line, column)
+        by = getattr(line.way, "by", "")
         found = [self.table.find(point, line.seeds[0]) for point in points]
         scores = [value_at(run.record, by) for run in found if run is not None]
         if None in scores:
@@ -137,11 +140,11 @@ class Plan:
 
     def seeds(self, line: Line, column: Column) -> tuple[int, ...]:
         """Return the seeds that a cell should have; none while its point is not known."""
-        if isinstance(line.way, Baseline):
-            return line.seeds[:1]
         is_grid = isinstance(line.way, Chosen)
         known = self.winner(line, column) if is_grid else self.points(line, column)
-        return line.seeds if known else ()
+        if not known:
+            return ()
+        return line.seeds[:1] if isinstance(line.way, Baseline) else line.seeds
 
     def setting(self, line: Line, column: Column) -> Any:
         """Return the setting of a config column for a line that has no run; None if a run must choose it."""

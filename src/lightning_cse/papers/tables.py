@@ -104,7 +104,8 @@ def _pairs(plan: Plan, readings: Readings) -> Iterator[tuple[Side, Side]]:
 
     The two lines have the same encoder; a line without an encoder is compared if the other row has only one line.
     """
-    reference, labels = plan.artefact.reference, _labels(plan)
+    reference = plan.artefact.reference
+    labels = _labels(plan)
     if reference not in labels:
         return
     for number, line in enumerate(plan.lines):
@@ -118,8 +119,8 @@ def _pairs(plan: Plan, readings: Readings) -> Iterator[tuple[Side, Side]]:
             if other is None:
                 continue
             for column in plan.artefact.columns:
-                sides = [_side(plan, readings, one, column) for one in (number, other)]
-                ours, theirs = sides
+                ours = _side(plan, readings, number, column)
+                theirs = _side(plan, readings, other, column)
                 if ours and theirs and ours.metrics == theirs.metrics:
                     yield ours, theirs
 
@@ -136,7 +137,8 @@ def _line_beside(plan: Plan, line: Line, label: str) -> int | None:
 
 def _side(plan: Plan, readings: Readings, number: int, column: Column) -> Side | None:
     """Return a cell as a side of a comparison; None if the test does not suit it, or it has no value."""
-    reading, test = readings[number, column.title], plan.artefact.test
+    reading = readings[number, column.title]
+    test = plan.artefact.test
     if not reading.values or not reading.metrics or test is None:
         return None
     metrics = []
@@ -194,7 +196,8 @@ def _about_tests(
     letters: Mapping[str, str],
     draws: int,
 ) -> Iterator[str]:
-    reference, test = plan.artefact.reference, plan.artefact.test
+    reference = plan.artefact.reference
+    test = plan.artefact.test
     if reference is None or test is None:
         return
     if reference not in _labels(plan):
