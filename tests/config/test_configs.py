@@ -134,7 +134,6 @@ def test_every_experiment_takes_a_file_of_ones_own(experiment: str, compose: Com
         "data=file",
         "data.train=my/x.csv",
         "data.columns={anchor: question}",
-        "data.distinct_in_batch=true",
     )
     for setting in ((), ("+debug=tiny",), ("+profile=small", "+debug=overfit")):
         cfg = valid(compose(f"+experiment={experiment}", *setting, *data))

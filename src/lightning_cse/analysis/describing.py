@@ -38,7 +38,6 @@ BATCHING: Final = (
     "batch_size",
     "drop_last",
     "llm_rows_together",
-    "distinct_in_batch",
 )
 
 Described = tuple[dict[str, Any], list[Pairs]]

@@ -18,7 +18,7 @@ from torch import Tensor
 from lightning_cse.data.drawing import used
 from lightning_cse.data.preparation import augment, prepare, read_tables
 from lightning_cse.data.roles import FIRST, SOURCE
-from lightning_cse.data.rows import Rows, first_appearance
+from lightning_cse.data.rows import Rows
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering
 from lightning_cse.data.settings import Augmentation, ContrastiveData
 from lightning_cse.data.token_cache import lengths_of, tokenise
@@ -356,21 +356,12 @@ class ContrastiveDataModule(pl.LightningDataModule):
             seed=self.seed,
             gathering=gathering,
             draws=self._draws,
-            sentences=self._sentence_numbers() if settings.distinct_in_batch else None,
             limit=self.limit_train_batches,
         )
         if self._position is not None:
             self._loader.load_state_dict(self._position)
 
         return self._loader
-
-    def _sentence_numbers(self) -> np.ndarray:
-        """Return the number of each sentence, the same for equal sentences, and -1 for none: (rows, columns)."""
-        names = self._columns_in_use()
-        columns = [self.train.values(name).combine_chunks() for name in names]
-        numbers = first_appearance(pa.chunked_array(columns, pa.string()))
-
-        return numbers.reshape(len(names), -1).T
 
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position, for the checkpoint."""

@@ -1,8 +1,5 @@
 """Training batches in an order that depends only on seed and epoch; an epoch can be resumed at any batch."""
 
-import itertools
-import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +14,6 @@ Batch = dict[str, Any]
 
 # The rows of a batch; after it, the position in the epoch and the rows that still wait (see `Gathering`).
 Step = tuple[Tensor, int, Tensor]
-
-log = logging.getLogger(__name__)
 
 
 class Draws:
@@ -151,8 +146,6 @@ class BatchLoader:
             rows of that step. So batches differ in size, and only rows that still wait after the last step are lost. If
             a batch would keep fewer than two rows, the waiting rows join it at once.
         draws: how often each row is drawn; None: once.
-        sentences: the numbers of the rows' sentences, (rows, roles), with -1 for none. No two rows of a batch share a
-            sentence; rows that no batch takes are left out of the epoch.
         limit: cuts an epoch to that many batches, or to a share of them (a float), as ``limit_train_batches`` does.
 
     Raises:
@@ -169,7 +162,6 @@ class BatchLoader:
         seed: int,
         gathering: Gathering | None = None,
         draws: Draws | None = None,
-        sentences: np.ndarray | None = None,
         limit: int | float | None = None,
     ) -> None:
         self.rows = rows if draws is None else len(draws)
@@ -197,7 +189,6 @@ class BatchLoader:
             0 if gathering is None else min(gathering.together, int(gathering.rows.sum()))
         )
         self._draws = draws
-        self._sentences = sentences
         self._permutation: Tensor | None = None
         self._waiting = torch.empty(0, dtype=torch.long)
 
@@ -224,7 +215,6 @@ class BatchLoader:
         for position in range(self.position, len(self)):
             start = self.ends[position - 1] if position else 0
             chosen = self.permutation[start : self.ends[position]]
-            chosen = chosen[chosen >= 0]  # -1 is no row
 
             if self._gathering is not None:
                 chosen, waiting = self._gather(
@@ -254,39 +244,13 @@ class BatchLoader:
     def permutation(self) -> Tensor:
         """The order of the rows in this epoch: (rows,), or (rows per epoch,) with weights."""
         if self._permutation is None:
-            self._permutation = self._order()
+            if self._draws is None:
+                generator = _generator(self.seed, self.epoch)
+                self._permutation = torch.randperm(self.rows, generator=generator)
+            else:
+                self._permutation = self._draws.order(self.epoch)
 
         return self._permutation
-
-    def _order(self) -> Tensor:
-        if self._draws is not None:
-            order = self._draws.order(self.epoch)
-        else:
-            order = torch.randperm(self.rows, generator=_generator(self.seed, self.epoch))
-
-        if self._sentences is None:
-            return order
-
-        order = torch.from_numpy(
-            _apart(
-                order.numpy(),
-                self.ends,
-                self._sentences,
-            )
-        )
-        last = self.ends[-1]
-        left_out = int((order[:last] < 0).sum())
-
-        if left_out:
-            log.warning(
-                "data.distinct_in_batch: %d of %d rows, whose sentences are in every batch, "
-                "are left out of epoch %d",
-                left_out,
-                last,
-                self.epoch,
-            )
-
-        return order
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the loader."""
@@ -340,101 +304,3 @@ def _ends(
 def _generator(*seed: int) -> torch.Generator:
     state = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state >> 1))
-
-
-# No sentence twice in a batch -------------------------------------------------------------------
-
-
-class _DistinctBatches:
-    """Batches of given sizes that rows are put into, so that no two rows of a batch share a sentence."""
-
-    def __init__(self, sizes: Sequence[int], sentences: np.ndarray) -> None:
-        self.sizes = sizes
-        self.rows: list[list[int]] = [[] for _ in sizes]
-        self._sentences = sentences
-        self._held: list[set[int]] = [set() for _ in sizes]
-        self._batches_of: Counter[int] = Counter()
-
-    def place(self, row: int, first: int) -> None:
-        """Put a row into the first batch, from ``first`` on, that takes it; if none does, another row makes room."""
-        sentences = self._of(row)
-
-        if any(self._batches_of[sentence] == len(self.sizes) for sentence in sentences):
-            return
-
-        batch = self._open_batch(sentences, first)
-        if batch is None:
-            batch = self._make_room(sentences)
-
-        if batch is not None:
-            self._put(row, batch)
-            self._batches_of.update(sentences)
-
-    def _of(self, row: int) -> set[int]:
-        return set(self._sentences[row].tolist()) - {-1}
-
-    def _put(self, row: int, batch: int) -> None:
-        self.rows[batch].append(row)
-        self._held[batch] |= self._of(row)
-
-    def _is_open(self, batch: int) -> bool:
-        return len(self.rows[batch]) < self.sizes[batch]
-
-    def _open_batch(self, sentences: set[int], first: int) -> int | None:
-        for batch in itertools.chain(range(first, len(self.sizes)), range(first)):
-            if self._is_open(batch) and self._held[batch].isdisjoint(sentences):
-                return batch
-
-        return None
-
-    def _make_room(self, sentences: set[int]) -> int | None:
-        """Move a row of a full batch into one that is open; return the batch that has room now."""
-        batches = range(len(self.sizes))
-        open_batches = [batch for batch in batches if self._is_open(batch)]
-
-        for batch in batches:
-            if not self._held[batch].isdisjoint(sentences):
-                continue
-
-            for other, target in itertools.product(self.rows[batch], open_batches):
-                if self._held[target].isdisjoint(self._of(other)):
-                    self.rows[batch].remove(other)
-                    self._held[batch] -= self._of(other)
-                    self._put(other, target)
-
-                    return batch
-
-        return None
-
-
-def _apart(
-    order: np.ndarray,
-    ends: Sequence[int],
-    sentences: np.ndarray,
-) -> np.ndarray:
-    """Return the rows of an epoch in an order in which no batch has a sentence twice; -1 where no row fits."""
-    # Rows with the most frequent sentences are placed first, as the others fit anywhere.
-    numbers = sentences[order[: ends[-1]]]
-    counts = np.bincount(numbers[numbers >= 0])
-    counts = np.append(counts, 0)  # the last count is for -1, no sentence
-    frequent_first = np.argsort(-counts[numbers].max(axis=1), kind="stable")
-
-    sizes = np.diff([0, *ends]).tolist()
-    own_batch = np.repeat(np.arange(len(sizes)), sizes)
-    batches = _DistinctBatches(sizes, sentences)
-
-    for place in frequent_first.tolist():
-        batches.place(int(order[place]), int(own_batch[place]))
-
-    if min(map(len, batches.rows)) < 2:
-        raise DataError(
-            "data.distinct_in_batch: so many rows share their sentences that a batch has "
-            "fewer than two: raise data.batch_size, or set it to false"
-        )
-
-    apart = np.full_like(order, -1)
-    for end, size, rows in zip(ends, sizes, batches.rows, strict=True):
-        start = end - size
-        apart[start : start + len(rows)] = rows
-
-    return apart

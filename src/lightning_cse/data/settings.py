@@ -42,7 +42,6 @@ class ContrastiveData:
         llm_rows_together: see `Gathering`; None leaves LLM rows in the batch that they are drawn for.
         weights: how often the rows of each source of ``train`` are drawn per epoch (see `Draws`); None: once.
         columns: the columns of the user's own files by role.
-        distinct_in_batch: whether no two rows of a batch share a sentence.
 
     Raises:
         ConfigError: if settings are out of range or cannot be combined.
@@ -66,21 +65,17 @@ class ContrastiveData:
     llm_rows_together: int | None = None
     weights: Sequence[float] | None = None
     columns: Mapping[str, str] | None = None
-    distinct_in_batch: bool = False
 
     def __post_init__(self) -> None:
-        together = self.llm_rows_together is not None
         weights = [] if self.weights is None else list(self.weights)
         wrong = [weight for weight in weights if not 0 < weight <= LARGEST_WEIGHT]
         faults = {
             "held_out: cannot be combined with data.held_out_share; set one of them to null": (
                 self.held_out is not None and self.held_out_share is not None
             ),
-            "distinct_in_batch: cannot be combined with data.llm_rows_together": (
-                self.distinct_in_batch and together
+            "weights: cannot be combined with data.llm_rows_together": (
+                self.is_weighted and self.llm_rows_together is not None
             ),
-            "weights: cannot be combined with data.llm_rows_together": self.is_weighted
-            and together,
             f"weights: {len(weights)} numbers for {len(self.sources)} sources of data.train": (
                 self.weights is not None and len(weights) != len(self.sources)
             ),

@@ -222,13 +222,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"watched_in": ["ngcse/other"]}, r"watched_in: (.|\n)*data\.watched_in=\[\] watches"),
     (
         {
-            "distinct_in_batch": True,
-            "llm_rows_together": 4,
-        },
-        "distinct_in_batch: cannot be",
-    ),
-    (
-        {
             "rows": NLITriplets(),
             "train": NLI[:2],
             "weights": [1, 2],
@@ -533,26 +526,6 @@ def test_role_that_no_row_has(
     batch = next(iter(data.train_dataloader()))
 
     assert [role for role in QUADRUPLE if not len(batch["roles"][role])] == ["contradiction"]
-
-
-def test_no_sentence_is_twice_in_a_batch_of_any_role_in_use() -> None:
-    def repeats(data: ContrastiveDataModule) -> int:
-        repeated = 0
-        for batch in batch_rows(data):
-            counts: Counter[str] = Counter()
-            for row in data.train.select(batch):
-                counts.update({row[role] for role in data.roles})
-
-            repeated += sum(count > 1 for count in counts.values())
-
-        return repeated
-
-    assert repeats(inli(INLITriplets("both"))) > 0
-
-    distinct = inli(INLITriplets("both"), distinct_in_batch=True)
-
-    assert repeats(distinct) == 0
-    assert sorted(chain(*batch_rows(distinct))) == list(range(2 * 595))
 
 
 def test_weights_of_one_change_nothing(own: str) -> None:

@@ -1,6 +1,5 @@
-"""The order of rows: by seed and epoch, resumed at any batch, weighted, gathered, without repeated sentences."""
+"""The order of rows: by seed and epoch, resumed at any batch, weighted, gathered."""
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lightning_cse.data.sampler import BatchLoader, Draws, Gathering
 from lightning_cse.errors import DataError
@@ -92,12 +89,10 @@ def test_batch_sizes(
     assert found == epoch(loader(rows, drop_last=drop_last))[: len(sizes)]
 
 
-GROUPS = np.stack([np.arange(56) // 4, 100 + np.arange(56)], axis=1)
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "weighted": {"draws": draws([40, 16], [1, 2.5])},
     "gathered": {"gathering": Gathering(torch.arange(56) % 3 == 0, 6)},
-    "distinct": {"sentences": GROUPS},
 }
 
 
@@ -221,91 +216,3 @@ def test_gathered_rows_join_once_enough_wait(together: int) -> None:
 def test_batch_of_gathered_rows_only_is_kept() -> None:
     batches = loader(16, gathering=Gathering(torch.ones(16, dtype=torch.bool), 16))
     assert [len(batch) for batch in epoch(batches)] == [8, 8]
-
-
-# No sentence twice in a batch
-
-
-def repeated(
-    sentences: np.ndarray,
-    batches: list[list[int]],
-) -> list[int]:
-    """Return the sentences that two rows of a batch have."""
-    found = []
-
-    for batch in batches:
-        counts = Counter(number for row in batch for number in set(sentences[row].tolist()))
-        found += [number for number, count in counts.items() if count > 1 and number >= 0]
-
-    return found
-
-
-@given(
-    rows=st.integers(16, 90),
-    groups=st.integers(8, 60),
-    batch_size=st.integers(2, 9),
-    drop_last=st.booleans(),
-)
-@settings(
-    max_examples=60,
-    deadline=None,
-)
-def test_no_two_rows_of_a_batch_share_a_sentence(
-    rows: int,
-    groups: int,
-    batch_size: int,
-    drop_last: bool,
-) -> None:
-    draw = np.random.default_rng(rows * groups)
-    first = draw.integers(0, groups, rows)
-    second = groups + draw.integers(0, 3 * groups, rows)
-    sentences = np.stack([first, second], axis=1)
-    sentences[draw.random(sentences.shape) < 0.2] = -1
-    batches = loader(
-        rows,
-        sentences=sentences,
-        batch_size=batch_size,
-        drop_last=drop_last,
-    )
-
-    try:
-        found = epoch(batches)
-    except DataError as error:
-        assert "a batch has fewer than two" in str(error)  # noqa: PT017 - not always
-        return
-
-    order = list(chain(*found))
-
-    assert len(order) == len(set(order)) <= batches.ends[-1]
-    assert not repeated(sentences, found)
-    assert len(found) == len(batches)
-
-
-@pytest.mark.parametrize("copies", [2, 3, 9])
-def test_every_row_is_used_if_possible(copies: int) -> None:
-    sentences = np.stack([np.arange(300) // copies, 300 + np.arange(300)], axis=1)
-    batches = loader(
-        300,
-        sentences=sentences,
-        batch_size=32,
-    )
-
-    for _ in range(5):
-        found = epoch(batches)
-
-        assert sum(map(len, found)) == 300
-        assert not repeated(sentences, found)
-
-
-def test_rows_that_share_nothing_keep_their_order_within_batches() -> None:
-    assert epoch(loader(30, sentences=np.arange(60).reshape(30, 2))) == epoch(loader(30))
-
-
-def test_rows_left_out_are_reported(caplog: pytest.LogCaptureFixture) -> None:
-    sentences = np.stack([np.arange(40) % 4, 4 + np.arange(40)], axis=1)
-
-    assert [len(batch) for batch in epoch(loader(40, sentences=sentences))] == [4] * 5
-    assert "20 of 40 rows, whose sentences are in every batch, are left out" in caplog.text
-
-    with pytest.raises(DataError, match=r"data\.distinct_in_batch: so many rows share"):
-        epoch(loader(40, sentences=np.zeros((40, 1), dtype=int)))
