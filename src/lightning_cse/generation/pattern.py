@@ -9,16 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import pydantic
 from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
 
 from lightning_cse.errors import did_you_mean
-from lightning_cse.generation.examples import Bounds, Examples, Pair, Source, draw_examples
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
+from lightning_cse.generation.examples import Examples, Pair, Source, draw_examples
 
 SOURCE: Final = "source"
 """The reference of a role that is made from the sentence itself."""
@@ -106,7 +103,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
             faults.extend(f"roles.{number}.{fault}" for fault in _wrong_names(role, known))
             known.append(role.name)
         if faults:
-            raise ValueError("\n".join(faults))
+            raise ValueError("; ".join(faults))
         return self
 
 
@@ -122,34 +119,14 @@ def _wrong_names(role: _Role, known: list[str]) -> Iterator[str]:
             yield f"{key}: must be one of {known}, got {name!r}{did_you_mean(name, known)}"
 
 
-_MODELS: Final = (_Pattern, _Layout, _Role, Source, Bounds, Checks)
-
-
 def wrong_pattern(node: Any) -> Iterator[str]:
     """Yield all faults of the config below ``pattern``, given as plain values; no file is read."""
     try:
         _Pattern.model_validate_json(json.dumps(node))
     except ValidationError as error:
         for fault in error.errors(include_url=False):
-            yield from _explained(fault)
-
-
-def _explained(fault: ErrorDetails) -> Iterator[str]:
-    place = [str(part) for part in fault["loc"] if part not in ("pairs", "drawn")]
-    at = ".".join(["pattern", *place])
-    if fault["type"] == "extra_forbidden":
-        key = place[-1]
-        yield f"{at}: unknown key{did_you_mean(key, _known_keys() - {key})}"
-    elif fault["type"] == "value_error" and not fault["loc"]:
-        for line in str(fault["ctx"]["error"]).splitlines():
-            yield f"pattern.{line}"
-    elif fault["type"] != "too_short" or not fault["input"]:  # else its items have their own faults
-        message = fault["msg"].removeprefix("Value error, ")
-        yield f"{at}: {message}, got {str(fault['input'])[:60]!r}"
-
-
-def _known_keys() -> set[str]:
-    return {field.alias or name for model in _MODELS for name, field in model.model_fields.items()}
+            place = ".".join(["pattern", *map(str, fault["loc"])])
+            yield f"{place}: {fault['msg']}"
 
 
 # The pattern -------------------------------------------------------------------------------------

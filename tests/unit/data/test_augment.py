@@ -43,13 +43,6 @@ def test_shuffle_keeps_pieces_and_cutoff_keeps_order(
     assert len(cut) == max(len(ids) - round(share * len(ids)), min(len(ids), 1))
 
 
-def test_cutoff_removes_a_twentieth_rounded_to_even() -> None:
-    removed = {n: n - len(TokenCutoff()(range(n), "a sentence")) for n in range(1, 201)}
-
-    assert removed == {n: round(0.05 * n) for n in range(1, 201)}
-    assert [removed[n] for n in (10, 11, 30, 50, 51)] == [0, 1, 2, 2, 3]
-
-
 @pytest.mark.parametrize("augment", [TokenShuffle, TokenCutoff])
 def test_seed_and_sentence_decide(augment: type[TokenShuffle | TokenCutoff]) -> None:
     ids = list(range(100))

@@ -14,11 +14,9 @@ from typing import Any
 import pytest
 
 from lightning_cse import prepare
-from lightning_cse.config.launch import launch
 from lightning_cse.data import Rows, corpora
 from lightning_cse.data.corpora import (
     CORPORA,
-    default_data_dir,
     read_corpus,
     register_corpora,
     sample_dir,
@@ -151,16 +149,6 @@ def test_a_missing_file_is_reported(
         assert part.format(folder) in message
 
 
-@pytest.mark.parametrize(("value", "folder"), [("/somewhere", "/somewhere"), ("", "data")])
-def test_the_default_folder(
-    monkeypatch: pytest.MonkeyPatch,
-    value: str,
-    folder: str,
-) -> None:
-    monkeypatch.setenv("LIGHTNING_CSE_DATA", value)
-    assert default_data_dir() == Path(folder)
-
-
 LATIN = (INLI + ROW + ROW.replace("hot", "caf\u00e9")).encode("latin-1")
 WHOLE = gzip.compress((INLI + ROW * 50).encode(), compresslevel=0)
 
@@ -169,7 +157,6 @@ WHOLE = gzip.compress((INLI + ROW * 50).encode(), compresslevel=0)
     ("name", "data", "message"),
     [
         ("", b"", ": the file is empty (0 bytes)"),
-        (".gz", b"", ": the file is empty (0 bytes)"),
         ("", LATIN, ":3: not UTF-8 text: byte 0xe9; save the file as UTF-8"),
         (".gz", b"no gzip", ": the compressed data is cut off or broken (Not a gzipped file"),
         (".gz", WHOLE[:-6] + b"\1" + WHOLE[-5:], ": the compressed data is cut off or broken (CRC"),
@@ -592,50 +579,13 @@ def test_corpora_of_ones_own(
     ).column("sentence2") == ["Q?"]
 
 
-def test_a_command_reads_the_corpora_beside_its_configs(
-    config_dir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    command = ["+experiment=simcse_sup", "+debug=tiny", "data=file", "data.train=mine/train"]
-    # Hydra's logging would replace that of the tests.
-    command += ["hydra/job_logging=none", "hydra/hydra_logging=none"]
-    command.append(f"--config-dir={config_dir}")
-    declarations = config_dir / "corpora.yaml"
-    declarations.write_text((OWN % "x").replace("mine", "inli"))
-    assert (
-        launch(
-            "builtins:repr",
-            "train",
-            command,
-        )
-        == 2
-    )
-    assert "inli: lightning_cse has a corpus of this name" in capsys.readouterr().err
-    declarations.write_text(OWN % "x")
-    assert (
-        launch(
-            "builtins:repr",
-            "train",
-            command,
-        )
-        == 0
-    )
-    assert CORPORA["mine"].title == "My pairs"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("inli: {files: [{split: a, path: b}]}", "inli: no layout for b"),
         ((OWN % "x").replace("mine", "inli"), "inli: lightning_cse has a corpus of this name"),
         ((OWN % "x").replace("title", "titel"), "mine.titel: Extra inputs are not permitted"),
         ((OWN % "x").replace("csv", "cvs"), "mine.layout: no reader 'cvs' - did you mean 'csv'"),
         ((OWN % "x").replace("question", "{lable: x}"), "mine.layout: sentence1: no kind of column 'lable'"),
-        ("mine: 3", "mine: must be a mapping"),
-        ("- mine", "must map names to corpora"),
         ("mine: {", "cannot be read: "),
     ],
 )  # fmt: skip

@@ -218,24 +218,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         },
         "held_out: cannot be combined",
     ),
-    ({"held_out": ["mine"]}, "held_out: 'mine' is not of the form corpus/split"),
     ({"watched_in": ["ngcse/other"]}, r"watched_in: (.|\n)*data\.watched_in=\[\] watches"),
-    (
-        {
-            "rows": NLITriplets(),
-            "train": NLI[:2],
-            "weights": [1, 2],
-        },
-        "weights: one row may",
-    ),
-    (
-        {
-            "rows": NLITriplets(),
-            "train": NLI[1],
-            "excluded": NLI,
-        },
-        "train: .*: no row fits",
-    ),
     (
         {
             "rows": INLIQuadruples(),
@@ -526,15 +509,6 @@ def test_role_that_no_row_has(
     batch = next(iter(data.train_dataloader()))
 
     assert [role for role in QUADRUPLE if not len(batch["roles"][role])] == ["contradiction"]
-
-
-def test_weights_of_one_change_nothing(own: str) -> None:
-    plain = with_own(own)
-    ones = with_own(own, weights=[1, 1.0])
-
-    assert batch_rows(ones, 3) == batch_rows(plain, 3)
-    assert ones.counts == plain.counts
-    assert ones.train.names == plain.train.names
 
 
 def test_weighted_rows_and_their_account(own: str) -> None:

@@ -1,12 +1,10 @@
 """Hybrids: LLM rows in place of the sentences they were made from, and one hold-out for all settings of a domain."""
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from data_modules import data_module
 
@@ -17,8 +15,6 @@ from lightning_cse.data import (
     Sentences,
     SourceFile,
     TokenShuffle,
-    side_file,
-    write_provenance,
 )
 from lightning_cse.data.drawing import ANOTHER_ANCHOR, used
 from lightning_cse.data.hybrid import PATTERNS, as_llm_rows
@@ -222,15 +218,6 @@ def test_fewer_llm_rows(
     assert "data.llm_rows=100, but there are only" in caplog.text
 
 
-def test_fewer_rows_are_the_same_sentences_for_all_settings(folder: Path) -> None:
-    plain = data(folder, Sentences(), train_rows=20).train
-    sts = data(folder, train_rows=20).train
-
-    assert len(plain) == len(sts) == 20
-    assert len(anchors(sts)) == 19
-    assert Counter(anchors(sts)) < Counter(plain.column("anchor"))
-
-
 def test_evaluated_llm_rows_are_not_trained_on(folder: Path) -> None:
     before = data(folder)
     leak = next(row for row in before.train if row["negative"] is not None)
@@ -241,50 +228,6 @@ def test_evaluated_llm_rows_are_not_trained_on(folder: Path) -> None:
     assert len(after.train) == len(before.train) - 1
     assert after.counts["dropped: pair of a dev or test set"] == 1
     assert list(after.held_out) == list(before.held_out)
-
-
-@pytest.mark.parametrize("llm_rows", [0, None])
-def test_no_llm_rows(
-    llm_rows: int | None,
-    folder: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    setting = data(
-        folder,
-        llm_rows=llm_rows,
-        llm_rows_together=4,
-    )
-    setting.train = setting.train.select(np.flatnonzero(~setting.train.has("negative")))
-    setting.use(STS)
-
-    assert ("none of" in caplog.text) == (llm_rows is None), "expected without LLM rows only"
-
-    if llm_rows == 0:
-        for batch in setting.train_dataloader():
-            assert len(batch["roles"]["anchor"]) == len(batch["index"])
-            assert len(batch["roles"]["negative"]) == 0
-
-
-def test_augmented_positives_are_the_same_for_every_seed(folder: Path) -> None:
-    one = data(folder, Sentences(), augmentation=TokenShuffle())
-    other = data(
-        folder,
-        Sentences(),
-        augmentation=TokenShuffle(),
-        seed=1,
-    )
-
-    assert one.roles == ("anchor", "positive")
-    assert list(one.train) == list(other.train)
-
-    pairs = [(row["anchor"], row["positive"]) for row in [*one.train, *one.held_out]]
-
-    assert all(sorted(a.split()) == sorted(b.split()) for a, b in pairs)
-    assert any(a != b for a, b in pairs)
-
-    number = int(one.train[0]["anchor"].split()[-1])
-
-    assert one.train.where(0).endswith(f"corpus.txt:{number + 1}")
 
 
 @pytest.mark.parametrize(
@@ -387,41 +330,3 @@ def test_negatives_of_stand_ins_are_on_the_same_side_of_the_hold_out(
 
         assert sorted(side.column("anchor")) == sorted(negatives)
         assert all(row["anchor"] != row["negative"] for row in side)
-
-
-def test_provenance_of_llm_rows(
-    folder: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    path = folder / "sts.jsonl"
-    before = data(folder)
-
-    assert before.provenance == {}
-
-    write_provenance(
-        path,
-        {
-            "model": "a-model",
-            "pattern": {"name": "sts"},
-        },
-    )
-    known = data(folder)
-    found = known.provenance[str(path)]
-
-    assert (
-        found["model"],
-        found["unchanged"],
-        found["rows"]["count"],
-    ) == ("a-model", True, 26)
-    assert known.digests == before.digests
-
-    path.write_text(path.read_text().replace("negative of", "opposite of"))
-    edited = data(folder)
-    caplog.clear()
-
-    assert [edited.provenance[str(path)]["unchanged"] for _ in range(2)] == [False, False]
-    assert len(caplog.records) == 1
-
-    side_file(path).write_text("{")
-
-    assert data(folder).provenance[str(path)].keys() == {"damaged"}

@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from lightning_cse.data import ImplicitPairs, INLIImplicitPairs, Rows, SourceFile
+from lightning_cse.data import INLIImplicitPairs, Rows, SourceFile
 from lightning_cse.data.drawing import subset, used
-from lightning_cse.errors import DataError
 
 ROLES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 INLI = ("premise", "explicit_entailment", "implied_entailment", "neutral", "contradiction")
@@ -29,20 +28,6 @@ def quadruples(rows: Rows) -> list[tuple[str, ...]]:
 
 def sources(rows: Rows) -> list[int]:
     return [number for (number,) in rows.column("made_of")]
-
-
-def test_pair_file_is_taken_as_it_is() -> None:
-    names = ("id", *ROLES)
-    built = ImplicitPairs()(
-        [Rows.of({name: [f"{name} {row}" for row in range(3)] for name in names})]
-    )
-
-    assert built.names == ImplicitPairs.roles == ROLES
-    assert quadruples(built)[1] == tuple(f"{role} 1" for role in ROLES)
-    assert sources(built) == [0, 1, 2]
-
-    with pytest.raises(DataError, match="no column 'pos_implicit'"):
-        ImplicitPairs()([inli()])
 
 
 @pytest.mark.parametrize("explicit", KINDS)
@@ -72,19 +57,6 @@ def test_premise_is_the_implicit_sentence_of_both_pairs(
     assert built.where(len(kinds)) == "/data/INLI/train.csv:2"
     assert adds_up(built.counts, used(built))
     assert len(subset(built, 3)) == 3 * len(kinds), "both rows of a premise are drawn together"
-
-
-def test_mismatched_sentence_is_drawn_from_another_premise() -> None:
-    drawn = quadruples(INLIImplicitPairs()([inli(20)]))
-
-    assert drawn == quadruples(INLIImplicitPairs(seed=0)([inli(20)]))
-    assert drawn != quadruples(INLIImplicitPairs(seed=1)([inli(20)]))
-
-    for kind in KINDS["both"]:
-        others = [other for _, own, _, other in drawn if own.startswith(kind)]
-        assert sorted(others) == sorted(f"{kind} {row}" for row in range(20)), "each is drawn once"
-
-    assert all(own != other and first == second for first, own, second, other in drawn)
 
 
 def test_repeated_sentences_are_never_their_own_mismatch() -> None:

@@ -207,13 +207,10 @@ def test_lists_and_globs_are_one_table(put: Put) -> None:
     ("name", "own"),
     [
         ("x.csv", True),
-        ("x.tsv.gz", True),
         ("hub:a/b", True),
         ("my/folder", True),
         ("shards/part-?", True),
         ("snli/train", False),
-        ("my/other", False),
-        ("mine.txt.zip", False),
         ("mine.json", False),
     ],
 )
@@ -235,28 +232,18 @@ def test_is_own(
     [
         ("anchor,positive,negative", "anchor,positive,negative"),
         ("premise,entailment,contradiction", "premise,entailment,contradiction"),
-        ("premise,entailment", "premise,entailment"),
-        ("premise,hypothesis,label", "premise,hypothesis,label"),
         ("sent0,sent1,hard_neg", "anchor,positive,negative"),
-        ("sentence1,sentence2", "sentence1,sentence2"),
         ("sentence1,sentence2,score", "sentence1,sentence2,score"),
         ("sentence1,sentence2,gold_label", "label,premise,hypothesis"),
         ("query,pos,neg", "anchor,positive,negative"),
-        ("Query , POS,Hard_Negative", "anchor,positive,negative"),
-        ("text", "anchor"),
         ("sentence,label", "anchor"),
-        ("text,positive", "anchor,positive"),
         ("text,anchor,positive", "anchor,positive"),
-        ("text,query,positive", "anchor,positive"),
         ("anchor,positive,premise,entailment", "premise,entailment"),
-        ("premise,hypothesis,label,sentence,score", "premise,hypothesis,label"),
         ("premise,implied_entailment,explicit_entailment,neutral,contradiction", "premise,implied_entailment,explicit_entailment,neutral,contradiction"),
-        ("premise,neutral", "premise,neutral"),
         ("anchor,positive,intermediate,negative", "anchor,positive,intermediate,negative"),
         ("pos_implicit,pos_explicit,neg_implicit,neg_explicit", "pos_implicit,pos_explicit,neg_implicit,neg_explicit"),
-        ("anchor,positive,negative_10,negative_1,negative_2", "anchor,positive,negative,negative_2,negative_3"),
         ("anchor,positive,negative,hard_neg2", "anchor,positive,negative,negative_2"),
-        ("id,anchor,positive,note", "anchor,positive"),
+        ("id,anchor,positive,split", "anchor,positive"),
     ],
 )  # fmt: skip
 def test_recognised_columns(
@@ -291,9 +278,7 @@ def test_the_order_of_hard_negatives_is_that_of_their_numbers(put: Put) -> None:
     [
         ({"anchor": "question", "positive": "answer"}, {"anchor": ["Q"], "positive": ["A"]}),
         ({"anchor": "question", "positive": "answer", "negative": "wrong one"}, {"anchor": ["Q"], "positive": ["A"], "negative": ["W"]}),
-        ({"premise": "question", "entailment": "answer"}, {"premise": ["Q"], "entailment": ["A"]}),
         ({"positive": "question"}, {"positive": ["Q"], "anchor": ["T"]}),
-        ({"anchor": "answer"}, {"anchor": ["A"]}),
     ],
 )  # fmt: skip
 def test_mapped_columns(put: Put, columns: dict[str, str], want: dict[str, list[Any]]) -> None:
@@ -327,17 +312,6 @@ def test_rows_with_different_numbers_of_hard_negatives(
         "negative_2": ["M", None, "O"],
     }
     assert cells(rows_of(name)) == want
-
-
-def test_a_column_named_split_is_ignored(put: Put) -> None:
-    row = {
-        "anchor": "a",
-        "positive": "b",
-        "negative": "c",
-        "split": "train",
-    }
-    put("x.jsonl", lines(row))
-    assert rows_of("x.jsonl").names == ("anchor", "positive", "negative")
 
 
 def test_rows_in_the_layout_of_ngcse(put: Put) -> None:
@@ -390,25 +364,17 @@ UNKNOWN = "the columns fit no known layout"
     ("name", "content", "message"),
     [
         ("x.csv", "question,answer,my id\nQ,A,1\n", UNKNOWN + ".*found: question, answer, my id.*layouts: pos_implicit, .* \"data.columns={anchor: question, positive: answer}\""),
-        ("x.csv", "premise,label\nA,neutral\n", UNKNOWN),
         ("x.csv", "anchor,postive\nA,P\n", UNKNOWN + ": 'postive' - did you mean 'positive'.* \"data.columns={positive: postive}\""),
-        ("x.csv", "premise,neutral,contradicton\nA,P,Q\n", "'contradicton' - did you mean 'contradiction'"),
-        ("x.csv", f"anchr,{'x' * 100_000}\nA,B\n", "'anchr' - did you mean 'anchor'"),
         ("x.csv", "", "x.csv: the file is empty"),
         ("x.csv", "anchor,positive\nA,P\nB,\n", "x.csv:3: positive is empty"),
-        ("x.csv", "anchor,positive,negative\nA,P,N\nB,Q,\n", "x.csv:3: negative is empty"),
         ("x.csv", "anchor,positive\nA,\xe9\n".encode("latin-1"), "x.csv:2: not UTF-8 text"),
         ("x.csv", "premise,hypothesis,label\nA,P,entails\n", "x.csv:2: label 'entails' is not one of entailment"),
         ("x.csv", "sentence1,sentence2,score\nA,P,high\n", "x.csv:2: score 'high' is not a number"),
         ("x.jsonl", lines({"anchor": "A", "positive": "P"}, {"anchor": "B", "positive": 3}), "x.jsonl:2: positive is not text but int"),
         ("x.jsonl", lines({"anchor": "A", "positive": "P"}, {"anchor": "B"}), "x.jsonl:2: no column 'positive'; found: anchor"),
-        ("x.jsonl", lines({"anchor": "A", "positive": ["P"], "neg": [1]}), "x.jsonl:1: negative is not text but int"),
-        ("x.jsonl", lines({"anchor": "A", "positive": []}), "x.jsonl:1: positive is empty"),
         ("x.parquet", b"anchor,positive\n", "x.parquet: cannot be loaded: ArrowInvalid: "),
         ("x.parquet", pd.DataFrame({"anchor": ["A", None], "positive": ["P", "Q"]}).to_parquet(), "x.parquet:2: anchor is empty"),
-        ("x.parquet", pd.DataFrame({"anchor": [], "positive": []}).to_parquet(), "x.parquet: no rows"),
         ("x.csv.gz", gzip.compress(PAIRS.encode())[:-9], "x.csv.gz: the compressed data is cut off"),
-        ("x.txt", "\n \n", "x.txt: no rows"),
         ("folder/x", "", "folder: cannot be loaded: FileNotFoundError: "),
     ],
     ids=shown,

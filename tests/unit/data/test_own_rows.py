@@ -11,7 +11,6 @@ from omegaconf import DictConfig
 
 from lightning_cse.data import ContrastiveDataModule, OwnRows
 from lightning_cse.data.columns import LAYOUTS
-from lightning_cse.data.parsers import PAIR_SENTENCES
 from lightning_cse.engine.build import built
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.methods import Method
@@ -215,11 +214,9 @@ def test_test_sets_are_refused(
 @pytest.mark.parametrize(
     ("layout", "wanted", "first"),
     [
-        ("pairs", TRIPLET[:2], ("anchor 0", "positive 0")),
         ("triplets", TRIPLET, ("anchor 0", "positive 0", "negative 0")),
         ("NLI triplets", CSE, ("premise 0", "entailment 0", "contradiction 0")),
         ("labelled pairs", CSE, ("premise 0", "entailment 0", "contradiction 0")),
-        ("labelled pairs", CSE[:1], ("premise 0",)),
         ("sentence pairs", CSE[:2], ("sentence1 0", "sentence2 0")),
         (
             "LLM rows",
@@ -227,7 +224,6 @@ def test_test_sets_are_refused(
             ("anchor 0", "positive 0", "intermediate 0"),
         ),
         ("INLI", CSE, ("premise 0", "explicit_entailment 0", "contradiction 0")),
-        ("INLI", CSE[:1], ("premise 0",)),
     ],
 )
 def test_sentences_of_roles(
@@ -267,74 +263,6 @@ def test_labelled_pairs_without_contradictions_are_pairs(
     premises = data(path, methods["simcse_unsup"], held_out_share=0)
 
     assert premises.counts["dropped: repeated sentence"] == 2 * ROWS
-
-
-def test_files_of_several_layouts(
-    files: dict[str, str],
-    methods: dict[str, Method],
-    adds_up: Callable[..., bool],
-) -> None:
-    train = [
-        files["triplets"],
-        files["pairs"],
-        files["labelled pairs"],
-    ]
-    mixed = data(train, methods["simcse_sup"], held_out=files["triplets"])
-
-    assert mixed.counts["read"] == 5 * ROWS
-    assert adds_up(mixed.counts)
-    assert mixed.train.column("negative")[ROWS : 2 * ROWS] == [None] * ROWS
-
-
-@pytest.mark.parametrize(
-    ("columns", "experiment"),
-    [
-        (["text"], "simcse_unsup"),
-        (["anchor", "positive"], "simcse_unsup"),
-        (["anchor", "positive"], "simcse_sup"),
-        (list(PAIR_SENTENCES), "impscore"),
-    ],
-)
-def test_weighted_files(
-    tmp_path: Path,
-    methods: dict[str, Method],
-    columns: list[str],
-    experiment: str,
-) -> None:
-    train = [put_csv(tmp_path / f"{part}.csv", columns) for part in (1, 2)]
-    weighted = data(
-        train,
-        methods[experiment],
-        weights=[2, 1],
-        batch_size=2,
-        held_out_share=0,
-    )
-
-    assert [weighted.counts[f"rows an epoch: {path}"] for path in train] == [2 * ROWS, ROWS]
-
-
-def test_columns_are_mapped_on_both_sides(
-    tmp_path: Path,
-    methods: dict[str, Method],
-) -> None:
-    train = put_csv(tmp_path / "train.csv", ("question", "answer"))
-    held_out = put_csv(tmp_path / "held_out.csv", ("question", "answer"))
-    columns = {
-        "anchor": "question",
-        "positive": "answer",
-    }
-    mapped = data(
-        train,
-        methods["simcse_sup"],
-        columns=columns,
-        held_out=held_out,
-    )
-
-    assert mapped.train.column("positive")[2] == "answer 2"
-    assert mapped.held_out.column("positive")[2] == "answer 2"
-
-    with pytest.raises(DataError, match=r"the method reads anchor, positive, \[negative\]"):
-        data(train, methods["simcse_sup"])
 
 
 # Several hard negatives, or none
@@ -392,16 +320,3 @@ def test_default_share_is_a_twentieth(tmp_path: Path) -> None:
     default = data(path, held_out_share=None)
 
     assert (len(default.train), len(default.held_out)) == (190, 10)
-
-
-def test_excluded_files_without_pairs_are_reported(
-    files: dict[str, str],
-    methods: dict[str, Method],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    text = files["sentences"]
-    data(files["pairs"], methods["simcse_sup"], excluded=[text])
-    data(text, methods["simcse_unsup"], excluded=[files["pairs"]])
-
-    for key in ("data.excluded", "data.train"):
-        assert f"{key}: {text} has no sentence pairs" in caplog.text

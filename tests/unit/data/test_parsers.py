@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lightning_cse.data.corpora import CORPORA, read_corpus
-from lightning_cse.data.parsers import READERS, drawn_splits, parse, split_sentences
+from lightning_cse.data.parsers import drawn_splits, parse, split_sentences
 from lightning_cse.errors import DataError
 
 INLI = "dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
@@ -130,25 +130,15 @@ def test_columns(
     assert list(found[0]) == list(columns)
 
 
-def test_every_reader_is_used() -> None:
-    layouts = [file.layout or corpus.layout for corpus in CORPORA.values() for file in corpus.files]
-    assert {layout.reader for layout in layouts if layout} == set(READERS)
-
-
 @pytest.mark.parametrize(
     "sentences",
     [
         ["One .", "Two ?", "Three !", "Four"],
-        ["In the U.S. , H. Ames paid 1 @.@ 5 .", "<unk> too ."],
         ["What ? !", "Oh . . .", "Well ."],
         ["( One . )", "Two ."],
         ['He said " One . "', "She left ."],
         ["One .", '" Two . "', "Three ."],
         ['" One .', 'Two . "', "Three ."],
-        ["Yahoo ! is a name ."],
-        ["Inc . , Ltd . ; etc ."],
-        ["He said ' One . ' \""],
-        ["' One . ''", "Two ."],
     ],
 )
 def test_split_sentences(sentences: list[str]) -> None:
@@ -166,30 +156,16 @@ LLMSKNOW_ROW = question("A\nmore", "B")
         ("inli", INLI + "c,P,I,E,N,C\nc,P,I,E,N\n", ":3: 5 cells, but 6 columns"),
         ("inli", INLI + 'c,"P\n.",I,E,N,C\nc,P,I,E,N, \t\u00a0\n', ":4: contradiction is empty"),
         ("inli", INLI + 'c,"never closed,I,E,N,C\n', ":2: not a valid row: unexpected end"),
-        ("inli", INLI + 'c,"closed" early,I,E,N,C\n', ":2: not a valid row: ',' expected"),
-        ("inli", INLI, ": no rows"),
         ("inli", INLI.replace("premise", "premiss") + "c,P,I,E,N,C\n", ":2: no column 'premise' - did you mean 'premiss'?; found: dataset, premiss"),
         ("snli", snli() + snli("maybe"), ":2: gold_label 'maybe' is not one of entailment, neutral, contradiction, -"),
-        ("snli", snli() * 2 + '{"gold_label": "neutral"', ":3: not valid JSON: Expecting ',' delimiter"),
         ("snli", lines([1]), ":1: expected a JSON object, got list"),
-        ("snli", snli(premise=None), ":1: sentence1 is empty (null)"),
-        ("snli", snli(premise=["x" * 100_000]), ":1: sentence1 is not text but list (['xxx"),
-        ("snli", lines({"x" * 100_000: 1}), ":1: no column 'sentence1'; found: xxx"),
-        ("snli", snli(premise="half \ud83d of"), ":1: sentence1 has half of a surrogate pair"),
         ("snli", snli(premise="\u200b\u200d\u3164\u2800"), ":1: sentence1 is empty (no visible character)"),
-        ("mnli_glue", GLUE + "0\tA\tB\tC\tneutral\n", ":2: 5 cells, but 4 columns"),
         ("mnli_llmsknow", LLMSKNOW + LLMSKNOW_ROW + LLMSKNOW_ROW.replace("statement", "sentence"), ":4: the Question 'For the sentence"),
-        ("mnli_llmsknow", LLMSKNOW + question('A", does the hypothesis "C', "B"), ":2: the Question 'For the statement"),
         ("sts12", "A.\tB.\nOne.\tTwo.\tThree.\n", ":2: 3 cells, but 2 or 4 columns"),
         ("sts12/gs", "1\nfive\n", ":2: score 'five' is not a number"),
-        ("sts12/gs", "1\nnan\n", ":2: score 'nan' is not a number"),
         ("sts12/gs", "5.01\n", ":1: score '5.01' is not between 0 and 5"),
         ("trec", "HUM:ind Who ?\nNUM When ?", ":2: 'NUM When ?' is not of the form COARSE:fine question"),
-        ("trec", "NUN:date When ?", ":1: label 'NUN' is not one of ABBR, DESC, ENTY, HUM, LOC, NUM - did you mean 'NUM'?"),
         ("wikitext2", " \n = Title = \n \n", ": no rows; left out: blank line (2), heading (1)"),
-        ("wiki_split", "a\tb <::::> c <::::> d\n", ":1: 'a\\tb <::::> c <::::> d' is not of the form sentence, tab"),
-        ("ngcse", lines(QUADRUPLE, TRIPLET), ":2: no column 'intermediate'"),
-        ("ngcse", lines({"positive": "P."}), ":1: no column 'anchor'; found: positive"),
         ("ngcse", lines(AUTHORS | {"2": "M."}), ":1: 4 sentences under numbered keys (5, 4, 3, 2); an LLM row"),
     ],
     ids=lambda value: value[:40],

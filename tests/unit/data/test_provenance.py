@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from lightning_cse.data import SourceFile, read_corpus, read_provenance, side_file, write_provenance
+from lightning_cse.data import read_corpus, read_provenance, side_file, write_provenance
 from lightning_cse.data.own import read_table
-from lightning_cse.errors import DataError
 
 ROW = {
     "anchor": "One.",
@@ -104,54 +103,6 @@ def test_a_faulty_document_is_not_written(
     assert side_file(rows).read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("content", "count"),
-    [
-        (b"", 0),
-        (b"{}", 1),
-        (b"{}\r\n\n\r\r\n", 1),
-        (b"{}\n\n\n{}\n\n", 4),
-    ],
-)
-def test_number_of_rows(
-    content: bytes,
-    count: int,
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(content)
-    assert json.loads(write_provenance(path, DOCUMENT).read_text())["rows"]["count"] == count
-
-
-def test_unreadable_rows(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.jsonl.gz"
-    broken.write_bytes(gzip.compress(ROWS.encode())[:-9])
-    with pytest.raises(DataError, match=r"broken\.jsonl\.gz: .* cut off or broken"):
-        write_provenance(broken, DOCUMENT)
-    assert not side_file(broken).exists()
-    with pytest.raises(ValueError, match=r"rows\.csv: .* must end in \.jsonl or \.jsonl\.gz"):
-        side_file(tmp_path / "rows.csv")
-
-
-def test_rows_without_a_side_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    own = tmp_path / "rows.jsonl"
-    own.write_text(ROWS)
-    (tmp_path / "x.provenance.json").write_text("{")
-    assert read_provenance(own) is None
-    assert read_provenance(tmp_path / "x.txt") is None
-    assert (
-        read_provenance(
-            SourceFile(
-                "x.jsonl",
-                "hf://datasets/a/b@0/train",
-                "00",
-            )
-        )
-        is None
-    )
-    assert caplog.messages == []
-
-
 def test_edited_rows(rows: Path, caplog: pytest.LogCaptureFixture) -> None:
     before = read_provenance(rows)
     assert before is not None
@@ -170,8 +121,6 @@ def test_edited_rows(rows: Path, caplog: pytest.LogCaptureFixture) -> None:
     ("content", "why"),
     [
         (b"", "is damaged: the file: Invalid JSON: EOF while parsing a value"),
-        (b"[1]", "is damaged: the file: Input should be an object"),
-        (b'{"format": 2}', "is damaged: format: Input should be 1"),
         (b'{"format": 1, "rows": {"file": "x"}}', "is damaged: rows.sha256: Field required"),
         (None, "cannot be read: Is a directory"),
     ],

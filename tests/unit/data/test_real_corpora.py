@@ -249,21 +249,3 @@ def test_real_sentences_are_the_published_number(real_data: Path) -> None:
     head = read_corpus("simcse_nli_head", "train", real_data)
 
     assert len({sentence for role in head.names for sentence in head.column(role)}) == 27
-
-
-@pytest.mark.parametrize(("split", "lines"), [("valid", 3760), ("test", 4358)])
-def test_every_line_of_real_wikitext_is_accounted_for(
-    real_data: Path,
-    split: str,
-    lines: int,
-) -> None:
-    rows = read_corpus("wikitext2", split, real_data)
-    paragraphs = {rows.where(i) for i in range(len(rows))}
-
-    assert (
-        len(paragraphs) + rows.counts["dropped: blank line"] + rows.counts["dropped: heading"]
-        == lines
-    )
-    assert not [
-        sentence for sentence in rows.column("sentence") if not any(map(str.isalnum, sentence))
-    ]

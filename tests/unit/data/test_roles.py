@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lightning_cse.data.drawing import subset, used
+from lightning_cse.data.drawing import used
 from lightning_cse.data.roles import INLIQuadruples, INLITriplets, NLITriplets, Sentences
 from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.errors import DataError
@@ -127,27 +127,6 @@ def test_without_contradictions_every_entailment_is_kept() -> None:
     assert built.column("positive") == [*ENTAILED, "Something eats.", "It snows."]
 
 
-def test_premises_are_grouped_over_tables_and_ready_triplets_come_first() -> None:
-    ready = table(
-        {
-            "premise": ["P"],
-            "entailment": ["E"],
-            "contradiction": ["C"],
-        }
-    )
-    more = pairs([("A cat eats.", "Nothing eats.", "contradiction")])
-    built = NLITriplets()(
-        [
-            pairs([PAIRS[3]]),
-            ready,
-            more,
-        ]
-    )
-
-    assert triplets(built) == [("P", "E", "C"), ("A cat eats.", "Something eats.", "Nothing eats.")]
-    assert built.column("made_of") == [[0], [1, 2]]
-
-
 def test_sentences_keep_repeats_unless_distinct() -> None:
     tables = [Rows.of({"sentence": ["a", "b"]}), Rows.of({"sentence": ["a"]})]
 
@@ -234,16 +213,3 @@ def test_triplets_of_rows_that_lack_roles(
     assert built.counts["dropped: no contradiction"] == 2
     assert built.counts.get("dropped: no entailment", 0) == without_entailment
     assert adds_up(built.counts, used(built))
-
-
-def test_both_triplets_of_a_premise_are_drawn_together() -> None:
-    built = INLITriplets("both")([table(WHOLE), table(WHOLE | {"premise": ["Q"]})])
-
-    assert triplets(built) == [
-        ("P", "E", "C"),
-        ("P", "I", "C"),
-        ("Q", "E", "C"),
-        ("Q", "I", "C"),
-    ]
-    assert subset(built, 1).column("premise") in (["P", "P"], ["Q", "Q"])
-    assert (used(built), used(built.select([3]))) == (2, 1)

@@ -9,7 +9,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.config import conf_dir
 from lightning_cse.data.corpora import CORPORA, read_corpus, sample_dir
-from lightning_cse.data.hybrid import as_llm_rows
 from lightning_cse.data.sources import all_pairs, read_sources
 
 # Rows enough to learn from; the others have 20 to 60 a split.
@@ -52,9 +51,6 @@ TRAINING = {"train", "extra", "original_train", "revised_train", *CORPORA["ngcse
 
 MIXTURES = sorted(path.stem for path in (conf_dir() / "corpora").glob("*.yaml"))
 TESTED = ("snli_dev", "snli_test", "mnli_test", "sick_test")
-WATCHED = ("watched_wiki", "watched_wiki_nli", "watched_nli")
-IMPLICIT_PAIRS = ("implicit_pairs_train", "implicit_pairs_dev", "implicit_pairs_test")
-LLM_ROWS = ("llm_wiki_nli", "llm_wiki_sts", "llm_nli_nli", "llm_nli_sts")
 
 
 @pytest.mark.parametrize(("name", "split"), SPLITS)
@@ -119,34 +115,6 @@ def mixture(request: pytest.FixtureRequest, compose: Callable[..., DictConfig]) 
 def sources_of(cfg: DictConfig) -> dict[str, list[str]]:
     corpora: Any = OmegaConf.to_container(cfg.corpora, resolve=True)
     return {key: [value] if isinstance(value, str) else value for key, value in corpora.items()}
-
-
-def test_mixture_has_the_columns_that_its_keys_need(mixture: DictConfig) -> None:
-    sources = sources_of(mixture)
-    plain = {"wiki", "ngcse_wiki"}
-    others = {"evaluated_sts", "evaluated", "nli_train"}
-
-    assert set(sources) == {*others, *plain, *WATCHED, *TESTED, *LLM_ROWS, *IMPLICIT_PAIRS}
-
-    for key, names in sources.items():
-        assert names or key in WATCHED
-        assert len(set(names)) == len(names), key
-
-        tables = read_sources(
-            names,
-            sample_dir(),
-            key=f"corpora.{key}",
-            may_be_empty=True,
-        )
-
-        for rows in tables:
-            if key in LLM_ROWS:
-                assert len(as_llm_rows(rows, key.rpartition("_")[2])) >= 20
-            elif key in WATCHED:
-                assert {"anchor", "sentence"}.intersection(rows.names)
-            else:
-                assert ("sentence" in rows.names) == (key in plain)
-                assert ("pos_implicit" in rows.names) == (key in IMPLICIT_PAIRS)
 
 
 def test_mixture_trains_on_nothing_that_it_evaluates(mixture: DictConfig) -> None:

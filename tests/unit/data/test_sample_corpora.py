@@ -2,8 +2,6 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -11,7 +9,6 @@ from lightning_cse.data import Rows, read_corpus, sample_dir
 from lightning_cse.data.corpora import CORPORA
 from lightning_cse.data.sources import all_pairs
 
-HYPOTHESES = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
 SNLI = ("snli", "snli_senteval", "snli_partial", "snli_sample", "snli_counterfactual")
 MNLI = ("mnli", "mnli_glue", "mnli_nyu", "mnli_llmsknow")
 CLASSES = {
@@ -35,27 +32,6 @@ def sample(name: str, split: str) -> Rows:
 
 def splits(name: str) -> dict[str, Rows]:
     return {split: sample(name, split) for split in CORPORA[name].splits}
-
-
-@pytest.mark.parametrize(
-    ("corpora", "names"),
-    [
-        (["inli"], ["premise"]),
-        (["inli"], HYPOTHESES),
-        (["impscore"], ["pos_implicit", "pos_explicit"]),
-        (["simcse_nli", "simcse_nli_head"], ["premise", "entailment", "contradiction"]),
-        (["wiki1m", "wiki1m_part", "wiki_split", "wikitext2"], ["sentence"]),
-        (["sst2"], ["sentence"]),
-        (["trec"], ["sentence"]),
-    ],
-)
-def test_no_duplicate_sentences(corpora: list[str], names: list[str]) -> None:
-    sentences = []
-    for corpus in corpora:
-        for rows in splits(corpus).values():
-            for name in names:
-                sentences += map(str.casefold, rows.column(name))
-    assert len(set(sentences)) == len(sentences)
 
 
 def test_implicit_pairs_are_shuffled_within_their_split() -> None:
@@ -85,19 +61,6 @@ def test_kinds_of_splits_share_no_pair(names: tuple[str, ...]) -> None:
             assert not parts[one] & parts[other], (one, other)
 
 
-@pytest.mark.parametrize("split", CORPORA["mnli"].splits)
-def test_mnli_of_glue_is_the_labelled_part(split: str, plain: Callable[[Rows], list[Any]]) -> None:
-    labelled = [row for row in plain(sample("mnli", split)) if row["label"] != "-"]
-    assert plain(sample("mnli_glue", split)) == labelled
-    assert len(sample("mnli", split)) - len(labelled) == (0 if split == "train" else 2)
-
-
-def test_sick_has_the_pairs_of_semeval() -> None:
-    for split, rows in splits("sick").items():
-        for name in ("premise", "hypothesis", "label", "score"):
-            assert sample("sick_semeval", split).column(name) == rows.column(name)
-
-
 # STS and transfer tasks, plain text, LLM rows
 
 
@@ -120,9 +83,3 @@ def test_transfer_tasks_have_every_class(name: str) -> None:
         counts = Counter(rows.column("label"))
         assert set(counts) == CLASSES[name]
         assert min(counts.values()) >= (1 if name == "trec" else len(rows) // 4)
-
-
-def test_anchors_of_llm_rows_are_sentences_of_wiki1m() -> None:
-    sts, nli = (set(sample("ngcse", split).column("anchor")) for split in ("wiki_sts", "wiki_nli"))
-    assert sts | nli <= set(sample("wiki1m", "train").column("sentence"))
-    assert not sts & nli

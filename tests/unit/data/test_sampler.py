@@ -132,11 +132,6 @@ def test_state_of_other_rows_is_refused() -> None:
         loader(55).load_state_dict(state)
 
 
-def test_single_row_is_refused() -> None:
-    with pytest.raises(DataError, match="1 training rows cannot form a batch"):
-        loader(1)
-
-
 # Weights
 
 

@@ -52,10 +52,6 @@ def test_the_pairs_of_a_row(columns: dict[str, str], same: list[tuple[str, str]]
     assert all_pairs([rows]) == set(keys_of(*same) if same else ())
 
 
-def test_pairs_do_not_run_into_each_other() -> None:
-    assert keys_of(("ab", "c")) != keys_of(("a", "bc"))
-
-
 def test_a_key_has_letters_and_digits_only() -> None:
     assert keys_of(("A-b_c 1!", "\u00c9\u2014\u00df.")) == ["abc1\0\u00e9ss"]
 
@@ -104,26 +100,6 @@ def test_names_of_another_form(name: str) -> None:
             key="data.train",
         )
     assert str(caught.value).endswith(f"; {FORMS}")
-
-
-def test_own_files_beside_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.txt").write_text("One.\nTwo.\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    own, inli = read_sources(
-        ["mine.txt", "inli/val"],
-        sample_dir(),
-        key="data.train",
-    )
-    assert (
-        read_sources(
-            "inli/val",
-            sample_dir(),
-            key="data.train",
-        )[0].files
-        == inli.files
-    ), "one name is a list of it"
-    assert own.column("anchor") == ["One.", "Two."]
-    assert len(inli) == 120
 
 
 @pytest.mark.parametrize(

@@ -128,12 +128,6 @@ def test_table_equals_tokenizer(
     assert tokenize.calls == 1
 
 
-def test_empty_table() -> None:
-    for table in (token_table([], Counting(), None), TokenTable.of([], Counting())):
-        assert table.lengths.tolist() == []
-        assert len(table.tokens([], 5)) == 0
-
-
 def test_runs_share_the_tokens_of_a_role(tmp_path: Path) -> None:
     tokenize = Counting()
     cache = {

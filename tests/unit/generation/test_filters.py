@@ -61,10 +61,8 @@ QUESTION = {"source": "What is the capital of France?", "shortest": 0.3}
         ("refused", POSITIVE, {"finish": "content_filter"}),
         ("refused", "ES TUT  MIR LEID, ABER DAS GEHT NICHT.", GERMAN),
         ("refused", "申し訳ありません。", GERMAN),
-        (None, "Dem Hund tut es leid.", GERMAN),
         (None, "I apologize, but I can't help you with that.", {"source": SORRY}),
         ("cut off", "A dog with brown fur runs over the", {"finish": "length"}),
-        ("cut off", "<think>The user wants a dog. So", {"finish": "length"}),
         ("cut off", '{"sentence": "A dog with brown fur runs', {"finish": "length"}),
         (None, "A dog with brown fur runs over the", {}),
         *[
@@ -75,11 +73,9 @@ QUESTION = {"source": "What is the capital of France?", "shortest": 0.3}
             ("empty", text, {})
             for text in rows('N/A ¦ **No** ¦ SENTENCE 12 ¦ No change ¦ {"sentence": null}')
         ],
-        (None, "No dog.", {}),
         (None, "No.", {"source": "Never!"}),
         ("echo of the prompt", f"Sentence 1: {SOURCE}\nSentence 2: {POSITIVE}", {}),
         ("echo of the prompt", f"Sentence 4: {POSITIVE}", {}),
-        ("echo of the prompt", "two young women are singing", {}),
         ("echo of the prompt", "RETURN THE NEW SENTENCE AND NOTHING ELSE, ALL OF IT", {}),
         (None, "Return the new sentence and nothing.", {}),  # six words in a row
         (None, "He read sentence 2: it was long.", {}),
@@ -98,7 +94,6 @@ QUESTION = {"source": "What is the capital of France?", "shortest": 0.3}
         ("echo of the source", POSITIVE, {"reference": POSITIVE}),
         (None, "There are 3 dogs.", {"source": "There are 2 dogs."}),
         ("several sentences", f"{POSITIVE}\n\nAnother dog does so, too.", {}),
-        ("several sentences", "1. A dog runs.\n2. A dog is running.", {}),
         ("several sentences", "A dog runs. It is brown. It is wet.", {"most_sentences": 2}),
         (None, "A dog runs. It is brown. It is wet.", {"most_sentences": None}),
         (None, "A dog runs. It is brown.", {"reference": "A brown dog is here. It runs fast."}),
@@ -120,7 +115,6 @@ QUESTION = {"source": "What is the capital of France?", "shortest": 0.3}
             LESS,
         ),  # as many, and as near
         (None, "A cat with black fur sleeps under dry leaves.", LESS),  # as many, and farther
-        (None, "A dog is running.", LESS),
         ("more detail", f"{POSITIVE[:-1]} today.", {"less_detail_than": "source"}),
         ("equal to another role", f"{POSITIVE[:-1]}!", LESS),
     ],
@@ -136,12 +130,10 @@ def test_reasons(reason: str | None, text: str, given: dict[str, Any]) -> None:
         (17, 1, {}, "too long"),
         (25, 10, {}, None),
         (26, 10, {}, "too long"),
-        (26, 10, {"longest": None}, None),
         (11, 10, {"longest": 1.0, "always_allowed": 0}, "too long"),
         (12, 10, {"longest": 1.0, "always_allowed": 12}, None),
         (2, 10, {"shortest": 0.3}, "too short"),
         (3, 10, {"shortest": 0.3}, None),
-        (1, 6, {"shortest": 0.3}, "too short"),
         (1, 5, {"shortest": 0.3}, None),
     ],
 )

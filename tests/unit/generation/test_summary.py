@@ -1,17 +1,15 @@
 """Rows beside the pattern: which pairs are looked at, what their histograms share, and what is printed."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.generation.examples import Examples, Pair
 from lightning_cse.generation.pattern import Checks, Pattern, Role
-from lightning_cse.generation.summary import print_summary, summarise
+from lightning_cse.generation.summary import summarise
 
 
 def words(number: int, kept: int) -> Pair:
@@ -92,32 +90,3 @@ def test_cosine_overlap(tmp_path: Path) -> None:
     found = summary(tmp_path, given, given, tiny_encoder())
     assert found["encoder"]["name"] == "tiny"
     assert found["roles"]["positive"]["overlap"]["cosine"] == pytest.approx(1)
-
-
-def test_printed_summary(tmp_path: Path) -> None:
-    roles = {
-        "positive": {
-            "asked": 1260,
-            "accepted": 42,
-            "rejected": {"several sentences": 1000, "refused": 3},
-        }
-    }
-    provenance: dict[str, Any] = {
-        "acceptance": {"sources": {"complete": 40, "given_up": 2}, "roles": roles},
-        "tokens": {"prompt": 123456, "completion": 7890, "unmetered": 0},
-        "cost": 0.0735,
-    }
-    given, file = {"positive": PAIRS["positive"]}, io.StringIO()
-    for cost in (0.0735, None):
-        print_summary(
-            summary(tmp_path, given, given),
-            provenance | {"cost": cost},
-            Console(file=file, width=60, soft_wrap=True),
-        )
-    shown = [" ".join(line.split()) for line in file.getvalue().splitlines()]
-    assert {"positive 1,260 42 several sentences 1,000", "refused 3"} <= set(shown)
-    assert "positive 40 40 0.250 0.250 1.00 (1.00) - - -" in shown
-    assert "tokens: 123,456 sent, 7,890 received; cost: $0.0735" in file.getvalue().replace(
-        "\n", " "
-    )
-    assert "cost: unknown" in file.getvalue()
