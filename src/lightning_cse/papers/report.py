@@ -341,7 +341,8 @@ def _legend_entry(group: _Group) -> dict[str, str]:
 def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Return a table of the metrics over seeds, with the baselines below."""
     runs = [(number, run) for number, group in enumerate(groups) for run in group.runs]
-    frame = pd.DataFrame([_metrics(run) for _, run in runs], dtype=float)
+    frame = pd.DataFrame([_scaled(run.record.get("metrics")) for _, run in runs], dtype=float)
+    frame["dev"] = [_dev_score(run) for _, run in runs]
     keys = ["dev", *(key for key in sorted(frame) if _is_shown(key))]
     by_group = frame.groupby([number for number, _ in runs])
     means = by_group.mean()
@@ -375,10 +376,10 @@ def _is_shown(key: str) -> bool:
     return key.startswith("test/") and not key.endswith(_SECONDARY)
 
 
-def _metrics(run: Found) -> dict[str, float]:
-    """Return the metrics of a run, and its best dev score as ``dev``."""
+def _dev_score(run: Found) -> float:
+    """Return the best dev score of a run; NaN without one."""
     best = _scaled({_monitor(run): value_at(run.record, "best.score")})
-    return {**_scaled(run.record.get("metrics")), "dev": next(iter(best.values()), math.nan)}
+    return next(iter(best.values()), math.nan)
 
 
 def _baselines(groups: Sequence[_Group]) -> dict[str, dict[str, float]]:
