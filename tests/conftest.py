@@ -47,9 +47,11 @@ def real_data() -> Path:
     given = os.environ.get("LIGHTNING_CSE_DATA")
     if not given:
         pytest.skip("needs the official corpora, and LIGHTNING_CSE_DATA is not set")
+
     folder = Path(given).expanduser().resolve()
     if not folder.is_dir():
         pytest.fail(f"LIGHTNING_CSE_DATA is {given}, which is no folder")
+
     return folder
 
 
@@ -84,7 +86,7 @@ def compose() -> Compose:
     from hydra.core.global_hydra import GlobalHydra
 
     from lightning_cse.config import conf_dir
-    from lightning_cse.config.compose import name_encoder, register
+    from lightning_cse.config.compose import complete, register
     from lightning_cse.config.launch import as_custom, ordered
 
     @functools.cache  # a tenth of a second each, and some tests run one point dozens of times
@@ -101,7 +103,7 @@ def compose() -> Compose:
 
     def composed(*overrides: str, with_hydra: bool = False) -> DictConfig:
         cfg = copy.deepcopy(once(overrides, with_hydra))
-        name_encoder(cfg)
+        complete(cfg)
         return cfg
 
     return composed
@@ -120,6 +122,7 @@ def run_tiny(compose: Compose) -> RunTiny:
         cfg.paths.runs_dir = str(folder / "runs")
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
+
         try:
             return Run.at(Path(train(cfg).folder))
         finally:

@@ -1,7 +1,9 @@
-"""Runs of six steps for tests of training: their overrides, how one is killed, and what it leaves."""
+"""Runs of six steps for tests of training: how one is started and killed, and what it leaves."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ import torch
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.runs import Curves, Run
 
-# Two epochs of three batches (8, 8, 4), evaluated and saved after every second step: not at the end of the first.
+# Two epochs of three batches (8, 8, 4), evaluated and saved after every second step: not at the end
+# of the first.
 LITTLE = (
     "baselines=none",
     "encoder.layers=1",
@@ -47,7 +50,18 @@ def curves(run: Run) -> dict[str, dict[int, float]]:
     return {key: dict(points) for key, points in Curves(run.curves_path).read().items()}
 
 
-# Values of a record on the machine, the command and the time, which differ between two runs of one point.
+def environment(folder: Path, runs: str = "runs") -> dict[str, str]:
+    """Return the environment of a command whose runs and caches lie in a folder."""
+    inherited = {key: value for key, value in os.environ.items() if key != "LIGHTNING_CSE_DATA"}
+    return inherited | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "src"),
+        "LIGHTNING_CSE_RUNS": str(folder / runs),
+        "LIGHTNING_CSE_CACHE": str(folder / "cache"),
+    }
+
+
+# Values of a record that depend on machine, command and time.
 COSTS = (
     "seconds",
     "evaluation_share",
@@ -59,34 +73,46 @@ COSTS = (
 
 
 def outcome(run: Run) -> dict[str, Any]:
-    """Return all that a run leaves, except costs: parameters, optimizer, random states, curves, predictions, record."""
-    record = {key: value for key, value in run.read().items() if key not in COSTS}
-    found: dict[str, Any] = {"record": record, "curves": run.curves_path.read_text()}
-    found["files"] = sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*"))
+    """Return all that a run leaves, except costs: its record, curves, files and checkpoints."""
+    files = sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*"))
+    left: dict[str, Any] = {
+        "record": {key: value for key, value in run.read().items() if key not in COSTS},
+        "curves": run.curves_path.read_text(),
+        "files": files,
+    }
+
     for name in ("best", "last"):
         checkpoint = torch.load(run.checkpoints / f"{name}.ckpt", weights_only=True)
         for state in checkpoint.get("callbacks", {}).values():
             state.pop("seconds", None)
-        checkpoint.pop(
-            "loops", None
-        )  # Lightning's own counts; if they matter, the rest differs too
-        found[name] = checkpoint
-    return found | {path.name: path.read_bytes() for path in run.predictions.iterdir()}
+
+        checkpoint.pop("loops", None)  # Lightning's counts; if they matter, the rest differs too
+        left[name] = checkpoint
+
+    for path in run.predictions.iterdir():
+        left[path.name] = path.read_bytes()
+
+    return left
 
 
 def differences(one: Any, other: Any, where: str = "") -> list[str]:
     """Return where two outcomes differ, to the last bit."""
     if type(one) is not type(other):
         return [f"{where}: {type(one).__name__} and {type(other).__name__}"]
+
     if isinstance(one, dict):
         if one.keys() != other.keys():
             return [f"{where}: {sorted(map(str, one.keys() ^ other.keys()))} in one only"]
         return [line for key in one for line in differences(one[key], other[key], f"{where}/{key}")]
+
     if isinstance(one, list | tuple):
         if len(one) != len(other):
             return [f"{where}: {len(one)} and {len(other)} items"]
-        pairs = enumerate(zip(one, other, strict=True))
-        return [line for k, (a, b) in pairs for line in differences(a, b, f"{where}/{k}")]
+
+        one = dict(enumerate(one))
+        other = dict(enumerate(other))
+        return differences(one, other, where)
+
     same = torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
     return [] if same else [f"{where}: {one!r} and {other!r}"[:300]]
 
@@ -95,4 +121,5 @@ def assert_same(run: Run, reference: Run) -> None:
     """Assert that two runs left the same, to the last bit."""
     __tracebackhide__ = True
     found = differences(outcome(reference), outcome(run))
+
     assert not found, "\n".join(["the runs differ:", *found[:10]])

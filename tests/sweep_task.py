@@ -22,19 +22,26 @@ def run(cfg: DictConfig) -> Any:
     runs = Path(cfg.paths.runs_dir)
     if fate == "user":
         raise DataError("the corpus is missing")
+
     if fate == "bug":
         raise ValueError("an odd\nmatter")
+
     if fate == "busy":
         raise Busy.__new__(Busy, "somebody runs it")
+
     if fate == "left":
         raise FailedBefore("failed before")
+
     if fate == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
+
     if fate == "interrupted":
         raise KeyboardInterrupt
+
     runs.mkdir(parents=True, exist_ok=True)
     with (runs / "done.txt").open("a") as file:
         file.write(f"{fate} {cfg.get('seed')}\n")
+
     return SimpleNamespace(
         status="skipped" if fate == "skipped" else "finished",
         folder=str(runs),

@@ -46,17 +46,16 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from lightning_cse.config import compose
 from lightning_cse.config.check import check, unread
-from lightning_cse.config.compose import CompositionError
-from lightning_cse.config.launch import as_custom, ordered
-from lightning_cse.config.suggestions import explain
-from lightning_cse.errors import ConfigError, user_error
+from lightning_cse.config.compose import complete, config_folders
+from lightning_cse.config.launch import as_custom, explained, ordered
+from lightning_cse.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class PointsSweeperConf:
-    """The options under ``hydra.sweeper``: points in a YAML file or a config, and overrides for all of them."""
+    """The options under ``hydra.sweeper``: points in a file or a config, and overrides for all."""
 
     _target_: str = "hydra_plugins.lightning_cse_sweeps.PointsSweeper"
     file: str | None = None
@@ -72,26 +71,35 @@ ConfigStore.instance().store(
 class PointsSweeper(Sweeper):
     """Run every combination of the given values, for each of the listed points if there are any.
 
-    The command line and ``hydra.sweeper.params`` apply to every point that does not set the same key itself. Every
-    value is checked before the first point starts.
+    The command line and ``hydra.sweeper.params`` apply to every point that does not set the same
+    key itself. Every value is checked before the first point starts.
     """
 
     def __init__(
-        self, file: str | None, points: Sequence[Any] | None, params: Mapping[str, Any]
+        self,
+        file: str | None,
+        points: Sequence[Any] | None,
+        params: Mapping[str, Any],
     ) -> None:
-        self.file, self.params = file, params
-        self.points: Any = (
-            OmegaConf.to_container(points, resolve=True) if OmegaConf.is_config(points) else points
-        )
+        self.file = file
+        self.points = points
+        self.params = params
 
     def setup(
-        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+        self,
+        *,
+        hydra_context: HydraContext,
+        task_function: TaskFunction,
+        config: DictConfig,
     ) -> None:
         """Keep the objects that Hydra passes, and build the launcher."""
         self.cfg = config
         self.loader = hydra_context.config_loader
-        self.runs = Plugins.instance().instantiate_launcher(
-            hydra_context=hydra_context, task_function=task_function, config=config
+        self.folders = config_folders(config.hydra)
+        self.points_launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context,
+            task_function=task_function,
+            config=config,
         )
 
     def sweep(self, arguments: list[str]) -> Sequence[JobReturn]:
@@ -101,103 +109,105 @@ class PointsSweeper(Sweeper):
         jobs = self.jobs(arguments)
         self._check(jobs, {override.key_or_group for override in self._parse(arguments)})
         compose.current_sweep = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
-        return self.runs.launch(jobs, initial_job_idx=0)
+
+        return self.points_launcher.launch(jobs, initial_job_idx=0)
 
     def jobs(self, arguments: Sequence[str]) -> list[list[str]]:
         """Return the overrides of every point, in their order on a command line."""
         params = as_custom(f"{key}={value}" for key, value in self.params.items())
         shared = self._parse([*params, *arguments])
         jobs = []
+
         for point in self._listed():
             own = self._parse(as_custom(point))
-            taken = {override.key_or_group for override in own}
-            merged = [other for other in shared if other.key_or_group not in taken]
-            jobs += [ordered(job) for job in _combinations([*merged, *own])]
+            own_keys = {override.key_or_group for override in own}
+            merged = [other for other in shared if other.key_or_group not in own_keys]
+            jobs += [ordered(job, self.folders) for job in _combinations([*merged, *own])]
+
         return jobs
 
     def _listed(self) -> list[list[str]]:
-        listed, place = self.points, "hydra.sweeper.points"
+        """Return the points of the file or the config; without either, one with nothing of its own."""
+        points: Any = self.points
+        place = "hydra.sweeper.points"
         if self.file is not None:
-            place = self.file
+            place = f"hydra.sweeper.file={self.file}"
             try:
-                listed = yaml.safe_load(Path(self.file).expanduser().read_text(encoding="utf-8"))
+                points = yaml.safe_load(Path(self.file).expanduser().read_text(encoding="utf-8"))
             except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-                raise ConfigError(
-                    [f"hydra.sweeper.file={self.file}: {' '.join(str(error).split())}"]
-                ) from error
-        if listed is None and self.file is None:
+                raise ConfigError([f"{place}: {' '.join(str(error).split())}"]) from error
+        elif points is None:
             return [[]]
-        points = listed if isinstance(listed, list) else []
-        if not points or not all(
-            isinstance(p, list) and all(isinstance(one, str) for one in p) for p in points
-        ):
+
+        is_list = isinstance(points, Sequence) and len(points) > 0
+        if not is_list or any(isinstance(p, str) or not isinstance(p, Sequence) for p in points):
             raise ConfigError(
                 [
                     f"{place}: must be a list of points, each a list of overrides: [[seed=0, ...], ...]"
                 ]
             )
-        return points
+
+        return [list(map(str, point)) for point in points]
 
     def _parse(self, lines: Sequence[str]) -> list[Override]:
         return OverridesParser.create(config_loader=self.loader).parse_overrides(list(lines))
 
     def _check(self, jobs: Sequence[Sequence[str]], typed: set[str]) -> None:
-        """Check enough points to cover all overrides (seeds are alike); at least one must read each ``typed`` key."""
+        """Check points until all overrides are covered; one must read each ``typed`` key."""
         seen: set[str] = set()
-        never: dict[str, str] | None = None
-        name = str(self.cfg.hydra.job.config_name)
+        ineffective: dict[str, str] | None = None
         for job in jobs:
-            if not (new := {one for one in job if not one.startswith("seed=")} - seen) and seen:
+            new = {override for override in job if not override.startswith("seed=")} - seen
+            if seen and not new:
                 continue
+
             seen |= new
-            try:
+            with explained(job, self.folders):
                 cfg = self.loader.load_sweep_config(self.cfg, list(job))
-                check(cfg, name, job, all_read=False)
-            except CompositionError as error:
-                raise (user_error(error) or explain(job, name, error)) from error
+
+            complete(cfg)
+            check(cfg, str(self.cfg.hydra.job.config_name), job, all_read=False)
             faults = unread(cfg, job)
-            never = {
-                key: fault
-                for key, fault in faults.items()
-                if key in (typed if never is None else never)
-            }
-        if never:
-            raise ConfigError(never.values())
+            candidates = typed if ineffective is None else ineffective.keys()
+            ineffective = {key: fault for key, fault in faults.items() if key in candidates}
+
+        if ineffective:
+            raise ConfigError(ineffective.values())
 
 
 def _combinations(overrides: Sequence[Override]) -> list[list[str]]:
-    """Return every combination of the values; the last key changes fastest, and a later override of a key wins."""
+    """Return every combination of the values; the last key changes fastest."""
     lines: dict[str, list[str]] = {}
     for override in overrides:
         key = override.get_key_element()
         if override.is_interval_sweep():
-            raise ConfigError(
-                [f"{override.input_line}: a grid needs a list of values, such as 1e-5,3e-5"]
-            )
-        if override.is_sweep_override():
+            fault = f"{override.input_line}: a grid needs a list of values, such as 1e-5,3e-5"
+            raise ConfigError([fault])
+        if override.is_delete():
+            lines[key] = [key]
+        elif override.is_sweep_override():
             lines[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
         else:
-            lines[key] = [
-                key if override.is_delete() else f"{key}={override.get_value_element_as_str()}"
-            ]
+            lines[key] = [f"{key}={override.get_value_element_as_str()}"]
+
     return [list(combination) for combination in itertools.product(*lines.values())]
 
 
+# Of Hydra's own Ray launcher (hydra-ray-launcher 1.2.2) the points that still run are lost when the
+# worker of one dies, and its cloudpickle<3 excludes joblib 1.6.
 RAY: dict[str, dict[str, Any]] = {
     "init": {
         "address": None,  # null: a new Ray on this machine; auto: the one that is already running
         "num_cpus": None,  # how many this machine offers; null: all it has
         "num_gpus": None,
         "include_dashboard": False,
-        "object_store_memory": 80
-        * 1024
-        * 1024,  # the least that Ray accepts; nothing large goes through it
+        "object_store_memory": 80 * 2**20,  # the least that Ray accepts; points return little
         "log_to_driver": True,
         "logging_level": "error",
     },
     "remote": {"num_cpus": 1, "num_gpus": 0, "max_retries": 0},
 }
-"""``init`` has arguments of `ray.init`, ``remote`` options of a point's task; a plus adds others."""
+"""Arguments of `ray.init` and options of a point's task; a plus adds others."""
 
 
 @dataclass
@@ -214,19 +224,19 @@ ConfigStore.instance().store(
 
 
 class RayLauncher(Launcher):
-    """Run every point as a Ray task with the options of `RAY`; if a worker dies, only its point fails."""
+    """Run every point as a Ray task; if a worker dies, only its point fails."""
 
-    def __init__(self, ray: Mapping[str, Any]) -> None:
-        settings: Any = (
-            OmegaConf.to_container(ray, resolve=True) if OmegaConf.is_config(ray) else ray
-        )
-        self.init: dict[str, Any] = {
-            key: value for key, value in settings["init"].items() if value is not None
-        }
-        self.remote: dict[str, Any] = dict(settings["remote"])
+    def __init__(self, ray: DictConfig) -> None:
+        settings: Any = OmegaConf.to_container(ray, resolve=True)
+        self.init = {key: value for key, value in settings["init"].items() if value is not None}
+        self.remote = settings["remote"]
 
     def setup(
-        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+        self,
+        *,
+        hydra_context: HydraContext,
+        task_function: TaskFunction,
+        config: DictConfig,
     ) -> None:
         """Keep the objects that Hydra passes."""
         self.config = config
@@ -235,51 +245,47 @@ class RayLauncher(Launcher):
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Run the points, as many at once as Ray has resources for, and return their results in order."""
-        # Ray reads these on import: it sends no usage data, and points have the same priority as with other launchers.
+        """Run the points, as many at once as Ray can, and return their results in order."""
+        # Ray reads these on import: it sends no usage data, and points have the same priority as
+        # with other launchers.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_worker_niceness", "0")
         try:
             import ray
         except ImportError as error:
-            raise ConfigError(
-                [f"hydra/launcher=ray needs Ray: pip install 'lightning_cse[ray]' ({error})"]
-            ) from error
+            fault = f"hydra/launcher=ray needs Ray: pip install 'lightning_cse[ray]' ({error})"
+            raise ConfigError([fault]) from error
+
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
         Path(str(self.config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
-        ours = not ray.is_initialized()
-        if ours:
+        was_running = ray.is_initialized()
+
+        if not was_running:
             self._start(ray)
+
         try:
-            log.info(
-                "Ray is launching %d points, with %s", len(job_overrides), ray.cluster_resources()
-            )
+            resources = ray.cluster_resources()
+            log.info("Ray is launching %d points, with %s", len(job_overrides), resources)
             task = ray.remote(**self.remote)(_run)
-            shared = ray.put(
-                (*self.work, Singleton.get_state())
-            )  # once for all points: it holds every config source
-            running = [
-                task.remote(shared, n, list(job))
-                for n, job in enumerate(job_overrides, start=initial_job_idx)
+            shared = ray.put((*self.work, Singleton.get_state()))  # it holds every config source
+            references = [
+                task.remote(shared, number, list(job))
+                for number, job in enumerate(job_overrides, start=initial_job_idx)
             ]
-            return [
-                self._result(ray, one, job) for one, job in zip(running, job_overrides, strict=True)
-            ]
+            points = zip(references, job_overrides, strict=True)
+
+            return [self._result(ray, reference, job) for reference, job in points]
         finally:
-            if ours:
+            if not was_running:
                 ray.shutdown()
 
     def _start(self, ray: Any) -> None:
+        """Start Ray on this machine, or connect to the one at an address."""
         settings = {"address": "local"} | self.init
         if settings["address"] != "local":
-            for key in (
-                "num_cpus",
-                "num_gpus",
-                "include_dashboard",
-                "object_store_memory",
-            ):  # for a new Ray only
-                settings.pop(key, None)
+            for key in ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory"):
+                settings.pop(key, None)  # for a new Ray only
         try:
             ray.init(**settings)
         except Exception as error:
@@ -293,21 +299,23 @@ class RayLauncher(Launcher):
         try:
             result: JobReturn = ray.get(reference)
         except ray.exceptions.RayError as error:
-            why = " ".join(str(error).split()).partition(". ")[
-                0
-            ]  # without the long advice after it
-            log.error("%s was lost: %s", " ".join(filter_overrides(overrides)), why)
+            reason = " ".join(str(error).split()).partition(". ")[0]  # without the long advice
+            log.error("%s was lost: %s", " ".join(filter_overrides(overrides)), reason)
             return JobReturn(overrides=list(overrides), status=JobStatus.FAILED)
+
         return result
 
 
 def _run(shared: Any, number: int, overrides: list[str]) -> JobReturn:
+    """Run a point in a worker of Ray."""
     context, shared_config, task, singletons = shared
     setup_globals()
     Singleton.set_state(singletons)
     config = context.config_loader.load_sweep_config(shared_config, overrides)
+
     with open_dict(config):
         config.hydra.job.id = f"{config.hydra.job.name}_{number}"
         config.hydra.job.num = number
+
     HydraConfig.instance().set_config(config)
     return run_job(task, config, "hydra.sweep.dir", "hydra.sweep.subdir", context)

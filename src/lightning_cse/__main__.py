@@ -15,7 +15,7 @@ COMMANDS: Final = (
 
 @reported
 def main() -> int:
-    """Run the command that the first word names, or list the commands with the first line of each file."""
+    """Run the command that the first word names, or list the commands."""
     name, *rest = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         sys.stdout.write(
@@ -26,11 +26,14 @@ def main() -> int:
                 3:
             ]  # faster than importing
             sys.stdout.write(f"  {command:<10} {text.partition(': ``')[0]}\n")
+
         return 0
+
     if name not in COMMANDS:
         raise LightningCSEError(
             f"unknown command {name!r}{did_you_mean(name, COMMANDS)} (choose from: {', '.join(COMMANDS)})"
         )
+
     sys.argv = [f"lightning-cse {name}", *rest]
     code: int = importlib.import_module(f"lightning_cse.{name}").main()
     return code

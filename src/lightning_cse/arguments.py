@@ -1,4 +1,4 @@
-"""Arguments that commands share: paths, numbers, the runs for a paper's tables. Quick to import, for ``--help``."""
+"""Arguments that commands share: paths, numbers, the runs for a paper's tables."""
 
 import argparse
 import os
@@ -37,11 +37,13 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
         choices=PROFILES,
         help="a setting smaller than the paper's; its cells are marked",
     )
+
     add(
         "--encoder",
         metavar="NAME",
         help="from conf/encoder, instead of the paper's; its cells are marked",
     )
+
     default = path(os.environ.get("LIGHTNING_CSE_RUNS") or "runs")
     add(
         "--runs-dir",
@@ -50,6 +52,7 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="default: LIGHTNING_CSE_RUNS, else runs",
     )
+
     records = "folder of further records, kept as files; may be repeated"
     add("--records", type=path, action="append", default=[], metavar="DIR", help=records)
     add(
@@ -72,7 +75,7 @@ def hydra_text(value: str) -> str:
 
 
 def quote_free_text(args: Sequence[str], keys: Sequence[str]) -> list[str]:
-    r"""Quote the values of some keys for Hydra, unless they are quoted already or this is a multirun.
+    r"""Quote the values of some keys for Hydra, unless they are quoted or this is a multirun.
 
     Examples:
         >>> quote_free_text(["model=it's in a, b=c", "seed=1"], ["model"])
@@ -80,6 +83,7 @@ def quote_free_text(args: Sequence[str], keys: Sequence[str]) -> list[str]:
     """
     if {"-m", "--multirun"} & set(args):
         return list(args)
+
     free = re.compile(rf"""(?s)\+{{0,2}}({"|".join(keys) or "-"})=(?!null$|(["']).*\2$)""")
     quoted = [arg.replace("'", r"\'").replace("=", "='", 1) + "'" for arg in args]
     return [new if free.match(arg) else arg for arg, new in zip(args, quoted, strict=True)]

@@ -1,4 +1,4 @@
-"""Several devices for one batch: each encodes a share of the sentences, and all get the vectors of all sentences."""
+"""Several devices for one batch: each encodes a share, and all get the vectors of all sentences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _together = False
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """Share each batch between the processes of torch's process group; outside, every process computes alone."""
+    """Share each batch between the processes of torch's process group."""
     global _together  # noqa: PLW0603 - a context variable would not reach the threads of the backward pass
     before, _together = _together, True
     try:
@@ -32,20 +32,25 @@ def world() -> tuple[int, int]:
 
 
 def share(rows: Tensor) -> Tensor:
-    """Return this process's share of the row numbers (n,): every k-th of k processes, filled up with the last row."""
+    """Return this process's share of the row numbers (n,): every k-th of k processes.
+
+    The last row fills shares up to the same length.
+    """
     rank, count = world()
     own = torch.arange(rank, rank + count * -(-len(rows) // count), count, device=rows.device)
     return rows[own.clamp(max=len(rows) - 1)]
 
 
 def gather(own: Tensor) -> Tensor:
-    """Return the tensors (k, d) of all processes as one (k * processes, d), in the order before `share`.
+    """Return the tensors (k, d) of all processes as one, in the order before `share`.
 
-    Every process computes the same loss from it. A gradient reaches only the rows of this process, times the number of
-    processes. After DDP's average over processes, a parameter has the same gradient as with a single process.
+    Every process computes the same loss from it. A gradient reaches only the rows of this process,
+    times the number of processes. After DDP's average over processes, a parameter has the same
+    gradient as with a single process.
     """
     if world()[1] == 1:
         return own
+
     gathered: Tensor = _Gather.apply(own)  # type: ignore[no-untyped-call]
     return gathered
 
@@ -54,6 +59,7 @@ def largest(value: int) -> int:
     """Return the largest of the values of all processes."""
     if world()[1] == 1:
         return value
+
     shared = torch.tensor(value, device="cuda" if dist.get_backend() == "nccl" else "cpu")
     dist.all_reduce(shared, dist.ReduceOp.MAX)
     return int(shared)
@@ -64,6 +70,7 @@ def from_all(value: Any) -> list[Any]:
     values: list[Any] = [value] * world()[1]
     if len(values) > 1:
         dist.all_gather_object(values, value)
+
     return values
 
 

@@ -1,7 +1,8 @@
-"""The errors that a user can cause, and the one handler of all commands, which turns any exception into one line.
+"""The errors that a user can cause, and the handler of all commands.
 
-Exit codes: 0, done. 1, a fault of lightning_cse, or a killed point of a sweep. 2, a user error. 3, another process runs
-all missing points. 130 and 143, stopped by Ctrl-C and by SIGTERM. 141, the reader of stdout is gone.
+Exit codes: 0, done. 1, a fault of lightning_cse, or a killed point of a sweep. 2, a user error. 3,
+another process runs all missing points. 130 and 143, stopped by Ctrl-C and by SIGTERM. 141, the
+reader of stdout is gone.
 """
 
 import difflib
@@ -23,7 +24,7 @@ P = ParamSpec("P")
 
 
 class LightningCSEError(Exception):
-    """Base of every user error: commands print it without a traceback and exit with ``exit_code``."""
+    """Base of every user error: printed without a traceback, with the exit code ``exit_code``."""
 
     exit_code: ClassVar[int] = USER
 
@@ -37,7 +38,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def stop_signals() -> list[int]:
-    """Return the signals that stop a command; in a SLURM job also those by which SLURM announces its time limit."""
+    """Return the signals that stop a command, with those of SLURM before its time limit."""
     of_slurm = [signal.SIGUSR1, signal.SIGUSR2] if "SLURM_JOB_ID" in os.environ else []
     return [signal.SIGINT, signal.SIGTERM, *of_slurm]
 
@@ -65,7 +66,7 @@ class EncoderError(LightningCSEError):
 
 
 class TrainingError(LightningCSEError):
-    """Training had to stop; what was computed until then is kept. ``rows`` are the training rows at fault, if any."""
+    """Training had to stop, perhaps because of some training ``rows``; its results are kept."""
 
     def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
         super().__init__(message)
@@ -77,7 +78,7 @@ class TaskError(LightningCSEError):
 
 
 def user_error(error: BaseException | None) -> LightningCSEError | None:
-    """Return the exception if it is a user error, or the user error that Hydra or OmegaConf has wrapped; else None."""
+    """Return an exception's user error: itself, or one that Hydra or OmegaConf wrapped."""
     while error is not None and not isinstance(error, LightningCSEError):
         wraps = type(error).__module__.startswith(("hydra.", "omegaconf."))
         error = (error.__cause__ or error.__context__) if wraps else None
@@ -91,7 +92,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code of an exception; refusals of the system (a full disk, a folder) are user errors."""
+    """Return the exit code of an exception; refusals of the system are user errors."""
     known = user_error(error)
     return (
         known.exit_code if known else USER if isinstance(error, OSError) and error.strerror else BUG
@@ -99,38 +100,45 @@ def exit_code(error: BaseException) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of a user error, the file and reason of a system error, or type and message in one line."""
+    """Return a user error's message, a system error's file and reason, or type and message."""
     if (known := user_error(error)) is not None:
         return str(known)
+
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def report(error: BaseException, *, verbose: bool = False) -> int:
     """Print an exception in one line, and return the exit code.
 
-    ``verbose`` prints the traceback too. That of a fault of lightning_cse is kept in the run's log or a temporary file.
+    ``verbose`` prints the traceback too. That of a fault of lightning_cse is kept in the run's log
+    or a temporary file.
     """
     if isinstance(error, BrokenPipeError) and _stdout_is_closed():
         return 128 + signal.SIGPIPE
+
     if verbose:
         traceback.print_exception(error)
+
     if isinstance(error, KeyboardInterrupt):
         sys.stderr.write(
             f"{str(error) or 'interrupted; the same command continues where it stopped'}\n"
         )
         return 128 + int(getattr(error, "signum", signal.SIGINT))
+
     code = exit_code(error)
     where = (
         f"\n  a bug in lightning_cse; traceback: {_keep_traceback(error)}" if code == BUG else ""
     )
     sys.stderr.write(f"error: {one_line(error)}{where}\n")
+
     return code
 
 
 def reported(main: Callable[P, int | None]) -> Callable[P, int]:
-    """Make a command's main function return its exit code, whatever is raised in it, also by SIGTERM."""
+    """Make a command's main function return its exit code, whatever is raised in it."""
 
     @functools.wraps(main)
     def command(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -163,17 +171,20 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
 
 
 def _keep_traceback(error: BaseException) -> str:
-    """Return the path of the run's log, which has the traceback, or of a temporary file that it is written to."""
+    """Return the file of the traceback: the run's log, or a temporary file."""
     if hasattr(error, "log_path"):
         return str(error.log_path)
+
     with tempfile.NamedTemporaryFile(
         "w", prefix="lightning_cse-", suffix=".log", delete=False
     ) as file:
         file.write("".join(traceback.format_exception(error)))
+
     return file.name
 
 
 def _stdout_is_closed() -> bool:
+    """Whether the reader of stdout is gone."""
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()
@@ -182,4 +193,5 @@ def _stdout_is_closed() -> bool:
             os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
         )  # Python flushes once more when it ends
         return True
+
     return False

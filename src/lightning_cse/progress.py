@@ -7,7 +7,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 def progress(*more: TextColumn, width: int = 40, shown: bool | None = None) -> Progress:
-    """Return a progress bar on stderr, ``width`` characters wide; by default shown where there is a terminal."""
+    """Return a progress bar on stderr; by default it is shown where there is a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(width),
@@ -15,8 +15,10 @@ def progress(*more: TextColumn, width: int = 40, shown: bool | None = None) -> P
         TimeRemainingColumn(),
         *more,
     )
+
     console = Console(stderr=True, force_terminal=shown or None)
     shown = sys.stderr.isatty() if shown is None else shown
+
     # The time left is estimated over all steps, so that it includes the pauses between them.
     return Progress(
         *columns, console=console, transient=True, disable=not shown, speed_estimate_period=86_400.0

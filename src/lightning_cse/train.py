@@ -21,10 +21,11 @@ def main() -> int:
 def train(overrides: Sequence[str]) -> Run:
     """Train one run, and return it; like the command, resume it or skip it if it is finished.
 
-    ``overrides`` are the words of a command line, such as ``["+experiment=simcse_sup", "+profile=laptop", "seed=1"]``.
-    Training takes place in this process, or in separate ones if the run uses several devices. Relative paths start at
-    the working directory. If the program has not set up logging, the progress is printed. Raises LightningCSEError with
-    the text that the command prints, and Interrupted for Ctrl-C.
+    ``overrides`` are the words of a command line, such as ``["+experiment=simcse_sup",
+    "+profile=laptop", "seed=1"]``. Training takes place in this process, or in separate ones if the
+    run uses several devices. Relative paths start at the working directory. If the program has not
+    set up logging, the progress is printed. Raises LightningCSEError with the text that the command
+    prints, and Interrupted for Ctrl-C.
     """
     from lightning_cse.runs import Run
 

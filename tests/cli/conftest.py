@@ -10,12 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from small_runs import environment
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Command = Callable[..., tuple[int, str, str]]
 
 
-def _hear_interrupts() -> None:
+def _restore_interrupts() -> None:
     """Restore Ctrl-C, which a shell's background jobs inherit as ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -27,27 +28,21 @@ def key() -> str:
 
 
 @pytest.fixture
-def start(tmp_path: Path, repository: Path, key: str) -> Iterator[Start]:
+def start(tmp_path: Path, key: str) -> Iterator[Start]:
     """Start a command in an empty folder that also holds runs and caches, with a key; no command outlives its test."""
     processes: list[subprocess.Popen[str]] = []
 
     def started(name: str, *args: str) -> subprocess.Popen[str]:
-        environment = os.environ | {
-            "OMP_NUM_THREADS": "1",
-            "OPENAI_API_KEY": key,
-            "PYTHONPATH": str(repository / "src"),
-            "LIGHTNING_CSE_RUNS": str(tmp_path / "runs"),
-            "LIGHTNING_CSE_CACHE": str(tmp_path / "cache"),
-        }
         process = subprocess.Popen(
             [sys.executable, "-m", f"lightning_cse.{name}", *args],
             cwd=tmp_path,
-            env=environment,
+            env=os.environ | environment(tmp_path) | {"OPENAI_API_KEY": key},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=_hear_interrupts,  # noqa: PLW1509 - only this runs between fork and exec
+            preexec_fn=_restore_interrupts,  # noqa: PLW1509 - only this runs between fork and exec
         )
+
         processes.append(process)
         return process
 
@@ -71,10 +66,12 @@ def in_place(
         handlers = logging.root.handlers[:]
         GlobalHydra.instance().clear()
         capsys.readouterr()
+
         try:
             code = main()
         finally:
             logging.root.handlers[:] = handlers  # Hydra's have this test's stdout
+
         return code, *capsys.readouterr()
 
     return run
@@ -95,4 +92,5 @@ def evaluate(
     monkeypatch.setenv("LIGHTNING_CSE_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("LIGHTNING_CSE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("LIGHTNING_CSE_DATA", raising=False)
+
     return lambda *args: in_place(evaluate.main, *args)

@@ -1,4 +1,4 @@
-"""What becomes of the points of a sweep, under every launcher, and what the command says of them."""
+"""The points of a sweep, under every launcher: what becomes of them, and what the command prints."""
 
 import importlib.util
 import os
@@ -19,24 +19,22 @@ def done(folder: Path) -> list[str]:
     return sorted((folder / "runs" / "done.txt").read_text().splitlines())
 
 
-def test_a_row_a_point_with_mean_and_deviation_over_its_seeds(give: Give, tmp_path: Path) -> None:
+def test_table_has_a_row_per_point_over_its_seeds(give: Give, tmp_path: Path) -> None:
     code, out, errors = give(X, "-m", "name=a,skipped", "seed=range(0,3)")
     assert (code, errors) == (0, "")
-    lines = [line.split() for line in out.splitlines()]
-    assert lines[1:3] == [
-        ["name=a", "3", "1.5000", "1.0000"],
-        ["name=skipped", "3", "1.5000", "1.0000"],
-    ]
-    assert out.splitlines()[-1] == "6 points: 3 finished, 3 finished before"
+
+    lines = out.splitlines()
+    assert lines[1].split() == ["name=a", "3", "1.5000", "1.0000"]
+    assert lines[2].split() == ["name=skipped", "3", "1.5000", "1.0000"]
+    assert lines[-1] == "6 points: 3 finished, 3 finished before"
     assert len(done(tmp_path)) == 6
+
     (sweep,) = (tmp_path / "runs" / "sweeps").iterdir()
-    assert sorted(path.name for path in sweep.iterdir()) == [
-        f"{number}.json" for number in range(6)
-    ]
+    assert sorted(path.name for path in sweep.iterdir()) == [f"{n}.json" for n in range(6)]
 
 
 @pytest.mark.parametrize(
-    ("names", "code", "said"),
+    ("names", "code", "printed"),
     [
         ("a,left", 2, ["failed before"]),
         ("a,busy", 3, []),
@@ -45,53 +43,60 @@ def test_a_row_a_point_with_mean_and_deviation_over_its_seeds(give: Give, tmp_pa
         ("a,interrupted,b", 130, ["1 finished, 2 not finished"]),
     ],
 )
-def test_the_points_run_on_after_one_has_failed(
-    names: str, code: int, said: list[str], give: Give, tmp_path: Path
+def test_sweep_continues_after_a_failed_point(
+    names: str,
+    code: int,
+    printed: list[str],
+    give: Give,
+    tmp_path: Path,
 ) -> None:
     found, out, errors = give(X, "-m", f"name={names}", "seed=0")
     assert found == code
     assert "Traceback" not in errors
-    assert all(text in out for text in said)
+    assert all(text in out for text in printed)
     assert ("continues" in errors) is (code == 130)
+
     if "a" in names.split(","):
         assert done(tmp_path) == ["a 0"]
 
 
-def test_a_sweep_that_is_refused_as_a_whole_leaves_nothing(give: Give, tmp_path: Path) -> None:
+def test_sweep_refused_as_a_whole_leaves_no_folder(give: Give, tmp_path: Path) -> None:
     code, out, _ = give(X, "-m", "name=user", "seed=0,1")
     assert (code, (tmp_path / "runs").exists()) == (2, False)
     assert "failed: the corpus is missing (seed=0; seed=1)" in out
 
 
-def test_points_of_a_list_win_over_what_all_share(give: Give, tmp_path: Path) -> None:
-    (tmp_path / "points.yaml").write_text(
-        "- [+experiment=dualcse_cross, name=a]\n- [+experiment=gausscse, seed=5]\n"
-    )
-    code, out, _ = give("-m", "hydra.sweeper.file=points.yaml", "seed=0,1", "name=b", "+debug=tiny")
+POINTS = """
+- [+experiment=dualcse_cross, name=a]
+- [+experiment=gausscse, seed=5, encoder=my/encoder]
+"""
+
+
+def test_listed_points_override_shared_settings(give: Give, tmp_path: Path) -> None:
+    (tmp_path / "points.yaml").write_text(POINTS)
+    shared = ("seed=0,1", "name=b", "+debug=tiny")
+    code, out, _ = give("-m", "hydra.sweeper.file=points.yaml", *shared)
+
     assert code == 0
     assert done(tmp_path) == ["a 0", "a 1", "b 5"]
     assert "3 points: 3 finished" in out
-    code, _, errors = give("-m", "hydra.sweeper.points=[['epochs=1']]", X)
-    assert code == 2
-    assert "trainer.max_epochs" in errors
 
 
-def test_a_point_of_a_list_may_name_the_folder_of_an_encoder(give: Give, tmp_path: Path) -> None:
-    (tmp_path / "points.yaml").write_text("- [+experiment=gausscse, name=a, encoder=my/encoder]\n")
-    assert give("-m", "hydra.sweeper.file=points.yaml", "seed=0")[0] == 0
-    assert done(tmp_path) == ["a 0"]
+def test_table_names_only_what_differs() -> None:
+    points = []
+    for lr in (1, 2):
+        for seed in (0, 1):
+            overrides = ["+debug=tiny", f"lr={lr}", f"seed={seed}"]
+            points.append(Point(overrides, "finished", lr, code=0))
 
+    points.append(Point(["+debug=tiny", "lr=2", "seed=2"]))
 
-def test_a_table_names_only_what_differs() -> None:
-    points = [
-        Point(["+debug=tiny", f"lr={lr}", f"seed={seed}"], "finished", lr, code=0)
-        for lr in (1, 2)
-        for seed in (0, 1)
-    ]
-    text = table([*points, Point(["+debug=tiny", "lr=2", "seed=2"])])
+    text = table(points)
     assert "+debug" not in text
-    rows = [line.split()[:4] for line in text.splitlines()[1:3]]
-    assert rows == [["lr=1", "2", "1.0000", "0.0000"], ["lr=2", "2", "2.0000", "0.0000"]]
+
+    first, second = text.splitlines()[1:3]
+    assert first.split()[:4] == ["lr=1", "2", "1.0000", "0.0000"]
+    assert second.split()[:4] == ["lr=2", "2", "2.0000", "0.0000"]
     assert "killed (lr=2 seed=2)" in text
     assert "all seeds   1" in table([Point(["seed=1"], "finished", 1.0, code=0)])
 
@@ -101,35 +106,44 @@ LAUNCHERS = {
     "submitit_local": ([], "hydra_plugins.hydra_submitit_launcher"),
     "ray": (["hydra.launcher.ray.init.num_cpus=2"], "ray"),
 }
+CODE = "from lightning_cse.config.launch import launch; exit(launch('sweep_task:run', 'train'))"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_every_launcher_has_the_same_table(launcher: str, tmp_path: Path, repository: Path) -> None:
+def test_every_launcher_gives_the_same_table(
+    launcher: str,
+    tmp_path: Path,
+    repository: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     settings, module = LAUNCHERS[launcher]
-    if (
-        importlib.util.find_spec(module.partition(".")[0]) is None
-        or importlib.util.find_spec(module) is None
-    ):
+    if importlib.util.find_spec(module) is None:
         pytest.skip(f"needs the extra of hydra/launcher={launcher}")
-    code = "from lightning_cse.config.launch import launch; raise SystemExit(launch('sweep_task:run', 'train'))"
-    environment = os.environ | {"PYTHONPATH": f"{repository / 'src'}:{repository / 'tests'}"}
 
-    def sweep(names: str, expected: int) -> str:
+    monkeypatch.setenv("PYTHONPATH", f"{repository / 'src'}{os.pathsep}{repository / 'tests'}")
+
+    def sweep(names: str, code: int) -> str:
         points = (f"name={names}", "seed=0,1", f"hydra/launcher={launcher}", *settings)
-        line = [sys.executable, "-c", code, X, "-m", *points]
-        told = subprocess.run(
-            line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500
+        ended = subprocess.run(
+            [sys.executable, "-c", CODE, X, "-m", *points],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=500,
         )
-        assert told.returncode == expected, told.stdout + told.stderr
-        return told.stdout
+
+        assert ended.returncode == code, ended.stdout + ended.stderr
+
+        return ended.stdout
 
     out = sweep("a,user,b", 2)
     assert "6 points: 4 finished, 2 failed" in out
     assert re.search(r"^name=a +2 +1.0000 +0.7071$", out, re.MULTILINE)
     assert "failed: the corpus is missing (name=user seed=0; name=user seed=1)" in out
     assert done(tmp_path) == ["a 0", "a 1", "b 0", "b 1"]
+
     out = sweep("a,killed", 1)
     assert "killed" in out
     assert "continues" in out

@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 import small_runs
 import torch
-from small_runs import STEPS, Killed, assert_same, dies_at
+from small_runs import STEPS, Killed, assert_same, dies_at, environment
 
 from lightning_cse.callbacks import BestAndLast, Evaluation, StepLog
+from lightning_cse.engine import fit
 from lightning_cse.engine import train as training
 from lightning_cse.errors import Interrupted, LightningCSEError, TrainingError
 from lightning_cse.loggers import CurvesLogger
@@ -31,7 +32,6 @@ Train = Callable[..., Run]
 Moments = tuple[tuple[Any, str], ...]
 
 SMALL = (*small_runs.SMALL, "keep_last=true")
-ROLES = "[anchor,positive,intermediate,negative]"
 MOMENTS: Moments = (
     (DualCSE, "training_step"),
     (StepLog, "on_train_batch_end"),  # the step is made, nothing of it is logged
@@ -44,11 +44,10 @@ MOMENTS: Moments = (
     (BestAndLast, "_write"),  # before the best, and between the best and the last
     (DualCSE, "on_train_epoch_end"),
     (DualCSE, "on_train_end"),
-    (training, "_test"),
-    (training.runs, "write_predictions"),
+    (fit, "_test"),
+    (fit.runs, "write_predictions"),
     (Run, "finish"),
 )
-EXPLICIT = "data.rows.explicit=implied"
 STEP: Moments = ((DualCSE, "training_step"),)
 
 
@@ -91,76 +90,62 @@ def run(run_tiny: Train, tmp_path: Path, heard_interrupts: None) -> Train:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # some thirty runs, for a machine that is busy
-def test_killed_at_every_moment(run: Train, tmp_path: Path) -> None:
+def test_kill_at_every_moment(run: Train, tmp_path: Path) -> None:
     seen: list[str] = []
     with killed_at(-1, seen):
         whole = run(place="whole")
+
     assert seen.count("training_step") == STEPS
     assert seen.count("on_train_epoch_end") == 2
     assert seen.count("log_metrics") == STEPS + 4  # evaluations at 0, 2, 4, 6
     assert {name for _, name in MOMENTS} == set(seen)
+
     saved = seen.index("_write")  # all moments before it go back to the very start
+
     for moment in (0, 1, 4, saved - 1, *range(saved, len(seen))):
         place = f"{moment}-{seen[moment]}"
         with killed_at(moment, []), pytest.raises(Killed):
             run(place=place)
+
         assert_same(run(place=place), whole)
         shutil.rmtree(tmp_path / place)
 
 
 VARIANTS = {
-    # accumulated: batches of epochs 3 + 3 make steps after batches 2, 3, 5, 6; evaluation at 0, 1, 2, 3, 4
-    "drop_last": (("data.drop_last=true", "trainer.max_epochs=3"), 6),
-    "accumulated": (("trainer.accumulate_grad_batches=2", "eval_every=1"), 4),
-    "saved at the end of an epoch": (("eval_every=3",), 6),
-    "a trailing row joins": (("data.train_rows=17",), 4),
+    # Epochs of 3 batches make steps after batches 2, 3, 5 and 6.
+    "accumulated": ("trainer.accumulate_grad_batches=2 eval_every=1", 4),
+    "drop_last": ("data.drop_last=true trainer.max_epochs=3", 6),
+    "saved at the end of an epoch": ("eval_every=3", 6),
+    "a trailing row joins": ("data.train_rows=17", 4),
     "bi-encoder, dropout while measuring": (
-        ("method=dualcse_bi", "diag.dropout=true", "diag.evaluation=none"),
+        "method=dualcse_bi diag.dropout=true diag.evaluation=none",
         6,
     ),
-    "a head": (("method=simcse", "data=inli_triplets", "data.rows.positive=implied"), 6),
-    "stopped early": (("eval_every=1", "callbacks.early_stopping.patience=2"), 3),
-    "by steps": (("trainer.max_epochs=-1", "trainer.max_steps=5"), 5),
-    "bfloat16": (("trainer.precision=bf16-mixed",), 6),
-    # Two heads, warm-up and weight decay, and an accuracy of the determinant beside each direction's.
-    "GaussCSE": (
-        ("method=gausscse", "data=nli_triplets", "suite=nli", "monitor=val/snli/auprc"),
-        6,
-    ),
-    # Four terms of Gaussians, and directions of three corpora watched or tested.
-    "DualGauss": (("method=dualgauss", "suite=inli_direction"), 6),
-    # Vectors of a frozen encoder, which are in no checkpoint and are made anew.
+    "a head": ("method=simcse data=inli_triplets data.rows.positive=implied", 6),
+    "stopped early": ("eval_every=1 callbacks.early_stopping.patience=2", 3),
+    "by steps": ("trainer.max_epochs=-1 trainer.max_steps=5", 5),
+    "bfloat16": ("trainer.precision=bf16-mixed", 6),
+    # Two heads, warm-up and weight decay, and an accuracy of the determinant per direction.
+    "GaussCSE": ("method=gausscse data=nli_triplets suite=nli monitor=val/snli/auprc", 6),
+    # Four terms of Gaussians, and directions of three corpora evaluated or tested.
+    "DualGauss": ("method=dualgauss suite=inli_direction", 6),
+    # Vectors of a frozen encoder, which are in no checkpoint and are computed again.
     "ImpScore": (
-        ("method=impscore", "data=inli_implicit_pairs", EXPLICIT, "monitor=val/eis/accuracy"),
+        "method=impscore data=inli_implicit_pairs data.rows.explicit=implied "
+        "monitor=val/eis/accuracy",
         6,
     ),
     # LLM rows that wait when the run is killed, over the end of an epoch too.
     "NGCSE": (
-        (
-            *(
-                "method=ngcse",
-                "method.contrastive=hierarchical_triplet",
-                f"method.roles={ROLES}",
-                "diag.dropout=true",
-            ),
-            *(
-                "data=ngcse_wiki_sts",
-                "data.llm_rows_together=6",
-                "suite=stsb",
-                "monitor=val/stsb/spearman",
-            ),
-        ),
+        "method=ngcse method.contrastive=hierarchical_triplet data=ngcse_wiki_sts "
+        "method.roles=[anchor,positive,intermediate,negative] data.llm_rows_together=6 "
+        "suite=stsb monitor=val/stsb/spearman diag.dropout=true",
         6,
     ),
-    # Two passes with dropout a step, and evaluations that draw dropout masks of their own between the steps.
+    # Two passes with dropout a step, and evaluations that draw masks of their own in between.
     "unsupervised SimCSE": (
-        (
-            "method=simcse_unsup",
-            "data=wiki_sentences",
-            "suite=stsb",
-            "monitor=val/stsb/spearman",
-            "diag.dropout=true",
-        ),
+        "method=simcse_unsup data=wiki_sentences "
+        "suite=stsb monitor=val/stsb/spearman diag.dropout=true",
         6,
     ),
 }
@@ -168,112 +153,135 @@ QUICK = ("accumulated", "stopped early", "a head", "ImpScore", "NGCSE", "unsuper
 """Each keeps something that no other does."""
 
 
+def variant_of(name: str) -> tuple[list[str], int]:
+    """The overrides of a variant, and its number of steps."""
+    line, steps = VARIANTS[name]
+    return line.split(), steps
+
+
 @pytest.mark.parametrize("variant", QUICK)
-def test_killed_once(variant: str, run: Train, reference: Train) -> None:
-    overrides, steps = VARIANTS[variant]
+def test_resume_matches_uninterrupted_run(variant: str, run: Train, reference: Train) -> None:
+    overrides, steps = variant_of(variant)
     whole = reference(*overrides)
+
     assert whole.read()["steps"] == steps
+
     with dies_at(steps - 1):
         run(*overrides)
+
     assert_same(run(*overrides), whole)
 
 
-def test_killed_after_it_stopped_early(run: Train, reference: Train) -> None:
-    overrides, steps = VARIANTS["stopped early"]
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(training, "_test", lambda *_: (_ for _ in ()).throw(Killed))
+def test_kill_after_early_stopping(run: Train, reference: Train) -> None:
+    overrides, steps = variant_of("stopped early")
+    with killed_at(0, [], ((fit, "_test"),)), pytest.raises(Killed):
         run(*overrides)
+
     resumed = run(*overrides)
     assert_same(resumed, reference(*overrides))
-    assert (
-        resumed.read()["stopped_early"] == "val/rte/accuracy_all has not improved in 2 evaluations"
-    )
-    assert resumed.read()["best"]["step"] == steps - 2
+    record = resumed.read()
+
+    assert record["stopped_early"] == "val/rte/accuracy_all has not improved in 2 evaluations"
+    assert record["best"]["step"] == steps - 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_stopped_at_every_step(variant: str, run: Train, reference: Train, tmp_path: Path) -> None:
-    overrides, steps = VARIANTS[variant]
+def test_stop_at_every_step(variant: str, run: Train, reference: Train, tmp_path: Path) -> None:
+    overrides, steps = variant_of(variant)
     for step in range(1, steps + 1):
         if step % 2:
             stopped_at(run, StepLog, "on_train_batch_start", step, *overrides)
         else:
             with dies_at(step):
                 run(*overrides)
+
         assert_same(run(*overrides), reference(*overrides))
         shutil.rmtree(tmp_path / "runs")
 
 
-def test_every_generator_goes_on_where_it_was(run: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    step, drawn = DualCSE.training_step, []
+def test_random_generators_are_resumed(run: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = DualCSE.training_step
+    drawn: list[tuple[float, ...]] = []
 
-    def drawing(self: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
-        numpy = [np.random.random(), np.random.standard_normal()]  # noqa: NPY002 - an augmentation might
-        drawn.append(
-            (self.global_step, random.random(), random.gauss(0, 1), *numpy, torch.rand(1).item())
+    def draw(self: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+        numbers = (
+            random.random(),
+            random.gauss(0, 1),
+            np.random.random(),  # noqa: NPY002 - an augmentation might
+            np.random.standard_normal(),  # noqa: NPY002
+            torch.rand(1).item(),
         )
+
+        drawn.append((self.global_step, *numbers))
         return step(self, batch, batch_idx)
 
-    monkeypatch.setattr(DualCSE, "training_step", drawing)
+    monkeypatch.setattr(DualCSE, "training_step", draw)
     run(place="whole")
-    whole, drawn[:] = list(drawn), []
+    whole = list(drawn)
+    drawn.clear()
+
     with killed_at(5, [], STEP), pytest.raises(Killed):
         run(place="killed")
+
     assert drawn == whole[:5]
+
     drawn.clear()
     run(place="killed")
+
     assert drawn == whole[4:]
 
 
-def test_a_damaged_checkpoint_is_reported(run: Train, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_reported(run: Train, tmp_path: Path) -> None:
     with dies_at(3):
         run()
+
     (last,) = tmp_path.rglob("last.ckpt")
     last.write_bytes(last.read_bytes()[: last.stat().st_size // 2])
     with pytest.raises(TrainingError, match=r"last\.ckpt is damaged \(.+\): force=true"):
         run()
+
     assert run("force=true").status == "finished"
 
 
 # Failed
 
 
-def test_a_failed_run_is_done_again(
-    run: Train, reference: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# Before the first checkpoint, and after the second.
+@pytest.mark.parametrize(("moment", "checkpoints"), [(2, []), (5, [4])])
+def test_failed_run_is_resumed(
+    moment: int,
+    checkpoints: list[int],
+    run: Train,
+    reference: Train,
+    tmp_path: Path,
 ) -> None:
     original = DualCSE.training_step
-    for moment, checkpoint in (
-        (2, None),
-        (5, 4),
-    ):  # before the first checkpoint, and after the second
 
-        def fails(
-            self: DualCSE, batch: dict[str, Any], batch_idx: int, moment: int = moment
-        ) -> dict[str, Any]:
-            if self.global_step + 1 == moment:
-                raise RuntimeError(f"a bug at step {moment}")
-            return original(self, batch, batch_idx)
+    def fail(self: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+        if self.global_step + 1 == moment:
+            raise RuntimeError("a bug")
+        return original(self, batch, batch_idx)
 
-        with (
-            monkeypatch.context() as patch,
-            pytest.raises(RuntimeError, match=f"a bug at step {moment}"),
-        ):
-            patch.setattr(DualCSE, "training_step", fails)
-            run()
-        (failed,) = tmp_path.rglob("failed.json")
-        failure = json.loads(failed.read_text())
-        assert (failure["type"], failure["stage"]) == ("RuntimeError", "training")
-        assert failure["message"] == f"a bug at step {moment}"
-        assert "training_step" in failure["traceback"]
-        assert not list(tmp_path.rglob("record.json"))
-        assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == (
-            [] if checkpoint is None else [checkpoint]
-        )
-        assert Run.at(failed.parent).status == "failed"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="a bug"):
+        patch.setattr(DualCSE, "training_step", fail)
+        run()
+
+    (failed,) = tmp_path.rglob("failed.json")
+    failure = json.loads(failed.read_text())
+
+    assert failure["type"] == "RuntimeError"
+    assert failure["stage"] == "training"
+    assert failure["message"] == "a bug"
+    assert "training_step" in failure["traceback"]
+    assert not list(tmp_path.rglob("record.json"))
+    assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == checkpoints
+    assert Run.at(failed.parent).status == "failed"
+
     folder = run()
     assert folder.status == "finished"
     assert not folder.failed_path.exists()
+
     assert_same(folder, reference())
 
 
@@ -283,7 +291,7 @@ def saved(checkpoint: Path) -> int:
 
 
 @pytest.mark.parametrize(("which", "time", "kept"), [("best", 1, []), ("last", 2, [2])])
-def test_a_disk_that_fills_up_in_a_checkpoint_keeps_the_one_before(
+def test_full_disk_keeps_the_previous_checkpoint(
     which: str, time: int, kept: list[int], run: Train, reference: Train, tmp_path: Path
 ) -> None:
     save, written = torch.save, []
@@ -299,14 +307,17 @@ def test_a_disk_that_fills_up_in_a_checkpoint_keeps_the_one_before(
     with pytest.MonkeyPatch.context() as patch, pytest.raises(LightningCSEError, match=message):
         patch.setattr(torch, "save", fills_up)
         run()
+
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == kept
     assert not list(tmp_path.rglob("*.tmp"))
+
     (failed,) = tmp_path.rglob("failed.json")
     assert json.loads(failed.read_text())["type"] == "LightningCSEError"
+
     assert_same(run(), reference())
 
 
-def test_a_disk_that_fills_up_in_the_curves_is_one_message_too(
+def test_full_disk_while_curves_are_written(
     run: Train, reference: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append = Curves.append
@@ -316,6 +327,7 @@ def test_a_disk_that_fills_up_in_the_curves_is_one_message_too(
             with disk_errors(self.path), self.path.open("a") as file:
                 file.write("5,train/l")
                 raise OSError(errno.ENOSPC, "No space left on device")
+
         append(self, step, values)
 
     with (
@@ -324,6 +336,7 @@ def test_a_disk_that_fills_up_in_the_curves_is_one_message_too(
     ):
         patch.setattr(Curves, "append", half_a_line)
         run()
+
     assert_same(run(), reference())
 
 
@@ -345,22 +358,25 @@ def stopped_at(run: Train, owner: Any, name: str, count: int, *overrides: str, n
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted) as caught:
         patch.setattr(owner, name, stops)
         run(*overrides)
+
     assert caught.value.signum == signum
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
     return str(caught.value)
 
 
 @pytest.mark.parametrize("step", [1, 2, STEPS])  # the second and the last are evaluated
-def test_a_signal_in_a_step_saves_that_step(
+def test_signal_in_a_step_saves_that_step(
     step: int, run: Train, reference: Train, tmp_path: Path
 ) -> None:
     said = stopped_at(run, DualCSE, "training_step", step)
     assert said == f"stopped at step {step}; the same command continues from there"
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == [step]
+
     assert_same(run(), reference())
 
 
-def test_signals_again_and_again(run: Train, reference: Train) -> None:
+def test_repeated_signals(run: Train, reference: Train) -> None:
     measured = "diag.dropout=true"  # draws random numbers in an evaluation that is due when the run is resumed
     stopped_at(run, DualCSE, "training_step", 2, measured)
     stopped_at(run, Evaluation, "_measure", 1, measured)  # in the evaluation that is due
@@ -368,15 +384,19 @@ def test_signals_again_and_again(run: Train, reference: Train) -> None:
     assert_same(run(measured), reference(measured))
 
 
-def test_signals_outside_of_the_steps(run: Train, reference: Train, tmp_path: Path) -> None:
+def test_signals_outside_of_steps(run: Train, reference: Train, tmp_path: Path) -> None:
     assert stopped_at(run, training, "build", 1) == "stopped; the same command starts the run"
     assert not list(tmp_path.rglob("*.*"))
+
     said = stopped_at(run, Evaluation, "_measure", 1)
     assert said == "stopped; the same command starts the run"
+
     said = stopped_at(run, DualCSE, "training_step", 3, n=2)  # the second one stops at once
     assert said == "stopped; the same command continues from step 2"
-    said = stopped_at(run, training, "_test", 1)
+
+    said = stopped_at(run, fit, "_test", 1)
     assert said == "stopped; the same command repeats only the test"
+
     assert_same(run(), reference())
 
 
@@ -410,47 +430,56 @@ runpy.run_module("lightning_cse.train", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.timeout(900)  # three processes, each of which loads torch
-def test_a_process_that_is_interrupted_and_killed_ends_where_an_undisturbed_one_does(
-    tmp_path: Path, repository: Path, reference: Train
-) -> None:
+@pytest.fixture
+def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the small run in a process of its own."""
     (tmp_path / "dies.py").write_text(DIES)
-    environment = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(repository / "src"),
-        "LIGHTNING_CSE_RUNS": str(tmp_path / "runs"),
-        "LIGHTNING_CSE_CACHE": str(tmp_path / "cache"),
-    }
 
-    def command(*start: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, *start, "+debug=tiny", *SMALL]
+    def started(*start: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400
+            [sys.executable, *start, "+debug=tiny", *SMALL],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=400,
         )
 
-    done = command("dies.py", "interrupt")  # a step after the first checkpoint
-    (run,) = (tmp_path / "runs" / "dualcse_cross").iterdir()
-    last = run / "checkpoints" / "last.ckpt"
-    assert (done.returncode, saved(last)) == (130, 3), done.stderr
-    assert (
-        "stopped at step 3; the same command continues from there" in done.stderr.splitlines()[-1]
-    )
-    assert "Traceback" not in done.stderr
-    assert not (run / "failed.json").exists()
+    return started
 
-    done = command("dies.py", "write")  # while the next checkpoint is being written
-    assert (done.returncode, saved(last)) == (-signal.SIGKILL, 3), done.stderr
+
+@pytest.mark.timeout(900)  # three processes, each of which loads torch
+def test_interrupted_and_killed_process_matches_uninterrupted_run(
+    tmp_path: Path,
+    reference: Train,
+    command: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    # A step after the first checkpoint.
+    interrupted = command("dies.py", "interrupt")
+    (path,) = (tmp_path / "runs" / "dualcse_cross").iterdir()
+    last = path / "checkpoints" / "last.ckpt"
+
+    assert (interrupted.returncode, saved(last)) == (130, 3), interrupted.stderr
+
+    message = "stopped at step 3; the same command continues from there"
+    assert message in interrupted.stderr.splitlines()[-1]
+    assert "Traceback" not in interrupted.stderr
+    assert not (path / "failed.json").exists()
+
+    # While the next checkpoint is being written.
+    killed = command("dies.py", "write")
+    assert (killed.returncode, saved(last)) == (-signal.SIGKILL, 3), killed.stderr
+
     (part,) = last.parent.glob(".last.ckpt.*.tmp")
     assert 0 < part.stat().st_size < last.stat().st_size
-    assert "resuming from step 3" in done.stdout
+    assert "resuming from step 3" in killed.stdout
 
-    done = command("-m", "lightning_cse.train")
-    assert done.returncode == 0, done.stderr
-    assert "resuming from step 3" in done.stdout
-    assert done.stdout.splitlines()[-1] == f"record: {run / 'record.json'}"
-    assert_same(Run.at(run), reference())
-    assert Run.at(run).read()["overrides"] == [
-        "+experiment=dualcse_cross",
-        "+debug=tiny",
-        *SMALL[1:],
-    ]
+    finished = command("-m", "lightning_cse.train")
+    assert finished.returncode == 0, finished.stderr
+    assert "resuming from step 3" in finished.stdout
+    assert finished.stdout.splitlines()[-1] == f"record: {path / 'record.json'}"
+
+    run = Run.at(path)
+    assert_same(run, reference())
+
+    assert run.read()["overrides"] == ["+experiment=dualcse_cross", "+debug=tiny", *SMALL[1:]]

@@ -40,6 +40,7 @@ def test_what_is_raised_becomes_a_line(
 def test_slurm_announces_its_time_limit_by_further_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     assert stop_signals() == [signal.SIGINT, signal.SIGTERM]
+
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     assert stop_signals() == [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
 
@@ -48,9 +49,11 @@ def test_the_traceback_of_a_fault_of_ours_is_in_a_file_that_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert report(KeyError("x")) == 1
+
     said, _, file = capsys.readouterr().err.rstrip().partition("; traceback: ")
     assert said == "error: KeyError: 'x'\n  a bug in lightning_cse"
     assert Path(file).read_text() == "KeyError: 'x'\n"
+
     Path(file).unlink()
 
 

@@ -11,7 +11,7 @@ SAMPLE_DIR: Final = _PACKAGE / "data" / "sample"
 
 
 def conf_dir() -> Path:
-    """Return the folder of the Hydra configs, in the installed package or at the top of the repository."""
+    """Return the folder of the Hydra configs, in the package or at the top of the repository."""
     return _find("conf/train.yaml").parent
 
 
@@ -35,6 +35,7 @@ def encoder_name(source: str) -> str:
 
 
 def _find(name: str) -> Path:
+    """Return a file or folder of the package or, in a checkout, of the repository."""
     from lightning_cse.errors import ConfigError
 
     for root in (_PACKAGE, _REPOSITORY):

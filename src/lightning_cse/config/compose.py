@@ -1,11 +1,11 @@
-"""Hydra through its public interface: composed configs, options of groups, the project's resolvers, and sweeps."""
+"""Hydra through its public interface: configs, options of groups, resolvers, and sweeps."""
 
 import contextlib
 import functools
 import os
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,7 @@ from hydra.core.utils import JobReturn
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
@@ -28,70 +28,63 @@ from lightning_cse.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from lightning_cse.runs.sweep import Sweep
 
-# The groups that no defaults list names: each is appended with a plus, and later ones override earlier ones.
+# The groups that no defaults list names: each is appended with a plus, and later ones override
+# earlier ones.
 APPENDED: Final = ("experiment", "profile", "sweep", "debug")
-# Keys that are set by choosing an option of a group.
-CHOSEN: Final = {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}
 CONFIG_DIR: Final = "LIGHTNING_CSE_CONFIG_DIR"
-"""The environment variable with a folder of further configs; ``hydra_plugins`` hands it to Hydra."""
+"""The environment variable with a folder of further configs; a plugin gives it to Hydra."""
 # Errors that Hydra raises for overrides or configs that do not compose.
 CompositionError = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
 
 
-def _hydra() -> contextlib.AbstractContextManager[None]:
-    """Return a context in which Hydra reads ``conf/``; inside a command, Hydra as the command set it up."""
-    register()
-    running = GlobalHydra.instance().is_initialized()
-    return (
-        contextlib.nullcontext()
-        if running
-        else hydra.initialize_config_dir(str(conf_dir()), version_base="1.3")
-    )
+# Configs and their groups --------------------------------------------------------------------
 
 
 @functools.cache
 def compose(config_name: str, *overrides: str) -> DictConfig:
-    """Compose a primary config with overrides, Hydra's own node included; the result is shared, so do not change it."""
-    with _hydra():
+    """Compose a config with Hydra's own node; the result is shared, so do not change it."""
+    register()
+    with contextlib.ExitStack() as stack:
+        if not GlobalHydra.instance().is_initialized():
+            stack.enter_context(hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"))
         return hydra.compose(config_name, list(overrides), return_hydra_config=True)
 
 
-@functools.cache
-def options(group: str) -> tuple[str, ...]:
-    """Return the options of a group, except for parts of others (``_name``); none if there is no such group."""
-    with _hydra():
-        found = GlobalHydra.instance().config_loader().get_group_options(group)
-    return tuple(sorted(name for name in found if not name.startswith("_")))
-
-
 def use_config_dir(folder: Path) -> None:
-    """Read the configs of a folder beside those of ``conf/``, in this process and in those that it starts."""
+    """Read the configs of a folder beside those of ``conf/``, here and in processes started later."""
     if not folder.is_dir():
         raise ConfigError([f"--config-dir: there is no folder {folder.absolute()}"])
+
     os.environ[CONFIG_DIR] = str(folder.absolute())
-    for cached in (compose, options, _composed):
-        cached.cache_clear()
+    compose.cache_clear()
+    _composed.cache_clear()
 
 
 def compose_run(config_name: str, overrides: Iterable[str]) -> DictConfig:
-    """Compose a config without Hydra's node: once for each set of group choices, with plain values filled in after.
+    """Compose a config without Hydra's node: once per set of group choices, then with plain values.
 
-    Hydra takes half a second; many runs of a table share the choices. Deletions, additions and values for a package,
-    which are rare, are left to Hydra.
+    Hydra takes half a second; many runs of a table share the choices. Deletions, additions and
+    values for a package, which are rare, are left to Hydra.
     """
     parsed = [parse(line) for line in overrides]
     plain = [one for one in parsed if not is_choice(one)]
-    if any(
-        one.is_delete() or one.is_add() or one.is_sweep_override() or one.package for one in plain
-    ):
-        return _composed(config_name, tuple(str(one.input_line) for one in parsed)).copy()
     choices = [str(one.input_line) for one in parsed if is_choice(one)]
-    cfg = _composed(config_name, tuple(choices)).copy()
-    OmegaConf.set_struct(cfg, True)
-    for one in plain:
-        added = one.is_force_add()
-        OmegaConf.update(cfg, one.key_or_group, one.value(), merge=True, force_add=added)
+    if any(_needs_hydra(one) for one in plain):
+        cfg = _composed(config_name, tuple(str(one.input_line) for one in parsed)).copy()
+    else:
+        cfg = _composed(config_name, tuple(choices)).copy()
+        OmegaConf.set_struct(cfg, True)
+        for one in plain:
+            added = one.is_force_add()
+            OmegaConf.update(cfg, one.key_or_group, one.value(), merge=True, force_add=added)
+
+    complete(cfg)
     return cfg
+
+
+def _needs_hydra(override: Override) -> bool:
+    added = override.is_add() or override.is_delete()
+    return added or override.is_sweep_override() or bool(override.package)
 
 
 @functools.cache
@@ -100,13 +93,36 @@ def _composed(config_name: str, overrides: tuple[str, ...]) -> DictConfig:
     return OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
 
 
-def describe(group: str, option: str) -> str:
+def _roots(folders: Sequence[Path]) -> list[Path]:
+    """Return the folders of configs: ``conf/``, and those of --config-dir."""
+    roots = [conf_dir(), *folders]
+    if CONFIG_DIR in os.environ:
+        roots.append(Path(os.environ[CONFIG_DIR]))
+    if HydraConfig.initialized():
+        roots += config_folders(HydraConfig.get())
+
+    return roots
+
+
+def options(group: str, folders: Sequence[Path] = ()) -> tuple[str, ...]:
+    """Return the options of a group, without parts of others (``_name``).
+
+    ``folders`` are those of --config-dir, before Hydra knows them.
+    """
+    names = {path.stem for root in _roots(folders) for path in Path(root, group).glob("*.yaml")}
+    return tuple(sorted(name for name in names if not name.startswith("_")))
+
+
+def describe(group: str, option: str, folders: Sequence[Path] = ()) -> str:
     """Return the first line of the comment that opens an option's file."""
-    file = conf_dir() / group / f"{option}.yaml"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    return next(
-        (line.strip("# ") for line in lines if line.startswith("#") and "@package" not in line), ""
-    )
+    for root in _roots(folders):
+        file = Path(root, group, f"{option}.yaml")
+        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+        for line in lines:
+            if line.startswith("#") and "@package" not in line:
+                return line.strip("# ")
+
+    return ""
 
 
 @functools.cache
@@ -115,22 +131,29 @@ def parse(line: str) -> Override:
     return OverridesParser.create().parse_override(line)
 
 
-def is_choice(override: Override) -> bool:
+def is_group(name: str, folders: Sequence[Path] = ()) -> bool:
+    """Whether a name is that of a config group: of ``conf/``, --config-dir or Hydra."""
+    if "/" in name or "@" in name:
+        return True
+
+    return name.isidentifier() and any(Path(root, name).is_dir() for root in _roots(folders))
+
+
+def is_choice(override: Override, folders: Sequence[Path] = ()) -> bool:
     """Whether an override chooses an option of a group."""
-    group = override.key_or_group
-    return "." not in group and not isinstance(override.value(), dict) and bool(options(group))
+    return not isinstance(override.value(), dict) and is_group(override.key_or_group, folders)
 
 
 def plain_line(error: BaseException) -> str:
-    """Return a message of Hydra or OmegaConf, with its cause's, in one line and without their trailers."""
-    lines = [
-        line.strip() for part in (error, error.__cause__ or "") for line in str(part).splitlines()
-    ]
-    return " ".join(
-        line
-        for line in lines
-        if not line.startswith(("full_key:", "object_type=", "reference_type="))
-    )
+    """Return a message of Hydra or OmegaConf, with its cause's, in one line."""
+    text = f"{error}\n{error.__cause__ or ''}"
+    trailers = ("full_key:", "object_type=", "reference_type=")
+    lines = [line.strip() for line in text.splitlines()]
+
+    return " ".join(line for line in lines if line and not line.startswith(trailers))
+
+
+# Resolvers -----------------------------------------------------------------------------------
 
 
 def register() -> None:
@@ -140,19 +163,25 @@ def register() -> None:
 
 
 def _recipe(key: str, *, _root_: DictConfig) -> Any:
-    """Return ``recipe.<encoder.name>.<key>``, such as a paper's value for BERT, else ``recipe.default.<key>``."""
-    recipes, name = _recipes(_root_), recipe_name(_root_)
+    """Return ``recipe.<encoder.name>.<key>``, else ``recipe.default.<key>``."""
+    recipes = _recipes(_root_)
+    name = recipe_name(_root_)
     numbers = recipes.get("default", {}) | recipes.get(name, {})
+
     if key in numbers:
         return numbers[key]
-    near = did_you_mean(key, {str(known) for node in recipes.values() for known in node})
+
+    known = {str(known) for node in recipes.values() for known in node}
     raise ConfigError(
-        [f"${{recipe:{key}}}: neither recipe.{name}.{key} nor recipe.default.{key} exists{near}"]
+        [
+            f"${{recipe:{key}}}: neither recipe.{name}.{key} nor recipe.default.{key} exists"
+            f"{did_you_mean(key, known)}"
+        ]
     )
 
 
 def recipe_name(cfg: DictConfig) -> str:
-    """Return the name of the recipe that a config takes its numbers from: its encoder's name, or ``default``."""
+    """Return the name of a config's recipe: its encoder's name, or ``default``."""
     name = str(OmegaConf.select(cfg, "encoder.name", default="default"))
     return name if name in _recipes(cfg) else "default"
 
@@ -162,37 +191,68 @@ def _recipes(cfg: DictConfig) -> dict[str, dict[str, Any]]:
     return {name: numbers for name, numbers in recipes.items() if numbers}
 
 
+# What follows from a composed config ---------------------------------------------------------
+
+
+def complete(cfg: DictConfig) -> None:
+    """Name the encoder of a composed config, and remove tests of ``suite=own`` without files."""
+    name_encoder(cfg)
+    suite = cfg.get("suite") or {}
+    without_files = [
+        name
+        for name, task in suite.items()
+        if isinstance(task, DictConfig) and task.get("files", "") is None
+    ]
+
+    with open_dict(cfg):
+        for name in without_files:
+            del suite[name]
+
+
 def name_encoder(cfg: DictConfig) -> None:
-    """Rename an encoder whose source is not that of its option, to the folder's name or its name on the hub."""
+    """Name an encoder of another source than its option's after its folder or hub id."""
     node: Any = cfg.get("encoder") or {}
+    source = node.get("source")
     option = conf_dir() / "encoder" / f"{node.get('name')}.yaml"
-    if (source := node.get("source")) and option.is_file():
-        own: Any = OmegaConf.load(option)
-        if source != own.get("source"):
-            folder = Path(source).expanduser()
-            node.name, node.source = (
-                encoder_name(source),
-                str(folder.absolute()) if folder.is_dir() else source,
-            )
-            node.package = None if node.package == own.package else node.package
+
+    if not source or not option.is_file():
+        return
+
+    own: Any = OmegaConf.load(option)
+    if source == own.get("source"):
+        return
+
+    folder = Path(source).expanduser()
+    node.name = encoder_name(source)
+    if folder.is_dir():
+        node.source = str(folder.absolute())
+
+    if node.package == own.package:
+        node.package = None
 
 
 def portable(overrides: Iterable[Any]) -> list[str]:
-    """Return overrides for a record, in which the folder of a model or an encoder is reduced to its name."""
-    return [
-        re.sub(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])", r"\1", str(one))
-        for one in overrides
-    ]
+    """Return overrides for a record: folders of models and encoders are reduced to their names."""
+    folder = re.compile(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])")
+    return [folder.sub(r"\1", str(one)) for one in overrides]
 
+
+# Sweeps --------------------------------------------------------------------------------------
 
 current_sweep: "Sweep | None" = None
-"""The sweep of this process, set by the sweeper, since Hydra gives its callers no other access to it."""
+"""The sweep of this process; Hydra gives its callers no other access to it."""
 _gpu: Any = None  # the lock of the GPU that this process uses, until it ends
 
 
 def in_sweep() -> bool:
     """Whether the current job is a point of a sweep."""
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+
+
+def config_folders(hydra_cfg: Any) -> list[Path]:
+    """Return the folders of --config-dir, from Hydra's own node of a config."""
+    sources = hydra_cfg.runtime.config_sources
+    return [Path(source.path) for source in sources if source.provider == "command-line"]
 
 
 class Outcomes(Callback):
@@ -206,20 +266,23 @@ class Outcomes(Callback):
 
 
 def take_gpu() -> None:
-    """Make ``cuda`` mean another GPU in each worker of a joblib sweep, as long as there are enough."""
+    """Make ``cuda`` mean another GPU in each worker of a joblib sweep, if there are enough."""
     global _gpu  # noqa: PLW0603 - a worker runs many points, and keeps its GPU
     if _gpu is not None or not in_sweep() or "joblib" not in HydraConfig.get().launcher._target_:
         return
+
     import torch
     from filelock import FileLock, Timeout
 
     folder = Path(HydraConfig.get().runtime.cwd, HydraConfig.get().sweep.dir)
+
     for device in range(torch.cuda.device_count()):
         lock = FileLock(folder / f"gpu-{socket.gethostname()}-{device}.lock", timeout=0)
         try:
             lock.acquire()
         except Timeout:
             continue
+
         _gpu = lock
         torch.cuda.set_device(device)  # unlike environment variables, it can be set at any time
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 from lightning_cse import runs
 from lightning_cse.config import SAMPLE_DIR
-from lightning_cse.config.check import PRECISIONS
+from lightning_cse.config.schema import PRECISIONS
 
 _READING = ("suite", "prompt", "whitening", "accelerator", "pooling", "max_length")
 

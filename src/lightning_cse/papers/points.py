@@ -175,7 +175,7 @@ def explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
     try:
         yield
     except (*CompositionError, ConfigError) as error:
-        known = user_error(error) or explain(overrides, command, error)
+        known = user_error(error) or explain(overrides, error)
         faults = known.faults if isinstance(known, ConfigError) else [str(known)]
         raise ConfigError(
             [f"{command} {' '.join(overrides)}: {fault}" for fault in faults]

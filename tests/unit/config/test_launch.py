@@ -1,81 +1,66 @@
-"""What happens to a command line before Hydra reads it, what recipes give, and what a group offers."""
+"""The words of a command line before Hydra reads them, and the numbers of recipes."""
 
 import itertools
-from typing import Any
 
 import pytest
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from lightning_cse.arguments import quote_free_text
-from lightning_cse.config.compose import describe, options, register
+from lightning_cse.config.compose import describe, options, parse, register
 from lightning_cse.config.launch import ordered
 from lightning_cse.errors import ConfigError, user_error
 
 
-def test_the_order_does_not_matter() -> None:
+def test_order_of_the_words_does_not_matter() -> None:
     given = ["+experiment=x", "++profile=laptop", "sweep=seeds", "+debug=tiny"]
-    wanted = [
-        "+experiment=x",
-        "+profile=laptop",
-        "+sweep=seeds",
-        "+debug=tiny",
-        "a=1",
-        "~b",
-        "--cfg",
-        "job",
-    ]
+    choices = ["+experiment=x", "+profile=laptop", "+sweep=seeds", "+debug=tiny"]
     for shuffled in itertools.permutations(given):
-        assert ordered(["--cfg", "job", "a=1", *shuffled, "~b"]) == wanted
-    assert ordered(["b=2", "a=1", "-m", "b=3"]) == ["b=2", "a=1", "b=3", "-m"]
+        words = ordered(["--cfg", "job", "a=1", *shuffled, "~b"])
+        assert words == [*choices, "a=1", "~b", "--cfg", "job"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a b",
-        "a,b=c",
-        "it's",
-        'This : "{}" means {mask} .',
-        "[x]",
-        "${x}"[1:],
-        "C:\\folder",
-        "runs/x-s0",
-        "8",
-    ],
-)
+FREE_TEXT = ["a b", "a,b=c", "it's", 'This : "{}" means {mask} .', "[x]", "{x}", "C:\\folder", "8"]
+
+
+@pytest.mark.parametrize("text", FREE_TEXT)
 def test_free_text_survives_hydra(text: str) -> None:
     (line,) = quote_free_text([f"prompt={text}"], ["model", "prompt"])
-    assert OverridesParser.create().parse_override(line).value() == text
+    assert parse(line).value() == text
 
 
-def test_what_is_no_free_text_stays() -> None:
-    for line in ("prompt=null", "model='a b'", "seed=1,2", "other=a=b"):
-        assert quote_free_text([line], ["model", "prompt"]) == [line]
+@pytest.mark.parametrize("line", ["prompt=null", "model='a b'", "seed=1,2", "other=a=b"])
+def test_other_values_are_not_quoted(line: str) -> None:
+    assert quote_free_text([line], ["model", "prompt"]) == [line]
     assert quote_free_text(["model=a,b", "-m"], ["model"]) == ["model=a,b", "-m"]
 
 
-RECIPE = {"default": {"lr": 5e-5, "warmup": None}, "bert_base": {"lr": 3e-5}}
-
-
-def test_the_number_of_the_encoder_comes_before_the_default() -> None:
+def test_recipe_of_the_encoder_precedes_the_default() -> None:
     register()
-    tree: dict[str, Any] = {"encoder": {"name": "bert_base"}, "recipe": RECIPE}
-    config = OmegaConf.create(
-        tree | {"lr": "${recipe:lr}", "warmup": "${recipe:warmup}", "other": "${recipe:warmpu}"}
+    cfg = OmegaConf.create(
+        {
+            "encoder": {"name": "bert_base"},
+            "recipe": {"default": {"lr": 5e-5, "warmup": None}, "bert_base": {"lr": 3e-5}},
+            "lr": "${recipe:lr}",
+            "warmup": "${recipe:warmup}",
+            "other": "${recipe:warmpu}",
+        }
     )
-    assert (config.lr, config.warmup) == (3e-5, None)
-    config.encoder.name = "roberta_base"
-    assert config.lr == 5e-5
+
+    assert (cfg.lr, cfg.warmup) == (3e-5, None)
+
+    cfg.encoder.name = "roberta_base"
+    assert cfg.lr == 5e-5
+
     with pytest.raises(InterpolationResolutionError) as wrapped:
-        _ = config.other
+        _ = cfg.other
+
     known = user_error(wrapped.value)
     assert isinstance(known, ConfigError)
     assert "did you mean 'warmup'?" in str(known)
 
 
-def test_groups_and_their_options() -> None:
+def test_options_of_a_group() -> None:
     assert {"dualcse_cross", "gausscse", "simcse_sup"} <= set(options("experiment"))
     assert not [name for name in options("method") if name.startswith("_")]
     assert describe("experiment", "dualcse_cross").startswith("DualCSE with a cross-encoder")

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from lightning_cse.arguments import quote_free_text
-from lightning_cse.config.compose import compose
+from lightning_cse.config.compose import complete, compose
 from lightning_cse.engine.evaluate import evaluate
 from lightning_cse.runs import Run
 
@@ -22,9 +22,12 @@ def run(tmp_path: Path) -> Evaluate:
         line = ("corpora=sample", "paths=sample", *overrides)
         composed = compose("evaluate", *quote_free_text(line, ["model", "prompt"]))
         cfg = OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"])
+        complete(cfg)
         cfg.paths.runs_dir = str(tmp_path / "runs")
+
         if cfg.paths.cache_dir is not None:
             cfg.paths.cache_dir = str(tmp_path / "cache")
+
         suite = next(
             (one.removeprefix("+suite=") for one in overrides if one.startswith("+suite=")), "none"
         )

@@ -1,4 +1,4 @@
-"""Nodes are checked against their classes; points of one process share what is read, and nothing that a run changes."""
+"""Nodes against the signatures of their classes; what the points of one process share."""
 
 import logging
 import sys
@@ -58,55 +58,67 @@ def point(compose: Compose, speaking_encoder: Path) -> Point:
             f"seed={seed}",
             "trainer.max_steps=1",
         )
+
         cfg.encoder.source = str(speaking_encoder)
         cfg.encoder.max_length = 32
         cfg.paths.cache_dir = None
         torch.manual_seed(seed)
+
         return build(cfg)
 
     return built
 
 
 def differing(one: torch.nn.Module, other: torch.nn.Module) -> list[str]:
-    states = one.state_dict(), other.state_dict()
-    assert states[0].keys() == states[1].keys()
-    return [name for name in states[0] if not torch.equal(states[0][name], states[1][name])]
+    """The names of the parameters that two modules do not share, bit for bit."""
+    first = one.state_dict()
+    second = other.state_dict()
+
+    assert first.keys() == second.keys()
+
+    return [name for name in first if not torch.equal(first[name], second[name])]
 
 
-def test_a_later_point_opens_no_corpus_again_and_is_the_same_to_the_last_bit(
-    point: Point, opened: list[Path]
-) -> None:
+def test_later_point_opens_no_corpus_and_is_identical(point: Point, opened: list[Path]) -> None:
     cold = point(3)
-    after_cold = torch.get_rng_state()
+    state = torch.get_rng_state()
+
     assert len(opened) == len(set(opened)) > 3
+
     opened.clear()
+
     warm = point(3)
     assert opened == []
-    assert torch.equal(torch.get_rng_state(), after_cold)
+    assert torch.equal(torch.get_rng_state(), state)
     assert differing(cold.method, warm.method) == []
-    for parts in ("train", "held_out", "counts"):
-        assert list(getattr(cold.data, parts)) == list(getattr(warm.data, parts))
+
+    for rows in ("train", "held_out", "counts"):
+        assert list(getattr(cold.data, rows)) == list(getattr(warm.data, rows))
+
     assert (cold.digests, cold.encoder.digests) == (warm.digests, warm.encoder.digests)
 
 
-def test_what_training_changes_is_each_points_own(point: Point) -> None:
+def test_points_share_nothing_that_training_changes(point: Point) -> None:
     first, untouched = point(0), point(0)
     with torch.no_grad():
         for weight in first.method.parameters():
             weight.zero_()
+
     first.data.counts.clear()
     second = point(0)
+
     assert differing(second.method, untouched.method) == []
     assert second.data.counts == untouched.data.counts != {}
 
 
-def test_other_weights_in_the_same_place_are_seen(point: Point, speaking_encoder: Path) -> None:
+def test_changed_weights_of_the_same_path_are_seen(point: Point, speaking_encoder: Path) -> None:
     before = point(0)
     weights = speaking_encoder / "model.safetensors"
     content = load_file(weights)
     content["embeddings.word_embeddings.weight"][7] += 1.0
     save_file(content, weights, metadata={"format": "pt"})
     after = point(0)
+
     assert before.encoder.digests["weights"] != after.encoder.digests["weights"]
     assert len(differing(before.encoder, after.encoder)) == 1
 
@@ -114,72 +126,82 @@ def test_other_weights_in_the_same_place_are_seen(point: Point, speaking_encoder
 # Tasks that are left out
 
 
-def test_an_optional_task_without_its_corpus_is_left_out_and_reported_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def tasks(data_dir: Path, **pairs: object) -> tuple[list[str], dict[str, str]]:
-        inli = {"_target_": "lightning_cse.evaluation.EIS", "data_dir": str(sample_dir())}
-        wang = {
-            "_target_": "lightning_cse.evaluation.PairEIS",
-            "dev": "impscore/dev",
-            "test": "impscore/test",
-        }
-        suite = OmegaConf.create(
-            {"eis": inli, "eis_wang": {**wang, "data_dir": str(data_dir), **pairs}}
-        )
-        built, left_out = build_tasks(suite)
-        return list(built), left_out
+def suite(data_dir: Path, **pairs: object) -> DictConfig:
+    """EIS on the sample, and on implicit pairs of another folder."""
+    eis = {"_target_": "lightning_cse.evaluation.EIS", "data_dir": str(sample_dir())}
+    eis_wang = {
+        "_target_": "lightning_cse.evaluation.PairEIS",
+        "dev": "impscore/dev",
+        "test": "impscore/test",
+        "data_dir": str(data_dir),
+        **pairs,
+    }
 
-    with caplog.at_level(logging.WARNING):
-        for there in (tasks(tmp_path), tasks(sample_dir(), optional=True)):
-            assert there == (["eis", "eis_wang"], {})
-        assert caplog.records == []
-        names, left_out = tasks(tmp_path, optional=True)
-    assert (names, list(left_out)) == (["eis"], ["eis_wang"])
+    return OmegaConf.create({"eis": eis, "eis_wang": eis_wang})
+
+
+def test_optional_task_without_its_corpus_is_left_out(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    for complete in (suite(tmp_path), suite(sample_dir(), optional=True)):
+        tasks, left_out = build_tasks(complete)
+        assert (list(tasks), left_out) == (["eis", "eis_wang"], {})
+
+    assert caplog.records == []
+
+    tasks, left_out = build_tasks(suite(tmp_path, optional=True))
+    assert (list(tasks), list(left_out)) == (["eis"], ["eis_wang"])
     assert left_out["eis_wang"].startswith("ImpScore/all_data.csv is not in paths.data_dir; ")
+
     (record,) = caplog.records
     assert record.getMessage() == f"the task eis_wang is left out: {left_out['eis_wang']}"
 
 
-def refused_and_built(cfg: DictConfig, refused: str, monitor: str) -> Parts:
-    """Build a config whose monitor is no dev score, which is refused, and build it again with another one."""
+def build_monitoring(cfg: DictConfig, refused: str, monitor: str) -> Parts:
+    """Build a config whose monitor is refused, and build it again with another one."""
     cfg.paths.cache_dir = None
     cfg.monitor = refused
     with pytest.raises(ConfigError, match=rf"'{refused}' is not a dev score .*\(choose from: val/"):
         build(cfg)
+
     cfg.monitor = monitor
     return build(cfg)
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_a_run_whose_corpora_lack_the_implicit_pairs(
-    own: bool, compose: Compose, tmp_path: Path
+def test_run_without_the_corpus_of_implicit_pairs(
+    own: bool,
+    compose: Compose,
+    tmp_path: Path,
 ) -> None:
     for name in ("INLI", "STS"):
         (tmp_path / name).symlink_to(sample_dir() / name)
+
     file = tmp_path / "mine.csv"
-    file.write_text(
-        "pos_implicit,pos_explicit,neg_implicit,neg_explicit\na b,a,a b,c\n", encoding="utf-8"
-    )
+    file.write_text("pos_implicit,pos_explicit,neg_implicit,neg_explicit\na b,a,a b,c\n")
     overrides = [f"corpora.implicit_pairs_test={file}"] if own else []
     cfg = compose("+experiment=dualcse_cross", "+debug=tiny", "suite=implicitness", *overrides)
     cfg.paths.data_dir = str(tmp_path)
-    parts = refused_and_built(cfg, "val/eis_wang/accuracy", "val/eis/accuracy")
-    if own:  # a file of one's own is tested, and not watched
+
+    parts = build_monitoring(cfg, "val/eis_wang/accuracy", "val/eis/accuracy")
+
+    if own:  # a file of one's own is tested, and not evaluated in training
         assert parts.left_out == {}
         assert parts.tasks["eis_wang"].splits == ("test",)
         assert str(file) in parts.digests
     else:
-        assert list(parts.left_out) == ["eis_wang"]
         assert "all_data.csv is not in paths.data_dir; " in parts.left_out["eis_wang"]
         assert list(parts.tasks) == ["rte", "eis"]
 
 
-def test_a_run_knows_which_tasks_its_method_does_not_suit(compose: Compose) -> None:
+def test_tasks_that_do_not_suit_the_method_are_left_out(compose: Compose) -> None:
     cfg = compose("+experiment=simcse_inli", "+debug=tiny", "suite=implicitness")
-    needs = "it needs implicitness, which SimCSE does not give"
-    parts = refused_and_built(cfg, "val/eis/accuracy", "val/rte/accuracy_all")
-    assert parts.left_out == {"eis": needs, "eis_wang": needs}
+    parts = build_monitoring(cfg, "val/eis/accuracy", "val/rte/accuracy_all")
+    reason = "it needs implicitness, which SimCSE does not give"
+
+    assert parts.left_out == {"eis": reason, "eis_wang": reason}
 
 
 # Nodes against signatures
@@ -193,10 +215,31 @@ class Loss:
 class Method:
     def __init__(self, encoder: "Unknown", loss: Loss, optimizer, name: str = "x"): ...
 
-def typed(i: int = 0, f: float = 0.0, s: str = "", b: bool = False, opt: int | None = None, seq: Sequence[str] = (),
-          lit: Literal["cls", "mean"] | None = "cls", pair: tuple[float, float] = (0.0, 0.0), loss: Loss = None): ...
+def typed(i: int = 0, f: float = 0.0, s: str = "", b: bool = False, opt: int | None = None,
+          seq: Sequence[str] = (), lit: Literal["cls", "mean"] | None = "cls",
+          pair: tuple[float, float] = (0.0, 0.0), loss: Loss = None): ...
 
 def anything(first: int, **rest): ...
+"""
+RIGHT = """
+name: run
+method:
+  _target_: T.Method
+  loss: {_target_: T.Loss, temperature: 1}
+  optimizer: {_target_: torch.optim.AdamW, _partial_: true, betas: [0.9, 0.999]}
+  name: ${name}
+more:
+- {_target_: T.anything, first: 1, whatever: 2}
+- {_target_: T.typed, loss: null, opt: null, seq: [a, b]}
+"""
+WRONG = """
+method:
+  _target_: T.Method
+  loss: {_target_: T.Loss, temprature: 0.1, learn: perhaps}
+  optimizer: {_target_: torch.optim.AdamWW, _partial_: true}
+again: {loss: "${method.loss}"}
+more: [{_target_: T.anything}, {_target_: T.Method, loss: x, optimizer: x}]
+suite: {rte: null}
 """
 
 
@@ -212,60 +255,53 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], l
             check_nodes(OmegaConf.create(text.replace("T.", "cse_targets.")))
         except ConfigError as error:
             return error.faults
+
         return []
 
     return checked
 
 
-def test_all_faults_are_reported_at_once_with_their_keys(
-    faults: Callable[[str], list[str]],
-) -> None:
-    right = """
-    name: run
-    method:
-      _target_: T.Method
-      loss: {_target_: T.Loss, temperature: 1}
-      optimizer: {_target_: torch.optim.AdamW, _partial_: true, betas: [0.9, 0.999]}
-      name: ${name}
-    more: [{_target_: T.anything, first: 1, whatever: 2}, {_target_: T.typed, loss: null, opt: null, seq: [a, b]}]
-    """
-    assert faults(right) == []
-    wrong = """
-    method:
-      _target_: T.Method
-      loss: {_target_: T.Loss, temprature: 0.1, learn: perhaps}
-      optimizer: {_target_: torch.optim.AdamWW, _partial_: true}
-    again: {loss: "${method.loss}"}
-    more: [{_target_: T.anything}, {_target_: T.Method, loss: x, optimizer: x}]
-    """
-    assert [fault.partition(" - ")[0].partition(" (mod")[0] for fault in faults(wrong)] == [
-        "method.loss: Loss got an unexpected argument 'temprature'",
+def test_all_faults_are_reported_with_their_keys(faults: Callable[[str], list[str]]) -> None:
+    assert faults(RIGHT) == []
+    starts = [
+        "suite.rte: has no _target_; leave it out with ~suite.rte",
+        "method.loss: Loss got an unexpected argument 'temprature' - did you mean 'temperature'?",
         "method.loss.learn: Loss takes bool, got 'perhaps'",
-        "method.optimizer._target_: 'torch.optim.AdamWW' cannot be used",
+        "method.optimizer._target_: 'torch.optim.AdamWW' cannot be used (",
         "more.0: anything: missing a required argument: 'first'",
         "more.1: Method: missing a required argument: 'encoder'",
     ]
-    assert "did you mean 'temperature'?" in faults(wrong)[0]
+
+    for fault, start in zip(faults(WRONG), starts, strict=True):
+        assert fault.startswith(start)
 
 
-@pytest.mark.parametrize(
-    ("argument", "value"),
-    [
-        *(("i", value) for value in ("abc", 1.5, True, None)),
-        *(("f", value) for value in ("hot", False)),
-        ("s", 3),
-        ("b", 1),
-        ("opt", "x"),
-        *(("seq", value) for value in ("a", [1])),
-        ("lit", "maen"),
-        *(("pair", value) for value in ([1, "x"], 3)),
-    ],
-)
-def test_a_value_of_the_wrong_type_is_refused(
-    faults: Callable[[str], list[str]], argument: str, value: Any
+MISTYPED = [
+    ("i", "abc"),
+    ("i", 1.5),
+    ("i", True),
+    ("i", None),
+    ("f", "hot"),
+    ("f", False),
+    ("s", 3),
+    ("b", 1),
+    ("opt", "x"),
+    ("seq", "a"),
+    ("seq", [1]),
+    ("lit", "maen"),
+    ("pair", [1, "x"]),
+    ("pair", 3),
+]
+
+
+@pytest.mark.parametrize(("argument", "value"), MISTYPED)
+def test_mistyped_argument_is_refused(
+    faults: Callable[[str], list[str]],
+    argument: str,
+    value: Any,
 ) -> None:
-    (fault,) = faults(
-        OmegaConf.to_yaml(OmegaConf.create({"n": {"_target_": "T.typed", argument: value}}))
-    )
+    node = {"_target_": "T.typed", argument: value}
+    (fault,) = faults(OmegaConf.to_yaml(OmegaConf.create({"n": node})))
+
     assert fault.startswith(f"n.{argument}: typed takes ")
     assert fault.endswith("did you mean 'mean'?" if value == "maen" else f"got {value!r}")

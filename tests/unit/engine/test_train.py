@@ -1,4 +1,4 @@
-"""What decides a run's hash, and what a finished run answers when it is asked for again."""
+"""What decides a run's hash, and what a finished run does when the same command is given again."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pytest
 from small_runs import LITTLE, curves
 
 from lightning_cse.data import read_corpus, sample_dir, side_file, write_provenance
-from lightning_cse.engine import train
+from lightning_cse.engine import fit, train
 from lightning_cse.errors import ConfigError
 from lightning_cse.models import PointModel
 from lightning_cse.runs import Run
@@ -20,162 +20,168 @@ NLI = ("premise", "hypothesis", "label")
 SMALL = ("+experiment=simcse_inli", *LITTLE, "trainer.max_epochs=1")
 
 
-def test_what_auto_became_is_part_of_the_hash(
-    speaking_encoder: Path, run_tiny: RunTiny, tmp_path: Path
+def logged(caplog: pytest.LogCaptureFixture, word: str) -> str:
+    """The messages so far that have a word; they are forgotten afterwards."""
+    messages = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return "\n".join(message for message in messages if word in message)
+
+
+def test_automatic_values_are_part_of_the_hash(
+    speaking_encoder: Path,
+    run_tiny: RunTiny,
+    tmp_path: Path,
 ) -> None:
     def run(pooling: str, max_length: str) -> Run:
-        source = ("encoder=minilm_l6", "encoder.package=null", f"encoder.source={speaking_encoder}")
-        return run_tiny(
-            tmp_path,
-            *SMALL,
-            *source,
+        encoder = (
+            "encoder=minilm_l6",
+            "encoder.package=null",
+            f"encoder.source={speaking_encoder}",
             f"encoder.pooling={pooling}",
             f"encoder.max_length={max_length}",
         )
 
+        return run_tiny(tmp_path, *SMALL, *encoder)
+
     auto = run("auto", "auto")
-    reads = auto.read()["decisive"]["config"]["encoder"]
-    assert (reads["pooling"], reads["max_length"]) == ("mean", 32)
+    encoder = auto.read()["decisive"]["config"]["encoder"]
+
+    assert (encoder["pooling"], encoder["max_length"]) == ("mean", 32)
     assert run("mean", "32").path == auto.path  # one point, in whichever way it is said
+
     (speaking_encoder / "sentence_bert_config.json").write_text('{"max_seq_length": 48}')
     longer = run("auto", "auto")
+
     assert longer.path != auto.path
     assert longer.read()["decisive"]["config"]["encoder"]["max_length"] == 48
 
 
-def test_a_finished_run_says_which_baselines_it_lacks(
-    run_tiny: RunTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_finished_run_reports_missing_baselines(
+    run_tiny: RunTiny,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def run(*overrides: str) -> tuple[Run, str]:
-        caplog.clear()
-        with caplog.at_level("INFO"):
-            folder = run_tiny(tmp_path, *SMALL, *overrides)
-        return folder, "\n".join(
-            r.getMessage() for r in caplog.records if "baselines" in r.getMessage()
-        )
-
-    first, told = run()
-    assert told == ""
+    caplog.set_level("INFO")
+    first = run_tiny(tmp_path, *SMALL)
     stamp = first.record_path.stat().st_mtime_ns
-    for overrides, lacking in (
-        ((), ""),
-        (("baselines=whitening",), "untrained, length, whitening"),
-    ):
-        again, told = run(*overrides)
-        assert again.path == first.path
-        assert first.record_path.stat().st_mtime_ns == stamp
-        assert (
-            told == ""
-            if not lacking
-            else f"no values of the baselines {lacking}: force=true" in told
-        )
-    assert run("baselines=default", "force=true")[1] == ""
-    assert run("baselines=default")[1] == ""
+    run_tiny(tmp_path, *SMALL)
+
+    assert logged(caplog, "baselines") == ""
+
+    again = run_tiny(tmp_path, *SMALL, "baselines=whitening")
+    assert (again.path, again.record_path.stat().st_mtime_ns) == (first.path, stamp)
+
+    warning = logged(caplog, "baselines")
+    assert "force=true adds them" in warning
+
+    for name in ("untrained", "length", "whitening"):
+        assert name in warning
+
+    run_tiny(tmp_path, *SMALL, "baselines=default", "force=true")
+    run_tiny(tmp_path, *SMALL, "baselines=default")
+
+    assert logged(caplog, "baselines") == ""
 
 
-def test_a_further_process_of_a_finished_run_ends_too(
+def test_another_process_of_a_finished_run_ends_too(
     run_tiny: RunTiny,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     run_tiny(tmp_path, *SMALL)
-    caplog.set_level(
-        "INFO", "lightning_cse"
-    )  # a further process is silent; the level comes back after the test
+    # Processes after the first are silent; the level comes back after the test.
+    caplog.set_level("INFO", "lightning_cse")
     monkeypatch.setattr(train, "rank_of", lambda cfg: 1)
-    monkeypatch.setattr(
-        train, "_fit_and_test", lambda *given: pytest.fail("it would wait for the first process")
-    )
+    monkeypatch.setattr(train, "fit_and_test", lambda *_: pytest.fail("it waits for the first"))
     run_tiny(tmp_path, *SMALL)
 
 
-def test_the_points_of_a_sweep_measure_their_baselines_once(
-    run_tiny: RunTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_points_of_a_sweep_share_their_baselines(
+    run_tiny: RunTiny,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    embedded: list[int] = []
-    embed = PointModel.embed
-    monkeypatch.setattr(train, "_baselines", {})
-    monkeypatch.setattr(
-        PointModel, "embed", lambda model, some: (embedded.append(len(some)), embed(model, some))[1]
-    )
+    calls: list[int] = []
+    original = PointModel.embed
+
+    def embed(model: PointModel, sentences: Any) -> Any:
+        calls.append(len(sentences))
+        return original(model, sentences)
+
+    monkeypatch.setattr(fit, "_baselines", {})
+    monkeypatch.setattr(PointModel, "embed", embed)
 
     def passes(*overrides: str) -> tuple[int, dict[str, Any]]:
-        embedded.clear()
+        calls.clear()
         run = run_tiny(tmp_path, *SMALL, "baselines=default", "figures=false", *overrides)
-        names = sorted(path.name for path in run.predictions.iterdir())
-        assert any(name.startswith("untrained-") for name in names), names
-        return len(embedded), run.read()["baselines"]
 
-    first, second = passes(), passes("seed=1")
-    assert first[1] == second[1]
-    assert second[0] == first[0] - 1
-    other = passes("encoder.seed=1")
-    assert other[0] == first[0], "another encoder"
-    assert other[1]["untrained"] != first[1]["untrained"]
-    fewer = passes("encoder.seed=1", "limits.test_rows=5")
-    assert fewer[0] == first[0], "other rows"
+        assert list(run.predictions.glob("untrained-*"))
+
+        return len(calls), run.read()["baselines"]
+
+    first, baselines = passes()
+    assert passes("seed=1") == (first - 1, baselines)
+
+    other_encoder, other_baselines = passes("encoder.seed=1")
+    assert other_encoder == first
+    assert other_baselines["untrained"] != baselines["untrained"]
+    assert passes("encoder.seed=1", "limits.test_rows=5")[0] == first
 
 
-def test_a_record_says_where_llm_rows_come_from_and_the_hash_does_not(
-    run_tiny: RunTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_record_names_the_source_of_llm_rows_and_the_hash_does_not(
+    run_tiny: RunTiny,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes((sample_dir() / "ngcse" / "wiki_sts.jsonl").read_bytes())
     llm = ("+experiment=ngcse_wiki_sts", *SMALL[1:], f"corpora.llm_wiki_sts=[{path}]")
 
-    def run(folder: str) -> tuple[Path, dict[str, Any], str]:
-        caplog.clear()
-        done = run_tiny(tmp_path / folder, *llm)
-        told = "\n".join(r.getMessage() for r in caplog.records if "provenance" in r.getMessage())
-        return done.path.relative_to(tmp_path / folder), done.read(), told
+    plain = run_tiny(tmp_path / "plain", *llm)
+    assert "provenance" not in plain.read()
 
-    point, plain, told = run("plain")
-    assert "provenance" not in plain
-    assert told == ""
-    write_provenance(
-        path, {"model": "a-model", "overrides": ["+pattern=sts"], "tokens": {"prompt": 5}}
-    )
-    again, known, told = run("known")
-    assert again == point
-    assert told == ""
-    found = known["provenance"][str(path)]
+    write_provenance(path, {"model": "a-model", "tokens": {"prompt": 5}})
+    known = run_tiny(tmp_path / "known", *llm)
+
+    assert logged(caplog, "provenance") == ""
+
+    found = known.read()["provenance"][str(path)]
     assert (found["model"], found["unchanged"], found["tokens"]) == ("a-model", True, {"prompt": 5})
-    assert found["overrides"] == ["+pattern=sts"]
-    assert known["metrics"] == plain["metrics"]
+    assert known.read()["metrics"] == plain.read()["metrics"]
+
     side_file(path).write_text(json.dumps({"format": 7}))
-    again, damaged, told = run("damaged")
-    assert again == point
-    assert damaged["provenance"] == {
-        str(path): {"damaged": "is damaged: format: Input should be 1"}
-    }
-    assert told.startswith(f"{side_file(path)}: is damaged: format")
-    assert "\n" not in told
+    damaged = run_tiny(tmp_path / "damaged", *llm)
+
+    assert plain.path.name == known.path.name == damaged.path.name
+    assert "is damaged: format" in damaged.read()["provenance"][str(path)]["damaged"]
+
+    warning = logged(caplog, "provenance")
+    assert warning.startswith(f"{side_file(path)}: is damaged: format")
+    assert "\n" not in warning
 
 
-def test_a_test_set_of_ones_own_chooses_the_checkpoint(run_tiny: RunTiny, tmp_path: Path) -> None:
+def test_own_test_set_chooses_the_checkpoint(run_tiny: RunTiny, tmp_path: Path) -> None:
     for split in ("dev", "test"):
         rows = read_corpus("snli", split, sample_dir())
-        lines = ["premise\thypothesis\tlabel"] + [
-            "\t".join(row) for row in zip(*map(rows.column, NLI), strict=True)
-        ]
+        columns = zip(*map(rows.column, NLI), strict=True)
+        lines = ["\t".join(NLI), *("\t".join(row) for row in columns)]
         (tmp_path / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    mine = f"{{dev:{tmp_path}/dev.tsv,test:{tmp_path}/test.tsv}}"
-    line = (*SMALL, "suite=[stsb,own]", "monitor=val/own_nli/auc")
-    run = run_tiny(tmp_path, *line, f"own.nli={mine}")
-    record, key = run.read(), "val/own_nli/auc"
-    watched = {step: value for step, value in curves(run)[key].items() if step}
-    assert record["best"] == {
-        "step": max(watched, key=watched.__getitem__),
-        "score": max(watched.values()),
-        "monitor": key,
-    }
-    assert {"test/own_nli/accuracy", "test/own_nli/auc", "test/stsb/spearman"} <= set(
-        record["metrics"]
-    )
+
+    key = "val/own_nli/auc"
+    line = (*SMALL, "suite=[stsb,own]", f"monitor={key}")
+    run = run_tiny(tmp_path, *line, f"own.nli={{dev:{tmp_path}/dev.tsv,test:{tmp_path}/test.tsv}}")
+    record = run.read()
+    scores = {score: step for step, score in reversed(curves(run)[key].items()) if step}
+    best = max(scores)
+
+    assert record["best"] == {"step": scores[best], "score": best, "monitor": key}
+
+    for name in ("test/own_nli/accuracy", "test/own_nli/auc", "test/stsb/spearman"):
+        assert name in record["metrics"]
+
     assert "own.nli/dev/1-dev.tsv" in record["data"]
-    with pytest.raises(
-        ConfigError,
-        match=r"it has no dev side; give it one: own.nli={dev: FILE, test: FILE} \(choose from: ",
-    ):
+
+    message = r"it has no dev side; give it one: own.nli={dev: FILE, test: FILE} \(choose from: "
+    with pytest.raises(ConfigError, match=message):
         run_tiny(tmp_path, *line, f"own.nli={tmp_path}/test.tsv")

@@ -13,7 +13,7 @@ from oracles import Numbers
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from lightning_cse.config.check import OWN
+from lightning_cse.config.schema import OWN
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation import (
