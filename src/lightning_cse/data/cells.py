@@ -37,12 +37,14 @@ Converter = Callable[[Any], Any]
 def quoted(cell: object) -> str:
     """Return a cell as an error message shows it, cut to 120 characters."""
     shown = repr(cell)
+
     return shown if len(shown) <= _QUOTED else f"{shown[:_QUOTED]}..."
 
 
 def listed(names: Iterable[str]) -> str:
     """Return names as an error message shows them: the first 50, each cut to 120 characters."""
     shown = (name[:_QUOTED] or "(unnamed)" for name in itertools.islice(names, 50))
+
     return ", ".join(shown).encode(errors="backslashreplace").decode() or "none"
 
 
@@ -89,12 +91,14 @@ def columns_of(
 def left_out(dropped: Mapping[str, int]) -> str:
     """Return the lines that were left out as the end of an error message."""
     counts = ", ".join(f"{reason} ({count})" for reason, count in dropped.items())
+
     return f"; left out: {counts}" if counts else ""
 
 
 def account(kept: int, dropped: Mapping[str, int]) -> dict[str, int]:
     """Return how many rows were read, and how many of them were dropped for each reason."""
     reasons = {f"dropped: {reason}": count for reason, count in dropped.items()}
+
     return {"read": kept + sum(dropped.values())} | reasons
 
 

@@ -49,6 +49,7 @@ def canonical(column: str) -> str | None:
     name = column.strip().casefold()
     base = name.rstrip("0123456789")
     number = name[len(base) :]
+
     if number and ALIASES.get(base.removesuffix("_")) == "negative":
         return f"negative_{int(number)}"
 
@@ -93,6 +94,7 @@ class ColumnMapping:
         names = _renamed(self._named(found))
         layout = layout_of(names)
         misspelt = {} if layout and self.columns else _misspelt(found, names)
+
         if layout is None or misspelt:
             roles = [word for word in re.findall(r"\w+", self.takes) if word in ALIASES]
             roles = roles[:2] or ["anchor", "positive"]
@@ -139,6 +141,7 @@ def _renamed(names: dict[str, str]) -> dict[str, str]:
     order = sorted(negatives(names), key=lambda name: int(name.partition("_")[2] or 0))
     renamed = {name: numbered(number) for number, name in enumerate(order, start=1)}
     is_pair = names.keys() >= {"sentence1", "sentence2", "label"}
+
     if is_pair and not names.keys() & {"premise", "score"}:
         renamed |= {"sentence1": "premise", "sentence2": "hypothesis"}
 

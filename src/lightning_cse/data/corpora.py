@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from lightning_cse.data import parsers
 from lightning_cse.data.cells import account, columns_of, converters
-from lightning_cse.data.files import decoded, offline_mode, read_bytes
+from lightning_cse.data.files import decoded, read_bytes
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -111,12 +111,14 @@ class Corpus(BaseModel, frozen=True, extra="forbid"):
         """Return the number of rows of a split, over all its parts; None if it is not fixed."""
         counts = {file.part: file.rows for file in self.split_files(split)}
         fixed = [count for count in counts.values() if count is not None]
+
         return sum(fixed) if len(fixed) == len(counts) else None
 
     def split_files(self, split: str) -> tuple[CorpusFile, ...]:
         """Return the files of a split, or raise DataError, which lists the known splits."""
         name = self.aliases.get(split, split)
         files = tuple(file for file in self.files if file.split == name)
+
         if not files:
             near = did_you_mean(split, [*self.splits, *self.aliases])
             raise DataError(
@@ -174,11 +176,13 @@ def register_corpora(folder: str | Path) -> None:
     ConfigError.
     """
     path = Path(folder).expanduser().absolute() / DECLARATIONS
+
     if not path.exists():
         return
 
     corpora = _declared(path)
     taken = sorted(_BUILT_IN & corpora.keys())
+
     if taken:
         raise ConfigError(
             f"{path}: {name}: lightning_cse has a corpus of this name; choose another"
@@ -233,6 +237,7 @@ def read_corpus(
         counted,
         states,
     )
+
     return rows.recounted(rows.counts)
 
 
@@ -362,11 +367,13 @@ def read_file(
         lines=lines,
         counts=counts,
     )
+
     if file.only is None:
         return rows
 
     column, value = file.only
     chosen = [row for row, cell in enumerate(rows.column(column)) if cell == value]
+
     if not chosen:
         raise DataError(f"{path}: no row of the split {file.split!r}: none has {column} = {value}")
 
@@ -378,12 +385,9 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> "Rows":
     from lightning_cse.data.rows import Rows, SourceFile
 
     hub = corpus.hub
+
     if hub is None:
         raise HubError("the Hugging Face hub has no known copy")
-
-    offline = offline_mode()
-    if offline:
-        raise HubError(f"the Hugging Face hub ({hub.id}) was not queried: {offline}")
 
     split = hub.splits[file.split]
     datasets = importlib.import_module("datasets")
@@ -406,6 +410,7 @@ def fetch_hub(corpus: Corpus, file: CorpusFile) -> "Rows":
         path,
     )
     digest = hashlib.sha256(json.dumps(columns).encode()).hexdigest()
+
     return Rows.of(
         columns,
         files=[
@@ -439,6 +444,7 @@ def _found_or_fetched(
 
     path = folder / file.path
     fetch = f"to fetch it: {_prepare(corpus, '', folder)}"
+
     if not corpus.sources and corpus.hub is None:
         fetch = f"the command that prepares corpora {corpus.prepare}"
 

@@ -2,7 +2,6 @@
 
 import gzip
 import logging
-import os
 import zlib
 from pathlib import Path
 
@@ -58,13 +57,3 @@ def decoded(
         encoding,
     )
     return data.decode(encoding)
-
-
-def offline_mode() -> str:
-    """Return a note that the hub is switched off, and by what, or an empty string if it is not."""
-    for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
-        value = os.environ.get(variable, "")
-        if value.upper() in {"1", "ON", "YES", "TRUE"}:
-            return f"offline mode is on ({variable}={value})"
-
-    return ""

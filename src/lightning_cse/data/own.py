@@ -34,7 +34,7 @@ from lightning_cse.data.columns import (
     numbered,
 )
 from lightning_cse.data.corpora import CORPORA
-from lightning_cse.data.files import decoded, offline_mode, read_bytes
+from lightning_cse.data.files import decoded, read_bytes
 from lightning_cse.data.parsers import READERS
 from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
@@ -137,6 +137,7 @@ def _check_same_columns(tables: Sequence[Rows]) -> None:
     for table in tables:
         names = set(table.names) - set(negatives(table.names)[1:])
         first = first or names
+
         if names != first:
             listing = "; ".join(
                 f"{one.origin} has {listed(one.names)}" for one in (tables[0], table)
@@ -147,12 +148,14 @@ def _check_same_columns(tables: Sequence[Rows]) -> None:
 def _paths(name: str) -> list[str]:
     """Return the files that a source names: itself, or those that a glob finds."""
     path = Path(name).expanduser()
+
     if name.startswith(HUB) or path.exists():
         return [name]
 
     paths: list[str] = []
     if glob.has_magic(name):
         paths = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - of any path
+
     if not paths:
         near = did_you_mean(path.name, [one.name for one in path.parent.glob("*")])
         start = f"relative paths start at the working directory, {Path.cwd()}"
@@ -226,6 +229,7 @@ def _converted(
     for chunk in _chunks(source.rows):
         dropped.update(row for _, row in chunk if isinstance(row, str))
         rows = [(line, row) for line, row in chunk if not isinstance(row, str)]
+
         if not rows:
             continue
 
@@ -237,6 +241,7 @@ def _converted(
         arrays = {role: pa.array(cells) for role, cells in values.items()}
         parts.append(pa.table(arrays))
         lines += places
+
         if source.sha256 is None:
             content.update(json.dumps(values).encode())
 
@@ -245,6 +250,7 @@ def _converted(
 
     table = pa.concat_tables(parts, promote_options="default")
     digest = source.sha256 or content.hexdigest()
+
     return table, lines, account(len(lines), dropped), digest
 
 
@@ -266,6 +272,7 @@ def _open(path: str, mapped: Collection[str]) -> _Source:
     data = read_bytes(Path(path))
     digest = hashlib.sha256(data).hexdigest()
     suffix = Path(path.removesuffix(".gz")).suffix
+
     if suffix not in SUFFIXES:
         raise DataError(f"{path}: {FORMS}")
 
@@ -279,6 +286,7 @@ def _open(path: str, mapped: Collection[str]) -> _Source:
 
     text = decoded(data, path)
     name, options = _READERS[suffix]
+
     if suffix == ".jsonl" and re.search(r'"split": *"aigen"', text):
         name = "llm"  # LLM rows as NGCSE's authors have them
 
@@ -291,6 +299,7 @@ def _open(path: str, mapped: Collection[str]) -> _Source:
     )
     # Later rows of JSON lines may have further columns.
     columns = _columns_of(read(), every_row=suffix == ".jsonl")
+
     if not columns:
         raise DataError(f"{path}: no rows")
 
@@ -321,19 +330,20 @@ def _dataset(path: str, data: bytes | None = None) -> Dataset:
     try:
         if data is not None:
             return Rows(pq.read_table(pa.BufferReader(data)))
+
         if path.startswith(HUB):
             identity, _, split = path.removeprefix(HUB).partition(":")
             user, name, *config = identity.split("/", 2)
+
             return datasets.load_dataset(
                 f"{user}/{name}",
                 *config,
                 split=split or "train",
             )
+
         dataset = datasets.load_from_disk(path)
     except Exception as error:  # noqa: BLE001 - the hub's client raises anything
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        if path.startswith(HUB) and offline_mode():
-            why = f"{why}; {offline_mode()}"
         raise DataError(f"{path}: cannot be loaded: {why}") from None
 
     if isinstance(dataset, datasets.DatasetDict):
@@ -375,6 +385,7 @@ def _checked(
 ) -> tuple[dict[str, list[Any]], list[int]]:
     """Return the checked columns of some rows, and their lines; lists become columns or rows."""
     optional = _optional(names)
+
     if _has_lists(rows, names):
         rows = list(_unrolled(rows, names))
         roles = itertools.chain(names, *(row for _, row in rows))
@@ -416,12 +427,14 @@ def _has_lists(rows: Iterable[Row], names: Mapping[str, str]) -> bool:
     roles = ("positive", *negatives(names))
     columns = [names[role] for role in roles if role in names]
     cells = (row.get(column) for _, row in rows for column in columns)
+
     return any(isinstance(cell, list) for cell in cells)
 
 
 def _optional(names: Collection[str]) -> set[str]:
     """Return the columns whose cells may be empty: hypotheses of INLI, and hard negatives."""
     hypotheses = HYPOTHESES if layout_of(names) == "INLI" else ()
+
     return {*negatives(names), *(name for name in hypotheses if name in names)}
 
 
@@ -431,6 +444,7 @@ def _unrolled(rows: Iterable[Row], names: Mapping[str, str]) -> Iterator[Row]:
         cells = {role: row.get(column) for role, column in names.items()}
         positives = _items(cells.pop("positive"))
         wrong: dict[str, Any] = {}
+
         for role in negatives(names):
             for negative in _items(cells.pop(role)):
                 wrong[numbered(len(wrong) + 1)] = negative

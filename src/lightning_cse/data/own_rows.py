@@ -40,7 +40,7 @@ class OwnRows:
     """
 
     roles: ClassVar[tuple[str, ...]] = TRAINED[:1]
-    pairing: Literal["first", "random", "zip", "cycle", "product"] = "first"
+    pairing: Literal["first", "random"] = "first"
     seed: int = 0
     contradiction: bool = True
     positive: Literal["explicit", "implied", "both"] = "both"

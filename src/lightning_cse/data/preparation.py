@@ -21,7 +21,6 @@ from lightning_cse.data.sources import (
     all_pairs,
     free_of,
     read_sources,
-    warn_without_pairs,
     without_pairs,
 )
 from lightning_cse.data.token_cache import slices
@@ -128,11 +127,6 @@ def read_tables(
         held_out = read_own(settings.held_out, key="data.held_out")
 
     excluded = read(settings.excluded, key="data.excluded")
-    warn_without_pairs(
-        excluded,
-        train,
-        own=isinstance(settings.rows, OwnRows),
-    )
 
     try:
         watched_in = read(settings.watched_in, key="data.watched_in")

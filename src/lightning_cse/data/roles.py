@@ -1,9 +1,8 @@
 """Turn the rows of a corpus into training rows with one column per role."""
 
-import itertools
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, Protocol
 
@@ -140,11 +139,8 @@ class NLITriplets:
     Pairs are grouped by premise over all corpora. A premise is kept if it has an entailment and a contradiction; if
     ``contradiction`` is false, every entailed pair is kept. ``pairing`` says which of several go together:
 
-    - ``first``: the first entailment with the first contradiction, one triplet per premise;
-    - ``random``: one of each, drawn by ``seed`` (the same for all training seeds), one triplet per premise;
-    - ``zip``: the first with the first, the second with the second, until either has no more;
-    - ``cycle``: every entailment once, with the contradictions in turn;
-    - ``product``: every entailment with every contradiction.
+    - ``first``: the first entailment with the first contradiction;
+    - ``random``: one of each, drawn by ``seed`` (the same for all training seeds).
 
     Ready-made triplets are taken as they are, with any further hard negatives (``negative_2``, ...) and intermediate;
     ready-made pairs have no contradictions. Each column has two names, that of NLI and that of contrastive learning:
@@ -154,7 +150,7 @@ class NLITriplets:
     One triplet per premise fits this number: SNLI has 150 thousand distinct premises and MNLI 130 thousand.
     """
 
-    pairing: Literal["first", "random", "zip", "cycle", "product"] = "first"
+    pairing: Literal["first", "random"] = "first"
     seed: int = 0
     contradiction: bool = True
 
@@ -254,27 +250,18 @@ class NLITriplets:
             dropped[f"premise without {lacks}"] += len(entailments) + len(contradictions)
             return []
 
-        chosen: list[tuple[int, ...]] = list(self._pair(entailments, contradictions))
-        dropped["not chosen"] += len({*entailments, *contradictions}.difference(*chosen))
+        dropped["not chosen"] += len(entailments) + len(contradictions) - 2
 
-        return chosen
+        return [self._pair(entailments, contradictions)]
 
-    def _pair(self, entailments: list[int], contradictions: list[int]) -> Iterable[tuple[int, int]]:
-        if self.pairing == "random":
-            # A choice of rows, not a secret.
-            draw = random.Random(f"{self.seed} {entailments[0]}")  # noqa: S311
-            return [(draw.choice(entailments), draw.choice(contradictions))]
-
+    def _pair(self, entailments: list[int], contradictions: list[int]) -> tuple[int, int]:
         if self.pairing == "first":
-            return [(entailments[0], contradictions[0])]
+            return entailments[0], contradictions[0]
 
-        if self.pairing == "product":
-            return itertools.product(entailments, contradictions)
+        # A choice of rows, not a secret.
+        draw = random.Random(f"{self.seed} {entailments[0]}")  # noqa: S311
 
-        if self.pairing == "cycle":
-            return zip(entailments, itertools.cycle(contradictions), strict=False)
-
-        return zip(entailments, contradictions, strict=False)
+        return draw.choice(entailments), draw.choice(contradictions)
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     def where(self, index: int) -> str:
         """Return ``path:line`` of one row, for messages."""
         file, line = (self.table.column(name)[index].as_py() for name in PLACE)
+
         return f"{file}:{line}" if file else f"row {line}"
 
     def select(self, indices: Iterable[int], *_: Any, reason: str | None = None, **__: Any) -> Self:
@@ -165,6 +166,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     def with_column(self, name: str, values: Sequence[Any] | np.ndarray) -> Self:
         """Return the same rows with a column added or replaced."""
         columns = dict(zip(self.column_names, self.table.columns, strict=True))
+
         return self._with(pa.table(columns | {name: _array(values)}))
 
     def recounted(self, counts: Mapping[str, int] | None = None) -> Self:
@@ -196,6 +198,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 def first_appearance(values: pa.ChunkedArray) -> np.ndarray:
     """Number distinct values in the order in which they first appear; -1 for null: (rows,)."""
     indices = values.combine_chunks().dictionary_encode().indices
+
     return np.asarray(indices.fill_null(-1).to_numpy())
 
 

@@ -50,6 +50,7 @@ def read_sources(
     from. A name of another form is a ConfigError, and so is no name unless ``may_be_empty``.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
+
     if not names and not may_be_empty:
         example = "give a file of your own, or corpus/split, such as snli/train"
         raise ConfigError([f"{key}: names no source; {example}"])
@@ -103,6 +104,7 @@ def _read_split(
 def missing_file(source: str, data_dir: str | Path) -> str | None:
     """Return which file of ``corpus/split`` is missing; None if none is, or the hub may have it."""
     name, _, split = source.partition("/")
+
     if is_own(source):
         return None
 
@@ -123,6 +125,7 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
     in a tokenised and a raw edition of one corpus. A pair with a missing sentence has an empty key.
     """
     pairs = _pairs_of(rows)
+
     if not pairs:
         return [()] * len(rows)
 
@@ -138,12 +141,14 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
         )
         for first, second in pairs
     ]
+
     return [tuple(_key(*sentences) for sentences in row) for row in zip(*columns, strict=True)]
 
 
 def without_pairs(rows: Rows, excluded: set[str]) -> Rows:
     """Return the rows that have none of these pairs; the account says how many were dropped."""
     clean = free_of(rows, excluded)
+
     return rows if clean.all() else rows.select(np.flatnonzero(clean), reason=LEAK)
 
 
@@ -160,27 +165,6 @@ def all_pairs(tables: Sequence[Rows]) -> set[str]:
     return {key for rows in tables for keys in pair_keys(rows) for key in keys if key}
 
 
-def warn_without_pairs(
-    excluded: Sequence[Rows],
-    train: Sequence[Rows],
-    *,
-    own: bool,
-) -> None:
-    """Warn of files without sentence pairs, where ``data.excluded`` does nothing."""
-    tables = [("data.excluded", rows) for rows in excluded]
-    if excluded and own:
-        tables += [("data.train", rows) for rows in train]
-
-    for key, rows in tables:
-        if not _pairs_of(rows):
-            message = "%s: %s has no sentence pairs, so data.excluded leaves out nothing"
-            log.warning(
-                message,
-                key,
-                rows.origin,
-            )
-
-
 def _pairs_of(rows: Rows) -> list[tuple[str, str]]:
     return [pair for pair in _PAIRS if all(name in rows.names for name in pair)]
 
@@ -188,6 +172,7 @@ def _pairs_of(rows: Rows) -> list[tuple[str, str]]:
 def _parts(name: str) -> tuple[str, str]:
     """Return corpus and split of a name; the split is empty if it looks like a file."""
     corpus, _, split = name.partition("/")
+
     return corpus, "" if {"/", "."} & set(split) else split
 
 

@@ -46,21 +46,27 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
         """The name of the source, such as ``sts12/train, score above 4``."""
         parts = list(self.from_)
         bounds = [f"{name} {bound:g}" for name, bound in self.scores or () if bound is not None]
+
         if bounds:
             parts.append(f"score {' and '.join(bounds)}")
+
         return ", ".join(parts)
 
     def pair(self, first: object, second: object) -> Pair | None:
         """Return a pair in the source's order, or None if it makes no example."""
         if not isinstance(first, str) or not isinstance(second, str):
             return None
+
         if not letters(first) or not letters(second) or letters(first) == letters(second):
             return None
+
         if not self.longer_first:
             return first, second
+
         difference = len(first.split()) - len(second.split())
         if difference == 0:
             return None
+
         return (first, second) if difference > 0 else (second, first)
 
 
@@ -87,8 +93,10 @@ def draw_examples(
     all of them. No two examples of a role share a sentence. Raises DataError if there are too few.
     """
     groups: dict[tuple[tuple[str, ...], Bounds | None], dict[str, Source]] = {}
+
     for key, source in wanted.items():
         groups.setdefault((source.from_, source.scores), {})[key] = source
+
     drawn: dict[str, Examples] = {}
     for group in groups.values():
         drawn |= _draw_group(
@@ -97,6 +105,7 @@ def draw_examples(
             shots,
             seed,
         )
+
     return drawn
 
 
@@ -112,11 +121,13 @@ def _draw_group(
     tables = read_sources(sources[0].from_, data_dir, key=f"{key}.from")
     digests = {file.name: file.sha256 for table in tables for file in table.files}
     rows: list[tuple[Pair, ...]] = []
+
     try:
         for table in _as_triplets(tables, sources):
             rows.extend(_eligible(table, sources))
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
+
     chosen = _draw(rows, shots, seed)
     if len(chosen) < shots:
         raise DataError(
@@ -124,6 +135,7 @@ def _draw_group(
             f"them without a repeated sentence, and pattern.shots is {shots}: set fewer shots, or "
             "add sources"
         )
+
     drawn = {}
     for place, (name, source) in enumerate(group.items()):
         shown = tuple(pairs[place] for pairs in chosen)
@@ -134,6 +146,7 @@ def _draw_group(
             source.label,
             digests,
         )
+
     return drawn
 
 
@@ -141,8 +154,10 @@ def _as_triplets(tables: Sequence[Rows], sources: Sequence[Source]) -> list[Rows
     """Return the tables; labelled pairs become triplets if the sources name triplets' columns."""
     columns = {column for source in sources for column in (source.first, source.second)}
     labelled = [table for table in tables if "hypothesis" in table.names]
+
     if not labelled or not columns <= set(TRIPLET):
         return list(tables)
+
     others = [table for table in tables if "hypothesis" not in table.names]
     return [*others, NLITriplets()(labelled)]
 
@@ -153,14 +168,17 @@ def _eligible(table: Rows, sources: Sequence[Source]) -> Iterator[tuple[Pair, ..
     scores = table.column("score") if bounds else []
     firsts = [table.column(source.first) for source in sources]
     seconds = [table.column(source.second) for source in sources]
+
     for row in range(len(table)):
         if bounds is not None and (scores[row] is None or scores[row] not in bounds):
             continue
+
         pairs = []
         for source, first, second in zip(sources, firsts, seconds, strict=True):
             pair = source.pair(first[row], second[row])
             if pair is not None:
                 pairs.append(pair)
+
         if len(pairs) == len(sources):
             yield tuple(pairs)
 
@@ -172,11 +190,14 @@ def _draw(rows: Sequence[tuple[Pair, ...]], shots: int, seed: int) -> list[tuple
     order = [generator.random() for _ in rows]
     chosen: list[tuple[Pair, ...]] = []
     seen: set[tuple[int, str]] = set()
+
     for row in sorted(range(len(rows)), key=order.__getitem__):
         if len(chosen) == shots:
             break
+
         sentences = {(role, letters(text)) for role, pair in enumerate(rows[row]) for text in pair}
         if seen.isdisjoint(sentences):
             seen |= sentences
             chosen.append(rows[row])
+
     return chosen

@@ -66,27 +66,36 @@ def judge(
         reference,
         written,
     )
+
     return candidate.sentence, next(_reasons(candidate), None)
 
 
 def _reasons(candidate: Candidate) -> Iterator[str]:
     """Yield the reasons to reject a candidate, the first to report first."""
     content = letters(candidate.text)
+
     if _is_refusal(candidate):
         yield "refused"
+
     if candidate.reply.finish == "length" and not is_complete(candidate.text):
         yield "cut off"
+
     if _is_empty(candidate, content):
         yield "empty"
+
     if _echoes_prompt(candidate, content):
         yield "echo of the prompt"
+
     if content in map(letters, candidate.given):
         yield "echo of the source"
+
     if _has_more_sentences(candidate):
         yield "several sentences"
+
     yield from _wrong_length(candidate)
     if content in map(letters, candidate.written.values()):
         yield "equal to another role"
+
     if _has_more_detail(candidate):
         yield "more detail"
 
@@ -94,9 +103,11 @@ def _reasons(candidate: Candidate) -> Iterator[str]:
 def _is_refusal(candidate: Candidate) -> bool:
     if candidate.reply.refused:
         return True
+
     beginnings = candidate.role.checks.refused_words or ()
     if any(refuses(sentence, beginnings) for sentence in candidate.given):
         return False
+
     return refuses(candidate.text, beginnings)
 
 
@@ -104,8 +115,10 @@ def _is_empty(candidate: Candidate, content: str) -> bool:
     """Whether there are no letters, or just "none" or a label in reply to longer sentences."""
     if not content:
         return True
+
     labels = [re.sub(r"\d+$", "", letters(field)) for field in candidate.role.fields]
     is_word = _NOTHING.fullmatch(content) or re.sub(r"\d+$", "", content) in labels
+
     return bool(is_word) and all(
         len(sentence.split()) > candidate.words for sentence in candidate.given
     )
@@ -115,15 +128,18 @@ def _echoes_prompt(candidate: Candidate, content: str) -> bool:
     """Whether a reply has a label, a sentence of an example, or eight words of the prompt."""
     role = candidate.role
     given = "\n".join(candidate.given)
+
     for field in role.fields:
         label = _label(field)
         if label.search(candidate.text) and not label.search(given):
             return True
+
     asked = letters(candidate.reference)
     for pair in role.examples.shown:
         # The second sentence of an example may be the answer to its first.
         if letters(pair[0]) != asked and content in map(letters, pair):
             return True
+
     runs = _runs(candidate.text) & _runs(role.system)
     return not runs <= _runs(candidate.source) | _runs(candidate.reference)
 
@@ -132,6 +148,7 @@ def _has_more_sentences(candidate: Candidate) -> bool:
     most = candidate.role.checks.most_sentences
     if most is None:
         return False
+
     return count_sentences(candidate.text) > max(most, count_sentences(candidate.reference))
 
 
@@ -139,8 +156,10 @@ def _wrong_length(candidate: Candidate) -> Iterator[str]:
     checks = candidate.role.checks
     words = candidate.words
     of = len(candidate.reference.split())
+
     if checks.longest is not None and words > max(checks.always_allowed, checks.longest * of):
         yield "too long"
+
     if checks.shortest is not None and of >= _FEW and words < checks.shortest * of:
         yield "too short"
 
@@ -149,6 +168,7 @@ def _has_more_detail(candidate: Candidate) -> bool:
     than = candidate.role.checks.less_detail_than
     if than is None:
         return False
+
     other = {SOURCE: candidate.source, **candidate.written}[than]
     return _detail(candidate.sentence, candidate.source) >= _detail(other, candidate.source)
 
@@ -163,6 +183,7 @@ def _label(field: str) -> re.Pattern[str]:
     """Return the pattern of a field's label, whatever its number; its case counts within a line."""
     words = [re.sub(r"\d+", r"\\d+", re.escape(word)) for word in field.split()]
     label = r"\s+".join(words) or r"(?!)"
+
     return re.compile(rf"(?:^[\s\W_]*(?i:{label})|(?<![^\W_]){label})[\s*_`]*[:：]", re.MULTILINE)
 
 
@@ -170,4 +191,5 @@ def _label(field: str) -> re.Pattern[str]:
 def _runs(text: str) -> frozenset[tuple[str, ...]]:
     """Return every run of `_RUN` words."""
     words = list(filter(None, map(letters, text.split())))
+
     return frozenset(tuple(words[start : start + _RUN]) for start in range(len(words) - _RUN + 1))

@@ -47,6 +47,7 @@ def run(cfg: DictConfig) -> None:
         str(hydra.runtime.choices["data"]),
         list(map(str, hydra.overrides.task)),
     )
+
     if cfg.show_prompts:
         sentences = generation.sentences[: generation.wanted]
         print_prompts(
@@ -55,7 +56,9 @@ def run(cfg: DictConfig) -> None:
             generation.finished,
             console,
         )
+
         return
+
     provenance = generation.run()
     summary = summarise(
         generation.pattern,
@@ -72,11 +75,13 @@ def _encoder(cfg: DictConfig) -> SentenceEncoder | None:
     """Return the encoder for the cosines of the summary; None without one."""
     if cfg.get("encoder") is None:
         return None
+
     try:
         encoder: SentenceEncoder = built(cfg.encoder)
     except EncoderError as error:
         log.warning("the rows are written, and no cosines are measured: %s", error)
         return None
+
     return encoder
 
 
@@ -126,6 +131,7 @@ class Generation:
             "samples": self.cfg.samples,
             "n": self.wanted,
         }
+
         return runs.config_hash(decisive, data={}, encoder={}, resolved={})
 
     @property
@@ -133,6 +139,7 @@ class Generation:
         """Whether the rows are complete and unchanged; their provenance is written last."""
         if not self.rows.is_file():
             return False
+
         provenance = read_provenance(self.rows)
         return provenance is not None and bool(provenance.get("unchanged"))
 
@@ -145,6 +152,7 @@ class Generation:
                 started = _now()
                 tally = self._write()
                 write_provenance(self.rows, self._provenance(tally, started))
+
         provenance: dict[str, Any] = json.loads(side_file(self.rows).read_text(encoding="utf-8"))
         return provenance
 
@@ -159,6 +167,7 @@ class Generation:
         )
         tally = Tally({role.name: Counter() for role in self.pattern.roles})
         lost: Counter[str] = Counter()
+
         with (
             runs.atomic_file(self.given_up) as given_up,
             runs.atomic_file(self.rows) as rows,
@@ -170,13 +179,16 @@ class Generation:
                 advance(int(row.complete), f"{tally.given_up:,} given up")
                 self._check_patience(tally)
                 in_order.write(row)
+
             if lost:
                 reason = commonest(lost)
                 raise LLMError(
                     f"{lost.total()} of {self.wanted} sentences have no reply: {reason}; "
                     f"{tally.complete} have a row; the same command requests the missing replies"
                 )
+
             self._check_patience(tally, at_end=True)
+
         return tally
 
     def _written(self, tally: Tally, lost: Counter[str]) -> Iterator[Row]:
@@ -185,12 +197,15 @@ class Generation:
         Rows without a reply are counted in ``lost``, and no further sentences are begun.
         """
         begun = 0
+
         while not lost:
             end = min(begun + self.wanted - tally.complete, len(self.sentences))
             if begun == end:
                 return
+
             places = [(position, self.sentences[position]) for position in range(begun, end)]
             begun = end
+
             with closing(self.llm.each(self.writer.write, places)) as rows:
                 for row in rows:
                     if row.lost:
@@ -202,8 +217,10 @@ class Generation:
         """Raise LLMError if so many sentences are given up that the fault cannot be with them."""
         patience = self.cfg.patience
         too_many = patience is not None and tally.given_up > max(patience, tally.complete)
+
         if not too_many and (tally.complete or not at_end):
             return
+
         last = tally.last_rejected
         raise LLMError(
             f"{tally.given_up} of {tally.given_up + tally.complete} sentences were given up; "
@@ -217,8 +234,10 @@ class Generation:
         endpoint = self.llm.endpoint
         tokens = tally.tokens
         cost = None
+
         if endpoint.price and tokens["prompt"]:
             cost = price_of(endpoint.price, tokens["prompt"], tokens["completion"])
+
         return {
             "model": endpoint.model,
             "served": dict(sorted(tally.served.items())),
@@ -259,6 +278,7 @@ class Generation:
         yield f"given up: {self.given_up}"
         yield f"figure: {self.folder / 'histograms.png'}"
         words = self._training_overrides()
+
         if words:
             command = shlex.join(words)
             yield f"\nto train on them:\n  python -m lightning_cse.train {command}"
@@ -268,8 +288,10 @@ class Generation:
         roles = {ANCHOR, *(role.name for role in self.pattern.roles)}
         kinds = [kind for kind, columns in LLM_PATTERNS.items() if roles.issuperset(columns)]
         target = str(self.cfg.data.rows._target_)
+
         if not kinds or target.endswith(".ImplicitPairs"):  # their rows have no anchor
             return []
+
         kind = kinds[0]
         is_plain = target.endswith((".Sentences", ".OwnRows"))
         domain = "wiki" if is_plain else "nli"
@@ -277,16 +299,20 @@ class Generation:
         words += [line for line in self.overrides if line.startswith(SHARED_WITH_TRAINING)]
         corpus = "ngcse_wiki" if is_plain else "nli_train"
         train = self.cfg.data.train
+
         if train != self.cfg.corpora[corpus]:
             sources = [train] if isinstance(train, str) else train
             words.append(f"corpora.{corpus}=[{','.join(map(hydra_text, sources))}]")
+
         if not is_plain and not target.endswith(".NLITriplets"):
             # Of INLI's rows, those with an anchor.
             with_anchor = re.sub(r"\.INLI\w+$", ".INLITriplets", target)
             words.append(f"data.rows.corpus._target_={with_anchor}")
+
         rows = hydra_text(str(self.rows))
         words.append(f"data.watched_in=[{rows}]")
         words.append(f"corpora.llm_{domain}_{kind}=[{rows}]")
+
         return words
 
 
@@ -312,12 +338,14 @@ def _line(row: Row) -> bytes:
     cells: dict[str, Any] = {ANCHOR: row.anchor, **row.sentences}
     if not row.complete:
         cells["rejected"] = row.rejected
+
     return (json.dumps(cells, ensure_ascii=False) + "\n").encode()
 
 
 def _acceptance(counts: Counter[str | None]) -> dict[str, Any]:
     """Return the numbers of replies of a role, accepted and rejected by reason."""
     rejected = {reason: count for reason, count in counts.most_common() if reason is not None}
+
     return {
         "asked": counts.total(),
         "accepted": counts[None],
@@ -344,6 +372,7 @@ def draw_sentences(
     distinct = list(dict.fromkeys(build(tables).column(build.roles[0])))
     most = cfg.most_words
     kept = [text for text in distinct if most is None or len(text.split()) <= most]
+
     if len(kept) < len(distinct):
         log.info(
             "data=%s: %d sentences have more than %d words (most_words)",
@@ -351,6 +380,7 @@ def draw_sentences(
             len(distinct) - len(kept),
             most,
         )
+
     if len(kept) < max(1, cfg.n or 1):
         raise DataError(
             f"n: must be at most {len(kept)}, the sentences of data={data}, or null for all; "
@@ -367,8 +397,10 @@ def draw_sentences(
 def check(cfg: DictConfig) -> None:
     """Raise ConfigError with all faults of a config, before a corpus is read."""
     faults = list(_faults(cfg))
+
     if faults:
         raise ConfigError(faults)
+
     check_nodes(cfg)
 
 
@@ -379,9 +411,12 @@ def _faults(cfg: DictConfig) -> Iterator[str]:
             "data: already has LLM rows; choose the data of its sentences, such as data=wiki or "
             "data=nli"
         )
+
     if cfg.paths.cache_dir is None and not cfg.show_prompts:
         yield "paths.cache_dir: must be a folder: replies that are not kept are paid for again"
+
     for fault in wrong_settings(values.get("llm")):
         if not (cfg.show_prompts and "llm.model:" in fault):
             yield fault
+
     yield from wrong_pattern(values.get("pattern"))

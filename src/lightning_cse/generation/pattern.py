@@ -65,6 +65,7 @@ class _Layout(BaseModel, extra="forbid", strict=True):
         for name in re.findall(r"\{(\w+)\}", text):
             if name not in known:
                 raise ValueError(f"unknown placeholder {{{name}}}{did_you_mean(name, known)}")
+
         return text
 
 
@@ -99,11 +100,14 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
     def _refers_to_earlier_roles(self) -> _Pattern:
         faults: list[str] = []
         known = [SOURCE]
+
         for number, role in enumerate(self.roles):
             faults.extend(f"roles.{number}.{fault}" for fault in _wrong_names(role, known))
             known.append(role.name)
+
         if faults:
             raise ValueError("; ".join(faults))
+
         return self
 
 
@@ -111,9 +115,11 @@ def _wrong_names(role: _Role, known: list[str]) -> Iterator[str]:
     """Yield a fault for each name of a role that is not the source or that of an earlier role."""
     if role.name in (ANCHOR, *known):
         yield f"name: must not be the source or an earlier role, got {role.name!r}"
+
     references = {"reference": role.reference}
     if role.checks and role.checks.less_detail_than:
         references["checks.less_detail_than"] = role.checks.less_detail_than
+
     for key, name in references.items():
         if name not in known:
             yield f"{key}: must be one of {known}, got {name!r}{did_you_mean(name, known)}"
@@ -164,14 +170,17 @@ class Pattern:
     def digest(self) -> str:
         """The sha256 of what is the same for every sentence: names, references, system messages."""
         document = [[role.name, role.reference, role.system] for role in self.roles]
+
         return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of the files that the examples come from, by name."""
         digests: dict[str, str] = {}
+
         for role in self.roles:
             digests.update(role.examples.digests)
+
         return digests
 
 
@@ -182,6 +191,7 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
     wanted = {key: role.examples for key, role in keys.items() if isinstance(role.examples, Source)}
     drawn = draw_examples(wanted, data_dir, shots=config.shots, seed=config.seed)
     roles = []
+
     for key, role in keys.items():
         if isinstance(role.examples, Source):
             examples = drawn[key]
@@ -197,6 +207,7 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
                 checks=role.checks or Checks(),
             )
         )
+
     return Pattern(config.name, tuple(roles))
 
 
@@ -216,6 +227,7 @@ def _system_message(
             second=second,
         )
         shown.append(example)
+
     prompt = _filled(
         layout.prompt,
         task=role.task.strip(),

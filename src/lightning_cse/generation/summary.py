@@ -54,6 +54,7 @@ def print_prompts(
             sentences[0],
             console,
         )
+
     console.print(Rule(align="left"), *_estimate(writer, sentences, finished), sep="\n")
 
 
@@ -70,9 +71,11 @@ def _print_prompt(
     title = f"{role.name} ({number} of {count}), made from {reference}"
     console.print(Rule(title, align="left"))
     request = writer.request(role, source if is_first else f"<{role.reference}>")
+
     for who, text in request.messages:
         console.print(f"[{who}]", style="bold")
         console.print(f"{text}\n")
+
     parameters = {"model": writer.llm.endpoint.model, **request.parameters}
     console.print(f"with {json.dumps(parameters, ensure_ascii=False)}\n", style="dim")
 
@@ -90,6 +93,7 @@ def _estimate(
     received = len(roles) * length
     instructions = sum(len(role.system.encode()) / _BYTES + _FRAME for role in roles)
     sent = received + len(left) * instructions
+
     if endpoint.price is None:
         cost = (
             "unknown: llm.price is not set, as in llm.price={input: 0.5, output: 1.5} "
@@ -99,6 +103,7 @@ def _estimate(
         price = endpoint.price
         money = dollars(price_of(price, round(sent), round(received)), least=2)
         cost = f"about {money}, at ${price['input']:g} and ${price['output']:g} per million tokens"
+
     yield f"rows: {len(sentences):,}{', all written' if finished else ''}"
     yield (
         f"calls: {len(roles) * len(left):,} to {endpoint.address}; fewer where replies are in the "
@@ -146,11 +151,14 @@ def summarise(
     )
     comparable = [_enough(pairs) for pairs in examples]
     sets = {"written": written}
+
     if any(len(pairs.mer) for pairs in comparable):
         sets["pattern"] = comparable
+
     bins = bins_of(sets)
     draw_histograms(sets, rows.with_name("histograms.png"))
     roles: dict[str, Any] = {}
+
     for place, role in enumerate(pattern.roles):
         roles[role.name] = {
             "written": describing.pair_summary(written[place]),
@@ -162,6 +170,7 @@ def summarise(
                 seed,
             ),
         }
+
     summary = {
         "pattern": {
             "name": pattern.name,
@@ -181,6 +190,7 @@ def summarise(
     }
     text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
     runs.write_atomic(rows.with_name("summary.json"), text + "\n")
+
     return summary
 
 
@@ -196,12 +206,14 @@ def _measured(
     cells = [json.loads(line) for line in lines]
     written = []
     examples = []
+
     for role in pattern.roles:
         pairs = [(row[ANCHOR], row[role.name]) for row in cells]
         label = f"{ANCHOR} - {role.name}"
         written.append(_drawn(role.name, label, pairs, most, seed))
         label = f"{role.name}: {role.examples.label}"
         examples.append(_drawn(role.name, label, role.examples.pool, most, seed))
+
     return describing.measure(encoder, (written, examples), seed)
 
 
@@ -214,6 +226,7 @@ def _drawn(
 ) -> Pairs:
     """Return at most ``most`` pairs, drawn by the seed."""
     shuffled = (pairs[place] for place in seeded_order(len(pairs), seed))
+
     return describing.drawn_pairs(
         describing.kind_of(role),
         label,
@@ -246,6 +259,7 @@ def _overlaps(
     """Return the overlap of the histograms, and that of two draws from the pattern's histogram."""
     overlap: dict[str, float | None] = dict.fromkeys(_MEASURES)
     of_draws: dict[str, float | None] = dict.fromkeys(_MEASURES)
+
     if len(examples.mer):
         for name, edges in bins.items():
             expected = shares(getattr(examples, name), edges)
@@ -255,6 +269,7 @@ def _overlaps(
             first = _draws(generator, len(written.mer), expected)
             second = _draws(generator, len(examples.mer), expected)
             of_draws[name] = float(np.minimum(first, second).sum(axis=1).mean())
+
     return {"overlap": overlap, "overlap_of_draws": of_draws}
 
 
@@ -275,6 +290,7 @@ def print_summary(
     """Print the accepted replies by role, the rows beside the pattern, and the tokens and cost."""
     accepted = describing.table("role", "replies", "accepted", left=1)
     accepted.add_column("rejected as")
+
     for role, counts in provenance["acceptance"]["roles"].items():
         reasons = [f"{reason} {count:,}" for reason, count in counts["rejected"].items()]
         accepted.add_row(
@@ -283,12 +299,15 @@ def print_summary(
             f"{counts['accepted']:,}",
             "\n".join(reasons),
         )
+
     columns = ["role", "rows", "pattern's pairs"]
     for title in _MEASURES.values():
         columns += [f"{title}: written", "pattern", "overlap (of draws)"]
+
     compared = describing.table(*columns, left=1)
     for role, measured in summary["roles"].items():
         compared.add_row(role, *_compared(measured))
+
     describing.print_tables([accepted, compared], console)
 
     sources = provenance["acceptance"]["sources"]
@@ -311,10 +330,12 @@ def _compared(measured: Mapping[str, Any]) -> Iterator[str]:
     """Yield the cells of a role: counts, then per measure both means and the overlap."""
     yield f"{measured['written']['looked_at']:,}"
     yield f"{measured['pattern']['looked_at']:,}"
+
     for name in _MEASURES:
         yield describing.mean_cell(measured["written"][name])
         yield describing.mean_cell(measured["pattern"][name])
         overlap = measured["overlap"][name]
+
         if overlap is None:
             yield "-"
         else:

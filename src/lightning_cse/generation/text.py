@@ -14,6 +14,7 @@ def letters(text: str) -> str:
     """Return the letters, marks and digits of a text in one case; sentences are compared by it."""
     if text.isascii():
         return re.sub(r"[\W_]+", "", text).lower()
+
     return "".join(sign for sign in folded(text) if _is_letter(sign))
 
 
@@ -24,6 +25,7 @@ def _is_letter(sign: str) -> bool:
 def folded(text: str) -> str:
     """Return a text in one case and in Unicode's compatible form, with single spaces."""
     lower = unicodedata.normalize("NFKC", text).casefold()
+
     return " ".join(unicodedata.normalize("NFKC", lower).split())
 
 
@@ -57,11 +59,14 @@ _QUOTED: Final = re.compile(r"[\"'“«].*[,.!?][\"'”»] \w")
 def refuses(text: str, beginnings: Sequence[str] = ()) -> bool:
     """Return whether a text begins like an English refusal or with one of the ``beginnings``."""
     plain = folded(text[:400].replace("’", "'"))
+
     if _QUOTED.match(plain):
         return False
+
     plain = plain.strip(" *_#>`~-\"'“”«»")
     if _REFUSALS.match(plain):
         return True
+
     return plain.startswith(tuple(map(folded, beginnings)))
 
 
@@ -102,14 +107,18 @@ def cleaned(text: str, field: str = "", reference: str = "") -> str:
     Anything that the reference has too, such as a number or a label, belongs to the sentence.
     """
     around = [pattern for pattern in _AROUND if not pattern.search(reference.strip())]
+
     if field.strip():
         words = r"\s+".join(map(re.escape, field.split()))
         around.append(re.compile(rf"(?i)\A([*_`]*){words}\s*(?:\1\s*[:：]|[:：]\s*\1)\s*"))
+
     text = _CONTROL.sub("", _content(text))
     before = None
+
     while text != before:
         before = text
         text = _unwrapped(text, around)
+
     return text
 
 
@@ -118,22 +127,28 @@ def _unwrapped(text: str, around: Sequence[re.Pattern[str]]) -> str:
     lines = [line.strip() for line in text.splitlines()]
     text = "\n".join(filter(None, lines))
     wrapped = _WRAPPED.fullmatch(text)
+
     if wrapped:
         text = (wrapped[2] or wrapped[3]).strip()
+
     for pattern in around:
         text = pattern.sub("", text, count=1).strip()
+
     return _QUOTED_INSIDE_STOP.sub(r"\1\2", text)
 
 
 def _content(text: str) -> str:
     """Return the sentence of a reply in JSON, even if it is cut off; another reply is unchanged."""
     match = _JSON.search(text)
+
     if match is None:
         return text
+
     try:
         document = pydantic_core.from_json(match[1], allow_partial="trailing-strings")
     except ValueError:
         return ""
+
     return str(document.get("sentence") or "")
 
 
@@ -162,9 +177,11 @@ def count_sentences(text: str) -> int:
     follows. A list's numbers and parts without letters do not count.
     """
     count = 0
+
     for line in text.splitlines():
         for part in _BETWEEN.split(_SHORT.sub(r"\1", line)):
             content = letters(part)
             if content and not re.fullmatch(r"\d{1,3}", content):
                 count += 1
+
     return count

@@ -62,8 +62,10 @@ class Writer:
         """
         parameters = dict(self.llm.parameters)
         seed = parameters.get("seed")
+
         if isinstance(seed, int):
             parameters["seed"] = seed + sample
+
         messages = (("system", role.system), ("user", sentence))
         return Request(
             messages,
@@ -75,22 +77,27 @@ class Writer:
     async def write(self, place: tuple[int, str]) -> Row:
         """Return the row for a position and its sentence, complete or as far as it got."""
         row = Row(*place)
+
         for role in self.pattern.roles:
             if not await self._write_role(row, role):
                 return row
+
         row.complete = True
         return row
 
     async def _write_role(self, row: Row, role: Role) -> bool:
         """Write the sentence of a role; return whether a reply was accepted."""
         reference = row.anchor if role.reference == SOURCE else row.sentences[role.reference]
+
         for sample in range(self.samples):
             reply = await self.llm.reply(self.request(role, reference, sample))
             if isinstance(reply, Failure):
                 if not reply.final:
                     row.lost = reply.reason
+
                 row.reject(role, "refused by the endpoint", reply.reason)
                 return False
+
             row.replies.append(reply)
             sentence, reason = judge(
                 reply,
@@ -99,10 +106,13 @@ class Writer:
                 reference,
                 row.sentences,
             )
+
             if reason is None:
                 row.sentences[role.name] = sentence
                 return True
+
             row.reject(role, reason, reply.text)
+
         return False
 
 
@@ -130,10 +140,13 @@ class Tally:
             self.complete += 1
         else:
             self.given_up += 1
+
         for reply in row.replies:
             self._add_reply(reply)
+
         for role in row.sentences:
             self.roles[role][None] += 1
+
         for rejected in row.rejected:
             self.roles[rejected["role"]][rejected["reason"]] += 1
             self.last_rejected = rejected
@@ -141,7 +154,9 @@ class Tally:
     def _add_reply(self, reply: Reply) -> None:
         self.tokens["prompt"] += reply.prompt_tokens or 0
         self.tokens["completion"] += reply.completion_tokens or 0
+
         if reply.prompt_tokens is None or reply.completion_tokens is None:
             self.tokens["unmetered"] += 1
+
         if reply.model:
             self.served[reply.model] += 1

@@ -71,12 +71,6 @@ def trained_on(data: ContrastiveDataModule) -> dict[str, list[list[int]]]:
 @pytest.mark.parametrize(
     ("rows", "train", "options"),
     [
-        (INLIQuadruples(), INLI, {"held_out": ["inli/val"]}),
-        (
-            INLIQuadruples(),
-            [*INLI, "inli/val"],
-            {"excluded": ["inli/val"]},
-        ),
         (
             INLITriplets("implied"),
             INLI,
@@ -91,14 +85,6 @@ def trained_on(data: ContrastiveDataModule) -> dict[str, list[list[int]]]:
             {
                 "train_rows": 20,
                 "excluded": EVALUATED,
-            },
-        ),
-        (
-            Sentences(),
-            [*WIKI, "wikitext2/valid"],
-            {
-                "held_out_share": 0.1,
-                "train_rows": 40,
             },
         ),
     ],
@@ -219,13 +205,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "held_out: cannot be combined",
     ),
     ({"watched_in": ["ngcse/other"]}, r"watched_in: (.|\n)*data\.watched_in=\[\] watches"),
-    (
-        {
-            "rows": INLIQuadruples(),
-            "train": NLI[1],
-        },
-        "train: .*no row fits .*columns: premise",
-    ),
     (QUADRUPLES | {"weights": [1]}, "weights: 1 numbers for 2 sources"),
     (QUADRUPLES | {"weights": [1, 0]}, r"weights: must be in \(0, 1000\], got \[0\]"),
     (

@@ -21,7 +21,6 @@ from lightning_cse.data.hybrid import PATTERNS, as_llm_rows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import ConfigError, DataError
 
-STS = PATTERNS["sts"]
 SENTENCES = [f"sentence number {k}" for k in range(60)]
 CORPUS = [*SENTENCES, "sentence number 4"]
 STRANGERS = ["a stranger", "another stranger"]
@@ -133,36 +132,6 @@ def test_hold_out_is_the_same_for_all_settings(
         assert adds_up(setting.counts)
 
 
-def test_watched_rows_are_llm_rows(folder: Path) -> None:
-    share = {
-        "held_out_rows": 3,
-        "held_out_share": 0.4,
-    }
-    llm_rows = str(folder / "sts.jsonl")
-    setting = data(folder, **share)
-    watched = setting.watched(STS)
-    first = [row["anchor"] for row in setting.held_out if row["negative"] is not None][:3]
-
-    assert watched.column("anchor") == first
-    assert watched.has(*STS).all()
-
-    plain = data(
-        folder,
-        Sentences(),
-        watched_in=[llm_rows],
-        **share,
-    )
-
-    assert plain.watched(["anchor"]).column("anchor") == first
-    assert llm_rows in plain.digests
-
-    (folder / "few.txt").write_text("sentence number 1")
-    few = data(folder, watched_in=[str(folder / "few.txt")])
-
-    with pytest.raises(DataError, match=r"0 of 1\d held-out rows can be watched.*held_out_share"):
-        few.watched(STS)
-
-
 def test_all_settings_watch_the_same_sentences_once_each(folder: Path) -> None:
     put_rows(folder / "nli.jsonl", SENTENCES[4:40:2], "nli")
     share: dict[str, Any] = {
@@ -234,7 +203,6 @@ def test_evaluated_llm_rows_are_not_trained_on(folder: Path) -> None:
     ("file", "options", "message"),
     [
         ("sts.jsonl", {"augmentation": TokenShuffle()}, r"data\.augmentation"),
-        ("nowhere.jsonl", {}, r"data\.rows\.llm: .*nowhere\.jsonl"),
         ("nli.jsonl", {}, r"nli\.jsonl: no LLM rows of the pattern 'sts'.*intermediate"),
         ("twice.jsonl", {}, r"twice\.jsonl:3: a second LLM row for the anchor of .*jsonl:1"),
     ],

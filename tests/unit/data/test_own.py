@@ -109,6 +109,7 @@ def test_every_form_gives_the_same_rows(
     data = content if isinstance(content, bytes) else content.encode()
     path = put(f"{name}.gz", gzip.compress(data)) if packed else put(name, data)
     rows = rows_of(path.name)
+
     assert [{key: row[key] for key in rows.names} for row in rows] == TRIPLETS
     assert rows.column("line") == at
     assert rows.files == (SourceFile(name, str(path), hashlib.sha256(data).hexdigest()),)
@@ -122,8 +123,10 @@ def test_a_text_file_has_a_sentence_a_line(
 ) -> None:
     path = put("my/mine.txt", "One.\n\u3164\n Two.\r\n")
     monkeypatch.setenv("HOME", str(tmp_path))
+
     for name in ("my/mine.txt", "~/my/mine.txt", str(path)):
         rows = rows_of(name)
+
         assert cells(rows) == {"anchor": ["One.", "Two."]}
         assert rows.counts == {"read": 3, "dropped: blank line": 1}
         assert (rows.where(1), rows.files[0].name) == (f"{path}:3", name)
@@ -145,6 +148,7 @@ def test_data_sets_with_named_classes(
     if form == "folder":
         name = "saved/train"
         DatasetDict({"train": dataset}).save_to_disk(tmp_path / "saved")
+
         assert "saved: has several splits; choose one of: saved/train" in fault("saved")
     elif form == "parquet":
         name = "saved.parquet"
@@ -156,10 +160,13 @@ def test_data_sets_with_named_classes(
             "load_dataset",
             load_dataset,
         )
+
     rows = rows_of(name)
+
     assert cells(rows) == LABELLED | {"label": ["entailment", "contradiction", "-"]}
     assert rows.where(2).endswith(f"{name}:3")
     assert is_own(name)
+
     if form == "hub":
         rows_of("hub:user/name")
         assert calls == [("user/name", "config", "dev"), ("user/name", "train")]
@@ -174,9 +181,9 @@ def test_an_unreachable_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         "load_dataset",
         unreachable,
     )
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     loading = "data.train: hub:user/name: cannot be loaded: ConnectionError: Couldn't reach the hub"
-    assert fault("hub:user/name") == f"{loading}; offline mode is on (HF_HUB_OFFLINE=1)"
+
+    assert fault("hub:user/name") == loading
 
 
 def test_the_digest_of_a_data_set_is_that_of_its_content(tmp_path: Path) -> None:
@@ -185,18 +192,23 @@ def test_the_digest_of_a_data_set_is_that_of_its_content(tmp_path: Path) -> None
         dataset = Dataset.from_dict(LABELLED | {"label": [0, 2, last]}, features=NLI)
         dataset.save_to_disk(tmp_path / name)
         digests.append(rows_of(name).files[0].sha256)
+
     assert digests[0] == digests[1] != digests[2]
 
 
 def test_lists_and_globs_are_one_table(put: Put) -> None:
     put("a1.csv", PAIRS + "B.,Q.\n")
     put("a2.jsonl", lines({"query": "C.", "pos": "R."}))
+
     for source in (["a1.csv", "a2.jsonl"], "a*"):
         rows = rows_of(source)
+
         assert cells(rows) == {"anchor": ["A.", "B.", "C."], "positive": ["P.", "Q.", "R."]}
         assert rows.where(2).endswith("a2.jsonl:1")
         assert (rows.counts, len(rows.files)) == ({"read": 3}, 2)
+
     put("a3.csv", CSV)
+
     assert fault("a*") == (
         "data.train: files that are read together need the same columns: "
         f"{Path('a1.csv')} has anchor, positive; a3.csv has anchor, positive, negative"
@@ -221,6 +233,7 @@ def test_is_own(
 ) -> None:
     put("my/folder/x", "")
     put("snli/train/x", "")
+
     assert is_own(name) == own
 
 
@@ -259,6 +272,7 @@ def test_recognised_columns(
     row = [values.get(name, f"{name.strip()}.") for name in header.split(",")]
     put("x.csv", f"{header}\n{','.join(row)}\n")
     rows = rows_of("x.csv")
+
     assert set(rows.names) == set(names.split(","))
     assert layout_of(rows.names) is not None
 
@@ -266,6 +280,7 @@ def test_recognised_columns(
 def test_the_order_of_hard_negatives_is_that_of_their_numbers(put: Put) -> None:
     put("x.csv", "anchor,positive,negative_10,negative_1,negative_2\nA,P,N10,N1,N2\n")
     found = cells(rows_of("x.csv"))
+
     assert [found[name] for name in ("negative", "negative_2", "negative_3")] == [
         ["N1"],
         ["N2"],
@@ -311,6 +326,7 @@ def test_rows_with_different_numbers_of_hard_negatives(
         "negative": ["N", None, None],
         "negative_2": ["M", None, "O"],
     }
+
     assert cells(rows_of(name)) == want
 
 
@@ -324,6 +340,7 @@ def test_rows_in_the_layout_of_ngcse(put: Put) -> None:
     }
     put("x.jsonl", lines({"split": "wiki", "sentence": "B"}, row))
     rows = rows_of("x.jsonl")
+
     assert rows.names == ("anchor", "positive", "intermediate", "negative")
     assert rows.counts == {"read": 2, "dropped: plain sentence": 1}
 
@@ -351,6 +368,7 @@ def test_each_of_several_positives_makes_a_row(put: Put) -> None:
         "negative": ["N", "N", "M"],
         "negative_2": [None, None, "O"],
     }
+
     assert cells(rows) == want
     assert [rows.where(i).rpartition(":")[2] for i in range(3)] == ["1", "1", "2"]
 
@@ -387,6 +405,7 @@ def test_faulty_files(
 ) -> None:
     put(name, content)
     found = fault(name.partition("/")[0])
+
     assert found.startswith("data.train: ")
     assert re.search(
         message,
@@ -435,6 +454,7 @@ def test_the_message_names_the_config_key(
             key="own.sts",
             takes="the task takes sentence1, sentence2",
         )
+
     assert re.search(
         message,
         str(caught.value),
@@ -448,6 +468,7 @@ def test_the_message_names_the_config_key(
 def test_reading_in_chunks_changes_nothing(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(0)
     rows = []
+
     for number in range(50):
         negatives = [f"N {number} {k}" for k in range(draw.randrange(4))]
         rows.append(
@@ -457,6 +478,7 @@ def test_reading_in_chunks_changes_nothing(put: Put, monkeypatch: pytest.MonkeyP
                 "neg": negatives,
             }
         )
+
     put("x.jsonl", lines(*rows))
     whole = rows_of("x.jsonl")
     monkeypatch.setattr(
@@ -464,7 +486,9 @@ def test_reading_in_chunks_changes_nothing(put: Put, monkeypatch: pytest.MonkeyP
         "AT_ONCE",
         7,
     )
+
     assert list(rows_of("x.jsonl")) == list(whole)
+
     put(
         "x.jsonl",
         lines(
@@ -476,6 +500,7 @@ def test_reading_in_chunks_changes_nothing(put: Put, monkeypatch: pytest.MonkeyP
             },
         ),
     )
+
     assert fault("x.jsonl").startswith("data.train: x.jsonl:51: positive is empty")
 
 
@@ -495,7 +520,9 @@ def test_a_column_that_only_later_rows_have(put: Put, monkeypatch: pytest.Monkey
             row | {"neutral": "N"},
         ),
     )
+
     assert rows_of("x.jsonl").column("neutral") == [None, None, None, "N"]
+
     row = {"premise": "A", "entailment": "P"}
     put(
         "x.jsonl",
@@ -506,4 +533,5 @@ def test_a_column_that_only_later_rows_have(put: Put, monkeypatch: pytest.Monkey
             row | {"contradiction": "C"},
         ),
     )
+
     assert fault("x.jsonl").startswith("data.train: x.jsonl:1: no column 'contradiction'")

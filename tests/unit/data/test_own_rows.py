@@ -215,7 +215,6 @@ def test_test_sets_are_refused(
     ("layout", "wanted", "first"),
     [
         ("triplets", TRIPLET, ("anchor 0", "positive 0", "negative 0")),
-        ("NLI triplets", CSE, ("premise 0", "entailment 0", "contradiction 0")),
         ("labelled pairs", CSE, ("premise 0", "entailment 0", "contradiction 0")),
         ("sentence pairs", CSE[:2], ("sentence1 0", "sentence2 0")),
         (
@@ -294,25 +293,6 @@ def test_all_hard_negatives_are_in_the_batch(
 
     assert ids_of(roles["negative"]) == Words()(want)
     assert several.sentences == 3 * ROWS + ROWS // 2
-
-
-def test_methods_of_one_negative_report_unused_columns(
-    files: dict[str, str],
-    methods: dict[str, Method],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    names = (*CSE[:2], "intermediate", "negative", "negative_2")
-    llm_rows = put_csv(tmp_path / "llm.csv", names)
-
-    for path, name, role in [
-        (files["several negatives"], "gausscse", "contradiction"),
-        (llm_rows, "ngcse_nli_sts_ht", "negative"),
-    ]:
-        one = data(path, methods[name], held_out=path)
-        assert len(one.collate(torch.arange(ROWS))["roles"][role]) == ROWS
-
-    assert caplog.text.count("one negative per row; not used: negative_2") == 2
 
 
 def test_default_share_is_a_twentieth(tmp_path: Path) -> None:

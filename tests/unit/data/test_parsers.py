@@ -60,6 +60,7 @@ def question(
 ) -> str:
     text = f'For the statement, "{premise}", does the hypothesis "{hypothesis}" represent entailment, contradiction, or neutrality?'
     quoted = text.replace('"', '""')
+
     return f'"{quoted}",{answer},x\n'
 
 
@@ -69,6 +70,7 @@ def read(name: str, text: str) -> tuple[dict[str, list[Any]], list[int], dict[st
     corpus = CORPORA[name]
     file = next(file for file in corpus.files if part in file.path)
     layout: Any = file.layout or corpus.layout
+
     return parse(
         text,
         "x",
@@ -126,6 +128,7 @@ def test_columns(
     dropped: dict[str, int],
 ) -> None:
     found = read(name, text)
+
     assert found == (columns, at, dropped)
     assert list(found[0]) == list(columns)
 
@@ -177,6 +180,7 @@ def test_bad_rows_are_reported_with_their_line(
 ) -> None:
     with pytest.raises(DataError) as caught:
         read(name, text)
+
     assert str(caught.value).startswith(f"x{fault}")
     assert len(str(caught.value)) < 500
 
@@ -191,9 +195,12 @@ def test_the_splits_are_those_of_the_authors_code() -> None:
         "dev": [],
         "test": [],
     }
+
     for row, split in enumerate(splits):
         rows[split].append(row)
+
     sizes = {split: len(numbers) for split, numbers in rows.items()}
+
     assert sizes == {file.split: file.rows for file in CORPORA["impscore"].files}
     assert rows["test"][:6] == [9, 14, 24, 28, 51, 59]
     assert rows["dev"][:6] == [45, 76, 94, 99, 111, 120]
@@ -206,6 +213,7 @@ def test_a_drawn_split_keeps_the_order_of_the_file(
     rows = [f"i{n}, e{n} ,i{n},e{n + 1}\n" for n in range(60)]
     path = put("ImpScore/all_data.csv", PAIRS + "".join(rows))
     numbers = []
+
     for split, size in (("train", 54), ("dev", 3), ("test", 3)):
         table = read_corpus(
             "impscore",
@@ -213,10 +221,13 @@ def test_a_drawn_split_keeps_the_order_of_the_file(
             tmp_path,
         )
         drawn = [int(name[1:]) for name in table.column("pos_implicit")]
+
         assert len(drawn) == size
         assert drawn == sorted(drawn)
         assert table.where(0) == f"{path}:{drawn[0] + 2}"
+
         numbers += drawn
+
     assert sorted(numbers) == list(range(60))
 
     put("ImpScore/all_data.csv", PAIRS + "a,b,a,c\n" * 19)

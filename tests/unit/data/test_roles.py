@@ -74,34 +74,18 @@ def test_first_pairing_is_one_triplet_per_premise() -> None:
     assert built.column("negative") == built.column("contradiction")
 
 
-@pytest.mark.parametrize(
-    ("pairing", "want"),
-    [
-        ("zip", zip(ENTAILED, CONTRADICTED, strict=False)),
-        ("cycle", zip(ENTAILED, (*CONTRADICTED, CONTRADICTED[0]), strict=True)),
-        ("product", itertools.product(ENTAILED, CONTRADICTED)),
-    ],
-)
-def test_pairing_of_several_hypotheses(
-    pairing: str,
-    want: Any,
-) -> None:
-    built = NLITriplets(pairing=pairing)([pairs()])
-    assert [row[1:] for row in triplets(built) if row[0] == DOG] == list(want)
-
-
 def test_random_pairing_depends_on_its_seed_alone() -> None:
     drawn = [triplets(NLITriplets("random", seed=seed)([pairs()])) for seed in range(20)]
 
     assert drawn[3] == triplets(NLITriplets("random", seed=3)([pairs()]))
     assert len({tuple(rows) for rows in drawn}) > 2
 
-    product = set(triplets(NLITriplets("product")([pairs()])))
+    possible = {(DOG, *pair) for pair in itertools.product(ENTAILED, CONTRADICTED)}
 
-    assert all(set(rows) <= product and len(rows) == 2 for rows in drawn)
+    assert all(rows[0] in possible and len(rows) == 2 for rows in drawn)
 
 
-@pytest.mark.parametrize("pairing", ["first", "random", "zip", "cycle", "product"])
+@pytest.mark.parametrize("pairing", ["first", "random"])
 @pytest.mark.parametrize("contradiction", [True, False])
 def test_account_adds_up(
     pairing: str,

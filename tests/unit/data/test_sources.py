@@ -89,7 +89,7 @@ def test_missing_file(tmp_path: Path) -> None:
     assert missing_file(str(tmp_path / "mine.csv"), tmp_path) is None, "read_sources reports it"
 
 
-@pytest.mark.parametrize("name", ["inli", "inli/", "/train", "a/b/c", "my/rows.json", "rows.gz"])
+@pytest.mark.parametrize("name", ["inli", "a/b/c", "my/rows.json"])
 def test_names_of_another_form(name: str) -> None:
     with pytest.raises(
         ConfigError, match=rf"data\.train: '{name}' is not of the form corpus/split"

@@ -43,6 +43,7 @@ def judged(
     role = Role(
         "r", "source", SYSTEM, ("Sentence 1", "Sentence 2"), Examples(PAIRS, PAIRS), Checks(**given)
     )
+
     return judge(Reply(text, finish), role, source, reference, written)
 
 
@@ -151,6 +152,7 @@ def test_accepted_sentence_is_one_line() -> None:
         POSITIVE.replace(" ", " \t "),
         f'Sure!\n\n**Sentence 2:** "{POSITIVE}"',
     ]
+
     assert [judged(reply) for reply in replies] == [(POSITIVE, None)] * 5
 
 
@@ -206,12 +208,14 @@ A dog runs.\nA cat sleeps. ¦ Note: a dog runs. ¦ A dog (note its fur) runs. ¦
 
 def test_cleaning() -> None:
     replies = [*rows(TAKEN_OFF), f"\ufeff{SENTENCE}\x00", f"{SENTENCE}\ud83d"]
+
     assert {reply: cleaned(reply, "Sentence 2") for reply in replies} == dict.fromkeys(
         replies, SENTENCE
     )
     assert {text: cleaned(text, "Sentence 2") for text in rows(STAYS)} == {
         text: text for text in rows(STAYS)
     }
+
     for reply, reference in (
         ("1. A dog runs.", "1. A brown dog runs."),
         ("Answer: go.", "Answer: stay."),
@@ -243,6 +247,7 @@ def test_sentences_are_counted() -> None:
         | dict.fromkeys(rows(TWO), 2)
         | dict.fromkeys(["", " \n ", '"..."', "🐶"], 0)
     )
+
     assert {text: count_sentences(text) for text in wanted} == wanted
     assert count_sentences("One. Two! Three? Four... Five.\nSix. Dr. No is seven.") == 7
 
@@ -254,10 +259,13 @@ def test_letters_decide_equality() -> None:
         ("Straße", "STRASSE"),
         ("Ｄog №１", "dog no1"),
     ]
+
     assert all(
         letters(one) == letters(other) for one, other in [*same, ("I \u2764\ufe0f dogs", "I dogs")]
     )
+
     others = [("2 dogs", "3 dogs"), ("cafe", "café"), ("की", "का"), ("走る", "走った")]
+
     assert all(letters(one) != letters(other) for one, other in others)
 
 
@@ -272,4 +280,5 @@ ANY = st.sampled_from([*rows(PIECES), "\u0301", "\ud800", "\u2028", SORRY, SOURC
 def test_accepted_sentence_is_accepted_again(text: str, finish: str) -> None:
     sentence, reason = judged(text, finish=finish, **LESS)
     sentence.encode()
+
     assert reason or (letters(sentence) and judged(sentence, **LESS) == (sentence, None))

@@ -46,6 +46,7 @@ def role(body: dict[str, Any]) -> str:
         "means the same": "positive",
         "premise entails": "positive",
     }
+
     return next(
         (role for words, role in known.items() if words in body["messages"][0]["content"]),
         "negative",
@@ -88,8 +89,10 @@ def generation(tmp_path: Path) -> Generate:
         ]
         register()
         GlobalHydra.instance().clear()
+
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
             cfg = hydra_compose("generate", ordered(line))
+
         check(cfg)
         return Generation(cfg, data, line)
 
@@ -105,6 +108,7 @@ def own(folder: Path, count: int) -> str:
     path.write_text(
         "".join(f"Sentence number {number} of this file is short.\n" for number in range(count))
     )
+
     return f"data.train=[{path}]"
 
 
@@ -118,13 +122,16 @@ def test_rows_in_the_order_of_drawing(serve: Serve, generation: Generate, refere
     made = generation(server, "llm.price={input: 2, output: 4}", f"pattern.reference={reference}")
     provenance = made.run()
     rows = lines(made.rows)
+
     assert [row["anchor"] for row in rows] == made.sentences[:6]
     assert [list(row) for row in rows] == [["anchor", *ROLES]] * 6
     assert read_table(str(made.rows), key="x").column("intermediate") == [
         row["intermediate"] for row in rows
     ]
+
     given = {row["anchor"]: row["anchor" if reference == "source" else "positive"] for row in rows}
     asked = {(role(call.body), prompt(call.body)) for call in server.calls}
+
     assert asked == {
         pair for a, b in given.items() for pair in (("positive", a), *((r, b) for r in ROLES[1:]))
     }
@@ -135,7 +142,9 @@ def test_rows_in_the_order_of_drawing(serve: Serve, generation: Generate, refere
         {"m": 18},
     )
     assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 0}
+
     tokens = provenance["tokens"]
+
     assert provenance["cost"] == pytest.approx(
         (2 * tokens["prompt"] + 4 * tokens["completion"]) / 1e6
     )
@@ -149,8 +158,11 @@ def test_structured_replies(serve: Serve, generation: Generate) -> None:
     server = serve(lambda body: json.dumps({"sentence": answer(body)}))
     made = generation(server, "llm.model=other")
     made.run()
+
     assert lines(made.rows) == lines(plain.rows)
+
     schema = server.calls[0].body["response_format"]["json_schema"]["schema"]
+
     assert schema["properties"] == {"sentence": {"type": "string"}}
 
 
@@ -161,20 +173,25 @@ def test_rejected_reply_is_sampled_again(serve: Serve, generation: Generate) -> 
     server = serve(echoes_first)
     made = generation(server, "+llm.parameters.seed=7")
     roles = made.run()["acceptance"]["roles"]
+
     assert roles["intermediate"] == {
         "asked": 12,
         "accepted": 6,
         "rejected": {"echo of the source": 6},
     }
+
     seeds = Counter((role(call.body), call.body["seed"]) for call in server.calls)
+
     assert seeds == {
         ("positive", 7): 6,
         ("intermediate", 7): 6,
         ("intermediate", 8): 6,
         ("negative", 7): 6,
     }
+
     made.rows.unlink()
     made.run()
+
     assert len(server.calls) == 24  # rejected replies are kept too
 
 
@@ -193,16 +210,21 @@ def test_given_up_sentences_are_listed_and_replaced(serve: Serve, generation: Ge
             f"llm.model=m{concurrency}",
         )
         provenance = made.run()
+
         assert [row["anchor"] for row in lines(made.rows)] == [
             s for s in made.sentences[:9] if s not in bad
         ]
+
         found.append([(one["anchor"], one["rejected"]) for one in lines(made.given_up)])
+
         assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 3}
+
     rejected = {
         "role": "positive",
         "reason": "refused",
         "text": "I'm sorry, but I can't help with that.",
     }
+
     assert found == [[(made.sentences[place], [rejected] * 2) for place in (0, 3, 6)]] * 2
 
 
@@ -212,17 +234,23 @@ def test_dead_endpoint_loses_no_reply(serve: Serve, generation: Generate) -> Non
     server = serve(seconds=0.005)
     server.plan = lambda body, _: "error" if sum(server.answered.values()) >= 7 else None
     first = generation(server, "llm.retries=0", "llm.concurrency=2")
+
     with pytest.raises(
         LLMError,
         match=r"\d of 6 sentences have no reply: .*500.*\d have a row",
     ):
         first.run()
+
     assert not first.rows.exists()
+
     answered = server.answered.copy()
     server.plan = None
     second = generation(server, "llm.concurrency=5")
+
     assert second.folder == first.folder
+
     second.run()
+
     assert sum(server.answered.values()) == 18  # each exactly once
     assert answered <= server.answered
     assert lines(second.rows) == lines(whole.rows)
@@ -234,13 +262,16 @@ def test_changed_rows_are_written_again(serve: Serve, generation: Generate, harm
     made = generation(server)
     provenance, content = made.run(), made.rows.read_bytes()
     side = made.rows.with_name(f"{made.name}.provenance.json")
+
     if harm == "nothing left":
         shutil.rmtree(made.folder)
     elif harm == "shorter":
         made.rows.write_bytes(content[:-5])
     else:
         side.write_bytes(content[:-5])
+
     again = generation(server).run()
+
     assert made.rows.read_bytes() == content
     assert (again["acceptance"], again["tokens"]) == (
         provenance["acceptance"],
@@ -260,7 +291,6 @@ def test_changed_rows_are_written_again(serve: Serve, generation: Generate, harm
                 "llm.base_url=http://localhost:1/v1",
             ],
         ),
-        (True, ["encoder=minilm_l6", "looked_at=5", "patience=3"]),
         (
             False,
             [
@@ -298,13 +328,16 @@ def test_draw_is_independent_of_files_and_hold_out(generation: Generate, tmp_pat
     path = tmp_path / "own.txt"
     _, apart = hold_out(Sentences()(read_sources([str(path)], tmp_path, key="x")), 0.1, of="anchor")
     other = generation(None, *given, f"data.train=[{path}]", "seed=1")
+
     for drawn in (apart.column("anchor"), other.sentences[:100]):
         assert (
             1 <= len(set(drawn).intersection(made.sentences[:100])) <= 25
         )  # ten or so of a hundred
+
     halves = path.read_text().splitlines(keepends=True)
     for name, half in (("a", halves[500:]), ("b", halves[:500])):
         (tmp_path / f"{name}.txt").write_text("".join(half))
+
     assert (
         generation(None, *given, f"data.train=[{tmp_path}/a.txt,{tmp_path}/b.txt]").folder
         == made.folder
@@ -317,21 +350,15 @@ def test_patience_limits_the_cost_of_a_fault(serve: Serve, generation: Generate)
         LLMError, match=r"21 of 21 sentences were given up; .* positive was rejected \(empty\): ''"
     ):
         generation(server, "n=2", "samples=1", "llm.concurrency=4", "patience=20").run()
+
     assert 21 <= len(server.calls) <= 25
-    fails = set(generation(None, "show_prompts=true").sentences[:20:3])
-    server = serve(lambda body: "" if prompt(body) in fails else answer(body))
-    line = ("n=9", "samples=1", "llm.concurrency=1", "llm.model=other")
-    with pytest.raises(LLMError, match="1 of 1 sentences were given up"):
-        generation(server, *line, "patience=0").run()
-    made = generation(server, *line, "patience=2")
-    made.run()
-    assert [one["anchor"] for one in lines(made.given_up)] == made.sentences[:13:3]
 
 
 def test_one_process_per_folder(serve: Serve, generation: Generate, tmp_path: Path) -> None:
     made = generation(serve())
     with locked(made.folder / "run.lock", "x"), pytest.raises(Busy):
         made.run()
+
     with pytest.raises(
         DataError, match=r"n: must be at most 2, the sentences of data=wiki, or null for all; got 3"
     ):
@@ -342,7 +369,6 @@ def test_one_process_per_folder(serve: Serve, generation: Generate, tmp_path: Pa
     ("overrides", "fault"),
     [
         (["llm.model=null"], "llm.model: "),
-        (["llm.requests_per_minute=0"], "llm.requests_per_minute: "),
         (
             ["pattern.reference=positve"],
             "pattern: Value error, roles.1.reference: must be one of ['source', 'positive'], got",
@@ -357,6 +383,7 @@ def test_faults(generation: Generate, overrides: list[str], fault: str) -> None:
         generation(
             None, *([] if "llm.model=null" in overrides else ["llm.model=m"]), *overrides, data=data
         )
+
     assert any(each.startswith(fault) for each in caught.value.faults), caught.value.faults
 
 
@@ -369,14 +396,19 @@ def test_show_prompts_sends_nothing(serve: Serve, generation: Generate) -> None:
     console = Console(file=screen, width=60, markup=False, highlight=False, soft_wrap=True)
     print_prompts(made.writer, made.sentences[: made.wanted], made.finished, console)
     shown = screen.getvalue()
+
     assert server.calls == []
     assert "calls: 18 to http://127.0.0.1" in shown
+
     made.run()
     sent = {message["content"] for call in server.calls for message in call.body["messages"][:-1]}
+
     assert len(sent) == 3
     assert all(text in shown for text in {*sent, made.sentences[0]})
+
     (about,) = re.findall(r"cost: about \$([\d.,]+), at \$1000", shown)
     real = sum(len(m["content"]) for call in server.calls for m in call.body["messages"]) / 4 / 1000
+
     assert float(about.replace(",", "")) == pytest.approx(real, rel=0.3)
     assert generation(None, "show_prompts=true").llm.endpoint.model == "(llm.model is not set)"
 
@@ -386,7 +418,6 @@ def test_show_prompts_sends_nothing(serve: Serve, generation: Generate) -> None:
     [
         ("wiki", [f"paths.data_dir={sample_dir()}"], "wiki_sts_ht", f"paths.data_dir={sample_dir()}"),
         ("nli", ["+pattern=nli"], "nli_nli", ""),
-        ("wiki", ["data.train=[wiki_split/dev]"], "wiki_sts_ht", "corpora.ngcse_wiki=[wiki_split/dev]"),
         ("file", ["data.train=wiki_split/dev"], "wiki_sts_ht", "corpora.ngcse_wiki=[wiki_split/dev]"),
         ("inli", [], "nli_sts_ht", "corpora.nli_train=[inli/train] "
          "data.rows.corpus._target_=lightning_cse.data.INLITriplets"),
@@ -397,14 +428,18 @@ def test_training_command(
 ) -> None:
     made = generation(None, "llm.model=m", *overrides, data=data)
     words = shlex.split(list(made.conclusion())[-1].splitlines()[-1])
+
     assert words[:3] == ["python", "-m", "lightning_cse.train"]
+
     *rest, watched, rows = words[3:]
+
     assert watched == f"data.watched_in=[{made.rows}]"
     assert (
         " ".join(rest)
         == f"+experiment=ngcse_{experiment} corpora=sample paths=sample {expected}".strip()
     )
     assert rows.endswith(f"=[{made.rows}]")
+
     config_check.check(compose("train", *ordered(words[3:])), "train", words[3:])
 
 
@@ -416,6 +451,7 @@ def test_training_record_has_the_provenance_of_rows(
     command = shlex.split(list(made.conclusion())[-1].splitlines()[-1])
     record = run_tiny(tmp_path, *command[3:]).read()
     (provenance,) = record["provenance"].values()
+
     assert (provenance["model"], provenance["unchanged"], provenance["rows"]["count"]) == (
         "m",
         True,

@@ -61,8 +61,11 @@ def built(repository: Path) -> Callable[..., Pattern]:
     def build(name: str, *overrides: str, data_dir: Path | None = None) -> Pattern:
         with initialize_config_dir(str(repository / "conf"), version_base="1.3"):
             cfg = hydra_compose(overrides=["+corpora=full", f"+pattern={name}", *overrides])
+
         node: Node = OmegaConf.to_container(cfg, resolve=True)["pattern"]  # type: ignore[assignment,index,call-overload]
+
         assert list(wrong_pattern(node)) == []
+
         return build_pattern(node, data_dir or sample_dir())
 
     return build
@@ -87,10 +90,12 @@ def test_digest_covers_what_is_sent(
         "roles.0.rule=Be brief.",
         "roles.2.name=opposite",
     ]
+
     assert (
         len({built("sts", f"pattern.{change}").digest for change in changed} | {DIGESTS["sts"]})
         == 6
     )
+
     for kept in ("name=mine", "roles.1.checks.longest=9"):
         assert built("sts", f"pattern.{kept}").digest == DIGESTS["sts"]
 
@@ -104,8 +109,11 @@ def test_custom_pattern() -> None:
         "scores": {"below": 1},
     }
     node["roles"][3]["examples"] = drawn
+
     assert list(wrong_pattern(node)) == []
+
     pattern = build_pattern(node, sample_dir())
+
     assert [role.reference for role in pattern.roles] == ["source", "gleich", "source", "kürzer"]
     assert pattern.roles[0].system == (
         "Schreibe {den} Satz um.\nBeide sagen dasselbe:\n\n"
@@ -115,6 +123,7 @@ def test_custom_pattern() -> None:
     )
     assert [len(role.examples.shown) for role in pattern.roles] == [2, 1, 1, 3]
     assert [role.checks for role in pattern.roles[2:]] == [Checks(longest=None), Checks()]
+
     with pytest.raises(
         DataError, match=r"^pattern\.roles\.3\.examples: .*, and pattern\.shots is 99: set fewer"
     ):
@@ -149,13 +158,17 @@ def test_faults(path: str, value: Any, fault: str | None) -> None:
     node: Any = four()
     *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     place = node
+
     for part in way:
         place = place[part]
+
     if value is ...:
         del place[last]
     else:
         place[last] = copy.deepcopy(value)
+
     found = list(wrong_pattern(node))
+
     assert len(found) == (fault is not None)
     assert fault is None or fault in found[0], found
 
@@ -187,12 +200,15 @@ def own(folder: Path, rows: Sequence[tuple[str, str]], **given: Any) -> Source:
         for first, second in rows
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
+
     return source(**{"from": (str(path),)}, first="anchor", second="positive", **given)
 
 
 def test_score_bounds() -> None:
     rows = read_corpus("sts12", "train", sample_dir())
+
     assert {1.0, 4.0} <= set(rows.column("score"))  # the bounds themselves are outside
+
     for low, high in ((4, None), (1, 4), (None, 1), (None, None)):
         (found,) = draw(source(scores={"above": low, "below": high}))
         within = [
@@ -200,8 +216,10 @@ def test_score_bounds() -> None:
             for row in rows
             if (low is None or row["score"] > low) and (high is None or row["score"] < high)
         ]
+
         assert list(found.pool) == [(row["sentence1"], row["sentence2"]) for row in within]
         assert len(set(found.shown).intersection(found.pool)) == 3
+
     assert (
         draw(source(scores={"above": 1, "below": 4}))[0].label
         == "sts12/train, score above 1 and below 4"
@@ -212,6 +230,7 @@ def test_score_bounds() -> None:
 def test_draw_depends_on_seed_only(tmp_path: Path) -> None:
     given = own(tmp_path, [(f"First {number}.", f"Second {number}.") for number in range(20)])
     drawn = [[first for first, _ in draw(given, seed=seed)[0].shown] for seed in (0, 1)]
+
     assert drawn == [["First 15.", "First 3.", "First 12."], ["First 13.", "First 9.", "First 19."]]
     assert draw(given, shots=5)[0].shown[:3] == draw(given)[0].shown
 
@@ -225,7 +244,9 @@ def test_trivial_and_repeated_pairs_are_left_out(
         ("Straße", "STRASSE"),
         ("Snow fell.", "It snowed."),
     ]
+
     assert draw(own(tmp_path, rows), shots=1)[0].pool == (("Snow fell.", "It snowed."),)
+
     rows = [
         ("One.", "Two."),
         ("Two!", "Three."),
@@ -240,8 +261,11 @@ def test_trivial_and_repeated_pairs_are_left_out(
 
 def test_longer_first() -> None:
     (plain,), (turned,) = (draw(source(longer_first=longer)) for longer in (False, True))
+
     assert all(len(first.split()) > len(second.split()) for first, second in turned.pool)
+
     longer = [pair for pair in plain.pool if len(pair[0].split()) != len(pair[1].split())]
+
     assert sorted(map(sorted, turned.pool)) == sorted(map(sorted, longer))
     assert any(pair not in plain.pool for pair in turned.pool)
 
@@ -254,13 +278,16 @@ def test_labelled_pairs_become_triplets() -> None:
         row for row in read_corpus("snli", "train", sample_dir()) if row["label"] == "entailment"
     ]
     added = mixed.pool[len(alone.pool) :]
+
     assert mixed.pool[: len(alone.pool)] == alone.pool
     assert (
         0
         < len(added)
         == len({(row["premise"], row["hypothesis"]) for row in rows}.intersection(added))
     )
+
     (raw,) = draw(nli("hypothesis", "snli/train"))
+
     assert len(raw.pool) > len(added)
 
 
@@ -272,15 +299,9 @@ def test_labelled_pairs_become_triplets() -> None:
             "examples.0: sts12/train, score above 4.9 has 5 pairs, 5 of them without a rep",
         ),
         (source(first="sentence"), "examples.0: .*no column 'sentence' - did you mean"),
-        (source(second="score"), "examples.0: sts12/train has 0 pairs"),
-        (nli("hypothesis"), "examples.0: .*no column 'hypothesis'"),
         (
             source(**{"from": ("/none.jsonl",)}),
             "examples.0.from: /none.jsonl: there is no such file",
-        ),
-        (
-            source(**{"from": ("sts12",)}),
-            "examples.0.from: 'sts12' is not of the form corpus/split",
         ),
     ],
 )
@@ -295,4 +316,5 @@ def test_pool_sizes_of_official_corpora(real_data: Path) -> None:
         source(scores={"above": 1, "below": 4}, longer_first=True),
     ]
     found = draw(*bands, source(scores={"below": 1}), data_dir=real_data)
+
     assert [len(each.pool) for each in found] == [759, 829, 261]

@@ -15,6 +15,7 @@ from lightning_cse.generation.summary import summarise
 def words(number: int, kept: int) -> Pair:
     """Return two sentences of four words, of which the first ones are the same."""
     first = [f"{letter}{number}" for letter in "abcd"]
+
     return " ".join(first), " ".join(first[:kept] + [f"other{place}" for place in range(4 - kept)])
 
 
@@ -38,6 +39,7 @@ def rows(folder: Path, pairs: dict[str, tuple[Pair, ...]]) -> Path:
         for some in zip(*pairs.values(), strict=True)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in made))
+
     return path
 
 
@@ -53,10 +55,13 @@ def test_equal_rows_overlap_completely(tmp_path: Path) -> None:
     found = summary(
         tmp_path, PAIRS, {role: some[:30] for role, some in PAIRS.items()}, looked_at=20
     )
+
     assert found == json.loads((tmp_path / "summary.json").read_text())
     assert (tmp_path / "histograms.png").read_bytes().startswith(b"\x89PNG")
+
     for role, each in found["roles"].items():
         made, shown = each["written"], each["pattern"]
+
         assert (made["label"], made["pairs"], made["looked_at"]) == (f"anchor - {role}", 30, 20)
         assert (shown["label"], shown["pairs"], shown["looked_at"]) == (f"{role}: own", 40, 20)
         assert made["mer"]["mean"] == shown["mer"]["mean"] == 1 - KEPT[role] / 4
@@ -72,6 +77,7 @@ def test_overlap_of_draws(tmp_path: Path) -> None:
         each = summary(tmp_path, {"positive": both * times}, made, looked_at=999)["roles"][
             "positive"
         ]
+
         assert each["overlap"]["mer"] == pytest.approx(0.5)
         assert each["overlap_of_draws"]["mer"] == pytest.approx(alike, abs=0.024)
 
@@ -81,6 +87,7 @@ def test_small_pools_have_no_overlap(count: int, enough: bool, tmp_path: Path) -
     found = summary(
         tmp_path, {"positive": PAIRS["positive"][:count]}, {"positive": PAIRS["positive"]}
     )["roles"]
+
     assert (found["positive"]["overlap"]["mer"] is not None) == enough
     assert found["positive"]["pattern"]["mer"] is not None
 
@@ -88,5 +95,6 @@ def test_small_pools_have_no_overlap(count: int, enough: bool, tmp_path: Path) -
 def test_cosine_overlap(tmp_path: Path) -> None:
     given = {"positive": PAIRS["positive"]}
     found = summary(tmp_path, given, given, tiny_encoder())
+
     assert found["encoder"]["name"] == "tiny"
     assert found["roles"]["positive"]["overlap"]["cosine"] == pytest.approx(1)
