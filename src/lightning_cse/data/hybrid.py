@@ -157,7 +157,12 @@ def _stand_ins(rows: Rows, pattern: str) -> list[Any] | None:
             rows.values("simple2"),
             " ",
         )
-        return [rows.values("sentence"), both, simple1, [ANOTHER_ANCHOR] * len(rows)]
+        return [
+            rows.values("sentence"),
+            both,
+            simple1,
+            [ANOTHER_ANCHOR] * len(rows),
+        ]
 
     entailment = "entailment" if "entailment" in rows.names else "explicit_entailment"
     names = ("premise", entailment, "contradiction")

@@ -142,7 +142,13 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
         return f"{file}:{line}" if file else f"row {line}"
 
-    def select(self, indices: Iterable[int], *_: Any, reason: str | None = None, **__: Any) -> Self:
+    def select(
+        self,
+        indices: Iterable[int],
+        *_: Any,
+        reason: str | None = None,
+        **__: Any,
+    ) -> Self:
         """Return the rows with these numbers, in this order; with a reason, the account counts the rest as dropped."""
         chosen = pa.array(indices, pa.int64())
         counts = Counter(self.counts)

@@ -35,7 +35,10 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
     comes first, and ties are left out.
     """
 
-    from_: tuple[str, ...] = Field(alias="from", min_length=1)
+    from_: tuple[str, ...] = Field(
+        alias="from",
+        min_length=1,
+    )
     first: str
     second: str
     scores: Bounds | None = None
@@ -174,7 +177,12 @@ def _eligible(table: Rows, sources: Sequence[Source]) -> Iterator[tuple[Pair, ..
             continue
 
         pairs = []
-        for source, first, second in zip(sources, firsts, seconds, strict=True):
+        for source, first, second in zip(
+            sources,
+            firsts,
+            seconds,
+            strict=True,
+        ):
             pair = source.pair(first[row], second[row])
             if pair is not None:
                 pairs.append(pair)

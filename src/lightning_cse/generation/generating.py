@@ -39,7 +39,11 @@ SHARED_WITH_TRAINING = ("corpora=", "corpora.", "paths=", "paths.data_dir=", "da
 
 def run(cfg: DictConfig) -> None:
     """Generate the rows of a config and print a summary, or only print the requests."""
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = Console(
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
     hydra = HydraConfig.get()
     check(cfg)
     generation = Generation(
@@ -132,7 +136,12 @@ class Generation:
             "n": self.wanted,
         }
 
-        return runs.config_hash(decisive, data={}, encoder={}, resolved={})
+        return runs.config_hash(
+            decisive,
+            data={},
+            encoder={},
+            resolved={},
+        )
 
     @property
     def finished(self) -> bool:
@@ -368,7 +377,12 @@ def draw_sentences(
     Raises DataError if there are fewer than the config wants.
     """
     build: RoleRows = built(cfg.data.rows)
-    tables = read_sources(cfg.data.train, data_dir, key="data.train", columns=cfg.data.columns)
+    tables = read_sources(
+        cfg.data.train,
+        data_dir,
+        key="data.train",
+        columns=cfg.data.columns,
+    )
     distinct = list(dict.fromkeys(build(tables).column(build.roles[0])))
     most = cfg.most_words
     kept = [text for text in distinct if most is None or len(text.split()) <= most]

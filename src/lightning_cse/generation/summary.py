@@ -188,7 +188,12 @@ def summarise(
         "figure": "histograms.png",
         "environment": runs.environment(),
     }
-    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        summary,
+        indent=2,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
     runs.write_atomic(rows.with_name("summary.json"), text + "\n")
 
     return summary
@@ -210,9 +215,25 @@ def _measured(
     for role in pattern.roles:
         pairs = [(row[ANCHOR], row[role.name]) for row in cells]
         label = f"{ANCHOR} - {role.name}"
-        written.append(_drawn(role.name, label, pairs, most, seed))
+        written.append(
+            _drawn(
+                role.name,
+                label,
+                pairs,
+                most,
+                seed,
+            )
+        )
         label = f"{role.name}: {role.examples.label}"
-        examples.append(_drawn(role.name, label, role.examples.pool, most, seed))
+        examples.append(
+            _drawn(
+                role.name,
+                label,
+                role.examples.pool,
+                most,
+                seed,
+            )
+        )
 
     return describing.measure(encoder, (written, examples), seed)
 
@@ -237,7 +258,15 @@ def _drawn(
 
 def _enough(pairs: Pairs) -> Pairs:
     """Return the pairs, without their measures if there are too few for a histogram."""
-    return pairs if pairs.there >= _FEWEST else replace(pairs, mer=(), cosine=())
+    return (
+        pairs
+        if pairs.there >= _FEWEST
+        else replace(
+            pairs,
+            mer=(),
+            cosine=(),
+        )
+    )
 
 
 def _identity(encoder: SentenceEncoder | None) -> dict[str, str] | None:
@@ -288,7 +317,12 @@ def print_summary(
     console: Console,
 ) -> None:
     """Print the accepted replies by role, the rows beside the pattern, and the tokens and cost."""
-    accepted = describing.table("role", "replies", "accepted", left=1)
+    accepted = describing.table(
+        "role",
+        "replies",
+        "accepted",
+        left=1,
+    )
     accepted.add_column("rejected as")
 
     for role, counts in provenance["acceptance"]["roles"].items():
@@ -302,7 +336,11 @@ def print_summary(
 
     columns = ["role", "rows", "pattern's pairs"]
     for title in _MEASURES.values():
-        columns += [f"{title}: written", "pattern", "overlap (of draws)"]
+        columns += [
+            f"{title}: written",
+            "pattern",
+            "overlap (of draws)",
+        ]
 
     compared = describing.table(*columns, left=1)
     for role, measured in summary["roles"].items():

@@ -15,7 +15,10 @@ def put(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
 
     def put(name: str, content: str | bytes) -> Path:
         path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
 

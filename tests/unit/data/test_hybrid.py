@@ -96,7 +96,11 @@ def test_llm_rows_replace_their_sentences(
     assert built.column("anchor") == [*CORPUS, *STRANGERS]
     assert built.column("added") == [False] * 61 + [True] * 2
 
-    extended = {*range(4, 52, 2), 61, 62}
+    extended = {
+        *range(4, 52, 2),
+        61,
+        62,
+    }
 
     for number, row in enumerate(plain(built)):
         alone = dict.fromkeys(PATTERNS[pattern]) | {"anchor": row["anchor"]}

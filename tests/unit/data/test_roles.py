@@ -108,7 +108,11 @@ def test_without_contradictions_every_entailment_is_kept() -> None:
 
     assert rule.roles == ("premise", "entailment")
     assert "contradiction" not in built.names
-    assert built.column("positive") == [*ENTAILED, "Something eats.", "It snows."]
+    assert built.column("positive") == [
+        *ENTAILED,
+        "Something eats.",
+        "It snows.",
+    ]
 
 
 def test_sentences_keep_repeats_unless_distinct() -> None:
@@ -150,7 +154,12 @@ def test_quadruples_of_rows_that_lack_roles(adds_up: Callable[..., bool]) -> Non
         ("R", "F", None, "H"),
         ("S", "G", "K", None),
     ]
-    assert built.column("made_of") == [[0], [1], [2], [3]]
+    assert built.column("made_of") == [
+        [0],
+        [1],
+        [2],
+        [3],
+    ]
     assert built.counts == {
         "read": 5,
         "dropped: no entailment and no contradiction": 1,

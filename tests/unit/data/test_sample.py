@@ -46,7 +46,13 @@ SIZES = {
 }
 SPLITS = [(name, split) for name, corpus in CORPORA.items() for split in corpus.splits]
 PATHS = list(dict.fromkeys(file.path for corpus in CORPORA.values() for file in corpus.files))
-TRAINING = {"train", "extra", "original_train", "revised_train", *CORPORA["ngcse"].splits}
+TRAINING = {
+    "train",
+    "extra",
+    "original_train",
+    "revised_train",
+    *CORPORA["ngcse"].splits,
+}
 """Splits to train on; every other is evaluated on."""
 
 MIXTURES = sorted(path.stem for path in (conf_dir() / "corpora").glob("*.yaml"))
@@ -76,7 +82,11 @@ def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence() 
         if path.is_file()
     }
 
-    assert found == {"LICENSE", "SAMPLE", *PATHS}
+    assert found == {
+        "LICENSE",
+        "SAMPLE",
+        *PATHS,
+    }
 
     for path in PATHS:
         text = (sample_dir() / path).read_text(encoding="utf-8")

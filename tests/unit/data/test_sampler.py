@@ -151,7 +151,16 @@ def test_rows_are_drawn_as_often_as_their_weight() -> None:
 
         total += drawn
 
-    exact = epochs * np.array([1.0, 0.5, 16 / 7])[source]
+    exact = (
+        epochs
+        * np.array(
+            [
+                1.0,
+                0.5,
+                16 / 7,
+            ]
+        )[source]
+    )
 
     assert np.abs(total - exact).max() < 1, "rows take turns"
 

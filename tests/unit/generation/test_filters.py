@@ -53,73 +53,73 @@ LESS: Any = {"less_detail_than": "positive", "written": {"positive": POSITIVE}}
 QUESTION = {"source": "What is the capital of France?", "shortest": 0.3}
 
 
-@pytest.mark.parametrize(
-    ("reason", "text", "given"),
-    [
-        (None, POSITIVE, {}),
-        (None, "犬が走っている。", {"finish": "length"}),
-        ("refused", SORRY, {}),
-        ("refused", POSITIVE, {"finish": "content_filter"}),
-        ("refused", "ES TUT  MIR LEID, ABER DAS GEHT NICHT.", GERMAN),
-        ("refused", "申し訳ありません。", GERMAN),
-        (None, "I apologize, but I can't help you with that.", {"source": SORRY}),
-        ("cut off", "A dog with brown fur runs over the", {"finish": "length"}),
-        ("cut off", '{"sentence": "A dog with brown fur runs', {"finish": "length"}),
-        (None, "A dog with brown fur runs over the", {}),
-        *[
-            ("empty", text, {})
-            for text in rows('¦ ... ¦ "" ¦ ** ¦ Sentence 2: ¦ Here is the sentence: ¦ {broken')
-        ],
-        *[
-            ("empty", text, {})
-            for text in rows('N/A ¦ **No** ¦ SENTENCE 12 ¦ No change ¦ {"sentence": null}')
-        ],
-        (None, "No.", {"source": "Never!"}),
-        ("echo of the prompt", f"Sentence 1: {SOURCE}\nSentence 2: {POSITIVE}", {}),
-        ("echo of the prompt", f"Sentence 4: {POSITIVE}", {}),
-        ("echo of the prompt", "RETURN THE NEW SENTENCE AND NOTHING ELSE, ALL OF IT", {}),
-        (None, "Return the new sentence and nothing.", {}),  # six words in a row
-        (None, "He read sentence 2: it was long.", {}),
-        (
-            None,
-            "The note says Sentence 1: no dogs.",
-            {"source": "A note has Sentence 1: dogs are not allowed."},
-        ),
-        (
-            None,
-            PAIRS[0][1],
-            {"source": PAIRS[0][0]},
-        ),  # the second sentence of an example answers the first
-        ("echo of the source", SOURCE.upper(), {}),
-        ("echo of the source", f"“{SOURCE[:-1]}”", {"reference": POSITIVE}),
-        ("echo of the source", POSITIVE, {"reference": POSITIVE}),
-        (None, "There are 3 dogs.", {"source": "There are 2 dogs."}),
-        ("several sentences", f"{POSITIVE}\n\nAnother dog does so, too.", {}),
-        ("several sentences", "A dog runs. It is brown. It is wet.", {"most_sentences": 2}),
-        (None, "A dog runs. It is brown. It is wet.", {"most_sentences": None}),
-        (None, "A dog runs. It is brown.", {"reference": "A brown dog is here. It runs fast."}),
-        ("too short", "Paris.", QUESTION),
-        (None, "Which city rules France?", QUESTION),
-        (
-            "more detail",
-            "A dog with soft brown fur runs over damp grass.",
-            LESS,
-        ),  # ten words for nine
-        (
-            "more detail",
-            "A brown dog is running across the old grass.",
-            LESS,
-        ),  # as many, and nearer to the source
-        (
-            "more detail",
-            "A dog with brown fur jumps over damp grass.",
-            LESS,
-        ),  # as many, and as near
-        (None, "A cat with black fur sleeps under dry leaves.", LESS),  # as many, and farther
-        ("more detail", f"{POSITIVE[:-1]} today.", {"less_detail_than": "source"}),
-        ("equal to another role", f"{POSITIVE[:-1]}!", LESS),
+REASONS: list[tuple[str | None, str, dict[str, Any]]] = [
+    (None, POSITIVE, {}),
+    (None, "犬が走っている。", {"finish": "length"}),
+    ("refused", SORRY, {}),
+    ("refused", POSITIVE, {"finish": "content_filter"}),
+    ("refused", "ES TUT  MIR LEID, ABER DAS GEHT NICHT.", GERMAN),
+    ("refused", "申し訳ありません。", GERMAN),
+    (None, "I apologize, but I can't help you with that.", {"source": SORRY}),
+    ("cut off", "A dog with brown fur runs over the", {"finish": "length"}),
+    ("cut off", '{"sentence": "A dog with brown fur runs', {"finish": "length"}),
+    (None, "A dog with brown fur runs over the", {}),
+    *[
+        ("empty", text, {})
+        for text in rows('¦ ... ¦ "" ¦ ** ¦ Sentence 2: ¦ Here is the sentence: ¦ {broken')
     ],
-)
+    *[
+        ("empty", text, {})
+        for text in rows('N/A ¦ **No** ¦ SENTENCE 12 ¦ No change ¦ {"sentence": null}')
+    ],
+    (None, "No.", {"source": "Never!"}),
+    ("echo of the prompt", f"Sentence 1: {SOURCE}\nSentence 2: {POSITIVE}", {}),
+    ("echo of the prompt", f"Sentence 4: {POSITIVE}", {}),
+    ("echo of the prompt", "RETURN THE NEW SENTENCE AND NOTHING ELSE, ALL OF IT", {}),
+    (None, "Return the new sentence and nothing.", {}),  # six words in a row
+    (None, "He read sentence 2: it was long.", {}),
+    (
+        None,
+        "The note says Sentence 1: no dogs.",
+        {"source": "A note has Sentence 1: dogs are not allowed."},
+    ),
+    (
+        None,
+        PAIRS[0][1],
+        {"source": PAIRS[0][0]},
+    ),  # the second sentence of an example answers the first
+    ("echo of the source", SOURCE.upper(), {}),
+    ("echo of the source", f"“{SOURCE[:-1]}”", {"reference": POSITIVE}),
+    ("echo of the source", POSITIVE, {"reference": POSITIVE}),
+    (None, "There are 3 dogs.", {"source": "There are 2 dogs."}),
+    ("several sentences", f"{POSITIVE}\n\nAnother dog does so, too.", {}),
+    ("several sentences", "A dog runs. It is brown. It is wet.", {"most_sentences": 2}),
+    (None, "A dog runs. It is brown. It is wet.", {"most_sentences": None}),
+    (None, "A dog runs. It is brown.", {"reference": "A brown dog is here. It runs fast."}),
+    ("too short", "Paris.", QUESTION),
+    (None, "Which city rules France?", QUESTION),
+    (
+        "more detail",
+        "A dog with soft brown fur runs over damp grass.",
+        LESS,
+    ),  # ten words for nine
+    (
+        "more detail",
+        "A brown dog is running across the old grass.",
+        LESS,
+    ),  # as many, and nearer to the source
+    (
+        "more detail",
+        "A dog with brown fur jumps over damp grass.",
+        LESS,
+    ),  # as many, and as near
+    (None, "A cat with black fur sleeps under dry leaves.", LESS),  # as many, and farther
+    ("more detail", f"{POSITIVE[:-1]} today.", {"less_detail_than": "source"}),
+    ("equal to another role", f"{POSITIVE[:-1]}!", LESS),
+]
+
+
+@pytest.mark.parametrize(("reason", "text", "given"), REASONS)
 def test_reasons(reason: str | None, text: str, given: dict[str, Any]) -> None:
     assert judged(text, **given)[1] == reason
 

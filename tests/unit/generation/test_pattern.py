@@ -60,7 +60,13 @@ def built(repository: Path) -> Callable[..., Pattern]:
 
     def build(name: str, *overrides: str, data_dir: Path | None = None) -> Pattern:
         with initialize_config_dir(str(repository / "conf"), version_base="1.3"):
-            cfg = hydra_compose(overrides=["+corpora=full", f"+pattern={name}", *overrides])
+            cfg = hydra_compose(
+                overrides=[
+                    "+corpora=full",
+                    f"+pattern={name}",
+                    *overrides,
+                ]
+            )
 
         node: Node = OmegaConf.to_container(cfg, resolve=True)["pattern"]  # type: ignore[assignment,index,call-overload]
 
@@ -177,31 +183,61 @@ def test_faults(path: str, value: Any, fault: str | None) -> None:
 
 
 def source(**given: Any) -> Source:
-    node = {"from": ("sts12/train",), "first": "sentence1", "second": "sentence2", **given}
+    node = {
+        "from": ("sts12/train",),
+        "first": "sentence1",
+        "second": "sentence2",
+        **given,
+    }
     return Source.model_validate(node)
 
 
 def nli(second: str, *names: str) -> Source:
-    return source(**{"from": names or ("simcse_nli/train",)}, first="premise", second=second)
+    return source(
+        **{"from": names or ("simcse_nli/train",)},
+        first="premise",
+        second=second,
+    )
 
 
 def draw(
-    *sources: Source, shots: int = 3, seed: int = 0, data_dir: Path | None = None
+    *sources: Source,
+    shots: int = 3,
+    seed: int = 0,
+    data_dir: Path | None = None,
 ) -> list[Examples]:
     wanted = {f"examples.{number}": each for number, each in enumerate(sources)}
-    return list(draw_examples(wanted, data_dir or sample_dir(), shots=shots, seed=seed).values())
+    return list(
+        draw_examples(
+            wanted,
+            data_dir or sample_dir(),
+            shots=shots,
+            seed=seed,
+        ).values()
+    )
 
 
 def own(folder: Path, rows: Sequence[tuple[str, str]], **given: Any) -> Source:
     """What is drawn from a file of these pairs."""
     path = folder / "rows.jsonl"
     lines = [
-        json.dumps({"anchor": first, "positive": second, "negative": "Nothing."})
+        json.dumps(
+            {
+                "anchor": first,
+                "positive": second,
+                "negative": "Nothing.",
+            }
+        )
         for first, second in rows
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
 
-    return source(**{"from": (str(path),)}, first="anchor", second="positive", **given)
+    return source(
+        **{"from": (str(path),)},
+        first="anchor",
+        second="positive",
+        **given,
+    )
 
 
 def test_score_bounds() -> None:
@@ -255,7 +291,11 @@ def test_trivial_and_repeated_pairs_are_left_out(
         ("Six.", "Seven."),
     ]
     for seed in range(10):
-        shown = draw(own(tmp_path, rows), shots=2, seed=seed)[0].shown
+        shown = draw(
+            own(tmp_path, rows),
+            shots=2,
+            seed=seed,
+        )[0].shown
         assert len({letters(sentence) for pair in shown for sentence in pair}) == 4
 
 
@@ -313,7 +353,10 @@ def test_draw_errors_name_the_key(given: Source, message: str) -> None:
 def test_pool_sizes_of_official_corpora(real_data: Path) -> None:
     bands = [
         source(scores={"above": 4}),
-        source(scores={"above": 1, "below": 4}, longer_first=True),
+        source(
+            scores={"above": 1, "below": 4},
+            longer_first=True,
+        ),
     ]
     found = draw(*bands, source(scores={"below": 1}), data_dir=real_data)
 

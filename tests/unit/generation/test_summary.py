@@ -19,13 +19,24 @@ def words(number: int, kept: int) -> Pair:
     return " ".join(first), " ".join(first[:kept] + [f"other{place}" for place in range(4 - kept)])
 
 
-KEPT = {"positive": 3, "intermediate": 2, "negative": 0}
+KEPT = {
+    "positive": 3,
+    "intermediate": 2,
+    "negative": 0,
+}
 PAIRS = {role: tuple(words(number, kept) for number in range(40)) for role, kept in KEPT.items()}
 
 
 def of(pairs: dict[str, tuple[Pair, ...]]) -> Pattern:
     roles = (
-        Role(r, "source", "s", ("a", "b"), Examples(some[:1], some, "own"), Checks())
+        Role(
+            r,
+            "source",
+            "s",
+            ("a", "b"),
+            Examples(some[:1], some, "own"),
+            Checks(),
+        )
         for r, some in pairs.items()
     )
     return Pattern("mine", tuple(roles))
@@ -44,16 +55,30 @@ def rows(folder: Path, pairs: dict[str, tuple[Pair, ...]]) -> Path:
 
 
 def summary(
-    folder: Path, pattern: dict[str, Any], made: dict[str, Any], encoder: Any = None, **given: int
+    folder: Path,
+    pattern: dict[str, Any],
+    made: dict[str, Any],
+    encoder: Any = None,
+    **given: int,
 ) -> Any:
     return summarise(
-        of(pattern), rows(folder, made), encoder, **{"looked_at": 99, "seed": 0, **given}
+        of(pattern),
+        rows(folder, made),
+        encoder,
+        **{
+            "looked_at": 99,
+            "seed": 0,
+            **given,
+        },
     )
 
 
 def test_equal_rows_overlap_completely(tmp_path: Path) -> None:
     found = summary(
-        tmp_path, PAIRS, {role: some[:30] for role, some in PAIRS.items()}, looked_at=20
+        tmp_path,
+        PAIRS,
+        {role: some[:30] for role, some in PAIRS.items()},
+        looked_at=20,
     )
 
     assert found == json.loads((tmp_path / "summary.json").read_text())
@@ -74,9 +99,12 @@ def test_overlap_of_draws(tmp_path: Path) -> None:
     both = tuple(words(n, 3) for n in range(20)) + tuple(words(n, 0) for n in range(20))
     for times, count, alike in ((1, 1, 0.5), (10, 400, 0.975)):
         made = {"positive": tuple(words(n, 3) for n in range(count))}
-        each = summary(tmp_path, {"positive": both * times}, made, looked_at=999)["roles"][
-            "positive"
-        ]
+        each = summary(
+            tmp_path,
+            {"positive": both * times},
+            made,
+            looked_at=999,
+        )["roles"]["positive"]
 
         assert each["overlap"]["mer"] == pytest.approx(0.5)
         assert each["overlap_of_draws"]["mer"] == pytest.approx(alike, abs=0.024)
@@ -94,7 +122,12 @@ def test_small_pools_have_no_overlap(count: int, enough: bool, tmp_path: Path) -
 
 def test_cosine_overlap(tmp_path: Path) -> None:
     given = {"positive": PAIRS["positive"]}
-    found = summary(tmp_path, given, given, tiny_encoder())
+    found = summary(
+        tmp_path,
+        given,
+        given,
+        tiny_encoder(),
+    )
 
     assert found["encoder"]["name"] == "tiny"
     assert found["roles"]["positive"]["overlap"]["cosine"] == pytest.approx(1)
