@@ -266,37 +266,6 @@ def test_an_official_file_must_have_its_number_of_rows(put: Put, tmp_path: Path)
     )
 
 
-@pytest.mark.usefixtures("counting")
-def test_each_part_and_each_split_of_a_file_is_counted(put: Put, tmp_path: Path) -> None:
-    put("transfer/CR/custrev.pos", "good .\n" * 2405)
-    put("transfer/CR/custrev.neg", "bad .\n" * 1365)
-    message = fault(
-        "cr",
-        "all",
-        tmp_path,
-    )
-    assert "CR/custrev.neg: 1,365 rows of split 'all', but the official file has 1,366" in message
-    header = "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n"
-    put("ImpScore/all_data.csv", header + "a,b,a,c\n" * 100)
-    message = fault(
-        "impscore",
-        "train",
-        tmp_path,
-    )
-    assert "all_data.csv: 90 rows of split 'train', but the official file has 50,661" in message
-    put("ngcse/wiki_nli.jsonl", '{"anchor": "A.", "positive": "P.", "negative": "N."}\n')
-    assert (
-        len(
-            read_corpus(
-                "ngcse",
-                "wiki_nli",
-                tmp_path,
-            )
-        )
-        == 1
-    ), "no number of rows is declared"
-
-
 # The hub
 
 

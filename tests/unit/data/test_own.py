@@ -330,21 +330,6 @@ def test_rows_with_different_numbers_of_hard_negatives(
     assert cells(rows_of(name)) == want
 
 
-def test_rows_in_the_layout_of_ngcse(put: Put) -> None:
-    row = {
-        "split": "aigen",
-        "sentence": "A",
-        "5": "P",
-        "4": "I",
-        "3": "N",
-    }
-    put("x.jsonl", lines({"split": "wiki", "sentence": "B"}, row))
-    rows = rows_of("x.jsonl")
-
-    assert rows.names == ("anchor", "positive", "intermediate", "negative")
-    assert rows.counts == {"read": 2, "dropped: plain sentence": 1}
-
-
 def test_each_of_several_positives_makes_a_row(put: Put) -> None:
     put(
         "x.jsonl",

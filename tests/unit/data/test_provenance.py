@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lightning_cse.data import read_corpus, read_provenance, side_file, write_provenance
+from lightning_cse.data import read_provenance, side_file, write_provenance
 from lightning_cse.data.own import read_table
 
 ROW = {
@@ -65,24 +65,6 @@ def test_round_trip(rows: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_provenance(path, DOCUMENT)
     assert read_provenance(path) == {**want, "rows": {**about, "file": "rows.jsonl.gz"}}
     assert caplog.messages == []
-
-
-def test_renamed_rows_are_the_same_rows(rows: Path) -> None:
-    folder = rows.parent / "data" / "ngcse"
-    folder.mkdir(parents=True)
-    placed = shutil.move(rows, folder / "wiki_sts.jsonl")
-    shutil.move(side_file(rows), side_file(placed))
-    packed(placed)
-    found = read_provenance(
-        read_corpus(
-            "ngcse",
-            "wiki_sts",
-            folder.parent,
-        ).files[0]
-    )
-    assert found is not None
-    assert found["unchanged"]
-    assert found["rows"]["file"] == "rows.jsonl"
 
 
 @pytest.mark.parametrize(

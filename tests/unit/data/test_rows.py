@@ -65,17 +65,6 @@ def test_selected_rows_keep_files_lines_and_account() -> None:
     assert filtered.where(0) == "/data/a.csv:5"
 
 
-def test_columns_are_replaced_and_added() -> None:
-    replaced = two_rows().with_columns(anchor=["a", None])
-
-    assert replaced.names == ("anchor",)
-    assert replaced.where(1) == "/data/a.csv:5"
-    assert replaced.counts == two_rows().counts
-    assert two_rows().with_column("premise", ["x", "y"]).column("premise") == ["x", "y"]
-    assert two_rows().with_column("source", [0, 1]).names[-1] == "source"
-    assert two_rows().recounted().counts == {"read": 2}
-
-
 def test_concatenated_tables_have_their_shared_columns() -> None:
     more = two_rows(FILES[1], (7, 8)).with_column("negative", ["n", "m"])
     both = Rows.cat(
