@@ -121,7 +121,11 @@ def _draw_group(
     """Draw the examples of roles that are shown the same rows."""
     key = next(iter(group))
     sources = list(group.values())
-    tables = read_sources(sources[0].from_, data_dir, key=f"{key}.from")
+    tables = read_sources(
+        sources[0].from_,
+        data_dir,
+        key=f"{key}.from",
+    )
     digests = {file.name: file.sha256 for table in tables for file in table.files}
     rows: list[tuple[Pair, ...]] = []
 
@@ -131,7 +135,11 @@ def _draw_group(
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
 
-    chosen = _draw(rows, shots, seed)
+    chosen = _draw(
+        rows,
+        shots,
+        seed,
+    )
     if len(chosen) < shots:
         raise DataError(
             f"{' and '.join(group)}: {sources[0].label} has {len(rows)} pairs, {len(chosen)} of "

@@ -57,7 +57,11 @@ def judge(
     written: Mapping[str, str],
 ) -> tuple[str, str | None]:
     """Return the sentence of a reply and the first reason to reject it, None if it is accepted."""
-    text = cleaned(reply.text, role.fields[1], reference)
+    text = cleaned(
+        reply.text,
+        role.fields[1],
+        reference,
+    )
     candidate = Candidate(
         reply,
         text,
@@ -116,8 +120,23 @@ def _is_empty(candidate: Candidate, content: str) -> bool:
     if not content:
         return True
 
-    labels = [re.sub(r"\d+$", "", letters(field)) for field in candidate.role.fields]
-    is_word = _NOTHING.fullmatch(content) or re.sub(r"\d+$", "", content) in labels
+    labels = [
+        re.sub(
+            r"\d+$",
+            "",
+            letters(field),
+        )
+        for field in candidate.role.fields
+    ]
+    is_word = (
+        _NOTHING.fullmatch(content)
+        or re.sub(
+            r"\d+$",
+            "",
+            content,
+        )
+        in labels
+    )
 
     return bool(is_word) and all(
         len(sentence.split()) > candidate.words for sentence in candidate.given
@@ -181,7 +200,14 @@ def _detail(sentence: str, source: str) -> tuple[int, float]:
 @lru_cache(maxsize=64)
 def _label(field: str) -> re.Pattern[str]:
     """Return the pattern of a field's label, whatever its number; its case counts within a line."""
-    words = [re.sub(r"\d+", r"\\d+", re.escape(word)) for word in field.split()]
+    words = [
+        re.sub(
+            r"\d+",
+            r"\\d+",
+            re.escape(word),
+        )
+        for word in field.split()
+    ]
     label = r"\s+".join(words) or r"(?!)"
 
     return re.compile(rf"(?:^[\s\W_]*(?i:{label})|(?<![^\W_]){label})[\s*_`]*[:：]", re.MULTILINE)

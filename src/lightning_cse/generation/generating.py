@@ -71,8 +71,16 @@ def run(cfg: DictConfig) -> None:
         looked_at=cfg.looked_at,
         seed=cfg.seed,
     )
-    print_summary(summary, provenance, console)
-    console.print("", *generation.conclusion(), sep="\n")
+    print_summary(
+        summary,
+        provenance,
+        console,
+    )
+    console.print(
+        "",
+        *generation.conclusion(),
+        sep="\n",
+    )
 
 
 def _encoder(cfg: DictConfig) -> SentenceEncoder | None:
@@ -110,8 +118,16 @@ class Generation:
         self.pattern = build_pattern(values["pattern"], data_dir)
         model = cfg.llm.model or "(llm.model is not set)"
         self.llm = LLM({**values["llm"], "model": model}, cfg.paths.cache_dir)
-        self.writer = Writer(self.llm, self.pattern, cfg.samples)
-        self.sentences, self.digests = draw_sentences(cfg, data, data_dir)
+        self.writer = Writer(
+            self.llm,
+            self.pattern,
+            cfg.samples,
+        )
+        self.sentences, self.digests = draw_sentences(
+            cfg,
+            data,
+            data_dir,
+        )
         self.wanted = len(self.sentences) if cfg.n is None else int(cfg.n)
         self.name = f"{data.replace('/', '_')}_{self.pattern.name}"
         runs_dir = Path(cfg.paths.runs_dir).expanduser()
@@ -180,7 +196,11 @@ class Generation:
         with (
             runs.atomic_file(self.given_up) as given_up,
             runs.atomic_file(self.rows) as rows,
-            self.llm.watching(self.name, "rows", self.wanted) as advance,
+            self.llm.watching(
+                self.name,
+                "rows",
+                self.wanted,
+            ) as advance,
         ):
             in_order = _InOrder(rows, given_up)
             for row in self._written(tally, lost):
@@ -245,7 +265,11 @@ class Generation:
         cost = None
 
         if endpoint.price and tokens["prompt"]:
-            cost = price_of(endpoint.price, tokens["prompt"], tokens["completion"])
+            cost = price_of(
+                endpoint.price,
+                tokens["prompt"],
+                tokens["completion"],
+            )
 
         return {
             "model": endpoint.model,
@@ -315,7 +339,11 @@ class Generation:
 
         if not is_plain and not target.endswith(".NLITriplets"):
             # Of INLI's rows, those with an anchor.
-            with_anchor = re.sub(r"\.INLI\w+$", ".INLITriplets", target)
+            with_anchor = re.sub(
+                r"\.INLI\w+$",
+                ".INLITriplets",
+                target,
+            )
             words.append(f"data.rows.corpus._target_={with_anchor}")
 
         rows = hydra_text(str(self.rows))

@@ -20,6 +20,7 @@ def put(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
             exist_ok=True,
         )
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
         return path
 
     return put

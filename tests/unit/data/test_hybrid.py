@@ -48,7 +48,11 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "corpus.txt").write_text("\n".join(CORPUS))
 
     for pattern in PATTERNS:
-        put_rows(tmp_path / f"{pattern}.jsonl", [*SENTENCES[4:52:2], *STRANGERS], pattern)
+        put_rows(
+            tmp_path / f"{pattern}.jsonl",
+            [*SENTENCES[4:52:2], *STRANGERS],
+            pattern,
+        )
 
     return tmp_path
 
@@ -71,7 +75,11 @@ def data(folder: Path, rows: Any = None, **options: Any) -> ContrastiveDataModul
         "held_out_share": 0.2,
         "data_dir": str(folder),
     } | options
-    return data_module(str(folder / "corpus.txt"), rows or hybrid(folder), **options)
+    return data_module(
+        str(folder / "corpus.txt"),
+        rows or hybrid(folder),
+        **options,
+    )
 
 
 def anchors(rows: Rows) -> list[str]:
@@ -90,14 +98,22 @@ def test_llm_rows_replace_their_sentences(
     plain: Callable[..., Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    corpus = read_sources(str(folder / "corpus.txt"), folder, key="data.train")
+    corpus = read_sources(
+        str(folder / "corpus.txt"),
+        folder,
+        key="data.train",
+    )
     built = hybrid(folder, pattern)(corpus)
 
     assert built.column("anchor") == [*CORPUS, *STRANGERS]
     assert built.column("added") == [False] * 61 + [True] * 2
 
     extended = {
-        *range(4, 52, 2),
+        *range(
+            4,
+            52,
+            2,
+        ),
         61,
         62,
     }
@@ -122,10 +138,22 @@ def test_hold_out_is_the_same_for_all_settings(
 ) -> None:
     settings = [
         data(folder, Sentences()),
-        data(folder, Sentences(), augmentation=TokenShuffle()),
+        data(
+            folder,
+            Sentences(),
+            augmentation=TokenShuffle(),
+        ),
         data(folder, hybrid(folder, "sts")),
-        data(folder, hybrid(folder, "nli"), seed=3),
-        data(folder, hybrid(folder, "sts"), llm_rows=5),
+        data(
+            folder,
+            hybrid(folder, "nli"),
+            seed=3,
+        ),
+        data(
+            folder,
+            hybrid(folder, "sts"),
+            llm_rows=5,
+        ),
     ]
     for setting in settings:
         held_out = dict.fromkeys(anchors(setting.held_out))
@@ -137,12 +165,20 @@ def test_hold_out_is_the_same_for_all_settings(
 
 
 def test_all_settings_watch_the_same_sentences_once_each(folder: Path) -> None:
-    put_rows(folder / "nli.jsonl", SENTENCES[4:40:2], "nli")
+    put_rows(
+        folder / "nli.jsonl",
+        SENTENCES[4:40:2],
+        "nli",
+    )
     share: dict[str, Any] = {
         "held_out_share": 0.9,
         "watched_in": [str(folder / f"{pattern}.jsonl") for pattern in PATTERNS],
     }
-    plain = data(folder, Sentences(), **share)
+    plain = data(
+        folder,
+        Sentences(),
+        **share,
+    )
     held_out = anchors(plain.held_out)
 
     assert held_out.count("sentence number 4") == 2, "repeated, so it is not watched"
@@ -152,7 +188,11 @@ def test_all_settings_watch_the_same_sentences_once_each(folder: Path) -> None:
     assert plain.watched(["anchor"]).column("anchor") == want
 
     for pattern, roles in PATTERNS.items():
-        setting = data(folder, hybrid(folder, pattern), **share)
+        setting = data(
+            folder,
+            hybrid(folder, pattern),
+            **share,
+        )
         assert setting.watched(roles).column("anchor") == want
 
     augmented = data(
@@ -219,14 +259,27 @@ def test_llm_rows_that_are_refused(
 ) -> None:
     put_rows(folder / "twice.jsonl", ["a", "b", "a"])
     with pytest.raises((ConfigError, DataError), match=message):
-        data(folder, hybrid(folder, file=file), **options)
+        data(
+            folder,
+            hybrid(folder, file=file),
+            **options,
+        )
 
 
 # Corpora that stand in for LLM rows
 
 
 def table(**columns: list[str]) -> Rows:
-    return Rows.of(columns, files=[SourceFile("x", "/x", "")])
+    return Rows.of(
+        columns,
+        files=[
+            SourceFile(
+                "x",
+                "/x",
+                "",
+            )
+        ],
+    )
 
 
 def test_corpora_stand_in_for_llm_rows(plain: Callable[..., Any]) -> None:

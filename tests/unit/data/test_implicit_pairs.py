@@ -18,7 +18,12 @@ KINDS = {
 
 def inli(count: int = 6, **changed: Sequence[str | None]) -> Rows:
     columns = {name: [f"{name} {row}" for row in range(count)] for name in INLI}
-    file = SourceFile("INLI/train.csv", "/data/INLI/train.csv", "")
+    file = SourceFile(
+        "INLI/train.csv",
+        "/data/INLI/train.csv",
+        "",
+    )
+
     return Rows.of(columns | changed, files=[file])
 
 

@@ -76,7 +76,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
     found = {name: put_csv(folder / f"{name}.csv", names) for name, names in columns.items()}
     several = (*CSE, "negative_2")
-    found["several negatives"] = put_csv(folder / "several.csv", several, empty=several[3:])
+    found["several negatives"] = put_csv(
+        folder / "several.csv",
+        several,
+        empty=several[3:],
+    )
     found["labelled pairs"] = put_labelled(folder / "labelled pairs.csv")
 
     return found
@@ -90,7 +94,11 @@ def methods(compose: Callable[..., DictConfig]) -> dict[str, Method]:
     found = {}
 
     for name in sorted(names):
-        cfg = compose(f"+experiment={name}", "+debug=tiny", "encoder.layers=1")
+        cfg = compose(
+            f"+experiment={name}",
+            "+debug=tiny",
+            "encoder.layers=1",
+        )
         if cfg.encoder.pooling not in encoders:
             encoders[cfg.encoder.pooling] = built(cfg.encoder)
 
@@ -185,7 +193,11 @@ def test_files_that_are_refused(
         options = options | {"held_out": files[options["held_out"]]}
 
     with pytest.raises((ConfigError, DataError), match=message):
-        data(train, methods[experiment], **options)
+        data(
+            train,
+            methods[experiment],
+            **options,
+        )
 
 
 def test_test_sets_are_refused(
@@ -205,7 +217,14 @@ def test_test_sets_are_refused(
         "positive": "sentence2",
     }
 
-    assert data(str(scored), methods["simcse_sup"], columns=columns).counts["read"] == ROWS
+    assert (
+        data(
+            str(scored),
+            methods["simcse_sup"],
+            columns=columns,
+        ).counts["read"]
+        == ROWS
+    )
 
     with pytest.raises(DataError, match="labels 1 and 0 are for test sets only"):
         data(put_labelled(tmp_path / "direction.csv", ("1", "0")), methods["gausscse_ent"])
@@ -255,11 +274,19 @@ def test_labelled_pairs_without_contradictions_are_pairs(
 
     assert data(path, methods["gausscse_ent"]).roles == TRIPLET
 
-    entailed = data(path, methods["simcse_sup"], rows=OwnRows(contradiction=False))
+    entailed = data(
+        path,
+        methods["simcse_sup"],
+        rows=OwnRows(contradiction=False),
+    )
 
     assert entailed.counts["dropped: label contradiction"] == ROWS
 
-    premises = data(path, methods["simcse_unsup"], held_out_share=0)
+    premises = data(
+        path,
+        methods["simcse_unsup"],
+        held_out_share=0,
+    )
 
     assert premises.counts["dropped: repeated sentence"] == 2 * ROWS
 
@@ -283,7 +310,11 @@ def test_all_hard_negatives_are_in_the_batch(
     methods: dict[str, Method],
 ) -> None:
     path = files["several negatives"]
-    several = data(path, methods["simcse_sup"], held_out=path)
+    several = data(
+        path,
+        methods["simcse_sup"],
+        held_out=path,
+    )
     roles = several.collate(torch.tensor([3, 2, 0]))["roles"]
 
     assert roles["anchor"].rows.tolist() == [0, 1, 2]
@@ -296,7 +327,11 @@ def test_all_hard_negatives_are_in_the_batch(
 
 
 def test_default_share_is_a_twentieth(tmp_path: Path) -> None:
-    path = put_csv(tmp_path / "x.csv", CSE, rows=200)
+    path = put_csv(
+        tmp_path / "x.csv",
+        CSE,
+        rows=200,
+    )
     default = data(path, held_out_share=None)
 
     assert (len(default.train), len(default.held_out)) == (190, 10)

@@ -34,12 +34,22 @@ def table(
     columns: dict[str, list[Any]],
     name: str = "own.csv",
 ) -> Rows:
-    return Rows.of(columns, files=[SourceFile(name, f"/data/{name}", "")])
+    return Rows.of(
+        columns,
+        files=[
+            SourceFile(
+                name,
+                f"/data/{name}",
+                "",
+            )
+        ],
+    )
 
 
 def pairs(rows: Sequence[tuple[str, str, str]] = PAIRS) -> Rows:
     names = ("premise", "hypothesis", "label")
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
     return table(columns, "SNLI/train")
 
 

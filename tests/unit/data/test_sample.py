@@ -64,7 +64,11 @@ def test_every_corpus_has_every_split_in_the_official_place(
     name: str,
     split: str,
 ) -> None:
-    rows = read_corpus(name, split, sample_dir())
+    rows = read_corpus(
+        name,
+        split,
+        sample_dir(),
+    )
     files = [str(sample_dir() / file.path) for file in CORPORA[name].split_files(split)]
 
     assert [file.path for file in rows.files] == files
@@ -145,7 +149,19 @@ def test_mixture_trains_on_nothing_that_it_evaluates(mixture: DictConfig) -> Non
 
     assert {name.split("/")[1] for name in train} <= TRAINING
 
-    trained = all_pairs(read_sources(train, sample_dir(), key="corpora"))
-    evaluated = all_pairs(read_sources(sources["evaluated"], sample_dir(), key="corpora"))
+    trained = all_pairs(
+        read_sources(
+            train,
+            sample_dir(),
+            key="corpora",
+        )
+    )
+    evaluated = all_pairs(
+        read_sources(
+            sources["evaluated"],
+            sample_dir(),
+            key="corpora",
+        )
+    )
 
     assert trained.isdisjoint(evaluated)

@@ -15,6 +15,7 @@ from lightning_cse.errors import DataError
 def draws(sizes: Sequence[int], weights: Sequence[float], **options: Any) -> Draws:
     sources = np.repeat(np.arange(len(sizes)), sizes)
     names = [f"corpus{k}/train" for k in range(len(sizes))]
+
     return Draws(
         sources,
         weights,
@@ -33,7 +34,11 @@ def loader(rows: int, **options: Any) -> BatchLoader:
         "drop_last": False,
         "seed": 0,
     }
-    return BatchLoader(rows, lambda index: {"index": index}, **default | options)
+    return BatchLoader(
+        rows,
+        lambda index: {"index": index},
+        **default | options,
+    )
 
 
 def epoch(batches: BatchLoader) -> list[list[int]]:
@@ -177,7 +182,14 @@ def test_order_sorts_keys_of_copies() -> None:
     order = weighted.order(2).tolist()
 
     assert order == [row for _, row in sorted(keys)]
-    assert all(order[place] != order[place + 1] for place in range(0, 54, 2)), "copies are apart"
+    assert all(
+        order[place] != order[place + 1]
+        for place in range(
+            0,
+            54,
+            2,
+        )
+    ), "copies are apart"
 
 
 @pytest.mark.parametrize(
@@ -206,7 +218,11 @@ def test_gathered_rows_join_once_enough_wait(together: int) -> None:
     waiting: list[int] = []
 
     for _ in range(3):  # rows that wait are carried over to the next epoch
-        for batch, drawn in zip(epoch(gathered), epoch(plain), strict=True):
+        for batch, drawn in zip(
+            epoch(gathered),
+            epoch(plain),
+            strict=True,
+        ):
             waiting += [row for row in drawn if row % 4 == 0]
             want = [row for row in drawn if row % 4]
 

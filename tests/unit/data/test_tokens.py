@@ -40,7 +40,11 @@ def tokens(
     tokenize: Counting,
     folder: Path | None,
 ) -> Dataset:
-    return tokenise(pa.chunked_array([pa.array(sentences, pa.string())]), tokenize, folder)
+    return tokenise(
+        pa.chunked_array([pa.array(sentences, pa.string())]),
+        tokenize,
+        folder,
+    )
 
 
 def cached(folder: Path) -> list[str]:
@@ -50,14 +54,25 @@ def cached(folder: Path) -> list[str]:
 def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path: Path) -> None:
     tokenize = Counting()
     for _ in range(3):
-        found = tokens(SENTENCES, tokenize, tmp_path)
+        found = tokens(
+            SENTENCES,
+            tokenize,
+            tmp_path,
+        )
 
         assert found["ids"][:] == IDS
         assert [file["filename"] for file in found.cache_files] == cached(tmp_path)
 
     parts = [pa.array(["left out", *SENTENCES[:1]]).slice(1), pa.array(SENTENCES[1:])]
 
-    assert tokenise(pa.chunked_array(parts), tokenize, tmp_path)["ids"][:] == IDS
+    assert (
+        tokenise(
+            pa.chunked_array(parts),
+            tokenize,
+            tmp_path,
+        )["ids"][:]
+        == IDS
+    )
     assert tokenize.calls == 1
 
     others = [
@@ -68,18 +83,37 @@ def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path: Path) -> None:
     ]
 
     for sentences in others:
-        tokens(sentences, tokenize, tmp_path)
+        tokens(
+            sentences,
+            tokenize,
+            tmp_path,
+        )
 
     changed = Counting("other")
-    tokens(SENTENCES, changed, tmp_path)
+    tokens(
+        SENTENCES,
+        changed,
+        tmp_path,
+    )
 
     assert (tokenize.calls, changed.calls) == (5, 1)
     assert [name.endswith(".arrow") for name in cached(tmp_path)] == [True] * 6
-    assert tokens(SENTENCES, tokenize, None).cache_files == []
+    assert (
+        tokens(
+            SENTENCES,
+            tokenize,
+            None,
+        ).cache_files
+        == []
+    )
 
 
 def test_unusable_cache_is_reported(tmp_path: Path) -> None:
-    tokens(SENTENCES, Counting(), tmp_path)
+    tokens(
+        SENTENCES,
+        Counting(),
+        tmp_path,
+    )
     (name,) = cached(tmp_path)
     content = Path(name).read_bytes()
     Path(name).unlink()
@@ -88,11 +122,19 @@ def test_unusable_cache_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=rf"{name} cannot be used .*: remove the file, or set paths"
     ):
-        tokens(SENTENCES, Counting(), tmp_path)
+        tokens(
+            SENTENCES,
+            Counting(),
+            tmp_path,
+        )
 
     (tmp_path / "file").write_text("where the folder would be")
     with pytest.raises(DataError, match=r"cannot be used .*paths\.cache_dir"):
-        tokens(SENTENCES, Counting(), tmp_path / "file")
+        tokens(
+            SENTENCES,
+            Counting(),
+            tmp_path / "file",
+        )
 
 
 @pytest.mark.parametrize("from_cache", [True, False])
@@ -106,11 +148,16 @@ def test_table_equals_tokenizer(
     tokenize = Counting()
 
     if from_cache:
-        table = token_table(sentences, tokenize, tmp_path)
+        table = token_table(
+            sentences,
+            tokenize,
+            tmp_path,
+        )
     else:
         table = TokenTable.of(sentences, tokenize)
 
     assert table.lengths.tolist() == [2, 0, 1, 3]
+
     for asked in (
         ["d", "a bc", "d"],
         [" "],

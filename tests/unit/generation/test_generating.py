@@ -101,7 +101,11 @@ def generation(tmp_path: Path) -> Generate:
             cfg = hydra_compose("generate", ordered(line))
 
         check(cfg)
-        return Generation(cfg, data, line)
+        return Generation(
+            cfg,
+            data,
+            line,
+        )
 
     return made
 
@@ -137,6 +141,7 @@ def test_rows_in_the_order_of_drawing(serve: Serve, generation: Generate, refere
     asked = {(role(call.body), prompt(call.body)) for call in server.calls}
 
     expected = {("positive", anchor) for anchor in given}
+
     for written_role in ROLES[1:]:
         expected |= {(written_role, sentence) for sentence in given.values()}
 
@@ -169,7 +174,11 @@ def test_rejected_reply_is_sampled_again(serve: Serve, generation: Generate) -> 
         return prompt(body) if body["seed"] == 7 and role(body) == "intermediate" else answer(body)
 
     server = serve(echoes_first)
-    made = generation(server, "+llm.parameters.seed=7", "llm.price={input: 2, output: 4}")
+    made = generation(
+        server,
+        "+llm.parameters.seed=7",
+        "llm.price={input: 2, output: 4}",
+    )
     provenance = made.run()
     tokens = provenance["tokens"]
     cost = (2 * tokens["prompt"] + 4 * tokens["completion"]) / 1e6
@@ -237,7 +246,11 @@ def test_dead_endpoint_loses_no_reply(serve: Serve, generation: Generate) -> Non
     whole.run()
     server = serve(seconds=0.005)
     server.plan = lambda body, _: "error" if sum(server.answered.values()) >= 7 else None
-    first = generation(server, "llm.retries=0", "llm.concurrency=2")
+    first = generation(
+        server,
+        "llm.retries=0",
+        "llm.concurrency=2",
+    )
 
     with pytest.raises(
         LLMError,
@@ -328,9 +341,23 @@ def test_folder_depends_on_decisive_settings(
 
 def test_draw_is_independent_of_files_and_hold_out(generation: Generate, tmp_path: Path) -> None:
     given = ("llm.model=m", "n=100")
-    made = generation(None, *given, own(tmp_path, 1000))
+    made = generation(
+        None,
+        *given,
+        own(tmp_path, 1000),
+    )
     path = tmp_path / "own.txt"
-    _, apart = hold_out(Sentences()(read_sources([str(path)], tmp_path, key="x")), 0.1, of="anchor")
+    _, apart = hold_out(
+        Sentences()(
+            read_sources(
+                [str(path)],
+                tmp_path,
+                key="x",
+            )
+        ),
+        0.1,
+        of="anchor",
+    )
     other = generation(
         None,
         *given,
@@ -348,7 +375,11 @@ def test_draw_is_independent_of_files_and_hold_out(generation: Generate, tmp_pat
         (tmp_path / f"{name}.txt").write_text("".join(half))
 
     assert (
-        generation(None, *given, f"data.train=[{tmp_path}/a.txt,{tmp_path}/b.txt]").folder
+        generation(
+            None,
+            *given,
+            f"data.train=[{tmp_path}/a.txt,{tmp_path}/b.txt]",
+        ).folder
         == made.folder
     )
 
@@ -377,7 +408,11 @@ def test_one_process_per_folder(serve: Serve, generation: Generate, tmp_path: Pa
     with pytest.raises(
         DataError, match=r"n: must be at most 2, the sentences of data=wiki, or null for all; got 3"
     ):
-        generation(serve(), own(tmp_path, 2), "n=3")
+        generation(
+            serve(),
+            own(tmp_path, 2),
+            "n=3",
+        )
 
 
 @pytest.mark.parametrize(
@@ -481,7 +516,11 @@ def test_training_command(
     )
     assert rows.endswith(f"=[{made.rows}]")
 
-    config_check.check(compose("train", *ordered(words[3:])), "train", words[3:])
+    config_check.check(
+        compose("train", *ordered(words[3:])),
+        "train",
+        words[3:],
+    )
 
 
 def test_training_record_has_the_provenance_of_rows(
@@ -490,7 +529,11 @@ def test_training_record_has_the_provenance_of_rows(
     run_tiny: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
-    made = generation(serve(), own(tmp_path, 40), "n=35")
+    made = generation(
+        serve(),
+        own(tmp_path, 40),
+        "n=35",
+    )
     made.run()
     command = shlex.split(list(made.conclusion())[-1].splitlines()[-1])
     record = run_tiny(tmp_path, *command[3:]).read()

@@ -34,7 +34,11 @@ def of(pairs: dict[str, tuple[Pair, ...]]) -> Pattern:
             "source",
             "s",
             ("a", "b"),
-            Examples(some[:1], some, "own"),
+            Examples(
+                some[:1],
+                some,
+                "own",
+            ),
             Checks(),
         )
         for r, some in pairs.items()
@@ -46,7 +50,14 @@ def rows(folder: Path, pairs: dict[str, tuple[Pair, ...]]) -> Path:
     """Write rows in which each role has these pairs with the anchor, which is the same for all roles."""
     path = folder / "mine.jsonl"
     made = [
-        {"anchor": some[0][0]} | dict(zip(pairs, (b for _, b in some), strict=True))
+        {"anchor": some[0][0]}
+        | dict(
+            zip(
+                pairs,
+                (b for _, b in some),
+                strict=True,
+            )
+        )
         for some in zip(*pairs.values(), strict=True)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in made))
@@ -113,7 +124,9 @@ def test_overlap_of_draws(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "enough"), [(29, False), (30, True)])
 def test_small_pools_have_no_overlap(count: int, enough: bool, tmp_path: Path) -> None:
     found = summary(
-        tmp_path, {"positive": PAIRS["positive"][:count]}, {"positive": PAIRS["positive"]}
+        tmp_path,
+        {"positive": PAIRS["positive"][:count]},
+        {"positive": PAIRS["positive"]},
     )["roles"]
 
     assert (found["positive"]["overlap"]["mer"] is not None) == enough
