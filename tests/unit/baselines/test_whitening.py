@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from lightning_cse.baselines import Whitening
+from lightning_cse.baselines import whitening as module
 from lightning_cse.data.corpora import read_corpus, sample_dir
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
@@ -67,6 +68,31 @@ def whiten(tmp_path: Path) -> Whiten:
         return Whitening(encoder, sources=[str(path)])
 
     return fitted
+
+
+def test_fitted_vectors_have_zero_mean_and_unit_covariance(
+    encoder: SentenceEncoder,
+    whiten: Whiten,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whiten the sentences it was fitted on.
+
+    The sums run over five parts, of which the last one is smaller.  A LayerNorm whose gain is one
+    leaves vectors that sum to zero, so one of the 16 directions is flat.
+    """
+    monkeypatch.setattr(module, "SENTENCES_AT_ONCE", 70)
+    whitening = whiten(encoder, SENTENCES)
+    white = vectors(whitening, SENTENCES)
+    assert white.shape == (300, 15)
+
+    mean = white.mean(0)
+    covariance = np.cov(white.T)
+    np.testing.assert_allclose(mean, 0, atol=1e-4)
+    np.testing.assert_allclose(
+        covariance,
+        np.eye(15),
+        atol=1e-3,
+    )
 
 
 def test_against_numpy_svd(encoder: SentenceEncoder, whiten: Whiten) -> None:

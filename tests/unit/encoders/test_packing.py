@@ -108,6 +108,26 @@ def test_values_and_gradients_of_attention(p: float) -> None:
         torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
 
 
+def attention_and_gradients(dtype: torch.dtype) -> list[Tensor]:
+    """Return attention with dropout, and the gradients of its sum for query, key and value."""
+    qkv = states(dtype)
+    result = attend(qkv, 0.3)
+    total = result.sum()
+    gradients = torch.autograd.grad(total, qkv)
+    return [result.detach(), *gradients]
+
+
+def test_bfloat16_attention_is_near_float32() -> None:
+    """The same masks are drawn for both, so that only rounding differs."""
+    low = attention_and_gradients(torch.bfloat16)
+    high = attention_and_gradients(torch.float32)
+
+    for rounded, exact in zip(low, high, strict=True):
+        assert rounded.dtype == torch.bfloat16
+        error = rounded.float() - exact
+        assert error.norm() < 0.02 * exact.norm()
+
+
 def test_large_scores_stay_finite() -> None:
     q, k, v = states()
     assert torch.isfinite(attend([q * 1000, k, v], 0.3)).all()
@@ -189,6 +209,41 @@ def test_keep_rate_and_mean(p: float, dtype: torch.dtype) -> None:
     assert dropped.double().mean().item() == pytest.approx(
         1, abs=5 * deviation / (1 - p) + rounding
     )
+
+
+@pytest.mark.parametrize("p", [1 / 3, 0.1])
+def test_scale_is_that_of_the_probability_drawn(p: float) -> None:
+    """``p`` is rounded to a multiple of ``1 / LANES``, and the scale is ``1 / (1 - p)`` of that."""
+    drawn = round(p * LANES) / LANES
+    assert drawn != p
+
+    ones = torch.ones(1000)
+    dropped = FastDropout(p)(ones)
+    scale = torch.tensor(1 / (1 - drawn))
+    values = set(dropped.tolist())
+    assert values == {0.0, scale.item()}
+
+
+def test_masks_are_independent_between_calls_and_neighbours() -> None:
+    """The covariance of two masks is zero within five standard errors.
+
+    A mask is compared with the next one, and with itself shifted by one and by the four lanes
+    of one random number.
+    """
+    torch.manual_seed(0)
+    count = 200_000
+    limit = 5 * 0.25 / count**0.5
+    first = keep_mask((count,), 0.5).double()
+    second = keep_mask((count,), 0.5).double()
+
+    for other in (
+        second,
+        first.roll(1),
+        first.roll(4),
+    ):
+        products = (first - 0.5) * (other - 0.5)
+        covariance = products.mean().item()
+        assert abs(covariance) < limit
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -76,6 +76,28 @@ def test_what_orders_nothing_scores_zero(data_dir: str) -> None:
     assert (result.metrics, result.predictions["gold"]) == ({"spearman": 0.0}, [4.0, 4.0])
 
 
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_scores_must_be_finite(
+    wrong: float,
+    data_dir: str,
+) -> None:
+    class Broken(Difference):
+        """The third pair has a score that is not finite."""
+
+        def similarity(
+            self,
+            a: PointEmbedding,
+            b: PointEmbedding,
+        ) -> Tensor:
+            return torch.tensor([1.0, 2.0, wrong, 0.0])
+
+    tasks = {"stsb": STSB(data_dir=data_dir)}
+    message = f"scores must be finite, got {wrong} at row 2"
+
+    with pytest.raises(ValueError, match=message):
+        run_tasks(tasks, Broken(), "dev")
+
+
 def test_files_are_read_when_they_are_asked_for_and_limited(tmp_path: Path) -> None:
     task = STSB(data_dir=str(tmp_path), dev_rows=3, test_rows=2)
     write(tmp_path, "dev", DEV)

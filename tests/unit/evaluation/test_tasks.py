@@ -11,6 +11,7 @@ from lightning_cse.data.corpora import sample_dir
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation import EIS, RTE, PairEIS, run_tasks
+from lightning_cse.evaluation.task import Split
 
 HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
 
@@ -107,6 +108,38 @@ def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files: dict[str, str]
     }
     limited = PairEIS(**pair_files, dev_rows=1)
     assert run_tasks({"p": limited}, ByTable(), "dev")["p"].metrics == {"accuracy": 1 / 2}
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_pair_accuracy_of_length_against_a_loop(
+    split: Split,
+) -> None:
+    """A pair is right if its implicit sentence has more words than its explicit one.
+
+    The positive pairs of all rows come first, then the negative ones.
+    """
+    task = PairEIS(
+        data_dir=str(sample_dir()),
+        dev="impscore/dev",
+        test="impscore/test",
+    )
+
+    correct = []
+    for side in ("pos", "neg"):
+        for row in task.table(split):
+            implicit = row[f"{side}_implicit"]
+            explicit = row[f"{side}_explicit"]
+            words = len(implicit.split())
+            is_longer = words > len(explicit.split())
+            correct.append(is_longer)
+    assert len(correct) == 20
+    assert 0 < sum(correct) < 20
+
+    results = run_tasks({"eis": task}, Length(), split)
+    result = results["eis"]
+    assert result.predictions["correct"] == correct
+    accuracy = sum(correct) / 20
+    assert result.metrics == {"accuracy": accuracy}
 
 
 def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(

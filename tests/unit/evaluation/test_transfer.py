@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from oracles import Numbers
+from oracles import Numbers, senteval_classifier
 from torch import Tensor
 
 from lightning_cse.data import Rows, sample_dir
@@ -136,6 +136,98 @@ def test_nested_folds_against_a_loop(
         "label": rows.column("label"),
         "prediction": [by_row[row] for row in range(80)],
     }
+
+
+def senteval_accuracy(
+    x: Tensor,
+    y: Tensor,
+    train: np.ndarray,
+    dev: np.ndarray | None,
+    test: np.ndarray,
+    l2: float,
+) -> float:
+    """Return the accuracy of SentEval's classifier on the test rows, in float64."""
+    model, _ = senteval_classifier(
+        x,
+        y,
+        (train, dev),
+        l2,
+        classes=2,
+    )
+    predicted = model(x[test]).argmax(dim=1)
+    correct = predicted == y[test]
+    return correct.double().mean().item()
+
+
+def senteval_l2(
+    x: Tensor,
+    y: Tensor,
+    rows: np.ndarray,
+) -> float:
+    """Return the L2 with the best mean accuracy on three folds of these rows."""
+    folds = stratified(y[rows].numpy(), 3)
+    means = []
+    for l2 in module.L2:
+        scores = []
+        for train, dev in folds:
+            score = senteval_accuracy(
+                x,
+                y,
+                train=rows[train],
+                dev=rows[dev],
+                test=rows[dev],
+                l2=l2,
+            )
+            scores.append(score)
+        mean = np.mean(scores)
+        means.append(mean.round(4))
+    best = np.argmax(means)
+    return module.L2[best]
+
+
+def test_senteval_protocol_against_a_loop_in_float64(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compare nested cross-validation.
+
+    Outer folds are tested, inner folds choose the L2 of each outer fold, and the classifier that
+    is tested stops early on rows set apart from its training rows.
+    """
+    monkeypatch.setattr(module, "FOLDS", 3)
+    classes = ("negative", "positive")
+    rows = table(240, classes, seed=7)
+    order = senteval_order(rows, classes)
+    features, labels = numbers(rows, classes, order)
+    x = torch.from_numpy(features)
+    y = torch.from_numpy(labels)
+
+    accuracies = []
+    for train, test in stratified(labels, 3):
+        l2 = senteval_l2(x, y, train)
+        accuracy = senteval_accuracy(
+            x,
+            y,
+            train,
+            None,
+            test,
+            l2,
+        )
+        accuracies.append(accuracy)
+    expected = np.mean(accuracies)
+    assert expected > 0.6
+
+    tables = {"all": rows}
+    result = evaluated(
+        monkeypatch,
+        "mr",
+        tables,
+        protocol="senteval",
+    )
+    assert result.metrics == {
+        "accuracy_senteval": pytest.approx(expected),
+    }
+    optimum = evaluated(monkeypatch, "mr", tables)
+    assert expected != optimum.metrics["accuracy_lbfgs"]
 
 
 @pytest.mark.parametrize(
