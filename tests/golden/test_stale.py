@@ -17,6 +17,7 @@ from lightning_cse.runs import code
 REPOSITORY = Path(__file__).parents[2]
 EXPERIMENT_OF = {
     "SimCSE": "simcse_sup",
+    "UnsupervisedSimCSE": "simcse_unsup",
     "GaussCSE": "gausscse",
     "DualCSE": "dualcse_cross",
     "DualGauss": "dualgauss",
@@ -89,13 +90,21 @@ MUTANTS = (
         "models/dual_gaussian.py", "cosine(a.explicit_mean", "-cosine(a.explicit_mean", "DualGauss"
     ),
     Mutant("models/impscore.py", "1 - ", "2 - ", "ImpScore", "SimCSE"),
-    Mutant("encoders/encoder.py", "", "", "SimCSE"),
-    Mutant("encoders/gpu.py", "", "", "SimCSE"),
-    Mutant("encoders/load.py", "", "", "SimCSE"),
-    Mutant("encoders/packing.py", "", "", "SimCSE"),
-    Mutant("encoders/templates.py", "", "", "SimCSE"),
+    Mutant("encoders/encoder.py", "states[-1].float()) / 2", "states[-1].float()) / 3", "SimCSE"),
+    Mutant("encoders/pooling.py", "hidden * weights, 1) /", "hidden * weights, 1) -", "NGCSE"),
+    Mutant("encoders/batching.py", "-(-total // most)", "total // most", "SimCSE"),
+    Mutant("encoders/gpu.py", "** -0.5", "** -0.4", "SimCSE"),
+    Mutant("encoders/load.py", '"num_hidden_layers", 1)', '"num_hidden_layers", 2)', "DualCSE"),
+    Mutant("encoders/packing.py", "is_other, -torch.inf", "is_other, -1.0", "SimCSE"),
+    Mutant("encoders/templates.py", ">= len(self.prefix)", "> len(self.prefix)", "NGCSE"),
     Mutant("tokens.py", "places < lengths", "places + 1 < lengths", "SimCSE"),
-    Mutant("similarity.py", "", "", "GaussCSE"),
+    Mutant(
+        "similarity.py",
+        "torch.expm1(ratio) - ratio",
+        "torch.expm1(ratio) + ratio",
+        "GaussCSE",
+        "DualCSE",
+    ),
     Mutant("data/sampler.py", "state >> 1", "state >> 2", "SimCSE"),
 )
 
