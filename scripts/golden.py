@@ -301,7 +301,9 @@ def golden_of(part: str, name: str) -> Any:
 def steady(part: str, golden: Any, found: Any) -> Any:
     """Return new results, with the golden value wherever the difference is within the tolerance of the part."""
     if isinstance(golden, Mapping) and isinstance(found, Mapping):
-        return {key: steady(part, golden.get(key, ABSENT), each) for key, each in found.items()}
+        order = [key for key in golden if key in found]
+        order += [key for key in found if key not in golden]
+        return {key: steady(part, golden.get(key, ABSENT), found[key]) for key in order}
     differences = compare(golden, found)
     return golden if all(one.relative <= RELATIVE[part] for one in differences) else found
 
