@@ -1,4 +1,5 @@
-"""Measure the speed of training and encoding, compared with sentence-transformers under the same conditions.
+"""Measure the speed of training and encoding, compared with sentence-transformers under the same
+conditions.
 
     make bench                                    # or: python benchmarks/bench.py make bench
     ARGS="--steps 20 --precision bf16" make bench ARGS="--chunk 64 --batch 512"      #
@@ -51,7 +52,9 @@ SEQUENCES = 8
 
 
 def compare(size: Size, repetitions: int) -> dict[str, Measured]:
-    """Return sentences per second of both sides in training and encoding, and their ratios, by name."""
+    """Return sentences per second of both sides in training and encoding, and their ratios, by
+    name.
+    """
     from theirs import train_theirs
 
     cfg, device = simcse(size), "cuda" if ON_GPU else "cpu"
@@ -117,7 +120,9 @@ def bench(size: Size, repetitions: int, out: Console) -> dict[str, Any]:
 
 
 def profiled(size: Size, speed: float | None, out: Console) -> dict[str, Any]:
-    """Print and return the shares of a step, and the training speed as a share of the rate of matrix products."""
+    """Print and return the shares of a step, and the training speed as a share of the rate of
+    matrix products.
+    """
     cfg = simcse(replace(size, steps=4))
     watch = Profile(step=2)
     seconds, _ = train_ours(cfg, watch)

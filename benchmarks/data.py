@@ -1,4 +1,5 @@
-"""Measure the memory and the reading time of training data, for a million sentences like those of Wikipedia.
+"""Measure the memory and the reading time of training data, for a million sentences like those of
+Wikipedia.
 
     make bench-data                               # or: python benchmarks/data.py
     make bench-data ARGS="--rows 1000000 --encoder tiny"
@@ -39,7 +40,9 @@ MIB = 2**20
 
 
 def sentences(count: int) -> Iterator[str]:
-    """Yield made-up sentences of 12 to 34 words (on average 23, about 130 characters), like those of Wikipedia."""
+    """Yield made-up sentences of 12 to 34 words (on average 23, about 130 characters), like those
+    of Wikipedia.
+    """
     draw = random.Random(0)  # noqa: S311 - no secret
     syllables = [
         a + b for a in "bcdfglmnprstv" for b in ("a", "e", "i", "o", "u", "an", "er", "in")

@@ -1,4 +1,5 @@
-"""Print which share of training time evaluations take in the kept runs, had they been made every 125 steps.
+"""Print which share of training time evaluations take in the kept runs, had they been made every
+125 steps.
 
     python benchmarks/evaluation.py
     python benchmarks/evaluation.py --every 100

@@ -1,4 +1,5 @@
-"""Measure the speed and memory of the pairwise Gaussian similarity, compared with a plain version of its formula.
+"""Measure the speed and memory of the pairwise Gaussian similarity, compared with a plain version
+of its formula.
 
     make bench-gaussian                           # or: python benchmarks/gaussian.py
     make bench-gaussian ARGS="--repetitions 9"

@@ -1,4 +1,5 @@
-"""Check that generation loses no row and pays for none twice: thousands of sentences, a failing server, two kills.
+"""Check that generation loses no row and pays for none twice: thousands of sentences, a failing
+server, two kills.
 
     make bench-generate                                  # or: python benchmarks/generate.py
     make bench-generate ARGS="--n 2000 --json generate.json"
@@ -55,7 +56,9 @@ ROLES = 3
 
 
 class CountingServer(ChatServer):
-    """A server that counts calls without keeping them, so that sixty thousand calls fit into memory."""
+    """A server that counts calls without keeping them, so that sixty thousand calls fit into
+    memory.
+    """
 
     def __init__(self) -> None:
         super().__init__(answer, plan)
@@ -92,7 +95,9 @@ def plan(body: dict[str, Any], nth: int) -> str | None:
 
 
 def answer(body: dict[str, Any]) -> str:
-    """Return a sentence, usually of the requested role, which the server recognises by the prompt."""
+    """Return a sentence, usually of the requested role, which the server recognises by the
+    prompt.
+    """
     sentence, system = prompt(body), body["messages"][0]["content"]
     words = sentence.rstrip(".").split()
     draw = random.Random(f"{sentence} {system[:200]} {time.monotonic_ns()}")  # noqa: S311 - no secret
@@ -215,7 +220,9 @@ def bench(n: int, scratch: Path) -> dict[str, Any]:
 def attempt(
     n: int, corpus: Path, scratch: Path, server: CountingServer, memory: Memory, kill: float | None
 ) -> int:
-    """Run the command once, kill it at the share ``kill`` of all replies, if given, and return its exit code."""
+    """Run the command once, kill it at the share ``kill`` of all replies, if given, and return its
+    exit code.
+    """
     line = [
         sys.executable,
         "-m",

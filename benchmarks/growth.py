@@ -1,4 +1,5 @@
-"""Measure how speed and memory grow, compared with sentence-transformers; each point is a fresh process.
+"""Measure how speed and memory grow, compared with sentence-transformers; each point is a fresh
+process.
 
     make bench-growth                             # or: python benchmarks/growth.py; about 15
     minutes on two cores make bench-growth ARGS="--batch 4096 --chunk 64 --length --rows --devices
@@ -88,7 +89,9 @@ def run(command: list[str], **variables: str) -> dict[str, Any]:
 
 
 def measured(side: str, what: dict[str, Any], devices: int = 1) -> dict[str, Any]:
-    """Measure a point in separate processes; return sentences per second, and the memory of all of them."""
+    """Measure a point in separate processes; return sentences per second, and the memory of all of
+    them.
+    """
     several = (
         ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(devices)]
         if devices > 1
@@ -135,7 +138,9 @@ def training(axis: str, x: int, given: argparse.Namespace, there: str) -> dict[s
 
 
 def made_up(tokens: int, count: int) -> dict[str, list[str]]:
-    """Return triplets of sentences with this many tokens, including [CLS] and [SEP]; each letter is one token."""
+    """Return triplets of sentences with this many tokens, including [CLS] and [SEP]; each letter is
+    one token.
+    """
     draw = random.Random(0)  # noqa: S311 - no secret
     return {
         role: [" ".join(draw.choices(ascii_lowercase, k=tokens - 2)) for _ in range(count)]
@@ -144,7 +149,9 @@ def made_up(tokens: int, count: int) -> dict[str, list[str]]:
 
 
 def reading(x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str, Any]]:
-    """Return the results of both sides at a point of the data path; ours also with cached tokens."""
+    """Return the results of both sides at a point of the data path; ours also with cached
+    tokens.
+    """
     from ours import config_of, for_theirs
 
     file, found = Path(there) / f"{x}.txt", {}

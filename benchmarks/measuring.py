@@ -1,4 +1,6 @@
-"""Shared parts of the speed benchmarks: clocks, repetitions, the machine, and its file of results."""
+"""Shared parts of the speed benchmarks: clocks, repetitions, the machine, and its file of
+results.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ROLES = ("anchor", "positive", "negative")
 
 @dataclass(frozen=True)
 class Size:
-    """The size of a measurement: precision, steps per repetition, triplets per batch, sentences per chunk."""
+    """The size of a measurement: precision, steps per repetition, triplets per batch, sentences per
+    chunk.
+    """
 
     precision: str
     steps: int
@@ -94,7 +98,9 @@ def machine() -> dict[str, Any]:
 
 
 def results_file() -> Path:
-    """Return the file of this machine's results, named after its GPU or, without one, its processor and cores."""
+    """Return the file of this machine's results, named after its GPU or, without one, its processor
+    and cores.
+    """
     about = environment()["machine"]
     name = torch.cuda.get_device_name() if ON_GPU else f"{about['cpu']} {about['cores']} cores"
     return (

@@ -1,4 +1,6 @@
-"""Our side of the benchmarks: training as with ``+experiment=simcse_inli``, without evaluation and record."""
+"""Our side of the benchmarks: training as with ``+experiment=simcse_inli``, without evaluation and
+record.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def config_of(experiment: str, size: Size, *overrides: str) -> DictConfig:
 
 
 def simcse(size: Size, *overrides: str) -> DictConfig:
-    """Return the config of SimCSE on INLI triplets, one per premise, so that both sides have the same rows."""
+    """Return the config of SimCSE on INLI triplets, one per premise, so that both sides have the
+    same rows.
+    """
     return config_of("simcse_inli", size, "data.rows.positive=explicit", *overrides)
 
 
@@ -62,7 +66,9 @@ def sentences_of(cfg: DictConfig) -> dict[str, list[str]]:
 def train_ours(
     cfg: DictConfig, *callbacks: pl.Callback, **trained_with: Any
 ) -> tuple[float, pl.LightningModule]:
-    """Train one epoch with Lightning; return seconds per step (including tokenisation), and the method."""
+    """Train one epoch with Lightning; return seconds per step (including tokenisation), and the
+    method.
+    """
     pl.seed_everything(0, workers=True, verbose=False)
     parts = build(cfg)
     start = time.perf_counter()

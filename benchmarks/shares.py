@@ -23,7 +23,9 @@ INSIDE = {
     ),
     "dropout": ("Dropout", "aten::native_dropout", "aten::dropout"),
 }
-"""Work inside an operation with one of these in its name (a class of our own, or its gradient) is of this kind."""
+"""Work inside an operation with one of these in its name (a class of our own, or its gradient) is
+of this kind.
+"""
 
 MATRICES = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 OWN = {
@@ -81,7 +83,8 @@ class Profile(pl.Callback):
             self.profile.stop()
 
     def shares(self) -> dict[str, float]:
-        """Return the share of each kind of work, the largest first; Python is the time without computation.
+        """Return the share of each kind of work, the largest first; Python is the time without
+        computation.
 
         Tokens are the wait for the batch. Laying them out in the step counts as Python, as does the
         profiler itself.
@@ -118,7 +121,9 @@ def _names_above(event: Any) -> set[str]:
 
 
 def kind_of(event: Any, steps_of_loss: set[int]) -> str:
-    """Return the kind of work of a profiler event; a gradient has the sequence number of its operation."""
+    """Return the kind of work of a profiler event; a gradient has the sequence number of its
+    operation.
+    """
     names, above = _names_above(event), event
     while above is not None:
         if above.name == "loss" or (
@@ -135,7 +140,9 @@ def kind_of(event: Any, steps_of_loss: set[int]) -> str:
 
 
 def matrix_rate(precision: str) -> float:
-    """Return floating-point operations per second in large matrix products: the best of a few measurements."""
+    """Return floating-point operations per second in large matrix products: the best of a few
+    measurements.
+    """
     dtype, width = (
         torch.bfloat16 if precision == "bf16" else torch.float32,
         8192 if ON_GPU else 2048,
@@ -148,7 +155,9 @@ def matrix_rate(precision: str) -> float:
 
 
 def operations(rows: dict[str, list[str]], cfg: DictConfig) -> float:
-    """Return operations per step in matrix products for real tokens only: forward, and twice that backward."""
+    """Return operations per step in matrix products for real tokens only: forward, and twice that
+    backward.
+    """
     folder = folder_of(cfg.encoder.package)
     shape = transformers.AutoConfig.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

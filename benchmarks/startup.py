@@ -1,4 +1,5 @@
-"""Measure the cost of a run before its first step, and that of each point of a sweep, in seconds of CPU.
+"""Measure the cost of a run before its first step, and that of each point of a sweep, in seconds of
+CPU.
 
     python benchmarks/startup.py python benchmarks/startup.py +experiment=gausscse +profile=small
     trainer.max_steps=5      # with LIGHTNING_CSE_DATA
@@ -70,7 +71,9 @@ def _seconds(command: list[str], label: str) -> list[float]:
 
 
 def watched() -> int:
-    """Run the training command in this process; print the CPU seconds until training starts, and of each point."""
+    """Run the training command in this process; print the CPU seconds until training starts, and of
+    each point.
+    """
     from lightning_cse.config import launch
 
     measured = 0.0

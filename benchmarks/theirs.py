@@ -1,4 +1,6 @@
-"""The other side of the benchmarks: sentence-transformers' trainer and losses, independent of lightning_cse."""
+"""The other side of the benchmarks: sentence-transformers' trainer and losses, independent of
+lightning_cse.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def train_theirs(
     chunk: int | None,
     **options: Any,
 ) -> tuple[float, SentenceTransformer]:
-    """Train one epoch of the same rows with sentence-transformers; return seconds per step, and the model.
+    """Train one epoch of the same rows with sentence-transformers; return seconds per step, and the
+    model.
 
     With ``chunk``, its loss caches gradients (Gao et al. 2021). Processes started by torchrun share
     the batch.
@@ -88,7 +91,9 @@ def train_theirs(
 
 
 def read_theirs(file: str, folder: str, batch: int, most: int = 500) -> float:
-    """Read a file of sentences and tokenise shuffled batches; return seconds per epoch, from at most ``most``."""
+    """Read a file of sentences and tokenise shuffled batches; return seconds per epoch, from at
+    most ``most``.
+    """
     model = SentenceTransformer(folder, device="cpu")
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:

@@ -1,4 +1,5 @@
-"""Train a sentence encoder on triplets of your own, choose the checkpoint by pairs of your own, and use it.
+"""Train a sentence encoder on triplets of your own, choose the checkpoint by pairs of your own, and
+use it.
 
     python examples/own_triplets.py
 

@@ -1,4 +1,5 @@
-"""Measure alignment, uniformity and relative fitting difficulty (RFD) in a training loop of your own.
+"""Measure alignment, uniformity and relative fitting difficulty (RFD) in a training loop of your
+own.
 
 RFD compares how well a model fits held-out rows of its training data with how well it fits the
 evaluation data: held-out minus evaluation, for alignment and for uniformity. Losses and metrics

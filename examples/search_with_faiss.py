@@ -1,7 +1,8 @@
 """Search a large corpus: faiss finds candidates, and the model scores them.
 
-Exact search needs no index: ``model.search(queries, corpus)`` compares a query with every sentence. Beyond a few million
-sentences, an approximate index is faster. This needs faiss: pip install 'lightning_cse[search]'.
+Exact search needs no index: ``model.search(queries, corpus)`` compares a query with every sentence.
+Beyond a few million sentences, an approximate index is faster. This needs faiss: pip install
+'lightning_cse[search]'.
 """
 
 import tempfile

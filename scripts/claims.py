@@ -1,4 +1,5 @@
-"""Write the README's summary of the papers' claims from the pages of experiments/: ``python scripts/claims.py``.
+"""Write the README's summary of the papers' claims from the pages of experiments/: ``python
+scripts/claims.py``.
 
 The table "Claims" of a page has one row per claim: the claim, what was measured, and the verdict
 (`VERDICTS`).
@@ -13,7 +14,9 @@ BLOCK = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DO
 
 
 def claims(page: Path) -> Iterator[tuple[str, str]]:
-    """Yield each claim of a page with its verdict; raise ValueError for an unknown verdict or a page without claims."""
+    """Yield each claim of a page with its verdict; raise ValueError for an unknown verdict or a
+    page without claims.
+    """
     section = page.read_text(encoding="utf-8").partition("\n## Claims\n")[2].partition("\n## ")[0]
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -29,7 +32,9 @@ def claims(page: Path) -> Iterator[tuple[str, str]]:
 
 
 def summary(repository: Path) -> str:
-    """Return the README's table: one row per paper, one column per verdict, and the claims in the cells."""
+    """Return the README's table: one row per paper, one column per verdict, and the claims in the
+    cells.
+    """
     lines = [f"| | {' | '.join(VERDICTS)} |", f"|---|{'---|' * len(VERDICTS)}"]
     for page in sorted((repository / "experiments").glob("*/README.md")):
         paper = page.read_text(encoding="utf-8").partition(",")[0].removeprefix("# ")

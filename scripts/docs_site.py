@@ -100,7 +100,9 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add all files of the repository that pages link to, the files that these link to, and the figures of curves."""
+    """Add all files of the repository that pages link to, the files that these link to, and the
+    figures of curves.
+    """
     waiting = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
     waiting += ["experiments/README.md", "CHANGELOG.md"]  # in the navigation
     for name in waiting:
@@ -116,7 +118,9 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 
 def resolved(page: str, target: str) -> str:
-    """Return the file of the repository that a link names; for a folder, its README if it has one."""
+    """Return the file of the repository that a link names; for a folder, its README if it has
+    one.
+    """
     path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
     return f"{path}/README.md" if (ROOT / path / "README.md").is_file() else path
 
@@ -136,7 +140,9 @@ def run_figures(curves: str) -> dict[str, bytes]:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Replace links that stand alone by their content, and turn links to repository files into links of the site."""
+    """Replace links that stand alone by their content, and turn links to repository files into
+    links of the site.
+    """
     name = page.file.src_uri if page.file.generated_by else f"docs/{page.file.src_uri}"
     figures = [file.src_uri for file in files if file.src_uri.endswith(".png")]
     alone = re.compile(rf"(?m)^{LINK.pattern}$")
@@ -144,7 +150,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def linked(markdown: str, name: str, page: str) -> str:
-    """Return the text of a file with links relative to a page of the site; links to folders become plain text."""
+    """Return the text of a file with links relative to a page of the site; links to folders become
+    plain text.
+    """
     folder = posixpath.dirname(page.removeprefix("docs/")) or "."
 
     def link(found: re.Match[str]) -> str:

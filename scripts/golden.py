@@ -1,4 +1,5 @@
-"""Golden results: the present results of experiments, runs and tables, with which a later version is compared.
+"""Golden results: the present results of experiments, runs and tables, with which a later version
+is compared.
 
     python scripts/golden.py                     # write all parts again, to tests/golden/ python
     scripts/golden.py runs                # one part: configs, runs, batches or tables python
@@ -54,7 +55,8 @@ PARTS: Final = ("configs", "runs", "batches", "tables")
 RELATIVE: Final = {"configs": 0.0, "runs": 1e-4, "batches": 0.0, "tables": 1e-4}
 """The accepted relative difference of two floats, by part."""
 FLOOR: Final = 1e-2
-"""Smaller floats are compared as if they were this large: the smallest absolute tolerance is 1e-6."""
+"""Smaller floats are compared as if they were this large: the smallest absolute tolerance is 1e-6.
+"""
 NO_FLOOR: Final = ("learning_rate",)
 """Values that are small by nature, and are compared by their relative difference alone."""
 
@@ -63,7 +65,8 @@ NO_FLOOR: Final = ("learning_rate",)
 
 
 def command(name: str, *arguments: str, accept: Iterable[int] = (0,)) -> str:
-    """Run ``python -m lightning_cse.NAME`` in this process, as a user without corpora does; return its output.
+    """Run ``python -m lightning_cse.NAME`` in this process, as a user without corpora does; return
+    its output.
 
     Raises:
         RuntimeError: if the exit code of the command is not accepted.
@@ -87,7 +90,9 @@ def command(name: str, *arguments: str, accept: Iterable[int] = (0,)) -> str:
 
 
 def run_tiny(folder: Path, *overrides: str) -> Path:
-    """Train under ``+debug=tiny`` in this process, with one thread, and return the folder of the run."""
+    """Train under ``+debug=tiny`` in this process, with one thread, and return the folder of the
+    run.
+    """
     import torch
 
     threads = torch.get_num_threads()
@@ -146,11 +151,15 @@ LEFT_OUT: Final = (
     *("trainer.enable_model_summary", "trainer.enable_progress_bar", "trainer.log_every_n_steps"),
     "trainer.num_sanity_val_steps",
 )
-"""Keys of a config that affect no result, with all keys below them; references to paths are left out too."""
+"""Keys of a config that affect no result, with all keys below them; references to paths are left
+out too.
+"""
 
 
 def config_of(experiment: str) -> dict[str, Any]:
-    """Return the decisive values of an experiment's config by dotted key; classes by the last part of their name."""
+    """Return the decisive values of an experiment's config by dotted key; classes by the last part
+    of their name.
+    """
     from omegaconf import OmegaConf
 
     cfg = OmegaConf.create(command("train", f"+experiment={experiment}", "--cfg", "job"))
@@ -193,7 +202,9 @@ CURVES: Final = ("train/", "val/", "diag/")
 
 
 def run_of(experiment: str) -> dict[str, Any]:
-    """Train an experiment; return its curves by key and step, and the numbers of its record except timings."""
+    """Train an experiment; return its curves by key and step, and the numbers of its record except
+    timings.
+    """
     with tempfile.TemporaryDirectory() as there:
         folder = run_tiny(Path(there), f"+experiment={experiment}")
         curves: dict[str, dict[str, float]] = {}
@@ -218,7 +229,9 @@ def run_of(experiment: str) -> dict[str, Any]:
 
 
 def tables() -> dict[str, Any]:
-    """Render all tables from the records under ``experiments/``; return the cells by file, row and column."""
+    """Render all tables from the records under ``experiments/``; return the cells by file, row and
+    column.
+    """
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as there:
         folder = Path(there)
@@ -279,7 +292,9 @@ def _cell(key: str, text: str) -> Any:
 
 
 def read(part: str) -> dict[str, Any]:
-    """Return the golden results of a part, by experiment or file; a part without a file has none."""
+    """Return the golden results of a part, by experiment or file; a part without a file has
+    none.
+    """
     path = FOLDER / f"{part}.json"
     if not path.is_file():
         return {}
@@ -291,7 +306,9 @@ def read(part: str) -> dict[str, Any]:
 
 
 def golden_of(part: str, name: str) -> Any:
-    """Return the golden results of an experiment, a data config or a table; say which command writes missing ones."""
+    """Return the golden results of an experiment, a data config or a table; say which command
+    writes missing ones.
+    """
     results = read(part)
     if name not in results:
         raise LookupError(f"no golden {part} of {name}: run python scripts/golden.py {part}")
@@ -299,7 +316,9 @@ def golden_of(part: str, name: str) -> Any:
 
 
 def steady(part: str, golden: Any, found: Any) -> Any:
-    """Return new results, with the golden value wherever the difference is within the tolerance of the part."""
+    """Return new results, with the golden value wherever the difference is within the tolerance of
+    the part.
+    """
     if isinstance(golden, Mapping) and isinstance(found, Mapping):
         order = [key for key in golden if key in found]
         order += [key for key in found if key not in golden]
@@ -361,7 +380,9 @@ ABSENT: Final = "(no such key)"
 
 
 def compare(golden: Any, found: Any, path: str = "") -> list[Difference]:
-    """Return every value that differs, with its relative difference, which is infinite for values other than floats."""
+    """Return every value that differs, with its relative difference, which is infinite for values
+    other than floats.
+    """
     if isinstance(golden, Mapping) and isinstance(found, Mapping):
         differences = []
         for key in dict.fromkeys([*golden, *found]):
@@ -432,7 +453,9 @@ def write_part(part: str) -> list[Path]:
 
 
 def check_part(part: str, only: list[str] | None) -> bool:
-    """Compare the present results of a part with the golden ones; print and return whether they are the same."""
+    """Compare the present results of a part with the golden ones; print and return whether they are
+    the same.
+    """
     results = rounded(results_of(part, only or EXPERIMENTS))
     golden = read(part)
     if part == "batches":

@@ -1,4 +1,6 @@
-"""The part ``batches`` of the golden results: digests of the rows, account and batches of every data config."""
+"""The part ``batches`` of the golden results: digests of the rows, account and batches of every
+data config.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
-    """Return digests of the rows, the account and the first three batches of a data config, by variant.
+    """Return digests of the rows, the account and the first three batches of a data config, by
+    variant.
 
     Args:
         name: the data config.

@@ -1,4 +1,5 @@
-"""Which code the golden runs exercise: the file ``golden.json`` from which a record's digest of code is made.
+"""Which code the golden runs exercise: the file ``golden.json`` from which a record's digest of
+code is made.
 
 A function is exercised by a method if the golden runs of the method's experiments execute all of
 its statements, except those that raise errors. A function that they enter but do not run completely
@@ -60,7 +61,8 @@ def code_of_methods(
     method_of: Mapping[str, str],
     lines_of: Mapping[str, Lines],
 ) -> dict[str, dict[str, Any]]:
-    """Return, by method, the digest of its golden results and the functions that its golden runs do not exercise.
+    """Return, by method, the digest of its golden results and the functions that its golden runs do
+    not exercise.
 
     All arguments are by experiment: its golden results, its method's class, and the lines that its
     run executes.
@@ -126,7 +128,9 @@ def _functions(path: Path) -> dict[str, set[int]]:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[int]:
-    """Yield the lines of statements that compute something; blocks that end in an error are left out."""
+    """Yield the lines of statements that compute something; blocks that end in an error are left
+    out.
+    """
     if isinstance(body[-1], ast.Raise):
         return
     for statement in body:

@@ -1,4 +1,5 @@
-"""Draw NGCSE's Figures 1, 2, 3 and 6 from the curves that its authors released, and print the correlations.
+"""Draw NGCSE's Figures 1, 2, 3 and 6 from the curves that its authors released, and print the
+correlations.
 
 python scripts/ngcse_figures.py <folder above wiki/dropout> <folder for the figures>
 """

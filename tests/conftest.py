@@ -1,4 +1,6 @@
-"""The environment of all tests: no network, no uploads, no screen, few threads; set before heavy imports."""
+"""The environment of all tests: no network, no uploads, no screen, few threads; set before heavy
+imports.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ if TYPE_CHECKING:
     from lightning_cse.runs import Run
 
 # The same examples every time, and no time limit, so that a busy machine causes no failure.
-settings.register_profile("project", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile(
+    "project",
+    deadline=None,
+    derandomize=True,
+    max_examples=40,
+)
 settings.load_profile("project")
 
 
@@ -96,7 +103,9 @@ def compose() -> Compose:
         try:
             with initialize_config_dir(str(conf_dir()), version_base="1.3"):
                 return hydra_compose(
-                    "train", ordered(as_custom(overrides)), return_hydra_config=with_hydra
+                    "train",
+                    ordered(as_custom(overrides)),
+                    return_hydra_config=with_hydra,
                 )
         finally:
             GlobalHydra.instance().clear()
@@ -111,14 +120,20 @@ def compose() -> Compose:
 
 @pytest.fixture(scope="session")
 def run_tiny(compose: Compose) -> RunTiny:
-    """Train a point under ``+debug=tiny`` in this process, with one thread; runs are in ``<folder>/runs``."""
+    """Train a point under ``+debug=tiny`` in this process, with one thread; runs are in
+    ``<folder>/runs``.
+    """
     import torch
 
     from lightning_cse.engine.train import train
     from lightning_cse.runs import Run
 
     def run(folder: Path, *overrides: str) -> Run:
-        cfg = compose("+debug=tiny", "paths.cache_dir=null", *overrides)
+        cfg = compose(
+            "+debug=tiny",
+            "paths.cache_dir=null",
+            *overrides,
+        )
         cfg.paths.runs_dir = str(folder / "runs")
         threads = torch.get_num_threads()
         torch.set_num_threads(1)

@@ -66,4 +66,11 @@ def batch_rows(
 
 def ids_of(tokens: Tokens) -> list[list[int]]:
     """Return the ids of each sentence, without padding."""
-    return [ids[mask].tolist() for ids, mask in zip(tokens.ids, tokens.mask, strict=True)]
+    return [
+        ids[mask].tolist()
+        for ids, mask in zip(
+            tokens.ids,
+            tokens.mask,
+            strict=True,
+        )
+    ]

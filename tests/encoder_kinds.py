@@ -22,7 +22,12 @@ SIZES: dict[str, Any] = {
     "max_position_embeddings": 130,
     "initializer_range": 0.3,
 }
-DISTILBERT = {"dim": 16, "n_layers": 3, "n_heads": 2, "hidden_dim": 32}
+DISTILBERT = {
+    "dim": 16,
+    "n_layers": 3,
+    "n_heads": 2,
+    "hidden_dim": 32,
+}
 DEBERTA_V3 = {  # as in microsoft/deberta-v3-base, with fewer buckets
     "relative_attention": True,
     "position_buckets": 8,
@@ -37,7 +42,11 @@ MODERNBERT = {"local_attention": 8, "global_attn_every_n_layers": 3}
 
 def texts() -> list[str]:
     return [
-        *read_corpus("inli", "train", sample_dir()).column("premise"),
+        *read_corpus(
+            "inli",
+            "train",
+            sample_dir(),
+        ).column("premise"),
         'This sentence of " means explicit, implicit',
     ]
 
@@ -49,7 +58,11 @@ def word_pieces(special: list[str]) -> dict[str, int]:
         pre_tokenizers.BertPreTokenizer(),
     )
     raw.train_from_iterator(
-        texts(), trainers.WordPieceTrainer(vocab_size=400, special_tokens=special)
+        texts(),
+        trainers.WordPieceTrainer(
+            vocab_size=400,
+            special_tokens=special,
+        ),
     )
     return raw.get_vocab()
 
@@ -59,7 +72,11 @@ def unigram(special: list[str]) -> list[tuple[str, float]]:
     raw.pre_tokenizer = pre_tokenizers.Metaspace()
     raw.train_from_iterator(
         texts(),
-        trainers.UnigramTrainer(vocab_size=400, special_tokens=special, unk_token=special[3]),
+        trainers.UnigramTrainer(
+            vocab_size=400,
+            special_tokens=special,
+            unk_token=special[3],
+        ),
     )
     return [(piece, score) for piece, score in json.loads(raw.to_str())["model"]["vocab"]]
 
@@ -68,20 +85,35 @@ def byte_pairs(special: list[str], sentences: list[str] | None = None) -> Tokeni
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     options = {"special_tokens": special, "initial_alphabet": pre_tokenizers.ByteLevel.alphabet()}
-    raw.train_from_iterator(sentences or texts(), trainers.BpeTrainer(vocab_size=400, **options))
+    raw.train_from_iterator(
+        sentences or texts(),
+        trainers.BpeTrainer(
+            vocab_size=400,
+            **options,
+        ),
+    )
     return raw
 
 
 def roberta_tokenizer(sentences: list[str] | None = None) -> Any:
     raw = byte_pairs(ROBERTA, sentences)
     merges = [tuple(pair) for pair in json.loads(raw.to_str())["model"]["merges"]]
-    return hf.RobertaTokenizer(vocab=raw.get_vocab(), merges=merges)
+    return hf.RobertaTokenizer(
+        vocab=raw.get_vocab(),
+        merges=merges,
+    )
 
 
 def modernbert_tokenizer() -> Any:
     raw, names = (
         byte_pairs(BERT),
-        dict(zip(("pad", "cls", "sep", "unk", "mask"), BERT, strict=True)),
+        dict(
+            zip(
+                ("pad", "cls", "sep", "unk", "mask"),
+                BERT,
+                strict=True,
+            )
+        ),
     )
     raw.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
@@ -90,12 +122,15 @@ def modernbert_tokenizer() -> Any:
     )
     inputs = {"tokenizer_object": raw, "model_input_names": ["input_ids", "attention_mask"]}
     return hf.PreTrainedTokenizerFast(
-        **inputs, **{f"{name}_token": token for name, token in names.items()}
+        **inputs,
+        **{f"{name}_token": token for name, token in names.items()},
     )
 
 
 class Kind(NamedTuple):
-    """The class of the config, a function that makes a tokenizer, own settings, and whether there are segments."""
+    """The class of the config, a function that makes a tokenizer, own settings, and whether there
+    are segments.
+    """
 
     config: type[hf.PreTrainedConfig]
     tokenizer: Callable[[], Any]
@@ -112,23 +147,73 @@ def xlm_roberta_tokenizer() -> Any:
 
 
 KINDS = {
-    "bert": Kind(hf.BertConfig, bert_tokenizer, {}, True),
-    "roberta": Kind(hf.RobertaConfig, roberta_tokenizer, {"type_vocab_size": 1}),
-    "mpnet": Kind(hf.MPNetConfig, lambda: hf.MPNetTokenizer(vocab=word_pieces(MPNET)), {}),
-    "distilbert": Kind(hf.DistilBertConfig, bert_tokenizer, DISTILBERT),
-    "electra": Kind(hf.ElectraConfig, bert_tokenizer, {"embedding_size": 8}, True),
-    "deberta-v3": Kind(
-        hf.DebertaV2Config, lambda: hf.DebertaV2Tokenizer(vocab=unigram(BERT), unk_id=3), DEBERTA_V3
+    "bert": Kind(
+        hf.BertConfig,
+        bert_tokenizer,
+        {},
+        True,
     ),
-    "modernbert": Kind(hf.ModernBertConfig, modernbert_tokenizer, MODERNBERT),
-    "xlm-roberta": Kind(hf.XLMRobertaConfig, xlm_roberta_tokenizer, {"type_vocab_size": 1}),
-    "camembert": Kind(hf.CamembertConfig, xlm_roberta_tokenizer, {"type_vocab_size": 1}),
-    "albert": Kind(hf.AlbertConfig, bert_tokenizer, {"embedding_size": 8}, True),
+    "roberta": Kind(
+        hf.RobertaConfig,
+        roberta_tokenizer,
+        {"type_vocab_size": 1},
+    ),
+    "mpnet": Kind(
+        hf.MPNetConfig,
+        lambda: hf.MPNetTokenizer(vocab=word_pieces(MPNET)),
+        {},
+    ),
+    "distilbert": Kind(
+        hf.DistilBertConfig,
+        bert_tokenizer,
+        DISTILBERT,
+    ),
+    "electra": Kind(
+        hf.ElectraConfig,
+        bert_tokenizer,
+        {"embedding_size": 8},
+        True,
+    ),
+    "deberta-v3": Kind(
+        hf.DebertaV2Config,
+        lambda: hf.DebertaV2Tokenizer(
+            vocab=unigram(BERT),
+            unk_id=3,
+        ),
+        DEBERTA_V3,
+    ),
+    "modernbert": Kind(
+        hf.ModernBertConfig,
+        modernbert_tokenizer,
+        MODERNBERT,
+    ),
+    "xlm-roberta": Kind(
+        hf.XLMRobertaConfig,
+        xlm_roberta_tokenizer,
+        {"type_vocab_size": 1},
+    ),
+    "camembert": Kind(
+        hf.CamembertConfig,
+        xlm_roberta_tokenizer,
+        {"type_vocab_size": 1},
+    ),
+    "albert": Kind(
+        hf.AlbertConfig,
+        bert_tokenizer,
+        {"embedding_size": 8},
+        True,
+    ),
 }
 
 
-def save_kind(name: str, folder: Path, **changes: Any) -> Path:
-    """Save a random model of a kind, with changes to its config, and its tokenizer, with save_pretrained."""
+def save_kind(
+    name: str,
+    folder: Path,
+    **changes: Any,
+) -> Path:
+    """Save a random model of a kind, with changes to its config, and its tokenizer, with
+    save_pretrained.
+    """
     kind = KINDS[name]
     tokenizer = kind.tokenizer()
     ids = {

@@ -24,17 +24,29 @@ class FakePlan:
     def lines(self) -> list[Line]:
         return self.artefact.lines(self.request)
 
-    def runs(self, line: Line, column: Column) -> pd.DataFrame:
+    def runs(
+        self,
+        line: Line,
+        column: Column,
+    ) -> pd.DataFrame:
         label = line.way.of if isinstance(line.way, Baseline) else line.label
         found = dict(sorted(self.by_label.get(label, {}).items()))
         rows = frame_of(found.values())
         rows.index = pd.Index(list(found), name="seed")
         return rows.iloc[:1] if isinstance(line.way, Baseline) else rows
 
-    def seeds(self, line: Line, column: Column) -> tuple[int, ...]:
+    def seeds(
+        self,
+        line: Line,
+        column: Column,
+    ) -> tuple[int, ...]:
         return line.seeds[:1] if isinstance(line.way, Baseline) else line.seeds
 
-    def setting(self, line: Line, column: Column) -> Any:
+    def setting(
+        self,
+        line: Line,
+        column: Column,
+    ) -> Any:
         return self.settings.get(column.title)
 
     def change_of(self, run: Found) -> str:

@@ -24,14 +24,18 @@ TRANSIENT = (
     "empty",
     "finish_error",
 )
-"""Faults that a retry overcomes: half a body without an end, 429, 500, 503 with an HTML page, a connection closed
-before or in the body; and, with status 200, malformed JSON, HTML, no choice, and half a reply."""
+"""Faults that a retry overcomes: half a body without an end, 429, 500, 503 with an HTML page, a
+connection closed before or in the body; and, with status 200, malformed JSON, HTML, no choice, and
+half a reply.
+"""
 
 FAULTS = (*TRANSIENT, "silent", "trickle", "array", "numbers")
 """Faults without a reply; the added ones: silence, one byte at a time, other JSON, no text."""
 
 ODD = ("refusal", "filter", "length", "null", "no_usage", "surrogate")
-"""Unusual but valid replies: a refusal, only `content_filter`, cut off, null content, no usage, half an emoji."""
+"""Unusual but valid replies: a refusal, only `content_filter`, cut off, null content, no usage,
+half an emoji.
+"""
 
 STATUSES = {  # with code and message
     "limit": (429, "rate_limit_exceeded", "Rate limit reached"),
@@ -69,7 +73,9 @@ def prompt(body: dict[str, Any]) -> str:
 
 
 def first(*kinds: str | None) -> Plan:
-    """Return a plan: the n-th call of each prompt meets the n-th of ``kinds``, and later calls succeed."""
+    """Return a plan: the n-th call of each prompt meets the n-th of ``kinds``, and later calls
+    succeed.
+    """
     return lambda _, nth: kinds[nth] if nth < len(kinds) else None
 
 
@@ -84,7 +90,9 @@ def share(
     *,
     times: int = 2,
 ) -> Plan:
-    """Return a plan: a part of all calls fails, at most ``times`` per prompt; prompt and count decide which."""
+    """Return a plan: a part of all calls fails, at most ``times`` per prompt; prompt and count
+    decide which.
+    """
 
     def plan(body: dict[str, Any], nth: int) -> str | None:
         draw = random.Random(f"0 {nth} {prompt(body)}")

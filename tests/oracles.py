@@ -15,10 +15,18 @@ from lightning_cse.encoders import tiny_encoder
 from lightning_cse.engine.inference import SentenceModel
 
 
-def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+def normal(
+    *shape: int,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+) -> Tensor:
     """Return normal numbers, drawn by the seed in float64 and then converted to the dtype."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+    return torch.randn(
+        *shape,
+        generator=generator,
+        dtype=torch.float64,
+    ).to(dtype)
 
 
 def gaussians(
@@ -40,7 +48,12 @@ def cos(x: Tensor, y: Tensor) -> float:
     return (x @ y / (x @ x).sqrt() / (y @ y).sqrt()).item()
 
 
-def divergences(a: GaussianEmbedding, i: int, b: GaussianEmbedding, j: int) -> list[float]:
+def divergences(
+    a: GaussianEmbedding,
+    i: int,
+    b: GaussianEmbedding,
+    j: int,
+) -> list[float]:
     """Return KL(a_i || b_j) of each dimension, spelled out."""
     result = []
     for h in range(a.mean.shape[1]):
@@ -59,13 +72,21 @@ def reduced(kl: Sequence[float], reduce: str) -> float:
 
 
 def sim(
-    a: GaussianEmbedding, i: int, b: GaussianEmbedding, j: int, reduce: str = "mean_of_sims"
+    a: GaussianEmbedding,
+    i: int,
+    b: GaussianEmbedding,
+    j: int,
+    reduce: str = "mean_of_sims",
 ) -> float:
     """Return the similarity of Gaussian i of ``a`` to Gaussian j of ``b``."""
     return reduced(divergences(a, i, b, j), reduce)
 
 
-def cross_entropy(positive: float, candidates: Iterable[float], temperature: float) -> float:
+def cross_entropy(
+    positive: float,
+    candidates: Iterable[float],
+    temperature: float,
+) -> float:
     """Return the contrastive loss of one row from the similarities of its candidates."""
     total = math.fsum(math.exp(candidate / temperature) for candidate in candidates)
     return math.log(total) - positive / temperature
@@ -82,7 +103,9 @@ SENTENCES = [
 
 
 class Numbers:
-    """A model that embeds a sentence as the number after its last blank and the length of its first word."""
+    """A model that embeds a sentence as the number after its last blank and the length of its first
+    word.
+    """
 
     def __init__(self) -> None:
         self.embedded: list[str] = []
@@ -94,7 +117,12 @@ class Numbers:
         )
 
 
-def untrained(kind: Any, *, encoder: Any = None, **options: Any) -> SentenceModel:
+def untrained(
+    kind: Any,
+    *,
+    encoder: Any = None,
+    **options: Any,
+) -> SentenceModel:
     """Return a loaded model with random layers; the two parts of a bi-encoder differ."""
     torch.manual_seed(0)
     model = kind(encoder or tiny_encoder(max_length=48), **options).eval()
@@ -103,7 +131,12 @@ def untrained(kind: Any, *, encoder: Any = None, **options: Any) -> SentenceMode
             if name.startswith("implicit_"):
                 parameter.add_(0.1 * torch.randn_like(parameter))
     settings = model.settings()
-    return SentenceModel(model, "some", settings["_target_"], {"weights": "1" * 64})
+    return SentenceModel(
+        model,
+        "some",
+        settings["_target_"],
+        {"weights": "1" * 64},
+    )
 
 
 def save_tiny(folder: Path) -> Path:
@@ -115,15 +148,25 @@ def save_tiny(folder: Path) -> Path:
 
 
 def senteval_classifier(
-    x: Tensor, labels: Tensor, fold: Any, l2: float, classes: int
+    x: Tensor,
+    labels: Tensor,
+    fold: Any,
+    l2: float,
+    classes: int,
 ) -> tuple[nn.Linear, int]:
-    """Fit SentEval's classifier as a loop in float64, on a fold (train, dev or None); also return the epochs."""
+    """Fit SentEval's classifier as a loop in float64, on a fold (train, dev or None); also return
+    the epochs.
+    """
     random = np.random.RandomState(1111)
     with torch.random.fork_rng():
         torch.manual_seed(1111)
         model = nn.Linear(x.shape[1], classes).double()
     x = x.double()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=l2)
+    optimizer = torch.optim.Adam(
+        model.parameters(),
+        lr=1e-3,
+        weight_decay=l2,
+    )
     train, dev = fold
     if dev is None:
         permutation = random.permutation(len(train))

@@ -35,13 +35,21 @@ def dies_at(at: int) -> Iterator[None]:
     """Die before the values of a step are logged."""
     original = CurvesLogger.log_metrics
 
-    def mortal(self: CurvesLogger, metrics: dict[str, float], step: int | None = None) -> None:
+    def mortal(
+        self: CurvesLogger,
+        metrics: dict[str, float],
+        step: int | None = None,
+    ) -> None:
         if step == at:
             raise Killed
         original(self, metrics, step)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(CurvesLogger, "log_metrics", mortal)
+        patch.setattr(
+            CurvesLogger,
+            "log_metrics",
+            mortal,
+        )
         yield
 
 
@@ -95,7 +103,11 @@ def outcome(run: Run) -> dict[str, Any]:
     return left
 
 
-def differences(one: Any, other: Any, where: str = "") -> list[str]:
+def differences(
+    one: Any,
+    other: Any,
+    where: str = "",
+) -> list[str]:
     """Return where two outcomes differ, to the last bit."""
     if type(one) is not type(other):
         return [f"{where}: {type(one).__name__} and {type(other).__name__}"]
@@ -103,7 +115,15 @@ def differences(one: Any, other: Any, where: str = "") -> list[str]:
     if isinstance(one, dict):
         if one.keys() != other.keys():
             return [f"{where}: {sorted(map(str, one.keys() ^ other.keys()))} in one only"]
-        return [line for key in one for line in differences(one[key], other[key], f"{where}/{key}")]
+        return [
+            line
+            for key in one
+            for line in differences(
+                one[key],
+                other[key],
+                f"{where}/{key}",
+            )
+        ]
 
     if isinstance(one, list | tuple):
         if len(one) != len(other):

@@ -1,21 +1,26 @@
-"""The README and the pages of docs/ do what they say: their blocks run, page by page, and end in what is printed below.
+"""The README and the pages of docs/ do what they say: their blocks run, page by page, and end in
+what is printed below.
 
-How a block is read (write by these rules; the marker stands in the page, on the line before the block):
+How a block is read (write by these rules; the marker stands in the page, on the line before the
+block):
 
-- ```` ```bash ```` runs with ``bash -euo pipefail`` in a copy of the checkout, which the blocks of a page share, top to
-  bottom, with this environment's ``python`` first on PATH. ``make run`` runs without installing, if a ``text`` block
-  shows what it prints; every other line that calls make is only checked to name a target: ``make test`` would run this
-  file again.
+- ```` ```bash ```` runs with ``bash -euo pipefail`` in a copy of the checkout, which the blocks of
+  a page share, top to bottom, with this environment's ``python`` first on PATH. ``make run`` runs
+  without installing, if a ``text`` block shows what it prints; every other line that calls make is
+  only checked to name a target: ``make test`` would run this file again.
 - ```` ```python ```` runs as a script of its own in the same folder.
-- ```` ```text ```` directly after such a block holds the last lines of its output, stdout and stderr together. Numbers,
-  hashes, widths and colours may differ; words may not. After a block of which nothing was run it is not compared.
-- ``<!-- docs-check: skip (reason) -->`` on the line before a block, for what takes hours, costs money or needs a
-  server: nothing is run. Its commands are checked instead: those with overrides are composed and checked as before a
-  run, each point of a sweep; those with options are parsed; make must know the target and pip the extra. A command that
-  is neither, of a program not in `UNCHECKED`, fails. Indented commands, as in experiments/, are checked likewise.
-- ``<!-- docs-check: file PATH -->`` on the line before a block writes it to this file, for the blocks below it.
-- ```` ```yaml ```` must parse. `LEFT_ALONE` are the other languages; any other is refused, so that no block escapes by
-  its spelling.
+- ```` ```text ```` directly after such a block holds the last lines of its output, stdout and
+  stderr together. Numbers, hashes, widths and colours may differ; words may not. After a block of
+  which nothing was run it is not compared.
+- ``<!-- docs-check: skip (reason) -->`` on the line before a block, for what takes hours, costs
+  money or needs a server: nothing is run. Its commands are checked instead: those with overrides
+  are composed and checked as before a run, each point of a sweep; those with options are parsed;
+  make must know the target and pip the extra. A command that is neither, of a program not in
+  `UNCHECKED`, fails. Indented commands, as in experiments/, are checked likewise.
+- ``<!-- docs-check: file PATH -->`` on the line before a block writes it to this file, for the
+  blocks below it.
+- ```` ```yaml ```` must parse. `LEFT_ALONE` are the other languages; any other is refused, so that
+  no block escapes by its spelling.
 """
 
 import argparse
@@ -79,7 +84,10 @@ class Block:
     def write(self, folder: Path) -> None:
         """Write it to its file, if it has one."""
         if self.file:
-            (folder / self.file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / self.file).parent.mkdir(
+                parents=True,
+                exist_ok=True,
+            )
             (folder / self.file).write_text(self.body, encoding="utf-8")
 
     def __str__(self) -> str:
@@ -87,7 +95,8 @@ class Block:
 
 
 def read_blocks(markdown: str, page: str = "") -> list[Block]:
-    """Return the fenced blocks from top to bottom; a text block also becomes the ``expected`` of the one before it.
+    """Return the fenced blocks from top to bottom; a text block also becomes the ``expected`` of
+    the one before it.
 
     Indented commands are blocks that are skipped.
     """
@@ -97,7 +106,12 @@ def read_blocks(markdown: str, page: str = "") -> list[Block]:
         if token.type == "code_block" and token.map and "python -m lightning_cse" in token.content:
             blocks.append(
                 Block(
-                    "bash", token.content, token.map[0] + 1, page, skipped=True, reason="indented"
+                    "bash",
+                    token.content,
+                    token.map[0] + 1,
+                    page,
+                    skipped=True,
+                    reason="indented",
                 )
             )
         if token.type == "fence":
@@ -106,7 +120,16 @@ def read_blocks(markdown: str, page: str = "") -> list[Block]:
             reason = (comment["reason"] or "") if comment else ""
             if language == "text" and blocks and blocks[-1].language in RUN:
                 blocks[-1].expected = token.content
-            blocks.append(Block(language, token.content, start, page, comment is not None, reason))
+            blocks.append(
+                Block(
+                    language,
+                    token.content,
+                    start,
+                    page,
+                    comment is not None,
+                    reason,
+                )
+            )
             blocks[-1].file = file["path"] if file else ""
         before = token.content
     return blocks
@@ -136,7 +159,9 @@ def make_targets(line: str) -> list[str]:
 
 
 def runnable(block: Block) -> str:
-    """Return what of a bash block is run here: nothing through make, but ``make run`` where its output is told."""
+    """Return what of a bash block is run here: nothing through make, but ``make run`` where its
+    output is told.
+    """
     kept = []
     for line in block.body.splitlines():
         targets = make_targets(line)
@@ -167,33 +192,55 @@ SHELL = [
 
 
 def params(skipped: bool) -> list[object]:
-    """Return the bash and Python blocks, those of a page for one worker: they build on each other."""
+    """Return the bash and Python blocks, those of a page for one worker: they build on each
+    other.
+    """
     chosen = [block for block in BLOCKS if block.language in RUN and block.skipped == skipped]
     return [
-        pytest.param(block, id=str(block), marks=pytest.mark.xdist_group(block.page))
+        pytest.param(
+            block,
+            id=str(block),
+            marks=pytest.mark.xdist_group(block.page),
+        )
         for block in chosen
     ]
 
 
 @pytest.fixture(scope="session")
 def checkout_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A copy of the checkout for each page, without what git ignores, in which its blocks may do as they like."""
+    """A copy of the checkout for each page, without what git ignores, in which its blocks may do as
+    they like.
+    """
 
     @functools.cache
     def copied(page: str) -> Path:
         folder = tmp_path_factory.mktemp(re.sub(r"\W", "_", page)) / "lightning_cse"
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+        listed = subprocess.run(
+            command,
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+        )
         if listed.returncode != 0:
             shutil.copytree(
                 ROOT,
                 folder,
-                ignore=shutil.ignore_patterns(".*_cache", ".git", ".venv", "runs", "site"),
+                ignore=shutil.ignore_patterns(
+                    ".*_cache",
+                    ".git",
+                    ".venv",
+                    "runs",
+                    "site",
+                ),
             )
             return folder
         for name in set(os.fsdecode(listed.stdout).split("\0")) - {""}:
             if (ROOT / name).is_file():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).parent.mkdir(
+                    parents=True,
+                    exist_ok=True,
+                )
                 shutil.copy2(ROOT / name, folder / name)
         return folder
 
@@ -238,12 +285,28 @@ def test_block_runs(block: Block, checkout_of: Callable[[str], Path]) -> None:
         if other.page == block.page and other.line <= block.line:
             other.write(checkout)
     if block.language == "python":
-        output = run([sys.executable, "-c", block.body], checkout)
+        output = run(
+            [
+                sys.executable,
+                "-c",
+                block.body,
+            ],
+            checkout,
+        )
     else:
         script = runnable(block)
         if not script:
             pytest.skip("make targets only: checked by name")
-        output = run(["bash", "-euo", "pipefail", "-c", script], checkout)
+        output = run(
+            [
+                "bash",
+                "-euo",
+                "pipefail",
+                "-c",
+                script,
+            ],
+            checkout,
+        )
     if block.expected is not None:
         want = masked(block.expected, checkout)
         assert masked(output, checkout)[-len(want) :] == want, (
@@ -259,10 +322,20 @@ class Parsed(Exception):  # noqa: N818 - nothing is wrong
 
 
 def commands(shell: str) -> Iterator[list[str]]:
-    """Yield the words of each command of some lines of shell; a placeholder such as <corpora> is a word."""
-    shell = re.sub(r"<(\w+)>", r"\1", shell.replace("\\\n", " "))
+    """Yield the words of each command of some lines of shell; a placeholder such as <corpora> is a
+    word.
+    """
+    shell = re.sub(
+        r"<(\w+)>",
+        r"\1",
+        shell.replace("\\\n", " "),
+    )
     for line in shell.splitlines():
-        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer = shlex.shlex(
+            line,
+            posix=True,
+            punctuation_chars=True,
+        )
         lexer.whitespace_split = True
         words: list[str] = []
         for word in [*lexer, ";"]:
@@ -275,14 +348,20 @@ def commands(shell: str) -> Iterator[list[str]]:
 
 
 def check_command(
-    words: list[str], give: Callable[..., tuple[int, str, str]], patch: pytest.MonkeyPatch
+    words: list[str],
+    give: Callable[..., tuple[int, str, str]],
+    patch: pytest.MonkeyPatch,
 ) -> None:
     """Fail if a command could not start."""
     words = words[
         : next((place for place, word in enumerate(words) if word[0] in "<>"), len(words))
     ]
     if words[:2] == ["python", "-m"]:
-        words = ["lightning-cse", *words[2].split(".", 1)[1:], *words[3:]]
+        words = [
+            "lightning-cse",
+            *words[2].split(".", 1)[1:],
+            *words[3:],
+        ]
     program, *args = words
     if program == "make":
         assert set(make_targets(" ".join(words))) <= make_known()
@@ -303,15 +382,27 @@ def check_command(
             from hydra import compose, initialize_config_dir
 
             with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-                compose(args[0], launcher, return_hydra_config=True)
+                compose(
+                    args[0],
+                    launcher,
+                    return_hydra_config=True,
+                )
     else:
         read = argparse.ArgumentParser.parse_args
 
-        def parsed(self: argparse.ArgumentParser, *given: object, **named: object) -> object:
+        def parsed(
+            self: argparse.ArgumentParser,
+            *given: object,
+            **named: object,
+        ) -> object:
             read(self, *given, **named)  # type: ignore[call-overload]
             raise Parsed
 
-        patch.setattr(argparse.ArgumentParser, "parse_args", parsed)
+        patch.setattr(
+            argparse.ArgumentParser,
+            "parse_args",
+            parsed,
+        )
         with pytest.raises(Parsed):
             inspect.unwrap(importlib.import_module(f"lightning_cse.{args[0]}").main)(args[1:])
 
@@ -319,24 +410,48 @@ def check_command(
 def make_known() -> set[str]:
     """Return the targets of the Makefile."""
     return set(
-        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        re.findall(
+            r"^([a-z-]+):",
+            (ROOT / "Makefile").read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
     )
 
 
 @pytest.mark.docs
 @pytest.mark.parametrize("block", params(skipped=True))
 def test_skipped_block_could_start(
-    block: Block, give: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+    block: Block,
+    give: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if block.language == "python":
         ast.parse(block.body)
         return
-    assert subprocess.run(["bash", "-n", "-c", re.sub(r"<\w+>", "x", block.body)]).returncode == 0
+    assert (
+        subprocess.run(
+            [
+                "bash",
+                "-n",
+                "-c",
+                re.sub(
+                    r"<\w+>",
+                    "x",
+                    block.body,
+                ),
+            ]
+        ).returncode
+        == 0
+    )
     for other in BLOCKS:
         if other.page == block.page and other.line <= block.line:
             other.write(Path())
     for words in commands(block.body):
-        check_command(words, give, monkeypatch)
+        check_command(
+            words,
+            give,
+            monkeypatch,
+        )
 
 
 # The documents
@@ -386,11 +501,17 @@ def test_every_public_name_is_in_the_reference(module: str) -> None:
     ],
 )
 def test_faulty_commands_are_detected(
-    line: str, give: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+    line: str,
+    give: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises((Exception, SystemExit)):
         for words in commands(line):
-            check_command(words, give, monkeypatch)
+            check_command(
+                words,
+                give,
+                monkeypatch,
+            )
 
 
 # The site
@@ -400,8 +521,20 @@ def test_faulty_commands_are_detected(
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as by ``make docs``: a warning is an error."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--site-dir",
+        str(folder),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -432,7 +565,14 @@ def test_site_shows_formulas_and_committed_results(site: Path) -> None:
     ):
         page = (site / f"{name}.html").read_text(encoding="utf-8")
         assert page.count('<div class="formula"><svg') == formulas
-        assert not re.search(r"\$\$|\.\. math|:math:", re.sub(r"(?s)<(pre|code).*?</\1>", "", page))
+        assert not re.search(
+            r"\$\$|\.\. math|:math:",
+            re.sub(
+                r"(?s)<(pre|code).*?</\1>",
+                "",
+                page,
+            ),
+        )
     page = html.unescape((site / "methods" / "simcse.html").read_text(encoding="utf-8"))
     shown = re.findall(
         r"<td>((?:Wiki|NLI)\.\w+)</td>\s*<td[^>]*>([\d/]+)</td>\s*<td[^>]*>([^<]+)", page

@@ -1,4 +1,6 @@
-"""What holds for the repository as a whole: it imports, it is finished, it is small, it names no machine."""
+"""What holds for the repository as a whole: it imports, it is finished, it is small, it names no
+machine.
+"""
 
 import importlib
 import json
@@ -43,9 +45,16 @@ OUTSIDE = re.compile(r"\.\./shared\b")
 
 @pytest.fixture(scope="module")
 def files(repository: Path) -> dict[str, Path]:
-    """Every file git has or would take, by name: an untracked one that is not ignored is about to be committed."""
+    """Every file git has or would take, by name: an untracked one that is not ignored is about to
+    be committed.
+    """
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=repository, capture_output=True, check=False)
+    listed = subprocess.run(
+        command,
+        cwd=repository,
+        capture_output=True,
+        check=False,
+    )
     if listed.returncode != 0:
         pytest.skip("not a git checkout")
     names = sorted(set(os.fsdecode(listed.stdout).split("\0")) - {""})
@@ -114,11 +123,15 @@ def test_ci_and_hooks_call_existing_make_targets(repository: Path) -> None:
         (repository / ".pre-commit-config.yaml").read_text(encoding="utf-8"),
     )
     called += re.findall(
-        r"^make ([a-z-]+)$", (repository / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE
+        r"^make ([a-z-]+)$",
+        (repository / ".ci" / "run").read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
     targets = set(
         re.findall(
-            r"^([a-z-]+):", (repository / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+            r"^([a-z-]+):",
+            (repository / "Makefile").read_text(encoding="utf-8"),
+            re.MULTILINE,
         )
     )
     assert called
@@ -128,7 +141,10 @@ def test_ci_and_hooks_call_existing_make_targets(repository: Path) -> None:
 def test_version_has_its_release_notes_and_is_everywhere_the_same(tmp_path: Path) -> None:
     for name in release.PLACES:
         path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         path.write_text((release.REPOSITORY / name).read_text())
     version = lightning_cse.__version__
     changelog = tmp_path / "CHANGELOG.md"

@@ -1,4 +1,6 @@
-"""A sentence is a box: an axis-aligned region around a center, and one entails another if it lies within."""
+"""A sentence is a box: an axis-aligned region around a center, and one entails another if it lies
+within.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -32,8 +34,8 @@ def log_overlap(
     .. math:: \frac{1}{d} \sum_h \log \frac{\text{softplus}(\min(b_h, b'_h) - \max(a_h, a'_h))}
               {\text{softplus}(b_h - a_h)}
 
-    for a box from a to b and another from a' to b'. Disjoint boxes still have a gradient, by the softplus. The shapes
-    (..., d) are broadcast.
+    for a box from a to b and another from a' to b'. Disjoint boxes still have a gradient, by the
+    softplus. The shapes (..., d) are broadcast.
     """
     size = log_size.exp()
     other_size = other_log_size.exp()
@@ -67,13 +69,17 @@ class BoxModel(Model):
         return cosine(a.center, b.center)
 
     def entailment_score(self, premise: BoxEmbedding, hypothesis: BoxEmbedding) -> Tensor:
-        """Return the geometric mean over dimensions of how much of the premise lies within the hypothesis."""
+        """Return the geometric mean over dimensions of how much of the premise lies within the
+        hypothesis.
+        """
         boxes = (premise.center, premise.log_size, hypothesis.center, hypothesis.log_size)
         return log_overlap(*boxes).exp()
 
 
 class BoxContrastive(nn.Module):
-    """In-batch softmax over the boxes of hypotheses: a premise lies within its own entailed hypothesis."""
+    """In-batch softmax over the boxes of hypotheses: a premise lies within its own entailed
+    hypothesis.
+    """
 
     def __init__(self, temperature: float = 0.05) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Hydra plugin: configs of one's own, from the folder that ``reproduce --config-dir`` names, beside those of ``conf/``."""
+"""Hydra plugin: configs of one's own, from the folder that ``reproduce --config-dir`` names, beside
+those of ``conf/``.
+"""
 
 import os
 
@@ -9,7 +11,9 @@ from lightning_cse.config.compose import CONFIG_DIR
 
 
 class OwnConfigs(SearchPathPlugin):
-    """Append the folder in the environment variable `CONFIG_DIR` to the places where Hydra looks for configs."""
+    """Append the folder in the environment variable `CONFIG_DIR` to the places where Hydra looks
+    for configs.
+    """
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Append the folder, if there is one."""

@@ -64,7 +64,10 @@ class PointsSweeperConf:
 
 
 ConfigStore.instance().store(
-    group="hydra/sweeper", name="points", node=PointsSweeperConf, provider="lightning_cse"
+    group="hydra/sweeper",
+    name="points",
+    node=PointsSweeperConf,
+    provider="lightning_cse",
 )
 
 
@@ -127,7 +130,9 @@ class PointsSweeper(Sweeper):
         return jobs
 
     def _listed(self) -> list[list[str]]:
-        """Return the points of the file or the config; without either, one with nothing of its own."""
+        """Return the points of the file or the config; without either, one with nothing of its
+        own.
+        """
         points: Any = self.points
         place = "hydra.sweeper.points"
         if self.file is not None:
@@ -152,7 +157,11 @@ class PointsSweeper(Sweeper):
     def _parse(self, lines: Sequence[str]) -> list[Override]:
         return OverridesParser.create(config_loader=self.loader).parse_overrides(list(lines))
 
-    def _check(self, jobs: Sequence[Sequence[str]], typed: set[str]) -> None:
+    def _check(
+        self,
+        jobs: Sequence[Sequence[str]],
+        typed: set[str],
+    ) -> None:
         """Check points until all overrides are covered; one must read each ``typed`` key."""
         seen: set[str] = set()
         ineffective: dict[str, str] | None = None
@@ -166,7 +175,12 @@ class PointsSweeper(Sweeper):
                 cfg = self.loader.load_sweep_config(self.cfg, list(job))
 
             complete(cfg)
-            check(cfg, str(self.cfg.hydra.job.config_name), job, all_read=False)
+            check(
+                cfg,
+                str(self.cfg.hydra.job.config_name),
+                job,
+                all_read=False,
+            )
             faults = unread(cfg, job)
             candidates = typed if ineffective is None else ineffective.keys()
             ineffective = {key: fault for key, fault in faults.items() if key in candidates}
@@ -205,7 +219,11 @@ RAY: dict[str, dict[str, Any]] = {
         "log_to_driver": True,
         "logging_level": "error",
     },
-    "remote": {"num_cpus": 1, "num_gpus": 0, "max_retries": 0},
+    "remote": {
+        "num_cpus": 1,
+        "num_gpus": 0,
+        "max_retries": 0,
+    },
 }
 """Arguments of `ray.init` and options of a point's task; a plus adds others."""
 
@@ -219,7 +237,10 @@ class RayLauncherConf:
 
 
 ConfigStore.instance().store(
-    group="hydra/launcher", name="ray", node=RayLauncherConf, provider="lightning_cse"
+    group="hydra/launcher",
+    name="ray",
+    node=RayLauncherConf,
+    provider="lightning_cse",
 )
 
 
@@ -243,7 +264,9 @@ class RayLauncher(Launcher):
         self.work = (hydra_context, config, task_function)
 
     def launch(
-        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+        self,
+        job_overrides: Sequence[Sequence[str]],
+        initial_job_idx: int,
     ) -> Sequence[JobReturn]:
         """Run the points, as many at once as Ray can, and return their results in order."""
         # Ray reads these on import: it sends no usage data, and points have the same priority as
@@ -258,7 +281,10 @@ class RayLauncher(Launcher):
 
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
-        Path(str(self.config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
+        Path(str(self.config.hydra.sweep.dir)).mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         was_running = ray.is_initialized()
 
         if not was_running:
@@ -266,7 +292,11 @@ class RayLauncher(Launcher):
 
         try:
             resources = ray.cluster_resources()
-            log.info("Ray is launching %d points, with %s", len(job_overrides), resources)
+            log.info(
+                "Ray is launching %d points, with %s",
+                len(job_overrides),
+                resources,
+            )
             task = ray.remote(**self.remote)(_run)
             shared = ray.put((*self.work, Singleton.get_state()))  # it holds every config source
             references = [
@@ -294,19 +324,34 @@ class RayLauncher(Launcher):
             raise ConfigError([f"hydra.launcher.ray.init: Ray cannot be started: {why}"]) from error
 
     @staticmethod
-    def _result(ray: Any, reference: Any, overrides: Sequence[str]) -> JobReturn:
+    def _result(
+        ray: Any,
+        reference: Any,
+        overrides: Sequence[str],
+    ) -> JobReturn:
         """Return the result of a point; one whose worker was lost counts as failed."""
         try:
             result: JobReturn = ray.get(reference)
         except ray.exceptions.RayError as error:
             reason = " ".join(str(error).split()).partition(". ")[0]  # without the long advice
-            log.error("%s was lost: %s", " ".join(filter_overrides(overrides)), reason)
-            return JobReturn(overrides=list(overrides), status=JobStatus.FAILED)
+            log.error(
+                "%s was lost: %s",
+                " ".join(filter_overrides(overrides)),
+                reason,
+            )
+            return JobReturn(
+                overrides=list(overrides),
+                status=JobStatus.FAILED,
+            )
 
         return result
 
 
-def _run(shared: Any, number: int, overrides: list[str]) -> JobReturn:
+def _run(
+    shared: Any,
+    number: int,
+    overrides: list[str],
+) -> JobReturn:
     """Run a point in a worker of Ray."""
     context, shared_config, task, singletons = shared
     setup_globals()
@@ -318,4 +363,10 @@ def _run(shared: Any, number: int, overrides: list[str]) -> JobReturn:
         config.hydra.job.num = number
 
     HydraConfig.instance().set_config(config)
-    return run_job(task, config, "hydra.sweep.dir", "hydra.sweep.subdir", context)
+    return run_job(
+        task,
+        config,
+        "hydra.sweep.dir",
+        "hydra.sweep.subdir",
+        context,
+    )

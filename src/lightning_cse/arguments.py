@@ -54,7 +54,14 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
     )
 
     records = "folder of further records, kept as files; may be repeated"
-    add("--records", type=path, action="append", default=[], metavar="DIR", help=records)
+    add(
+        "--records",
+        type=path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help=records,
+    )
     add(
         "--kept",
         action="store_true",
@@ -69,7 +76,11 @@ def hydra_text(value: str) -> str:
         >>> hydra_text("runs/a.jsonl"), hydra_text("my file.csv"), hydra_text("null")
         ('runs/a.jsonl', "'my file.csv'", "'null'")
     """
-    plain = re.fullmatch(r"[A-Za-z_/.][\w/.-]*", value, re.ASCII)
+    plain = re.fullmatch(
+        r"[A-Za-z_/.][\w/.-]*",
+        value,
+        re.ASCII,
+    )
     is_text = plain and value.casefold() not in ("null", "true", "false", "nan", "inf")
     return value if is_text else "'" + value.replace("'", r"\'") + "'"
 

@@ -1,4 +1,6 @@
-"""Compares finished runs by McNemar's test: ``python -m lightning_cse.compare runs/dualcse_*/*``."""
+"""Compares finished runs by McNemar's test: ``python -m lightning_cse.compare
+runs/dualcse_*/*``.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for key in ("seeds_a", "seeds_b"):
         found[key] = [" ".join(map(str, seeds)) for seeds in found[key]]
     if arguments.format == "table":
-        _print(found, _LEGEND.format(tests=len(found), alpha=arguments.alpha))
+        _print(
+            found,
+            _LEGEND.format(
+                tests=len(found),
+                alpha=arguments.alpha,
+            ),
+        )
     else:
         sys.stdout.write(_TEXTS[arguments.format](found))
     return 0
@@ -50,7 +58,12 @@ def _json(found: pd.DataFrame) -> str:
 
 
 def _csv(found: pd.DataFrame) -> str:
-    return str(found.map(_no_formula).to_csv(index=False, lineterminator="\n"))
+    return str(
+        found.map(_no_formula).to_csv(
+            index=False,
+            lineterminator="\n",
+        )
+    )
 
 
 def _no_formula(value: Any) -> Any:
@@ -61,7 +74,11 @@ def _no_formula(value: Any) -> Any:
 
 def _markdown(found: pd.DataFrame) -> str:
     texts = found.map(_shown).map(lambda text: text.replace("|", r"\|"))
-    rows = [found.columns, ["---"] * found.shape[1], *texts.to_numpy()]
+    rows = [
+        found.columns,
+        ["---"] * found.shape[1],
+        *texts.to_numpy(),
+    ]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
@@ -91,7 +108,11 @@ def _print(found: pd.DataFrame, legend: str) -> None:
         pad_edge=False,
         show_edge=False,
     )
-    table.add_column("\ntask", overflow="fold", max_width=16)
+    table.add_column(
+        "\ntask",
+        overflow="fold",
+        max_width=16,
+    )
     table.add_column("\npoint", overflow="fold")
     for title in (
         "\nseeds",
@@ -101,7 +122,11 @@ def _print(found: pd.DataFrame, legend: str) -> None:
         "\np",
         "p  \nHolm  ",
     ):
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(
+            title,
+            justify="right",
+            no_wrap=True,
+        )
     for row in found.itertuples():
         star = "*" if row.significant else " "
         table.add_row(
@@ -127,7 +152,10 @@ def _print(found: pd.DataFrame, legend: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m lightning_cse.compare", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m lightning_cse.compare",
+        description=__doc__,
+    )
     add = parser.add_argument
     add(
         "run",

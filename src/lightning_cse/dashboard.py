@@ -1,4 +1,6 @@
-"""Builds a W&B workspace over the runs of a project: ``python -m lightning_cse.dashboard --project NAME``."""
+"""Builds a W&B workspace over the runs of a project: ``python -m lightning_cse.dashboard --project
+NAME``.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _STEP: Final = "trainer/global_step"  # as in loggers.views, which takes seconds
 _SIDES: Final = {"held_out": "held-out side", "eval": "evaluation side"}
 _MOST_RUNS: Final = 100  # in a chart
 
-# The metrics that choose the best checkpoint: one chart and one column each; those of other papers stay empty.
+# The metrics that choose the best checkpoint: one chart and one column each; those of other papers
+# stay empty.
 _DEV: Final = "stsb/spearman", "rte/accuracy_all", "snli/auprc", "eis/accuracy", "eis_wang/accuracy"
 _TEST: Final = (
     "sts_avg/spearman_all",
@@ -32,7 +35,9 @@ TEST_SCORES: Final = tuple(f"test/{key}" for key in _TEST)
 
 
 class Layout(NamedTuple):
-    """The contents of a dashboard: the W&B project and its user or team, a title, and the dev and test scores."""
+    """The contents of a dashboard: the W&B project and its user or team, a title, and the dev and
+    test scores.
+    """
 
     project: str
     entity: str = ""
@@ -42,7 +47,9 @@ class Layout(NamedTuple):
 
 
 def workspace(layout: Layout) -> ws.Workspace:
-    """Return a workspace: one section per group of charts, and the runs beside them, grouped by sweep."""
+    """Return a workspace: one section per group of charts, and the runs beside them, grouped by
+    sweep.
+    """
     import wandb_workspaces.expr as expr
     import wandb_workspaces.workspaces.interface as ws
 
@@ -64,7 +71,12 @@ def workspace(layout: Layout) -> ws.Workspace:
         },
     }
     sections = [
-        ws.Section(name=name, panels=_panels(some), is_open=True) for name, some in charts.items()
+        ws.Section(
+            name=name,
+            panels=_panels(some),
+            is_open=True,
+        )
+        for name, some in charts.items()
     ]
     scores = [
         *(f"{key}.max" for key in layout.dev),
@@ -77,8 +89,15 @@ def workspace(layout: Layout) -> ws.Workspace:
         *(f"summary:{key}" for key in ("best/score", *scores)),
     ]
     order = [expr.Ordering(expr.Metric("Name"), ascending=True)]
-    runs = ws.RunsetSettings(groupby=[expr.Metric("Group")], order=order, pinned_columns=columns)
-    settings = ws.WorkspaceSettings(x_axis=_STEP, max_runs=_MOST_RUNS)
+    runs = ws.RunsetSettings(
+        groupby=[expr.Metric("Group")],
+        order=order,
+        pinned_columns=columns,
+    )
+    settings = ws.WorkspaceSettings(
+        x_axis=_STEP,
+        max_runs=_MOST_RUNS,
+    )
     where: Any = {
         "entity": layout.entity,
         "project": layout.project,
@@ -93,7 +112,9 @@ def workspace(layout: Layout) -> ws.Workspace:
 
 
 def build(layout: Layout, *, save: bool) -> Any:
-    """Build the workspace, and return its address if it is saved, or else the JSON that would be sent."""
+    """Build the workspace, and return its address if it is saved, or else the JSON that would be
+    sent.
+    """
     if save:
         from lightning_cse.loggers.views import is_logged_in
 
@@ -108,7 +129,11 @@ def build(layout: Layout, *, save: bool) -> Any:
             layout = layout._replace(entity=wandb.Api(timeout=20).default_entity or "")
         built: Any = workspace(layout)
         if not save:
-            return built._to_model().model_dump(mode="json", by_alias=True, exclude_none=True)
+            return built._to_model().model_dump(
+                mode="json",
+                by_alias=True,
+                exclude_none=True,
+            )
         built.save()
         return str(built.url)
     except ImportError as error:
@@ -123,7 +148,9 @@ def build(layout: Layout, *, save: bool) -> Any:
 
 
 def _panels(charts: dict[str, Any]) -> list[Any]:
-    """Return charts, three per row: a key by step, as means over groups, or two keys with one dot per run."""
+    """Return charts, three per row: a key by step, as means over groups, or two keys with one dot
+    per run.
+    """
     import wandb_workspaces.reports.v2.interface as wr
 
     look: Any = {"title_x": "step", "max_runs_to_show": _MOST_RUNS}
@@ -183,7 +210,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="NAME",
         help="W&B user or team; default: the user who is logged in",
     )
-    add("--title", default=Layout("").title, help="title of the workspace")
+    add(
+        "--title",
+        default=Layout("").title,
+        help="title of the workspace",
+    )
     add(
         "--dev",
         action="append",

@@ -8,7 +8,11 @@ import torch
 from torch import Tensor
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(
+    frozen=True,
+    eq=False,
+    repr=False,
+)
 class Embedding:
     """A batch of ``n`` sentences, each described by one or more vectors of width ``d``.
 
@@ -66,7 +70,11 @@ class Embedding:
             joined[name] = torch.cat([getattr(part, name) for part in parts])
         return type(parts[0])(**joined)
 
-    def to(self, *args: Any, **kwargs: Any) -> Self:
+    def to(
+        self,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Self:
         """Move or convert every tensor; takes what `torch.Tensor.to` takes."""
         return self._map(lambda value: value.to(*args, **kwargs))
 
@@ -79,7 +87,11 @@ class Embedding:
         return f"{type(self).__name__}({', '.join(fields)})"
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(
+    frozen=True,
+    eq=False,
+    repr=False,
+)
 class PointEmbedding(Embedding):
     """A sentence is a point: one vector ``(n, d)``, not normalised, as in SimCSE and NGCSE."""
 
@@ -87,7 +99,11 @@ class PointEmbedding(Embedding):
     _views: ClassVar = {"primary": "vector"}
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(
+    frozen=True,
+    eq=False,
+    repr=False,
+)
 class GaussianEmbedding(Embedding):
     """A sentence is a Gaussian with diagonal covariance, as in GaussCSE: mean and log variances.
 
@@ -99,7 +115,11 @@ class GaussianEmbedding(Embedding):
     _views: ClassVar = {"mean": "mean"}
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(
+    frozen=True,
+    eq=False,
+    repr=False,
+)
 class DualEmbedding(Embedding):
     """A sentence is two vectors, as in DualCSE: what it says (r) and what it implies (u)."""
 
@@ -107,7 +127,11 @@ class DualEmbedding(Embedding):
     implicit: Tensor
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(
+    frozen=True,
+    eq=False,
+    repr=False,
+)
 class DualGaussianEmbedding(Embedding):
     """A sentence is two Gaussians, one for what it says and one for what it implies."""
 
@@ -118,9 +142,18 @@ class DualGaussianEmbedding(Embedding):
     _views: ClassVar = {"explicit": "explicit_mean", "implicit": "implicit_mean"}
 
     @classmethod
-    def of(cls, explicit: GaussianEmbedding, implicit: GaussianEmbedding) -> Self:
+    def of(
+        cls,
+        explicit: GaussianEmbedding,
+        implicit: GaussianEmbedding,
+    ) -> Self:
         """Return the embedding with two Gaussians per sentence."""
-        return cls(explicit.mean, explicit.log_variance, implicit.mean, implicit.log_variance)
+        return cls(
+            explicit.mean,
+            explicit.log_variance,
+            implicit.mean,
+            implicit.log_variance,
+        )
 
     @property
     def explicit(self) -> GaussianEmbedding:
@@ -133,7 +166,11 @@ class DualGaussianEmbedding(Embedding):
         return GaussianEmbedding(self.implicit_mean, self.implicit_log_variance)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(
+    frozen=True,
+    eq=False,
+    repr=False,
+)
 class PragmaticEmbedding(Embedding):
     """A sentence is its literal meaning and what is meant by it, as in ImpScore.
 

@@ -1,4 +1,6 @@
-"""Evaluate one model on one suite of tasks: ``python -m lightning_cse.evaluate model=minilm_l6 +suite=sts``."""
+"""Evaluate one model on one suite of tasks: ``python -m lightning_cse.evaluate model=minilm_l6
++suite=sts``.
+"""
 
 import sys
 
@@ -9,7 +11,11 @@ from lightning_cse.config.launch import launch
 def main() -> int:
     """Read the command line, evaluate, and return the exit code."""
     args = quote_free_text(sys.argv[1:], ("model", "prompt"))
-    return launch("lightning_cse.engine.evaluate:run", config_name="evaluate", args=args)
+    return launch(
+        "lightning_cse.engine.evaluate:run",
+        config_name="evaluate",
+        args=args,
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Exports a model for sentence-transformers: ``python -m lightning_cse.export --model RUN --to FOLDER``."""
+"""Exports a model for sentence-transformers: ``python -m lightning_cse.export --model RUN --to
+FOLDER``.
+"""
 
 import argparse
 import sys
@@ -12,7 +14,10 @@ from lightning_cse.errors import reported
 @reported
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m lightning_cse.export", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m lightning_cse.export",
+        description=__doc__,
+    )
     parser.epilog = "SentenceTransformer(FOLDER) needs neither this package nor trust_remote_code."
     add = parser.add_argument
     add(
@@ -34,17 +39,41 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="FOLDER",
         help="the folder to write; it must be new or empty",
     )
-    add("--view", metavar="NAME", help="implicit (DualCSE), ...; default: the primary one")
-    add("--force", action="store_true", help="replace an existing sentence-transformers folder")
-    add("--push", metavar="USER/NAME", help="upload to the Hugging Face hub (`hf auth login`)")
-    add("--private", action="store_true", help="with --push: a repository only you can read")
-    add("--dry-run", action="store_true", help="with --push: list the files, upload nothing")
+    add(
+        "--view",
+        metavar="NAME",
+        help="implicit (DualCSE), ...; default: the primary one",
+    )
+    add(
+        "--force",
+        action="store_true",
+        help="replace an existing sentence-transformers folder",
+    )
+    add(
+        "--push",
+        metavar="USER/NAME",
+        help="upload to the Hugging Face hub (`hf auth login`)",
+    )
+    add(
+        "--private",
+        action="store_true",
+        help="with --push: a repository only you can read",
+    )
+    add(
+        "--dry-run",
+        action="store_true",
+        help="with --push: list the files, upload nothing",
+    )
     options = parser.parse_args(argv)
     if options.push and options.push.count("/") != 1:
         parser.error(f"--push: must be USER/NAME, got {options.push!r}")
     if (options.private or options.dry_run) and not options.push:
         parser.error("--private and --dry-run need --push USER/NAME")
-    model = load(options.model, "cpu", pooling=options.pooling)
+    model = load(
+        options.model,
+        "cpu",
+        pooling=options.pooling,
+    )
 
     from lightning_cse.analysis.exporting import export, listing, push
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 Points = Sequence[tuple[int, float]]
 Curves = Mapping[str, Points]
 
-# The palette of Okabe and Ito, which color-blind readers can distinguish; line styles differ in print.
+# The palette of Okabe and Ito, which color-blind readers can distinguish; line styles differ in
+# print.
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#E69F00"
 GREEN: Final = "#009E73"
@@ -39,7 +40,7 @@ PALETTE: Final = (
 )
 STYLES: Final = ("-", "--", ":", "-.")
 
-SIDES: Final = {
+RFD_SIDES: Final = {
     "held_out": {
         "label": "held-out side",
         "color": BLUE,
@@ -56,7 +57,9 @@ SIDES: Final = {
 
 @contextlib.contextmanager
 def plot_style() -> Iterator[None]:
-    """Draw and save in the style of this project, whatever matplotlib's settings on this machine."""
+    """Draw and save in the style of this project, whatever matplotlib's settings on this
+    machine.
+    """
     import matplotlib.style  # slow to load
 
     with matplotlib.style.context(Path(__file__).with_suffix(".mplstyle"), after_reset=True):
@@ -71,7 +74,11 @@ def save_figures(drawings: Mapping[str, Figure | None], folder: Path) -> list[Pa
             continue
         buffer = io.BytesIO()
         with plot_style():
-            figure.savefig(buffer, format="png", metadata={"Software": None})
+            figure.savefig(
+                buffer,
+                format="png",
+                metadata={"Software": None},
+            )
         write_atomic(folder / name, buffer.getvalue())
         paths.append(folder / name)
     return paths
@@ -83,22 +90,33 @@ def blank_figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07))
+    figure = Figure(
+        figsize=(width, height),
+        layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07),
+    )
     FigureCanvasAgg(figure)
     return figure
 
 
 def series_look(number: int) -> tuple[str, str]:
-    """Return the colour and the line style of a series; consecutive numbers run through all pairs of them."""
+    """Return the colour and the line style of a series; consecutive numbers run through all pairs
+    of them.
+    """
     return PALETTE[number % len(PALETTE)], STYLES[number // len(PALETTE) % len(STYLES)]
 
 
 def xy(points: Points) -> NDArray[np.float64]:
-    """Return steps and values, each in a row; matplotlib leaves a gap where a value is not finite."""
+    """Return steps and values, each in a row; matplotlib leaves a gap where a value is not
+    finite.
+    """
     return np.asarray(points, dtype=np.float64).reshape(-1, 2).T
 
 
-def line(axes: Axes, points: Points, **options: Any) -> None:
+def line(
+    axes: Axes,
+    points: Points,
+    **options: Any,
+) -> None:
     """Draw a curve, with markers if it has few points."""
     marker = "o" if len(points) <= 30 else ""
     axes.plot(

@@ -6,7 +6,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
-def progress(*more: TextColumn, width: int = 40, shown: bool | None = None) -> Progress:
+def progress(
+    *more: TextColumn,
+    width: int = 40,
+    shown: bool | None = None,
+) -> Progress:
     """Return a progress bar on stderr; by default it is shown where there is a terminal."""
     columns = (
         TextColumn("{task.description}"),
@@ -21,5 +25,9 @@ def progress(*more: TextColumn, width: int = 40, shown: bool | None = None) -> P
 
     # The time left is estimated over all steps, so that it includes the pauses between them.
     return Progress(
-        *columns, console=console, transient=True, disable=not shown, speed_estimate_period=86_400.0
+        *columns,
+        console=console,
+        transient=True,
+        disable=not shown,
+        speed_estimate_period=86_400.0,
     )

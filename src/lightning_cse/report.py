@@ -1,4 +1,6 @@
-"""Reports a paper or a sweep as one HTML file: ``python -m lightning_cse.report dualcse --to report.html``."""
+"""Reports a paper or a sweep as one HTML file: ``python -m lightning_cse.report dualcse --to
+report.html``.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,19 @@ def _page(arguments: argparse.Namespace) -> str:
 
     experiments = experiments_dir()
     artefacts = find_artefacts(experiments)
-    names = {"all", *artefacts, *(artefact.paper for artefact in artefacts.values())}
+    names = {
+        "all",
+        *artefacts,
+        *(artefact.paper for artefact in artefacts.values()),
+    }
     paths = _paths(arguments.what, names)
     kept = kept_records(experiments) if arguments.kept else []
     table = RunsTable(arguments.runs_dir, [*arguments.records, *kept])
-    request = Request(profile=arguments.profile, encoder=arguments.encoder, seeds=arguments.seeds)
+    request = Request(
+        profile=arguments.profile,
+        encoder=arguments.encoder,
+        seeds=arguments.seeds,
+    )
     papers: dict[str, list[Plan]] = {}
     for artefact in _chosen(artefacts.values(), arguments.what):
         paper = artefact.source.partition(",")[0]
@@ -55,7 +65,11 @@ def _page(arguments: argparse.Namespace) -> str:
     for paper, plans in papers.items():
         sections += [_artefact(plan, experiments, paper) for plan in plans]
         runs = _trainings(plans)
-        sections += run_sections(runs, name=f"{slug(paper)}-sweep", part=paper)
+        sections += run_sections(
+            runs,
+            name=f"{slug(paper)}-sweep",
+            part=paper,
+        )
         shown += runs
     if paths:
         runs = read_runs(paths, arguments.seeds)
@@ -70,7 +84,16 @@ def _page(arguments: argparse.Namespace) -> str:
 
 def _chosen(artefacts: Iterable[Artefact], what: Sequence[str]) -> list[Artefact]:
     """Return the artefacts that the words of the command line name, alone or by their paper."""
-    return [one for one in artefacts if {"all", one.key, one.paper} & set(what)]
+    return [
+        one
+        for one in artefacts
+        if {
+            "all",
+            one.key,
+            one.paper,
+        }
+        & set(what)
+    ]
 
 
 def _title_of_runs(runs: Sequence[Found]) -> str:
@@ -79,7 +102,9 @@ def _title_of_runs(runs: Sequence[Found]) -> str:
 
 
 def _paths(what: Sequence[str], names: Iterable[str]) -> list[Path]:
-    """Return the paths among the words of the command line; the other words are names of artefacts and papers."""
+    """Return the paths among the words of the command line; the other words are names of artefacts
+    and papers.
+    """
     paths = [Path(word).expanduser() for word in what if word not in names]
     for path in paths:
         if not path.exists():
@@ -95,7 +120,11 @@ def _trainings(plans: Sequence[Plan]) -> list[Found]:
     return [run for run in by_source.values() if "steps" in run.record]
 
 
-def _artefact(plan: Plan, experiments: Path, paper: str) -> dict[str, Any]:
+def _artefact(
+    plan: Plan,
+    experiments: Path,
+    paper: str,
+) -> dict[str, Any]:
     """Return the section of an artefact; if it cannot be made, the section gives the reason."""
     from lightning_cse.papers.report import artefact_section
     from lightning_cse.papers.reproducing import reproduce

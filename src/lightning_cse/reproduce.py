@@ -1,4 +1,6 @@
-"""Reproduces a paper's tables and figures: ``python -m lightning_cse.reproduce gausscse/table3 --profile small``."""
+"""Reproduces a paper's tables and figures: ``python -m lightning_cse.reproduce gausscse/table3
+--profile small``.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ REFRESH: Final = 5.0  # seconds between two updates of the status
 
 @reported
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0 if everything requested is finished, 1 if a run failed, 2 for a user error, 3 if runs are under way.
+    """Return 0 if everything requested is finished, 1 if a run failed, 2 for a user error, 3 if
+    runs are under way.
 
     With ``--status``, 3 also means that runs are missing.
     """
@@ -61,7 +64,13 @@ def _plans(given: argparse.Namespace, artefacts: Any) -> list[Plan]:
 
     chosen = check_keys(given.artefact, artefacts)
     settings = tuple(one for one in given.set if not _is_of_hydra(one))
-    request = Request(given.profile, given.encoder, given.seeds, settings, tuple(given.only))
+    request = Request(
+        given.profile,
+        given.encoder,
+        given.seeds,
+        settings,
+        tuple(given.only),
+    )
     kept = kept_records(given.experiments) if given.kept else []
     table = RunsTable(given.runs_dir, [*given.records, *kept])
     requests = [(artefact, request.within(artefact, chosen)) for artefact in chosen]
@@ -79,7 +88,11 @@ def _show_status(console: Console, plans: Sequence[Plan]) -> int:
     from lightning_cse.papers.listing import status_table
     from lightning_cse.papers.plan import status
 
-    with Live(status_table(plans), console=console, refresh_per_second=1) as live:
+    with Live(
+        status_table(plans),
+        console=console,
+        refresh_per_second=1,
+    ) as live:
         while console.is_terminal and status(plans)["running"]:
             time.sleep(REFRESH)
             plans[0].table.refresh()
@@ -88,7 +101,11 @@ def _show_status(console: Console, plans: Sequence[Plan]) -> int:
     return _exit_code(plans)
 
 
-def _reproduce(console: Console, plans: Sequence[Plan], given: argparse.Namespace) -> int:
+def _reproduce(
+    console: Console,
+    plans: Sequence[Plan],
+    given: argparse.Namespace,
+) -> int:
     """Run what is missing, and make the artefacts."""
     from lightning_cse.papers.listing import plans_table, status_table
     from lightning_cse.papers.plan import missing, status
@@ -105,9 +122,22 @@ def _reproduce(console: Console, plans: Sequence[Plan], given: argparse.Namespac
         if given.launcher:
             options.append(f"hydra/launcher={given.launcher}")
         points = folder / "points"
-        code = run_missing(plans, points, options, retry_failed=given.retry_failed)
+        code = run_missing(
+            plans,
+            points,
+            options,
+            retry_failed=given.retry_failed,
+        )
     plans[0].table.refresh()
-    made = [_make(console, plan, given, folder / plan.artefact.paper) for plan in plans]
+    made = [
+        _make(
+            console,
+            plan,
+            given,
+            folder / plan.artefact.paper,
+        )
+        for plan in plans
+    ]
     if not given.no_run and _exit_code(plans):
         console.print("", status_table(plans))
         code = code or (1 if missing(status(plans)) else BUSY)
@@ -123,7 +153,12 @@ def _exit_code(plans: Sequence[Plan]) -> int:
     return BUSY if missing(now) or now["running"] else 0
 
 
-def _make(console: Console, plan: Plan, given: argparse.Namespace, folder: Path) -> bool:
+def _make(
+    console: Console,
+    plan: Plan,
+    given: argparse.Namespace,
+    folder: Path,
+) -> bool:
     """Make, print and write one artefact; return False, without raising, if it cannot be made."""
     from lightning_cse.papers.render import render
     from lightning_cse.papers.reproducing import keep, reproduce
@@ -143,16 +178,29 @@ def _make(console: Console, plan: Plan, given: argparse.Namespace, folder: Path)
         text = done.made.text
         if given.format == "terminal" and done.table is None:
             text = f"**{artefact.source}: {artefact.title}**\n\n{text}\n\n{artefact.note}"
-        _show(console, text, markdown=given.format == "terminal")
+        _show(
+            console,
+            text,
+            markdown=given.format == "terminal",
+        )
     files = done.write(folder)
     if given.keep:
         files += keep(done, given.experiments)
     for file in files:
-        console.print(f"written: {file}", soft_wrap=True, style="dim")
+        console.print(
+            f"written: {file}",
+            soft_wrap=True,
+            style="dim",
+        )
     return True
 
 
-def _show(console: Console, part: Any, *, markdown: bool = False) -> None:
+def _show(
+    console: Console,
+    part: Any,
+    *,
+    markdown: bool = False,
+) -> None:
     from rich.markdown import Markdown
 
     if markdown:
@@ -182,34 +230,83 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     named = "such as gausscse/table3; a paper's name stands for all of its artefacts"
     add("artefact", nargs="*", help=named)
-    add("--all", action="store_true", help="every artefact of every paper")
+    add(
+        "--all",
+        action="store_true",
+        help="every artefact of every paper",
+    )
     what = parser.add_mutually_exclusive_group()
     for name, purpose in {
         "--dry-run": "show what is finished and what is missing; run nothing",
         "--status": "show what is running, what failed and why, until the end",
         "--no-run": "make the tables from the runs that exist; run nothing",
     }.items():
-        what.add_argument(name, action="store_true", help=purpose)
+        what.add_argument(
+            name,
+            action="store_true",
+            help=purpose,
+        )
     tables = "folder of tables of your own, DIR/<paper>/<table>.yaml, instead of experiments/"
-    add("--experiments", type=shared.path, metavar="DIR", help=tables)
+    add(
+        "--experiments",
+        type=shared.path,
+        metavar="DIR",
+        help=tables,
+    )
     configs = "folder of configs of your own, beside conf/"
-    add("--config-dir", type=shared.path, metavar="DIR", help=configs)
+    add(
+        "--config-dir",
+        type=shared.path,
+        metavar="DIR",
+        help=configs,
+    )
     shared.add_runs(parser)
     seeds = "seeds to use instead of the artefact's"
-    add("--seeds", type=shared.seeds, metavar="0,1,2", help=seeds)
+    add(
+        "--seeds",
+        type=shared.seeds,
+        metavar="0,1,2",
+        help=seeds,
+    )
     rows = "only the rows with these labels, in all artefacts that have them"
-    add("--only", nargs="+", default=[], metavar="ROW", help=rows)
+    add(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="ROW",
+        help=rows,
+    )
     setting = "an additional override for every run; with hydra. or hydra/, for the whole sweep"
-    add("--set", action="append", default=[], metavar="KEY=VALUE", help=setting)
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=setting,
+    )
     launcher = "joblib, ray, submitit_slurm, ...; default: one run after another"
     add("--launcher", metavar="NAME", help=launcher)
-    add("--retry-failed", action="store_true", help="also rerun what failed before")
+    add(
+        "--retry-failed",
+        action="store_true",
+        help="also rerun what failed before",
+    )
     kept = "also write tables, figures and records into <experiments>/<paper>/results"
     add("--keep", action="store_true", help=kept)
     out = "where tables and figures go; default: <runs>/reproduce"
-    add("--out", type=shared.path, metavar="DIR", help=out)
+    add(
+        "--out",
+        type=shared.path,
+        metavar="DIR",
+        help=out,
+    )
     forms = ("terminal", "markdown", "csv", "latex")
-    add("--format", choices=forms, default="terminal", help="for the printed table")
+    add(
+        "--format",
+        choices=forms,
+        default="terminal",
+        help="for the printed table",
+    )
     return parser
 
 

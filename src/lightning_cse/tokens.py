@@ -11,7 +11,9 @@ from torch import Tensor
 
 
 class Tokenize(Protocol):
-    """The tokenizer that the data code calls: sentences in, bare token ids out (no special tokens, no truncation)."""
+    """The tokenizer that the data code calls: sentences in, bare token ids out (no special tokens,
+    no truncation).
+    """
 
     @property
     def digest(self) -> str:
@@ -28,8 +30,8 @@ class Tokenize(Protocol):
 class Tokens:
     """Bare token ids of n sentences, right-padded: ``ids`` and ``mask`` (n, length), ``rows`` (n,).
 
-    ``rows[k]`` is the row of the batch that sentence k belongs to; a role may cover fewer rows than the batch.
-    An encoder's template adds special tokens.
+    ``rows[k]`` is the row of the batch that sentence k belongs to; a role may cover fewer rows than
+    the batch. An encoder's template adds special tokens.
     """
 
     ids: Tensor
@@ -40,7 +42,11 @@ class Tokens:
         return len(self.ids)
 
     @classmethod
-    def pad(cls, sentences: Sequence[Sequence[int]], rows: Sequence[int] | None = None) -> Self:
+    def pad(
+        cls,
+        sentences: Sequence[Sequence[int]],
+        rows: Sequence[int] | None = None,
+    ) -> Self:
         """Build tokens from ragged lists of ids; ``rows`` defaults to 0, 1, 2, ..."""
         ids, lengths = _flat(sentences)
         numbers = range(len(sentences)) if rows is None else rows
@@ -100,7 +106,8 @@ class Tokens:
 
 
 class TokenTable:
-    """The bare token ids of many sentences, some of which are looked up again and again; ``lengths`` is (sentences,).
+    """The bare token ids of many sentences, some of which are looked up again and again;
+    ``lengths`` is (sentences,).
 
     Args:
         sentences: the sentences; if one is repeated, the last one counts.
@@ -137,7 +144,11 @@ class TokenTable:
         """Return whether the table has all these sentences."""
         return self._row.keys() >= set(sentences)
 
-    def tokens(self, sentences: Iterable[str], most: int) -> Tokens:
+    def tokens(
+        self,
+        sentences: Iterable[str],
+        most: int,
+    ) -> Tokens:
         """Return the tokens of sentences that the table has, each cut to ``most`` tokens."""
         rows = np.array([self._row[sentence] for sentence in sentences], dtype=np.int64)
         return Tokens.cut(

@@ -29,18 +29,25 @@ def key() -> str:
 
 @pytest.fixture
 def start(tmp_path: Path, key: str) -> Iterator[Start]:
-    """Start a command in an empty folder that also holds runs and caches, with a key; no command outlives its test."""
+    """Start a command in an empty folder that also holds runs and caches, with a key; no command
+    outlives its test.
+    """
     processes: list[subprocess.Popen[str]] = []
 
     def started(name: str, *args: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", f"lightning_cse.{name}", *args],
+            [
+                sys.executable,
+                "-m",
+                f"lightning_cse.{name}",
+                *args,
+            ],
             cwd=tmp_path,
             env=os.environ | environment(tmp_path) | {"OPENAI_API_KEY": key},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=_restore_interrupts,  # noqa: PLW1509 - only this runs between fork and exec
+            preexec_fn=_restore_interrupts,  # noqa: PLW1509 - only this runs between fork and exec,
         )
 
         processes.append(process)
@@ -57,12 +64,18 @@ def start(tmp_path: Path, key: str) -> Iterator[Start]:
 def in_place(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Run a command's ``main`` in this process with arguments; return exit code, stdout and stderr."""
+    """Run a command's ``main`` in this process with arguments; return exit code, stdout and
+    stderr.
+    """
     from hydra.core.global_hydra import GlobalHydra
 
     def run(main: Callable[[], int], *args: str) -> tuple[int, str, str]:
         name = main.__module__.rpartition(".")[2]
-        monkeypatch.setattr(sys, "argv", [f"{name}.py", *args])
+        monkeypatch.setattr(
+            sys,
+            "argv",
+            [f"{name}.py", *args],
+        )
         handlers = logging.root.handlers[:]
         GlobalHydra.instance().clear()
         capsys.readouterr()
@@ -84,7 +97,9 @@ def evaluate(
     key: str,
     in_place: Callable[..., tuple[int, str, str]],
 ) -> Command:
-    """Run ``lightning_cse.evaluate`` in this process, in an empty folder; return exit code, stdout and stderr."""
+    """Run ``lightning_cse.evaluate`` in this process, in an empty folder; return exit code, stdout
+    and stderr.
+    """
     from lightning_cse import evaluate
 
     monkeypatch.chdir(tmp_path)

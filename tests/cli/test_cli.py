@@ -1,4 +1,6 @@
-"""The commands as a user starts them: few processes, and what they cost before anything heavy is imported."""
+"""The commands as a user starts them: few processes, and what they cost before anything heavy is
+imported.
+"""
 
 import os
 import re
@@ -29,7 +31,11 @@ COMMANDS = sorted(
 )
 
 
-FOLDERS = {"LIGHTNING_CSE_RUNS": "runs", "LIGHTNING_CSE_CACHE": "cache", "HF_HOME": "hub"}
+FOLDERS = {
+    "LIGHTNING_CSE_RUNS": "runs",
+    "LIGHTNING_CSE_CACHE": "cache",
+    "HF_HOME": "hub",
+}
 
 
 @pytest.fixture
@@ -47,15 +53,33 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def command(place: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+def command(
+    place: Path,
+    repository: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Command:
     """Start a command in a process of its own."""
     monkeypatch.setenv("PYTHONPATH", str(repository / "src"))
 
     def start(
-        name: str, *args: str, python: tuple[str, ...] = ()
+        name: str,
+        *args: str,
+        python: tuple[str, ...] = (),
     ) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, *python, "-m", f"lightning_cse.{name}", *args]
-        return subprocess.run(line, cwd=place, capture_output=True, text=True, timeout=400)
+        line = [
+            sys.executable,
+            *python,
+            "-m",
+            f"lightning_cse.{name}",
+            *args,
+        ]
+        return subprocess.run(
+            line,
+            cwd=place,
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
 
     return start
 
@@ -78,8 +102,16 @@ def lightly(command: Command, *line: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_imports_nothing_heavy(name: str, command: Command, place: Path) -> None:
-    ended = lightly(command, name, "--help")
+def test_help_imports_nothing_heavy(
+    name: str,
+    command: Command,
+    place: Path,
+) -> None:
+    ended = lightly(
+        command,
+        name,
+        "--help",
+    )
     assert ended.returncode == 0
     assert f"lightning_cse.{name}" in ended.stdout
 
@@ -91,10 +123,23 @@ def test_help_imports_nothing_heavy(name: str, command: Command, place: Path) ->
 
 
 @pytest.mark.parametrize("line", ["+method.foo=1", "-m seed=0,1 epochs=1"])
-def test_unknown_key_imports_nothing_heavy(line: str, command: Command, place: Path) -> None:
-    ended = lightly(command, "train", "+experiment=dualcse_cross", *line.split())
+def test_unknown_key_imports_nothing_heavy(
+    line: str,
+    command: Command,
+    place: Path,
+) -> None:
+    ended = lightly(
+        command,
+        "train",
+        "+experiment=dualcse_cross",
+        *line.split(),
+    )
     assert ended.returncode == 2
-    assert re.search(r"^error: ", ended.stderr, re.MULTILINE)
+    assert re.search(
+        r"^error: ",
+        ended.stderr,
+        re.MULTILINE,
+    )
     assert not list(place.iterdir())
 
 
@@ -136,7 +181,11 @@ def test_closed_reader_is_no_error(repository: Path) -> None:
     line = f"set -o pipefail; {sys.executable} -m lightning_cse.reproduce --help | true"
     environment = os.environ | {"PYTHONPATH": str(repository / "src")}
     ended = subprocess.run(
-        ["bash", "-c", line],
+        [
+            "bash",
+            "-c",
+            line,
+        ],
         env=environment,
         capture_output=True,
         text=True,
@@ -146,12 +195,20 @@ def test_closed_reader_is_no_error(repository: Path) -> None:
     assert ended.stderr == ""
 
 
-def test_sweep_from_end_to_end(command: Command, in_process: Train, place: Path) -> None:
+def test_sweep_from_end_to_end(
+    command: Command,
+    in_process: Train,
+    place: Path,
+) -> None:
     args = ("-m", "+experiment=dualcse_cross", "+debug=tiny", "seed=0,1", *LITTLE)
     ended = command("train", *args)
 
     assert ended.returncode == 0, ended.stderr
-    assert re.search(r"^all seeds +2 +0\.\d{4} +0\.\d{4}$", ended.stdout, re.MULTILINE)
+    assert re.search(
+        r"^all seeds +2 +0\.\d{4} +0\.\d{4}$",
+        ended.stdout,
+        re.MULTILINE,
+    )
 
     runs = sorted(find_runs(place / "runs"), key=lambda run: run.seed)
     found = [(run.name, run.seed, run.status) for run in runs]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-# A busy machine may take minutes to load torch; pytest's own limit is made for tests that start no process.
+# A busy machine may take minutes to load torch; pytest's own limit is made for tests that start no
+# process.
 pytestmark = pytest.mark.timeout(900)
 
 

@@ -1,4 +1,6 @@
-"""``python -m lightning_cse.generate`` against a local server, as a user starts it, stops it and kills it."""
+"""``python -m lightning_cse.generate`` against a local server, as a user starts it, stops it and
+kills it.
+"""
 
 import json
 import random
@@ -29,15 +31,31 @@ LINE = (
 
 
 def answer(body: dict[str, Any]) -> str:
-    """A good sentence of the role that the prompt is of; now and then a bad one, another each time."""
+    """A good sentence of the role that the prompt is of; now and then a bad one, another each
+    time.
+    """
     system, words = body["messages"][0]["content"], prompt(body).rstrip(".").split()
     if random.random() < 0.1:
         return random.choice(
-            [prompt(body), "I'm sorry, but I can't help with that.", "One. Two of it. Three of it."]
+            [
+                prompt(body),
+                "I'm sorry, but I can't help with that.",
+                "One. Two of it. Three of it.",
+            ]
         )
     if "fewer details" in system:
         return " ".join(words[: len(words) // 2]) + "."
-    return " ".join([*words[1:], "so" if "means the same" in system else "never", "it", "is"]) + "."
+    return (
+        " ".join(
+            [
+                *words[1:],
+                "so" if "means the same" in system else "never",
+                "it",
+                "is",
+            ]
+        )
+        + "."
+    )
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -46,7 +64,9 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 def cached(folder: Path) -> Counter[str]:
-    """The number of replies in the cache by the sentence that was asked about and the standing instruction."""
+    """The number of replies in the cache by the sentence that was asked about and the standing
+    instruction.
+    """
     path = folder / "cache" / "llm" / "replies.sqlite"
     if not path.is_file():
         return Counter()
@@ -58,10 +78,17 @@ def cached(folder: Path) -> Counter[str]:
         )
 
 
-def test_generate_end_to_end(start: Start, tmp_path: Path, key: str) -> None:
+def test_generate_end_to_end(
+    start: Start,
+    tmp_path: Path,
+    key: str,
+) -> None:
     with ChatServer(answer, key=key) as server:
         stdout, stderr = start(
-            *LINE, f"llm.base_url={server.url}", "n=20", "encoder=tiny"
+            *LINE,
+            f"llm.base_url={server.url}",
+            "n=20",
+            "encoder=tiny",
         ).communicate(timeout=300)
     assert stderr == ""
     (folder,) = (tmp_path / "runs" / "generate").iterdir()
@@ -86,7 +113,12 @@ def test_generate_end_to_end(start: Start, tmp_path: Path, key: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_continues_after_a_signal(start: Start, tmp_path: Path, signum: int, code: int) -> None:
+def test_continues_after_a_signal(
+    start: Start,
+    tmp_path: Path,
+    signum: int,
+    code: int,
+) -> None:
     with ChatServer(answer, seconds=0.02) as server:
         line = (f"llm.base_url={server.url}", "n=60", "llm.concurrency=4", "~encoder")
         process = start(*LINE, *line)
@@ -107,7 +139,11 @@ def test_continues_after_a_signal(start: Start, tmp_path: Path, signum: int, cod
 def test_kills_and_faults_lose_no_reply_and_pay_none_twice(start: Start, tmp_path: Path) -> None:
     count, at_once = 200, 16
     with ChatServer(answer, share(0.1, TRANSIENT, times=3)) as server:
-        line = [f"llm.base_url={server.url}", f"n={count}", f"llm.concurrency={at_once}"]
+        line = [
+            f"llm.base_url={server.url}",
+            f"n={count}",
+            f"llm.concurrency={at_once}",
+        ]
         line += ["~encoder", "llm.timeout=2", "llm.retries=8", "samples=8"]
         for kill in (150, 400):
             process = start(*LINE, *line)

@@ -28,7 +28,15 @@ def give(
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
 
     def given(*args: str, command: str = "train") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", [command, *args, *QUIET])
+        monkeypatch.setattr(
+            sys,
+            "argv",
+            [
+                command,
+                *args,
+                *QUIET,
+            ],
+        )
         GlobalHydra.instance().clear()
         code = launch("sweep_task:run", command)
         printed = capsys.readouterr()

@@ -132,7 +132,11 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize("line", ACCEPTED)
-def test_accepted_command_line(line: str, give: Give, tmp_path: Path) -> None:
+def test_accepted_command_line(
+    line: str,
+    give: Give,
+    tmp_path: Path,
+) -> None:
     code, _, errors = give(*line.split())
     assert (code, errors) == (0, "")
     assert (tmp_path / "runs" / "done.txt").is_file()
@@ -147,7 +151,9 @@ trainer: SETTING
 
 @pytest.fixture
 def config_dir(tmp_path: Path) -> tuple[str, str]:
-    """A folder with experiments, a group and a test set of one's own, as given on a command line."""
+    """A folder with experiments, a group and a test set of one's own, as given on a command
+    line.
+    """
     experiments = tmp_path / "mine" / "experiment"
     experiments.mkdir(parents=True)
     (experiments / "own.yaml").write_text(MINE.replace("SETTING", "{max_epochs: 1}"))
@@ -171,14 +177,30 @@ def config_dir(tmp_path: Path) -> tuple[str, str]:
         ("seed=1", "\n    own "),
     ],
 )
-def test_config_dir(line: str, message: str, config_dir: tuple[str, str], give: Give) -> None:
+def test_config_dir(
+    line: str,
+    message: str,
+    config_dir: tuple[str, str],
+    give: Give,
+) -> None:
     code, _, errors = give(*line.split(), *config_dir)
     assert code == (2 if message else 0), errors
     assert message in errors
 
 
-@pytest.mark.parametrize(("name", "code"), [("bug", 1), ("user", 2), ("busy", 3)])
-def test_exit_codes_of_a_run(name: str, code: int, give: Give) -> None:
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("bug", 1),
+        ("user", 2),
+        ("busy", 3),
+    ],
+)
+def test_exit_codes_of_a_run(
+    name: str,
+    code: int,
+    give: Give,
+) -> None:
     found, _, errors = give(X, f"name={name}")
     assert found == code
     assert "Traceback" not in errors
@@ -221,14 +243,26 @@ def test_settings_of_this_machine(
     assert "data_dir: /corpora" not in give(X, *shown)[1]  # no test reads the machine's file
 
     monkeypatch.setenv("LIGHTNING_CSE_LOCAL", "of_a_test")
-    _, out, _ = give(X, "trainer.max_epochs=7", *shown)
+    _, out, _ = give(
+        X,
+        "trainer.max_epochs=7",
+        *shown,
+    )
 
     for text in ("data_dir: /corpora", "precision: bf16-mixed", "logger: null", "max_epochs: 7"):
         assert text in out
 
     # The command line comes first.
     assert "data_dir: ${sample_dir:}" in give(X, "+debug=tiny", *shown)[1]
-    assert "data_dir: /corpora" in give("model=tiny", "+suite=sts", *shown, command="evaluate")[1]
+    assert (
+        "data_dir: /corpora"
+        in give(
+            "model=tiny",
+            "+suite=sts",
+            *shown,
+            command="evaluate",
+        )[1]
+    )
 
     file.write_text(LOCAL.replace("data_dir", "datadir"))
     assert "did you mean 'data_dir'?" in give(X, *config_dir)[2]

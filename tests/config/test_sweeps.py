@@ -1,4 +1,6 @@
-"""The points of a sweep, under every launcher: what becomes of them, and what the command prints."""
+"""The points of a sweep, under every launcher: what becomes of them, and what the command
+prints.
+"""
 
 import importlib.util
 import os
@@ -20,7 +22,12 @@ def done(folder: Path) -> list[str]:
 
 
 def test_table_has_a_row_per_point_over_its_seeds(give: Give, tmp_path: Path) -> None:
-    code, out, errors = give(X, "-m", "name=a,skipped", "seed=range(0,3)")
+    code, out, errors = give(
+        X,
+        "-m",
+        "name=a,skipped",
+        "seed=range(0,3)",
+    )
     assert (code, errors) == (0, "")
 
     lines = out.splitlines()
@@ -50,7 +57,12 @@ def test_sweep_continues_after_a_failed_point(
     give: Give,
     tmp_path: Path,
 ) -> None:
-    found, out, errors = give(X, "-m", f"name={names}", "seed=0")
+    found, out, errors = give(
+        X,
+        "-m",
+        f"name={names}",
+        "seed=0",
+    )
     assert found == code
     assert "Traceback" not in errors
     assert all(text in out for text in printed)
@@ -61,7 +73,12 @@ def test_sweep_continues_after_a_failed_point(
 
 
 def test_sweep_refused_as_a_whole_leaves_no_folder(give: Give, tmp_path: Path) -> None:
-    code, out, _ = give(X, "-m", "name=user", "seed=0,1")
+    code, out, _ = give(
+        X,
+        "-m",
+        "name=user",
+        "seed=0,1",
+    )
     assert (code, (tmp_path / "runs").exists()) == (2, False)
     assert "failed: the corpus is missing (seed=0; seed=1)" in out
 
@@ -75,7 +92,11 @@ POINTS = """
 def test_listed_points_override_shared_settings(give: Give, tmp_path: Path) -> None:
     (tmp_path / "points.yaml").write_text(POINTS)
     shared = ("seed=0,1", "name=b", "+debug=tiny")
-    code, out, _ = give("-m", "hydra.sweeper.file=points.yaml", *shared)
+    code, out, _ = give(
+        "-m",
+        "hydra.sweeper.file=points.yaml",
+        *shared,
+    )
 
     assert code == 0
     assert done(tmp_path) == ["a 0", "a 1", "b 5"]
@@ -86,8 +107,19 @@ def test_table_names_only_what_differs() -> None:
     points = []
     for lr in (1, 2):
         for seed in (0, 1):
-            overrides = ["+debug=tiny", f"lr={lr}", f"seed={seed}"]
-            points.append(Point(overrides, "finished", lr, code=0))
+            overrides = [
+                "+debug=tiny",
+                f"lr={lr}",
+                f"seed={seed}",
+            ]
+            points.append(
+                Point(
+                    overrides,
+                    "finished",
+                    lr,
+                    code=0,
+                )
+            )
 
     points.append(Point(["+debug=tiny", "lr=2", "seed=2"]))
 
@@ -98,7 +130,16 @@ def test_table_names_only_what_differs() -> None:
     assert first.split()[:4] == ["lr=1", "2", "1.0000", "0.0000"]
     assert second.split()[:4] == ["lr=2", "2", "2.0000", "0.0000"]
     assert "killed (lr=2 seed=2)" in text
-    assert "all seeds   1" in table([Point(["seed=1"], "finished", 1.0, code=0)])
+    assert "all seeds   1" in table(
+        [
+            Point(
+                ["seed=1"],
+                "finished",
+                1.0,
+                code=0,
+            )
+        ]
+    )
 
 
 LAUNCHERS = {
@@ -127,7 +168,14 @@ def test_every_launcher_gives_the_same_table(
     def sweep(names: str, code: int) -> str:
         points = (f"name={names}", "seed=0,1", f"hydra/launcher={launcher}", *settings)
         ended = subprocess.run(
-            [sys.executable, "-c", CODE, X, "-m", *points],
+            [
+                sys.executable,
+                "-c",
+                CODE,
+                X,
+                "-m",
+                *points,
+            ],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -140,7 +188,11 @@ def test_every_launcher_gives_the_same_table(
 
     out = sweep("a,user,b", 2)
     assert "6 points: 4 finished, 2 failed" in out
-    assert re.search(r"^name=a +2 +1.0000 +0.7071$", out, re.MULTILINE)
+    assert re.search(
+        r"^name=a +2 +1.0000 +0.7071$",
+        out,
+        re.MULTILINE,
+    )
     assert "failed: the corpus is missing (name=user seed=0; name=user seed=1)" in out
     assert done(tmp_path) == ["a 0", "a 1", "b 0", "b 1"]
 

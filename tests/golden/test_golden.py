@@ -1,4 +1,5 @@
-"""Today's results are the golden ones: configs, runs under ``+debug=tiny``, batches of all data, and tables.
+"""Today's results are the golden ones: configs, runs under ``+debug=tiny``, batches of all data,
+and tables.
 
 A change that means to change results regenerates them, and its commit says why:
 
@@ -19,21 +20,41 @@ import pytest
 CHANGED: dict[str, str] = {
     "*data.distinct_in_batch": "went: no paper uses it; its default stays neutral in hashes",
 }
-"""Keys of configs that changed or went on purpose, as patterns ("method.loss.*"), each with the reason."""
+"""Keys of configs that changed or went on purpose, as patterns ("method.loss.*"), each with the
+reason.
+"""
 
 
 def beyond(
-    part: str, expected: Mapping[str, Any], found: Mapping[str, Any], path: str = ""
+    part: str,
+    expected: Mapping[str, Any],
+    found: Mapping[str, Any],
+    path: str = "",
 ) -> list[Any]:
-    differences = golden.compare(expected, golden.rounded(found), path)
+    differences = golden.compare(
+        expected,
+        golden.rounded(found),
+        path,
+    )
     return [one for one in differences if one.relative > golden.RELATIVE[part]]
 
 
 def assert_golden(
-    part: str, expected: Mapping[str, Any], found: Mapping[str, Any], path: str = ""
+    part: str,
+    expected: Mapping[str, Any],
+    found: Mapping[str, Any],
+    path: str = "",
 ) -> None:
     __tracebackhide__ = True
-    worst = sorted(beyond(part, expected, found, path), key=lambda one: -one.relative)
+    worst = sorted(
+        beyond(
+            part,
+            expected,
+            found,
+            path,
+        ),
+        key=lambda one: -one.relative,
+    )
     assert not worst, "\n".join([f"{len(worst)} values differ:", *map(str, worst[:20])])
 
 
@@ -45,7 +66,9 @@ def test_every_experiment_has_golden_results(part: str) -> None:
 @pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
 def test_config(experiment: str) -> None:
     differences = beyond(
-        "configs", golden.golden_of("configs", experiment), golden.config_of(experiment)
+        "configs",
+        golden.golden_of("configs", experiment),
+        golden.config_of(experiment),
     )
     added = [one.path for one in differences if one.golden == golden.ABSENT]
     expected = [
@@ -60,14 +83,20 @@ def test_config(experiment: str) -> None:
 @pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
 def test_run(experiment: str) -> None:
     assert_golden(
-        "runs", golden.golden_of("runs", experiment), golden.run_of(experiment), experiment
+        "runs",
+        golden.golden_of("runs", experiment),
+        golden.run_of(experiment),
+        experiment,
     )
 
 
 @pytest.mark.parametrize("name", golden_batches.DATA)
 def test_batches(name: str) -> None:
     assert_golden(
-        "batches", golden.golden_of("batches", name), golden_batches.batches_of(name), name
+        "batches",
+        golden.golden_of("batches", name),
+        golden_batches.batches_of(name),
+        name,
     )
 
 
@@ -75,11 +104,20 @@ def test_batches(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in golden_batches.DATA if name != "implicit_pairs"])
 def test_batches_of_real_corpora(name: str, real_data: Path) -> None:
     expected = golden.golden_of("batches", f"{name} (corpora)")
-    assert_golden("batches", expected, golden_batches.batches_of(name, str(real_data)), name)
+    assert_golden(
+        "batches",
+        expected,
+        golden_batches.batches_of(name, str(real_data)),
+        name,
+    )
 
 
 def test_tables() -> None:
-    assert_golden("tables", golden.read("tables"), golden.tables())
+    assert_golden(
+        "tables",
+        golden.read("tables"),
+        golden.tables(),
+    )
 
 
 def test_committed_tables() -> None:
@@ -89,7 +127,11 @@ def test_committed_tables() -> None:
     assert committed.pop(
         "gausscse/figure2.small.lengths.csv"
     )  # made of corpora alone, which are not there
-    assert_golden("tables", {name: expected[name] for name in committed}, committed)
+    assert_golden(
+        "tables",
+        {name: expected[name] for name in committed},
+        committed,
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +154,16 @@ def test_committed_tables() -> None:
         ),
     ],
 )
-def test_tolerance(expected: Any, found: Any, count: int) -> None:
-    differences = beyond("runs", {"curves": expected}, {"curves": found}, "dualcse_bi")
+def test_tolerance(
+    expected: Any,
+    found: Any,
+    count: int,
+) -> None:
+    differences = beyond(
+        "runs",
+        {"curves": expected},
+        {"curves": found},
+        "dualcse_bi",
+    )
     assert len(differences) == count
     assert all(str(one).startswith("dualcse_bi > curves") for one in differences)

@@ -29,7 +29,9 @@ EXPERIMENT_OF = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change of numbers: a text of a file and its replacement, and a method whose records it makes stale."""
+    """A change of numbers: a text of a file and its replacement, and a method whose records it
+    makes stale.
+    """
 
     file: str
     old: str
@@ -40,10 +42,25 @@ class Mutant:
 
 
 MUTANTS = (
-    Mutant("losses/info_nce.py", "dim=1) / temperature", "dim=1) / (2 * temperature)", "SimCSE"),
-    Mutant("losses/margins.py", "middle - high +", "high - middle +", "NGCSE", "GaussCSE"),
     Mutant(
-        "losses/dual_contrastive.py", "negative.explicit", "negative.implicit", "DualCSE", "NGCSE"
+        "losses/info_nce.py",
+        "dim=1) / temperature",
+        "dim=1) / (2 * temperature)",
+        "SimCSE",
+    ),
+    Mutant(
+        "losses/margins.py",
+        "middle - high +",
+        "high - middle +",
+        "NGCSE",
+        "GaussCSE",
+    ),
+    Mutant(
+        "losses/dual_contrastive.py",
+        "negative.explicit",
+        "negative.implicit",
+        "DualCSE",
+        "NGCSE",
     ),
     Mutant(
         "losses/gaussian_contrastive.py",
@@ -57,8 +74,19 @@ MUTANTS = (
         "clip_grad_norm_(self.parameters(), most / 9)",
         "SimCSE",
     ),
-    Mutant("methods/schedules.py", "total - step", "total - step / 2", "DualCSE"),
-    Mutant("methods/simcse.py", "has_head=True", "has_head=False", "SimCSE", "GaussCSE"),
+    Mutant(
+        "methods/schedules.py",
+        "total - step",
+        "total - step / 2",
+        "DualCSE",
+    ),
+    Mutant(
+        "methods/simcse.py",
+        "has_head=True",
+        "has_head=False",
+        "SimCSE",
+        "GaussCSE",
+    ),
     Mutant(
         "methods/gausscse.py",
         'roles: tuple[str, ...] = ("premise", "entailment")',
@@ -72,32 +100,113 @@ MUTANTS = (
         "DualCSE",
         "SimCSE",
     ),
-    Mutant("methods/dualgauss.py", "architecture=architecture", 'architecture="bi"', "DualGauss"),
+    Mutant(
+        "methods/dualgauss.py",
+        "architecture=architecture",
+        'architecture="bi"',
+        "DualGauss",
+    ),
     Mutant(
         "methods/impscore.py",
         "pos_implicit, pos_explicit)",
         "pos_implicit, neg_explicit)",
         "ImpScore",
     ),
-    Mutant("methods/ngcse.py", "std=0.006", "std=0.06", "NGCSE", "ImpScore"),
-    Mutant("models/base.py", "enabled=False", "enabled=True", "SimCSE"),
-    Mutant("models/point.py", "nn.Tanh()", "nn.Sigmoid()", "SimCSE", "GaussCSE"),
-    Mutant("models/gaussian.py", "tanh(", "sigmoid(", "GaussCSE", "DualCSE"),
     Mutant(
-        "models/dual.py", '("explicit", "implicit")', '("implicit", "explicit")', "DualCSE", "NGCSE"
+        "methods/ngcse.py",
+        "std=0.006",
+        "std=0.06",
+        "NGCSE",
+        "ImpScore",
     ),
     Mutant(
-        "models/dual_gaussian.py", "cosine(a.explicit_mean", "-cosine(a.explicit_mean", "DualGauss"
+        "models/base.py",
+        "enabled=False",
+        "enabled=True",
+        "SimCSE",
     ),
-    Mutant("models/impscore.py", "1 - ", "2 - ", "ImpScore", "SimCSE"),
-    Mutant("encoders/encoder.py", "states[-1].float()) / 2", "states[-1].float()) / 3", "SimCSE"),
-    Mutant("encoders/pooling.py", "hidden * weights, 1) /", "hidden * weights, 1) -", "NGCSE"),
-    Mutant("encoders/batching.py", "-(-total // most)", "total // most", "SimCSE"),
-    Mutant("encoders/gpu.py", "** -0.5", "** -0.4", "SimCSE"),
-    Mutant("encoders/load.py", '"num_hidden_layers", 1)', '"num_hidden_layers", 2)', "DualCSE"),
-    Mutant("encoders/packing.py", "is_other, -torch.inf", "is_other, -1.0", "SimCSE"),
-    Mutant("encoders/templates.py", ">= len(self.prefix)", "> len(self.prefix)", "NGCSE"),
-    Mutant("tokens.py", "places < lengths", "places + 1 < lengths", "SimCSE"),
+    Mutant(
+        "models/point.py",
+        "nn.Tanh()",
+        "nn.Sigmoid()",
+        "SimCSE",
+        "GaussCSE",
+    ),
+    Mutant(
+        "models/gaussian.py",
+        "nn.Tanh()",
+        "nn.Sigmoid()",
+        "GaussCSE",
+        "DualCSE",
+    ),
+    Mutant(
+        "models/dual.py",
+        'encoder.template("explicit")',
+        'encoder.template("implicit")',
+        "DualCSE",
+        "NGCSE",
+    ),
+    Mutant(
+        "models/dual_gaussian.py",
+        "cosine(a.explicit_mean",
+        "-cosine(a.explicit_mean",
+        "DualGauss",
+    ),
+    Mutant(
+        "models/impscore.py",
+        "1 - cosine(a, b)",
+        "1 - cosine(b, b)",
+        "ImpScore",
+        "SimCSE",
+    ),
+    Mutant(
+        "encoders/encoder.py",
+        "states[-1].float()) / 2",
+        "states[-1].float()) / 3",
+        "SimCSE",
+    ),
+    Mutant(
+        "encoders/pooling.py",
+        "hidden * weights, 1) /",
+        "hidden * weights, 1) -",
+        "NGCSE",
+    ),
+    Mutant(
+        "encoders/batching.py",
+        "padded - real - length > overhead",
+        "padded - real - length < overhead",
+        "SimCSE",
+    ),
+    Mutant(
+        "encoders/gpu.py",
+        "** -0.5",
+        "** -0.4",
+        "SimCSE",
+    ),
+    Mutant(
+        "encoders/load.py",
+        '"num_hidden_layers", 1)',
+        '"num_hidden_layers", 2)',
+        "DualCSE",
+    ),
+    Mutant(
+        "encoders/packing.py",
+        "is_other, -torch.inf",
+        "is_other, -1.0",
+        "SimCSE",
+    ),
+    Mutant(
+        "encoders/templates.py",
+        ">= len(self.prefix)",
+        "> len(self.prefix)",
+        "NGCSE",
+    ),
+    Mutant(
+        "tokens.py",
+        "places < lengths",
+        "places + 1 < lengths",
+        "SimCSE",
+    ),
     Mutant(
         "similarity.py",
         "torch.expm1(ratio) - ratio",
@@ -105,7 +214,12 @@ MUTANTS = (
         "GaussCSE",
         "DualCSE",
     ),
-    Mutant("data/sampler.py", "state >> 1", "state >> 2", "SimCSE"),
+    Mutant(
+        "data/sampler.py",
+        "state >> 1",
+        "state >> 2",
+        "SimCSE",
+    ),
 )
 
 
@@ -139,7 +253,13 @@ def results_changed(copy: Path, method: str) -> bool:
         EXPERIMENT_OF[method],
     ]
     environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
-    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        command,
+        cwd=copy,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert "worst relative difference" in done.stdout or done.returncode, done.stderr
     return done.returncode != 0
 
@@ -149,14 +269,25 @@ def is_stale(copy: Path, method: str) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.file)
+@pytest.mark.parametrize(
+    "mutant",
+    MUTANTS,
+    ids=lambda mutant: mutant.file,
+)
 def test_changed_numbers_make_records_stale(copy: Path, mutant: Mutant) -> None:
     path = copy / "src/lightning_cse" / mutant.file
     text = path.read_text(encoding="utf-8")
     assert text.count(mutant.old) >= 1, (
         f"{mutant.file} has no {mutant.old!r}: choose another change"
     )
-    path.write_text(text.replace(mutant.old, mutant.new, 1), encoding="utf-8")
+    path.write_text(
+        text.replace(
+            mutant.old,
+            mutant.new,
+            1,
+        ),
+        encoding="utf-8",
+    )
     assert is_stale(copy, mutant.method)
     if mutant.other:
         assert not is_stale(copy, mutant.other)

@@ -15,8 +15,15 @@ SMALLEST = ("--steps=2", "--batch=4", "--precision=float32")
 KINDS = {"tokens", "matrix products", "attention", "dropout", "loss", "optimizer", "Python"}
 
 
-def bench(repository: Path, folder: Path, script: str, *options: str) -> tuple[str, dict[str, Any]]:
-    """Run a benchmark on the sample corpus; return what it prints, and the numbers that it saves."""
+def bench(
+    repository: Path,
+    folder: Path,
+    script: str,
+    *options: str,
+) -> tuple[str, dict[str, Any]]:
+    """Run a benchmark on the sample corpus; return what it prints, and the numbers that it
+    saves.
+    """
     numbers = folder / "bench.json"
     done = subprocess.run(
         [
@@ -39,7 +46,11 @@ def bench(repository: Path, folder: Path, script: str, *options: str) -> tuple[s
 
 def check_shares(results: dict[str, Any]) -> None:
     assert results["shares"].keys() >= KINDS
-    assert math.isclose(sum(results["shares"].values()), 1, rel_tol=1e-3)
+    assert math.isclose(
+        sum(results["shares"].values()),
+        1,
+        rel_tol=1e-3,
+    )
     assert all(share > 0 for kind, share in results["shares"].items() if kind != "Python")
 
 
@@ -49,9 +60,18 @@ def check_shares(results: dict[str, Any]) -> None:
     ("options", "name"), [((), "batch 4"), (("--chunk=3",), "batch 4, chunk 3")]
 )
 def test_the_bench_measures_both_sides(
-    options: tuple[str, ...], name: str, tmp_path: Path, repository: Path
+    options: tuple[str, ...],
+    name: str,
+    tmp_path: Path,
+    repository: Path,
 ) -> None:
-    shown, found = bench(repository, tmp_path, "bench.py", "--repetitions=1", *options)
+    shown, found = bench(
+        repository,
+        tmp_path,
+        "bench.py",
+        "--repetitions=1",
+        *options,
+    )
     assert "times as fast as sentence-transformers' trainer" in shown
     assert found.keys() == {name}
     assert found[name]["corpus"] == "the sample corpus"
@@ -69,7 +89,12 @@ def test_the_bench_measures_both_sides(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_profile_alone(tmp_path: Path, repository: Path) -> None:
-    _, found = bench(repository, tmp_path, "bench.py", "--profile")
+    _, found = bench(
+        repository,
+        tmp_path,
+        "bench.py",
+        "--profile",
+    )
     check_shares(found["batch 4, profile"]["results"]["float32"])
 
 
@@ -89,10 +114,19 @@ def test_the_profile_alone(tmp_path: Path, repository: Path) -> None:
     ],
 )
 def test_growth_is_measured_and_drawn(
-    points: tuple[str, ...], expected: dict[str, list[str]], tmp_path: Path, repository: Path
+    points: tuple[str, ...],
+    expected: dict[str, list[str]],
+    tmp_path: Path,
+    repository: Path,
 ) -> None:
     figure = tmp_path / "growth.png"
-    _, found = bench(repository, tmp_path, "growth.py", *points, f"--figure={figure}")
+    _, found = bench(
+        repository,
+        tmp_path,
+        "growth.py",
+        *points,
+        f"--figure={figure}",
+    )
     curves = found["growth"]["curves"]
     assert {axis: sorted(series) for axis, series in curves.items()} == expected
     for values in [
@@ -112,7 +146,11 @@ def test_what_a_start_costs(tmp_path: Path, repository: Path) -> None:
     script = str(repository / "benchmarks" / "startup.py")
     options = ("+experiment=dualcse_cross", "+debug=tiny", "baselines=none", "figures=false")
     done = subprocess.run(
-        [sys.executable, script, *options],
+        [
+            sys.executable,
+            script,
+            *options,
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -32,7 +32,13 @@ def start(tmp_path: Path) -> Start:
 
     def started(place: str, *overrides: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "lightning_cse.train", *POINT, *overrides],
+            [
+                sys.executable,
+                "-m",
+                "lightning_cse.train",
+                *POINT,
+                *overrides,
+            ],
             cwd=tmp_path,
             env=environment(tmp_path, place),
             stdout=subprocess.PIPE,
@@ -68,7 +74,11 @@ PROMPTS = (
     "experiment",
     ["dualcse_cross", *(pytest.param(name, marks=pytest.mark.slow) for name in FURTHER)],
 )
-def test_two_devices_have_the_curves_of_one(experiment: str, start: Start, tmp_path: Path) -> None:
+def test_two_devices_have_the_curves_of_one(
+    experiment: str,
+    start: Start,
+    tmp_path: Path,
+) -> None:
     point = [
         f"+experiment={experiment}",
         "encoder.dropout=0",
@@ -90,7 +100,11 @@ def test_two_devices_have_the_curves_of_one(experiment: str, start: Start, tmp_p
     assert found.keys() == expected.keys()
 
     for key, points in expected.items():
-        assert found[key] == pytest.approx(points, rel=1e-4, abs=1e-4), key
+        assert found[key] == pytest.approx(
+            points,
+            rel=1e-4,
+            abs=1e-4,
+        ), key
 
     assert len(expected["train/loss"]) == 20
     # Ranks of scores that nearly tie.
@@ -119,13 +133,23 @@ def test_killed_stopped_and_resumed(start: Start, tmp_path: Path) -> None:
     reference = finished(start("whole", *point), tmp_path / "whole")
 
     kill = lambda pid: os.killpg(pid, signal.SIGKILL)  # noqa: E731
-    code, _ = stopped_at(5, kill, start("stopped", *point), folder)
+    code, _ = stopped_at(
+        5,
+        kill,
+        start("stopped", *point),
+        folder,
+    )
 
     assert code == -signal.SIGKILL
 
     # The second process gets the signal from the first.
     interrupt = lambda pid: os.kill(pid, signal.SIGINT)  # noqa: E731
-    code, output = stopped_at(9, interrupt, start("stopped", *point), folder)
+    code, output = stopped_at(
+        9,
+        interrupt,
+        start("stopped", *point),
+        folder,
+    )
 
     assert code == 130, output
     assert "resuming from step 4" in output
@@ -135,7 +159,11 @@ def test_killed_stopped_and_resumed(start: Start, tmp_path: Path) -> None:
     run = finished(start("stopped", *point), folder)
     assert_same(run, reference)
     run.record_path.unlink()
-    output, _ = start("stopped", *point[:1], "keep_last=true").communicate(timeout=300)
+    output, _ = start(
+        "stopped",
+        *point[:1],
+        "keep_last=true",
+    ).communicate(timeout=300)
 
     assert "the run was started on 2 devices: continue with trainer.devices=2" in output
 
@@ -143,7 +171,12 @@ def test_killed_stopped_and_resumed(start: Start, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_points_of_a_sweep_run_in_processes_of_their_own(start: Start, tmp_path: Path) -> None:
     points = ("+sweep=seeds", "hydra.sweeper.params.seed=0", "monitor=val/eis/accuracy,val/none")
-    process = start("sweep", "+experiment=dualcse_cross", *SEVERAL, *points)
+    process = start(
+        "sweep",
+        "+experiment=dualcse_cross",
+        *SEVERAL,
+        *points,
+    )
     output, _ = process.communicate(timeout=600)
 
     assert process.returncode == 2, output

@@ -54,7 +54,11 @@ def run(run_tiny: RunTiny, place: Path) -> Make:
     @functools.cache
     def make(experiment: str) -> Run:
         figures = str(experiment == "dualcse_cross").lower()
-        return run_tiny(place, f"+experiment={experiment}", f"figures={figures}")
+        return run_tiny(
+            place,
+            f"+experiment={experiment}",
+            f"figures={figures}",
+        )
 
     return make
 
@@ -106,7 +110,16 @@ def test_curves_have_every_evaluation_once(experiment: str, run: Make) -> None:
     steps = list(values[record["best"]["monitor"]])
     every = OmegaConf.load(folder.config_path).eval_every
 
-    assert steps == sorted({*range(0, record["steps"], every), record["steps"]})
+    assert steps == sorted(
+        {
+            *range(
+                0,
+                record["steps"],
+                every,
+            ),
+            record["steps"],
+        }
+    )
 
     evaluated = {key for key in values if key.startswith(("val/", "diag/"))}
 
@@ -155,7 +168,11 @@ def test_summary_is_of_the_best_evaluations(experiment: str, run: Make) -> None:
     scores = {step: score for step, score in values[monitor].items() if step}
     best = max(scores, key=lambda step: (scores[step], -step))
 
-    assert record["best"] == {"step": best, "score": scores[best], "monitor": monitor}
+    assert record["best"] == {
+        "step": best,
+        "score": scores[best],
+        "monitor": monitor,
+    }
 
     five = sorted(scores.values(), reverse=True)[:5]
     mean = math.fsum(five) / len(five)
@@ -215,7 +232,11 @@ def test_predictions_give_the_recorded_metrics(experiment: str, run: Make) -> No
 def metrics_of(parts: Parts, answers: Any) -> dict[str, float]:
     """The test metrics of a model, by their keys."""
     metrics = {}
-    for task, result in run_tasks(parts.tasks, answers, "test").items():
+    for task, result in run_tasks(
+        parts.tasks,
+        answers,
+        "test",
+    ).items():
         for name, value in result.metrics.items():
             metrics[f"test/{task}/{name}"] = value
 
@@ -232,7 +253,11 @@ def test_best_checkpoint_gives_the_recorded_test_scores(
     folder = run(experiment)
     assert [path.name for path in folder.checkpoints.iterdir()] == ["best.ckpt"]
 
-    best = torch.load(folder.checkpoints / "best.ckpt", map_location="cpu", weights_only=True)
+    best = torch.load(
+        folder.checkpoints / "best.ckpt",
+        map_location="cpu",
+        weights_only=True,
+    )
     assert best["global_step"] == folder.read()["best"]["step"]
     assert "optimizer_states" not in best  # weights only, so a third of the size
 
@@ -256,8 +281,16 @@ def test_finished_run_is_not_trained_again(
 ) -> None:
     folder = run("dualcse_cross")
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
-    monkeypatch.setattr(training, "fit_and_test", lambda *_: pytest.fail("it was trained again"))
-    again = run_tiny(place, CROSS, *UNDECISIVE)
+    monkeypatch.setattr(
+        training,
+        "fit_and_test",
+        lambda *_: pytest.fail("it was trained again"),
+    )
+    again = run_tiny(
+        place,
+        CROSS,
+        *UNDECISIVE,
+    )
 
     assert again.path == folder.path
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
@@ -273,14 +306,22 @@ def test_forced_run_has_the_same_numbers_and_another_seed_others(
     curves_before = folder.curves_path.read_text()
     stamp = folder.record_path.stat().st_mtime_ns
 
-    forced = run_tiny(place, CROSS, "force=true")
+    forced = run_tiny(
+        place,
+        CROSS,
+        "force=true",
+    )
     assert forced.record_path.stat().st_mtime_ns > stamp
     assert forced.curves_path.read_text() == curves_before
 
     for key in ("metrics", "baselines", "best", "final", "config_hash", "decisive", "checkpoint"):
         assert forced.read()[key] == first[key]
 
-    other = run_tiny(place, CROSS, "seed=1")
+    other = run_tiny(
+        place,
+        CROSS,
+        "seed=1",
+    )
     assert other.path.name == forced.path.name.removesuffix("-s0") + "-s1"
     assert other.read()["decisive"] == first["decisive"]
     assert other.read()["metrics"] != first["metrics"]

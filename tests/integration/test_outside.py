@@ -1,4 +1,6 @@
-"""A method in a folder outside the package: everything works for it that works for the package's own."""
+"""A method in a folder outside the package: everything works for it that works for the package's
+own.
+"""
 
 import json
 import os
@@ -143,7 +145,11 @@ def test_evaluate_load_export_and_describe(
         "+suite=nli",
         *limits,
     )
-    start(*evaluate, "corpora=sample", "paths=sample")
+    start(
+        *evaluate,
+        "corpora=sample",
+        "paths=sample",
+    )
     (evaluated,) = run.path.glob("evaluate/nli/*/record.json")
     record = json.loads(evaluated.read_text())
     trained = run.read()

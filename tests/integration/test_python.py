@@ -119,8 +119,18 @@ assert lightning_cse.train.__name__ == 'train'
 def test_progress_is_printed_unless_the_program_logs() -> None:
     printed = []
     for arguments in ([], ["quiet"]):
-        command = [sys.executable, "-c", PROGRAM, *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, check=True)
+        command = [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            *arguments,
+        ]
+        ended = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         printed.append(ended.stdout)
 
     assert "step 4/4  loss" in printed[0]

@@ -1,4 +1,6 @@
-"""DualCSE on INLI and on the user's own quadruples that lack some sentences, each source with its weight."""
+"""DualCSE on INLI and on the user's own quadruples that lack some sentences, each source with its
+weight.
+"""
 
 import csv
 import json
@@ -59,7 +61,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
             batches.append(batch["index"].tolist())
             yield batch
 
-    monkeypatch.setattr(BatchLoader, "__iter__", recorded)
+    monkeypatch.setattr(
+        BatchLoader,
+        "__iter__",
+        recorded,
+    )
 
     return batches
 

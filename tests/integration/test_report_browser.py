@@ -1,4 +1,6 @@
-"""The report in a real browser: its script runs under its own policy, and nothing is refused or reported."""
+"""The report in a real browser: its script runs under its own policy, and nothing is refused or
+reported.
+"""
 
 import itertools
 import json
@@ -32,7 +34,16 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         )
         (run / "curves.csv").write_text("step,key,value\n0,train/loss,2\n1,train/loss,1\n")
     page = tmp_path / "report.html"
-    assert main([str(tmp_path / "runs"), "--to", str(page)]) == 0
+    assert (
+        main(
+            [
+                str(tmp_path / "runs"),
+                "--to",
+                str(page),
+            ]
+        )
+        == 0
+    )
     options = [
         "--headless=new",
         "--no-sandbox",

@@ -1,4 +1,6 @@
-"""A table from the command to the file, with real runs of the tiny encoder; then what the command says of them."""
+"""A table from the command to the file, with real runs of the tiny encoder; then what the command
+says of them.
+"""
 
 import json
 import os
@@ -17,7 +19,14 @@ TINY = ["dualcse/table5", "--profile", "tiny"]
 
 
 def test_a_table_is_run_and_then_found(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    command = [sys.executable, "-m", "lightning_cse.reproduce", *TINY, "--only", *ROWS]
+    command = [
+        sys.executable,
+        "-m",
+        "lightning_cse.reproduce",
+        *TINY,
+        "--only",
+        *ROWS,
+    ]
     environment = {
         **os.environ,
         "LIGHTNING_CSE_RUNS": str(tmp_path),
@@ -25,7 +34,12 @@ def test_a_table_is_run_and_then_found(tmp_path: Path, capfd: pytest.CaptureFixt
         "OMP_NUM_THREADS": "1",
     }
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=280, check=False
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "2 runs: 2 missing" in done.stdout
@@ -49,13 +63,36 @@ def test_a_table_is_run_and_then_found(tmp_path: Path, capfd: pytest.CaptureFixt
     }
 
     changed = {path: path.stat().st_mtime for path in records}
-    assert main([*TINY, "--only", *ROWS, "--runs-dir", str(tmp_path)]) == 0
+    assert (
+        main(
+            [
+                *TINY,
+                "--only",
+                *ROWS,
+                "--runs-dir",
+                str(tmp_path),
+            ]
+        )
+        == 0
+    )
     assert {
         path: path.stat().st_mtime for path in tmp_path.glob("dualcse*/*/record.json")
     } == changed
     assert "missing" not in capfd.readouterr().out.split("DualCSE, Table 5")[0]
 
-    assert main([*TINY, "--no-run", "--runs-dir", str(tmp_path), "--format", "csv"]) == 0
+    assert (
+        main(
+            [
+                *TINY,
+                "--no-run",
+                "--runs-dir",
+                str(tmp_path),
+                "--format",
+                "csv",
+            ]
+        )
+        == 0
+    )
     lines = capfd.readouterr().out.splitlines()
     (empty,) = [
         line
@@ -65,7 +102,17 @@ def test_a_table_is_run_and_then_found(tmp_path: Path, capfd: pytest.CaptureFixt
     assert ",0," in empty, "a row without a run has no measured number"
     assert "64.57" in empty
 
-    assert main([*TINY, "--status", "--runs-dir", str(tmp_path)]) == 3
+    assert (
+        main(
+            [
+                *TINY,
+                "--status",
+                "--runs-dir",
+                str(tmp_path),
+            ]
+        )
+        == 3
+    )
     assert "4 runs: 2 finished, 2 missing\n" in capfd.readouterr().out
 
 
@@ -73,7 +120,18 @@ def test_a_table_is_run_and_then_found(tmp_path: Path, capfd: pytest.CaptureFixt
 def test_a_text_without_a_measured_row_has_no_table(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["dualcse/table6", "--profile", "tiny", "--runs-dir", str(tmp_path)]) == 0
+    assert (
+        main(
+            [
+                "dualcse/table6",
+                "--profile",
+                "tiny",
+                "--runs-dir",
+                str(tmp_path),
+            ]
+        )
+        == 0
+    )
     shown = " ".join(capfd.readouterr().out.split())
     assert shown.startswith("DualCSE, Table 6: Sentence pairs of the two data sets train dev test")
     assert all(
@@ -87,7 +145,17 @@ def test_a_text_without_a_measured_row_has_no_table(
 def test_the_overview_and_the_list_name_every_artefact(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for arguments in (["--all", "--dry-run", "--profile", "tiny", "--runs-dir", str(tmp_path)], []):
+    for arguments in (
+        [
+            "--all",
+            "--dry-run",
+            "--profile",
+            "tiny",
+            "--runs-dir",
+            str(tmp_path),
+        ],
+        [],
+    ):
         assert main(arguments) == 0
         shown = capfd.readouterr().out
         places = [shown.index(f"{key} ") for key in find_artefacts(experiments_dir())]
@@ -96,7 +164,9 @@ def test_the_overview_and_the_list_name_every_artefact(
 
 
 def test_a_table_outside_the_repository(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A table and an experiment of one's own in one folder; the experiment is trained and shown."""
     (tmp_path / "own" / "experiment").mkdir(parents=True)
@@ -110,8 +180,27 @@ def test_a_table_outside_the_repository(
     )
     monkeypatch.setenv("LIGHTNING_CSE_CONFIG_DIR", "")
     folder = str(tmp_path / "own")
-    command = ["mine/table", "--experiments", folder, "--config-dir", folder, "--profile", "tiny"]
-    assert main([*command, "--only", "own", "--runs-dir", str(tmp_path / "runs")]) == 0
+    command = [
+        "mine/table",
+        "--experiments",
+        folder,
+        "--config-dir",
+        folder,
+        "--profile",
+        "tiny",
+    ]
+    assert (
+        main(
+            [
+                *command,
+                "--only",
+                "own",
+                "--runs-dir",
+                str(tmp_path / "runs"),
+            ]
+        )
+        == 0
+    )
     shown = capfd.readouterr().out
     assert f"--config-dir={folder}" in "".join(shown.split())
     (record,) = (tmp_path / "runs" / "own").glob("*/record.json")
@@ -130,9 +219,22 @@ def test_a_table_outside_the_repository(
     ],
 )
 def test_mistakes(
-    arguments: list[str], told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    arguments: list[str],
+    told: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    assert main([*arguments, "--dry-run", "--runs-dir", str(tmp_path)]) == 2
+    assert (
+        main(
+            [
+                *arguments,
+                "--dry-run",
+                "--runs-dir",
+                str(tmp_path),
+            ]
+        )
+        == 2
+    )
     shown = capfd.readouterr().err
     assert told in shown
     assert "Traceback" not in shown

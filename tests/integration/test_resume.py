@@ -1,4 +1,6 @@
-"""A run that is stopped, in whatever way and at whatever moment, and started again: the same to the last bit."""
+"""A run that is stopped, in whatever way and at whatever moment, and started again: the same to the
+last bit.
+"""
 
 import errno
 import functools
@@ -52,7 +54,11 @@ STEP: Moments = ((DualCSE, "training_step"),)
 
 
 @contextmanager
-def killed_at(moment: int, seen: list[str], moments: Moments = MOMENTS) -> Iterator[None]:
+def killed_at(
+    moment: int,
+    seen: list[str],
+    moments: Moments = MOMENTS,
+) -> Iterator[None]:
     """Die when this many of the moments have passed; ``seen`` gets their names."""
 
     def mortal(original: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -67,7 +73,11 @@ def killed_at(moment: int, seen: list[str], moments: Moments = MOMENTS) -> Itera
 
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in moments:
-            patch.setattr(owner, name, mortal(getattr(owner, name), name))
+            patch.setattr(
+                owner,
+                name,
+                mortal(getattr(owner, name), name),
+            )
         yield
 
 
@@ -75,14 +85,26 @@ def killed_at(moment: int, seen: list[str], moments: Moments = MOMENTS) -> Itera
 def reference(tmp_path_factory: pytest.TempPathFactory, run_tiny: Train) -> Train:
     """The run of the same overrides that is never stopped."""
     return functools.cache(
-        lambda *overrides: run_tiny(tmp_path_factory.mktemp("reference"), *SMALL, *overrides)
+        lambda *overrides: run_tiny(
+            tmp_path_factory.mktemp("reference"),
+            *SMALL,
+            *overrides,
+        )
     )
 
 
 @pytest.fixture
-def run(run_tiny: Train, tmp_path: Path, heard_interrupts: None) -> Train:
+def run(
+    run_tiny: Train,
+    tmp_path: Path,
+    heard_interrupts: None,
+) -> Train:
     """Train for six steps, with overrides; the runs go below the test's folder."""
-    return lambda *overrides, place="": run_tiny(tmp_path / place, *SMALL, *overrides)
+    return lambda *overrides, place="": run_tiny(
+        tmp_path / place,
+        *SMALL,
+        *overrides,
+    )
 
 
 # Killed
@@ -160,7 +182,11 @@ def variant_of(name: str) -> tuple[list[str], int]:
 
 
 @pytest.mark.parametrize("variant", QUICK)
-def test_resume_matches_uninterrupted_run(variant: str, run: Train, reference: Train) -> None:
+def test_resume_matches_uninterrupted_run(
+    variant: str,
+    run: Train,
+    reference: Train,
+) -> None:
     overrides, steps = variant_of(variant)
     whole = reference(*overrides)
 
@@ -174,7 +200,14 @@ def test_resume_matches_uninterrupted_run(variant: str, run: Train, reference: T
 
 def test_kill_after_early_stopping(run: Train, reference: Train) -> None:
     overrides, steps = variant_of("stopped early")
-    with killed_at(0, [], ((fit, "_test"),)), pytest.raises(Killed):
+    with (
+        killed_at(
+            0,
+            [],
+            ((fit, "_test"),),
+        ),
+        pytest.raises(Killed),
+    ):
         run(*overrides)
 
     resumed = run(*overrides)
@@ -187,11 +220,22 @@ def test_kill_after_early_stopping(run: Train, reference: Train) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_stop_at_every_step(variant: str, run: Train, reference: Train, tmp_path: Path) -> None:
+def test_stop_at_every_step(
+    variant: str,
+    run: Train,
+    reference: Train,
+    tmp_path: Path,
+) -> None:
     overrides, steps = variant_of(variant)
     for step in range(1, steps + 1):
         if step % 2:
-            stopped_at(run, StepLog, "on_train_batch_start", step, *overrides)
+            stopped_at(
+                run,
+                StepLog,
+                "on_train_batch_start",
+                step,
+                *overrides,
+            )
         else:
             with dies_at(step):
                 run(*overrides)
@@ -204,7 +248,11 @@ def test_random_generators_are_resumed(run: Train, monkeypatch: pytest.MonkeyPat
     step = DualCSE.training_step
     drawn: list[tuple[float, ...]] = []
 
-    def draw(self: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+    def draw(
+        self: DualCSE,
+        batch: dict[str, Any],
+        batch_idx: int,
+    ) -> dict[str, Any]:
         numbers = (
             random.random(),
             random.gauss(0, 1),
@@ -216,7 +264,11 @@ def test_random_generators_are_resumed(run: Train, monkeypatch: pytest.MonkeyPat
         drawn.append((self.global_step, *numbers))
         return step(self, batch, batch_idx)
 
-    monkeypatch.setattr(DualCSE, "training_step", draw)
+    monkeypatch.setattr(
+        DualCSE,
+        "training_step",
+        draw,
+    )
     run(place="whole")
     whole = list(drawn)
     drawn.clear()
@@ -258,13 +310,25 @@ def test_failed_run_is_resumed(
 ) -> None:
     original = DualCSE.training_step
 
-    def fail(self: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+    def fail(
+        self: DualCSE,
+        batch: dict[str, Any],
+        batch_idx: int,
+    ) -> dict[str, Any]:
         if self.global_step + 1 == moment:
             raise RuntimeError("a bug")
-        return original(self, batch, batch_idx)
+        return original(
+            self,
+            batch,
+            batch_idx,
+        )
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="a bug"):
-        patch.setattr(DualCSE, "training_step", fail)
+        patch.setattr(
+            DualCSE,
+            "training_step",
+            fail,
+        )
         run()
 
     (failed,) = tmp_path.rglob("failed.json")
@@ -292,7 +356,12 @@ def saved(checkpoint: Path) -> int:
 
 @pytest.mark.parametrize(("which", "time", "kept"), [("best", 1, []), ("last", 2, [2])])
 def test_full_disk_keeps_the_previous_checkpoint(
-    which: str, time: int, kept: list[int], run: Train, reference: Train, tmp_path: Path
+    which: str,
+    time: int,
+    kept: list[int],
+    run: Train,
+    reference: Train,
+    tmp_path: Path,
 ) -> None:
     save, written = torch.save, []
 
@@ -305,7 +374,11 @@ def test_full_disk_keeps_the_previous_checkpoint(
 
     message = rf"no space left to write .*{which}\.ckpt .*give the same command again"
     with pytest.MonkeyPatch.context() as patch, pytest.raises(LightningCSEError, match=message):
-        patch.setattr(torch, "save", fills_up)
+        patch.setattr(
+            torch,
+            "save",
+            fills_up,
+        )
         run()
 
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == kept
@@ -318,11 +391,17 @@ def test_full_disk_keeps_the_previous_checkpoint(
 
 
 def test_full_disk_while_curves_are_written(
-    run: Train, reference: Train, monkeypatch: pytest.MonkeyPatch
+    run: Train,
+    reference: Train,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     append = Curves.append
 
-    def half_a_line(self: Curves, step: int, values: dict[str, float]) -> None:
+    def half_a_line(
+        self: Curves,
+        step: int,
+        values: dict[str, float],
+    ) -> None:
         if step == 5:
             with disk_errors(self.path), self.path.open("a") as file:
                 file.write("5,train/l")
@@ -334,7 +413,11 @@ def test_full_disk_while_curves_are_written(
         monkeypatch.context() as patch,
         pytest.raises(LightningCSEError, match=r"no space left .*curves\.csv"),
     ):
-        patch.setattr(Curves, "append", half_a_line)
+        patch.setattr(
+            Curves,
+            "append",
+            half_a_line,
+        )
         run()
 
     assert_same(run(), reference())
@@ -343,8 +426,17 @@ def test_full_disk_while_curves_are_written(
 # Ctrl-C and SIGTERM
 
 
-def stopped_at(run: Train, owner: Any, name: str, count: int, *overrides: str, n: int = 1) -> str:
-    """Send a signal, or several, when a method is called this many times; return what the run says."""
+def stopped_at(
+    run: Train,
+    owner: Any,
+    name: str,
+    count: int,
+    *overrides: str,
+    n: int = 1,
+) -> str:
+    """Send a signal, or several, when a method is called this many times; return what the run
+    says.
+    """
     original, calls = getattr(owner, name), []
     signum = signal.SIGINT if count % 2 else signal.SIGTERM
 
@@ -356,7 +448,11 @@ def stopped_at(run: Train, owner: Any, name: str, count: int, *overrides: str, n
         return original(*args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted) as caught:
-        patch.setattr(owner, name, stops)
+        patch.setattr(
+            owner,
+            name,
+            stops,
+        )
         run(*overrides)
 
     assert caught.value.signum == signum
@@ -365,11 +461,26 @@ def stopped_at(run: Train, owner: Any, name: str, count: int, *overrides: str, n
     return str(caught.value)
 
 
-@pytest.mark.parametrize("step", [1, 2, STEPS])  # the second and the last are evaluated
+@pytest.mark.parametrize(
+    "step",
+    [
+        1,
+        2,
+        STEPS,
+    ],
+)  # the second and the last are evaluated
 def test_signal_in_a_step_saves_that_step(
-    step: int, run: Train, reference: Train, tmp_path: Path
+    step: int,
+    run: Train,
+    reference: Train,
+    tmp_path: Path,
 ) -> None:
-    said = stopped_at(run, DualCSE, "training_step", step)
+    said = stopped_at(
+        run,
+        DualCSE,
+        "training_step",
+        step,
+    )
     assert said == f"stopped at step {step}; the same command continues from there"
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == [step]
 
@@ -377,24 +488,71 @@ def test_signal_in_a_step_saves_that_step(
 
 
 def test_repeated_signals(run: Train, reference: Train) -> None:
-    measured = "diag.dropout=true"  # draws random numbers in an evaluation that is due when the run is resumed
-    stopped_at(run, DualCSE, "training_step", 2, measured)
-    stopped_at(run, Evaluation, "_measure", 1, measured)  # in the evaluation that is due
-    stopped_at(run, DualCSE, "training_step", 1, measured)
+    # draws random numbers in an evaluation that is due when the run is resumed
+    measured = "diag.dropout=true"
+    stopped_at(
+        run,
+        DualCSE,
+        "training_step",
+        2,
+        measured,
+    )
+    stopped_at(
+        run,
+        Evaluation,
+        "_measure",
+        1,
+        measured,
+    )  # in the evaluation that is due
+    stopped_at(
+        run,
+        DualCSE,
+        "training_step",
+        1,
+        measured,
+    )
     assert_same(run(measured), reference(measured))
 
 
-def test_signals_outside_of_steps(run: Train, reference: Train, tmp_path: Path) -> None:
-    assert stopped_at(run, training, "build", 1) == "stopped; the same command starts the run"
+def test_signals_outside_of_steps(
+    run: Train,
+    reference: Train,
+    tmp_path: Path,
+) -> None:
+    assert (
+        stopped_at(
+            run,
+            training,
+            "build",
+            1,
+        )
+        == "stopped; the same command starts the run"
+    )
     assert not list(tmp_path.rglob("*.*"))
 
-    said = stopped_at(run, Evaluation, "_measure", 1)
+    said = stopped_at(
+        run,
+        Evaluation,
+        "_measure",
+        1,
+    )
     assert said == "stopped; the same command starts the run"
 
-    said = stopped_at(run, DualCSE, "training_step", 3, n=2)  # the second one stops at once
+    said = stopped_at(
+        run,
+        DualCSE,
+        "training_step",
+        3,
+        n=2,
+    )  # the second one stops at once
     assert said == "stopped; the same command continues from step 2"
 
-    said = stopped_at(run, fit, "_test", 1)
+    said = stopped_at(
+        run,
+        fit,
+        "_test",
+        1,
+    )
     assert said == "stopped; the same command repeats only the test"
 
     assert_same(run(), reference())
@@ -437,7 +595,12 @@ def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def started(*start: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, *start, "+debug=tiny", *SMALL],
+            [
+                sys.executable,
+                *start,
+                "+debug=tiny",
+                *SMALL,
+            ],
             cwd=tmp_path,
             env=environment(tmp_path),
             capture_output=True,
@@ -482,4 +645,8 @@ def test_interrupted_and_killed_process_matches_uninterrupted_run(
     run = Run.at(path)
     assert_same(run, reference())
 
-    assert run.read()["overrides"] == ["+experiment=dualcse_cross", "+debug=tiny", *SMALL[1:]]
+    assert run.read()["overrides"] == [
+        "+experiment=dualcse_cross",
+        "+debug=tiny",
+        *SMALL[1:],
+    ]

@@ -1,4 +1,6 @@
-"""What training guarantees beside its numbers: errors name rows and keys, evaluation has no effect."""
+"""What training guarantees beside its numbers: errors name rows and keys, evaluation has no
+effect.
+"""
 
 import json
 import logging
@@ -41,17 +43,33 @@ class Watch:
         self.rows: list[list[int]] = []
         original = DualCSE.training_step
 
-        def training_step(method: DualCSE, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+        def training_step(
+            method: DualCSE,
+            batch: dict[str, Any],
+            batch_idx: int,
+        ) -> dict[str, Any]:
             self.rows.append(batch["index"].tolist())
-            return original(method, batch, batch_idx)
+            return original(
+                method,
+                batch,
+                batch_idx,
+            )
 
-        monkeypatch.setattr(DualCSE, "training_step", training_step)
+        monkeypatch.setattr(
+            DualCSE,
+            "training_step",
+            training_step,
+        )
 
 
 @pytest.fixture
 def run(run_tiny: Train, tmp_path: Path) -> Train:
     """Train DualCSE for six steps, with overrides; the runs go below the test's folder."""
-    return lambda line="", place="": run_tiny(tmp_path / place, *SMALL, *line.split())
+    return lambda line="", place="": run_tiny(
+        tmp_path / place,
+        *SMALL,
+        *line.split(),
+    )
 
 
 # What is measured
@@ -99,7 +117,11 @@ def test_limited_epoch_is_the_start_of_its_order(
         folder = run(line, place="limited")
 
     rows = whole.rows
-    assert watch.rows == [*rows[0:2], *rows[3:5], *rows[6:8]]
+    assert watch.rows == [
+        *rows[0:2],
+        *rows[3:5],
+        *rows[6:8],
+    ]
     assert folder.read()["steps"] == 6  # the schedule's length
 
 
@@ -125,15 +147,28 @@ def test_encoder_without_dropout(run: Train) -> None:
 class Broken(DualContrastive):
     """A loss that is, or whose gradient is, not a number at one batch."""
 
-    def __init__(self, at: int, how: str) -> None:
+    def __init__(
+        self,
+        at: int,
+        how: str,
+    ) -> None:
         super().__init__()
         self.at = at
         self.how = how
         self.calls = 0
 
-    def forward(self, premise: Any, *others: Any, **named: Any) -> Tensor:
+    def forward(
+        self,
+        premise: Any,
+        *others: Any,
+        **named: Any,
+    ) -> Tensor:
         self.calls += 1
-        loss = super().forward(premise, *others, **named)
+        loss = super().forward(
+            premise,
+            *others,
+            **named,
+        )
         if self.calls != self.at:
             return loss
 
@@ -225,7 +260,11 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("line", "message"), REFUSED)
-def test_refused_values_are_named(line: str, message: str, run: Train) -> None:
+def test_refused_values_are_named(
+    line: str,
+    message: str,
+    run: Train,
+) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         run(line)
 
@@ -251,7 +290,17 @@ OVERFIT = (
 
 
 @pytest.mark.filterwarnings("ignore:.*has no dropout")
-@pytest.mark.parametrize("method", [CROSS, BI, TRIPLETS, ENTAILED, GAUSSCSE, IMPSCORE])
+@pytest.mark.parametrize(
+    "method",
+    [
+        CROSS,
+        BI,
+        TRIPLETS,
+        ENTAILED,
+        GAUSSCSE,
+        IMPSCORE,
+    ],
+)
 def test_twenty_steps_lower_the_loss(method: str, run: Train) -> None:
     losses = list(curves(run(f"{OVERFIT} {method}"))["train/loss"].values())
     assert len(losses) == 20
@@ -270,12 +319,21 @@ def test_loss_of_accumulated_batches_is_their_mean(
         losses.append(loss.item())
         return loss
 
-    monkeypatch.setattr(DualContrastive, "forward", forward)
+    monkeypatch.setattr(
+        DualContrastive,
+        "forward",
+        forward,
+    )
     found = curves(run("trainer.accumulate_grad_batches=2 eval_every=1"))
 
     assert len(losses) == 6  # batches 1 + 2, 3, 4 + 5, 6: an epoch ends with a step
 
-    steps = [np.mean(losses[0:2]), losses[2], np.mean(losses[3:5]), losses[5]]
+    steps = [
+        np.mean(losses[0:2]),
+        losses[2],
+        np.mean(losses[3:5]),
+        losses[5],
+    ]
     assert list(found["train/loss"].values()) == pytest.approx(steps, rel=1e-6)
     assert list(found["val/rte/accuracy_all"]) == [0, 1, 2, 3, 4]
 
@@ -329,7 +387,11 @@ def test_method_of_triplets_trains_on_inli(
     one_thread: None,
 ) -> None:
     experiment = ("+debug=tiny", "paths.cache_dir=null", "+experiment=gausscse")
-    cfg = compose(*experiment, *LITTLE, "data=inli_triplets")
+    cfg = compose(
+        *experiment,
+        *LITTLE,
+        "data=inli_triplets",
+    )
     cfg.paths.runs_dir = str(tmp_path)
     outcome = training.run(cfg)
     folder = Run.at(Path(outcome.folder))

@@ -12,12 +12,18 @@ from lightning_cse.data import corpora
 @pytest.fixture(autouse=True)
 def few_rows_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat every data directory as one of samples: tests write a few rows under official names."""
-    monkeypatch.setattr(corpora, "SAMPLE", ".")
+    monkeypatch.setattr(
+        corpora,
+        "SAMPLE",
+        ".",
+    )
 
 
 @pytest.fixture
 def speaking_encoder(tmp_path: Path) -> Path:
-    """The tiny encoder as a sentence-transformers model whose files say mean pooling and 32 tokens."""
+    """The tiny encoder as a sentence-transformers model whose files say mean pooling and 32
+    tokens.
+    """
     folder = save_tiny(tmp_path / "encoder")
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')

@@ -1,4 +1,6 @@
-"""``python -m lightning_cse.compare`` on folders as runs leave them: what it prints, and its exit codes."""
+"""``python -m lightning_cse.compare`` on folders as runs leave them: what it prints, and its exit
+codes.
+"""
 
 import csv
 import io
@@ -17,7 +19,9 @@ MakeRun = Callable[..., str]
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> MakeRun:
-    """Leave a finished run with predictions of rte, and the untrained encoder's beside them; return its folder."""
+    """Leave a finished run with predictions of rte, and the untrained encoder's beside them; return
+    its folder.
+    """
 
     def make(
         name: str,
@@ -32,14 +36,29 @@ def make_run(tmp_path: Path) -> MakeRun:
             seed,
         )
         labels = [row % 2 == 0 for row in range(len(correct))]
-        predicted = [label == right for label, right in zip(labels, correct, strict=True)]
+        predicted = [
+            label == right
+            for label, right in zip(
+                labels,
+                correct,
+                strict=True,
+            )
+        ]
         columns = {
             "row": list(range(len(correct))),
             "label": labels,
             "prediction": predicted,
         }
-        write_predictions(run.predictions, "rte", columns)
-        write_predictions(run.predictions, "untrained-rte", columns | {"prediction": labels[::-1]})
+        write_predictions(
+            run.predictions,
+            "rte",
+            columns,
+        )
+        write_predictions(
+            run.predictions,
+            "untrained-rte",
+            columns | {"prediction": labels[::-1]},
+        )
         record = {
             "name": name,
             "config_hash": run.config_hash,
@@ -54,7 +73,9 @@ def make_run(tmp_path: Path) -> MakeRun:
 
 @pytest.fixture
 def two(make_run: MakeRun) -> list[str]:
-    """Three seeds of a good and of a poor point, whose name a spreadsheet would take for a formula."""
+    """Three seeds of a good and of a poor point, whose name a spreadsheet would take for a
+    formula.
+    """
     return [
         make_run(name, seed, right)
         for name, right in (("good", GOOD), ("=poor", POOR))
@@ -63,10 +84,21 @@ def two(make_run: MakeRun) -> list[str]:
 
 
 def test_the_table_fits_the_terminal(
-    two: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    two: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert main([*two, "--baseline", "untrained"]) == 0
+    assert (
+        main(
+            [
+                *two,
+                "--baseline",
+                "untrained",
+            ]
+        )
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     cells = [line.split() for line in lines]
@@ -91,14 +123,22 @@ def test_the_table_fits_the_terminal(
 
 
 def test_who_has_no_predictions_of_a_task_is_left_out_and_named(
-    two: list[str], make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+    two: list[str],
+    make_run: MakeRun,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     columns = {"row": [0, 1], "lead": [0.5, -0.5]}
     for run, correct in ((two[0], [True, False]), (two[3], [True, True])):
         write_predictions(
-            Run.at(Path(run)).predictions, "sick_direction", {**columns, "correct": correct}
+            Run.at(Path(run)).predictions,
+            "sick_direction",
+            {**columns, "correct": correct},
         )
-    runs = [two[0], two[3], make_run("simcse", 0, POOR)]
+    runs = [
+        two[0],
+        two[3],
+        make_run("simcse", 0, POOR),
+    ]
     assert (
         main(
             [
@@ -170,7 +210,17 @@ def test_csv_and_json_are_unrounded(two: list[str], capsys: pytest.CaptureFixtur
         "0 1 2",
         "True",
     )
-    assert main([*two[3:], *two[:3], "--format", "csv"]) == 0
+    assert (
+        main(
+            [
+                *two[3:],
+                *two[:3],
+                "--format",
+                "csv",
+            ]
+        )
+        == 0
+    )
     (turned,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert turned["difference"] == "-45.0", "a number stays a number"
     assert (
@@ -188,7 +238,16 @@ def test_csv_and_json_are_unrounded(two: list[str], capsys: pytest.CaptureFixtur
     (entry,) = json.loads(capsys.readouterr().out)
     assert float(line["p_exact"]) == entry["p_exact"] == entry["p_holm"] == 2**-17
     assert (entry["b"], entry["examples"], entry["significant"]) == ("=poor", 40, False)
-    assert main([*two, "--format", "markdown"]) == 0
+    assert (
+        main(
+            [
+                *two,
+                "--format",
+                "markdown",
+            ]
+        )
+        == 0
+    )
     head, rule, row = capsys.readouterr().out.splitlines()
     assert {one.count("|") for one in (head, rule, row)} == {len(entry) + 1}
 

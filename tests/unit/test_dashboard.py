@@ -32,7 +32,13 @@ DIAGNOSTICS = {
     f"diag/{side}/{m}" for side in ("held_out", "eval") for m in ("alignment", "uniformity")
 }
 RFD = {"diag/rfd_alignment", "diag/rfd_uniformity"}
-CURVES = {*RFD, *DIAGNOSTICS, "val/stsb/spearman", "train/loss", "train/learning_rate"}
+CURVES = {
+    *RFD,
+    *DIAGNOSTICS,
+    "val/stsb/spearman",
+    "train/loss",
+    "train/learning_rate",
+}
 COLUMNS = [
     "run:displayName",
     "config:seed.value",
@@ -53,7 +59,11 @@ def no_network_nobody_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("this test connected to something")
 
-    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(
+        socket.socket,
+        "connect",
+        refuse,
+    )
     for variable in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
@@ -124,10 +134,24 @@ def test_saved_for_who_is_logged_in(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    monkeypatch.setattr(wandb, "Api", lambda timeout: type("Api", (), {"default_entity": "me"}))
-    monkeypatch.setattr(ws.Workspace, "save", lambda one: None)
     monkeypatch.setattr(
-        ws.Workspace, "url", property(lambda one: f"https://example.org/{one.entity}/{one.project}")
+        wandb,
+        "Api",
+        lambda timeout: type(
+            "Api",
+            (),
+            {"default_entity": "me"},
+        ),
+    )
+    monkeypatch.setattr(
+        ws.Workspace,
+        "save",
+        lambda one: None,
+    )
+    monkeypatch.setattr(
+        ws.Workspace,
+        "url",
+        property(lambda one: f"https://example.org/{one.entity}/{one.project}"),
     )
     assert dashboard.main(["--project", "cse"]) == 0
     assert dashboard.main(GIVEN) == 0
@@ -161,9 +185,17 @@ def test_what_fails_is_one_line(
     def broken(_: Any) -> None:
         raise ConnectionError("no\nroute")
 
-    monkeypatch.setattr(ws.Workspace, "save", broken)
+    monkeypatch.setattr(
+        ws.Workspace,
+        "save",
+        broken,
+    )
     if environment is None:
-        monkeypatch.setitem(sys.modules, "wandb_workspaces", None)
+        monkeypatch.setitem(
+            sys.modules,
+            "wandb_workspaces",
+            None,
+        )
     for name, value in (environment or {}).items():
         monkeypatch.setenv(name, value)
     assert dashboard.main([*GIVEN, *arguments]) == 2

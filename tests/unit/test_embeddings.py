@@ -27,13 +27,31 @@ KINDS = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def make(kind: type[Embedding], n: int = 4, d: int = 3, seed: int = 0) -> Embedding:
-    return kind(*normal(len(dataclasses.fields(kind)), n, d, seed=seed, dtype=torch.float32))
+def make(
+    kind: type[Embedding],
+    n: int = 4,
+    d: int = 3,
+    seed: int = 0,
+) -> Embedding:
+    return kind(
+        *normal(
+            len(dataclasses.fields(kind)),
+            n,
+            d,
+            seed=seed,
+            dtype=torch.float32,
+        )
+    )
 
 
 def assert_same(a: Embedding, b: Embedding) -> None:
     assert type(a) is type(b)
-    torch.testing.assert_close(a.fields(), b.fields(), rtol=0, atol=0)
+    torch.testing.assert_close(
+        a.fields(),
+        b.fields(),
+        rtol=0,
+        atol=0,
+    )
 
 
 @every_kind
@@ -62,7 +80,11 @@ def test_two_gaussians_are_joined_and_split() -> None:
     ],
     ids=["slice", "empty", "numbers", "mask"],
 )
-def test_rows_are_chosen_in_every_field(kind, rows, want):
+def test_rows_are_chosen_in_every_field(
+    kind,
+    rows,
+    want,
+):
     embedding = make(kind)
     got = embedding[rows]
     assert type(got) is kind
@@ -74,7 +96,11 @@ def test_rows_are_chosen_in_every_field(kind, rows, want):
 @every_kind
 def test_embeddings_are_joined_copied_and_converted(kind):
     embedding = make(kind, n=7)
-    parts = [embedding[:3], embedding[3:3], embedding[3:]]
+    parts = [
+        embedding[:3],
+        embedding[3:3],
+        embedding[3:],
+    ]
     assert_same(kind.cat(parts), embedding)
     assert_same(Embedding.cat(parts), embedding)
     assert_same(copy.deepcopy(embedding), embedding)
@@ -83,11 +109,19 @@ def test_embeddings_are_joined_copied_and_converted(kind):
     for value in halved.fields().values():
         assert (value.dtype, value.device.type) == (torch.bfloat16, "meta")
     with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(embedding, next(iter(embedding.fields())), torch.zeros(4, 3))
+        setattr(
+            embedding,
+            next(iter(embedding.fields())),
+            torch.zeros(4, 3),
+        )
 
 
 def test_rows_and_cat_have_gradients():
-    vector = torch.randn(4, 3, requires_grad=True)
+    vector = torch.randn(
+        4,
+        3,
+        requires_grad=True,
+    )
     whole = PointEmbedding(vector)
     PointEmbedding.cat([whole[:1], whole[torch.tensor([0, 2])]]).vector.sum().backward()
     assert vector.grad is not None
@@ -99,7 +133,14 @@ def test_parts_of_several_kinds_are_an_error():
         Embedding.cat([make(PointEmbedding), make(DualEmbedding)])
 
 
-@pytest.mark.parametrize("shapes", [((2, 3), (2, 4)), ((2, 3), (1, 3)), ((3,), (3,))])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((2, 3), (2, 4)),
+        ((2, 3), (1, 3)),
+        ((3,), (3,)),
+    ],
+)
 def test_wrong_shapes_are_errors(shapes):
     with pytest.raises(ValueError, match=r"DualEmbedding: need .* got explicit \(.*\), implicit"):
         DualEmbedding(*map(torch.zeros, shapes))

@@ -17,7 +17,11 @@ from lightning_cse.errors import ConfigError, DataError, Interrupted, report, re
         (ConfigError(["a", "b"]), 2, "error: 2 faults:\n  a\n  b\n"),
         (DataError("no corpus"), 2, "error: no corpus\n"),
         (
-            PermissionError(errno.EACCES, "Permission denied", "runs"),
+            PermissionError(
+                errno.EACCES,
+                "Permission denied",
+                "runs",
+            ),
             2,
             "error: runs: Permission denied\n",
         ),
@@ -27,7 +31,10 @@ from lightning_cse.errors import ConfigError, DataError, Interrupted, report, re
     ],
 )
 def test_what_is_raised_becomes_a_line(
-    error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]
+    error: BaseException,
+    code: int,
+    line: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     @reported
     def main() -> int:
@@ -42,7 +49,12 @@ def test_slurm_announces_its_time_limit_by_further_signals(monkeypatch: pytest.M
     assert stop_signals() == [signal.SIGINT, signal.SIGTERM]
 
     monkeypatch.setenv("SLURM_JOB_ID", "1")
-    assert stop_signals() == [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
+    assert stop_signals() == [
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+    ]
 
 
 def test_the_traceback_of_a_fault_of_ours_is_in_a_file_that_is_named(

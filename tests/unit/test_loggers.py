@@ -59,7 +59,9 @@ def view(
 
 
 def written(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
-    """Return the one offline run under a folder, and what it holds once W&B's own process has ended it."""
+    """Return the one offline run under a folder, and what it holds once W&B's own process has ended
+    it.
+    """
     deadline = time.monotonic() + 20
     while True:
         (run,) = (folder / "wandb").glob("offline-run-*")
@@ -80,7 +82,11 @@ def records(content: bytes) -> Iterator[bytes]:
         if left < 7:
             at += left
             continue
-        _, length, kind = struct.unpack_from("<IHB", content, at)
+        _, length, kind = struct.unpack_from(
+            "<IHB",
+            content,
+            at,
+        )
         record += content[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in {1, 4}:  # whole, or the last part
@@ -111,7 +117,11 @@ class Line(LightningModule):
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
 
-    def training_step(self, batch: Tensor, index: int) -> Tensor:
+    def training_step(
+        self,
+        batch: Tensor,
+        index: int,
+    ) -> Tensor:
         self.log("train/index", float(index))
         return self.layer(batch).sum()
 
@@ -130,7 +140,11 @@ def fit(used: list[Any], folder: Path) -> None:
         "log_every_n_steps": 1,
         **quiet,
     }
-    trainer = Trainer(logger=used, default_root_dir=folder, **options)
+    trainer = Trainer(
+        logger=used,
+        default_root_dir=folder,
+        **options,
+    )
     trainer.fit(Line(), DataLoader(torch.ones(4, 1)))
 
 
@@ -138,12 +152,20 @@ def test_two_runs_in_one_process_stay_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setattr(sys, "argv", ["train", "some.key=on-the-command-line"])
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["train", "some.key=on-the-command-line"],
+    )
     before = dict(os.environ)
     config = {"method": {"lr": 5e-5, "loss": {"temperature": 0.05}}}
     for seed in (0, 1):
         (tmp_path / f"s{seed}").mkdir()
-        one = view(tmp_path / f"s{seed}", seed=seed, settings=config)
+        one = view(
+            tmp_path / f"s{seed}",
+            seed=seed,
+            settings=config,
+        )
         one.log_metrics({"train/loss": 1.0 + seed}, step=10)
         one.log_metrics({"train/loss": 0.5 + seed}, step=20)
         one.finalize("success")  # a Trainer's; the test is still to come
@@ -258,7 +280,15 @@ def test_what_stands_in_the_table_of_runs(tmp_path: Path) -> None:
         "method": {"_target_": "lightning_cse.methods.DualCSE"},
         "encoder": {"name": "small"},
     }
-    one = view(tmp_path, settings=settings, tags=["small", "", "t" * 80])
+    one = view(
+        tmp_path,
+        settings=settings,
+        tags=[
+            "small",
+            "",
+            "t" * 80,
+        ],
+    )
     keys = (
         "val/rte/accuracy_all",
         "val/rte/threshold",
@@ -288,7 +318,11 @@ def test_what_stands_in_the_table_of_runs(tmp_path: Path) -> None:
         "summary/final_score": 0.7,
     }
     (start,) = of_type(found, "run")[:1]
-    assert list(start.tags) == ["dualcse", "small", "t" * 64]
+    assert list(start.tags) == [
+        "dualcse",
+        "small",
+        "t" * 64,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +348,11 @@ def test_one_warning_and_then_silence(
             raise wandb.errors.CommError("no init")
         return run
 
-    monkeypatch.setattr(wandb, "init", init)
+    monkeypatch.setattr(
+        wandb,
+        "init",
+        init,
+    )
     one = view(tmp_path, offline=True)
     with caplog.at_level(logging.WARNING):
         fit([one], tmp_path)
@@ -371,10 +409,16 @@ def test_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_disabled_does_not_even_load_wandb(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.setitem(
+        sys.modules,
+        "wandb",
+        None,
+    )
     one = view(tmp_path)
     one.log_metrics({"a": 1.0}, step=1)
     one.close(1)

@@ -78,7 +78,12 @@ def test_every_value_is_there(tmp_path: Path) -> None:
     one.close()
     one.log_metrics({"train/loss": 9.0}, step=4)
     found = curves(tmp_path)
-    assert found["train/loss"] == [(0, 1.0), (1, 2.0), (2, 3.0), (3, 4.0)]
+    assert found["train/loss"] == [
+        (0, 1.0),
+        (1, 2.0),
+        (2, 3.0),
+        (3, 4.0),
+    ]
     assert found["test/rte/accuracy_all"] == [(3, 0.75)]
     assert found["summary/rfd_alignment"] == [(3, 0.25)]
     assert "summary/rfd_uniformity" not in found

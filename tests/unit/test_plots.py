@@ -19,7 +19,12 @@ def curves(*views: str) -> dict[str, list[tuple[int, float]]]:
     """Return curves of a small run, of the primary view and of others."""
     found: dict[str, list[tuple[int, float]]] = {
         "train/loss": [(step, 2 + math.exp(-step / 50)) for step in range(1, 376)],
-        MONITOR: [(0, 0.6), (125, 0.7), (250, 0.75), (375, 0.7)],
+        MONITOR: [
+            (0, 0.6),
+            (125, 0.7),
+            (250, 0.75),
+            (375, 0.7),
+        ],
         "val/rte/accuracy_implied": [(step, 0.5) for step in STEPS],
         "val/rte/threshold": [(step, 0.5) for step in STEPS],
     }
@@ -37,7 +42,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     kept: list[Figure] = []
     save = Figure.savefig
     monkeypatch.setattr(
-        Figure, "savefig", lambda figure, *a, **b: (kept.append(figure), save(figure, *a, **b))
+        Figure,
+        "savefig",
+        lambda figure, *a, **b: (kept.append(figure), save(figure, *a, **b)),
     )
     return kept
 
@@ -58,16 +65,26 @@ def lines(axes: Any) -> dict[str, Any]:
     ],
 )
 def test_a_figure_is_drawn_where_its_curves_were_logged(
-    keys: tuple[str, ...], names: list[str], tmp_path: Path
+    keys: tuple[str, ...],
+    names: list[str],
+    tmp_path: Path,
 ) -> None:
     given = {key: points for key, points in curves("implicit").items() if key.startswith(keys)}
-    paths = run_figures(given, tmp_path / "figures", MONITOR)
+    paths = run_figures(
+        given,
+        tmp_path / "figures",
+        MONITOR,
+    )
     assert [path.name for path in paths] == names
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
 def test_the_best_step_is_marked(tmp_path: Path, drawn: list[Figure]) -> None:
-    run_figures(curves(), tmp_path, MONITOR)
+    run_figures(
+        curves(),
+        tmp_path,
+        MONITOR,
+    )
     (scores,) = drawn[1].axes
     shown = lines(scores)
     assert set(shown) == {
@@ -79,7 +96,11 @@ def test_the_best_step_is_marked(tmp_path: Path, drawn: list[Figure]) -> None:
 
 
 def test_a_row_a_view(tmp_path: Path, drawn: list[Figure]) -> None:
-    run_figures(curves("implicit"), tmp_path, MONITOR)
+    run_figures(
+        curves("implicit"),
+        tmp_path,
+        MONITOR,
+    )
     axes = drawn[-1].axes
     assert len(axes) == 6
     for row in (0, 3):
@@ -98,14 +119,31 @@ def test_values_that_are_not_finite_are_drawn(tmp_path: Path) -> None:
         "train/loss": [(1, math.nan), (2, math.inf)],
         MONITOR: [(0, math.nan)],
     }
-    assert len(run_figures(odd, tmp_path, MONITOR)) == 2
+    assert (
+        len(
+            run_figures(
+                odd,
+                tmp_path,
+                MONITOR,
+            )
+        )
+        == 2
+    )
 
 
 def test_the_files_do_not_depend_on_the_settings_of_matplotlib(tmp_path: Path) -> None:
-    run_figures(curves(), tmp_path / "a", MONITOR)
+    run_figures(
+        curves(),
+        tmp_path / "a",
+        MONITOR,
+    )
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "black"}):
         before = dict(mpl.rcParams)
-        run_figures(curves(), tmp_path / "b", MONITOR)
+        run_figures(
+            curves(),
+            tmp_path / "b",
+            MONITOR,
+        )
         assert dict(mpl.rcParams) == before
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()

@@ -36,7 +36,9 @@ ARCHIVE = "/snli/snli_1.0.zip"
 
 
 class Mirror(ThreadingHTTPServer):
-    """Serves files; ``faults[path]`` holds answers to give first: a status, or ``"cut"`` for a body that breaks off."""
+    """Serves files; ``faults[path]`` holds answers to give first: a status, or ``"cut"`` for a body
+    that breaks off.
+    """
 
     daemon_threads = True
 
@@ -168,7 +170,9 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(data: Path, capsys: pytest.CaptureFixture[str]) -> Prepare:
-    """Run the command on the data directory; return what it prints, or its error where it must exit with 2."""
+    """Run the command on the data directory; return what it prints, or its error where it must exit
+    with 2.
+    """
 
     def prepared(*arguments: str, code: int = 0) -> str:
         assert (
@@ -384,9 +388,18 @@ def test_stsb_from_the_hub_in_the_official_layout(
     data: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sizes = {"train": 5749, "validation": 1500, "test": 1379}
+    sizes = {
+        "train": 5749,
+        "validation": 1500,
+        "test": 1379,
+    }
 
-    def load_dataset(name: str, *, split: str, revision: str) -> list[dict[str, object]]:
+    def load_dataset(
+        name: str,
+        *,
+        split: str,
+        revision: str,
+    ) -> list[dict[str, object]]:
         row = {"sentence2": "Two.", "score": 0.5}
         return [row | {"sentence1": f"One {number}."} for number in range(sizes[split])]
 
@@ -395,9 +408,17 @@ def test_stsb_from_the_hub_in_the_official_layout(
     assert f"put the file at {data}/STS/STSBenchmark/sts-train.csv" in message
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.delenv("HF_DATASETS_OFFLINE", raising=False)
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    monkeypatch.setitem(
+        sys.modules,
+        "datasets",
+        SimpleNamespace(load_dataset=load_dataset),
+    )
     run("stsb")
-    rows = read_corpus("stsb", "dev", data)
+    rows = read_corpus(
+        "stsb",
+        "dev",
+        data,
+    )
     assert len(rows) == 1500
     assert [rows[7][name] for name in rows.names] == ["One 7.", "Two.", 2.5]
     run("stsb", "--check")

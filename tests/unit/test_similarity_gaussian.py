@@ -37,19 +37,42 @@ def trainable(embedding: GaussianEmbedding) -> GaussianEmbedding:
     return GaussianEmbedding(*(value.clone().requires_grad_() for value in fields))
 
 
-def pair(n: int, d: int, **options: Any) -> tuple[GaussianEmbedding, GaussianEmbedding]:
-    return trainable(gaussians(n, d, **options)), trainable(gaussians(n, d, seed=1, **options))
+def pair(
+    n: int,
+    d: int,
+    **options: Any,
+) -> tuple[GaussianEmbedding, GaussianEmbedding]:
+    return trainable(gaussians(n, d, **options)), trainable(
+        gaussians(
+            n,
+            d,
+            seed=1,
+            **options,
+        )
+    )
 
 
-def loop(a: GaussianEmbedding, b: GaussianEmbedding, reduce: str) -> Tensor:
-    got = torch.empty(len(a), len(b), dtype=torch.float64)
+def loop(
+    a: GaussianEmbedding,
+    b: GaussianEmbedding,
+    reduce: str,
+) -> Tensor:
+    got = torch.empty(
+        len(a),
+        len(b),
+        dtype=torch.float64,
+    )
     for i in range(len(a)):
         for j in range(len(b)):
             got[i, j] = sim(a, i, b, j, reduce)
     return got
 
 
-def naive(a: GaussianEmbedding, b: GaussianEmbedding, reduce: str) -> Tensor:
+def naive(
+    a: GaussianEmbedding,
+    b: GaussianEmbedding,
+    reduce: str,
+) -> Tensor:
     """The formula over a tensor of all pairs and dimensions, for autograd."""
     ratio = a.log_variance[:, None] - b.log_variance
     squares = (a.mean[:, None] - b.mean).square()
@@ -57,26 +80,80 @@ def naive(a: GaussianEmbedding, b: GaussianEmbedding, reduce: str) -> Tensor:
     return (1 / (1 + k)).mean(dim=-1) if reduce == "mean_of_sims" else 1 / (1 + k.sum(dim=-1))
 
 
-def assert_near(got: Any, want: Any, atol: float = 1e-12) -> None:
-    torch.testing.assert_close(got, want, rtol=0, atol=atol)
+def assert_near(
+    got: Any,
+    want: Any,
+    atol: float = 1e-12,
+) -> None:
+    torch.testing.assert_close(
+        got,
+        want,
+        rtol=0,
+        atol=atol,
+    )
 
 
 # Values
 
 
-@given(n=st.integers(1, 5), m=st.integers(1, 5), d=st.integers(1, 7), seed=st.integers(0, 10_000))
+@given(
+    n=st.integers(1, 5),
+    m=st.integers(1, 5),
+    d=st.integers(1, 7),
+    seed=st.integers(0, 10_000),
+)
 @both
-def test_similarities_match_loops(reduce, n, m, d, seed):
-    a, b, c = (gaussians(k, d, seed=seed + number) for number, k in enumerate((n, m, n)))
-    got = gaussian_similarity_matrix(a, b, reduce)
+def test_similarities_match_loops(
+    reduce,
+    n,
+    m,
+    d,
+    seed,
+):
+    a, b, c = (
+        gaussians(
+            k,
+            d,
+            seed=seed + number,
+        )
+        for number, k in enumerate((n, m, n))
+    )
+    got = gaussian_similarity_matrix(
+        a,
+        b,
+        reduce,
+    )
     assert got.shape == (n, m)
     assert_near(got, loop(a, b, reduce))
-    single = gaussian_similarity_matrix(a.to(torch.float32), b.to(torch.float32), reduce)
-    assert_near(single.double(), got, 2e-6)
-    assert_near(gaussian_similarity(a, c, reduce), naive(a, c, reduce).diagonal())
-    symmetric = symmetric_gaussian_similarity(a, c, reduce)
+    single = gaussian_similarity_matrix(
+        a.to(torch.float32),
+        b.to(torch.float32),
+        reduce,
+    )
+    assert_near(
+        single.double(),
+        got,
+        2e-6,
+    )
+    assert_near(
+        gaussian_similarity(
+            a,
+            c,
+            reduce,
+        ),
+        naive(a, c, reduce).diagonal(),
+    )
+    symmetric = symmetric_gaussian_similarity(
+        a,
+        c,
+        reduce,
+    )
     for i, value in enumerate(symmetric.tolist()):
-        both_ways = zip(divergences(a, i, c, i), divergences(c, i, a, i), strict=True)
+        both_ways = zip(
+            divergences(a, i, c, i),
+            divergences(c, i, a, i),
+            strict=True,
+        )
         want = reduced([(x + y) / 2 for x, y in both_ways], reduce)
         assert value == pytest.approx(want, abs=1e-12)
 
@@ -84,7 +161,14 @@ def test_similarities_match_loops(reduce, n, m, d, seed):
 def test_default_is_the_mean_of_similarities_and_direction_is_from_the_candidate():
     a, b = pair(3, 4)
     matrix = gaussian_similarity_matrix(a, b)
-    assert torch.equal(matrix, gaussian_similarity_matrix(a, b, "mean_of_sims"))
+    assert torch.equal(
+        matrix,
+        gaussian_similarity_matrix(
+            a,
+            b,
+            "mean_of_sims",
+        ),
+    )
     compared = GaussianSimilarity()
     assert torch.equal(compared.matrix(b, a), matrix.T)
     assert_near(compared.rows(b, a), matrix.diagonal())
@@ -100,21 +184,46 @@ def test_translation_and_scale_do_not_matter(function, reduce):
     def moved(x: GaussianEmbedding) -> GaussianEmbedding:
         return GaussianEmbedding((x.mean + shift) * scale.exp(), x.log_variance + 2 * scale)
 
-    assert_near(function(moved(a), moved(b), reduce), function(a, b, reduce))
+    assert_near(
+        function(
+            moved(a),
+            moved(b),
+            reduce,
+        ),
+        function(a, b, reduce),
+    )
 
 
 # Blocks and gradients
 
 
 @pytest.mark.parametrize("numbers", [1, 7, 26, 200, 10_000])
-@pytest.mark.parametrize(("n", "m", "d"), [(9, 4, 13), (1, 11, 5), (11, 1, 5), (6, 6, 1)])
-def test_block_size_does_not_matter(monkeypatch, numbers, n, m, d):
+@pytest.mark.parametrize(
+    ("n", "m", "d"),
+    [
+        (9, 4, 13),
+        (1, 11, 5),
+        (11, 1, 5),
+        (6, 6, 1),
+    ],
+)
+def test_block_size_does_not_matter(
+    monkeypatch,
+    numbers,
+    n,
+    m,
+    d,
+):
     a = trainable(gaussians(n, d))
     b = trainable(gaussians(m, d, seed=1))
     weights = normal(m, 2 * n, seed=2)[:, ::2].T  # the gradient is the transpose of a slice
     want = naive(a, b, "mean_of_sims")
     want_gradients = torch.autograd.grad((want * weights).sum(), leaves(a, b))
-    monkeypatch.setattr(similarity, "_BLOCK_ON_CPU", numbers)
+    monkeypatch.setattr(
+        similarity,
+        "_BLOCK_ON_CPU",
+        numbers,
+    )
     got = gaussian_similarity_matrix(a, b)
     assert_near(got, want)
     assert_near(torch.autograd.grad((got * weights).sum(), leaves(a, b)), want_gradients)
@@ -124,8 +233,16 @@ def test_block_size_does_not_matter(monkeypatch, numbers, n, m, d):
 def test_no_rows(reduce):
     none = trainable(gaussians(0, 3))
     some = trainable(gaussians(2, 3))
-    assert gaussian_similarity_matrix(none, some, reduce).shape == (0, 2)
-    got = gaussian_similarity_matrix(some, none, reduce)
+    assert gaussian_similarity_matrix(
+        none,
+        some,
+        reduce,
+    ).shape == (0, 2)
+    got = gaussian_similarity_matrix(
+        some,
+        none,
+        reduce,
+    )
     assert got.shape == (2, 0)
     got.sum().backward()
     assert not some.mean.grad.any()
@@ -140,7 +257,11 @@ class Largest(TorchDispatchMode):
         self.numbers = 0
 
     def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        function: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
     ) -> Any:
         result = function(*args, **(kwargs or {}))
         for value in result if isinstance(result, list | tuple) else (result,):
@@ -153,7 +274,17 @@ class Largest(TorchDispatchMode):
 @both
 def test_memory_is_bounded(reduce):
     n, m, d = 96, 80, 192
-    a, b = (trainable(gaussians(k, d, dtype=torch.float32, seed=k)) for k in (n, m))
+    a, b = (
+        trainable(
+            gaussians(
+                k,
+                d,
+                dtype=torch.float32,
+                seed=k,
+            )
+        )
+        for k in (n, m)
+    )
 
     def largest(function: Callable[..., Tensor]) -> int:
         with Largest() as recorded, torch.autograd.set_multithreading_enabled(False):
@@ -167,8 +298,17 @@ def test_memory_is_bounded(reduce):
 @both
 @every_function
 def test_gradients(function, reduce):
-    def call(a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Tensor) -> Tensor:
-        return function(GaussianEmbedding(a_mean, a_log), GaussianEmbedding(b_mean, b_log), reduce)
+    def call(
+        a_mean: Tensor,
+        a_log: Tensor,
+        b_mean: Tensor,
+        b_log: Tensor,
+    ) -> Tensor:
+        return function(
+            GaussianEmbedding(a_mean, a_log),
+            GaussianEmbedding(b_mean, b_log),
+            reduce,
+        )
 
     assert torch.autograd.gradcheck(call, leaves(*pair(3, 4)))
 
@@ -177,7 +317,11 @@ def test_second_derivative_is_an_error():
     a, b = pair(3, 4)
     total = gaussian_similarity_matrix(a, b).sum()
     with pytest.raises(RuntimeError, match="no second derivative"):
-        torch.autograd.grad(total, leaves(a, b), create_graph=True)
+        torch.autograd.grad(
+            total,
+            leaves(a, b),
+            create_graph=True,
+        )
 
 
 # Precision
@@ -186,16 +330,41 @@ def test_second_derivative_is_an_error():
 @pytest.mark.parametrize("scale", [0.1, 4.0])
 @pytest.mark.parametrize(("n", "d"), [(16, 384), (200, 1)])
 @both
-def test_similarity_to_itself_is_one(reduce, n, d, scale):
-    x = gaussians(n, d, dtype=torch.float32, scale=scale)
+def test_similarity_to_itself_is_one(
+    reduce,
+    n,
+    d,
+    scale,
+):
+    x = gaussians(
+        n,
+        d,
+        dtype=torch.float32,
+        scale=scale,
+    )
     x = GaussianEmbedding(x.mean, x.log_variance.clamp(-12, 12))
-    assert torch.equal(gaussian_similarity_matrix(x, x, reduce).diagonal(), torch.ones(n))
+    assert torch.equal(
+        gaussian_similarity_matrix(
+            x,
+            x,
+            reduce,
+        ).diagonal(),
+        torch.ones(n),
+    )
     for function in ROWS:
         assert torch.equal(function(x, x, reduce), torch.ones(n))
     double = x.to(torch.float64)
-    own = gaussian_similarity_matrix(double, double, reduce).diagonal()
+    own = gaussian_similarity_matrix(
+        double,
+        double,
+        reduce,
+    ).diagonal()
     # The products of sim_of_sum cancel terms that are 1e16 times as large.
-    assert_near(own, torch.ones(n).double(), 0 if reduce == "mean_of_sims" else 1e-8)
+    assert_near(
+        own,
+        torch.ones(n).double(),
+        0 if reduce == "mean_of_sims" else 1e-8,
+    )
 
 
 @pytest.mark.parametrize("apart", [0.0, 1e-8, 1e-6, 1e-4, 1e-2])
@@ -203,9 +372,26 @@ def test_similarity_to_itself_is_one(reduce, n, d, scale):
 @pytest.mark.parametrize(("n", "d"), [(24, 48), (200, 1)])
 @both
 @every_function
-def test_no_similarity_exceeds_one(function, reduce, n, d, dtype, apart):
-    a = gaussians(n, d, dtype=dtype, scale=3)
-    other = gaussians(n, d, dtype=dtype, seed=1)
+def test_no_similarity_exceeds_one(
+    function,
+    reduce,
+    n,
+    d,
+    dtype,
+    apart,
+):
+    a = gaussians(
+        n,
+        d,
+        dtype=dtype,
+        scale=3,
+    )
+    other = gaussians(
+        n,
+        d,
+        dtype=dtype,
+        seed=1,
+    )
     b = GaussianEmbedding(a.mean + apart * other.mean, a.log_variance + apart * other.log_variance)
     got = function(a, b, reduce)
     assert got.max() <= 1
@@ -215,7 +401,11 @@ def test_no_similarity_exceeds_one(function, reduce, n, d, dtype, apart):
 @pytest.mark.parametrize("log", [0.0, -6.0, -12.0])
 @pytest.mark.parametrize("apart", [1.0, 0.03, 0.001])
 @both
-def test_float32_is_accurate_for_small_variances(reduce, log, apart):
+def test_float32_is_accurate_for_small_variances(
+    reduce,
+    log,
+    apart,
+):
     """Expanding the square in float32 loses up to half a percent here."""
     place = gaussians(1, 256, seed=1).mean.tanh()
     noise = gaussians(20, 256, seed=2)
@@ -224,15 +414,32 @@ def test_float32_is_accurate_for_small_variances(reduce, log, apart):
     near = a.mean.flip(0)[:10]
     # Subtracting the mean of all does not help with two groups.
     b = GaussianEmbedding(torch.cat([near, near + 2]), a.log_variance.flip(0))
-    got = gaussian_similarity_matrix(a, b, reduce).double()
-    want = naive(a.to(torch.float64), b.to(torch.float64), reduce)
-    torch.testing.assert_close(got, want, rtol=2e-6, atol=0 if reduce == "sim_of_sum" else 1e-7)
+    got = gaussian_similarity_matrix(
+        a,
+        b,
+        reduce,
+    ).double()
+    want = naive(
+        a.to(torch.float64),
+        b.to(torch.float64),
+        reduce,
+    )
+    torch.testing.assert_close(
+        got,
+        want,
+        rtol=2e-6,
+        atol=0 if reduce == "sim_of_sum" else 1e-7,
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @both
 @every_function
-def test_extreme_variances_stay_finite(function, reduce, dtype):
+def test_extreme_variances_stay_finite(
+    function,
+    reduce,
+    dtype,
+):
     logs = torch.tensor([12.0, -12.0, 12.0, -12.0, 0.0], dtype=dtype)[:, None].expand(-1, 8)
     means = normal(2, 5, 8, dtype=dtype)
     a = trainable(GaussianEmbedding(means[0], logs))
@@ -248,11 +455,23 @@ def test_extreme_variances_stay_finite(function, reduce, dtype):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @both
 @every_function
-def test_half_precision_is_computed_in_float32(function, reduce, dtype):
+def test_half_precision_is_computed_in_float32(
+    function,
+    reduce,
+    dtype,
+):
     a, b = pair(6, 32, dtype=dtype)
     got = function(a, b, reduce)
     assert got.dtype == torch.float32
-    assert_near(got.double(), function(a.to(torch.float64), b.to(torch.float64), reduce), 1e-6)
+    assert_near(
+        got.double(),
+        function(
+            a.to(torch.float64),
+            b.to(torch.float64),
+            reduce,
+        ),
+        1e-6,
+    )
     # Under autocast a mean can be the narrower one.
     mixed = GaussianEmbedding(a.mean, a.log_variance.double())
     assert function(mixed, b, reduce).dtype == function(b, mixed, reduce).dtype == torch.float64
@@ -261,14 +480,22 @@ def test_half_precision_is_computed_in_float32(function, reduce, dtype):
 @both
 @every_function
 def test_autocast_does_not_downcast(function, reduce):
-    a, b = pair(6, 64, dtype=torch.float32)
+    a, b = pair(
+        6,
+        64,
+        dtype=torch.float32,
+    )
     want = function(a, b, reduce)
     want_gradients = torch.autograd.grad(want.sum(), leaves(a, b))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert (a.mean @ b.mean.T).dtype == torch.bfloat16, "autocast is on"
         got = function(a, b, reduce)
         gradients = torch.autograd.grad(got.sum(), leaves(a, b))
-    assert_near([got, *gradients], [want, *want_gradients], 0)
+    assert_near(
+        [got, *gradients],
+        [want, *want_gradients],
+        0,
+    )
 
 
 @every_function
@@ -277,7 +504,11 @@ def test_wrong_shapes_and_reductions_are_errors(function):
     with pytest.raises(ValueError, match=r"got \(3, 4\) and \(3, 5\)"):
         function(a, gaussians(3, 5))
     with pytest.raises(ValueError, match=r"got 'mean_of_sim'$"):
-        function(a, a, reduce="mean_of_sim")
+        function(
+            a,
+            a,
+            reduce="mean_of_sim",
+        )
     if function in ROWS:
         with pytest.raises(ValueError, match=r"got \(3, 4\) and \(2, 4\)"):
             function(a, gaussians(2, 4))

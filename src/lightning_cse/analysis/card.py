@@ -82,7 +82,9 @@ def model_card(
     similarity: str | None,
     place: str,
 ) -> ModelCard:
-    """Return the model card of a view; ``place`` is a folder's name or a hub id. The card has no local path."""
+    """Return the model card of a view; ``place`` is a folder's name or a hub id. The card has no
+    local path.
+    """
     record = model.record
     config = record.get("decisive", {}).get("config", {})
     base, licence = _known_encoder(model)
@@ -123,10 +125,20 @@ def model_card(
 
 
 def citations(method: str) -> list[str]:
-    """Return the BibTeX entries of a method's ``papers``: its own text, or keys in ``experiments/references.bib``."""
-    papers = getattr(pkgutil.resolve_name(method), "papers", ())
+    """Return the BibTeX entries of a method's ``papers``: its own text, or keys in
+    ``experiments/references.bib``.
+    """
+    papers = getattr(
+        pkgutil.resolve_name(method),
+        "papers",
+        (),
+    )
     text = (experiments_dir() / "references.bib").read_text(encoding="utf-8")
-    found = re.findall(r"^(@\w+\{([^,]+),.*?^\})", text, re.MULTILINE | re.DOTALL)
+    found = re.findall(
+        r"^(@\w+\{([^,]+),.*?^\})",
+        text,
+        re.MULTILINE | re.DOTALL,
+    )
     entries = {key: entry for entry, key in found}
     return [entries.get(paper, paper) for paper in papers]
 

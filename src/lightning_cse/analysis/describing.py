@@ -59,7 +59,11 @@ ROLES: Final[dict[Kind, tuple[str, ...]]] = {
 def run(cfg: DictConfig) -> None:
     """Describe the data set of a command line, and print the tables."""
     hydra = HydraConfig.get()
-    folder = describe(cfg, str(hydra.runtime.choices["data"]), list(hydra.overrides.task))
+    folder = describe(
+        cfg,
+        str(hydra.runtime.choices["data"]),
+        list(hydra.overrides.task),
+    )
     print_summary(json.loads((folder / "summary.json").read_text(encoding="utf-8")), folder)
 
 
@@ -68,12 +72,15 @@ def describe(
     name: str,
     overrides: Sequence[str] = (),
 ) -> Path:
-    """Describe a training set, and STS-B for comparison; return the folder of ``summary.json`` and the figure.
+    """Describe a training set, and STS-B for comparison; return the folder of ``summary.json`` and
+    the figure.
 
-    Sentences and pairs are those that training would see, drawn by ``seed``; anchors of other rows replace missing hard
-    negatives. If the data augments word pieces, the anchor also goes through the tokenizer.
+    Sentences and pairs are those that training would see, drawn by ``seed``; anchors of other rows
+    replace missing hard negatives. If the data augments word pieces, the anchor also goes through
+    the tokenizer.
 
-    Source: NGCSE, figure 7 and its text.  Differs: the paper's numbers of pairs and its split of STS-B are not known.
+    Source: NGCSE, figure 7 and its text.  Differs: the paper's numbers of pairs and its split of
+    STS-B are not known.
     """
     encoder, sets = _measured({name: cfg})
     files: dict[str, str] = {}
@@ -91,7 +98,7 @@ def describe(
         "name": name,
         "config_hash": identity,
         "seed": cfg.seed,
-        "looked_at": cfg.rows,
+        "measured": cfg.rows,
         "encoder": {
             **decisive["encoder"],
             "pooling": encoder.pooling,
@@ -134,7 +141,8 @@ def _decisive_options(cfg: DictConfig) -> dict[str, Any]:
 
 
 def pair_sets(configs: Mapping[str, DictConfig]) -> dict[str, list[Pairs]]:
-    """Return the pairs of several training sets by name, as `describe` measures them, followed by those of STS-B.
+    """Return the pairs of several training sets by name, as `describe` measures them, followed by
+    those of STS-B.
 
     The encoder, the seed and STS-B are those of the first config.
     """
@@ -144,14 +152,20 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> dict[str, list[Pairs]]:
 def _measured(
     configs: Mapping[str, DictConfig],
 ) -> tuple[SentenceEncoder, list[Described]]:
-    """Return the encoder and, for each data set, its entry in ``summary.json`` and its measured pairs."""
+    """Return the encoder and, for each data set, its entry in ``summary.json`` and its measured
+    pairs.
+    """
     for cfg in configs.values():
         check_nodes(cfg)
     first = next(iter(configs.values()))
     encoder: SentenceEncoder = built(first.encoder)
     drawn = [_training_set(cfg, name, encoder) for name, cfg in configs.items()]
     drawn.append(_stsb(first))
-    measured = measure(encoder, [pairs for _, pairs in drawn], first.seed)
+    measured = measure(
+        encoder,
+        [pairs for _, pairs in drawn],
+        first.seed,
+    )
     return encoder, [(about, pairs) for (about, _), pairs in zip(drawn, measured, strict=True)]
 
 
@@ -160,7 +174,9 @@ def _training_set(
     name: str,
     encoder: SentenceEncoder,
 ) -> Described:
-    """Return the pairs that a training set gives: of the first role with each other role, or with its dropout pass."""
+    """Return the pairs that a training set gives: of the first role with each other role, or with
+    its dropout pass.
+    """
     data = ContrastiveDataModule(
         built(cfg.data),
         tokenize=encoder.tokenizer,
@@ -192,7 +208,11 @@ def _training_set(
             )
         )
     if pairs[-1].kind == "positive":
-        pairs += _random_negatives(anchor, columns[anchor], cfg.rows)
+        pairs += _random_negatives(
+            anchor,
+            columns[anchor],
+            cfg.rows,
+        )
     about = {
         "name": name,
         "rows": len(rows),
@@ -204,7 +224,9 @@ def _training_set(
 
 
 def _augmented(
-    data: ContrastiveDataModule, texts: list[str | None], count: int
+    data: ContrastiveDataModule,
+    texts: list[str | None],
+    count: int,
 ) -> list[str | None]:
     """Return sentences of which the first ones went through the tokenizer, as augmentation does."""
     ids = data.tokenize([text or "" for text in texts[:count]])
@@ -218,7 +240,9 @@ def _kinds(
     roles: Sequence[str],
     columns: Sequence[str],
 ) -> list[tuple[Kind, str]]:
-    """Return the roles that are paired with the first one, positives first, as chosen or as methods know them."""
+    """Return the roles that are paired with the first one, positives first, as chosen or as methods
+    know them.
+    """
     kinds: list[tuple[Kind, str]] = []
     for kind, known in ROLES.items():
         wanted = cfg[kind]
@@ -239,7 +263,9 @@ def _random_negatives(
     column: Sequence[str | None],
     most: int,
 ) -> list[Pairs]:
-    """Return the pairs of each anchor with the next distinct one, in place of missing hard negatives."""
+    """Return the pairs of each anchor with the next distinct one, in place of missing hard
+    negatives.
+    """
     texts = [text for text in column if text is not None]
     distinct = list(dict.fromkeys(texts[:most]))
     if len(distinct) < 2:
@@ -260,7 +286,11 @@ def _stsb(cfg: DictConfig) -> Described:
     split = cfg.beside.split
     high = cfg.beside.positive_score
     low = cfg.beside.negative_score
-    rows = read_corpus("stsb", split, Path(cfg.paths.data_dir))
+    rows = read_corpus(
+        "stsb",
+        split,
+        Path(cfg.paths.data_dir),
+    )
     rows = rows.select(seeded_order(len(rows), cfg.seed))
     columns = [rows.column(name) for name in ("sentence1", "sentence2", "score")]
     near = []
@@ -316,7 +346,9 @@ def drawn_pairs(
 
 
 def kind_of(role: str) -> Kind:
-    """Return the kind of pair that a role makes with the first role; a role that no method knows is a positive."""
+    """Return the kind of pair that a role makes with the first role; a role that no method knows is
+    a positive.
+    """
     return "negative" if role in ROLES["negative"] else "positive"
 
 
@@ -325,9 +357,11 @@ def measure(
     sets: Sequence[Sequence[Pairs]],
     seed: int,
 ) -> list[list[Pairs]]:
-    """Return the pairs with match error rates and, with an encoder, cosines; each distinct sentence is embedded once.
+    """Return the pairs with match error rates and, with an encoder, cosines; each distinct sentence
+    is embedded once.
 
-    ``seed`` decides the dropout of dropout pairs. Raises EncoderError if an embedding is not finite.
+    ``seed`` decides the dropout of dropout pairs. Raises EncoderError if an embedding is not
+    finite.
     """
     model = None if encoder is None else PointModel(encoder.to(device_of())).eval()
     sentences: dict[str, None] = {}
@@ -376,8 +410,8 @@ def pair_summary(pairs: Pairs) -> dict[str, Any]:
         "kind": pairs.kind,
         "label": pairs.label,
         "dropout": pairs.dropout,
-        "pairs": pairs.there,
-        "looked_at": len(pairs.first),
+        "pairs": pairs.total,
+        "measured": len(pairs.first),
         "mer": _spread(pairs.mer),
         "cosine": _spread(pairs.cosine),
     }
@@ -430,7 +464,7 @@ def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
         shares.append(f"{role} {number:,} ({number / described['rows']:.1%})")
     for note in (
         f"{described['name']}: {described['rows']:,} rows; {', '.join(shares)}",
-        f"sampled: at most {summary['looked_at']} pairs per kind, seed {summary['seed']}",
+        f"sampled: at most {summary['measured']} pairs per kind, seed {summary['seed']}",
         f"MER: match error rate of words; cosine: {encoder['name']}, pooling {encoder['pooling']}",
         f"figure: {folder / summary['figure']}",
         f"summary: {folder / 'summary.json'}",
@@ -445,10 +479,20 @@ def _quartiles(spread: Mapping[str, float] | None) -> str:
 
 
 def table(*columns: str, left: int) -> Table:
-    """Return an empty table whose first ``left`` columns are text and whose other columns are numbers."""
-    empty = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    """Return an empty table whose first ``left`` columns are text and whose other columns are
+    numbers.
+    """
+    empty = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+    )
     for number, column in enumerate(columns):
-        empty.add_column(column, justify="left" if number < left else "right", no_wrap=True)
+        empty.add_column(
+            column,
+            justify="left" if number < left else "right",
+            no_wrap=True,
+        )
     return empty
 
 

@@ -1,4 +1,6 @@
-"""Export a view of a model as a folder that sentence-transformers loads by itself, and upload it."""
+"""Export a view of a model as a folder that sentence-transformers loads by itself, and upload
+it.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,13 @@ def export(
     force: bool = False,
     repo: str | None = None,
 ) -> str:
-    """Write a view of a model, by default the primary one, for sentence-transformers; return what was checked.
+    """Write a view of a model, by default the primary one, for sentence-transformers; return what
+    was checked.
 
-    The folder gets its name once sentence-transformers has loaded it and given the model's vectors; otherwise, nothing
-    is kept and an existing folder stays. With ``force``, it replaces a folder of sentence-transformers. ``repo`` is the
-    hub id that the model card names. Raises EncoderError if the model does not declare the view's layers, or
-    sentence-transformers has no such layer.
+    The folder gets its name once sentence-transformers has loaded it and given the model's vectors;
+    otherwise, nothing is kept and an existing folder stays. With ``force``, it replaces a folder of
+    sentence-transformers. ``repo`` is the hub id that the model card names. Raises EncoderError if
+    the model does not declare the view's layers, or sentence-transformers has no such layer.
     """
     _check_target(to, force)
     sentence_transformer = _sentence_transformer()
@@ -74,11 +77,16 @@ def export(
         )
     similarity = _similarity(model, embedding, name)
     to.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}.") as place:
+    with tempfile.TemporaryDirectory(
+        dir=to.parent,
+        prefix=f".{to.name}.",
+    ) as place:
         folder = Path(place) / "exported"
         modules = _modules(parts[name], Path(place) / "parts")
         exported = sentence_transformer(
-            modules=modules, device="cpu", similarity_fn_name=similarity or "cosine"
+            modules=modules,
+            device="cpu",
+            similarity_fn_name=similarity or "cosine",
         )
         exported.save_pretrained(str(folder), create_model_card=False)
         _keep_without_pooler(folder, parts[name].encoder.backbone)
@@ -89,7 +97,11 @@ def export(
             repo or to.name,
         )
         card.save(folder / "README.md")
-        distance = _distance(sentence_transformer(str(folder), device="cpu"), sentences, expected)
+        distance = _distance(
+            sentence_transformer(str(folder), device="cpu"),
+            sentences,
+            expected,
+        )
         if not distance <= TOLERANCE:
             raise LightningCSEError(
                 f"the exported vectors differ from the model's by {distance:.1e}: "
@@ -117,18 +129,26 @@ def push(
     *,
     private: bool,
 ) -> str:
-    """Upload a folder with the token of ``hf auth login`` or ``HF_TOKEN``, and return the address of the commit.
+    """Upload a folder with the token of ``hf auth login`` or ``HF_TOKEN``, and return the address
+    of the commit.
 
-    The repository is created if there is none. With ``private``, one that others can read is refused. The hub checks
-    the card before anything is uploaded.
+    The repository is created if there is none. With ``private``, one that others can read is
+    refused. The hub checks the card before anything is uploaded.
     """
     api = HfApi()
     try:
         ModelCard.load(folder / "README.md").validate()
-        api.create_repo(repo, private=private or None, exist_ok=True)
+        api.create_repo(
+            repo,
+            private=private or None,
+            exist_ok=True,
+        )
         if private and not api.model_info(repo).private:
             raise LightningCSEError(f"--private: {repo} is public already: nothing is uploaded")
-        commit = api.upload_folder(repo_id=repo, folder_path=folder)
+        commit = api.upload_folder(
+            repo_id=repo,
+            folder_path=folder,
+        )
     except (httpx2.HTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
         raise LightningCSEError(
@@ -189,16 +209,26 @@ def _similarity(
     embedding: Any,
     view: str,
 ) -> str | None:
-    """Return the name in sentence-transformers of the model's own similarity, or None if it is another."""
+    """Return the name in sentence-transformers of the model's own similarity, or None if it is
+    another.
+    """
 
     def euclidean(a: Any, b: Any) -> torch.Tensor:
-        return -F.pairwise_distance(a.views()[view], b.views()[view], eps=0)
+        return -F.pairwise_distance(
+            a.views()[view],
+            b.views()[view],
+            eps=0,
+        )
 
     def cosine(a: Any, b: Any) -> torch.Tensor:
         return F.cosine_similarity(a.views()[view], b.views()[view])
 
     for name, measure in (("euclidean", euclidean), ("cosine", cosine)):
-        if is_same(model.answers.similarity, measure, embedding):
+        if is_same(
+            model.answers.similarity,
+            measure,
+            embedding,
+        ):
             return name
     return None
 
@@ -208,13 +238,19 @@ def _distance(
     sentences: list[str],
     expected: torch.Tensor,
 ) -> float:
-    vectors = loaded.encode(sentences, convert_to_tensor=True, show_progress_bar=False)
+    vectors = loaded.encode(
+        sentences,
+        convert_to_tensor=True,
+        show_progress_bar=False,
+    )
     lengths = expected.norm(dim=1).clamp(min=1e-12)
     return float(((vectors - expected).norm(dim=1) / lengths).max())
 
 
 def _modules(view: View, folder: Path) -> list[nn.Module]:
-    """Return the sentence-transformers modules of a view; backbone and tokenizer are saved to a folder."""
+    """Return the sentence-transformers modules of a view; backbone and tokenizer are saved to a
+    folder.
+    """
     from sentence_transformers.sentence_transformer import modules as st
 
     encoder = view.encoder
@@ -231,13 +267,21 @@ def _modules(view: View, folder: Path) -> list[nn.Module]:
     backbone.save_pretrained(folder)
     _with_template(encoder.tokenizer.tokenizer, template).save_pretrained(folder)
     transformer = st.Transformer(
-        str(folder), max_seq_length=encoder.max_length, model_kwargs=_without_pooler(backbone)
+        str(folder),
+        max_seq_length=encoder.max_length,
+        model_kwargs=_without_pooler(backbone),
     )
-    return [transformer, *pooling, *_converted(view.layers)]
+    return [
+        transformer,
+        *pooling,
+        *_converted(view.layers),
+    ]
 
 
 def _converted(layers: Iterable[nn.Module]) -> list[nn.Module]:
-    """Return sentence-transformers' modules for linear layers, each with the activation behind it, and Normalize."""
+    """Return sentence-transformers' modules for linear layers, each with the activation behind it,
+    and Normalize.
+    """
     from sentence_transformers.sentence_transformer import modules as st
 
     converted: list[nn.Module] = []
@@ -273,7 +317,9 @@ def _flat(layers: Iterable[nn.Module]) -> Iterator[nn.Module]:
 
 
 def _with_mask(backbone: Any, template: Template) -> tuple[Any, Template, nn.Module]:
-    """Give a prompt's mask a new id, and return weights by which a mean over all tokens pools only the mask."""
+    """Give a prompt's mask a new id, and return weights by which a mean over all tokens pools only
+    the mask.
+    """
     from sentence_transformers.sentence_transformer import modules as st
 
     assert template.pooled is not None  # noqa: S101 - the caller has checked it
@@ -285,7 +331,11 @@ def _with_mask(backbone: Any, template: Template) -> tuple[Any, Template, nn.Mod
         table[mask] = table[template.suffix[place]]
     suffix = (*template.suffix[:place], mask, *template.suffix[place + 1 :])
     vocabulary = [*[""] * mask, MASK]
-    weights = st.WordWeights(vocabulary, {MASK: 1.0}, unknown_word_weight=0.0)
+    weights = st.WordWeights(
+        vocabulary,
+        {MASK: 1.0},
+        unknown_word_weight=0.0,
+    )
     return backbone, replace(template, suffix=suffix), weights
 
 
@@ -295,7 +345,9 @@ def _without_pooler(backbone: nn.Module) -> dict[str, bool]:
 
 
 def _keep_without_pooler(folder: Path, backbone: nn.Module) -> None:
-    """Say in the folder that there is no pooler, since loading would add one with random weights."""
+    """Say in the folder that there is no pooler, since loading would add one with random
+    weights.
+    """
     path = folder / "sentence_bert_config.json"
     settings = json.loads(path.read_text(encoding="utf-8"))
     settings["model_args"] = _without_pooler(backbone)
@@ -336,7 +388,11 @@ def _with_template(
         pieces.append(f"piece-{number}:{segment}")
     pieces.insert(len(template.prefix), "$A:0")
     backend = copy.deepcopy(tokenizer.backend_tokenizer)
-    backend.post_processor = TemplateProcessing(single=pieces, pair=None, special_tokens=tokens)
+    backend.post_processor = TemplateProcessing(
+        single=pieces,
+        pair=None,
+        special_tokens=tokens,
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_input_names=tokenizer.model_input_names,

@@ -1,4 +1,6 @@
-"""Histograms of the match error rate and the cosine of pairs of data sets: the panels of NGCSE's Figure 7."""
+"""Histograms of the match error rate and the cosine of pairs of data sets: the panels of NGCSE's
+Figure 7.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,18 @@ Kind = Literal["positive", "negative"]
 
 @dataclass(frozen=True)
 class Pairs:
-    """The drawn pairs of one kind; ``there`` counts all pairs, ``dropout`` marks two passes over one sentence.
+    """The drawn pairs of one kind; ``total`` counts all pairs, ``dropout`` marks two passes over
+    one sentence.
 
-    Once they are measured, ``mer`` and ``cosine`` are the match error rate and the cosine of each pair; without an
-    encoder there are no cosines.
+    Once they are measured, ``mer`` and ``cosine`` are the match error rate and the cosine of each
+    pair; without an encoder there are no cosines.
     """
 
     kind: Kind
     label: str
     first: Sequence[str]
     second: Sequence[str]
-    there: int
+    total: int
     dropout: bool = False
     mer: Sequence[float] = ()
     cosine: Sequence[float] = ()
@@ -55,11 +58,14 @@ def draw_histograms(sets: PairSets, path: Path) -> None:
 
 
 def histograms_figure(sets: PairSets) -> Figure:
-    """Draw one row per data set: match error rates of positive and negative pairs, then their cosines.
+    """Draw one row per data set: match error rates of positive and negative pairs, then their
+    cosines.
 
-    Bars are shares of the pairs; dashed lines are means. Call this, and save the figure, within `plot_style`.
+    Bars are shares of the pairs; dashed lines are means. Call this, and save the figure, within
+    `plot_style`.
 
-    Source: NGCSE, figure 7.  Differs: each data set has its own row, and the axis of the cosine leaves no pair out.
+    Source: NGCSE, figure 7.  Differs: each data set has its own row, and the axis of the cosine
+    leaves no pair out.
     """
     bins = bins_of(sets)
     most = [
@@ -155,10 +161,16 @@ def bins_of(sets: PairSets) -> dict[str, np.ndarray]:
     cosines = [value for each in sets.values() for pairs in each for value in pairs.cosine]
     if cosines:
         low = max(-1.0, min(LOWEST_COSINE, math.floor(min(cosines) / 0.1) * 0.1))
-        bins["cosine"] = np.linspace(low, 1.0, max(BINS, round((1.0 - low) * BINS)) + 1)
+        bins["cosine"] = np.linspace(
+            low,
+            1.0,
+            max(BINS, round((1.0 - low) * BINS)) + 1,
+        )
     return bins
 
 
 def shares(values: Sequence[float], bins: np.ndarray) -> np.ndarray:
-    """Return the share of the values (at least one) in each bin; those beyond an edge count in the bin beside it."""
+    """Return the share of the values (at least one) in each bin; those beyond an edge count in the
+    bin beside it.
+    """
     return np.histogram(np.clip(values, bins[0], bins[-1]), bins)[0] / len(values)

@@ -1,4 +1,6 @@
-"""Models that are not trained here: LENGTH, whitening, few-shot LLMs (and `models.PointModel`, the plain encoder)."""
+"""Models that are not trained here: LENGTH, whitening, few-shot LLMs (and `models.PointModel`, the
+plain encoder).
+"""
 
 import lazy_loader
 

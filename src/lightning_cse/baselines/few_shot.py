@@ -1,4 +1,6 @@
-"""A large language model that is shown a few labelled pairs and asked for the label of another one."""
+"""A large language model that is shown a few labelled pairs and asked for the label of another
+one.
+"""
 
 import hashlib
 import json
@@ -57,7 +59,8 @@ Ask = Callable[[Iterable[Request]], Iterable[tuple[int, Reply | Failure]]]
 
 @dataclass(eq=False)
 class FewShot:
-    """Entailment as judged by a language model that is shown some labelled pairs of INLI's train split.
+    """Entailment as judged by a language model that is shown some labelled pairs of INLI's train
+    split.
 
     The examples are drawn once by the seed, with distinct premises and balanced labels, and
     precede every pair in the same order. A pair has no label if `read_answer` finds none, the
@@ -104,7 +107,9 @@ class FewShot:
         draw.shuffle(kinds)
         examples = []
         for number, kind in zip(
-            draw.sample(sorted(first.values()), self.shots), kinds, strict=True
+            draw.sample(sorted(first.values()), self.shots),
+            kinds,
+            strict=True,
         ):
             row = self._train[number]
             examples.append((row["premise"], row[LABELS[kind].replace(" ", "_")], kind))
@@ -112,7 +117,9 @@ class FewShot:
 
     @cached_property
     def messages(self) -> tuple[tuple[str, str], ...]:
-        """The messages before every pair: the task with its labels, then the examples as answered turns."""
+        """The messages before every pair: the task with its labels, then the examples as answered
+        turns.
+        """
         turns = [("system", _TASK)]
         for premise, hypothesis, kind in self.examples:
             turns += [("user", _PAIR.format(premise, hypothesis)), ("assistant", LABELS[kind])]
@@ -123,15 +130,24 @@ class FewShot:
         """The sha256 of the whole prompt except the pair."""
         return hashlib.sha256(json.dumps([*self.messages, ("user", _PAIR)]).encode()).hexdigest()
 
-    def requests(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Iterator[Request]:
+    def requests(
+        self,
+        premises: Sequence[str],
+        hypotheses: Sequence[str],
+    ) -> Iterator[Request]:
         """Yield one request per pair, in order."""
         for premise, hypothesis in zip(premises, hypotheses, strict=True):
             yield Request(
                 (*self.messages, ("user", _PAIR.format(premise, hypothesis))), self.parameters
             )
 
-    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[str]:
-        """Return the type of every hypothesis, in order, or ``refused``, ``unparsable`` or ``failed``.
+    def judge(
+        self,
+        premises: Sequence[str],
+        hypotheses: Sequence[str],
+    ) -> list[str]:
+        """Return the type of every hypothesis, in order, or ``refused``, ``unparsable`` or
+        ``failed``.
 
         If more than 5 % of the answers are unparsable, log a warning.
         """

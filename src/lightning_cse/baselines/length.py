@@ -9,7 +9,8 @@ from lightning_cse.embeddings import PointEmbedding
 
 
 class Length(nn.Module):
-    """The number of words (separated by white space) as implicitness, of characters for the direction of entailment.
+    """The number of words (separated by white space) as implicitness, of characters for the
+    direction of entailment.
 
     Source: DualCSE, baseline LENGTH: words, with ties wrong, give its 99.90 on INLI test;
     GaussCSE, length baseline: characters, with a strictly longer premise, give its 69.14 on
@@ -26,6 +27,10 @@ class Length(nn.Module):
         """Return the numbers of words: (n,)."""
         return sentence.vector[:, 0]
 
-    def direction(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
+    def direction(
+        self,
+        premise: PointEmbedding,
+        hypothesis: PointEmbedding,
+    ) -> Tensor:
         """Return how many characters the premise is longer than the hypothesis: (n,)."""
         return premise.vector[:, 1] - hypothesis.vector[:, 1]

@@ -1,4 +1,6 @@
-"""An encoder whose vectors are transformed so that their dimensions are uncorrelated and have equal variance."""
+"""An encoder whose vectors are transformed so that their dimensions are uncorrelated and have equal
+variance.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -20,13 +22,17 @@ log = logging.getLogger(__name__)
 _COLUMNS = ("sentence", "anchor", "sentence1", "sentence2", "premise", *HYPOTHESES)
 
 FLAT = 1e-10
-"""A direction with less than this share of the largest variance, or of the largest squared mean, is rounding."""
+"""A direction with less than this share of the largest variance, or of the largest squared mean, is
+rounding.
+"""
 
 
 class Whitening(PointModel):
-    r"""BERT-whitening: the pooled vectors of an encoder, whitened by the mean and covariance of given sentences.
+    r"""BERT-whitening: the pooled vectors of an encoder, whitened by the mean and covariance of
+    given sentences.
 
-    .. math:: \tilde x = (x - \mu) W_{:, :k}, \qquad W = U \, \text{diag}(1 / \sqrt{s_1}, 1 / \sqrt{s_2}, \dots)
+    .. math:: \tilde x = (x - \mu) W_{:, :k}, \qquad
+              W = U \, \text{diag}(1 / \sqrt{s_1}, 1 / \sqrt{s_2}, \dots)
 
     with the mean :math:`\mu` (d,) and the covariance :math:`U \, \text{diag}(s) \, U^\top` (d,
     d) of the vectors of the sentences it is fitted on, widest direction first, both in float64.
@@ -45,7 +51,11 @@ class Whitening(PointModel):
     """
 
     def __init__(
-        self, encoder: SentenceEncoder, *, sources: str | Sequence[str], data_dir: str | Path = "."
+        self,
+        encoder: SentenceEncoder,
+        *,
+        sources: str | Sequence[str],
+        data_dir: str | Path = ".",
     ) -> None:
         super().__init__(encoder)
         self.eval()  # it is fitted and used without dropout
@@ -66,7 +76,8 @@ class Whitening(PointModel):
         variances, directions = torch.linalg.eigh(covariance)
         variances = variances.flip(-1)
         directions = directions.flip(-1)
-        # float32 vectors are rounded in proportion to their size, so equal sentences need not have equal vectors.
+        # float32 vectors are rounded in proportion to their size, so equal sentences need not have
+        # equal vectors.
         flat = FLAT * max(float(variances[0]), float(mean.square().max()))
         count = int((variances > flat).sum())
         span = (
@@ -84,7 +95,9 @@ class Whitening(PointModel):
         return vectors.double()
 
     def _moments(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (d,) and the covariance (d, d) of the vectors, summed over a bounded number at once."""
+        """Return the mean (d,) and the covariance (d, d) of the vectors, summed over a bounded
+        number at once.
+        """
         count = len(self.sentences)
         shift = self._vectors(self.sentences[:1])  # sums of the vectors themselves would cancel
         total = torch.zeros_like(shift[0])
@@ -100,7 +113,11 @@ class Whitening(PointModel):
 
 def _read(sources: Sequence[str], data_dir: Path) -> list[str]:
     sentences: list[str] = []
-    tables = read_sources(sources, data_dir, key="whitening.sources")
+    tables = read_sources(
+        sources,
+        data_dir,
+        key="whitening.sources",
+    )
     for source, rows in zip(sources, tables, strict=True):
         names = [name for name in _COLUMNS if name in rows.names]
         if not names:

@@ -28,7 +28,11 @@ class BestAndLast(Checkpoint):
     and makes the same best again.
     """
 
-    def __init__(self, folder: Path, evaluation: Evaluation) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        evaluation: Evaluation,
+    ) -> None:
         self.best = folder / "best.ckpt"
         self.last = folder / "last.ckpt"
         self.evaluation = evaluation
@@ -36,21 +40,37 @@ class BestAndLast(Checkpoint):
         self._saved = -1
         self._before = -1
 
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+    def setup(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        stage: str,
+    ) -> None:
         """Make Lightning write checkpoints with `AtomicCheckpointIO`."""
         trainer.strategy.checkpoint_io = AtomicCheckpointIO()
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+    ) -> None:
         """Save the best if a resumed run has just made an evaluation that was due."""
         if self.evaluation.step == trainer.global_step != self._saved and self.evaluation.improved:
             self._write(trainer, self.best, weights_only=True)
 
-    def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
+    def on_train_batch_start(
+        self,
+        trainer: pl.Trainer,
+        *args: Any,
+    ) -> None:
         """Record the number of steps made."""
         self._before = trainer.global_step
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        *args: Any,
     ) -> None:
         """Save if this step was evaluated, or if it is the last one because of a signal."""
         self._save(trainer)
@@ -59,12 +79,20 @@ class BestAndLast(Checkpoint):
         if self.interrupts.signum is None or accumulates:
             return
         if step != self._saved:
-            self._write(trainer, self.last, weights_only=False)
+            self._write(
+                trainer,
+                self.last,
+                weights_only=False,
+            )
         self.interrupts.stop(
             f"stopped at step {step}; {self.interrupts.command} continues from there"
         )
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+    ) -> None:
         """Save the last step, wherever training ended."""
         self._save(trainer)
         self.interrupts.end_training()
@@ -76,9 +104,19 @@ class BestAndLast(Checkpoint):
         self._saved = step
         if self.evaluation.improved:
             self._write(trainer, self.best, weights_only=True)
-        self._write(trainer, self.last, weights_only=False)
+        self._write(
+            trainer,
+            self.last,
+            weights_only=False,
+        )
 
-    def _write(self, trainer: pl.Trainer, path: Path, *, weights_only: bool) -> None:
+    def _write(
+        self,
+        trainer: pl.Trainer,
+        path: Path,
+        *,
+        weights_only: bool,
+    ) -> None:
         trainer.save_checkpoint(path, weights_only=weights_only)
         if path == self.last:
             self.interrupts.continues = f"continues from step {trainer.global_step}"
@@ -101,7 +139,10 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     """
 
     def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+        self,
+        checkpoint: dict[str, Any],
+        path: str | Path,
+        storage_options: Any = None,
     ) -> None:
         """Write the file, and wait until it is on the disk."""
         if "optimizer_states" not in checkpoint:

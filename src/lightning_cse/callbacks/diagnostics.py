@@ -12,7 +12,7 @@ from lightning_cse.evaluation import Embedded
 from lightning_cse.methods import Method
 from lightning_cse.metrics import alignment, relative_fitting_difficulty, uniformity
 
-SIDES = ("held_out", "eval")
+RFD_SIDES = ("held_out", "eval")
 MEASURES = ("alignment", "uniformity")
 
 
@@ -59,7 +59,11 @@ class Diagnostics:
     @property
     def sides(self) -> dict[str, Side]:
         """The sides by name."""
-        sides = zip(SIDES, (self.held_out, self.evaluation), strict=True)
+        sides = zip(
+            RFD_SIDES,
+            (self.held_out, self.evaluation),
+            strict=True,
+        )
         return {name: side for name, side in sides if side}
 
     def sentences(self) -> list[str]:
@@ -79,7 +83,12 @@ class Diagnostics:
                 sentences += second
         return sentences
 
-    def measure(self, embedded: Embedded, second: Embedded, step: int) -> dict[str, float]:
+    def measure(
+        self,
+        embedded: Embedded,
+        second: Embedded,
+        step: int,
+    ) -> dict[str, float]:
         """Return all values of this evaluation by key, from the embedded `sentences`.
 
         ``second`` has the embedded `seconds`: from another pass with dropout, or the same as in
@@ -100,11 +109,15 @@ class Diagnostics:
                 values |= self._fitting_difficulty(prefix, values)
         return values
 
-    def _fitting_difficulty(self, prefix: str, values: Mapping[str, float]) -> dict[str, float]:
+    def _fitting_difficulty(
+        self,
+        prefix: str,
+        values: Mapping[str, float],
+    ) -> dict[str, float]:
         """Add the values of one view to the curves, and return its RFD of each measure."""
         difficulty = {}
         for name in MEASURES:
-            keys = [f"{prefix}{side}/{name}" for side in SIDES]
+            keys = [f"{prefix}{side}/{name}" for side in RFD_SIDES]
             if any(key not in values for key in keys):
                 continue
             for key in keys:
@@ -114,7 +127,11 @@ class Diagnostics:
         return difficulty
 
 
-def _view(embedded: Embedded, sentences: Sequence[str], view: str) -> Tensor:
+def _view(
+    embedded: Embedded,
+    sentences: Sequence[str],
+    view: str,
+) -> Tensor:
     return embedded[sentences].views()[view]
 
 
@@ -142,7 +159,11 @@ def build_diagnostics(
     return Diagnostics(held_out, evaluation)
 
 
-def held_out_side(method: Method, data: ContrastiveDataModule, limit: int) -> Side:
+def held_out_side(
+    method: Method,
+    data: ContrastiveDataModule,
+    limit: int,
+) -> Side:
     """Return the held-out rows of the data as a side.
 
     Its pairs are, for each view, those of the two roles that the method names. Its sentences are
@@ -163,7 +184,11 @@ def held_out_side(method: Method, data: ContrastiveDataModule, limit: int) -> Si
     return Side(pairs, _flat(watched, spread)[:limit])
 
 
-def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) -> Side:
+def stsb_dev(
+    views: Sequence[str],
+    options: Mapping[str, Any],
+    data_dir: str,
+) -> Side:
     """Return STS-B dev as NGCSE uses it.
 
     Alignment is over similar pairs, uniformity also over dissimilar ones.
@@ -188,7 +213,11 @@ def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) ->
     pair = (aligned.column("sentence1"), aligned.column("sentence2"))
     sentences = _flat(rows.select(chosen), ("sentence1", "sentence2"))[: options["sentences"]]
     digests = {file.name: file.sha256 for file in rows.files}
-    return Side(dict.fromkeys(views, pair), sentences, digests)
+    return Side(
+        dict.fromkeys(views, pair),
+        sentences,
+        digests,
+    )
 
 
 def _flat(rows: Rows, columns: Sequence[str]) -> list[str]:

@@ -76,7 +76,11 @@ class Evaluation(Callback):
         self.to_beat = float("-inf")
         self.stopped: str | None = None  # why training ends before its last step
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+    ) -> None:
         """Evaluate before the first step, or when an interrupted run left an evaluation due."""
         self.every = min(self.every, max(1, int(trainer.estimated_stepping_batches) // self.least))
         if trainer.global_step == 0 or self.due:
@@ -84,7 +88,10 @@ class Evaluation(Callback):
         self._stop_early(trainer)  # also for a run that was killed after it had stopped early
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        *args: Any,
     ) -> None:
         """Evaluate if a step was made and an evaluation is due."""
         step = trainer.global_step
@@ -97,7 +104,11 @@ class Evaluation(Callback):
             self._evaluate(trainer, pl_module)
             self._stop_early(trainer)
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+    ) -> None:
         """Evaluate the last step, wherever training ended."""
         self._evaluate(trainer, pl_module)
 
@@ -114,7 +125,11 @@ class Evaluation(Callback):
         self.stopped = f"{self.monitor} has not improved{by} in {self.waited} evaluations"
         trainer.should_stop = True
 
-    def _evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def _evaluate(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+    ) -> None:
         if trainer.global_step == self.step:
             return
         self.step = trainer.global_step
@@ -157,7 +172,11 @@ class Evaluation(Callback):
         if not watched:
             return values
         if not self.dropout:
-            return values | self.diagnostics.measure(embedded, embedded, self.step)
+            return values | self.diagnostics.measure(
+                embedded,
+                embedded,
+                self.step,
+            )
         with _mode(method, training=True):
             first = self._embed(method, watched)
             second = self._embed(method, self.diagnostics.seconds())
@@ -173,7 +192,11 @@ class Evaluation(Callback):
                 sentences += task.sentences("dev")
         return tasks, sentences
 
-    def _embed(self, method: Method, sentences: list[str]) -> Embedded:
+    def _embed(
+        self,
+        method: Method,
+        sentences: list[str],
+    ) -> Embedded:
         embedded = Embedded(method.model, sentences)
         if not embedded.embedding.is_finite:
             raise TrainingError(

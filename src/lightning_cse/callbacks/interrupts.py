@@ -46,7 +46,11 @@ class Interrupts(Callback):
         for signum, handler in self._previous.items():
             signal.signal(signum, handler)
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+    ) -> None:
         """Replace the handler that Lightning has just installed, which would exit with code 0."""
         for signum in self._previous:
             signal.signal(signum, self._handle)
@@ -70,7 +74,11 @@ class Interrupts(Callback):
         """Raise `Interrupted`."""
         raise Interrupted(message, self.signum or self._received or signal.SIGINT)
 
-    def _handle(self, signum: int, frame: FrameType | None) -> None:
+    def _handle(
+        self,
+        signum: int,
+        frame: FrameType | None,
+    ) -> None:
         if os.getpid() != self._pid:
             # A worker of the data loader: Ctrl-C reaches it too, and the run still needs it.
             if signum == signal.SIGTERM:

@@ -35,7 +35,11 @@ class StepLog(Callback):
         self._learning_rate = 0.0
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         """Start the clock, and record the learning rate of this step."""
         self._start = time.perf_counter()
@@ -97,7 +101,11 @@ class StepBar(ProgressBar):
         self._logged: int | None = None
         self._streams: list[tuple[logging.StreamHandler[Any], Any]] = []
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+    ) -> None:
         """Start the bar at the current step, which is not 0 in a resumed run."""
         if sys.stderr.isatty():
             from rich.progress import TextColumn
@@ -106,7 +114,12 @@ class StepBar(ProgressBar):
 
             self._bar = progress(TextColumn("{task.fields[values]}"), width=20)
             steps = trainer.estimated_stepping_batches
-            self._bar.add_task("train", total=steps, completed=trainer.global_step, values="")
+            self._bar.add_task(
+                "train",
+                total=steps,
+                completed=trainer.global_step,
+                values="",
+            )
             self._bar.start()
             # rich has replaced sys.stderr by a stream that writes above the bar.
             for handler in logging.getLogger().handlers:
@@ -129,11 +142,19 @@ class StepBar(ProgressBar):
             latest = self.evaluation.latest
             dev = f"  dev {latest[self.evaluation.monitor]:.4f}" if latest else ""
             values = f"loss {self._losses[-1]:.3f}{dev}"
-            self._bar.update(self._bar.task_ids[0], completed=trainer.global_step, values=values)
+            self._bar.update(
+                self._bar.task_ids[0],
+                completed=trainer.global_step,
+                values=values,
+            )
         if trainer.global_step == self.evaluation.step:
             self._log(trainer)
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+    ) -> None:
         """Remove the bar."""
         if self._bar:
             self._bar.stop()
@@ -142,7 +163,10 @@ class StepBar(ProgressBar):
         self._streams = []
 
     def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        exception: BaseException,
     ) -> None:
         """Remove the bar."""
         self.on_train_end(trainer, pl_module)

@@ -64,7 +64,11 @@ def without_hydra(cfg: DictConfig) -> DictConfig:
 def _resolved(cfg: DictConfig, config_name: str) -> DictConfig:
     """Return the config resolved, and that of ``train`` merged into its schema without an error."""
     try:
-        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        values = OmegaConf.to_container(
+            cfg,
+            resolve=True,
+            throw_on_missing=True,
+        )
         plain: DictConfig = OmegaConf.create(values)  # type: ignore[assignment]  # of a mapping
         if config_name == "train":
             _check_types(plain)
@@ -123,7 +127,12 @@ def unread(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
 def _has_effect(cfg: DictConfig, key: str) -> bool:
     """Whether another value of a key changes any node that is not itself `INDIRECT`."""
     changed = cfg.copy()
-    OmegaConf.update(changed, key, "another value", merge=False)
+    OmegaConf.update(
+        changed,
+        key,
+        "another value",
+        merge=False,
+    )
     return _direct_values(changed) != _direct_values(cfg)
 
 

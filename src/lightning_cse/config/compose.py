@@ -47,11 +47,17 @@ def compose(config_name: str, *overrides: str) -> DictConfig:
     with contextlib.ExitStack() as stack:
         if not GlobalHydra.instance().is_initialized():
             stack.enter_context(hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"))
-        return hydra.compose(config_name, list(overrides), return_hydra_config=True)
+        return hydra.compose(
+            config_name,
+            list(overrides),
+            return_hydra_config=True,
+        )
 
 
 def use_config_dir(folder: Path) -> None:
-    """Read the configs of a folder beside those of ``conf/``, here and in processes started later."""
+    """Read the configs of a folder beside those of ``conf/``, here and in processes started
+    later.
+    """
     if not folder.is_dir():
         raise ConfigError([f"--config-dir: there is no folder {folder.absolute()}"])
 
@@ -76,7 +82,13 @@ def compose_run(config_name: str, overrides: Iterable[str]) -> DictConfig:
         OmegaConf.set_struct(cfg, True)
         for one in plain:
             added = one.is_force_add()
-            OmegaConf.update(cfg, one.key_or_group, one.value(), merge=True, force_add=added)
+            OmegaConf.update(
+                cfg,
+                one.key_or_group,
+                one.value(),
+                merge=True,
+                force_add=added,
+            )
 
     complete(cfg)
     return cfg
@@ -113,7 +125,11 @@ def options(group: str, folders: Sequence[Path] = ()) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if not name.startswith("_")))
 
 
-def describe(group: str, option: str, folders: Sequence[Path] = ()) -> str:
+def describe(
+    group: str,
+    option: str,
+    folders: Sequence[Path] = (),
+) -> str:
     """Return the first line of the comment that opens an option's file."""
     for root in _roots(folders):
         file = Path(root, group, f"{option}.yaml")
@@ -158,8 +174,16 @@ def plain_line(error: BaseException) -> str:
 
 def register() -> None:
     """Register ``${recipe:...}`` and ``${sample_dir:}``; calling it again changes nothing."""
-    OmegaConf.register_new_resolver("recipe", _recipe, replace=True)
-    OmegaConf.register_new_resolver("sample_dir", lambda: str(SAMPLE_DIR), replace=True)
+    OmegaConf.register_new_resolver(
+        "recipe",
+        _recipe,
+        replace=True,
+    )
+    OmegaConf.register_new_resolver(
+        "sample_dir",
+        lambda: str(SAMPLE_DIR),
+        replace=True,
+    )
 
 
 def _recipe(key: str, *, _root_: DictConfig) -> Any:
@@ -182,7 +206,13 @@ def _recipe(key: str, *, _root_: DictConfig) -> Any:
 
 def recipe_name(cfg: DictConfig) -> str:
     """Return the name of a config's recipe: its encoder's name, or ``default``."""
-    name = str(OmegaConf.select(cfg, "encoder.name", default="default"))
+    name = str(
+        OmegaConf.select(
+            cfg,
+            "encoder.name",
+            default="default",
+        )
+    )
     return name if name in _recipes(cfg) else "default"
 
 
@@ -258,7 +288,12 @@ def config_folders(hydra_cfg: Any) -> list[Path]:
 class Outcomes(Callback):
     """Write ``<hydra.sweep.dir>/<number>.json`` when a point ends, in the process that runs it."""
 
-    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+    def on_job_end(
+        self,
+        config: DictConfig,
+        job_return: JobReturn,
+        **kwargs: Any,
+    ) -> None:
         """Write the outcome of the point; a point that never gets here was killed."""
         if in_sweep() and hasattr(job_return.return_value, "write"):
             folder = Path(config.hydra.runtime.cwd, str(config.hydra.sweep.dir))

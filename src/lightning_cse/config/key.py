@@ -1,6 +1,8 @@
-"""The key by which a table finds a run: a short hash of the settings that decide the run, as they were requested.
+"""The key by which a table finds a run: a short hash of the settings that decide the run, as they
+were requested.
 
-Unlike `runs.config_hash`, it depends on no file and no machine, so it is known before a run is made.
+Unlike `runs.config_hash`, it depends on no file and no machine, so it is known before a run is
+made.
 """
 
 from collections.abc import Mapping
@@ -15,14 +17,18 @@ _READING = ("suite", "prompt", "whitening", "accelerator", "pooling", "max_lengt
 
 
 def training_key(config: Mapping[str, Any]) -> str:
-    """Return the key of a training from its resolved config, with automatic choices still ``auto``."""
+    """Return the key of a training from its resolved config, with automatic choices still
+    ``auto``.
+    """
     precision = str(config["trainer"]["precision"])
     trainer = {**config["trainer"], "precision": PRECISIONS.get(precision, precision)}
     return _key(config, {**config, "trainer": trainer})
 
 
 def evaluation_key(config: Mapping[str, Any], training: str | None = None) -> str:
-    """Return the key of an evaluation; ``training`` is the key of the training whose model it evaluates, if any."""
+    """Return the key of an evaluation; ``training`` is the key of the training whose model it
+    evaluates, if any.
+    """
     settings = {name: config[name] for name in _READING}
     settings["model"] = training or [config["model"]]
     if config["model"] == "llm":
@@ -35,4 +41,9 @@ def evaluation_key(config: Mapping[str, Any], training: str | None = None) -> st
 def _key(config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     sample = Path(config["paths"]["data_dir"]) == SAMPLE_DIR
     document = {**settings, "sample": sample}
-    return runs.config_hash(document, data={}, encoder={"name": ""}, resolved={})
+    return runs.config_hash(
+        document,
+        data={},
+        encoder={"name": ""},
+        resolved={},
+    )

@@ -47,7 +47,11 @@ _RESULT = "LIGHTNING_CSE_RESULT"  # the file to which a separate process writes 
 
 
 @reported
-def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> int:
+def launch(
+    task: str,
+    config_name: str,
+    args: Sequence[str] | None = None,
+) -> int:
     """Read and check the command line, and run a task: once, or once per point of a sweep.
 
     The task is ``"module:function"``, imported after the check; it returns a
@@ -58,8 +62,16 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
     full_error = os.environ.get("HYDRA_FULL_ERROR", "0")
     words = list(argv[1:] if args is None else args)
     folders = _config_dirs(words)
-    runner = Runner(task, config_name, verbose=full_error == "1")
-    command = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)
+    runner = Runner(
+        task,
+        config_name,
+        verbose=full_error == "1",
+    )
+    command = hydra.main(
+        version_base="1.3",
+        config_path=str(conf_dir()),
+        config_name=config_name,
+    )
 
     try:
         os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its exceptions instead of printing them
@@ -79,7 +91,11 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
     return code
 
 
-def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
+def call(
+    task: str,
+    config_name: str,
+    overrides: Sequence[str],
+) -> Any:
     """Run a task in a program: return its result, raise its errors, and leave Hydra as it was."""
     if isinstance(overrides, str):
         raise ConfigError([f"overrides: must be a list such as [{overrides!r}], got one string"])
@@ -90,9 +106,20 @@ def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
 
     try:
         GlobalHydra.instance().clear()  # for a program that was itself started by Hydra
-        with hydra.initialize_config_dir(str(conf_dir()), config_name, "1.3"), _progress_printed():
+        with (
+            hydra.initialize_config_dir(
+                str(conf_dir()),
+                config_name,
+                "1.3",
+            ),
+            _progress_printed(),
+        ):
             with explained(words):
-                cfg = hydra.compose(config_name, words, return_hydra_config=True)
+                cfg = hydra.compose(
+                    config_name,
+                    words,
+                    return_hydra_config=True,
+                )
 
             if cfg.hydra.mode == RunMode.MULTIRUN:
                 raise ConfigError([_ONE_RUN])
@@ -128,7 +155,10 @@ def _progress_printed() -> Iterator[None]:
     level = ours.level
 
     if not handlers:
-        logging.basicConfig(stream=sys.stdout, format="%(message)s")
+        logging.basicConfig(
+            stream=sys.stdout,
+            format="%(message)s",
+        )
         ours.setLevel(logging.INFO)
 
     try:
@@ -144,7 +174,13 @@ def _progress_printed() -> Iterator[None]:
 class Runner:
     """The task as Hydra calls it; launchers pickle it for their workers."""
 
-    def __init__(self, task: str, config_name: str, *, verbose: bool) -> None:
+    def __init__(
+        self,
+        task: str,
+        config_name: str,
+        *,
+        verbose: bool,
+    ) -> None:
         register()
         self.task = task
         self.config_name = config_name
@@ -185,7 +221,12 @@ class Runner:
 
         overrides = list(map(str, HydraConfig.get().overrides.task))
         complete(cfg)
-        check(cfg, self.config_name, overrides, all_read=not compose.in_sweep())
+        check(
+            cfg,
+            self.config_name,
+            overrides,
+            all_read=not compose.in_sweep(),
+        )
 
         if self.config_name == "train" and devices(cfg) > 1 and not _is_own_process():
             return _in_own_process(overrides)
@@ -203,12 +244,22 @@ def _is_own_process() -> bool:
 
 def _in_own_process(overrides: Sequence[str]) -> Any:
     """Run a point in a process of its own: return its result, raise its errors."""
-    command = [sys.executable, "-m", "lightning_cse.train", *overrides, "hydra.mode=RUN"]
+    command = [
+        sys.executable,
+        "-m",
+        "lightning_cse.train",
+        *overrides,
+        "hydra.mode=RUN",
+    ]
     command += [f"--config-dir={folder}" for folder in config_folders(HydraConfig.get())]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "result")
         environment = os.environ | {_RESULT: str(file)}
-        process = subprocess.Popen(command, env=environment, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            start_new_session=True,
+        )
 
         with _signals_forwarded(process.pid):
             code = process.wait()

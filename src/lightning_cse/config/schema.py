@@ -128,7 +128,12 @@ class Train:
 WITH_A_SUITE: Final = {"transfer", "own"}
 """The keys of `Train` that only some suites add."""
 
-CHOSEN: Final = {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}
+CHOSEN: Final = {
+    "name": "experiment",
+    "suite": "suite",
+    "pattern": "pattern",
+    "data": "data",
+}
 """Keys that are set by choosing an option of a group."""
 
 OPEN: Final = ("llm.parameters.", "method.optimizer.", "suite.", "baselines.", "hydra.")
@@ -137,7 +142,11 @@ OPEN: Final = ("llm.parameters.", "method.optimizer.", "suite.", "baselines.", "
 INDIRECT: Final = ("corpora", "limits", "own", "transfer")
 """Nodes that have an effect only through the keys that refer to them."""
 
-PRECISIONS: Final = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
+PRECISIONS: Final = {
+    "32": "32-true",
+    "bf16": "bf16-mixed",
+    "16": "16-mixed",
+}
 """Training precisions, by Lightning's short names; ``16-mixed`` needs a GPU."""
 
 OWN: Final = {
@@ -172,7 +181,7 @@ AT_LEAST: Final = {
     "data.train_rows": 2,
     "diag.sentences": 2,
     "rows": 2,
-    "looked_at": 2,
+    "summary_rows": 2,
 }
 """Keys whose value, if not null, must be an integer of at least this."""
 

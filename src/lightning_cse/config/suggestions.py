@@ -14,7 +14,11 @@ from lightning_cse.config.compose import APPENDED, describe, options, plain_line
 from lightning_cse.config.schema import CHOSEN
 from lightning_cse.errors import ConfigError, did_you_mean
 
-_EXTRAS: Final = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm": "slurm"}
+_EXTRAS: Final = {
+    "joblib": "joblib",
+    "submitit_local": "slurm",
+    "submitit_slurm": "slurm",
+}
 
 
 def explain(
@@ -64,7 +68,11 @@ def not_chosen(cfg: DictConfig, folders: Sequence[Path] = ()) -> Iterator[str]:
         yield f"{key}: no {group} was chosen - add {plus}{group}=<one of these>:{''.join(rows)}"
 
 
-def no_option(group: str, option: str, known: Sequence[str] = ()) -> str:
+def no_option(
+    group: str,
+    option: str,
+    known: Sequence[str] = (),
+) -> str:
     """Return a fault for an option that a group does not have, with the options that it has."""
     names = [name for name in known or options(group) if not name.startswith("_")]
     hint = did_you_mean(option, names)
@@ -102,13 +110,23 @@ def _unknown_key(key: str, cfg: DictConfig) -> str:
 
 def _similar(key: str, known: Sequence[str]) -> list[str]:
     """Return the known key that is spelled alike, or those whose last word is spelled alike."""
-    whole = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
+    whole = difflib.get_close_matches(
+        key,
+        known,
+        n=1,
+        cutoff=0.85,
+    )
     if whole:
         return whole
 
     last = {name: name.rpartition(".")[2] for name in known}
     word = key.rpartition(".")[2]
-    words = difflib.get_close_matches(word, last.values(), n=1, cutoff=0.7)
+    words = difflib.get_close_matches(
+        word,
+        last.values(),
+        n=1,
+        cutoff=0.7,
+    )
 
     return [name for name in known if last[name] in words][:3]
 

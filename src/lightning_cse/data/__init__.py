@@ -1,4 +1,6 @@
-"""From corpus files to token batches by role. The data code knows text and a tokenize function, but no encoder."""
+"""From corpus files to token batches by role. The data code knows text and a tokenize function, but
+no encoder.
+"""
 
 import lazy_loader
 

@@ -24,7 +24,8 @@ LAYOUTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "sentence pairs": (("sentence1", "sentence2"), ("score",)),
     "sentences": (("anchor",), ()),
 }
-"""The layouts of the user's own files: required and optional columns; the first that fits counts."""
+"""The layouts of the user's own files: required and optional columns; the first that fits counts.
+"""
 
 _NAMES: Final = [name for layout in LAYOUTS.values() for columns in layout for name in columns]
 

@@ -29,16 +29,17 @@ log = logging.getLogger(__name__)
 
 
 class ContrastiveDataModule(pl.LightningDataModule):
-    """Rows with sentences by role, tokenised once; a batch is ``{"roles": {role: Tokens}, "index": rows}``.
+    """Rows with sentences by role, tokenised once; a batch is ``{"roles": {role: Tokens}, "index":
+    rows}``.
 
-    A row may lack some roles (None in their columns); a role's ``Tokens.rows`` says which rows of the batch its
-    sentences belong to. A row may have several sentences of the role ``negative``, in the columns ``negative``,
-    ``negative_2``, ...; the role's ``Tokens`` hold all of them.
+    A row may lack some roles (None in their columns); a role's ``Tokens.rows`` says which rows of
+    the batch its sentences belong to. A row may have several sentences of the role ``negative``, in
+    the columns ``negative``, ``negative_2``, ...; the role's ``Tokens`` hold all of them.
 
-    ``train`` and ``held_out`` are the prepared rows, and ``roles`` the roles they have. ``counts`` accounts for the
-    training rows: corpus rows ``read`` = ``used`` + the sum of all ``dropped: <reason>``. It also has
-    ``training_rows``; ``llm_rows``, or ``rows with <role>`` for each role that rows lack; and, if sources have weights,
-    ``rows an epoch``, in total and for each source.
+    ``train`` and ``held_out`` are the prepared rows, and ``roles`` the roles they have. ``counts``
+    accounts for the training rows: corpus rows ``read`` = ``used`` + the sum of all ``dropped:
+    <reason>``. It also has ``training_rows``; ``llm_rows``, or ``rows with <role>`` for each role
+    that rows lack; and, if sources have weights, ``rows an epoch``, in total and for each source.
 
     Args:
         settings: what to train on.
@@ -158,11 +159,16 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
     # Roles and rows ------------------------------------------------------------------------------
 
-    def use(self, roles: Sequence[str], optional: Sequence[str] = ()) -> None:
-        """Choose the roles that batches hold: those that a method trains on. Without this call, they hold all roles.
+    def use(
+        self,
+        roles: Sequence[str],
+        optional: Sequence[str] = (),
+    ) -> None:
+        """Choose the roles that batches hold: those that a method trains on. Without this call,
+        they hold all roles.
 
-        Rows may lack ``optional`` roles, whose terms the loss drops, and roles that only LLM rows have; the data may
-        lack an optional negative.
+        Rows may lack ``optional`` roles, whose terms the loss drops, and roles that only LLM rows
+        have; the data may lack an optional negative.
 
         Raises:
             ConfigError: if the data lacks another role.
@@ -190,7 +196,11 @@ class ContrastiveDataModule(pl.LightningDataModule):
         self._roles_in_use = tuple(roles)
         self.__dict__.pop("_tokens", None)
 
-    def _check_sentences(self, roles: Sequence[str], optional: Sequence[str]) -> None:
+    def _check_sentences(
+        self,
+        roles: Sequence[str],
+        optional: Sequence[str],
+    ) -> None:
         """Check that the rows have sentences of the roles, as `use` says."""
         count = len(self.train)
         present = {role: self.train.has(role) for role in roles}
@@ -223,10 +233,11 @@ class ContrastiveDataModule(pl.LightningDataModule):
             )
 
     def watched(self, roles: Sequence[str]) -> Rows:
-        """Return the first ``held_out_rows`` held-out rows that have all these roles; fewer than two are a DataError.
+        """Return the first ``held_out_rows`` held-out rows that have all these roles; fewer than
+        two are a DataError.
 
-        With ``watched_in``, a row also needs an anchor that each of these sources has and no other held-out row has, so
-        that all settings of one corpus watch the same sentences.
+        With ``watched_in``, a row also needs an anchor that each of these sources has and no other
+        held-out row has, so that all settings of one corpus watch the same sentences.
 
         Source: the authors' code of NGCSE.  Differs: nothing.
         """
@@ -263,7 +274,9 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
     @cached_property
     def provenance(self) -> Mapping[str, dict[str, Any]]:
-        """The known provenance of the LLM rows that are trained on or held out, by the name of their file."""
+        """The known provenance of the LLM rows that are trained on or held out, by the name of
+        their file.
+        """
         # It imports pydantic: only when needed.
         from lightning_cse.data.provenance import read_provenance
 
@@ -279,7 +292,9 @@ class ContrastiveDataModule(pl.LightningDataModule):
     # Tokens --------------------------------------------------------------------------------------
 
     def setup(self, stage: str | None = None) -> None:
-        """Tokenise the training rows, if that is not done yet; a sentence without a token is a DataError."""
+        """Tokenise the training rows, if that is not done yet; a sentence without a token is a
+        DataError.
+        """
         _ = self._tokens
 
     @cached_property
@@ -307,7 +322,9 @@ class ContrastiveDataModule(pl.LightningDataModule):
         return tokens.rename_column("ids", name)
 
     def _columns(self, role: str) -> list[str]:
-        """Return the columns of a role: one, or all columns of hard negatives unless there is an intermediate."""
+        """Return the columns of a role: one, or all columns of hard negatives unless there is an
+        intermediate.
+        """
         if role != "negative" or "intermediate" in self._roles_in_use:
             return [role]
 
@@ -317,7 +334,9 @@ class ContrastiveDataModule(pl.LightningDataModule):
         return [name for role in self._roles_in_use for name in self._columns(role)]
 
     def longer_than(self, limit: int) -> int:
-        """Count the training sentences of more than ``limit`` tokens, or ``max_tokens`` if that is smaller."""
+        """Count the training sentences of more than ``limit`` tokens, or ``max_tokens`` if that is
+        smaller.
+        """
         if self.max_tokens is not None:
             limit = min(limit, self.max_tokens)
 
@@ -333,7 +352,9 @@ class ContrastiveDataModule(pl.LightningDataModule):
     # Batches -------------------------------------------------------------------------------------
 
     def train_dataloader(self) -> BatchLoader:
-        """Return the loader of training batches, at the position of the loaded checkpoint, if there is one."""
+        """Return the loader of training batches, at the position of the loaded checkpoint, if there
+        is one.
+        """
         settings = self.settings
         drawn = len(self.train if self._draws is None else self._draws)
 
@@ -365,7 +386,8 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position, for the checkpoint."""
-        # Lightning does not restore a loader that already exists, as this one does once the number of steps is known.
+        # Lightning does not restore a loader that already exists, as this one does once the number
+        # of steps is known.
         return {} if self._loader is None else self._loader.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -388,7 +410,9 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
 
 def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
-    """Return the tokens of the rows that have any, each cut to ``most``; further columns come after the first."""
+    """Return the tokens of the rows that have any, each cut to ``most``; further columns come after
+    the first.
+    """
     ids = pa.concat_arrays([chunk for column in columns for chunk in column.chunks])
     starts = ids.offsets.to_numpy()[:-1]
     lengths = ids.value_lengths().to_numpy()

@@ -1,7 +1,8 @@
-"""Random choices of training rows, the same for all methods and seeds: a hold-out, fewer rows, fewer LLM rows.
+"""Random choices of training rows, the same for all methods and seeds: a hold-out, fewer rows,
+fewer LLM rows.
 
-Rows that `Hybrid` added to a corpus are drawn separately from the corpus's own rows, so that all settings of a domain
-hold out the same sentences and train on the same ones.
+Rows that `Hybrid` added to a corpus are drawn separately from the corpus's own rows, so that all
+settings of a domain hold out the same sentences and train on the same ones.
 """
 
 import logging
@@ -33,7 +34,9 @@ def keep(
     kept: np.ndarray,
     reason: str,
 ) -> Rows:
-    """Return the rows where ``kept`` is true; corpus rows that are no longer used count as dropped for ``reason``."""
+    """Return the rows where ``kept`` is true; corpus rows that are no longer used count as dropped
+    for ``reason``.
+    """
     left = rows.select(np.flatnonzero(kept))
     return left.dropping({reason: used(rows) - used(left)})
 
@@ -44,10 +47,12 @@ def hold_out(
     *,
     of: str,
 ) -> tuple[Rows, Rows]:
-    """Split rows into those to train on and those held out: a share of a role's sentences, with all their rows.
+    """Split rows into those to train on and those held out: a share of a role's sentences, with all
+    their rows.
 
-    Both sides keep the order of the corpus. The same share of the added rows is held out too. At least two sentences
-    are held out if the share is above 0. Fewer than two sentences to train on are a DataError.
+    Both sides keep the order of the corpus. The same share of the added rows is held out too. At
+    least two sentences are held out if the share is above 0. Fewer than two sentences to train on
+    are a DataError.
     """
     if not 0 <= share < 1:
         raise ConfigError([f"data.held_out_share: must be in [0, 1), got {share}"])
@@ -70,7 +75,9 @@ def hold_out(
 
 
 def subset(rows: Rows, count: int) -> Rows:
-    """Return ``count`` rows, own and added ones in proportion; rows made of the same corpus rows count as one."""
+    """Return ``count`` rows, own and added ones in proportion; rows made of the same corpus rows
+    count as one.
+    """
     numbers = pc.cast(rows.values("made_of"), pa.list_(pa.string()))
     own, added = _units(rows, pc.binary_join(numbers, " "))
     total = _count(own) + _count(added)
@@ -97,7 +104,9 @@ def fewer_llm_rows(
     count: int,
     roles: Sequence[str],
 ) -> Rows:
-    """Keep ``count`` LLM rows, which have all of these roles; of the others, only the corpus's own anchors stay."""
+    """Keep ``count`` LLM rows, which have all of these roles; of the others, only the corpus's own
+    anchors stay.
+    """
     if "negative" not in roles:
         only = "must be null, except for a corpus with LLM rows (data=ngcse_...)"
         raise ConfigError([f"data.llm_rows: {only}"])
@@ -136,8 +145,8 @@ def fewer_llm_rows(
 def with_another_anchor(rows: Rows) -> Rows:
     """Return the rows with the anchor of another row in place of each `ANOTHER_ANCHOR`.
 
-    Call it separately for each side of a hold-out: negatives drawn over both would train on held-out sentences. A
-    single row that needs an anchor is a DataError.
+    Call it separately for each side of a hold-out: negatives drawn over both would train on
+    held-out sentences. A single row that needs an anchor is a DataError.
     """
     if "negative" not in rows.names:
         return rows
@@ -180,7 +189,9 @@ def _added(rows: Rows) -> np.ndarray:
 
 
 def _units(rows: Rows, values: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Number distinct values by first appearance, separately for own and added rows; -1 marks the other rows."""
+    """Number distinct values by first appearance, separately for own and added rows; -1 marks the
+    other rows.
+    """
     added = _added(rows)
     return _numbered(values, ~added), _numbered(values, added)
 

@@ -1,4 +1,6 @@
-"""A corpus in which LLM rows replace some sentences: anchor, positive, perhaps intermediate, and negative."""
+"""A corpus in which LLM rows replace some sentences: anchor, positive, perhaps intermediate, and
+negative.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -22,16 +24,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Hybrid:
-    """A corpus in which rows of an LLM (``llm``: splits or JSON-lines files) replace the sentences they were made from.
+    """A corpus in which rows of an LLM (``llm``: splits or JSON-lines files) replace the sentences
+    they were made from.
 
-    All other rows of the corpus, including repeats of such a sentence, have only one sentence, the anchor. An LLM row
-    takes the place of its sentence, so the anchors, and any draw from them, are those of the plain corpus. LLM rows
-    whose anchor the corpus lacks are added at the end, with a warning.
+    All other rows of the corpus, including repeats of such a sentence, have only one sentence, the
+    anchor. An LLM row takes the place of its sentence, so the anchors, and any draw from them, are
+    those of the plain corpus. LLM rows whose anchor the corpus lacks are added at the end, with a
+    warning.
 
-    Sources with other columns can stand in for LLM rows, so that a method can be tried without an LLM:
+    Sources with other columns can stand in for LLM rows, so that a method can be tried without an
+    LLM:
 
-    - WikiSplit for ``sts``: the anchor is a sentence, the positive its two simpler sentences, the intermediate the
-      first of them, and the negative the sentence of another row, drawn after the hold-out.
+    - WikiSplit for ``sts``: the anchor is a sentence, the positive its two simpler sentences, the
+      intermediate the first of them, and the negative the sentence of another row, drawn after the
+      hold-out.
     - NLI triplets for ``nli``: premise, entailment (INLI's explicit one) and contradiction.
 
     Source: NGCSE, hybrid data: 20,000 sentences of each corpus are replaced.
@@ -48,7 +54,9 @@ class Hybrid:
         return PATTERNS[self.pattern]
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return one row per row of the corpus, then the added LLM rows, which the column ``added`` marks."""
+        """Return one row per row of the corpus, then the added LLM rows, which the column ``added``
+        marks.
+        """
         corpus = self.corpus(tables)
         llm = self._read_llm_rows()
         count = len(corpus)
@@ -84,7 +92,9 @@ class Hybrid:
         return hybrid.recounted(counts).with_column("added", np.arange(len(hybrid)) >= count)
 
     def _read_llm_rows(self) -> Rows:
-        """Return the LLM rows, or those that stand in for them; two rows of one anchor are a DataError."""
+        """Return the LLM rows, or those that stand in for them; two rows of one anchor are a
+        DataError.
+        """
         tables = read_sources(
             self.llm,
             Path(self.data_dir),
@@ -115,7 +125,9 @@ def _replacements(
     anchors: pa.ChunkedArray,
     llm_anchors: pa.ChunkedArray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corpus rows where an anchor of an LLM row first appears, and the LLM rows that replace them."""
+    """Return the corpus rows where an anchor of an LLM row first appears, and the LLM rows that
+    replace them.
+    """
     found = pc.fill_null(pc.index_in(anchors, value_set=llm_anchors), -1).to_numpy()
     rows = np.flatnonzero(found >= 0)
     first = rows[np.unique(found[rows], return_index=True)[1]]
@@ -124,10 +136,12 @@ def _replacements(
 
 
 def as_llm_rows(rows: Rows, pattern: str) -> Rows:
-    """Return rows with the roles of a pattern, from LLM rows or from a corpus that can stand in for them.
+    """Return rows with the roles of a pattern, from LLM rows or from a corpus that can stand in for
+    them.
 
-    Rows of the ``sts`` pattern also fit ``nli``, without their intermediate. From a corpus that stands in, the first
-    row of each anchor is taken; the others are dropped and counted. Columns that fit neither are a DataError.
+    Rows of the ``sts`` pattern also fit ``nli``, without their intermediate. From a corpus that
+    stands in, the first row of each anchor is taken; the others are dropped and counted. Columns
+    that fit neither are a DataError.
     """
     roles = PATTERNS[pattern]
 
@@ -149,7 +163,9 @@ def as_llm_rows(rows: Rows, pattern: str) -> Rows:
 
 
 def _stand_ins(rows: Rows, pattern: str) -> list[Any] | None:
-    """Return the columns of a corpus that can stand in for LLM rows, in the order of the pattern's roles."""
+    """Return the columns of a corpus that can stand in for LLM rows, in the order of the pattern's
+    roles.
+    """
     if pattern == "sts" and "simple1" in rows.names:
         simple1 = rows.values("simple1")
         both = pc.binary_join_element_wise(

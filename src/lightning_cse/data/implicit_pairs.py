@@ -1,4 +1,6 @@
-"""Training rows of ImpScore: an implicit sentence with an explicit one of the same meaning and a mismatched one."""
+"""Training rows of ImpScore: an implicit sentence with an explicit one of the same meaning and a
+mismatched one.
+"""
 
 import random
 from collections.abc import Sequence
@@ -15,7 +17,9 @@ from lightning_cse.data.rows import Rows
 
 @dataclass(frozen=True)
 class ImplicitPairs:
-    """Pairs of ImpScore's authors: a positive pair with the same meaning, and a negative pair that does not match."""
+    """Pairs of ImpScore's authors: a positive pair with the same meaning, and a negative pair that
+    does not match.
+    """
 
     roles: ClassVar[tuple[str, ...]] = PAIR_SENTENCES
 
@@ -35,16 +39,18 @@ class ImplicitPairs:
 
 @dataclass(frozen=True)
 class INLIImplicitPairs:
-    """INLI as pairs of ImpScore: the premise is the implicit sentence, and an entailment is the explicit one.
+    """INLI as pairs of ImpScore: the premise is the implicit sentence, and an entailment is the
+    explicit one.
 
     The negative pair is the premise with another explicit sentence, chosen by ``mismatched``:
 
-    - ``other_premise``: the same kind of entailment of another premise in the split, drawn by ``seed``, as Wang et al.
-      pair sentences that do not match; each is drawn once if no premise or hypothesis is repeated;
+    - ``other_premise``: the same kind of entailment of another premise in the split, drawn by
+      ``seed``, as Wang et al. pair sentences that do not match; each is drawn once if no premise or
+      hypothesis is repeated;
     - ``contradiction``, ``neutral``: the premise's own hypothesis of that kind.
 
-    ``explicit="both"`` makes two rows from each premise. DualCSE trains its baseline "ImpScore (INLI)" on such pairs;
-    how it makes them is not known.
+    ``explicit="both"`` makes two rows from each premise. DualCSE trains its baseline "ImpScore
+    (INLI)" on such pairs; how it makes them is not known.
     """
 
     roles: ClassVar[tuple[str, ...]] = PAIR_SENTENCES
@@ -74,7 +80,11 @@ class INLIImplicitPairs:
 
         return made_of(pairs.dropping(dropped), numbers)
 
-    def _mismatched(self, rows: Rows, kind: str) -> list[str | None]:
+    def _mismatched(
+        self,
+        rows: Rows,
+        kind: str,
+    ) -> list[str | None]:
         """Return for each row an explicit sentence that does not match its premise, or None."""
         if self.mismatched != "other_premise":
             return rows.column(self.mismatched)
@@ -91,7 +101,9 @@ def _of_another(
     explicit: list[str | None],
     seed: int,
 ) -> list[str | None]:
-    """Return for each row an explicit sentence of the next premise, in a circle, that the row's own premise lacks."""
+    """Return for each row an explicit sentence of the next premise, in a circle, that the row's own
+    premise lacks.
+    """
     rows_of: dict[str, list[int]] = {}
 
     for row, sentence in enumerate(explicit):

@@ -1,4 +1,6 @@
-"""Turn the user's own files into training rows, by the scheme that their columns and the method call for."""
+"""Turn the user's own files into training rows, by the scheme that their columns and the method
+call for.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,8 @@ from lightning_cse.data.roles import (
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError
 
-# The roles that some scheme makes from a layout. The other layouts are pairs or triplets, and can be mixed.
+# The roles that some scheme makes from a layout. The other layouts are pairs or triplets, and can
+# be mixed.
 _GIVE: Final = {
     "sentences": TRAINED[:1],
     "unlabelled pairs": TRAINED[:1],
@@ -32,11 +35,13 @@ _GIVE: Final = {
 class OwnRows:
     """Rows of the user's own files, in the roles that a method takes.
 
-    - INLI's columns: quadruples for DualCSE, implicit pairs for ImpScore, else triplets (`INLITriplets`);
+    - INLI's columns: quadruples for DualCSE, implicit pairs for ImpScore, else triplets
+      (`INLITriplets`);
     - labelled pairs: triplets if some are contradictions, else the entailed pairs (`NLITriplets`);
     - plain sentences, pairs, triplets, LLM rows and implicit pairs: as they are.
 
-    ``pairing``, ``seed`` and ``contradiction`` are those of `NLITriplets`, ``positive`` that of `INLITriplets`.
+    ``pairing``, ``seed`` and ``contradiction`` are those of `NLITriplets`, ``positive`` that of
+    `INLITriplets`.
     """
 
     roles: ClassVar[tuple[str, ...]] = TRAINED[:1]
@@ -56,7 +61,8 @@ class OwnRows:
         optional: Collection[str] = (),
         key: str = "data.train",
     ) -> RoleRows:
-        """Return the scheme that makes rows with the wanted roles or, if none are given, keeps the roles of the files.
+        """Return the scheme that makes rows with the wanted roles or, if none are given, keeps the
+        roles of the files.
 
         Args:
             tables: the user's files.

@@ -1,4 +1,6 @@
-"""The steps from the sources of a data set to its training rows and held-out rows; each returns new rows."""
+"""The steps from the sources of a data set to its training rows and held-out rows; each returns new
+rows.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +32,9 @@ from lightning_cse.tokens import Tokenize
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables that a data set reads, one per source; ``held_out`` is None if a share is held out."""
+    """The tables that a data set reads, one per source; ``held_out`` is None if a share is held
+    out.
+    """
 
     train: list[Rows]
     held_out: list[Rows] | None
@@ -44,7 +48,9 @@ def prepare(
     wanted: Sequence[str],
     optional: Sequence[str],
 ) -> tuple[Rows, Rows, tuple[str, ...]]:
-    """Return training rows, held-out rows and their roles: built by the scheme of the data, split, and cut."""
+    """Return training rows, held-out rows and their roles: built by the scheme of the data, split,
+    and cut.
+    """
     excluded = all_pairs(tables.excluded)
     scheme = _scheme(
         settings,
@@ -54,7 +60,11 @@ def prepare(
         "data.train",
     )
     train = scheme([without_pairs(table, excluded) for table in tables.train])
-    _check_not_empty(train, tables.train, "data.train")
+    _check_not_empty(
+        train,
+        tables.train,
+        "data.train",
+    )
 
     if tables.held_out is None:
         train, held_out = hold_out(
@@ -71,7 +81,11 @@ def prepare(
             "data.held_out",
         )
         held_out = of_held_out(tables.held_out)
-        _check_not_empty(held_out, tables.held_out, "data.held_out")
+        _check_not_empty(
+            held_out,
+            tables.held_out,
+            "data.held_out",
+        )
 
     train = with_another_anchor(train)
     train = keep(
@@ -98,7 +112,9 @@ def read_tables(
     wanted: Sequence[str] = (),
     optional: Sequence[str] = (),
 ) -> Tables:
-    """Read the sources of a data set; the roles that a method wants are named if a file does not fit."""
+    """Read the sources of a data set; the roles that a method wants are named if a file does not
+    fit.
+    """
     roles = [f"[{role}]" if role in optional else role for role in wanted]
     takes = f"the method reads {', '.join(roles)}" if roles else ""
 
@@ -149,7 +165,9 @@ def _scheme(
     optional: Sequence[str],
     key: str,
 ) -> RoleRows:
-    """Return the scheme that makes training rows; that of the user's own files depends on their columns."""
+    """Return the scheme that makes training rows; that of the user's own files depends on their
+    columns.
+    """
     if isinstance(settings.rows, OwnRows):
         return settings.rows.scheme(
             tables,

@@ -34,7 +34,9 @@ Group = tuple[list[int], list[int]]
 
 
 class RoleRows(Protocol):
-    """Turns the rows of a corpus into training rows with one column per role, and ``made_of`` (see `made_of`)."""
+    """Turns the rows of a corpus into training rows with one column per role, and ``made_of`` (see
+    `made_of`).
+    """
 
     @property
     def roles(self) -> tuple[str, ...]: ...  # noqa: D102
@@ -43,7 +45,9 @@ class RoleRows(Protocol):
 
 
 def made_of(rows: Rows, numbers: Any) -> Rows:
-    """Return rows with the numbers of the corpus rows that each is made of: (rows,) or (rows, corpus rows per row)."""
+    """Return rows with the numbers of the corpus rows that each is made of: (rows,) or (rows,
+    corpus rows per row).
+    """
     flat = np.asarray(numbers, dtype=np.int64).ravel()
     width = len(flat) // max(1, len(rows))
     offsets = np.arange(len(rows) + 1, dtype=np.int32) * width
@@ -58,7 +62,9 @@ def source_of(rows: Rows) -> dict[str, pa.ChunkedArray]:
 
 
 def with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
-    """Return the rows of several tables with all of these roles, the first of which is needed; others may be null."""
+    """Return the rows of several tables with all of these roles, the first of which is needed;
+    others may be null.
+    """
     complete = []
 
     for rows in tables:
@@ -76,7 +82,8 @@ def with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
 class INLIQuadruples:
     """INLI as DualCSE trains on it: premise, explicit and implied entailment, contradiction.
 
-    A row of a user's own file may lack some of the three hypotheses; without any of them it is dropped and counted.
+    A row of a user's own file may lack some of the three hypotheses; without any of them it is
+    dropped and counted.
     """
 
     roles: ClassVar[tuple[str, ...]] = (
@@ -98,10 +105,12 @@ class INLIQuadruples:
 
 @dataclass(frozen=True)
 class INLITriplets:
-    """INLI as triplets: premise, an entailment, contradiction; ``positive="both"`` makes two triplets per premise.
+    """INLI as triplets: premise, an entailment, contradiction; ``positive="both"`` makes two
+    triplets per premise.
 
-    The DualCSE paper does not say which entailment its baseline SimCSE (INLI) uses; with ``both`` it sees the same
-    sentences as DualCSE. Rows that lack the contradiction, or every chosen entailment, are dropped and counted.
+    The DualCSE paper does not say which entailment its baseline SimCSE (INLI) uses; with ``both``
+    it sees the same sentences as DualCSE. Rows that lack the contradiction, or every chosen
+    entailment, are dropped and counted.
     """
 
     roles: ClassVar[tuple[str, ...]] = TRIPLET
@@ -134,20 +143,23 @@ class INLITriplets:
 
 @dataclass(frozen=True)
 class NLITriplets:
-    r"""Sentence pairs of NLI as triplets: a premise, one of its entailments, one of its contradictions.
+    r"""Sentence pairs of NLI as triplets: a premise, one of its entailments, one of its
+    contradictions.
 
-    Pairs are grouped by premise over all corpora. A premise is kept if it has an entailment and a contradiction; if
-    ``contradiction`` is false, every entailed pair is kept. ``pairing`` says which of several go together:
+    Pairs are grouped by premise over all corpora. A premise is kept if it has an entailment and a
+    contradiction; if ``contradiction`` is false, every entailed pair is kept. ``pairing`` says
+    which of several go together:
 
     - ``first``: the first entailment with the first contradiction;
     - ``random``: one of each, drawn by ``seed`` (the same for all training seeds).
 
-    Ready-made triplets are taken as they are, with any further hard negatives (``negative_2``, ...) and intermediate;
-    ready-made pairs have no contradictions. Each column has two names, that of NLI and that of contrastive learning:
-    ``anchor``, ``positive``, ``negative``.
+    Ready-made triplets are taken as they are, with any further hard negatives (``negative_2``, ...)
+    and intermediate; ready-made pairs have no contradictions. Each column has two names, that of
+    NLI and that of contrastive learning: ``anchor``, ``positive``, ``negative``.
 
-    Source: supervised SimCSE, section 4. Its triplets (275,601 from SNLI and MNLI) are released, but not their rule.
-    One triplet per premise fits this number: SNLI has 150 thousand distinct premises and MNLI 130 thousand.
+    Source: supervised SimCSE, section 4. Its triplets (275,601 from SNLI and MNLI) are released,
+    but not their rule. One triplet per premise fits this number: SNLI has 150 thousand distinct
+    premises and MNLI 130 thousand.
     """
 
     pairing: Literal["first", "random"] = "first"
@@ -176,7 +188,12 @@ class NLITriplets:
 
         return Rows.cat(parts, fill=True)
 
-    def _ready(self, rows: Rows, *, with_source: bool) -> Rows:
+    def _ready(
+        self,
+        rows: Rows,
+        *,
+        with_source: bool,
+    ) -> Rows:
         """Return the triplets, or pairs, that a table holds."""
         sentences: tuple[str, ...] = TRIPLET[:2]
 
@@ -198,8 +215,14 @@ class NLITriplets:
             **{name: rows.values(name) for name in kept if name in rows.names},
         )
 
-    def _from_pairs(self, rows: Rows, start: int) -> Rows:
-        """Build triplets from pairs, grouped by premise; corpus rows are numbered from ``start``."""
+    def _from_pairs(
+        self,
+        rows: Rows,
+        start: int,
+    ) -> Rows:
+        """Build triplets from pairs, grouped by premise; corpus rows are numbered from
+        ``start``.
+        """
         dropped: Counter[str] = Counter()
         chosen: list[tuple[int, ...]] = []
 
@@ -220,7 +243,11 @@ class NLITriplets:
             start + numbers,
         )
 
-    def _groups(self, rows: Rows, dropped: Counter[str]) -> dict[str, Group]:
+    def _groups(
+        self,
+        rows: Rows,
+        dropped: Counter[str],
+    ) -> dict[str, Group]:
         """Group the rows by premise, without repeated pairs and other labels."""
         groups: dict[str, Group] = {}
         seen: set[tuple[str, str]] = set()
@@ -238,8 +265,14 @@ class NLITriplets:
 
         return groups
 
-    def _chosen(self, group: Group, dropped: Counter[str]) -> list[tuple[int, ...]]:
-        """Return the rows of each triplet of a premise: the entailment and, unless left out, the contradiction."""
+    def _chosen(
+        self,
+        group: Group,
+        dropped: Counter[str],
+    ) -> list[tuple[int, ...]]:
+        """Return the rows of each triplet of a premise: the entailment and, unless left out, the
+        contradiction.
+        """
         entailments, contradictions = group
 
         if not self.contradiction:
@@ -254,7 +287,11 @@ class NLITriplets:
 
         return [self._pair(entailments, contradictions)]
 
-    def _pair(self, entailments: list[int], contradictions: list[int]) -> tuple[int, int]:
+    def _pair(
+        self,
+        entailments: list[int],
+        contradictions: list[int],
+    ) -> tuple[int, int]:
         if self.pairing == "first":
             return entailments[0], contradictions[0]
 
@@ -266,7 +303,8 @@ class NLITriplets:
 
 @dataclass(frozen=True)
 class Sentences:
-    """Plain sentences: the first of each row, including repeated ones, as the authors of SimCSE have them.
+    """Plain sentences: the first of each row, including repeated ones, as the authors of SimCSE
+    have them.
 
     With ``distinct``, a repeated sentence is dropped and counted.
     """

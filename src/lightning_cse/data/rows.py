@@ -1,4 +1,6 @@
-"""The rows of a corpus: a `datasets.Dataset` with one column per role, and the file and line of each row."""
+"""The rows of a corpus: a `datasets.Dataset` with one column per role, and the file and line of
+each row.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,10 +31,11 @@ class SourceFile:
 
 
 class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
-    """A `datasets.Dataset` with one column per role, the ``file`` and ``line`` of each row, and an account of the rows.
+    """A `datasets.Dataset` with one column per role, the ``file`` and ``line`` of each row, and an
+    account of the rows.
 
-    ``files`` lists the files that the rows come from; ``counts`` says how many were ``read`` and ``dropped: <reason>``.
-    Rows are immutable: every method returns new ones.
+    ``files`` lists the files that the rows come from; ``counts`` says how many were ``read`` and
+    ``dropped: <reason>``. Rows are immutable: every method returns new ones.
     """
 
     def __init__(
@@ -42,7 +45,8 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         files: Iterable[SourceFile] = (),
         counts: Mapping[str, int] | None = None,
     ) -> None:
-        # A fingerprint of the content would pickle all rows, and only matters for a dataset on disk.
+        # A fingerprint of the content would pickle all rows, and only matters for a dataset on
+        # disk.
         super().__init__(InMemoryTable(table), fingerprint=generate_random_fingerprint())
         self.files: tuple[SourceFile, ...] = tuple(files)
         self.counts: dict[str, int] = {"read": len(self)} if counts is None else dict(counts)
@@ -56,7 +60,8 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         lines: Sequence[int] | None = None,
         counts: Mapping[str, int] | None = None,
     ) -> Self:
-        """Return rows with these columns, all from the first file (further ones hold other columns of the same rows).
+        """Return rows with these columns, all from the first file (further ones hold other columns
+        of the same rows).
 
         By default, the lines are 1, 2, 3, ..., and the account says that all rows were read.
         """
@@ -72,7 +77,12 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         )
 
     @classmethod
-    def cat(cls, parts: Sequence[Self], *, fill: bool = False) -> Self:
+    def cat(
+        cls,
+        parts: Sequence[Self],
+        *,
+        fill: bool = False,
+    ) -> Self:
         """Concatenate the rows of one or more tables, with the columns that all of them have.
 
         With ``fill``, all columns are kept, with null where a table lacks one.
@@ -97,7 +107,8 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     @property
     def table(self) -> pa.Table:
         """The rows as an Arrow table."""
-        # `filter` of `datasets` does not change the table; it keeps the numbers of the rows beside it.
+        # `filter` of `datasets` does not change the table; it keeps the numbers of the rows beside
+        # it.
         return self.data.table if self._indices is None else self.with_format("arrow")[:]
 
     @property
@@ -111,7 +122,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return ", ".join(file.name for file in self.files) or "rows"
 
     def values(self, name: str) -> pa.ChunkedArray:
-        """Return one column as an Arrow array, or raise DataError, which lists the columns there are."""
+        """Return one column as an Arrow array, or raise DataError, which lists the columns there
+        are.
+        """
         if name not in self.column_names:
             near = did_you_mean(name, self.names)
             found = ", ".join(self.names)
@@ -124,7 +137,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return list(self.values(name).to_pylist())
 
     def has(self, *names: str) -> np.ndarray:
-        """Return whether each row has a value in all of these columns: (rows,); raises like `values`."""
+        """Return whether each row has a value in all of these columns: (rows,); raises like
+        `values`.
+        """
         valid = np.ones(len(self), dtype=bool)
 
         for name in names:
@@ -133,7 +148,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return valid
 
     def codes(self, name: str) -> np.ndarray:
-        """Return the values of one column as numbers, by first appearance: (rows,); raises like `values`."""
+        """Return the values of one column as numbers, by first appearance: (rows,); raises like
+        `values`.
+        """
         return first_appearance(self.values(name))
 
     def where(self, index: int) -> str:
@@ -149,7 +166,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         reason: str | None = None,
         **__: Any,
     ) -> Self:
-        """Return the rows with these numbers, in this order; with a reason, the account counts the rest as dropped."""
+        """Return the rows with these numbers, in this order; with a reason, the account counts the
+        rest as dropped.
+        """
         chosen = pa.array(indices, pa.int64())
         counts = Counter(self.counts)
 
@@ -163,20 +182,34 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         )
 
     def with_columns(self, **columns: Sequence[Any]) -> Self:
-        """Return the same rows with these columns in place of the old ones; files, lines and account stay."""
+        """Return the same rows with these columns in place of the old ones; files, lines and
+        account stay.
+        """
         arrays = {name: _array(values) for name, values in columns.items()}
         places = {name: self.table.column(name) for name in PLACE}
 
         return self._with(pa.table(arrays | places))
 
-    def with_column(self, name: str, values: Sequence[Any] | np.ndarray) -> Self:
+    def with_column(
+        self,
+        name: str,
+        values: Sequence[Any] | np.ndarray,
+    ) -> Self:
         """Return the same rows with a column added or replaced."""
-        columns = dict(zip(self.column_names, self.table.columns, strict=True))
+        columns = dict(
+            zip(
+                self.column_names,
+                self.table.columns,
+                strict=True,
+            )
+        )
 
         return self._with(pa.table(columns | {name: _array(values)}))
 
     def recounted(self, counts: Mapping[str, int] | None = None) -> Self:
-        """Return the same rows with another account; by default, all of them were read and none was dropped."""
+        """Return the same rows with another account; by default, all of them were read and none was
+        dropped.
+        """
         return type(self)(
             self.table,
             files=self.files,
@@ -184,7 +217,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         )
 
     def dropping(self, counts: Mapping[str, int]) -> Self:
-        """Return the same rows, with these numbers of dropped rows, by reason, added to the account."""
+        """Return the same rows, with these numbers of dropped rows, by reason, added to the
+        account.
+        """
         total = Counter(self.counts)
 
         for reason, count in counts.items():

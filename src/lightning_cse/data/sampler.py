@@ -1,4 +1,6 @@
-"""Training batches in an order that depends only on seed and epoch; an epoch can be resumed at any batch."""
+"""Training batches in an order that depends only on seed and epoch; an epoch can be resumed at any
+batch.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,21 +14,24 @@ from lightning_cse.errors import DataError
 
 Batch = dict[str, Any]
 
-# The rows of a batch; after it, the position in the epoch and the rows that still wait (see `Gathering`).
+# The rows of a batch; after it, the position in the epoch and the rows that still wait (see
+# `Gathering`).
 Step = tuple[Tensor, int, Tensor]
 
 
 class Draws:
     r"""How often each row is drawn per epoch, by the weight of its source, and in which order.
 
-    A row of weight w is drawn :math:`\lfloor w \rfloor` times per epoch, and once more in some epochs; their share is
-    the fractional part of w. The rows of a source take turns at the extra draw, in an order that the seed draws. The
-    number of turns per epoch is that fraction of the source's rows, rounded. So all epochs have the same length, and no
-    row waits longer than another.
+    A row of weight w is drawn :math:`\lfloor w \rfloor` times per epoch, and once more in some
+    epochs; their share is the fractional part of w. The rows of a source take turns at the extra
+    draw, in an order that the seed draws. The number of turns per epoch is that fraction of the
+    source's rows, rounded. So all epochs have the same length, and no row waits longer than
+    another.
 
-    The c copies of a row in an epoch get the keys :math:`(k + u)/c` for :math:`k = 0 \dots c - 1`, with u drawn from
-    (seed, epoch) for each row. Sorting the keys gives the order of the epoch, so copies are 1/c of it apart, and meet
-    in a batch only if c comes near the number of batches, if at all.
+    The c copies of a row in an epoch get the keys :math:`(k + u)/c` for :math:`k = 0 \dots c - 1`,
+    with u drawn from (seed, epoch) for each row. Sorting the keys gives the order of the epoch, so
+    copies are 1/c of it apart, and meet in a batch only if c comes near the number of batches, if
+    at all.
 
     Args:
         sources: the number of each row's source: (rows,).
@@ -55,7 +60,13 @@ class Draws:
         self.seed = seed
         self.by_source: list[int] = (whole * rows + turns).tolist()
 
-        for name, weight, count, drawn in zip(names, weights, rows, self.by_source, strict=True):
+        for name, weight, count, drawn in zip(
+            names,
+            weights,
+            rows,
+            self.by_source,
+            strict=True,
+        ):
             if count and not drawn:
                 few = f"{weight:g} of the {count} training rows of {name}"
                 raise DataError(f"data.weights: {few} is less than one row: raise it")
@@ -105,7 +116,9 @@ def _turns_by_row(
     rows: Sequence[int],
     seed: int,
 ) -> np.ndarray:
-    """Return each row's place among the rows of its source, in an order that the seed draws: (rows,)."""
+    """Return each row's place among the rows of its source, in an order that the seed draws:
+    (rows,).
+    """
     places = np.zeros_like(sources)
     generator = _generator(seed, 0, 1)  # that of an epoch has no third number
 
@@ -118,7 +131,8 @@ def _turns_by_row(
 
 @dataclass(frozen=True)
 class Gathering:
-    """Rows (one boolean each) that leave the batches they were drawn for, until ``together`` of them wait.
+    """Rows (one boolean each) that leave the batches they were drawn for, until ``together`` of
+    them wait.
 
     Source: NGCSE, authors' code, which caches LLM rows in this way.
     """
@@ -128,13 +142,15 @@ class Gathering:
 
 
 class BatchLoader:
-    """Yields the batches of one epoch after another, each made by ``collate`` from row numbers; a pass is one epoch.
+    """Yields the batches of one epoch after another, each made by ``collate`` from row numbers; a
+    pass is one epoch.
 
-    The order of epoch e is a permutation drawn from (seed, e) alone, so no other random numbers change it. An only
-    batch is always kept. A single trailing row joins the batch before it, because it would have no negatives.
+    The order of epoch e is a permutation drawn from (seed, e) alone, so no other random numbers
+    change it. An only batch is always kept. A single trailing row joins the batch before it,
+    because it would have no negatives.
 
-    ``state_dict`` holds the epoch, position, permutation and waiting rows as of the last batch that was yielded; the
-    data module stores it in checkpoints.
+    ``state_dict`` holds the epoch, position, permutation and waiting rows as of the last batch that
+    was yielded; the data module stores it in checkpoints.
 
     Args:
         rows: the number of training rows.
@@ -142,11 +158,13 @@ class BatchLoader:
         batch_size: the number of rows in a batch.
         drop_last: whether the trailing batch is dropped (papers differ).
         seed: decides the order.
-        gathering: rows that wait, also across epochs, until enough of them have come; then all of them join the other
-            rows of that step. So batches differ in size, and only rows that still wait after the last step are lost. If
-            a batch would keep fewer than two rows, the waiting rows join it at once.
+        gathering: rows that wait, also across epochs, until enough of them have come; then all of
+            them join the other rows of that step. So batches differ in size, and only rows that
+            still wait after the last step are lost. If a batch would keep fewer than two rows, the
+            waiting rows join it at once.
         draws: how often each row is drawn; None: once.
-        limit: cuts an epoch to that many batches, or to a share of them (a float), as ``limit_train_batches`` does.
+        limit: cuts an epoch to that many batches, or to a share of them (a float), as
+            ``limit_train_batches`` does.
 
     Raises:
         DataError: if there are too few rows for a batch, or a state does not fit the rows.
@@ -231,7 +249,9 @@ class BatchLoader:
         waiting: Tensor,
         waits: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return the rows of a batch, and those that wait after it; ``waits`` says which of its rows do."""
+        """Return the rows of a batch, and those that wait after it; ``waits`` says which of its
+        rows do.
+        """
         waiting = torch.cat([waiting, chosen[waits]])
         chosen = chosen[~waits]
 

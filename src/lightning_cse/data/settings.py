@@ -30,8 +30,8 @@ class ContrastiveData:
         data_dir: the folder of the corpora.
         cache_dir: the folder of the token cache; None keeps tokens in memory.
         held_out: sources of the held-out rows; None holds out a share of the training rows.
-        held_out_share: the share of the first role's sentences that is held out: 0.05 by default if ``held_out`` is
-            None too; with 0, all rows are trained on and none is watched.
+        held_out_share: the share of the first role's sentences that is held out: 0.05 by default if
+            ``held_out`` is None too; with 0, all rows are trained on and none is watched.
         excluded: sources whose sentence pairs must not be trained on.
         train_rows: train on this many rows only (see `subset`).
         held_out_rows: watch the first of the held-out rows only.
@@ -39,8 +39,10 @@ class ContrastiveData:
         augmentation: makes the role ``positive`` from each anchor's tokens, once, as text.
         llm_rows: train on this many LLM rows only (see `fewer_llm_rows`).
         watched_in: sources that must have the anchors of the watched rows.
-        llm_rows_together: see `Gathering`; None leaves LLM rows in the batch that they are drawn for.
-        weights: how often the rows of each source of ``train`` are drawn per epoch (see `Draws`); None: once.
+        llm_rows_together: see `Gathering`; None leaves LLM rows in the batch that they are drawn
+            for.
+        weights: how often the rows of each source of ``train`` are drawn per epoch (see `Draws`);
+            None: once.
         columns: the columns of the user's own files by role.
 
     Raises:

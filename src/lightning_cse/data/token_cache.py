@@ -30,13 +30,14 @@ def tokenise(
     tokenize: Tokenize,
     cache_dir: Path | None,
 ) -> Dataset:
-    """Return a dataset whose column ``ids`` holds the bare token ids of each sentence, with an empty list for a null.
+    """Return a dataset whose column ``ids`` holds the bare token ids of each sentence, with an
+    empty list for a null.
 
     Args:
         sentences: the sentences of a role.
         tokenize: the tokenizer.
-        cache_dir: the folder of the memory-mapped files, which are named after a digest of the sentences and the
-            tokenizer; None keeps the ids in memory.
+        cache_dir: the folder of the memory-mapped files, which are named after a digest of the
+            sentences and the tokenizer; None keeps the ids in memory.
 
     Raises:
         DataError: if a file of the cache cannot be read or written.

@@ -1,9 +1,15 @@
-"""Cutting sentences that are sorted by length into groups that pass through the backbone together."""
+"""Cutting sentences that are sorted by length into groups that pass through the backbone
+together.
+"""
 
 import numpy as np
 
 
-def cut_by_length(lengths: np.ndarray, overhead: int = 256, most: int | None = None) -> list[int]:
+def cut_by_length(
+    lengths: np.ndarray,
+    overhead: int = 256,
+    most: int | None = None,
+) -> list[int]:
     """Cut sentences sorted by length into groups to pad, and return the ends of the groups.
 
     A group ends where one more sentence would bring its padding above ``overhead`` tokens, the cost

@@ -34,9 +34,15 @@ Encode = Callable[[Sequences, int | None], Iterator[Tensor]]
 
 
 class Tokenizer:
-    """A tokenizer as `lightning_cse.data` uses it: sentences to bare token ids, with a digest for the cache key."""
+    """A tokenizer as `lightning_cse.data` uses it: sentences to bare token ids, with a digest for
+    the cache key.
+    """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, digest: str) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        digest: str,
+    ) -> None:
         self.tokenizer = tokenizer
         self.digest = digest
         self.pad_id = int(tokenizer.pad_token_id)
@@ -62,7 +68,9 @@ class Tokenizer:
 
 
 class PackedRow(NamedTuple):
-    """Sequences in windows: a model's inputs, and the place and the mask (n, length) of each token."""
+    """Sequences in windows: a model's inputs, and the place and the mask (n, length) of each
+    token.
+    """
 
     ids: Tensor
     inputs: dict[str, Any]
@@ -88,7 +96,8 @@ class SentenceEncoder(nn.Module):
     vector of the prompt alone, of its mask without the sentence, with the suffix at its
     positions after a sentence of that length:
 
-    .. math:: x_i = h_{\text{[MASK]}}(\text{template}(s_i)) - h_{\text{[MASK]}}(\text{template}_{|s_i|})
+    .. math:: x_i = h_{\text{[MASK]}}(\text{template}(s_i))
+              - h_{\text{[MASK]}}(\text{template}_{|s_i|})
 
     Source (denoising): PromptBERT (Jiang et al. 2022), section 3.3.  Differs: only lengths that
     occur in a request are encoded, each once, with one dropout mask; gradients flow through
@@ -107,7 +116,7 @@ class SentenceEncoder(nn.Module):
         prompts: Sequence[str] | None = None,
         denoise: bool = False,
         freeze_embeddings: bool = False,
-        compile: bool = False,  # noqa: A002 - the option's name
+        compile: bool = False,  # noqa: A002 - the option's name,
     ) -> None:
         super().__init__()
         self._first_position, limit = positions(backbone)
@@ -188,7 +197,9 @@ class SentenceEncoder(nn.Module):
         return any(_drops(module) for module in self.backbone.modules())
 
     def template(self, second: str | None = None) -> Template:
-        """Return the first template of a single sentence, or that of a pair with the word ``second`` (no prompts)."""
+        """Return the first template of a single sentence, or that of a pair with the word
+        ``second`` (no prompts).
+        """
         if second is None:
             return self.templates[0]
         if self.pooling == "prompt":
@@ -220,7 +231,11 @@ class SentenceEncoder(nn.Module):
         """
         parts = [template.apply(tokens, self.max_length) for tokens, template in requests]
         if self.denoise:
-            return self._encode_denoised(parts, [template for _, template in requests], most)
+            return self._encode_denoised(
+                parts,
+                [template for _, template in requests],
+                most,
+            )
         return self._encode(parts, most)
 
     def _encode_denoised(
@@ -242,7 +257,11 @@ class SentenceEncoder(nn.Module):
             denoised.append(vector - bias[torch.searchsorted(some, part.lengths)])
         return denoised
 
-    def _encode(self, parts: Sequence[Sequences], most: int | None) -> list[Tensor]:
+    def _encode(
+        self,
+        parts: Sequence[Sequences],
+        most: int | None,
+    ) -> list[Tensor]:
         """Encode this process's share of all sequences, sorted by length.
 
         Return the vectors of all.
@@ -290,16 +309,29 @@ class SentenceEncoder(nn.Module):
         sequences: Sequences,
         most: int | None,
     ) -> Iterator[Tensor]:
-        """Encode sequences, sorted by length, concatenated without padding (`lightning_cse.encoders.gpu`)."""
-        for part, total, inputs in gpu.rows(sequences, most, kernel, rounded=run is not None):
+        """Encode sequences, sorted by length, concatenated without padding
+        (`lightning_cse.encoders.gpu`).
+        """
+        for part, total, inputs in gpu.rows(
+            sequences,
+            most,
+            kernel,
+            rounded=run is not None,
+        ):
             inputs["position_ids"] += self._first_position
             if not self.has_segments:
                 del inputs["token_type_ids"]
             hidden = self._states(inputs, run)[0, :total]
             yield pool_row(self.pooling, hidden, part)
 
-    def _padded(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
-        """Encode sequences, sorted by length, in groups of similar length, each padded to its longest."""
+    def _padded(
+        self,
+        sequences: Sequences,
+        most: int | None,
+    ) -> Iterator[Tensor]:
+        """Encode sequences, sorted by length, in groups of similar length, each padded to its
+        longest.
+        """
         lengths = sequences.lengths.cpu().numpy()
         for start, end in pairwise([0, *cut_by_length(lengths, most=most)]):
             part = sequences.take(slice(start, end))
@@ -312,10 +344,21 @@ class SentenceEncoder(nn.Module):
                 inputs["token_type_ids"] = part.type_ids[:, :width]
             if self.denoise:
                 inputs["position_ids"] = part.positions[:, :width] + self._first_position
-            yield pool(self.pooling, self._states(inputs), mask, part.pooled)
+            yield pool(
+                self.pooling,
+                self._states(inputs),
+                mask,
+                part.pooled,
+            )
 
-    def _packed(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
-        """Encode sequences, sorted by length, in rows of a few thousand tokens (`lightning_cse.encoders.packing`)."""
+    def _packed(
+        self,
+        sequences: Sequences,
+        most: int | None,
+    ) -> Iterator[Tensor]:
+        """Encode sequences, sorted by length, in rows of a few thousand tokens
+        (`lightning_cse.encoders.packing`).
+        """
         keep_freed_memory()  # not before: reading a corpus would keep half as much memory again
         ends = cut_evenly(sequences.lengths.numpy(), min(TOKENS_AT_ONCE, most or TOKENS_AT_ONCE))
         parts = [sequences.take(slice(start, end)) for start, end in pairwise([0, *ends])]
@@ -347,7 +390,11 @@ class SentenceEncoder(nn.Module):
 
         def laid_out(values: Tensor, padding: int) -> Tensor:
             row = torch.full((windows.count * windows.width,), padding)
-            return row.index_copy_(0, inside, values[:, :width][mask])
+            return row.index_copy_(
+                0,
+                inside,
+                values[:, :width][mask],
+            )
 
         first = self._first_position
         inputs: dict[str, Any] = {
@@ -360,10 +407,21 @@ class SentenceEncoder(nn.Module):
             # Without this, ModernBERT makes a mask over every pair of tokens of a row.
             inputs["attention_mask"] = dict.fromkeys(kinds)
         ids = laid_out(part.ids, self.tokenizer.pad_id)
-        return PackedRow(ids, inputs, places.where(mask, 0), mask)
+        return PackedRow(
+            ids,
+            inputs,
+            places.where(mask, 0),
+            mask,
+        )
 
-    def _states(self, inputs: dict[str, Any], run: Any = None) -> Tensor:
-        """Return the states of every token for pooling: the last layer's, or their average with an earlier layer's."""
+    def _states(
+        self,
+        inputs: dict[str, Any],
+        run: Any = None,
+    ) -> Tensor:
+        """Return the states of every token for pooling: the last layer's, or their average with an
+        earlier layer's.
+        """
         earlier = EARLIER_STATES.get(self.pooling)
         inputs["output_hidden_states"] = earlier is not None
         output = run(self.backbone, inputs) if run else self.backbone(**inputs)
@@ -374,7 +432,11 @@ class SentenceEncoder(nn.Module):
         return (states[earlier].float() + states[-1].float()) / 2
 
 
-def _check_pooling(pooling: str, backbone: PreTrainedModel, name: str) -> None:
+def _check_pooling(
+    pooling: str,
+    backbone: PreTrainedModel,
+    name: str,
+) -> None:
     if pooling not in POOLINGS:
         near = did_you_mean(pooling, POOLINGS)
         raise EncoderError(
@@ -412,6 +474,19 @@ def positions(backbone: PreTrainedModel) -> tuple[int, int | None]:
     None without a limit.
     """
     # Positions of RoBERTa and MPNet start after the padding id, so two of their 514 are never used.
-    first = int(getattr(getattr(backbone, "embeddings", None), "padding_idx", -1)) + 1
-    limit = getattr(backbone.config, "max_position_embeddings", None)
+    first = (
+        int(
+            getattr(
+                getattr(backbone, "embeddings", None),
+                "padding_idx",
+                -1,
+            )
+        )
+        + 1
+    )
+    limit = getattr(
+        backbone.config,
+        "max_position_embeddings",
+        None,
+    )
     return first, None if limit is None else limit - first

@@ -1,4 +1,6 @@
-"""Sequences on a GPU: one row of tokens without padding, and attention that knows where each sequence ends."""
+"""Sequences on a GPU: one row of tokens without padding, and attention that knows where each
+sequence ends.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,22 @@ BLOCK = 128
 
 @dataclass(frozen=True)
 class Row:
-    """Concatenated sequences: where each starts and the last ends (n + 1,), and an upper bound on their length."""
+    """Concatenated sequences: where each starts and the last ends (n + 1,), and an upper bound on
+    their length.
+    """
 
     starts: Tensor
     longest: int
     kernel: Kernel
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, *, dropout: float, **options: Any
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        dropout: float,
+        **options: Any,
     ) -> tuple[Tensor, None]:
         """Attend in each sequence: (1, heads, tokens, width) each -> (1, tokens, heads, width)."""
         q, k, v = (tensor[0].transpose(0, 1) for tensor in (q, k, v))
@@ -41,8 +51,20 @@ class Row:
         return self.kernel(q, k, v, self, dropout, scale)[None], None
 
 
-Kernel = Callable[[Tensor, Tensor, Tensor, Row, float, float], Tensor]
-"""Attention of queries, keys and values (tokens, heads, width) in a row, with dropout probability and score scale."""
+Kernel = Callable[
+    [
+        Tensor,
+        Tensor,
+        Tensor,
+        Row,
+        float,
+        float,
+    ],
+    Tensor,
+]
+"""Attention of queries, keys and values (tokens, heads, width) in a row, with dropout probability
+and score scale.
+"""
 
 
 def rows(
@@ -51,7 +73,8 @@ def rows(
     kernel: Kernel,
     rounded: bool,
 ) -> Iterator[tuple[Sequences, int, dict[str, Any]]]:
-    """Yield rows of about ``most`` tokens: the sequences, sorted by length, their number of tokens, a model's inputs.
+    """Yield rows of about ``most`` tokens: the sequences, sorted by length, their number of tokens,
+    a model's inputs.
 
     ``rounded`` fills a row up with sequences of padding to one of a few shapes, each of which
     is compiled once.
@@ -88,10 +111,23 @@ def _layout(lengths: Tensor, total: int) -> tuple[Tensor, tuple[Tensor, Tensor]]
     return starts, (owner, numbers - starts[owner])
 
 
-def _padding_ends(padding: int, step: int, longest: int, like: Tensor) -> Tensor:
+def _padding_ends(
+    padding: int,
+    step: int,
+    longest: int,
+    like: Tensor,
+) -> Tensor:
     """Return the ends of the sequences of padding, whose number depends on the shape alone."""
     count = -(-step // longest)
-    ends = torch.arange(1, count + 1, device=like.device, dtype=like.dtype) * longest
+    ends = (
+        torch.arange(
+            1,
+            count + 1,
+            device=like.device,
+            dtype=like.dtype,
+        )
+        * longest
+    )
     return ends.clamp(max=padding)
 
 
@@ -109,14 +145,22 @@ def kernel_for(backbone: PreTrainedModel, device: torch.device) -> Kernel | None
 
 
 @cache
-def _first_fitting(device: torch.device, dtype: torch.dtype, width: int) -> Kernel | None:
+def _first_fitting(
+    device: torch.device,
+    dtype: torch.dtype,
+    width: int,
+) -> Kernel | None:
     """Return the first kernel that agrees with plain attention on a small example."""
     for kernel in (flash, efficient):
         try:
             if agrees(kernel, device, dtype, width):
                 return kernel
         except Exception as error:  # noqa: BLE001 - builds and GPUs report in many ways that a kernel is missing
-            log.debug("%s attention: %s", kernel.__name__, error)
+            log.debug(
+                "%s attention: %s",
+                kernel.__name__,
+                error,
+            )
     log.info(
         "%s has no attention kernel for packed sequences in %s: they are padded in groups",
         device,
@@ -125,11 +169,28 @@ def _first_fitting(device: torch.device, dtype: torch.dtype, width: int) -> Kern
     return None
 
 
-def agrees(kernel: Kernel, device: torch.device, dtype: torch.dtype, width: int) -> bool:
-    """Whether a kernel matches plain attention in values and gradients, and its dropout drops and keeps the mean."""
-    starts = torch.tensor([0, 1, 8, 8, 48, 198, 198], dtype=torch.int32, device=device)
+def agrees(
+    kernel: Kernel,
+    device: torch.device,
+    dtype: torch.dtype,
+    width: int,
+) -> bool:
+    """Whether a kernel matches plain attention in values and gradients, and its dropout drops and
+    keeps the mean.
+    """
+    starts = torch.tensor(
+        [0, 1, 8, 8, 48, 198, 198],
+        dtype=torch.int32,
+        device=device,
+    )
     row = Row(starts, 150, kernel)
-    draws = torch.randn(4, 198, 2, width, generator=torch.Generator().manual_seed(0))
+    draws = torch.randn(
+        4,
+        198,
+        2,
+        width,
+        generator=torch.Generator().manual_seed(0),
+    )
     q, k, v, weight = draws.to(device, dtype).requires_grad_()
     scale = width**-0.5
 
@@ -151,7 +212,14 @@ def _is_near(ours: Tensor, theirs: Tensor) -> bool:
     return bool(torch.dist(ours, theirs) <= bound * theirs.norm())
 
 
-def flash(q: Tensor, k: Tensor, v: Tensor, row: Row, dropout: float, scale: float) -> Tensor:
+def flash(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    row: Row,
+    dropout: float,
+    scale: float,
+) -> Tensor:
     """Attend with torch's flash attention, in 16 bits.
 
     `torch.nn.attention.varlen` also calls it, without dropout.
@@ -172,7 +240,14 @@ def flash(q: Tensor, k: Tensor, v: Tensor, row: Row, dropout: float, scale: floa
     return mixed
 
 
-def efficient(q: Tensor, k: Tensor, v: Tensor, row: Row, dropout: float, scale: float) -> Tensor:
+def efficient(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    row: Row,
+    dropout: float,
+    scale: float,
+) -> Tensor:
     """Attend with torch's memory-efficient attention, which also takes float32."""
     mixed: Tensor = torch.ops.aten._efficient_attention_forward(
         q[None],
@@ -191,12 +266,30 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, row: Row, dropout: float, scale: 
     return mixed[0]
 
 
-def plain(q: Tensor, k: Tensor, v: Tensor, row: Row, dropout: float, scale: float) -> Tensor:
+def plain(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    row: Row,
+    dropout: float,
+    scale: float,
+) -> Tensor:
     """Attend with a mask over all pairs of tokens; the reference for the other kernels."""
-    owner = torch.bucketize(torch.arange(len(q), device=q.device), row.starts[1:], right=True)
+    owner = torch.bucketize(
+        torch.arange(len(q), device=q.device),
+        row.starts[1:],
+        right=True,
+    )
     q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
     mask = owner[:, None] == owner
-    mixed = scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale)
+    mixed = scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        mask,
+        dropout,
+        scale=scale,
+    )
     return mixed[0].transpose(0, 1)
 
 

@@ -72,7 +72,8 @@ def load_encoder(
     dropout: float | None = None,
     **options: Unpack[EncoderOptions],
 ) -> SentenceEncoder:
-    """Load an encoder in float32, from safetensors only, and without running code from a model's repository.
+    """Load an encoder in float32, from safetensors only, and without running code from a model's
+    repository.
 
     ``layers`` keeps the first k layers; ``dropout`` replaces every dropout probability.
     ``auto`` takes the pooling and the length of a sentence-transformers folder, or the most
@@ -86,7 +87,11 @@ def load_encoder(
         config = _config(folder, layers)
         set_dropout(config, dropout)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True)
-        backbone = _backbone(folder, config, has_pooler=pooling == "cls_pooler")
+        backbone = _backbone(
+            folder,
+            config,
+            has_pooler=pooling == "cls_pooler",
+        )
         length = _max_length(folder, backbone, tokenizer) if max_length == "auto" else max_length
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise EncoderError(
@@ -172,7 +177,12 @@ def _keep_layers(config: PreTrainedConfig, layers: int) -> None:
         config.layer_types = config.layer_types[:layers]
 
 
-def _backbone(folder: Path, config: PreTrainedConfig, *, has_pooler: bool) -> PreTrainedModel:
+def _backbone(
+    folder: Path,
+    config: PreTrainedConfig,
+    *,
+    has_pooler: bool,
+) -> PreTrainedModel:
     kind: Any = transformers.MODEL_MAPPING[type(config)]
     # Mismatched and missing parameters become random numbers; both are reported below.
     options: dict[str, Any] = {"ignore_mismatched_sizes": True, "output_loading_info": True}
@@ -181,7 +191,11 @@ def _backbone(folder: Path, config: PreTrainedConfig, *, has_pooler: bool) -> Pr
         options["add_pooling_layer"] = has_pooler
     with _quiet_transformers():
         backbone, report = kind.from_pretrained(
-            folder, config=config, dtype=torch.float32, use_safetensors=True, **options
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            **options,
         )
     names = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     if has_pooler and any("pooler" in name for name in names):
@@ -233,7 +247,11 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
         prompt = read_json(path).get("default_prompt_name") if path.is_file() else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise EncoderError(f"{path} does not say how it pools ({error!r}): set pooling") from error
-    known = {"Transformer", "Normalize", *applied}
+    known = {
+        "Transformer",
+        "Normalize",
+        *applied,
+    }
     unsupported = [f"the module {kind}" for kind in modules if kind not in known]
     if prompt:
         unsupported.append(f"the prompt {prompt!r} before sentences")
@@ -259,7 +277,11 @@ def _pooling_mode(config: Any) -> str:
     return str(mode)
 
 
-def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+def _max_length(
+    folder: Path,
+    backbone: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+) -> int:
     path = folder / "sentence_bert_config.json"
     length = read_json(path).get("max_seq_length") if path.is_file() else None
     if length is None:
@@ -320,7 +342,9 @@ def _in_package(package: str) -> Path | None:
 
 
 def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
-    """Return the sha256 of the config, the weights and the layers kept, and that of the tokenizer's files."""
+    """Return the sha256 of the config, the weights and the layers kept, and that of the tokenizer's
+    files.
+    """
     shards = sorted(path.name for path in folder.glob("model*.safetensors"))
     weights = _digest(folder, ["config.json", *shards])
     config = read_json(folder / "config.json")
@@ -358,7 +382,10 @@ def tiny_encoder(
     """
     with as_file(files("lightning_cse.encoders") / "tiny_vocab.txt") as path:
         vocabulary = path.read_bytes()
-        tokenizer = transformers.BertTokenizer(vocab=str(path), do_lower_case=True)
+        tokenizer = transformers.BertTokenizer(
+            vocab=str(path),
+            do_lower_case=True,
+        )
     config = transformers.BertConfig(
         hidden_size=width,
         intermediate_size=2 * width,
@@ -366,7 +393,7 @@ def tiny_encoder(
         num_attention_heads=2,
         max_position_embeddings=256,
         vocab_size=len(vocabulary.splitlines()),
-        initializer_range=0.3,  # with BERT's 0.02 all sentences would get the same vector
+        initializer_range=0.3,  # with BERT's 0.02 all sentences would get the same vector,
     )
     set_dropout(config, dropout)
     with torch.random.fork_rng(devices=[]):

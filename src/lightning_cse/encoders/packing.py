@@ -44,7 +44,9 @@ MODEL_TYPES = (
     "roberta",
     "xlm-roberta",
 )
-"""Backbones whose forward passes ``windows`` on to attention, and takes ``inputs_embeds`` and ``position_ids``."""
+"""Backbones whose forward passes ``windows`` on to attention, and takes ``inputs_embeds`` and
+``position_ids``.
+"""
 
 NARROWEST = 32
 """The narrowest window in tokens, and the step between widths: few widths make few shapes."""
@@ -77,7 +79,11 @@ class FastOutput(nn.Module):
     dropout: nn.Module
     LayerNorm: nn.Module
 
-    def forward(self, hidden: Tensor, residual: Tensor) -> Tensor:
+    def forward(
+        self,
+        hidden: Tensor,
+        residual: Tensor,
+    ) -> Tensor:
         """Add in place and in one dtype: a sum of two dtypes takes longer than a cast and a sum."""
         hidden = self.dropout(self.dense(hidden)).to(residual.dtype)
         normed: Tensor = self.LayerNorm(hidden.add_(residual))
@@ -86,7 +92,8 @@ class FastOutput(nn.Module):
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Keep the memory of freed CPU tensors in the process for later tensors, if the C library is glibc.
+    """Keep the memory of freed CPU tensors in the process for later tensors, if the C library is
+    glibc.
 
     Otherwise, it goes back to the system, which returns it page by page; this takes a tenth of
     a training step. If one of glibc's own ``MALLOC_*_`` variables is set, nothing is changed.
@@ -112,7 +119,8 @@ def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Windows:
-    """``count`` windows of ``width`` tokens; ``starts`` (n,) is where each sequence starts in the row of tokens.
+    """``count`` windows of ``width`` tokens; ``starts`` (n,) is where each sequence starts in the
+    row of tokens.
 
     ``bias`` (count, 1, width, width) is 0 between tokens of one sequence, else -inf; padding
     attends to padding, which avoids a division by 0.
@@ -128,7 +136,9 @@ class Windows:
 
     @classmethod
     def pack(cls, lengths: np.ndarray) -> Windows:
-        """Pack sequences, the longest first, each into the first window with room, at the cheapest of a few widths."""
+        """Pack sequences, the longest first, each into the first window with room, at the cheapest
+        of a few widths.
+        """
         longest = -(-int(lengths.max()) // NARROWEST) * NARROWEST
         widths = [longest + NARROWEST * k for k in range(3)]
         packed = {width: _first_fit(lengths, width) for width in widths}
@@ -144,7 +154,9 @@ class Windows:
         return cls(count, width, starts, bias)
 
     def within(self, distance: int | None) -> Windows:
-        """Return the windows with attention only to tokens nearer than a distance, as in ModernBERT's local layers."""
+        """Return the windows with attention only to tokens nearer than a distance, as in
+        ModernBERT's local layers.
+        """
         if distance is None or distance >= self.width:
             return self
         if distance not in self._near:
@@ -154,7 +166,11 @@ class Windows:
             self._near[distance] = Windows(self.count, self.width, self.starts, bias)
         return self._near[distance]
 
-    def bias_a_head(self, dtype: torch.dtype, heads: int) -> Tensor:
+    def bias_a_head(
+        self,
+        dtype: torch.dtype,
+        heads: int,
+    ) -> Tensor:
         """Return the bias for every head: (count * heads, width, width)."""
         if dtype not in self._biases:
             bias = self.bias.to(dtype).expand(-1, heads, -1, -1)
@@ -180,22 +196,45 @@ def window_attention(
     dropout: float = 0.0,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend in windows, else as transformers does: three (1, heads, tokens, width) -> (1, tokens, heads, width)."""
+    """Attend in windows, else as transformers does: three (1, heads, tokens, width) -> (1, tokens,
+    heads, width).
+    """
     if windows is None:
-        return sdpa_attention_forward(module, *states, dropout=dropout, **options)  # type: ignore[misc]
+        return sdpa_attention_forward(
+            module,
+            *states,
+            dropout=dropout,
+            **options,
+        )  # type: ignore[misc]
     if isinstance(windows, Row):
-        return windows.attend(*states[:3], dropout=dropout, **options)
+        return windows.attend(
+            *states[:3],
+            dropout=dropout,
+            **options,
+        )
     windows = windows.within(options.get("sliding_window"))
     q, k, v = (tensor[0].transpose(0, 1) for tensor in states[:3])  # (tokens, heads, width)
     scale = options.get("scaling") or q.shape[-1] ** -0.5
     if dropout > 0 and is_fast(q, dropout):
-        mixed: Tensor = _WindowAttention.apply(q, k, v, windows, dropout, scale)  # type: ignore[no-untyped-call]
+        mixed: Tensor = _WindowAttention.apply(
+            q,
+            k,
+            v,
+            windows,
+            dropout,
+            scale,
+        )  # type: ignore[no-untyped-call]
         return mixed[None], None
     shape = (windows.count, windows.width)
     q, k, v = (tensor.unflatten(0, shape).transpose(1, 2) for tensor in (q, k, v))
     bias = windows.bias.to(q.dtype)
     mixed = nn.functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale
+        q,
+        k,
+        v,
+        attn_mask=bias,
+        dropout_p=dropout,
+        scale=scale,
     )
     return mixed.transpose(1, 2).flatten(0, 1)[None], None
 
@@ -205,7 +244,9 @@ AttentionMaskInterface.register(_NAME, sdpa_mask)
 
 
 def _swapped(x: Tensor, count: int) -> Tensor:
-    """(tokens, heads, width) -> (windows * heads, tokens of a window, width), contiguous, and back again."""
+    """(tokens, heads, width) -> (windows * heads, tokens of a window, width), contiguous, and back
+    again.
+    """
     rows: Tensor = x.unflatten(0, (count, -1))
     return rows.transpose(1, 2).flatten(0, 1)
 
@@ -235,7 +276,12 @@ class _WindowAttention(torch.autograd.Function):
     ) -> Tensor:
         q, k, v = (_swapped(x, windows.count) for x in (q, k, v * _scale(dropout)))
         bias = windows.bias_a_head(q.dtype, len(q) // windows.count)
-        weights = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale).softmax(-1)
+        weights = torch.baddbmm(
+            bias,
+            q,
+            k.transpose(1, 2),
+            alpha=scale,
+        ).softmax(-1)
         mask = keep_mask(tuple(weights.shape), dropout)
         ctx.save_for_backward(q, k, v, weights, mask)
         ctx.count = windows.count  # not the bias, which is large
@@ -250,7 +296,12 @@ class _WindowAttention(torch.autograd.Function):
         g = _swapped(grad, ctx.count)
         kept = mask.to(grad.dtype)
         weights_grad = torch.bmm(g, v.transpose(1, 2)).mul_(kept)
-        scores_grad = torch._softmax_backward_data(weights_grad, weights, -1, weights.dtype)
+        scores_grad = torch._softmax_backward_data(
+            weights_grad,
+            weights,
+            -1,
+            weights.dtype,
+        )
         q_grad = torch.bmm(scores_grad, k).mul_(ctx.scale)
         k_grad = torch.bmm(scores_grad.transpose(1, 2), q).mul_(ctx.scale)
         v_grad = torch.bmm(kept.mul_(weights).transpose(1, 2), g).mul_(_scale(ctx.dropout))
@@ -285,15 +336,26 @@ def _scale(p: float) -> float:
     return LANES / (LANES - round(p * LANES))
 
 
-def apply_mask(x: Tensor, mask: Tensor, p: float) -> Tensor:
-    """Return ``x / (1 - p)`` where the mask keeps and 0 elsewhere, for the rounded ``p`` that it was drawn with."""
-    # A product of two tensors of one dtype is several times as fast as one with a bool, torch.where or a bitwise and.
+def apply_mask(
+    x: Tensor,
+    mask: Tensor,
+    p: float,
+) -> Tensor:
+    """Return ``x / (1 - p)`` where the mask keeps and 0 elsewhere, for the rounded ``p`` that it
+    was drawn with.
+    """
+    # A product of two tensors of one dtype is several times as fast as one with a bool, torch.where
+    # or a bitwise and.
     return mask.to(x.dtype).mul_(x).mul_(_scale(p))
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        p: float,
+    ) -> Tensor:
         mask = keep_mask(tuple(x.shape), p)
         ctx.save_for_backward(mask)
         ctx.p = p

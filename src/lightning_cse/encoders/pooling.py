@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 POOLINGS = ("cls", "cls_pooler", "embedding_last", "first_last", "mean", "prompt")
 
 EARLIER_STATES = {"first_last": 1, "embedding_last": 0}
-r"""Poolings that average the states of the last layer and an earlier one, and its index k in ``hidden_states``.
+r"""Poolings that average the states of the last layer and an earlier one, and its index k in
+``hidden_states``.
 
 .. math:: x = \frac{1}{\ell} \sum_{t=1}^{\ell} \frac{h^{(k)}_t + h^{(L)}_t}{2}
 
@@ -21,7 +22,12 @@ BERT-base an average of 60.73 on the seven STS tasks (their issue 285). The pape
 """
 
 
-def pool(pooling: str, hidden: Tensor, mask: Tensor, place: Tensor) -> Tensor:
+def pool(
+    pooling: str,
+    hidden: Tensor,
+    mask: Tensor,
+    place: Tensor,
+) -> Tensor:
     """Pool padded token vectors (n, length, d) to (n, d) in float32.
 
     The result is the first vector, the one at ``place`` (n,), or the mean over ``mask``.
@@ -35,10 +41,21 @@ def pool(pooling: str, hidden: Tensor, mask: Tensor, place: Tensor) -> Tensor:
     return torch.sum(hidden * weights, 1) / weights.sum(1).clamp(min=1)
 
 
-def pool_row(pooling: str, hidden: Tensor, part: "Sequences") -> Tensor:
-    """Pool the concatenated token vectors of all sequences (tokens, d) to (n, d), as `pool` does."""
+def pool_row(
+    pooling: str,
+    hidden: Tensor,
+    part: "Sequences",
+) -> Tensor:
+    """Pool the concatenated token vectors of all sequences (tokens, d) to (n, d), as `pool`
+    does.
+    """
     if pooling in ("cls", "cls_pooler", "prompt"):
         first = part.lengths.cumsum(0) - part.lengths
         return hidden[first + part.pooled].float()  # without a prompt, `pooled` is 0
     # unsafe: checking the lengths would wait for the GPU
-    return torch.segment_reduce(hidden.float(), "mean", lengths=part.lengths, unsafe=True)
+    return torch.segment_reduce(
+        hidden.float(),
+        "mean",
+        lengths=part.lengths,
+        unsafe=True,
+    )

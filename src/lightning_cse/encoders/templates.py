@@ -1,4 +1,5 @@
-"""The tokens around the bare tokens of a sentence: special tokens, the word of a second segment, a prompt.
+"""The tokens around the bare tokens of a sentence: special tokens, the word of a second segment, a
+prompt.
 
 A template comes from the tokenizer: a probe sentence is encoded with its special tokens, and
 the tokens before and after the probe are the prefix and the suffix. So BERT's ``[CLS] s [SEP]
@@ -27,7 +28,9 @@ PROMPTS = (
     f'This sentence : "{SENTENCE}" means {MASK}',
     f'This sentence of "{SENTENCE}" means {MASK}',
 )
-"""NGCSE's two prompts: without PromptBERT's full stop, and with the capital of the authors' ids for RoBERTa."""
+"""NGCSE's two prompts: without PromptBERT's full stop, and with the capital of the authors' ids for
+RoBERTa.
+"""
 
 
 @dataclass(frozen=True)
@@ -85,11 +88,19 @@ class Template:
 
     @classmethod
     def from_tokenizer(
-        cls, tokenizer: PreTrainedTokenizerBase, second: str | None = None
+        cls,
+        tokenizer: PreTrainedTokenizerBase,
+        second: str | None = None,
     ) -> Template:
-        """Return the template of a single sentence, or of a pair whose second segment is the word ``second``."""
+        """Return the template of a single sentence, or of a pair whose second segment is the word
+        ``second``.
+        """
         probe = list(tokenizer(PROBE, add_special_tokens=False)["input_ids"])
-        encoded = tokenizer(PROBE, second, return_token_type_ids=True)
+        encoded = tokenizer(
+            PROBE,
+            second,
+            return_token_type_ids=True,
+        )
         ids = tuple(encoded["input_ids"])
         types = tuple(encoded["token_type_ids"])
         for start in range(len(ids) - len(probe) + 1):
@@ -109,8 +120,13 @@ class Template:
         )
 
     @classmethod
-    def from_prompt(cls, tokenizer: PreTrainedTokenizerBase, prompt: str) -> Template:
-        r"""Return the template of a prompt: text with ``{}`` for the sentence and, after it, ``{mask}`` for the mask.
+    def from_prompt(
+        cls,
+        tokenizer: PreTrainedTokenizerBase,
+        prompt: str,
+    ) -> Template:
+        r"""Return the template of a prompt: text with ``{}`` for the sentence and, after it,
+        ``{mask}`` for the mask.
 
         .. math:: \text{[CLS]} \; \text{before} \; s \; \text{between [MASK] after} \; \text{[SEP]}
 
@@ -150,8 +166,14 @@ class Template:
     def __len__(self) -> int:
         return len(self.prefix) + len(self.suffix)
 
-    def apply(self, tokens: Tokens, max_length: int) -> Sequences:
-        """Put the template around each sentence of ``tokens``, cut so that all fits ``max_length``."""
+    def apply(
+        self,
+        tokens: Tokens,
+        max_length: int,
+    ) -> Sequences:
+        """Put the template around each sentence of ``tokens``, cut so that all fits
+        ``max_length``.
+        """
         device = tokens.ids.device
         start = len(self.prefix)
         count = len(self)
@@ -163,22 +185,46 @@ class Template:
         after = position - body
         suffix = torch.where(after >= start, after, count)
         place = torch.where(position < start, position, suffix).clamp(max=count)
-        ids = self._table(self.prefix + self.suffix, self.pad_id, device)[place]
-        types = self._table(self.prefix_types + self.suffix_types, 0, device)[place]
+        ids = self._table(
+            self.prefix + self.suffix,
+            self.pad_id,
+            device,
+        )[place]
+        types = self._table(
+            self.prefix_types + self.suffix_types,
+            0,
+            device,
+        )[place]
         width = tokens.ids.shape[1]
         if width:
             sentence = tokens.ids.gather(1, (position - start).clamp(0, width - 1))
-            ids = torch.where((position >= start) & (after < start), sentence, ids)
+            ids = torch.where(
+                (position >= start) & (after < start),
+                sentence,
+                ids,
+            )
 
         pooled = torch.zeros_like(lengths) if self.pooled is None else lengths - self.pooled
-        return Sequences(ids, types, position, lengths[:, 0], pooled[:, 0])
+        return Sequences(
+            ids,
+            types,
+            position,
+            lengths[:, 0],
+            pooled[:, 0],
+        )
 
     @staticmethod
-    def _table(values: tuple[int, ...], padding: int, device: torch.device) -> Tensor:
+    def _table(
+        values: tuple[int, ...],
+        padding: int,
+        device: torch.device,
+    ) -> Tensor:
         return torch.tensor([*values, padding], device=device)
 
     def alone(self, sentence_lengths: Tensor) -> Sequences:
-        """Return the template without a sentence, its suffix at its positions after a sentence of each length (n,)."""
+        """Return the template without a sentence, its suffix at its positions after a sentence of
+        each length (n,).
+        """
         nothing = sentence_lengths.new_zeros(len(sentence_lengths), 0)
         alone = self.apply(Tokens(nothing, nothing, sentence_lengths), len(self))
         shift = sentence_lengths[:, None] * (alone.positions >= len(self.prefix))

@@ -1,1 +1,3 @@
-"""The work behind the commands, from a composed config to a record on disk; the entry points only call it."""
+"""The work behind the commands, from a composed config to a record on disk; the entry points only
+call it.
+"""

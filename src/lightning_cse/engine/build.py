@@ -74,9 +74,21 @@ def build(cfg: DictConfig) -> Parts:
     tasks, left_out = build_tasks(cfg.suite)
     left_out |= _unsuitable(tasks, method)
     _check_monitor(cfg.monitor, tasks, left_out)
-    diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
+    diagnostics = build_diagnostics(
+        method,
+        data,
+        cfg.diag,
+        cfg.paths.data_dir,
+    )
 
-    return Parts(encoder, data, tasks, diagnostics, method, left_out)
+    return Parts(
+        encoder,
+        data,
+        tasks,
+        diagnostics,
+        method,
+        left_out,
+    )
 
 
 def _unsuitable(tasks: Mapping[str, Task], method: Method) -> dict[str, str]:
@@ -86,12 +98,20 @@ def _unsuitable(tasks: Mapping[str, Task], method: Method) -> dict[str, str]:
         if not task.suits(method.model):
             needs = " and ".join(task.needs)
             reasons[name] = f"it needs {needs}, which {type(method).__name__} does not give"
-            log.info("the task %s is left out: %s", name, reasons[name])
+            log.info(
+                "the task %s is left out: %s",
+                name,
+                reasons[name],
+            )
 
     return reasons
 
 
-def _check_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[str, str]) -> None:
+def _check_monitor(
+    monitor: str,
+    tasks: Mapping[str, Task],
+    left_out: Mapping[str, str],
+) -> None:
     """Raise ConfigError if the key that chooses the best checkpoint is none of a dev score."""
     scores: list[str] = []
     reasons = dict(left_out)
@@ -148,7 +168,11 @@ def _has_fast_bfloat16(on_gpu: bool) -> bool:
     if on_gpu:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     # The check of the CPU is private to torch; where it is missing, float32 is always right.
-    check = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    check = getattr(
+        torch.cpu,
+        "_is_avx512_bf16_supported",
+        None,
+    )
     return check is not None and bool(check())
 
 
@@ -172,7 +196,11 @@ def build_tasks(suite: DictConfig) -> tuple[dict[str, Task], dict[str, str]]:
             tasks[name] = task
         else:
             left_out[name] = reason
-            log.warning("the task %s is left out: %s", name, reason)
+            log.warning(
+                "the task %s is left out: %s",
+                name,
+                reason,
+            )
 
     check_parts(tasks)
     return tasks, left_out
@@ -193,7 +221,11 @@ def built(node: DictConfig, **given: Any) -> Any:
         if not isinstance(cause, ValueError | MisconfigurationException):
             raise  # a bug
 
-        match = re.search(r"^full_key: (.+)$", str(error), re.MULTILINE)
+        match = re.search(
+            r"^full_key: (.+)$",
+            str(error),
+            re.MULTILINE,
+        )
         key = match[1] if match else node._get_full_key(None)
         raise ConfigError([f"{key}: {cause}"]) from error
 
@@ -204,7 +236,7 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     return plain
 
 
-# Nodes against signatures --------------------------------------------------------------------------------------------
+# Nodes against signatures -------------------------------------------------------------------------
 
 
 def check_nodes(cfg: DictConfig) -> None:
@@ -213,7 +245,11 @@ def check_nodes(cfg: DictConfig) -> None:
     Types are checked where the annotation is made of builtins, ``Literal``, unions and sequences of
     them. Raises ConfigError with all faults.
     """
-    values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    values: Any = OmegaConf.to_container(
+        cfg,
+        resolve=True,
+        throw_on_missing=True,
+    )
     faults: dict[str, str] = {}
     for group in ("suite", "baselines"):
         for name, node in (values.get(group) or {}).items():
@@ -240,7 +276,11 @@ def _nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from _nodes(part, f"{key}.{name}" if key else str(name))
 
 
-def _faults(node: Mapping[str, Any], key: str, given: Collection[str]) -> Iterator[str]:
+def _faults(
+    node: Mapping[str, Any],
+    key: str,
+    given: Collection[str],
+) -> Iterator[str]:
     """Yield one line per unknown, mistyped or missing argument; ``given`` are added later."""
     try:
         target = pkgutil.resolve_name(node["_target_"])
@@ -256,7 +296,11 @@ def _faults(node: Mapping[str, Any], key: str, given: Collection[str]) -> Iterat
 
     for option, value in arguments.items():
         if option in parameters:
-            yield from _type_fault(value, f"{key}.{option}: {name}", parameters[option].annotation)
+            yield from _type_fault(
+                value,
+                f"{key}.{option}: {name}",
+                parameters[option].annotation,
+            )
         elif not takes_any:
             near = did_you_mean(option, parameters)
             yield f"{key}: {name} got an unexpected argument '{option}'{near}"
@@ -269,7 +313,11 @@ def _faults(node: Mapping[str, Any], key: str, given: Collection[str]) -> Iterat
         yield f"{key}: {name}: {error}"
 
 
-def _type_fault(value: Any, place: str, annotation: Any) -> Iterator[str]:
+def _type_fault(
+    value: Any,
+    place: str,
+    annotation: Any,
+) -> Iterator[str]:
     """Yield a fault if a value does not fit an annotation."""
     if not _is(value, annotation):
         kind = inspect.formatannotation(annotation).replace("typing.", "")

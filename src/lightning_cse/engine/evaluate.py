@@ -1,4 +1,6 @@
-"""An evaluation from its config to its record: load a model, run the tasks one by one, write each result."""
+"""An evaluation from its config to its record: load a model, run the tasks one by one, write each
+result.
+"""
 
 from __future__ import annotations
 
@@ -66,10 +68,11 @@ AnyModel = SentenceModel | Length | LanguageModel
 
 @dataclass(frozen=True)
 class About:
-    """What a record says about a model; ``options``, ``encoder`` and ``data`` determine its answers.
+    """What a record says about a model; ``options``, ``encoder`` and ``data`` determine its
+    answers.
 
-    ``root`` is the folder of its evaluations, ``run`` names the run that trained it, ``training`` is the key of that
-    run, and ``checkpoint`` is the sha256 of its weights.
+    ``root`` is the folder of its evaluations, ``run`` names the run that trained it, ``training``
+    is the key of that run, and ``checkpoint`` is the sha256 of its weights.
     """
 
     name: str
@@ -87,7 +90,9 @@ class About:
 
 @dataclass(frozen=True)
 class Plan:
-    """The tasks of a suite that suit a model, the averages over them, and what each task that is left out needs."""
+    """The tasks of a suite that suit a model, the averages over them, and what each task that is
+    left out needs.
+    """
 
     tasks: Tasks
     averages: dict[str, Average] = field(default_factory=dict)
@@ -117,10 +122,11 @@ def evaluate(
     suite: str,
     overrides: Sequence[str] = (),
 ) -> runs.Outcome:
-    """Evaluate a model on the suite in the config, unless this is done; the overrides go into the record.
+    """Evaluate a model on the suite in the config, unless this is done; the overrides go into the
+    record.
 
-    Each result is written before the next task begins, so an interrupted evaluation continues with the first missing
-    task (``force=true`` starts again). Raises the same errors as `train`.
+    Each result is written before the next task begins, so an interrupted evaluation continues with
+    the first missing task (``force=true`` starts again). Raises the same errors as `train`.
     """
     if faults := list(_mistakes(cfg, overrides)):
         raise ConfigError(faults)
@@ -148,7 +154,10 @@ def evaluate(
         seed,
     )
     leave_failed = in_sweep() and not cfg.retry_failed
-    with folder.claim(force=cfg.force, leave_failed=leave_failed) as unfinished:
+    with folder.claim(
+        force=cfg.force,
+        leave_failed=leave_failed,
+    ) as unfinished:
         if not unfinished:
             log.info("%s is finished; force=true evaluates it again", folder.path)
             return runs.Outcome("skipped", str(folder.path))
@@ -178,7 +187,9 @@ def evaluate(
 
 
 def _yaml(cfg: DictConfig) -> str:
-    """Return the resolved config as YAML, without the settings of language models if another model is evaluated."""
+    """Return the resolved config as YAML, without the settings of language models if another model
+    is evaluated.
+    """
     unread = set() if cfg.model == LLM else {"llm", "few_shot"}
     read = [str(key) for key in cfg if key not in unread]
     return OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, read), resolve=True)
@@ -193,7 +204,11 @@ def _model_entries(cfg: DictConfig, about: About) -> dict[str, Any]:
         "prompt": cfg.prompt,
     }
     entries: dict[str, Any] = {
-        "model": {**model, **about.options, "method": about.method},
+        "model": {
+            **model,
+            **about.options,
+            "method": about.method,
+        },
         "encoder": about.encoder,
         "device": about.device,
         "precision": about.precision,
@@ -234,7 +249,11 @@ def _results(
             done["precision"] = about.precision
             runs.write_atomic(path, json.dumps(done, indent=2, allow_nan=False) + "\n")
         metrics = ", ".join(f"{key} {value:.4f}" for key, value in done["metrics"].items())
-        log.info("%s: %s", label, metrics or done["reason"])
+        log.info(
+            "%s: %s",
+            label,
+            metrics or done["reason"],
+        )
         results[name] = done
     return results
 
@@ -265,11 +284,23 @@ def _evaluate_task(
             if isinstance(task, MTEBTask):
                 result = task.evaluate(model, folder)
             else:
-                embed = partial(model.embed, show_progress=None, label=label)
-                result, _ = _asked(task, model.answers, SimpleNamespace(embed=embed))
+                embed = partial(
+                    model.embed,
+                    show_progress=None,
+                    label=label,
+                )
+                result, _ = _asked(
+                    task,
+                    model.answers,
+                    SimpleNamespace(embed=embed),
+                )
             costs = {"sentences": model.embedded, "cut": model.truncated}
         if result.predictions:
-            runs.write_predictions(folder.predictions, name, result.predictions)
+            runs.write_predictions(
+                folder.predictions,
+                name,
+                result.predictions,
+            )
     except Exception as error:
         folder.fail(error, stage=name)
         raise
@@ -386,9 +417,17 @@ def open_model(cfg: DictConfig) -> AnyModel:
                 f"whitening: {model.name} is a run, which is evaluated as it was trained; leave it out"
             ]
         )
-    answers = Whitening(model.encoder, sources=cfg.whitening, data_dir=cfg.paths.data_dir)
+    answers = Whitening(
+        model.encoder,
+        sources=cfg.whitening,
+        data_dir=cfg.paths.data_dir,
+    )
     fitted_on = hashlib.sha256("\n".join(answers.sentences).encode()).hexdigest()
-    return replace(model, answers=answers, digests={**model.digests, "whitening": fitted_on})
+    return replace(
+        model,
+        answers=answers,
+        digests={**model.digests, "whitening": fitted_on},
+    )
 
 
 def _about(cfg: DictConfig, model: AnyModel) -> About:

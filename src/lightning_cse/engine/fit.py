@@ -55,7 +55,11 @@ class Job:
 
 
 @together()
-def fit_and_test(job: Job, loggers: list[Logger], last: Path | None) -> dict[str, Any]:
+def fit_and_test(
+    job: Job,
+    loggers: list[Logger],
+    last: Path | None,
+) -> dict[str, Any]:
     """Train from the start or the last checkpoint, test the best one, and return the results."""
     parts = job.parts
     parts.data.limit_train_batches = job.cfg.trainer.limit_train_batches
@@ -66,7 +70,14 @@ def fit_and_test(job: Job, loggers: list[Logger], last: Path | None) -> dict[str
     evaluation = _evaluation(job.cfg, parts, job.interrupts)
     checkpoints = BestAndLast(job.folder.checkpoints, evaluation)
     bar = [StepBar(evaluation)] if loggers else []
-    callbacks = [job.interrupts, RandomState(), steps, evaluation, *bar, checkpoints]
+    callbacks = [
+        job.interrupts,
+        RandomState(),
+        steps,
+        evaluation,
+        *bar,
+        checkpoints,
+    ]
     trainer = _trainer(job, loggers, callbacks)
     _fit(job, trainer, last)
     _check_trained(job, trainer, checkpoints.best)
@@ -95,7 +106,11 @@ def fit_and_test(job: Job, loggers: list[Logger], last: Path | None) -> dict[str
     }
 
 
-def _evaluation(cfg: DictConfig, parts: Parts, interrupts: Interrupts) -> Evaluation:
+def _evaluation(
+    cfg: DictConfig,
+    parts: Parts,
+    interrupts: Interrupts,
+) -> Evaluation:
     """Return the callback that evaluates on the way."""
     return Evaluation(
         parts.tasks,
@@ -109,7 +124,11 @@ def _evaluation(cfg: DictConfig, parts: Parts, interrupts: Interrupts) -> Evalua
     )
 
 
-def _trainer(job: Job, loggers: list[Logger], callbacks: list[pl.Callback]) -> pl.Trainer:
+def _trainer(
+    job: Job,
+    loggers: list[Logger],
+    callbacks: list[pl.Callback],
+) -> pl.Trainer:
     """Return Lightning's Trainer for a run."""
     settings = job.cfg.trainer
     used = settings.devices
@@ -129,24 +148,40 @@ def _trainer(job: Job, loggers: list[Logger], callbacks: list[pl.Callback]) -> p
     )
 
     if trainer.global_rank:  # its own dropout masks
-        pl.seed_everything(job.cfg.seed + trainer.global_rank, workers=True, verbose=False)
+        pl.seed_everything(
+            job.cfg.seed + trainer.global_rank,
+            workers=True,
+            verbose=False,
+        )
 
     return trainer
 
 
-def _scores(cfg: DictConfig, folder: runs.Run, evaluation: Evaluation) -> dict[str, Any]:
+def _scores(
+    cfg: DictConfig,
+    folder: runs.Run,
+    evaluation: Evaluation,
+) -> dict[str, Any]:
     """Return the dev scores for the record."""
     curves = runs.Curves(folder.curves_path).read()
     step = evaluation.best_step
     return {
-        "best": {"step": step, "score": evaluation.best_score, "monitor": cfg.monitor},
+        "best": {
+            "step": step,
+            "score": evaluation.best_score,
+            "monitor": cfg.monitor,
+        },
         "final": evaluation.latest,
         "summary": dataclasses.asdict(runs.summarise(curves, cfg.monitor)),
         "stopped_early": evaluation.stopped,
     }
 
 
-def _inputs(cfg: DictConfig, parts: Parts, best: Path) -> dict[str, Any]:
+def _inputs(
+    cfg: DictConfig,
+    parts: Parts,
+    best: Path,
+) -> dict[str, Any]:
     """Return the digests of data, encoder, best checkpoint and code, and the environment."""
     with best.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -179,7 +214,11 @@ def _count_cut(parts: Parts) -> dict[str, int]:
     for task in parts.tasks.values():
         evaluated.update(task.sentences("dev"), task.sentences("test"))
 
-    table = token_table(sorted(evaluated), parts.encoder.tokenizer, parts.data.cache_dir)
+    table = token_table(
+        sorted(evaluated),
+        parts.encoder.tokenizer,
+        parts.data.cache_dir,
+    )
     parts.method.model.table = table  # embedded at every evaluation
     cut = {
         "sentences_cut": parts.data.longer_than(longest),
@@ -196,14 +235,23 @@ def _count_cut(parts: Parts) -> dict[str, int]:
     return cut
 
 
-def _fit(job: Job, trainer: pl.Trainer, last: Path | None) -> None:
+def _fit(
+    job: Job,
+    trainer: pl.Trainer,
+    last: Path | None,
+) -> None:
     """Train; name the rows of a failed step, and raise Ctrl-C where Lightning exits."""
     data = job.parts.data
     try:
         with warnings.catch_warnings():
             # Lightning 2.6 itself causes it with torch 2.13.
             warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
-            trainer.fit(job.parts.method, data, ckpt_path=last, weights_only=True)
+            trainer.fit(
+                job.parts.method,
+                data,
+                ckpt_path=last,
+                weights_only=True,
+            )
     except SystemExit as ending:  # Lightning turns a KeyboardInterrupt into this
         if isinstance(ending.__context__, KeyboardInterrupt):
             raise ending.__context__ from None
@@ -215,7 +263,11 @@ def _fit(job: Job, trainer: pl.Trainer, last: Path | None) -> None:
         raise TrainingError(f"{error} (the first: {places})", error.rows) from error
 
 
-def _check_trained(job: Job, trainer: pl.Trainer, best: Path) -> None:
+def _check_trained(
+    job: Job,
+    trainer: pl.Trainer,
+    best: Path,
+) -> None:
     """Raise TrainingError if there is no checkpoint to test."""
     if trainer.global_step == 0:
         limits = "trainer.limit_train_batches and trainer.max_time"
@@ -232,11 +284,17 @@ _baselines: dict[str, tuple[str, dict[str, TaskResult]]] = {}
 
 
 def _test(
-    job: Job, trainer: pl.Trainer, best: Path
+    job: Job,
+    trainer: pl.Trainer,
+    best: Path,
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Return the test metrics of every task, for the best checkpoint and for the baselines."""
     parts = job.parts
-    weights = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
+    weights = torch.load(
+        best,
+        map_location="cpu",
+        weights_only=True,
+    )["state_dict"]
     parts.method.load_state_dict(weights)
     parts.method.to(trainer.strategy.root_device).eval()
     baselines = {}
@@ -246,21 +304,39 @@ def _test(
         metrics = _metrics(job, trainer, results)
         for name in map(str, job.cfg.baselines):
             baseline_results = _baseline_results(job, trainer, name)
-            baselines[name] = _metrics(job, trainer, baseline_results, f"{name}-")
+            baselines[name] = _metrics(
+                job,
+                trainer,
+                baseline_results,
+                f"{name}-",
+            )
 
     for task, result in results.items():
         if result.reason:
             parts.left_out[task] = result.reason
-            log.info("the task %s is left out: %s", task, result.reason)
+            log.info(
+                "the task %s is left out: %s",
+                task,
+                result.reason,
+            )
 
     return metrics, baselines
 
 
-def _baseline_results(job: Job, trainer: pl.Trainer, name: str) -> dict[str, TaskResult]:
+def _baseline_results(
+    job: Job,
+    trainer: pl.Trainer,
+    name: str,
+) -> dict[str, TaskResult]:
     """Return the results of a baseline; points of a sweep with the same inputs share them."""
     node = job.cfg.baselines[name]
     device = trainer.strategy.root_device
-    inputs = [plain(node), plain(job.cfg.suite), job.parts.digests, job.parts.encoder.digests]
+    inputs = [
+        plain(node),
+        plain(job.cfg.suite),
+        job.parts.digests,
+        job.parts.encoder.digests,
+    ]
     key = f"{inputs} {device} {trainer.precision}"
 
     if name not in _baselines or _baselines[name][0] != key:
@@ -280,7 +356,11 @@ def _metrics(
     metrics = {}
     for task, result in results.items():
         if result.predictions and trainer.is_global_zero:  # an average of other tasks has none
-            runs.write_predictions(job.folder.predictions, f"{prefix}{task}", result.predictions)
+            runs.write_predictions(
+                job.folder.predictions,
+                f"{prefix}{task}",
+                result.predictions,
+            )
         for name, value in result.metrics.items():
             metrics[f"test/{task}/{name}"] = value
 

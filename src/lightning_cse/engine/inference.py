@@ -1,4 +1,6 @@
-"""A loaded model: it embeds sentences and answers questions about them, without Lightning or Hydra."""
+"""A loaded model: it embeds sentences and answers questions about them, without Lightning or
+Hydra.
+"""
 
 from __future__ import annotations
 
@@ -51,15 +53,16 @@ class Hit(NamedTuple):
 class SentenceModel:
     """A model that embeds sentences and answers questions about them, in evaluation mode.
 
-    A question takes one string or several sentences, row by row; a single string is compared with each of several
-    sentences. The answer is a float if every argument is a string, else an array (n,). A question that the model does
-    not answer raises TaskError.
+    A question takes one string or several sentences, row by row; a single string is compared with
+    each of several sentences. The answer is a float if every argument is a string, else an array
+    (n,). A question that the model does not answer raises TaskError.
 
-    ``views`` are the names of a sentence's vectors, the primary one first: ``primary``; ``mean``, ``variance``
-    (GaussCSE); ``explicit``, ``implicit`` (DualCSE), and ``explicit_variance``, ``implicit_variance`` (DualGauss);
-    ``pragmatic``, ``semantic`` (ImpScore). Sentences longer than ``max_length`` tokens are truncated; ``embedded`` and
-    ``truncated`` count sentences since the model was loaded. ``answers`` is the torch module, ``method`` the qualified
-    class of the method that trained it (of the module, if it was not trained here), ``run`` the run's folder,
+    ``views`` are the names of a sentence's vectors, the primary one first: ``primary``; ``mean``,
+    ``variance`` (GaussCSE); ``explicit``, ``implicit`` (DualCSE), and ``explicit_variance``,
+    ``implicit_variance`` (DualGauss); ``pragmatic``, ``semantic`` (ImpScore). Sentences longer than
+    ``max_length`` tokens are truncated; ``embedded`` and ``truncated`` count sentences since the
+    model was loaded. ``answers`` is the torch module, ``method`` the qualified class of the method
+    that trained it (of the module, if it was not trained here), ``run`` the run's folder,
     ``record`` the run's record, and ``digests`` the sha256 of weights and tokenizer.
     """
 
@@ -99,7 +102,9 @@ class SentenceModel:
 
     @property
     def max_length(self) -> int:
-        """The number of tokens read from a sentence: the encoder's maximum minus the longest template."""
+        """The number of tokens read from a sentence: the encoder's maximum minus the longest
+        template.
+        """
         return self.encoder.max_length - max(len(template) for template in self.templates)
 
     @cached_property
@@ -122,7 +127,9 @@ class SentenceModel:
         show_progress: bool | None = False,
         label: str = "",
     ) -> Embedding:
-        """Return all views of sentences at once, as an `Embedding` in main memory; EncoderError if it is not finite."""
+        """Return all views of sentences at once, as an `Embedding` in main memory; EncoderError if
+        it is not finite.
+        """
         texts = _as_list(sentences)
         if not texts:
             return self._example[:0]
@@ -144,11 +151,13 @@ class SentenceModel:
         normalize: bool = False,
         show_progress: bool | None = None,
     ) -> np.ndarray:
-        """Return the vectors of sentences in one of the ``views``, in float32: (d,) for a string, else (n, d).
+        """Return the vectors of sentences in one of the ``views``, in float32: (d,) for a string,
+        else (n, d).
 
-        The vectors are as in an evaluation, in the order of the sentences; ``normalize`` scales each to length 1.
-        ``batch_size`` sentences of similar length are encoded between two updates of the progress bar, which None
-        shows only on a terminal. It does not bound memory; the encoder does so by tokens.
+        The vectors are as in an evaluation, in the order of the sentences; ``normalize`` scales
+        each to length 1. ``batch_size`` sentences of similar length are encoded between two updates
+        of the progress bar, which None shows only on a terminal. It does not bound memory; the
+        encoder does so by tokens.
         """
         view = self._checked_view(view)
         texts = _as_list(sentences)
@@ -173,11 +182,13 @@ class SentenceModel:
         chunk: int = 8192,
         normalize: bool = False,
     ) -> int:
-        """Write the vectors of sentences to a ``.npy`` or ``.parquet`` file, and return how many there are.
+        """Write the vectors of sentences to a ``.npy`` or ``.parquet`` file, and return how many
+        there are.
 
-        Row i is sentence i in float32; Parquet has the columns ``sentence`` and ``vector``. ``chunk`` sentences are in
-        memory at a time, so the sentences can be a generator of any length. The file is put in place when it is
-        complete. Raises ConfigError for another file type.
+        Row i is sentence i in float32; Parquet has the columns ``sentence`` and ``vector``.
+        ``chunk`` sentences are in memory at a time, so the sentences can be a generator of any
+        length. The file is put in place when it is complete. Raises ConfigError for another file
+        type.
         """
         path = Path(path).expanduser()
         writers = {".npy": _write_numpy, ".parquet": _write_parquet}
@@ -198,14 +209,20 @@ class SentenceModel:
                     ),
                 )
 
-        return writers[path.suffix](path, chunks(), self._width(view))
+        return writers[path.suffix](
+            path,
+            chunks(),
+            self._width(view),
+        )
 
     def similarity(
         self,
         a: Sentences,
         b: Sentences,
     ) -> Scores:
-        """Return how similar sentences are by the model's own symmetric measure, mostly the cosine of a view."""
+        """Return how similar sentences are by the model's own symmetric measure, mostly the cosine
+        of a view.
+        """
         return self._ask(self._question("similarity"), a, b)
 
     def similarity_matrix(
@@ -213,7 +230,9 @@ class SentenceModel:
         a: Sentences,
         b: Sentences | None = None,
     ) -> np.ndarray:
-        """Return the similarity of each of ``a`` (n) with each of ``b`` (m), by default with each of ``a``: (n, m)."""
+        """Return the similarity of each of ``a`` (n) with each of ``b`` (m), by default with each
+        of ``a``: (n, m).
+        """
         first = self.embed(a)
         second = first if b is None else self.embed(b)
         compared = Comparison.of(self._question("similarity"), self._example)
@@ -225,22 +244,34 @@ class SentenceModel:
         premises: Sentences,
         hypotheses: Sentences,
     ) -> Scores:
-        """Return how far premises entail hypotheses; a threshold for a decision comes from an evaluation."""
-        return self._ask(self._question("entailment"), premises, hypotheses)
+        """Return how far premises entail hypotheses; a threshold for a decision comes from an
+        evaluation.
+        """
+        return self._ask(
+            self._question("entailment"),
+            premises,
+            hypotheses,
+        )
 
     def direction(
         self,
         a: Sentences,
         b: Sentences,
     ) -> Scores:
-        """Return a positive number where ``a`` entails ``b`` rather than ``b`` entails ``a``, else a negative one."""
+        """Return a positive number where ``a`` entails ``b`` rather than ``b`` entails ``a``, else
+        a negative one.
+        """
         if not self._has_direction:
             raise self._unanswered("direction")
         own: Callable[..., Tensor] | None = getattr(self.answers, "direction", None)
         if own is not None:
             return self._ask(own, a, b)
         score = self._question("entailment")
-        return self._ask(lambda x, y: score(x, y).double() - score(y, x).double(), a, b)
+        return self._ask(
+            lambda x, y: score(x, y).double() - score(y, x).double(),
+            a,
+            b,
+        )
 
     def implicitness(self, sentences: Sentences) -> Scores:
         """Return how much more sentences imply than they say."""
@@ -256,15 +287,17 @@ class SentenceModel:
         view: str | None = None,
         against: str | None = None,
     ) -> list[list[Hit]]:
-        """Return, for each query, the ``k`` sentences of a corpus with the highest scores, best first.
+        """Return, for each query, the ``k`` sentences of a corpus with the highest scores, best
+        first.
 
-        The search is exact: every sentence is compared in float32, and the best ones again in float64; of equal scores,
-        the first row comes first. ``corpus`` is sentences, or an array (n, d) that `encode_to` wrote, which may be
-        memory-mapped.
+        The search is exact: every sentence is compared in float32, and the best ones again in
+        float64; of equal scores, the first row comes first. ``corpus`` is sentences, or an array
+        (n, d) that `encode_to` wrote, which may be memory-mapped.
 
-        For sentences, ``relation`` is the question: ``similar`` (the model's own similarity), ``entails`` (the query is
-        the premise) or ``entailed_by``. Instead, a ``view`` of the query can be compared by cosine with the view
-        ``against`` of the sentences (by default the primary one); an array is always compared so.
+        For sentences, ``relation`` is the question: ``similar`` (the model's own similarity),
+        ``entails`` (the query is the premise) or ``entailed_by``. Instead, a ``view`` of the query
+        can be compared by cosine with the view ``against`` of the sentences (by default the primary
+        one); an array is always compared so.
 
         Raises TaskError if the model has no such question or view.
         """
@@ -286,12 +319,18 @@ class SentenceModel:
                 k,
             )
             for number, rows in enumerate(candidates):
-                ranked = compared.ranked(embedded[number : number + 1], read, rows)
+                ranked = compared.ranked(
+                    embedded[number : number + 1],
+                    read,
+                    rows,
+                )
                 results.append([Hit(row, score) for row, score in ranked[:k]])
         return results
 
     def to_mteb(self) -> MTEBModel:
-        """Return this model as a model of the mteb library, for ``mteb.evaluate(model.to_mteb(), tasks)``."""
+        """Return this model as a model of the mteb library, for ``mteb.evaluate(model.to_mteb(),
+        tasks)``.
+        """
         from lightning_cse.engine.mteb_suite import MTEBModel
 
         return MTEBModel(self, revision=self.digests["weights"][:12])
@@ -307,7 +346,11 @@ class SentenceModel:
         if hasattr(self.answers, "direction"):
             return True
         score = getattr(self.answers, "entailment_score", None)
-        return score is not None and not is_same(score, lambda a, b: score(b, a), self._example)
+        return score is not None and not is_same(
+            score,
+            lambda a, b: score(b, a),
+            self._example,
+        )
 
     def _width(self, view: str) -> int:
         return _vectors(self._example)[view].shape[1]
@@ -382,7 +425,11 @@ class SentenceModel:
 
     def _autocast(self) -> torch.autocast:
         reduced = self.dtype != torch.float32
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=reduced)
+        return torch.autocast(
+            self.device.type,
+            torch.bfloat16,
+            enabled=reduced,
+        )
 
     @contextmanager
     def _tokens(self, table: TokenTable) -> Iterator[None]:
@@ -399,7 +446,9 @@ def _as_list(sentences: Sentences) -> list[str]:
 
 
 def _array_reader(array: np.ndarray, width: int) -> Read:
-    """Return a function that reads rows of an array of vectors; raise ConfigError if it has another shape."""
+    """Return a function that reads rows of an array of vectors; raise ConfigError if it has another
+    shape.
+    """
     if array.ndim != 2 or array.shape[1] != width:
         raise ConfigError([f"corpus: must be an array (n, {width}), got {array.shape}"])
 

@@ -1,7 +1,8 @@
-"""Load a model by its name: a run's folder, an encoder of ``conf/encoder``, another folder, or a name on the hub.
+"""Load a model by its name: a run's folder, an encoder of ``conf/encoder``, another folder, or a
+name on the hub.
 
-Importing this module is cheap, and names are checked before anything heavy is imported. Loading needs neither Lightning
-nor Hydra.
+Importing this module is cheap, and names are checked before anything heavy is imported. Loading
+needs neither Lightning nor Hydra.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
-"""Models without an encoder that an evaluation accepts; these names take precedence over those of encoders."""
+"""Models without an encoder that an evaluation accepts; these names take precedence over those of
+encoders.
+"""
 
 RECORD: Final = "record.json"
 CONFIG: Final = "config.yaml"
@@ -49,18 +52,20 @@ def load(
     prompt: str | None = None,
     max_length: int | str = "auto",
 ) -> SentenceModel:
-    """Load a model: a run's folder, an encoder of ``conf/encoder``, another folder, or a name on the hub.
+    """Load a model: a run's folder, an encoder of ``conf/encoder``, another folder, or a name on
+    the hub.
 
-    The name is tried in this order, so ``./bert_base`` is a folder and ``bert_base`` is not. ``device="auto"`` is a
-    CUDA GPU, else the CPU. ``dtype="auto"`` is float32, in which `lightning_cse.evaluate` measures; ``"bfloat16"`` is
-    faster on hardware that multiplies it fast. Results are always float32.
+    The name is tried in this order, so ``./bert_base`` is a folder and ``bert_base`` is not.
+    ``device="auto"`` is a CUDA GPU, else the CPU. ``dtype="auto"`` is float32, in which
+    `lightning_cse.evaluate` measures; ``"bfloat16"`` is faster on hardware that multiplies it fast.
+    Results are always float32.
 
-    For an encoder, ``pooling="auto"`` is its own, and a ``prompt`` is a template of your own, which implies
-    ``pooling="prompt"``. ``max_length`` includes the template; ``auto`` is the length that a run was trained with, or
-    the longest that an encoder can read.
+    For an encoder, ``pooling="auto"`` is its own, and a ``prompt`` is a template of your own, which
+    implies ``pooling="prompt"``. ``max_length`` includes the template; ``auto`` is the length that
+    a run was trained with, or the longest that an encoder can read.
 
-    Raises EncoderError if there is no such model or the run is not finished, and ConfigError if this machine has no
-    such device or a run is given a pooling or a prompt.
+    Raises EncoderError if there is no such model or the run is not finished, and ConfigError if
+    this machine has no such device or a run is given a pooling or a prompt.
     """
     name = str(path_or_name)
     folder = find_run(name)  # before anything heavy is imported
@@ -166,7 +171,11 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
                 f"the {part} of the encoder {encoder.name} changed since {folder} was trained"
             )
     model = build(encoder, record["model"])
-    state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
+    state = torch.load(
+        best,
+        map_location="cpu",
+        weights_only=True,
+    )["state_dict"]
     prefix = "model."
     weights = {key[len(prefix) :]: state[key] for key in state if key.startswith(prefix)}
     model.load_state_dict(weights)
@@ -217,7 +226,9 @@ def _with_layers(
     options: Mapping[str, Any],
     source: str | None,
 ) -> tuple[Any, dict[str, str]]:
-    """Return a model of an encoder, with the layers after pooling of a sentence-transformers ``source``."""
+    """Return a model of an encoder, with the layers after pooling of a sentence-transformers
+    ``source``.
+    """
     from lightning_cse.encoders.load import find_encoder, read_pooling
     from lightning_cse.engine.modules import APPLIED, with_modules
     from lightning_cse.models import PointModel

@@ -1,4 +1,6 @@
-"""The modules after the transformer of a sentence-transformers folder, such as `lightning_cse.export` writes."""
+"""The modules after the transformer of a sentence-transformers folder, such as
+`lightning_cse.export` writes.
+"""
 
 import hashlib
 import logging
@@ -32,8 +34,8 @@ ACTIVATIONS: Final = {
 def with_modules(encoder: SentenceEncoder, folder: Path) -> tuple[PointModel, dict[str, str]]:
     """Return an encoder with the modules of its folder, and their digest.
 
-    A Normalize at the end is left out, since it changes no cosine. Raises EncoderError for a module that cannot be
-    applied as in sentence-transformers.
+    A Normalize at the end is left out, since it changes no cosine. Raises EncoderError for a module
+    that cannot be applied as in sentence-transformers.
     """
     layers: list[nn.Module] = []
     digest = hashlib.sha256()
@@ -48,7 +50,11 @@ def with_modules(encoder: SentenceEncoder, folder: Path) -> tuple[PointModel, di
             digest.update((path / "config.json").read_bytes())
             digest.update((path / "model.safetensors").read_bytes())
         elif kind == "WordWeights":
-            _pool_mask(encoder, read_json(path / "config.json"), path)
+            _pool_mask(
+                encoder,
+                read_json(path / "config.json"),
+                path,
+            )
     normalized = bool(layers) and isinstance(layers[-1], Normalize)
     if normalized:
         layers.pop()
@@ -67,7 +73,11 @@ def _check_similarity(folder: Path, normalized: bool) -> None:
     similarity = read_json(settings).get("similarity_fn_name") if settings.is_file() else None
     same = ("dot", "cosine", None) if normalized else ("cosine", None)
     if similarity not in same:
-        log.warning("%s compares its vectors by %s; here, it is the cosine", folder, similarity)
+        log.warning(
+            "%s compares its vectors by %s; here, it is the cosine",
+            folder,
+            similarity,
+        )
 
 
 def _dense(path: Path) -> nn.Sequential:
@@ -78,7 +88,11 @@ def _dense(path: Path) -> nn.Sequential:
         raise EncoderError(
             f"{path}: a Dense with {config} is not supported here: set pooling to leave it out"
         )
-    layer = nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
+    layer = nn.Linear(
+        config["in_features"],
+        config["out_features"],
+        bias=config.get("bias", True),
+    )
     try:
         weights = load_file(path / "model.safetensors")
         layer.load_state_dict({key.removeprefix("linear."): weights[key] for key in weights})
@@ -94,7 +108,9 @@ def _pool_mask(
     config: dict[str, Any],
     path: Path,
 ) -> None:
-    """Pool the mask of an exported prompt: the token with the last id, the only one that has a weight."""
+    """Pool the mask of an exported prompt: the token with the last id, the only one that has a
+    weight.
+    """
     mask = len(config["vocab"]) - 1
     (template,) = encoder.templates
     only_mask = config["word_weights"] == {config["vocab"][mask]: 1.0}

@@ -1,4 +1,6 @@
-"""Adapters for the mteb library: our models as its encoders, and its tasks as tasks of an evaluation."""
+"""Adapters for the mteb library: our models as its encoders, and its tasks as tasks of an
+evaluation.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class MTEBModel:
-    """A model with mteb's ``EncoderProtocol``: one vector per sentence (its primary view), compared by cosine.
+    """A model with mteb's ``EncoderProtocol``: one vector per sentence (its primary view), compared
+    by cosine.
 
     Its name, ``revision``, width and maximum length go into mteb's results.
     """
@@ -55,7 +58,9 @@ class MTEBModel:
         inputs: Iterable[Mapping[str, Any]],
         **_: Any,
     ) -> Tensor:
-        """Return the vectors of all sentences in mteb's batches: (n, d), float32. mteb's prompts are not used."""
+        """Return the vectors of all sentences in mteb's batches: (n, d), float32. mteb's prompts
+        are not used.
+        """
         sentences = [sentence for batch in inputs for sentence in batch["text"]]
         return self.model.answers.features(self.model.embed(sentences))
 
@@ -77,7 +82,9 @@ class MTEBModel:
 
 
 class MTEBTask:
-    """A task of the mteb library, by its name there; the metric is ``main_score`` on its test split."""
+    """A task of the mteb library, by its name there; the metric is ``main_score`` on its test
+    split.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -100,7 +107,9 @@ class MTEBTask:
         model: SentenceModel,
         run: Run,
     ) -> TaskResult:
-        """Evaluate a model with mteb, which writes its own results to ``mteb/`` in the run's folder."""
+        """Evaluate a model with mteb, which writes its own results to ``mteb/`` in the run's
+        folder.
+        """
         try:
             self._task.load_data()
         except Exception as error:

@@ -66,7 +66,10 @@ def train(cfg: DictConfig) -> runs.Outcome:
             return _follow(job)
 
         leave_failed = in_sweep() and not cfg.retry_failed
-        with job.folder.claim(force=cfg.force, leave_failed=leave_failed) as unfinished:
+        with job.folder.claim(
+            force=cfg.force,
+            leave_failed=leave_failed,
+        ) as unfinished:
             if unfinished:
                 with _logging_to(job.folder.log_path):
                     record = _run(job)
@@ -75,7 +78,11 @@ def train(cfg: DictConfig) -> runs.Outcome:
                 _report_finished(job, record)
 
     score = record.get("best", {}).get("score")
-    return runs.Outcome("finished" if unfinished else "skipped", str(job.folder.path), score)
+    return runs.Outcome(
+        "finished" if unfinished else "skipped",
+        str(job.folder.path),
+        score,
+    )
 
 
 def rank_of(cfg: DictConfig) -> int:
@@ -98,7 +105,11 @@ def _prepare(cfg: DictConfig, interrupts: Interrupts) -> Job:
     key = training_key(plain(cfg))  # of the settings as they were requested
     resolved = resolve_automatic(cfg)
     check_nodes(cfg)
-    pl.seed_everything(cfg.seed, workers=True, verbose=False)
+    pl.seed_everything(
+        cfg.seed,
+        workers=True,
+        verbose=False,
+    )
 
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()  # else, in a sweep, that of the previous point
@@ -118,7 +129,14 @@ def _prepare(cfg: DictConfig, interrupts: Interrupts) -> Job:
         cfg.seed,
     )
 
-    return Job(cfg, parts, folder, key, runs.decisive(config, **decides), interrupts)
+    return Job(
+        cfg,
+        parts,
+        folder,
+        key,
+        runs.decisive(config, **decides),
+        interrupts,
+    )
 
 
 def _follow(job: Job) -> runs.Outcome:
@@ -128,7 +146,11 @@ def _follow(job: Job) -> runs.Outcome:
 
     resumes = job.last.is_file() and not job.cfg.force
     with contextlib.suppress(Interrupted):  # the first process raises it, too
-        fit_and_test(job, [], job.last if resumes else None)
+        fit_and_test(
+            job,
+            [],
+            job.last if resumes else None,
+        )
 
     return runs.Outcome("finished", str(job.folder.path))
 
@@ -155,7 +177,14 @@ def _run(job: Job) -> dict[str, Any]:
 
     try:
         loggers = [CurvesLogger(curves), *views]
-        record = _record(job, fit_and_test(job, loggers, None if step is None else job.last))
+        record = _record(
+            job,
+            fit_and_test(
+                job,
+                loggers,
+                None if step is None else job.last,
+            ),
+        )
         job.folder.finish(record)
         job.interrupts.continues = "finds the run finished"
         exit_code = 0
@@ -196,11 +225,19 @@ def _report_start(job: Job, step: int | None) -> None:
     )
 
     if step is not None:
-        log.info("resuming from step %d of %s", step, job.last)
+        log.info(
+            "resuming from step %d of %s",
+            step,
+            job.last,
+        )
         job.interrupts.continues = f"continues from step {step}"
 
 
-def _cut_curves(curves: runs.Curves, step: int | None, evaluation_due: bool) -> None:
+def _cut_curves(
+    curves: runs.Curves,
+    step: int | None,
+    evaluation_due: bool,
+) -> None:
     """Remove what will be logged again after the checkpoint's step."""
     prefix = "train/" if evaluation_due else ""
 
@@ -234,7 +271,11 @@ def _record(job: Job, results: Mapping[str, Any]) -> dict[str, Any]:
 def _resume_point(last: Path) -> tuple[int, bool]:
     """Return the step of a checkpoint, and whether its evaluation is still due."""
     try:
-        state = torch.load(last, map_location="cpu", weights_only=True)
+        state = torch.load(
+            last,
+            map_location="cpu",
+            weights_only=True,
+        )
         return int(state["global_step"]), bool(state["callbacks"][Evaluation.__qualname__]["due"])
     except Exception as error:  # torch raises many kinds
         fault = f"{last} is damaged ({one_line(error)}): force=true starts this run again"
@@ -258,7 +299,11 @@ def _views(job: Job, *, resumed_at: int | None) -> list[RunView]:
             tags=[str(choices[name]) for name in ("profile", "debug") if choices.get(name)],
         )
     except Exception as error:  # noqa: BLE001 - a missing package or a wrong folder, for example
-        log.warning("the run continues without %s: %s", cfg.logger._target_, error)
+        log.warning(
+            "the run continues without %s: %s",
+            cfg.logger._target_,
+            error,
+        )
         return []
 
     return [view]
@@ -269,7 +314,11 @@ def _draw_figures(job: Job, curves: runs.Curves) -> None:
     from lightning_cse.loggers.plots import run_figures  # matplotlib
 
     try:
-        run_figures(curves.read(), job.folder.figures, job.cfg.monitor)
+        run_figures(
+            curves.read(),
+            job.folder.figures,
+            job.cfg.monitor,
+        )
     except Exception as error:  # noqa: BLE001 - the run is finished
         log.warning("no figures: %s", error)
 

@@ -1,4 +1,6 @@
-"""Evaluation tasks, one per file: they ask a model a few questions and know nothing else about it."""
+"""Evaluation tasks, one per file: they ask a model a few questions and know nothing else about
+it.
+"""
 
 import lazy_loader
 

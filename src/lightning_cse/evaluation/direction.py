@@ -33,7 +33,12 @@ class DirectionTask(CorpusTask):
         """Whether the model scores entailment, or gives its direction."""
         return hasattr(answers, "direction") or super().suits(answers)
 
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+    def evaluate(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        split: Split,
+    ) -> TaskResult:
         """Compare each pair with its reverse."""
         rows = self.rows(split)
         premise = embedded[rows.column("premise")]
@@ -42,7 +47,8 @@ class DirectionTask(CorpusTask):
             lead = answers.direction(premise, hypothesis).double()
         else:
             score = answers.entailment_score
-            # Tested on random embeddings: a score may tie on all pairs before training, but not later (DualCSE-Bi).
+            # Tested on random embeddings: a score may tie on all pairs before training, but not
+            # later (DualCSE-Bi).
             if is_same(score, lambda a, b: score(b, a), premise):
                 return TaskResult(
                     {}, reason="its score is the same both ways, so it has no direction"
@@ -73,7 +79,11 @@ class Direction(DirectionTask):
     edition; the exclusion in the paper (and here) leaves 794 of the 4,906 test pairs.
     """
 
-    def select(self, rows: Rows, split: Split) -> Rows:
+    def select(
+        self,
+        rows: Rows,
+        split: Split,
+    ) -> Rows:
         """Return the pairs that are entailed one way."""
         rows = super().select(rows, split)
         has_both = "entailment_ba" in rows.names
@@ -92,7 +102,8 @@ class Direction(DirectionTask):
 
 
 class INLIDirection(INLITask, DirectionTask):
-    """The direction of INLI's entailed pairs: each premise with its explicit and with its implied entailment.
+    """The direction of INLI's entailed pairs: each premise with its explicit and with its implied
+    entailment.
 
     Metrics: ``accuracy`` over all, ``accuracy_explicit`` and ``accuracy_implied``. A premise of
     INLI is nearly always longer than its hypotheses, so LENGTH is near 100 here and should be
@@ -104,7 +115,12 @@ class INLIDirection(INLITask, DirectionTask):
     types = ("explicit", "implied")
     metrics = ("accuracy", "accuracy_explicit", "accuracy_implied")
 
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+    def evaluate(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        split: Split,
+    ) -> TaskResult:
         """Compare each pair with its reverse, also by type of entailment."""
         result = super().evaluate(answers, embedded, split)
         if result.reason:

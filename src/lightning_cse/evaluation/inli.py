@@ -1,4 +1,6 @@
-"""INLI, and implicit/explicit pairs: does the hypothesis follow from the premise, and which sentence implies more?"""
+"""INLI, and implicit/explicit pairs: does the hypothesis follow from the premise, and which
+sentence implies more?
+"""
 
 import logging
 from collections import Counter
@@ -32,7 +34,8 @@ HYPOTHESES: Final = {
 
 
 class INLITask(CorpusTask):
-    """A task on pairs of an INLI premise and one of its hypotheses: all pairs of one type, then all of the next.
+    """A task on pairs of an INLI premise and one of its hypotheses: all pairs of one type, then all
+    of the next.
 
     ``types`` are the types of hypotheses it uses. Its rows have the columns ``row`` (of INLI),
     ``type``, ``label`` (entailed or not), ``premise`` and ``hypothesis``. The limits count
@@ -42,7 +45,11 @@ class INLITask(CorpusTask):
     types: ClassVar[tuple[str, ...]] = tuple(HYPOTHESES)
 
     def __init__(
-        self, *, data_dir: str, dev_rows: int | None = None, test_rows: int | None = None
+        self,
+        *,
+        data_dir: str,
+        dev_rows: int | None = None,
+        test_rows: int | None = None,
     ) -> None:
         super().__init__(
             data_dir=data_dir,
@@ -52,7 +59,11 @@ class INLITask(CorpusTask):
             test_rows=test_rows,
         )
 
-    def select(self, rows: Rows, split: Split) -> Rows:
+    def select(
+        self,
+        rows: Rows,
+        split: Split,
+    ) -> Rows:
         """Return the pairs of the split."""
         rows = super().select(rows, split)
         count = len(rows)
@@ -112,14 +123,33 @@ class RTE(INLITask):
             sentences += texts(self.rows("test"))
         return sentences
 
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+    def evaluate(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        split: Split,
+    ) -> TaskResult:
         """Tune the threshold on dev, and apply it to the split."""
         dev = self.rows("dev")
         rows = self.rows(split)
-        scores = self.ask_pairs(answers, "entailment_score", embedded, dev)
-        threshold, _ = best_threshold(dev.column("label"), scores, strict=True)
+        scores = self.ask_pairs(
+            answers,
+            "entailment_score",
+            embedded,
+            dev,
+        )
+        threshold, _ = best_threshold(
+            dev.column("label"),
+            scores,
+            strict=True,
+        )
         if split == "test":
-            scores = self.ask_pairs(answers, "entailment_score", embedded, rows)
+            scores = self.ask_pairs(
+                answers,
+                "entailment_score",
+                embedded,
+                rows,
+            )
         predictions = {
             **_described(rows),
             "score": scores.tolist(),
@@ -133,7 +163,11 @@ class RTE(INLITask):
         }
         return TaskResult(metrics, predictions)
 
-    def judged(self, judge: Any, split: Split) -> TaskResult:
+    def judged(
+        self,
+        judge: Any,
+        split: Split,
+    ) -> TaskResult:
         """Compare the types that the model names with those of the pairs of the split."""
         rows = self.rows(split)
         predictions = _described(rows)
@@ -202,7 +236,12 @@ class ImplicitnessTask(CorpusTask):
     needs = ("implicitness",)
     metrics: tuple[str, ...] = ("accuracy",)
 
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+    def evaluate(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        split: Split,
+    ) -> TaskResult:
         """Compare the two sentences of each pair."""
         rows = self.rows(split)
         first, second = sides(rows)
@@ -229,7 +268,8 @@ class EIS(INLITask, ImplicitnessTask):
 
 
 class PairEIS(ImplicitnessTask):
-    """Implicitness on implicit/explicit pairs: the implicit sentence should be more implicit than the explicit one.
+    """Implicitness on implicit/explicit pairs: the implicit sentence should be more implicit than
+    the explicit one.
 
     Both pairs of a row count, ``positive`` (the explicit sentence says what the implicit one
     implies) and ``negative`` (it does not belong to it), so 2,815 rows make 5,630 pairs.
@@ -252,7 +292,11 @@ class PairEIS(ImplicitnessTask):
         test_rows: int | None = None,
     ) -> None:
         super().__init__(
-            data_dir=data_dir, dev=dev, test=test, dev_rows=dev_rows, test_rows=test_rows
+            data_dir=data_dir,
+            dev=dev,
+            test=test,
+            dev_rows=dev_rows,
+            test_rows=test_rows,
         )
         self.optional = optional
 
@@ -275,7 +319,11 @@ class PairEIS(ImplicitnessTask):
             self.splits = ("test",)
         return None
 
-    def select(self, rows: Rows, split: Split) -> Rows:
+    def select(
+        self,
+        rows: Rows,
+        split: Split,
+    ) -> Rows:
         """Return the positive pairs of the split, then the negative ones."""
         rows = super().select(rows, split)
         return rows.select([*range(len(rows))] * 2).with_columns(

@@ -22,28 +22,52 @@ MAX_ITERATIONS: Final = 1000  # of L-BFGS
 
 Numbers = NDArray[np.int64]
 Fold = tuple[Numbers, Numbers | None]
-"""The rows of the features to fit on, in this order, and those for early stopping (None: 5 % of the former)."""
+"""The rows of the features to fit on, in this order, and those for early stopping (None: 5 % of the
+former).
+"""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """Linear classifiers by fold and weight decay: ``weight`` (folds, decays, classes, d), ``bias`` without the d."""
+    """Linear classifiers by fold and weight decay: ``weight`` (folds, decays, classes, d), ``bias``
+    without the d.
+    """
 
     weight: Tensor
     bias: Tensor
 
-    def predict(self, fold: int, decay: int, features: Tensor) -> Tensor:
+    def predict(
+        self,
+        fold: int,
+        decay: int,
+        features: Tensor,
+    ) -> Tensor:
         """Return the class that one classifier predicts for each row of features: (n,)."""
         weight = self.weight[fold, decay]
         logits = features.to(weight.dtype) @ weight.T + self.bias[fold, decay]
         return logits.argmax(dim=1)
 
 
-Solver = Callable[[Tensor, Tensor, Sequence[Fold], Tensor], Linear]
-"""Fits classifiers from features (n, d) and labels (n,) in 0, ..., classes - 1, for folds and their weight decays."""
+Solver = Callable[
+    [
+        Tensor,
+        Tensor,
+        Sequence[Fold],
+        Tensor,
+    ],
+    Linear,
+]
+"""Fits classifiers from features (n, d) and labels (n,) in 0, ..., classes - 1, for folds and their
+weight decays.
+"""
 
 
-def fit_lbfgs(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tensor) -> Linear:
+def fit_lbfgs(
+    features: Tensor,
+    labels: Tensor,
+    folds: Sequence[Fold],
+    l2: Tensor,
+) -> Linear:
     r"""Fit multinomial logistic regressions to their optimum.
 
     .. math:: \min_{W, b} \; \frac{1}{n} \sum_{i=1}^{n} - \log \mathrm{softmax}(W x_i + b)_{y_i}
@@ -78,14 +102,22 @@ def fit_lbfgs(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tenso
         "ftol": 0,
     }
     start = np.zeros(math.prod(objective.shape))
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    found = minimize(
+        objective,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options=options,
+    )
     if found.nit >= MAX_ITERATIONS:
         log.warning("logistic regression did not converge in %d iterations", MAX_ITERATIONS)
     return objective.classifiers(found.x)
 
 
 class _Objective:
-    """The sum of the objectives of all folds and decays, of weights along the principal axes of the features."""
+    """The sum of the objectives of all folds and decays, of weights along the principal axes of the
+    features.
+    """
 
     def __init__(
         self,
@@ -136,13 +168,24 @@ class _Objective:
 
 def _shares(rows: int, folds: Sequence[Fold]) -> Tensor:
     """Return the weight of each row in the mean of each fold: (rows, folds, 1, 1)."""
-    share = torch.zeros(rows, len(folds), 1, 1, dtype=torch.float64)
+    share = torch.zeros(
+        rows,
+        len(folds),
+        1,
+        1,
+        dtype=torch.float64,
+    )
     for number, (train, _) in enumerate(folds):
         share[torch.from_numpy(train), number] = 1 / len(train)
     return share
 
 
-def fit_senteval(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tensor) -> Linear:
+def fit_senteval(
+    features: Tensor,
+    labels: Tensor,
+    folds: Sequence[Fold],
+    l2: Tensor,
+) -> Linear:
     r"""Fit softmax classifiers by Adam with early stopping, as SentEval's full mode does.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} - \log \mathrm{softmax}(W x_i + b)_{y_i}
@@ -175,7 +218,14 @@ def fit_senteval(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Te
             decay=l2[numbers].float()[:, :, None, None],
             weights=result[numbers],
         )
-        _fit_group(group, random, inputs, truth, labels, result)
+        _fit_group(
+            group,
+            random,
+            inputs,
+            truth,
+            labels,
+            result,
+        )
     return Linear(result[..., :-1], result[..., -1])
 
 
@@ -232,7 +282,9 @@ def _fit_group(
 
 @dataclass
 class _Group:
-    """Folds that are fitted together: their numbers, rows, decays and weights, and the state of Adam."""
+    """Folds that are fitted together: their numbers, rows, decays and weights, and the state of
+    Adam.
+    """
 
     numbers: Numbers
     rows: Tensor
@@ -248,16 +300,32 @@ class _Group:
         self.best = torch.full(shape, -1.0, dtype=torch.float64)
         self.misses = torch.zeros(shape)
 
-    def step(self, inputs: Tensor, truth: Tensor) -> None:
+    def step(
+        self,
+        inputs: Tensor,
+        truth: Tensor,
+    ) -> None:
         """Make one step of Adam with a batch."""
         self.steps += 1
         gradient = _gradient(self.weights, inputs, truth).addcmul_(self.weights, self.decay)
         self.mean.lerp_(gradient, 0.1)
-        self.square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        self.square.mul_(0.999).addcmul_(
+            gradient,
+            gradient,
+            value=0.001,
+        )
         root = self.square.sqrt().div_(math.sqrt(1 - 0.999**self.steps)).add_(1e-8)
-        self.weights.addcdiv_(self.mean, root, value=-0.001 / (1 - 0.9**self.steps))
+        self.weights.addcdiv_(
+            self.mean,
+            root,
+            value=-0.001 / (1 - 0.9**self.steps),
+        )
 
-    def measure(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def measure(
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+    ) -> Tensor:
         """Measure all classifiers on dev.
 
         Return which ones are better than before (folds, decays).
@@ -281,7 +349,11 @@ class _Group:
         return len(self.numbers) > 0
 
 
-def _gradient(weights: Tensor, inputs: Tensor, truth: Tensor) -> Tensor:
+def _gradient(
+    weights: Tensor,
+    inputs: Tensor,
+    truth: Tensor,
+) -> Tensor:
     """Return the gradient of each mean cross entropy.
 
     Weights (folds, decays, classes, d), inputs (folds, n, d).
@@ -292,7 +364,11 @@ def _gradient(weights: Tensor, inputs: Tensor, truth: Tensor) -> Tensor:
     return torch.bmm(error.transpose(1, 2), inputs).view_as(weights)
 
 
-def _accuracy(weights: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+def _accuracy(
+    weights: Tensor,
+    inputs: Tensor,
+    labels: Tensor,
+) -> Tensor:
     """Return the accuracy of each of several classifiers (decays, classes, d): (decays,)."""
     logits = torch.mm(inputs, weights.flatten(0, 1).T).unflatten(1, weights.shape[:2])
     return torch.eq(logits.argmax(dim=2), labels[:, None]).double().mean(dim=0)

@@ -72,14 +72,33 @@ class NLI(CorpusTask):
         tuned = texts(self.table("dev")) if "dev" in self.sources else []
         return tuned + texts(self.rows("test"))
 
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+    def evaluate(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        split: Split,
+    ) -> TaskResult:
         """Tune the threshold on dev, and apply it to the split."""
         rows = self.rows(split)
         tuned = rows if split == "dev" else self.table("dev")
-        scores = self.ask_pairs(answers, "entailment_score", embedded, tuned)
-        threshold, _ = best_threshold(entailed(tuned), scores, grid=self.grid)
+        scores = self.ask_pairs(
+            answers,
+            "entailment_score",
+            embedded,
+            tuned,
+        )
+        threshold, _ = best_threshold(
+            entailed(tuned),
+            scores,
+            grid=self.grid,
+        )
         if split == "test":
-            scores = self.ask_pairs(answers, "entailment_score", embedded, rows)
+            scores = self.ask_pairs(
+                answers,
+                "entailment_score",
+                embedded,
+                rows,
+            )
         labels = entailed(rows)
         metrics = {
             "accuracy": threshold_accuracy(labels, scores, threshold),

@@ -1,4 +1,6 @@
-"""Your own test sets: STS, NLI and direction of entailment on any files, with or without a dev side."""
+"""Your own test sets: STS, NLI and direction of entailment on any files, with or without a dev
+side.
+"""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -68,7 +70,12 @@ class OwnTask(CorpusTask):
     def read(self, split: Split) -> Rows:
         """Read the files of a split, or raise DataError if a column is missing."""
         takes = f"{self.key} reads {', '.join(self.reads)}"
-        rows = read_table(self.files[split], columns=self.columns, key=self.key, takes=takes)
+        rows = read_table(
+            self.files[split],
+            columns=self.columns,
+            key=self.key,
+            takes=takes,
+        )
         present = {*rows.names, *self.optional}
         missing = [name for name in self.reads if name not in present]
         if missing:
@@ -111,7 +118,8 @@ class OwnSTS(OwnTask, STS):
 
 
 class OwnNLI(OwnTask, NLI):
-    r"""Two-way NLI on files of your own: a pair is entailed iff its score reaches a threshold :math:`\gamma`.
+    r"""Two-way NLI on files of your own: a pair is entailed iff its score reaches a threshold
+    :math:`\gamma`.
 
     With a dev side, :math:`\gamma` is tuned there; the metrics are ``accuracy`` and
     ``threshold``. Without one, it is tuned on even rows for odd rows, and vice versa; the
@@ -131,7 +139,11 @@ class OwnNLI(OwnTask, NLI):
             return (*NLI.metrics, "auc")
         return ("accuracy_two_fold", "auprc", "auc")
 
-    def select(self, rows: Rows, split: Split) -> Rows:
+    def select(
+        self,
+        rows: Rows,
+        split: Split,
+    ) -> Rows:
         """Return the rows of a split to evaluate; there must be pairs of both kinds."""
         rows = super().select(rows, split)
         if len(set(entailed(rows))) < 2:
@@ -141,7 +153,12 @@ class OwnNLI(OwnTask, NLI):
             )
         return rows
 
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+    def evaluate(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        split: Split,
+    ) -> TaskResult:
         """Tune the threshold, and apply it to the split."""
         if "dev" in self.sources:
             result = super().evaluate(answers, embedded, split)
@@ -149,7 +166,12 @@ class OwnNLI(OwnTask, NLI):
             return TaskResult(result.metrics | {"auc": area}, result.predictions)
         rows = self.rows(split)
         labels = np.array(entailed(rows))
-        scores = self.ask_pairs(answers, "entailment_score", embedded, rows).numpy()
+        scores = self.ask_pairs(
+            answers,
+            "entailment_score",
+            embedded,
+            rows,
+        ).numpy()
         predicted = two_fold_predictions(labels, scores)
         metrics = {
             "accuracy_two_fold": float(np.mean(predicted == labels)),
@@ -170,8 +192,16 @@ def two_fold_predictions(
     scores: NDArray[np.float64],
 ) -> NDArray[np.bool_]:
     """Classify each of two folds by the threshold tuned on the other one."""
-    # Every second row of each label: with every second row of all, rows in turn would put one label in a fold.
-    fold = np.where(labels, np.cumsum(labels), np.cumsum(~labels)) % 2
+    # Every second row of each label: with every second row of all, rows in turn would put one label
+    # in a fold.
+    fold = (
+        np.where(
+            labels,
+            np.cumsum(labels),
+            np.cumsum(~labels),
+        )
+        % 2
+    )
     predicted = np.empty(len(labels), dtype=bool)
     for number in (0, 1):
         is_tested = fold == number
@@ -181,12 +211,18 @@ def two_fold_predictions(
 
 
 class OwnDirection(OwnTask, DirectionTask):
-    """The direction of entailment on files of your own: of all pairs, or of those with the label entailment."""
+    """The direction of entailment on files of your own: of all pairs, or of those with the label
+    entailment.
+    """
 
     reads = ("premise", "hypothesis", "label")
     optional = ("label",)
 
-    def select(self, rows: Rows, split: Split) -> Rows:
+    def select(
+        self,
+        rows: Rows,
+        split: Split,
+    ) -> Rows:
         """Return the entailed pairs."""
         rows = super().select(rows, split)
         if "label" not in rows.names:

@@ -86,7 +86,12 @@ class Retrieval(Task):
         qrels: dict[Split, Relevance] = {}
         for split in self.splits:
             text, path = self._read(f"qrels/{split}.tsv")
-            qrels[split] = _judgements(text, path, self.documents, self.queries)
+            qrels[split] = _judgements(
+                text,
+                path,
+                self.documents,
+                self.queries,
+            )
         return qrels
 
     @property
@@ -121,7 +126,12 @@ class Retrieval(Task):
             return []
         return [*(self.queries[query] for query in self.relevance(split)), *self.documents.values()]
 
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+    def evaluate(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        split: Split,
+    ) -> TaskResult:
         """Rank all documents for each query."""
         relevance = self.relevance(split)
         table: list[dict[str, Any]] = []
@@ -163,21 +173,38 @@ class Retrieval(Task):
             return embedded[[texts[row] for row in rows]]
 
         compared = Comparison.of(answers.similarity, embeddings)
-        candidates = compared.candidates(embeddings, read, len(ids), DEPTH + 1)
+        candidates = compared.candidates(
+            embeddings,
+            read,
+            len(ids),
+            DEPTH + 1,
+        )
         for number, query in enumerate(queries):
-            found = compared.ranked(embeddings[number : number + 1], read, candidates[number])
+            found = compared.ranked(
+                embeddings[number : number + 1],
+                read,
+                candidates[number],
+            )
             ranked = [ids[row] for row, _ in found]
             yield [document for document in ranked if document != query][:DEPTH]
 
 
-def _objects(text: str, path: str, kind: str) -> dict[str, str]:
+def _objects(
+    text: str,
+    path: str,
+    kind: str,
+) -> dict[str, str]:
     """Return title and text of the objects of a JSON-lines file, by id."""
     rows = []
     for line, row in READERS["json"](text, path, []):
         if "_id" in row:
             row["_id"] = str(row["_id"])
         rows.append((line, {"title": None, **row}))
-    columns = {"id": {"text": "_id"}, "title": {"optional": "title"}, "text": {kind: "text"}}
+    columns = {
+        "id": {"text": "_id"},
+        "title": {"optional": "title"},
+        "text": {kind: "text"},
+    }
     values, lines, _ = columns_of(rows, columns, path)
     objects: dict[str, str] = {}
     for line, name, title, body in zip(lines, *values.values(), strict=True):

@@ -5,7 +5,8 @@ from lightning_cse.metrics import AGGREGATIONS, spearman
 
 
 class STS(CorpusTask):
-    r"""Semantic textual similarity: does the similarity of embeddings rank pairs as human scores do?
+    r"""Semantic textual similarity: does the similarity of embeddings rank pairs as human scores
+    do?
 
     The rank correlation of the model's ``similarity`` of each pair with its gold score, in
     float64; ties get their mean rank. Metric of a corpus without subsets: ``spearman``. Metrics
@@ -29,12 +30,26 @@ class STS(CorpusTask):
             return ("spearman_all", "spearman_mean", "spearman_wmean")
         return ("spearman",)
 
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+    def evaluate(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        split: Split,
+    ) -> TaskResult:
         """Correlate similarity and gold score over the pairs of the split."""
         rows = self.rows(split)
         gold = rows.column("score")
-        scores = self.ask_pairs(answers, "similarity", embedded, rows).tolist()
-        predictions = {"row": list(range(len(rows))), "gold": gold, "score": scores}
+        scores = self.ask_pairs(
+            answers,
+            "similarity",
+            embedded,
+            rows,
+        ).tolist()
+        predictions = {
+            "row": list(range(len(rows))),
+            "gold": gold,
+            "score": scores,
+        }
         if "subset" not in rows.names:
             return TaskResult({"spearman": spearman(gold, scores, constant=0.0)}, predictions)
         names = rows.column("subset")
@@ -57,7 +72,11 @@ class STSB(STS):
     """
 
     def __init__(
-        self, *, data_dir: str, dev_rows: int | None = None, test_rows: int | None = None
+        self,
+        *,
+        data_dir: str,
+        dev_rows: int | None = None,
+        test_rows: int | None = None,
     ) -> None:
         super().__init__(
             data_dir=data_dir,

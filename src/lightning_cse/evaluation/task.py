@@ -1,4 +1,6 @@
-"""Evaluation tasks and suites: the sentences to embed, and metrics and predictions from the answers of a model."""
+"""Evaluation tasks and suites: the sentences to embed, and metrics and predictions from the answers
+of a model.
+"""
 
 import functools
 import math
@@ -28,9 +30,11 @@ QUESTIONS = (
     "features",
     "judge",
 )
-"""The questions that a model may answer: all take embeddings, except ``judge``, which takes sentences."""
+"""The questions that a model may answer: all take embeddings, except ``judge``, which takes
+sentences.
+"""
 
-SIDES = (
+SENTENCE_COLUMNS = (
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
     ("implicit", "explicit"),
@@ -60,7 +64,11 @@ class Embedded:
     Each distinct sentence is embedded once.
     """
 
-    def __init__(self, answers: Answers, sentences: Iterable[str]) -> None:
+    def __init__(
+        self,
+        answers: Answers,
+        sentences: Iterable[str],
+    ) -> None:
         self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
         self.embedding: Embedding = answers.embed(list(self._row))
 
@@ -100,7 +108,12 @@ class Task(ABC):
         return []
 
     @abstractmethod
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+    def evaluate(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        split: Split,
+    ) -> TaskResult:
         """Return metrics and predictions of a model on a split."""
 
     def lacking(self) -> str | None:
@@ -151,21 +164,41 @@ class CorpusTask(Task):
 
     def read(self, split: Split) -> Rows:
         """Read all rows of a split."""
-        (rows,) = read_sources([self.sources[split]], self.data_dir, key=f"suite: {split}")
+        (rows,) = read_sources(
+            [self.sources[split]],
+            self.data_dir,
+            key=f"suite: {split}",
+        )
         return rows
 
     def _selected(self, split: Split) -> Rows:
         return self.select(self.table(split), split)
 
-    def select(self, rows: Rows, split: Split) -> Rows:
+    def select(
+        self,
+        rows: Rows,
+        split: Split,
+    ) -> Rows:
         """Return the rows of a split to evaluate.
 
         Tasks that need them in another form override this.
         """
-        return first_rows(rows, self.limits[split], each=self.limited_by)
+        return first_rows(
+            rows,
+            self.limits[split],
+            each=self.limited_by,
+        )
 
-    def ask_pairs(self, answers: object, question: str, embedded: Embedded, rows: Rows) -> Tensor:
-        """Return the float64 answers of a model to a question about the sentence pairs of rows: (n,)."""
+    def ask_pairs(
+        self,
+        answers: object,
+        question: str,
+        embedded: Embedded,
+        rows: Rows,
+    ) -> Tensor:
+        """Return the float64 answers of a model to a question about the sentence pairs of rows:
+        (n,).
+        """
         first, second = (embedded[rows.column(side)] for side in sides(rows))
         scores: Tensor = getattr(answers, question)(first, second)
         return scores.double()
@@ -201,7 +234,12 @@ class Average(Task):
     splits: tuple[Split, ...] = ("test",)
     metrics: tuple[str, ...] = ()
 
-    def __init__(self, *, of: Sequence[str], metric: str) -> None:
+    def __init__(
+        self,
+        *,
+        of: Sequence[str],
+        metric: str,
+    ) -> None:
         self.parts = tuple(of)
         if not self.parts or len(set(self.parts)) < len(self.parts):
             raise ValueError(
@@ -209,7 +247,12 @@ class Average(Task):
             )
         self.metrics = (metric,)
 
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+    def evaluate(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        split: Split,
+    ) -> TaskResult:
         """Raise TypeError: `summarize_tasks` computes it from the metrics of its parts."""
         raise TypeError("an average is computed by summarize_tasks")
 
@@ -233,7 +276,9 @@ def summarize_tasks(
     metrics: Mapping[str, Mapping[str, float]],
     split: Split,
 ) -> dict[str, TaskResult]:
-    """Return the averages of a suite from metrics by task, without those that lack the split or a part."""
+    """Return the averages of a suite from metrics by task, without those that lack the split or a
+    part.
+    """
     values = {}
     for name, measured in metrics.items():
         for metric, value in measured.items():
@@ -248,8 +293,14 @@ def summarize_tasks(
     return results
 
 
-def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, TaskResult]:
-    """Run every task that has the split and suits the model, with one pass over all their sentences."""
+def run_tasks(
+    tasks: Mapping[str, Task],
+    answers: Answers,
+    split: Split,
+) -> dict[str, TaskResult]:
+    """Run every task that has the split and suits the model, with one pass over all their
+    sentences.
+    """
     suiting = {}
     for name, task in tasks.items():
         is_measured = not isinstance(task, Average) and split in task.splits
@@ -271,14 +322,20 @@ def texts(rows: Rows) -> list[str]:
 
 def sides(rows: Rows) -> tuple[str, ...]:
     """Return the columns that hold the sentences of rows."""
-    for columns in SIDES:
+    for columns in SENTENCE_COLUMNS:
         if columns[0] in rows.names:
             return columns
-    return SIDES[0]
+    return SENTENCE_COLUMNS[0]
 
 
-def first_rows(rows: Rows, limit: int | None, *, each: str | None = None) -> Rows:
-    """Return the first ``limit`` rows, or those of each value of the column ``each`` if the rows have it.
+def first_rows(
+    rows: Rows,
+    limit: int | None,
+    *,
+    each: str | None = None,
+) -> Rows:
+    """Return the first ``limit`` rows, or those of each value of the column ``each`` if the rows
+    have it.
 
     Examples:
         >>> rows = Rows.of({"label": ["a", "a", "b", "a", "b"], "sentence": list("vwxyz")})

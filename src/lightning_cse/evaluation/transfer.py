@@ -1,4 +1,6 @@
-"""Transfer: how well does a linear classifier on frozen embeddings do SentEval's classification tasks?"""
+"""Transfer: how well does a linear classifier on frozen embeddings do SentEval's classification
+tasks?
+"""
 
 import logging
 import math
@@ -48,7 +50,9 @@ FOLDS: Final = 10
 
 @dataclass(frozen=True)
 class Round:
-    """One test: L2 is chosen on the folds, then used to fit on ``train`` (SentEval stops early by ``dev``)."""
+    """One test: L2 is chosen on the folds, then used to fit on ``train`` (SentEval stops early by
+    ``dev``).
+    """
 
     folds: list[Fold]
     train: Numbers
@@ -57,17 +61,19 @@ class Round:
 
 
 class Transfer(Task):
-    r"""Accuracy of a logistic regression on frozen embeddings, for one of MR, CR, SUBJ, MPQA, SST2, TREC and MRPC.
+    r"""Accuracy of a logistic regression on frozen embeddings, for one of MR, CR, SUBJ, MPQA, SST2,
+    TREC and MRPC.
 
     Features are the model's ``features``: (n, d), the primary view; for MRPC's pairs
     :math:`[\lvert a - b \rvert, \; a \odot b]`. The weight decay is the one of {1e-5, 1e-4,
     1e-3, 1e-2} with the best mean accuracy (the smallest of the best, to two decimals of a
     percent):
 
-    - MR, CR, SUBJ, MPQA, which have one split: 10 folds. For each fold, the decay is chosen by 10 folds within the
-      other nine, and the classifier is fitted on all nine and tested on the fold. The accuracy
-      is the mean over folds;
-    - TREC, MRPC: the decay is chosen by 10 folds of train, and the classifier is fitted again on all of train;
+    - MR, CR, SUBJ, MPQA, which have one split: 10 folds. For each fold, the decay is chosen by 10
+      folds within the other nine, and the classifier is fitted on all nine and tested on the fold.
+      The accuracy is the mean over folds;
+    - TREC, MRPC: the decay is chosen by 10 folds of train, and the classifier is fitted again on
+      all of train;
     - SST2: the decay is chosen on dev.
 
     Folds are stratified and shuffled with seed 1111; rows are first sorted by number of words,
@@ -123,7 +129,12 @@ class Transfer(Task):
             return []
         return [sentence for rows in self.tables.values() for sentence in texts(rows)]
 
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+    def evaluate(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        split: Split,
+    ) -> TaskResult:
         """Choose L2, fit and test, round by round."""
         tables = list(self.tables.values())
         classes = self._classes()
@@ -139,7 +150,11 @@ class Transfer(Task):
         rounds = self._rounds(truth, [len(rows) for rows in tables])
         predicted = np.full(len(truth), -1)
         accuracies = []
-        found = self._predict(rounds, torch.cat(features), torch.from_numpy(truth))
+        found = self._predict(
+            rounds,
+            torch.cat(features),
+            torch.from_numpy(truth),
+        )
         for each, classified in zip(rounds, found, strict=True):
             predicted[each.test] = classified
             accuracies.append(float(np.mean(classified == truth[each.test])))
@@ -158,7 +173,12 @@ class Transfer(Task):
         names = {label for rows in self.tables.values() for label in rows.column("label")}
         return sorted(names, reverse=self.corpus == "subj")
 
-    def _features(self, answers: Answers, embedded: Embedded, rows: Rows) -> Tensor:
+    def _features(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        rows: Rows,
+    ) -> Tensor:
         parts: list[Tensor] = []
         for column in sides(rows):
             parts += [answers.features(embedded[rows.column(column)]).float()]
@@ -167,7 +187,11 @@ class Transfer(Task):
         first, second = parts
         return torch.cat([(first - second).abs(), first * second], dim=1)
 
-    def _rounds(self, truth: Numbers, sizes: list[int]) -> list[Round]:
+    def _rounds(
+        self,
+        truth: Numbers,
+        sizes: list[int],
+    ) -> list[Round]:
         """Return the rounds; rows are numbered through all splits."""
         parts = np.split(np.arange(len(truth)), np.cumsum(sizes)[:-1])
         if len(parts) == 3:
@@ -176,7 +200,11 @@ class Transfer(Task):
         tests = [(parts[0], parts[1])] if len(parts) == 2 else self._folds(parts[0], truth)
         return [Round([*self._folds(train, truth)], train, test) for train, test in tests]
 
-    def _folds(self, rows: Numbers, truth: Numbers) -> list[tuple[Numbers, Numbers]]:
+    def _folds(
+        self,
+        rows: Numbers,
+        truth: Numbers,
+    ) -> list[tuple[Numbers, Numbers]]:
         from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped, unused-ignore]  # slow
 
         _, counts = np.unique(truth[rows], return_counts=True)
@@ -186,20 +214,41 @@ class Transfer(Task):
                 f"transfer: a class has only one of {len(rows)} training rows: "
                 "raise limits.test_pairs"
             )
-        folds = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
+        folds = StratifiedKFold(
+            n_splits=count,
+            shuffle=True,
+            random_state=SEED,
+        )
         return [(rows[train], rows[test]) for train, test in folds.split(rows, truth[rows])]
 
-    def _predict(self, rounds: list[Round], features: Tensor, truth: Tensor) -> list[Numbers]:
-        """Return the classes predicted for the test rows of each round, with the best L2 of its folds."""
+    def _predict(
+        self,
+        rounds: list[Round],
+        features: Tensor,
+        truth: Tensor,
+    ) -> list[Numbers]:
+        """Return the classes predicted for the test rows of each round, with the best L2 of its
+        folds.
+        """
         solve = SOLVERS[self.protocol]
         best = self._best_l2(rounds, features, truth)
-        final = solve(features, truth, [(each.train, each.dev) for each in rounds], best[:, None])
+        final = solve(
+            features,
+            truth,
+            [(each.train, each.dev) for each in rounds],
+            best[:, None],
+        )
         predicted = []
         for number, each in enumerate(rounds):
             predicted.append(final.predict(number, 0, features[each.test]).numpy())
         return predicted
 
-    def _best_l2(self, rounds: list[Round], features: Tensor, truth: Tensor) -> Tensor:
+    def _best_l2(
+        self,
+        rounds: list[Round],
+        features: Tensor,
+        truth: Tensor,
+    ) -> Tensor:
         """Return the L2 of each round with the best mean accuracy on its folds."""
         folds = [fold for each in rounds for fold in each.folds]
         log.info(
@@ -209,7 +258,12 @@ class Transfer(Task):
             len(rounds),
         )
         decays = torch.tensor(L2)
-        tried = SOLVERS[self.protocol](features, truth, folds, decays.expand(len(folds), -1))
+        tried = SOLVERS[self.protocol](
+            features,
+            truth,
+            folds,
+            decays.expand(len(folds), -1),
+        )
         accuracy = np.empty((len(folds), len(L2)))
         for number, (_, dev) in enumerate(folds):
             for decay in range(len(L2)):
@@ -225,7 +279,9 @@ def _first_best(scores: NDArray[np.float64]) -> int:
 
 
 def _senteval_order(rows: Rows, labels: Numbers) -> Numbers:
-    """Return row numbers sorted by number of words, then class, as SentEval sorts before it draws folds."""
+    """Return row numbers sorted by number of words, then class, as SentEval sorts before it draws
+    folds.
+    """
     words: list[list[int]] = []
     for column in sides(rows):
         words += [[len(sentence.split()) for sentence in rows.column(column)]]

@@ -55,7 +55,11 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
 
         return ", ".join(parts)
 
-    def pair(self, first: object, second: object) -> Pair | None:
+    def pair(
+        self,
+        first: object,
+        second: object,
+    ) -> Pair | None:
         """Return a pair in the source's order, or None if it makes no example."""
         if not isinstance(first, str) or not isinstance(second, str):
             return None
@@ -199,7 +203,11 @@ def _eligible(table: Rows, sources: Sequence[Source]) -> Iterator[tuple[Pair, ..
             yield tuple(pairs)
 
 
-def _draw(rows: Sequence[tuple[Pair, ...]], shots: int, seed: int) -> list[tuple[Pair, ...]]:
+def _draw(
+    rows: Sequence[tuple[Pair, ...]],
+    shots: int,
+    seed: int,
+) -> list[tuple[Pair, ...]]:
     """Return ``shots`` of the rows, or fewer if all others repeat a sentence."""
     # Of Python's generator, only random() is the same in all versions.
     generator = random.Random(seed)  # noqa: S311 - no secret

@@ -68,7 +68,7 @@ def run(cfg: DictConfig) -> None:
         generation.pattern,
         generation.rows,
         _encoder(cfg),
-        looked_at=cfg.looked_at,
+        most=cfg.summary_rows,
         seed=cfg.seed,
     )
     print_summary(
@@ -220,7 +220,11 @@ class Generation:
 
         return tally
 
-    def _written(self, tally: Tally, lost: Counter[str]) -> Iterator[Row]:
+    def _written(
+        self,
+        tally: Tally,
+        lost: Counter[str],
+    ) -> Iterator[Row]:
         """Yield rows as they are written: one for each that is wanted, then for those given up.
 
         Rows without a reply are counted in ``lost``, and no further sentences are begun.
@@ -242,7 +246,11 @@ class Generation:
                     else:
                         yield row
 
-    def _check_patience(self, tally: Tally, at_end: bool = False) -> None:
+    def _check_patience(
+        self,
+        tally: Tally,
+        at_end: bool = False,
+    ) -> None:
         """Raise LLMError if so many sentences are given up that the fault cannot be with them."""
         patience = self.cfg.patience
         too_many = patience is not None and tally.given_up > max(patience, tally.complete)
@@ -258,7 +266,11 @@ class Generation:
             "(max_tokens, where replies are cut off); patience=null continues"
         )
 
-    def _provenance(self, tally: Tally, started: str) -> dict[str, Any]:
+    def _provenance(
+        self,
+        tally: Tally,
+        started: str,
+    ) -> dict[str, Any]:
         pattern = self.pattern
         endpoint = self.llm.endpoint
         tokens = tally.tokens
@@ -356,7 +368,11 @@ class Generation:
 class _InOrder:
     """Writes rows by position: a row that comes early waits for those before it."""
 
-    def __init__(self, rows: BinaryIO, given_up: BinaryIO) -> None:
+    def __init__(
+        self,
+        rows: BinaryIO,
+        given_up: BinaryIO,
+    ) -> None:
         self.rows = rows
         self.given_up = given_up
         self.waiting: dict[int, Row] = {}

@@ -60,7 +60,11 @@ class _Layout(BaseModel, extra="forbid", strict=True):
 
     @pydantic.field_validator("prompt", "example")
     @classmethod
-    def _has_known_placeholders(cls, text: str, info: pydantic.ValidationInfo) -> str:
+    def _has_known_placeholders(
+        cls,
+        text: str,
+        info: pydantic.ValidationInfo,
+    ) -> str:
         known = _PLACEHOLDERS[str(info.field_name)]
         for name in re.findall(r"\{(\w+)\}", text):
             if name not in known:
@@ -169,7 +173,14 @@ class Pattern:
     @cached_property
     def digest(self) -> str:
         """The sha256 of what is the same for every sentence: names, references, system messages."""
-        document = [[role.name, role.reference, role.system] for role in self.roles]
+        document = [
+            [
+                role.name,
+                role.reference,
+                role.system,
+            ]
+            for role in self.roles
+        ]
 
         return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
@@ -189,7 +200,12 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
     config = _Pattern.model_validate_json(json.dumps(node))
     keys = {f"pattern.roles.{number}.examples": role for number, role in enumerate(config.roles)}
     wanted = {key: role.examples for key, role in keys.items() if isinstance(role.examples, Source)}
-    drawn = draw_examples(wanted, data_dir, shots=config.shots, seed=config.seed)
+    drawn = draw_examples(
+        wanted,
+        data_dir,
+        shots=config.shots,
+        seed=config.seed,
+    )
     roles = []
 
     for key, role in keys.items():
@@ -201,7 +217,11 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
             Role(
                 name=role.name,
                 reference=role.reference,
-                system=_system_message(role, examples.shown, config.layout),
+                system=_system_message(
+                    role,
+                    examples.shown,
+                    config.layout,
+                ),
                 fields=role.fields,
                 examples=examples,
                 checks=role.checks or Checks(),
@@ -240,4 +260,8 @@ def _system_message(
 
 def _filled(layout: str, **values: str) -> str:
     """Return a layout with its placeholders filled; braces in the values are left alone."""
-    return re.sub(r"\{(\w+)\}", lambda match: values[match[1]], layout)
+    return re.sub(
+        r"\{(\w+)\}",
+        lambda match: values[match[1]],
+        layout,
+    )

@@ -55,7 +55,11 @@ def print_prompts(
             console,
         )
 
-    console.print(Rule(align="left"), *_estimate(writer, sentences, finished), sep="\n")
+    console.print(
+        Rule(align="left"),
+        *_estimate(writer, sentences, finished),
+        sep="\n",
+    )
 
 
 def _print_prompt(
@@ -127,13 +131,13 @@ def summarise(
     rows: Path,
     encoder: SentenceEncoder | None,
     *,
-    looked_at: int,
+    most: int,
     seed: int,
 ) -> dict[str, Any]:
     """Compare rows with the pattern, and write ``summary.json`` and ``histograms.png`` beside them.
 
     For each role, the ``written`` pairs are anchor and sentence, and the ``pattern`` pairs are all
-    those that its examples were drawn from; at most ``looked_at`` of each are measured. The summary
+    those that its examples were drawn from; at most ``most`` of each are measured. The summary
     has their match error rates and, with an encoder, cosines. It also has the ``overlap`` of their
     histograms p and q, the sum of min(p, q) over the bins, and ``overlap_of_draws``, the mean
     overlap of two draws of the same sizes from the pattern's histogram. Both are null if the
@@ -146,7 +150,7 @@ def summarise(
         pattern,
         rows,
         encoder,
-        looked_at,
+        most,
         seed,
     )
     comparable = [_enough(pairs) for pairs in examples]
@@ -182,7 +186,7 @@ def summarise(
             "sha256": hashlib.sha256(rows.read_bytes()).hexdigest(),
         },
         "seed": seed,
-        "looked_at": looked_at,
+        "measured": most,
         "encoder": _identity(encoder),
         "roles": roles,
         "figure": "histograms.png",
@@ -235,7 +239,11 @@ def _measured(
             )
         )
 
-    return describing.measure(encoder, (written, examples), seed)
+    return describing.measure(
+        encoder,
+        (written, examples),
+        seed,
+    )
 
 
 def _drawn(
@@ -260,7 +268,7 @@ def _enough(pairs: Pairs) -> Pairs:
     """Return the pairs, without their measures if there are too few for a histogram."""
     return (
         pairs
-        if pairs.there >= _FEWEST
+        if pairs.total >= _FEWEST
         else replace(
             pairs,
             mer=(),
@@ -366,8 +374,8 @@ def print_summary(
 
 def _compared(measured: Mapping[str, Any]) -> Iterator[str]:
     """Yield the cells of a role: counts, then per measure both means and the overlap."""
-    yield f"{measured['written']['looked_at']:,}"
-    yield f"{measured['pattern']['looked_at']:,}"
+    yield f"{measured['written']['measured']:,}"
+    yield f"{measured['pattern']['measured']:,}"
 
     for name in _MEASURES:
         yield describing.mean_cell(measured["written"][name])

@@ -101,7 +101,11 @@ _QUOTED_INSIDE_STOP: Final = re.compile(r"\A[\"“]([^\"“”]*[^\"“”.!?…
 _JSON: Final = re.compile(r"\A\s*(?:```(?:json)?\s*)?(\{.*?)(?:\s*```\s*)?\Z", re.DOTALL)
 
 
-def cleaned(text: str, field: str = "", reference: str = "") -> str:
+def cleaned(
+    text: str,
+    field: str = "",
+    reference: str = "",
+) -> str:
     """Return a reply without quotes, markdown, labels, preamble and remarks around the sentence.
 
     Anything that the reference has too, such as a number or a label, belongs to the sentence.

@@ -33,9 +33,20 @@ class Row:
     lost: str | None = None
     complete: bool = False
 
-    def reject(self, role: Role, reason: str, text: str) -> None:
+    def reject(
+        self,
+        role: Role,
+        reason: str,
+        text: str,
+    ) -> None:
         """Note a rejected reply."""
-        self.rejected.append({"role": role.name, "reason": reason, "text": text})
+        self.rejected.append(
+            {
+                "role": role.name,
+                "reason": reason,
+                "text": text,
+            }
+        )
 
 
 class Writer:
@@ -55,7 +66,12 @@ class Writer:
         self.pattern = pattern
         self.samples = samples
 
-    def request(self, role: Role, sentence: str, sample: int = 0) -> Request:
+    def request(
+        self,
+        role: Role,
+        sentence: str,
+        sample: int = 0,
+    ) -> Request:
         """Return the request for a role, given the sentence that it is made from.
 
         Each sample has its own seed.
@@ -85,7 +101,11 @@ class Writer:
         row.complete = True
         return row
 
-    async def _write_role(self, row: Row, role: Role) -> bool:
+    async def _write_role(
+        self,
+        row: Row,
+        role: Role,
+    ) -> bool:
         """Write the sentence of a role; return whether a reply was accepted."""
         reference = row.anchor if role.reference == SOURCE else row.sentences[role.reference]
 
@@ -95,7 +115,11 @@ class Writer:
                 if not reply.final:
                     row.lost = reply.reason
 
-                row.reject(role, "refused by the endpoint", reply.reason)
+                row.reject(
+                    role,
+                    "refused by the endpoint",
+                    reply.reason,
+                )
                 return False
 
             row.replies.append(reply)

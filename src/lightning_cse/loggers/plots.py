@@ -12,7 +12,7 @@ from lightning_cse.plots import (
     BLUE,
     GREEN,
     PURPLE,
-    SIDES,
+    RFD_SIDES,
     VERMILION,
     Curves,
     Points,
@@ -46,10 +46,10 @@ _RFD: Final = {
 }
 _PANELS: Final = {  # title and vertical axis: the look of each curve by the end of its key
     ("Alignment (lower is closer)", "alignment"): {
-        f"{side}/alignment": look for side, look in SIDES.items()
+        f"{side}/alignment": look for side, look in RFD_SIDES.items()
     },
     ("Uniformity (lower is more even)", "uniformity"): {
-        f"{side}/uniformity": look for side, look in SIDES.items()
+        f"{side}/uniformity": look for side, look in RFD_SIDES.items()
     },
     ("Relative fitting difficulty", "held-out minus evaluation"): _RFD,
 }
@@ -70,11 +70,15 @@ _STAR: Final = {
 
 
 def run_figures(
-    curves: dict[str, list[tuple[int, float]]], folder: Path, monitor: str
+    curves: dict[str, list[tuple[int, float]]],
+    folder: Path,
+    monitor: str,
 ) -> list[Path]:
-    """Draw ``loss.png``, ``dev_score.png`` and ``diagnostics.png``, each only where its curves were logged.
+    """Draw ``loss.png``, ``dev_score.png`` and ``diagnostics.png``, each only where its curves were
+    logged.
 
-    The curves are points ``(step, value)`` by key, and ``monitor`` is the key that picks the best checkpoint.
+    The curves are points ``(step, value)`` by key, and ``monitor`` is the key that picks the best
+    checkpoint.
     """
     by_step = {key: sorted(points, key=lambda point: point[0]) for key, points in curves.items()}
     logged = {key: points for key, points in by_step.items() if points}
@@ -149,7 +153,10 @@ def _dev_score(curves: Curves, monitor: str) -> Figure | None:
         )
     _mark_best(axes, curves.get(monitor, ()))
     axes.set_ylabel("dev score")
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    axes.legend(
+        loc="center left",
+        bbox_to_anchor=(1.01, 0.5),
+    )
     by_step(axes)
     return figure
 
@@ -173,7 +180,9 @@ def _mark_best(axes: Axes, points: Points) -> None:
 
 
 def _diagnostics(curves: Curves) -> Figure | None:
-    """Draw one row of panels per view of the embeddings; the keys of the primary view begin with ``diag/``."""
+    """Draw one row of panels per view of the embeddings; the keys of the primary view begin with
+    ``diag/``.
+    """
     matches = [re.fullmatch(_DIAGNOSTIC, key) for key in curves]
     views = sorted({match[1] for match in matches if match})
     if not views:
@@ -204,11 +213,19 @@ def _diagnostics(curves: Curves) -> Figure | None:
         "ncols": 4,
         "handlelength": 3,
     }
-    figure.legend(list(handles.values()), list(handles), **place)
+    figure.legend(
+        list(handles.values()),
+        list(handles),
+        **place,
+    )
     return figure
 
 
-def _draw_view(row: Sequence[Axes], view: str, curves: Curves) -> None:
+def _draw_view(
+    row: Sequence[Axes],
+    view: str,
+    curves: Curves,
+) -> None:
     for axes, ((_, measure), looks) in zip(row, _PANELS.items(), strict=True):
         for end, look in looks.items():
             if points := curves.get(f"{view}{end}"):

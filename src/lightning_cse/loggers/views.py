@@ -1,4 +1,6 @@
-"""Loggers of a run: its own curves, and views in TensorBoard and W&B, which can never fail the run."""
+"""Loggers of a run: its own curves, and views in TensorBoard and W&B, which can never fail the
+run.
+"""
 
 import contextlib
 import logging
@@ -56,21 +58,29 @@ class CurvesLogger(Logger):
         """The name of the run's folder."""
         return self.curves.path.parent.name
 
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+    def log_metrics(
+        self,
+        metrics: Mapping[str, float],
+        step: int | None = None,
+    ) -> None:
         """Append the values of one step; only the first process of a run has loggers."""
         if step is None:
             raise ValueError(f"{sorted(metrics)} must be logged with a step")
         self.curves.append(step, metrics)
 
-    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+    def log_hyperparams(
+        self,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
         """Do nothing: the run folder holds the resolved config."""
 
 
 class RunView(Logger):
     """Wrap one of Lightning's loggers, and keep its failures away from the run.
 
-    The first exception is reported in one warning and switches the view off. A Trainer calls ``finalize`` at the end of
-    every fit and test, so ``finalize`` does not end the view.
+    The first exception is reported in one warning and switches the view off. A Trainer calls
+    ``finalize`` at the end of every fit and test, so ``finalize`` does not end the view.
     """
 
     CALLED: ClassVar[str]  # its name in messages
@@ -81,39 +91,63 @@ class RunView(Logger):
         """The object that takes the values, started on first use; None if the view is off."""
         return self._guarded("start", self._started)
 
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+    def log_metrics(
+        self,
+        metrics: Mapping[str, float],
+        step: int | None = None,
+    ) -> None:
         """Show the values of one step."""
         self._guarded("log", lambda: self._log(metrics, step))
 
     def conclude(self, record: Mapping[str, Any]) -> None:
-        """Show the final values of a finished run next to its settings, but no sentences or predictions."""
+        """Show the final values of a finished run next to its settings, but no sentences or
+        predictions.
+        """
         steps = int(record["steps"])
         self._guarded("show the result", lambda: self._conclude(final_values(record), steps))
 
-    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+    def log_hyperparams(
+        self,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
         """Do nothing: the view has the resolved config from the start."""
 
     def finalize(self, status: str) -> None:
         """Do nothing: `close` ends the view."""
 
     def close(self, exit_code: int = 0) -> None:
-        """End the view within this job, so that the next job starts its own; later calls do nothing."""
+        """End the view within this job, so that the next job starts its own; later calls do
+        nothing.
+        """
         self._guarded("finish", lambda: self._end(exit_code))
         self._off = True
 
     def _started(self) -> Any:
         return super().experiment  # type: ignore[misc]  # of the wrapped logger
 
-    def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
+    def _log(
+        self,
+        metrics: Mapping[str, float],
+        step: int | None,
+    ) -> None:
         super().log_metrics(dict(metrics), step)  # type: ignore[safe-super]
 
     @abstractmethod
-    def _conclude(self, values: dict[str, float], step: int) -> None: ...
+    def _conclude(
+        self,
+        values: dict[str, float],
+        step: int,
+    ) -> None: ...
 
     @abstractmethod
     def _end(self, exit_code: int) -> None: ...
 
-    def _guarded(self, what: str, call: Callable[[], Any]) -> Any:
+    def _guarded(
+        self,
+        what: str,
+        call: Callable[[], Any],
+    ) -> Any:
         if self._off:
             return None
         try:
@@ -122,7 +156,11 @@ class RunView(Logger):
             self._switch_off(what, error)
             return None
 
-    def _switch_off(self, what: str, error: Exception) -> None:
+    def _switch_off(
+        self,
+        what: str,
+        error: Exception,
+    ) -> None:
         if self._off:  # a nested call has reported it
             return
         self._off = True
@@ -139,10 +177,12 @@ class RunView(Logger):
 
 
 class TensorBoardView(RunView, TensorBoardLogger):
-    """A view of a run in TensorBoard (see `RunView`): event files under ``<run folder>/tensorboard``.
+    """A view of a run in TensorBoard (see `RunView`): event files under ``<run
+    folder>/tensorboard``.
 
-    TensorBoard's table of runs (HPARAMS) has the settings and the final values. When a run is resumed, the steps after
-    the one that it is resumed from are dropped. The arguments are those of `WandbView`.
+    TensorBoard's table of runs (HPARAMS) has the settings and the final values. When a run is
+    resumed, the steps after the one that it is resumed from are dropped. The arguments are those of
+    `WandbView`.
     """
 
     CALLED = "TensorBoard"
@@ -176,8 +216,16 @@ class TensorBoardView(RunView, TensorBoardLogger):
             "tags": " ".join(tags),
         }
 
-    def _conclude(self, values: dict[str, float], step: int) -> None:
-        super(RunView, self).log_hyperparams(self._settings, metrics=values, step=step)
+    def _conclude(
+        self,
+        values: dict[str, float],
+        step: int,
+    ) -> None:
+        super(RunView, self).log_hyperparams(
+            self._settings,
+            metrics=values,
+            step=step,
+        )
 
     def _end(self, exit_code: int) -> None:
         if self._experiment is not None:
@@ -187,15 +235,17 @@ class TensorBoardView(RunView, TensorBoardLogger):
 class WandbView(RunView, WandbLogger):
     """A view of a run in W&B (see `RunView`), offline when no user is logged in.
 
-    A run's row in W&B's table has the highest and the last of each dev score (``val/stsb/spearman.max``), the lowest
-    and the last of each loss, the last of everything else, and the final values: ``test/...``, ``best/score``.
+    A run's row in W&B's table has the highest and the last of each dev score
+    (``val/stsb/spearman.max``), the lowest and the last of each loss, the last of everything else,
+    and the final values: ``test/...``, ``best/score``.
 
     Args:
         project: The W&B project.
         entity: The W&B user or team; None for the account's own.
-        offline: True writes to the run folder only; None decides by ``WANDB_MODE``, else by whether a user is logged
-            in; False asks for a connection, unless ``WANDB_MODE`` says otherwise.
-        run, group, settings, tags: The run, ``name/sweep``, the resolved config, and words such as the profile's name.
+        offline: True writes to the run folder only; None decides by ``WANDB_MODE``, else by whether
+            a user is logged in; False asks for a connection, unless ``WANDB_MODE`` says otherwise.
+            run, group, settings, tags: The run, ``name/sweep``, the resolved config, and words such
+            as the profile's name.
         resumed_at: The step from which the run is resumed; None starts afresh.
     """
 
@@ -247,13 +297,25 @@ class WandbView(RunView, WandbLogger):
             log.info("W&B: %s", run.url)
         return run
 
-    def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
+    def _log(
+        self,
+        metrics: Mapping[str, float],
+        step: int | None,
+    ) -> None:
         for key in metrics.keys() - self._defined:
             self._defined.add(key)
-            self.experiment.define_metric(key, step_metric=STEP, summary=_summary_of(key))
+            self.experiment.define_metric(
+                key,
+                step_metric=STEP,
+                summary=_summary_of(key),
+            )
         super()._log(metrics, step)
 
-    def _conclude(self, values: dict[str, float], step: int) -> None:
+    def _conclude(
+        self,
+        values: dict[str, float],
+        step: int,
+    ) -> None:
         self.experiment.summary.update(values)
 
     def _end(self, exit_code: int) -> None:
@@ -279,7 +341,9 @@ def _summary_of(key: str) -> str | None:
 
 @contextlib.contextmanager
 def _quick_start() -> Iterator[None]:
-    """Keep W&B from importing its Launch, which takes seconds in a large process, and from changing the environment."""
+    """Keep W&B from importing its Launch, which takes seconds in a large process, and from changing
+    the environment.
+    """
     launch = "wandb.sdk.launch"
     has_service = "WANDB_SERVICE" in os.environ
     sys.modules.setdefault(launch, None)  # type: ignore[arg-type]
@@ -307,13 +371,17 @@ def _mode(offline: bool | None) -> str:
 
 
 def is_logged_in() -> bool:
-    """Whether W&B would find credentials in the places where it looks itself; neither user nor server is asked."""
+    """Whether W&B would find credentials in the places where it looks itself; neither user nor
+    server is asked.
+    """
     given = os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE")
     return bool(given or get_netrc_auth(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai"))
 
 
 def final_values(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the finite numbers of a record for a table of runs: ``test/...``, ``best/score``, ``summary/...``."""
+    """Return the finite numbers of a record for a table of runs: ``test/...``, ``best/score``,
+    ``summary/...``.
+    """
     values = dict(record["metrics"])
     for key in ("score", "step"):
         values[f"best/{key}"] = record["best"][key]

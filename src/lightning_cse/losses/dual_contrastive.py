@@ -118,7 +118,10 @@ class DualContrastive(nn.Module):
         return torch.stack(weighted).sum()
 
     def _inter_sentence(
-        self, premise: Dual, hypotheses: Mapping[str, Dual], rows: Mapping[str, Tensor]
+        self,
+        premise: Dual,
+        hypotheses: Mapping[str, Dual],
+        rows: Mapping[str, Tensor],
     ) -> list[list[Tensor]]:
         """Return the blocks of similarities of T1 and T2, for the rows that have the term."""
         compare = self.similarity.matrix
@@ -147,7 +150,9 @@ class DualContrastive(nn.Module):
 
 
 def _check_rows(
-    premise: Dual, hypotheses: Mapping[str, Dual], rows: Mapping[str, Tensor]
+    premise: Dual,
+    hypotheses: Mapping[str, Dual],
+    rows: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
     """Check the shapes, and return the row number of each sentence of each hypothesis."""
     fields = {"premise": next(iter(premise.fields().values()))}

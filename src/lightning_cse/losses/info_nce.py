@@ -35,14 +35,28 @@ class InfoNCE(nn.Module):
         0.7437
     """
 
-    def __init__(self, temperature: float = 0.05, hard_negative_weight: float = 0.0) -> None:
+    def __init__(
+        self,
+        temperature: float = 0.05,
+        hard_negative_weight: float = 0.0,
+    ) -> None:
         super().__init__()
         self.temperature = check_temperature(temperature)
         self.hard_negative_weight = hard_negative_weight
 
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        anchor: Tensor,
+        positive: Tensor,
+        negative: Tensor | None = None,
+    ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        check_shapes(anchor, positive, shape="(n, d)", least=2 if negative is None else 1)
+        check_shapes(
+            anchor,
+            positive,
+            shape="(n, d)",
+            least=2 if negative is None else 1,
+        )
         blocks = [cosine_matrix(anchor, positive)]
         if negative is not None:
             blocks.append(cosine_matrix(anchor, negative))
@@ -61,7 +75,11 @@ class InfoNCE(nn.Module):
                     f"negative per row, got {negatives} for {count} rows; set it to 0"
                 ]
             )
-        own = torch.eye(count, dtype=blocks[1].dtype, device=blocks[1].device)
+        own = torch.eye(
+            count,
+            dtype=blocks[1].dtype,
+            device=blocks[1].device,
+        )
         # The softmax divides by the temperature.
         return blocks[1] + self.hard_negative_weight * self.temperature * own
 

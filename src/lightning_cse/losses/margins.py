@@ -31,7 +31,11 @@ class HierarchicalTriplet(nn.Module):
         0.0075
     """
 
-    def __init__(self, margin_positive: float = 5e-3, margin_negative: float = 1e-2) -> None:
+    def __init__(
+        self,
+        margin_positive: float = 5e-3,
+        margin_negative: float = 1e-2,
+    ) -> None:
         super().__init__()
         self.margin_positive = check_margin("margin_positive", margin_positive)
         self.margin_negative = check_margin("margin_negative", margin_negative)
@@ -41,10 +45,20 @@ class HierarchicalTriplet(nn.Module):
         return f"margin_positive={self.margin_positive}, margin_negative={self.margin_negative}"
 
     def forward(
-        self, anchor: Tensor, positive: Tensor, intermediate: Tensor, negative: Tensor
+        self,
+        anchor: Tensor,
+        positive: Tensor,
+        intermediate: Tensor,
+        negative: Tensor,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        check_shapes(anchor, positive, intermediate, negative, shape="(n, d)")
+        check_shapes(
+            anchor,
+            positive,
+            intermediate,
+            negative,
+            shape="(n, d)",
+        )
         high = cosine(anchor, positive)
         middle = cosine(anchor, intermediate)
         low = cosine(anchor, negative)
@@ -79,7 +93,10 @@ class ImplicitnessRanking(nn.Module):
     """
 
     def __init__(
-        self, margin: float = 0.5, pragmatic_margin: float = 0.7, alpha: float = 1.0
+        self,
+        margin: float = 0.5,
+        pragmatic_margin: float = 0.7,
+        alpha: float = 1.0,
     ) -> None:
         super().__init__()
         self.margin = check_margin("margin", margin)
@@ -96,7 +113,12 @@ class ImplicitnessRanking(nn.Module):
         neg_distance: Tensor,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        scores = [pos_implicit, pos_explicit, neg_implicit, neg_explicit]
+        scores = [
+            pos_implicit,
+            pos_explicit,
+            neg_implicit,
+            neg_explicit,
+        ]
         distances = [pos_distance, neg_distance]
         check_shapes(*scores, *distances, shape="(n,)")
         s, e, other_s, other_e = (_at_least_float32(score) for score in scores)

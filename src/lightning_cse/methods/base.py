@@ -133,8 +133,16 @@ class Method(pl.LightningModule, ABC):
         """Clip as Lightning does, also with a fused optimizer, which it refuses under float16."""
         rows = self._rows
         self._rows = []
-        scaler = getattr(self.trainer.precision_plugin, "scaler", None)  # float16 only
-        if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
+        scaler = getattr(
+            self.trainer.precision_plugin,
+            "scaler",
+            None,
+        )  # float16 only
+        if scaler is not None and getattr(
+            optimizer,
+            "_step_supports_amp_scaling",
+            False,
+        ):
             scaler.unscale_(optimizer)  # Lightning has already unscaled any other optimizer
         by_value = gradient_clip_algorithm == "value"
         most = float("inf") if by_value or not gradient_clip_val else gradient_clip_val
@@ -145,7 +153,11 @@ class Method(pl.LightningModule, ABC):
             what = f"the gradient of step {self.global_step + 1} has the norm {norm.item()}"
             raise self._not_finite(what, torch.cat(rows).tolist())
 
-    def _not_finite(self, what: str, rows: list[int]) -> TrainingError:
+    def _not_finite(
+        self,
+        what: str,
+        rows: list[int],
+    ) -> TrainingError:
         return TrainingError(
             f"{what}; training rows {rows}. The last checkpoint is kept: lower "
             "method.optimizer.lr, use trainer.precision=32-true, or look at these rows",

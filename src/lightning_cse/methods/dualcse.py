@@ -74,15 +74,28 @@ class DualCSE(Method):
             self.roles = self.roles[:3]
 
     def build_model(
-        self, encoder: SentenceEncoder, loss: DualContrastive, architecture: Architecture
+        self,
+        encoder: SentenceEncoder,
+        loss: DualContrastive,
+        architecture: Architecture,
     ) -> DualModel:
         """Return the model, which compares embeddings as the loss does."""
         return DualModel(encoder, architecture=architecture)
 
-    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+    def training_step(
+        self,
+        batch: dict[str, Any],
+        batch_idx: int,
+    ) -> dict[str, Any]:
         """Embed the premises and hypotheses of a batch, and compare them."""
         tokens = self.present_roles(batch)
-        embeddings = dict(zip(tokens, self.model.encode(*tokens.values()), strict=True))
+        embeddings = dict(
+            zip(
+                tokens,
+                self.model.encode(*tokens.values()),
+                strict=True,
+            )
+        )
         rows = {role: sentences.rows for role, sentences in tokens.items()}
         loss = self.loss(**embeddings, rows=rows)
         return self.output(loss, batch["index"], **embeddings)

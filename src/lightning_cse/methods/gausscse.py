@@ -42,14 +42,28 @@ class GaussCSE(Method):
         sts_similarity: StsSimilarity = "cosine_of_means",
         simcse: InfoNCE | None = None,
     ) -> None:
-        model = GaussianModel(encoder, reduce=loss.reduce, sts_similarity=sts_similarity)
-        super().__init__(model, loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
+        model = GaussianModel(
+            encoder,
+            reduce=loss.reduce,
+            sts_similarity=sts_similarity,
+        )
+        super().__init__(
+            model,
+            loss,
+            optimizer=optimizer,
+            schedule=schedule,
+            chunk_size=chunk_size,
+        )
         self.simcse = simcse
         self.roles: tuple[str, ...] = ("premise", "entailment")
         if "con" in loss.sets or simcse is not None:
             self.roles += ("contradiction",)
 
-    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+    def training_step(
+        self,
+        batch: dict[str, Any],
+        batch_idx: int,
+    ) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""
         gaussians = self.model.encode(*(batch["roles"][role] for role in self.roles))
         loss = self.loss(*gaussians)

@@ -85,7 +85,13 @@ class ImpScore(Method):
             frozen=frozen,
             normalize=normalize,
         )
-        super().__init__(model, loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size)
+        super().__init__(
+            model,
+            loss,
+            optimizer=optimizer,
+            schedule=schedule,
+            chunk_size=chunk_size,
+        )
         self._kept: _Kept | None = None
 
     def on_fit_start(self) -> None:
@@ -109,7 +115,11 @@ class ImpScore(Method):
         self._kept = None
         self.model.kept = None
 
-    def _encode_once(self, columns: Sequence[Sequence[str]], max_tokens: int | None) -> _Kept:
+    def _encode_once(
+        self,
+        columns: Sequence[Sequence[str]],
+        max_tokens: int | None,
+    ) -> _Kept:
         sentences = list(dict.fromkeys(chain(*columns)))
         log.info(
             "the %d distinct sentences of %d training rows are encoded once",
@@ -126,7 +136,11 @@ class ImpScore(Method):
         places = [list(map(number.__getitem__, column)) for column in columns]
         return _Kept(torch.cat(vectors), torch.tensor(places, device=self.device))
 
-    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+    def training_step(
+        self,
+        batch: dict[str, Any],
+        batch_idx: int,
+    ) -> dict[str, Any]:
         """Embed the four roles of a batch, and rank their implicitness and distances."""
         model = self.model
         index = batch["index"]
@@ -140,4 +154,8 @@ class ImpScore(Method):
             pos_distance=model.pragmatic_distance(pos_implicit, pos_explicit),
             neg_distance=model.pragmatic_distance(neg_implicit, neg_explicit),
         )
-        return self.output(loss, index, **dict(zip(self.roles, embeddings, strict=True)))
+        return self.output(
+            loss,
+            index,
+            **dict(zip(self.roles, embeddings, strict=True)),
+        )

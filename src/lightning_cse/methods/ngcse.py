@@ -84,9 +84,17 @@ class NGCSE(Method):
         chunk_size: int | None = None,
     ) -> None:
         _check_roles(roles, contrastive)
-        _check_triplet(beta, hierarchical_triplet, contrastive)
+        _check_triplet(
+            beta,
+            hierarchical_triplet,
+            contrastive,
+        )
         super().__init__(
-            PointModel(encoder), loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size
+            PointModel(encoder),
+            loss,
+            optimizer=optimizer,
+            schedule=schedule,
+            chunk_size=chunk_size,
         )
         self.hierarchical_triplet = hierarchical_triplet
         self.beta = beta
@@ -131,7 +139,11 @@ class NGCSE(Method):
         """The templates of the encoder; the first is that of a sentence alone."""
         return self.model.encoder.templates
 
-    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+    def training_step(
+        self,
+        batch: dict[str, Any],
+        batch_idx: int,
+    ) -> dict[str, Any]:
         """Embed all sentences of a batch, and compare them."""
         tokens: dict[str, Tokens] = batch["roles"]
         again = self._without_positive(tokens)
@@ -145,7 +157,12 @@ class NGCSE(Method):
             parts["hierarchical_triplet"] = self._triplet(tokens, vectors)
             loss = contrastive + self.beta * parts["hierarchical_triplet"]
         embeddings = {role: PointEmbedding(vector) for role, vector in vectors.items()}
-        return self.output(loss, batch["index"], parts, **embeddings)
+        return self.output(
+            loss,
+            batch["index"],
+            parts,
+            **embeddings,
+        )
 
     def _contrastive(
         self,
@@ -157,7 +174,11 @@ class NGCSE(Method):
         anchor = vectors["anchor"]
         has_second_pass = len(self.positives) > 1
         negative = vectors.get("negative") if self.has_negative else None
-        loss: Tensor = self.loss(anchor, positive, None if has_second_pass else negative)
+        loss: Tensor = self.loss(
+            anchor,
+            positive,
+            None if has_second_pass else negative,
+        )
         if not has_second_pass or "intermediate" not in vectors:
             return loss
 
@@ -167,23 +188,38 @@ class NGCSE(Method):
         others = [vectors["again"]] if "again" in vectors else []
         candidates = torch.cat([vectors["negative"], *others])
         first: Tensor = self.loss(written, vectors["positive"], *others)
-        second: Tensor = self.loss(written, vectors["intermediate"], candidates)
+        second: Tensor = self.loss(
+            written,
+            vectors["intermediate"],
+            candidates,
+        )
         return loss + (second - first) * len(written) / (2 * len(anchor))
 
-    def _triplet(self, tokens: Mapping[str, Tokens], vectors: Mapping[str, Tensor]) -> Tensor:
+    def _triplet(
+        self,
+        tokens: Mapping[str, Tokens],
+        vectors: Mapping[str, Tensor],
+    ) -> Tensor:
         """Return the hierarchical triplet loss of the LLM rows."""
         written = vectors["anchor"][tokens["intermediate"].rows]
         # Of several negatives, the first of all rows come first.
         negative = vectors["negative"][: len(written)]
         loss: Tensor = self.hierarchical_triplet(
-            written, vectors["positive"], vectors["intermediate"], negative
+            written,
+            vectors["positive"],
+            vectors["intermediate"],
+            negative,
         )
         return loss
 
     def _without_positive(self, tokens: Mapping[str, Tokens]) -> Tokens:
         """Return the anchors that are their own positive, in a second view."""
         anchor = tokens["anchor"]
-        alone = torch.ones(len(anchor), dtype=torch.bool, device=anchor.rows.device)
+        alone = torch.ones(
+            len(anchor),
+            dtype=torch.bool,
+            device=anchor.rows.device,
+        )
         for role in self.positives:
             alone[tokens[role].rows] = False
         has_one_view = len(self.templates) == 1 and not self.model.encoder.has_dropout
@@ -209,7 +245,9 @@ class NGCSE(Method):
 
 
 def _positives(
-    roles: Sequence[str], contrastive: Contrastive, llm_positive: str
+    roles: Sequence[str],
+    contrastive: Contrastive,
+    llm_positive: str,
 ) -> tuple[str, ...]:
     """Return the roles of the contrastive positives, one for each pass."""
     if contrastive == "multiple_positive":
@@ -229,7 +267,11 @@ def _check_roles(roles: Sequence[str], contrastive: Contrastive) -> None:
         )
 
 
-def _check_triplet(beta: float, hierarchical_triplet: nn.Module, contrastive: Contrastive) -> None:
+def _check_triplet(
+    beta: float,
+    hierarchical_triplet: nn.Module,
+    contrastive: Contrastive,
+) -> None:
     if not beta >= 0:
         raise ConfigError([f"method.beta: must be a number >= 0, got {beta}"])
     if contrastive == "hierarchical_triplet":

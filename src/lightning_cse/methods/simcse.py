@@ -45,10 +45,20 @@ class SimCSE(Method):
             chunk_size=chunk_size,
         )
 
-    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+    def training_step(
+        self,
+        batch: dict[str, Any],
+        batch_idx: int,
+    ) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""
         tokens = self.present_roles(batch)
-        embeddings = dict(zip(tokens, self.model.encode(*tokens.values()), strict=True))
+        embeddings = dict(
+            zip(
+                tokens,
+                self.model.encode(*tokens.values()),
+                strict=True,
+            )
+        )
         vectors = {role: embedding.vector for role, embedding in embeddings.items()}
         loss = self.loss(**vectors)
         return self.output(loss, batch["index"], **embeddings)
@@ -81,14 +91,27 @@ class UnsupervisedSimCSE(Method):
         chunk_size: int | None = None,
     ) -> None:
         super().__init__(
-            PointModel(encoder), loss, optimizer=optimizer, schedule=schedule, chunk_size=chunk_size
+            PointModel(encoder),
+            loss,
+            optimizer=optimizer,
+            schedule=schedule,
+            chunk_size=chunk_size,
         )
         self.head = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh())
 
-    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+    def training_step(
+        self,
+        batch: dict[str, Any],
+        batch_idx: int,
+    ) -> dict[str, Any]:
         """Embed the sentences of a batch twice, and compare the two embeddings."""
         tokens = batch["roles"]["anchor"]
         pooled = self.model.pooled(tokens, tokens)
         anchor, positive = (PointEmbedding(in_float32(self.head, vector)) for vector in pooled)
         loss = self.loss(anchor.vector, positive.vector)
-        return self.output(loss, batch["index"], anchor=anchor, positive=positive)
+        return self.output(
+            loss,
+            batch["index"],
+            anchor=anchor,
+            positive=positive,
+        )

@@ -38,7 +38,12 @@ class RowMetric(Metric):
         super().__init__(**kwargs)
         self._one_batch = False
         for name in self.states:
-            self.add_state(name, default=[], dist_reduce_fx="cat", persistent=self.in_checkpoint)
+            self.add_state(
+                name,
+                default=[],
+                dist_reduce_fx="cat",
+                persistent=self.in_checkpoint,
+            )
 
     @abstractmethod
     def _value(self) -> float:
@@ -54,7 +59,11 @@ class RowMetric(Metric):
             value = math.nan
         return torch.tensor(value, dtype=torch.float64)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(
+        self,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
         """Add a batch, and return its own value."""
         self._one_batch = True
         try:
@@ -62,7 +71,11 @@ class RowMetric(Metric):
         finally:
             self._one_batch = False
 
-    def _keep(self, name: str, rows: Tensor) -> None:
+    def _keep(
+        self,
+        name: str,
+        rows: Tensor,
+    ) -> None:
         getattr(self, name).append(rows.detach().cpu().to(torch.float64, copy=True))
 
     def _rows(self, name: str) -> Tensor:
@@ -71,7 +84,11 @@ class RowMetric(Metric):
             raise ValueError(f"{type(self).__name__} has no rows: call update before compute")
         return parts if isinstance(parts, Tensor) else torch.cat(parts)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = ()) -> Self:
+    def _apply(
+        self,
+        fn: Callable[[Tensor], Tensor],
+        exclude_state: Sequence[str] = (),
+    ) -> Self:
         nn.Module._apply(self, fn)  # torchmetrics' method would move and convert the states
         return self
 
@@ -87,9 +104,17 @@ class RowMetric(Metric):
         group = process_group or self.process_group
         own = {name: getattr(self, name) for name in self.states}
         shards: list[Any] = [None] * torch.distributed.get_world_size(group)
-        torch.distributed.all_gather_object(shards, own, group)
+        torch.distributed.all_gather_object(
+            shards,
+            own,
+            group,
+        )
         for name in self.states:
-            setattr(self, name, [part for shard in shards for part in shard[name]])
+            setattr(
+                self,
+                name,
+                [part for shard in shards for part in shard[name]],
+            )
 
 
 class Alignment(RowMetric):
@@ -98,11 +123,19 @@ class Alignment(RowMetric):
     higher_is_better = False
     states = ("distances",)
 
-    def __init__(self, alpha: float = 2, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        alpha: float = 2,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.alpha = alpha
 
-    def update(self, x: Tensor, y: Tensor) -> None:
+    def update(
+        self,
+        x: Tensor,
+        y: Tensor,
+    ) -> None:
         """Add pairs: two tensors of shape ``(n, d)``."""
         if len(x) or len(y):
             self._keep("distances", pair_distances(x, y, self.alpha))
@@ -117,7 +150,11 @@ class Uniformity(RowMetric):
     higher_is_better = False
     states = ("vectors",)
 
-    def __init__(self, t: float = 2, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        t: float = 2,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.t = t
 
@@ -139,7 +176,11 @@ class RelativeFittingDifficulty(RowMetric):
     states = ("held_out", "evaluation")
     in_checkpoint = True
 
-    def update(self, held_out: float | Tensor, evaluation: float | Tensor) -> None:
+    def update(
+        self,
+        held_out: float | Tensor,
+        evaluation: float | Tensor,
+    ) -> None:
         """Add the values of one evaluation, or of several in two tensors."""
         for name, value in (("held_out", held_out), ("evaluation", evaluation)):
             if isinstance(value, Tensor):

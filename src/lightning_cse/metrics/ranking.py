@@ -5,7 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def ndcg(ranked: Sequence[float], judged: Sequence[float], k: int = 10) -> float:
+def ndcg(
+    ranked: Sequence[float],
+    judged: Sequence[float],
+    k: int = 10,
+) -> float:
     r"""Return the normalised discounted cumulative gain of the first ``k`` documents of one query.
 
     .. math:: \frac{\sum_{i=1}^{k} g_i / \log_2 (i + 1)}{\sum_{i=1}^{k} g^*_i / \log_2 (i + 1)}
@@ -25,7 +29,11 @@ def ndcg(ranked: Sequence[float], judged: Sequence[float], k: int = 10) -> float
     return _gain(ranked[:k]) / ideal if ideal else 0.0
 
 
-def recall(ranked: Sequence[float], judged: Sequence[float], k: int = 10) -> float:
+def recall(
+    ranked: Sequence[float],
+    judged: Sequence[float],
+    k: int = 10,
+) -> float:
     """Return the share of a query's relevant documents among the first ``k``; 0 if there is none.
 
     ``ranked`` and ``judged`` are as in `ndcg`; a document is relevant if its relevance is positive.

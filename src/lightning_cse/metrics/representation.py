@@ -10,7 +10,11 @@ _BLOCK_ELEMENTS = 2**22
 """Largest number of pairs held at once (32 MiB of float64)."""
 
 
-def alignment(x: Tensor, y: Tensor, alpha: float = 2) -> float:
+def alignment(
+    x: Tensor,
+    y: Tensor,
+    alpha: float = 2,
+) -> float:
     r"""Return the mean distance of positive pairs on the unit sphere; smaller is better.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n}
@@ -31,7 +35,11 @@ def alignment(x: Tensor, y: Tensor, alpha: float = 2) -> float:
 
 
 @torch.no_grad()
-def pair_distances(x: Tensor, y: Tensor, alpha: float = 2) -> Tensor:
+def pair_distances(
+    x: Tensor,
+    y: Tensor,
+    alpha: float = 2,
+) -> Tensor:
     """Return the terms of `alignment`, one per pair: ``(n,)`` float64."""
     if x.ndim != 2 or x.shape != y.shape or len(x) < 1:
         got = f"{tuple(x.shape)} and {tuple(y.shape)}"

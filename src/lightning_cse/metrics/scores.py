@@ -22,7 +22,10 @@ Subsets: TypeAlias = Iterable[tuple[Values, Values]]
 
 
 def best_threshold(
-    labels: Values, scores: Values, grid: Values | None = None, strict: bool = False
+    labels: Values,
+    scores: Values,
+    grid: Values | None = None,
+    strict: bool = False,
 ) -> tuple[float, float]:
     r"""Return the threshold with the highest accuracy, and that accuracy.
 
@@ -51,7 +54,11 @@ def best_threshold(
     values = values[order]
     thresholds = _cuts(values, strict) if grid is None else as_column(grid, "grid")
     # The number of scores below each threshold, and of positives among the k lowest scores.
-    below = np.searchsorted(values, thresholds, side="right" if strict else "left")
+    below = np.searchsorted(
+        values,
+        thresholds,
+        side="right" if strict else "left",
+    )
     positives = np.concatenate([[0], np.cumsum(positive)])
     true_negatives = below - positives[below]
     true_positives = positives[-1] - positives[below]
@@ -72,11 +79,20 @@ def _cuts(ascending: Column, strict: bool) -> Column:
         middle = np.where(middle > low, middle, high)
     below = min(distinct[0] - 1, np.nextafter(distinct[0], -np.inf))
     above = max(distinct[-1] + 1, np.nextafter(distinct[-1], np.inf))
-    return np.concatenate([[below], middle, [above]])
+    return np.concatenate(
+        [
+            [below],
+            middle,
+            [above],
+        ]
+    )
 
 
 def threshold_accuracy(
-    labels: Values, scores: Values, threshold: float, strict: bool = False
+    labels: Values,
+    scores: Values,
+    threshold: float,
+    strict: bool = False,
 ) -> float:
     r"""Return the share of labels that a score cut at a threshold gets right.
 
@@ -93,7 +109,11 @@ def threshold_accuracy(
     return float(np.mean(accepted == positive))
 
 
-def auprc(labels: Values, scores: Values, grid: Values | None = None) -> float:
+def auprc(
+    labels: Values,
+    scores: Values,
+    grid: Values | None = None,
+) -> float:
     r"""Return the area under the precision-recall curve of a score, between 0 and 1.
 
     .. math:: \sum_{k=1}^{K} (R_k - R_{k-1}) \, \frac{P_k + P_{k-1}}{2}, \qquad R_0 = 0, \; P_0 = 1
@@ -115,9 +135,17 @@ def auprc(labels: Values, scores: Values, grid: Values | None = None) -> float:
     positive = positive[order]
     values = values[order]
     thresholds = np.unique(values if grid is None else as_column(grid, "grid"))[::-1]
-    accepted = np.searchsorted(-values, -thresholds, side="right")
+    accepted = np.searchsorted(
+        -values,
+        -thresholds,
+        side="right",
+    )
     true_positives = np.concatenate([[0], np.cumsum(positive)])[accepted]
-    precision = np.where(accepted > 0, true_positives / np.maximum(accepted, 1), 1.0)
+    precision = np.where(
+        accepted > 0,
+        true_positives / np.maximum(accepted, 1),
+        1.0,
+    )
     # Integrate over counts and divide once: with rounded recalls, a perfect score is below 1.
     heights = np.concatenate([[1.0], precision])
     counts = np.concatenate([[0], true_positives])
@@ -178,11 +206,20 @@ def share_larger(first: Values, second: Values) -> float:
         >>> share_larger([0.5, 0.5], [0.25, 0.5])
         0.5
     """
-    larger, smaller = as_columns(first, second, names=("first", "second"))
+    larger, smaller = as_columns(
+        first,
+        second,
+        names=("first", "second"),
+    )
     return float(np.mean(larger > smaller))
 
 
-def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> float:
+def spearman(
+    gold: Values,
+    scores: Values,
+    *,
+    constant: float | None = None,
+) -> float:
     r"""Return the rank correlation of scores with gold values.
 
     .. math:: \rho = \frac{\mathrm{cov}(R(g), R(s))}{\sigma_{R(g)} \, \sigma_{R(s)}}
@@ -218,11 +255,18 @@ def spearman_all(subsets: Subsets, *, constant: float | None = None) -> float:
     Source: Gao et al. 2021 (SimCSE), appendix on STS evaluation settings.  Differs: nothing.
     """
     gold, scores = zip(*_columns(subsets), strict=True)
-    return spearman(np.concatenate(gold), np.concatenate(scores), constant=constant)
+    return spearman(
+        np.concatenate(gold),
+        np.concatenate(scores),
+        constant=constant,
+    )
 
 
 def spearman_mean(
-    subsets: Subsets, *, weighted: bool = False, constant: float | None = None
+    subsets: Subsets,
+    *,
+    weighted: bool = False,
+    constant: float | None = None,
 ) -> float:
     r"""Return the mean of the subsets' correlations ("mean"), or weighted by pairs ("wmean").
 
@@ -252,7 +296,13 @@ def _columns(subsets: Subsets) -> list[tuple[Column, Column]]:
         raise ValueError("need at least one subset (gold, scores), got none")
     columns = []
     for k, (gold, scores) in enumerate(pairs):
-        columns.append(as_columns(gold, scores, (f"gold of subset {k}", f"scores of subset {k}")))
+        columns.append(
+            as_columns(
+                gold,
+                scores,
+                (f"gold of subset {k}", f"scores of subset {k}"),
+            )
+        )
     return columns
 
 
@@ -332,7 +382,11 @@ def as_column(values: Values, name: str) -> Column:
     return column
 
 
-def as_columns(first: Values, second: Values, names: tuple[str, str]) -> tuple[Column, Column]:
+def as_columns(
+    first: Values,
+    second: Values,
+    names: tuple[str, str],
+) -> tuple[Column, Column]:
     """Return two arrays as `as_column` does, or raise ValueError, also if their lengths differ."""
     columns = as_column(first, names[0]), as_column(second, names[1])
     if len(columns[0]) != len(columns[1]):
@@ -351,5 +405,9 @@ def as_flags(values: Column, name: str) -> NDArray[np.bool_]:
 
 def labels_and_scores(labels: Values, scores: Values) -> tuple[NDArray[np.bool_], Column]:
     """Return labels as booleans and scores as float64, or raise ValueError."""
-    label_values, values = as_columns(labels, scores, names=("labels", "scores"))
+    label_values, values = as_columns(
+        labels,
+        scores,
+        names=("labels", "scores"),
+    )
     return as_flags(label_values, "labels"), values

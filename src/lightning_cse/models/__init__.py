@@ -1,6 +1,7 @@
 """Models: plain modules that embed sentences and answer questions about them; `methods` train them.
 
-The `settings` of a model and its encoder suffice to build it again: ``build(encoder, model.settings())``.
+The `settings` of a model and its encoder suffice to build it again: ``build(encoder,
+model.settings())``.
 """
 
 import lazy_loader

@@ -1,4 +1,6 @@
-"""The base class of every model: embeds sentences in chunks of bounded size, and is built again from its settings."""
+"""The base class of every model: embeds sentences in chunks of bounded size, and is built again
+from its settings.
+"""
 
 import inspect
 import pkgutil
@@ -18,7 +20,9 @@ from lightning_cse.tokens import Tokens, TokenTable
 Kind = TypeVar("Kind", bound=Embedding)
 
 EVALUATION_TOKENS = 16_384
-"""Padded tokens that the encoder takes at once without gradients; this bounds memory and changes no value."""
+"""Padded tokens that the encoder takes at once without gradients; this bounds memory and changes no
+value.
+"""
 
 SENTENCES_AT_ONCE = 16_384
 
@@ -46,14 +50,17 @@ class Normalize(nn.Module):
 class Model(nn.Module, ABC):
     """An encoder, the layers on it, and the questions that evaluation asks.
 
-    A model defines ``encode`` (tokens to embeddings, all roles in one pass) and ``similarity``, which is symmetric. It
-    may define ``entailment_score``, ``implicitness``, ``direction`` and ``log_determinant``, and `view_layers`, so that
-    it can be exported. It keeps every constructor argument as an attribute of the same name, which `settings` reads.
+    A model defines ``encode`` (tokens to embeddings, all roles in one pass) and ``similarity``,
+    which is symmetric. It may define ``entailment_score``, ``implicitness``, ``direction`` and
+    ``log_determinant``, and `view_layers`, so that it can be exported. It keeps every constructor
+    argument as an attribute of the same name, which `settings` reads.
     """
 
     encoder: SentenceEncoder
     table: TokenTable | None = None
-    """Tokens of sentences that are embedded repeatedly; other sentences are tokenised when they are embedded."""
+    """Tokens of sentences that are embedded repeatedly; other sentences are tokenised when they are
+    embedded.
+    """
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         super().__init__()
@@ -77,7 +84,9 @@ class Model(nn.Module, ABC):
         """Return the symmetric similarity of each row of ``a`` to the same row of ``b``: (n,)."""
 
     def view_layers(self) -> Mapping[str, View]:
-        """Return how each view is computed, by its name; a view that is missing here cannot be exported."""
+        """Return how each view is computed, by its name; a view that is missing here cannot be
+        exported.
+        """
         return {}
 
     def features(self, embedding: Any) -> Tensor:
@@ -86,13 +95,16 @@ class Model(nn.Module, ABC):
 
     @torch.no_grad()
     def embed(self, sentences: Sequence[str]) -> Embedding:
-        """Embed sentences in the current mode (with dropout unless ``eval()``), as float32 in main memory."""
+        """Embed sentences in the current mode (with dropout unless ``eval()``), as float32 in main
+        memory.
+        """
         table = self.table
         if table is None or not table.has(sentences):
             table = TokenTable.of(sentences, self.encoder.tokenizer)
         parts = []
         for start in range(0, len(sentences), SENTENCES_AT_ONCE):
-            # Truncate to what the encoder reads: one broken row of 14,000 tokens would pad all others to its length.
+            # Truncate to what the encoder reads: one broken row of 14,000 tokens would pad all
+            # others to its length.
             tokens = table.tokens(
                 sentences[start : start + SENTENCES_AT_ONCE], self.encoder.max_length
             )
@@ -110,7 +122,9 @@ class Model(nn.Module, ABC):
 
     @property
     def tokens_at_once(self) -> int | None:
-        """The most padded tokens that the encoder takes at once; None, no bound, while gradients are enabled."""
+        """The most padded tokens that the encoder takes at once; None, no bound, while gradients
+        are enabled.
+        """
         return None if torch.is_grad_enabled() else EVALUATION_TOKENS
 
     @property
@@ -119,7 +133,9 @@ class Model(nn.Module, ABC):
         return next(self.parameters()).device
 
     def settings(self) -> dict[str, Any]:
-        """Return the qualified class (``_target_``) and its constructor arguments except the encoder."""
+        """Return the qualified class (``_target_``) and its constructor arguments except the
+        encoder.
+        """
         kind = type(self)
         names = list(inspect.signature(kind).parameters)[1:]
         settings = {name: getattr(self, name) for name in names}
@@ -127,7 +143,8 @@ class Model(nn.Module, ABC):
 
 
 def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
-    """Build the model that `Model.settings` describe, with freshly initialised layers on the encoder.
+    """Build the model that `Model.settings` describe, with freshly initialised layers on the
+    encoder.
 
     Raises EncoderError if the class cannot be imported, is not a `Model`, or takes other arguments.
     """
@@ -156,6 +173,8 @@ def finite(embedding: Kind) -> Kind:
 
 
 def in_float32(layer: nn.Module, vector: Tensor) -> Tensor:
-    """Apply a layer in float32 even under autocast, since vectors rounded to bfloat16 make scores tie."""
+    """Apply a layer in float32 even under autocast, since vectors rounded to bfloat16 make scores
+    tie.
+    """
     with torch.autocast(vector.device.type, enabled=False):
         return cast(Tensor, layer(vector))

@@ -20,8 +20,9 @@ Architecture = Literal["cross", "bi"]
 class DualModel(Model):
     """Explicit vector r and implicit vector u of a sentence, compared by cosine.
 
-    ``cross``: one encoder reads ``[CLS] s [SEP] explicit`` for r and ``[CLS] s [SEP] implicit`` for u (the tokenizer's
-    own pair encoding). ``bi``: two encoders, initially with the same weights, read ``[CLS] s``: one for r, one for u.
+    ``cross``: one encoder reads ``[CLS] s [SEP] explicit`` for r and ``[CLS] s [SEP] implicit`` for
+    u (the tokenizer's own pair encoding). ``bi``: two encoders, initially with the same weights,
+    read ``[CLS] s``: one for r, one for u.
     """
 
     compare: Callable[[Any, Any], Tensor] = staticmethod(cosine)
@@ -51,13 +52,21 @@ class DualModel(Model):
         return [DualEmbedding(r, u) for r, u in self.vectors(*roles)]
 
     def vectors(self, *roles: Tokens) -> list[tuple[Tensor, Tensor]]:
-        """Return r and u of every role's sentences, from one pass (cross) or one pass per encoder (bi)."""
+        """Return r and u of every role's sentences, from one pass (cross) or one pass per encoder
+        (bi).
+        """
         most = self.tokens_at_once
         explicit = [(tokens, self.explicit_template) for tokens in roles]
         implicit = [(tokens, self.implicit_template) for tokens in roles]
         if self.implicit_encoder is None:
             vectors = self.encoder(explicit + implicit, most=most)
-            return list(zip(vectors[: len(roles)], vectors[len(roles) :], strict=True))
+            return list(
+                zip(
+                    vectors[: len(roles)],
+                    vectors[len(roles) :],
+                    strict=True,
+                )
+            )
         says = self.encoder(explicit, most=most)
         implies = self.implicit_encoder(implicit, most=most)
         if world()[1] > 1:
@@ -85,12 +94,15 @@ class DualModel(Model):
         premise: Any,
         hypothesis: Any,
     ) -> Tensor:
-        r"""Return the larger of two similarities, :math:`\max(\cos(r_p, r_h), \cos(u_p, r_h))`: said or implied."""
+        r"""Return the larger of two similarities, :math:`\max(\cos(r_p, r_h), \cos(u_p, r_h))`:
+        said or implied.
+        """
         said = self.compare(premise.explicit, hypothesis.explicit)
         implied = self.compare(premise.implicit, hypothesis.explicit)
         return torch.maximum(said, implied)
 
     def implicitness(self, sentence: Any) -> Tensor:
         r"""Return :math:`1 - \cos(r_s, u_s)`: the further apart, the more is implied."""
-        # In float64: a similarity near 0 would be lost beside 1, and different implicitnesses would tie.
+        # In float64: a similarity near 0 would be lost beside 1, and different implicitnesses would
+        # tie.
         return 1 - self.compare(sentence.explicit, sentence.implicit).double()

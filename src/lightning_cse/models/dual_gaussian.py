@@ -17,13 +17,15 @@ from lightning_cse.tokens import Tokens
 class DualGaussianModel(DualModel):
     r"""The dual model with a Gaussian in place of each vector.
 
-    Entailment and implicitness are those of `DualModel`, with :math:`\mathrm{sim}(b \Vert a)` in place of
-    :math:`\cos(a, b)`: for a premise p and a hypothesis h, with Gaussians R (explicit) and U (implicit),
+    Entailment and implicitness are those of `DualModel`, with :math:`\mathrm{sim}(b \Vert a)` in
+    place of :math:`\cos(a, b)`: for a premise p and a hypothesis h, with Gaussians R (explicit) and
+    U (implicit),
 
     .. math:: \max(\mathrm{sim}(R_h \Vert R_p), \mathrm{sim}(R_h \Vert U_p)), \qquad
               1 - \mathrm{sim}(U_s \Vert R_s)
 
-    ``architecture`` is as in `DualModel`; each encoder has its own heads. ``reduce`` is as in `gaussian_similarity`.
+    ``architecture`` is as in `DualModel`; each encoder has its own heads. ``reduce`` is as in
+    `gaussian_similarity`.
     """
 
     def __init__(
@@ -59,9 +61,13 @@ class DualGaussianModel(DualModel):
         a: DualGaussianEmbedding,
         b: DualGaussianEmbedding,
     ) -> Tensor:
-        """Return the cosine of the explicit means row by row, which is symmetric, as in `GaussianModel`."""
+        """Return the cosine of the explicit means row by row, which is symmetric, as in
+        `GaussianModel`.
+        """
         return cosine(a.explicit_mean, b.explicit_mean)
 
     def log_determinant(self, sentence: DualGaussianEmbedding) -> Tensor:
-        r"""Return :math:`\sum_d \log \sigma_d^2` of the explicit Gaussian, a measure of its width."""
+        r"""Return :math:`\sum_d \log \sigma_d^2` of the explicit Gaussian, a measure of its
+        width.
+        """
         return sentence.explicit_log_variance.sum(dim=-1)

@@ -19,13 +19,15 @@ StsSimilarity = Literal["cosine_of_means", "symmetric"]
 
 
 class GaussianHeads(nn.Module):
-    r"""Two heads on a pooled vector v: the mean and the log variance of each dimension of a Gaussian.
+    r"""Two heads on a pooled vector v: the mean and the log variance of each dimension of a
+    Gaussian.
 
     .. math:: \mu = \tanh(W_\mu v + b_\mu), \qquad \log \sigma^2 = W_\sigma v + b_\sigma
 
     with v and both results of shape ``(n, width)``.
 
-    Source: GaussCSE, the authors' code (the paper has no tanh, and calls the second head's output the variance).
+    Source: GaussCSE, the authors' code (the paper has no tanh, and calls the second head's output
+    the variance).
     """
 
     def __init__(self, width: int) -> None:
@@ -41,10 +43,11 @@ class GaussianHeads(nn.Module):
 
 
 class GaussianModel(Model):
-    """One Gaussian per sentence, from two heads on the pooled vector; ``reduce`` is that of `gaussian_similarity`.
+    """One Gaussian per sentence, from two heads on the pooled vector; ``reduce`` is that of
+    `gaussian_similarity`.
 
-    ``sts_similarity`` selects the similarity: ``cosine_of_means``, or ``symmetric``, from the mean of the divergences
-    in both directions. (Authors' code; neither is in the paper.)
+    ``sts_similarity`` selects the similarity: ``cosine_of_means``, or ``symmetric``, from the mean
+    of the divergences in both directions. (Authors' code; neither is in the paper.)
     """
 
     def __init__(
@@ -65,7 +68,13 @@ class GaussianModel(Model):
 
     def view_layers(self) -> dict[str, View]:
         """Return how the mean is computed."""
-        return {"mean": View(self.encoder, self.templates[0], (self.heads.mean,))}
+        return {
+            "mean": View(
+                self.encoder,
+                self.templates[0],
+                (self.heads.mean,),
+            )
+        }
 
     def similarity(
         self,
@@ -74,7 +83,11 @@ class GaussianModel(Model):
     ) -> Tensor:
         """Return the cosine of the means, or the symmetric similarity, row by row."""
         if self.sts_similarity == "symmetric":
-            return symmetric_gaussian_similarity(a, b, reduce=self.reduce)
+            return symmetric_gaussian_similarity(
+                a,
+                b,
+                reduce=self.reduce,
+            )
         return cosine(a.mean, b.mean)
 
     def entailment_score(
@@ -83,8 +96,14 @@ class GaussianModel(Model):
         hypothesis: GaussianEmbedding,
     ) -> Tensor:
         """Return sim(hypothesis || premise) row by row."""
-        return gaussian_similarity(hypothesis, premise, reduce=self.reduce)
+        return gaussian_similarity(
+            hypothesis,
+            premise,
+            reduce=self.reduce,
+        )
 
     def log_determinant(self, sentence: GaussianEmbedding) -> Tensor:
-        r"""Return :math:`\sum_d \log \sigma_d^2`, a measure of the width of a sentence's Gaussian."""
+        r"""Return :math:`\sum_d \log \sigma_d^2`, a measure of the width of a sentence's
+        Gaussian.
+        """
         return sentence.log_variance.sum(dim=-1)

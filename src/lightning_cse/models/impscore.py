@@ -20,20 +20,21 @@ Distance = Literal["cosine", "euclidean"]
 
 
 class ImpScoreModel(Model):
-    r"""Linear maps without bias: P and S from the sentence vector x to ``dim`` dimensions, and T within these.
+    r"""Linear maps without bias: P and S from the sentence vector x to ``dim`` dimensions, and T
+    within these.
 
     .. math:: p = P x, \qquad s = S x, \qquad I = d(s, T p), \qquad D = d'(p_1, p_2)
 
-    I is the implicitness of a sentence, D the pragmatic distance of two sentences: how far apart their meanings are. A
-    distance is :math:`1 - \cos`, or Euclidean. A frozen encoder has no gradient and no dropout, and is not part of the
-    state dict.
+    I is the implicitness of a sentence, D the pragmatic distance of two sentences: how far apart
+    their meanings are. A distance is :math:`1 - \cos`, or Euclidean. A frozen encoder has no
+    gradient and no dropout, and is not part of the state dict.
 
-    Source: ImpScore (Wang et al. 2025), method, and the authors' code, which has the third space's two maps.
-    Differs: the score for entailment, minus the pragmatic distance, is ours.
+    Source: ImpScore (Wang et al. 2025), method, and the authors' code, which has the third space's
+    two maps. Differs: the score for entailment, minus the pragmatic distance, is ours.
 
-    ``space`` selects the vectors compared for I: s and Tp (``p2s``), Ts and p (``s2p``), or, in a third space with two
-    maps, :math:`T_s s` and :math:`T_p p` (``third_space``). ``normalize`` scales sentence vectors to length one, which
-    matters to Euclidean distances.
+    ``space`` selects the vectors compared for I: s and Tp (``p2s``), Ts and p (``s2p``), or, in a
+    third space with two maps, :math:`T_s s` and :math:`T_p p` (``third_space``). ``normalize``
+    scales sentence vectors to length one, which matters to Euclidean distances.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class ImpScoreModel(Model):
         return [self.project(vector) for vector in self.pooled(*roles)]
 
     def pooled(self, *roles: Tokens) -> list[Tensor]:
-        """Return the sentence vectors of every role, from one pass; without gradients if the encoder is frozen."""
+        """Return the sentence vectors of every role, from one pass; without gradients if the
+        encoder is frozen.
+        """
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             return [self._scaled(vector) for vector in super().pooled(*roles)]
 
@@ -90,8 +93,16 @@ class ImpScoreModel(Model):
         template = self.templates[0]
         scaled = (Normalize(),) if self.normalize else ()
         return {
-            "pragmatic": View(self.encoder, template, (*scaled, self.pragmatic)),
-            "semantic": View(self.encoder, template, (*scaled, self.semantic)),
+            "pragmatic": View(
+                self.encoder,
+                template,
+                (*scaled, self.pragmatic),
+            ),
+            "semantic": View(
+                self.encoder,
+                template,
+                (*scaled, self.semantic),
+            ),
         }
 
     def project(self, vector: Tensor) -> PragmaticEmbedding:
@@ -112,13 +123,19 @@ class ImpScoreModel(Model):
         return self.project(self.kept[key].to(self.device)).to("cpu")
 
     def implicitness(self, sentence: PragmaticEmbedding) -> Tensor:
-        """Return the distance of the semantic and the pragmatic vector, in the space where they are compared: (n,)."""
+        """Return the distance of the semantic and the pragmatic vector, in the space where they are
+        compared: (n,).
+        """
         weight = self.pragmatic.weight
         # Embeddings are in main memory in evaluation.
         moved = sentence.to(weight.device, weight.dtype)
         semantic = in_float32(self.from_semantic, moved.semantic)
         pragmatic = in_float32(self.from_pragmatic, moved.pragmatic)
-        distance = _distance(semantic, pragmatic, self.implicitness_metric)
+        distance = _distance(
+            semantic,
+            pragmatic,
+            self.implicitness_metric,
+        )
         return distance.to(sentence.semantic.device)
 
     def pragmatic_distance(
@@ -127,7 +144,11 @@ class ImpScoreModel(Model):
         b: PragmaticEmbedding,
     ) -> Tensor:
         """Return the distance of the pragmatic vectors row by row."""
-        return _distance(a.pragmatic, b.pragmatic, self.pragmatic_metric)
+        return _distance(
+            a.pragmatic,
+            b.pragmatic,
+            self.pragmatic_metric,
+        )
 
     def similarity(
         self,
@@ -146,7 +167,9 @@ def _without_encoder(
     prefix: str,
     _: Any,
 ) -> None:
-    """Leave a frozen encoder out of checkpoints: it can be loaded again, and is far larger than the maps."""
+    """Leave a frozen encoder out of checkpoints: it can be loaded again, and is far larger than the
+    maps.
+    """
     for name in [name for name in state if name.startswith(f"{prefix}encoder.")]:
         del state[name]
 

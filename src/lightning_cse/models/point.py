@@ -10,7 +10,9 @@ from lightning_cse.tokens import Tokens
 
 
 class PointModel(Model):
-    r"""One vector per sentence, compared by cosine: the pooled vector, or SimCSE's head :math:`\tanh(Wx + b)` on it."""
+    r"""One vector per sentence, compared by cosine: the pooled vector, or SimCSE's head
+    :math:`\tanh(Wx + b)` on it.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
-"""Files that describe a paper's tables, figures and texts: columns, rows, how rows are obtained, published numbers."""
+"""Files that describe a paper's tables, figures and texts: columns, rows, how rows are obtained,
+published numbers.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ if TYPE_CHECKING:
 Significance = Literal["mcnemar", "mcnemar_all", "bootstrap"]
 Source = Literal["metric", "field", "config", "mean"]
 
-_FILE: Final = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
+_FILE: Final = ConfigDict(
+    extra="forbid",
+    str_strip_whitespace=True,
+    allow_inf_nan=False,
+)
 _ENCODER: Final = "{encoder}"
 _WAYS: Final = ("experiment", "evaluate", "baseline", "published")
 _BESIDE: Final = dict.fromkeys(
@@ -42,7 +48,9 @@ _BESIDE: Final = dict.fromkeys(
 
 
 def check_override(text: str) -> str:
-    """Return an override that a run of an artefact may have; raise ValueError for any other text."""
+    """Return an override that a run of an artefact may have; raise ValueError for any other
+    text.
+    """
     name = text.partition("=")[0].lstrip("+~")
     if "=" not in text and not text.startswith("~"):
         raise ValueError(f"{text!r} is not an override of the form key=value")
@@ -90,7 +98,9 @@ class Train:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluate:
-    """An evaluation of a named model or of a training run; exactly one of ``model`` and ``of`` is given."""
+    """An evaluation of a named model or of a training run; exactly one of ``model`` and ``of`` is
+    given.
+    """
 
     suite: Suite
     model: str | None = None
@@ -100,7 +110,9 @@ class Evaluate:
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """The best training run of a grid: the one whose record has the largest value at the dotted path ``by``."""
+    """The best training run of a grid: the one whose record has the largest value at the dotted
+    path ``by``.
+    """
 
     among: tuple[Train, ...]
     by: str
@@ -139,8 +151,9 @@ class Needs:
 class Column:
     """A column and the source of its values.
 
-    ``keys`` holds one key or dotted path; for a mean, it holds the titles of the columns to average. ``instead`` maps
-    the metrics to use for runs that lack the first one to the remarks that mark their cells.
+    ``keys`` holds one key or dotted path; for a mean, it holds the titles of the columns to
+    average. ``instead`` maps the metrics to use for runs that lack the first one to the remarks
+    that mark their cells.
     """
 
     title: str
@@ -213,7 +226,10 @@ class Row:
             return Published(" ".join(str(self.published).split()))
         if self.suite is not None:
             return Evaluate(
-                self.suite, None, Train(self.experiment, self.overrides), self.suite_overrides
+                self.suite,
+                None,
+                Train(self.experiment, self.overrides),
+                self.suite_overrides,
             )
         lists = [
             [f"{key}={json.dumps(value)}" for value in values] for key, values in self.grid.items()
@@ -226,7 +242,9 @@ class Row:
 
 @dataclass(frozen=True, config=_FILE)
 class Profile:
-    """Additions to ``+profile=NAME``: overrides for all rows, overrides for some rows, and seeds."""
+    """Additions to ``+profile=NAME``: overrides for all rows, overrides for some rows, and
+    seeds.
+    """
 
     overrides: Overrides = ()
     seeds: Seeds | None = None
@@ -247,7 +265,9 @@ class PublishedValue:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """The user's choices for an artefact, which take precedence over its file; ``only`` holds labels of rows."""
+    """The user's choices for an artefact, which take precedence over its file; ``only`` holds
+    labels of rows.
+    """
 
     profile: str | None = None
     encoder: str | None = None
@@ -255,8 +275,14 @@ class Request:
     settings: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
 
-    def within(self, artefact: Artefact, others: Iterable[Artefact]) -> Request | None:
-        """Return the part of the request that concerns an artefact; None if only others have the requested rows."""
+    def within(
+        self,
+        artefact: Artefact,
+        others: Iterable[Artefact],
+    ) -> Request | None:
+        """Return the part of the request that concerns an artefact; None if only others have the
+        requested rows.
+        """
         elsewhere = {row.label for other in others for row in other.rows} - {
             row.label for row in artefact.rows
         }
@@ -266,7 +292,9 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A row with one encoder; ``name`` and ``paper_encoder`` identify the published numbers beside it."""
+    """A row with one encoder; ``name`` and ``paper_encoder`` identify the published numbers beside
+    it.
+    """
 
     label: str
     name: str
@@ -281,9 +309,10 @@ class Line:
 class Artefact:
     """A table, figure or text of a paper.
 
-    ``reference`` is the label of the row that ``test`` compares the others with. The rows in ``match`` train for as
-    many steps, or read as many sentences, as the first of them; if none is named, all trained rows match the reference.
-    ``make`` is the function that makes a figure or a text. ``seeds`` and ``encoders`` are the defaults of the rows.
+    ``reference`` is the label of the row that ``test`` compares the others with. The rows in
+    ``match`` train for as many steps, or read as many sentences, as the first of them; if none is
+    named, all trained rows match the reference. ``make`` is the function that makes a figure or a
+    text. ``seeds`` and ``encoders`` are the defaults of the rows.
     """
 
     paper: str
@@ -303,7 +332,8 @@ class Artefact:
     rows: Annotated[tuple[Row, ...], _values(TypeAdapter(dict[str, Row]))] = ()
     seeds: Seeds = (0, 1, 2, 3, 4)
     profiles: Mapping[Annotated[str, _option("profile", "debug")], Profile] = field(
-        default_factory=dict, hash=False
+        default_factory=dict,
+        hash=False,
     )
     encoders: Encoders = ()
 
@@ -319,8 +349,9 @@ class Artefact:
     def lines(self, request: Request) -> list[Line]:
         """Return the rows with every requested encoder, in the order of the file.
 
-        ``request.encoder``, or a profile that sets an encoder, replaces all encoders of a row, so the row becomes one
-        line. A row that evaluates one fixed model keeps it; with another encoder, it has only the paper's numbers.
+        ``request.encoder``, or a profile that sets an encoder, replaces all encoders of a row, so
+        the row becomes one line. A row that evaluates one fixed model keeps it; with another
+        encoder, it has only the paper's numbers.
         """
         labels = [row.label for row in self.rows]
         unknown = unknown_names((f"{self.path}: rows", label, labels) for label in request.only)
@@ -337,13 +368,23 @@ class Artefact:
                 lines += self._lines_of(row, request, given)
         return lines
 
-    def line(self, label: str, request: Request, *, like: Line) -> Line:
-        """Return the line of a row that has the same paper encoder as ``like``, or else the row's first line."""
+    def line(
+        self,
+        label: str,
+        request: Request,
+        *,
+        like: Line,
+    ) -> Line:
+        """Return the line of a row that has the same paper encoder as ``like``, or else the row's
+        first line.
+        """
         found = self.lines(dataclasses.replace(request, only=(label,)))
         return next((line for line in found if line.paper_encoder == like.paper_encoder), found[0])
 
     def matched(self, label: str) -> str | None:
-        """Return the row that sets the number of steps or sentences of a row; None if the row is not matched."""
+        """Return the row that sets the number of steps or sentences of a row; None if the row is
+        not matched.
+        """
         trained = [row.label for row in self.rows if row.experiment]
         rows = [named or (self.reference or trained[0], *trained) for named in self.match.values()]
         return next((named[0] for named in rows if label in named[1:] and label != named[0]), None)
@@ -358,7 +399,12 @@ class Artefact:
         alone = row.baseline is not None or (row.evaluate is not None and row.encoders == ())
         return [None] if alone else self.encoders
 
-    def _lines_of(self, row: Row, request: Request, given: str | None) -> Iterator[Line]:
+    def _lines_of(
+        self,
+        row: Row,
+        request: Request,
+        given: str | None,
+    ) -> Iterator[Line]:
         papers = self.encoders_of(row)
         needs, seeds = self._of_runs(row, request)
         if given is not None and papers[0] is not None:
@@ -376,8 +422,14 @@ class Artefact:
                 needs=needs,
             )
 
-    def _of_runs(self, row: Row, request: Request) -> tuple[Needs | None, tuple[int, ...]]:
-        """Return the needs and the seeds of a row's runs; a baseline has those of the row that measures it."""
+    def _of_runs(
+        self,
+        row: Row,
+        request: Request,
+    ) -> tuple[Needs | None, tuple[int, ...]]:
+        """Return the needs and the seeds of a row's runs; a baseline has those of the row that
+        measures it.
+        """
         if row.baseline is not None:
             measured = next(other for other in self.rows if other.label == row.of)
             needs, seeds = self._of_runs(measured, request)
@@ -389,7 +441,11 @@ class Artefact:
         return row.needs, request.seeds or of_profile or row.seeds or self.seeds
 
 
-def _way_with(way: Way, encoder: str | None, paper: str | None) -> Way:
+def _way_with(
+    way: Way,
+    encoder: str | None,
+    paper: str | None,
+) -> Way:
     """Return how a row is obtained with an encoder in place of the paper's."""
     if not isinstance(way, Evaluate) or way.model is None:
         return way
@@ -401,7 +457,9 @@ def _way_with(way: Way, encoder: str | None, paper: str | None) -> Way:
 
 
 def unknown_names(refers: Iterable[tuple[str, str, Sequence[str]]]) -> list[str]:
-    """Return a fault for each name that is not among the known ones; a reference is its key, name and known names."""
+    """Return a fault for each name that is not among the known ones; a reference is its key, name
+    and known names.
+    """
     return [
         f"{key}: there is no {name!r}{did_you_mean(name, known)}"
         for key, name, known in refers

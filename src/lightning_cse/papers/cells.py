@@ -1,4 +1,6 @@
-"""The cells of a table: values read from the flat table of runs by line, column and seed, and grouped into cells."""
+"""The cells of a table: values read from the flat table of runs by line, column and seed, and
+grouped into cells.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ Readings = Mapping[tuple[int, str], Reading]
 
 
 def is_quoted(plan: Plan, line: Line) -> bool:
-    """Return whether a line has only the paper's numbers; finished runs are used, whatever the row needs."""
+    """Return whether a line has only the paper's numbers; finished runs are used, whatever the row
+    needs.
+    """
     if isinstance(line.way, Published):
         return True
     if line.needs is None:
@@ -77,12 +81,20 @@ def read_cells(plan: Plan, quoted: Sequence[bool]) -> dict[tuple[int, str], Read
     return readings
 
 
-def _read(plan: Plan, line: Line, column: Column) -> Reading:
+def _read(
+    plan: Plan,
+    line: Line,
+    column: Column,
+) -> Reading:
     rows = plan.runs(line, column)
     prefix = "" if column.source == "field" else "metrics."
     if isinstance(line.way, Baseline):
         prefix = f"baselines.{line.way.name}."
-    metric, known = _first_known(rows, prefix, (*column.keys, *column.instead))
+    metric, known = _first_known(
+        rows,
+        prefix,
+        (*column.keys, *column.instead),
+    )
     if known.empty:
         # A metric that no run has is not missing.
         return Reading(asked=len(plan.seeds(line, column)) if rows.empty else 0)
@@ -104,7 +116,11 @@ def _read(plan: Plan, line: Line, column: Column) -> Reading:
     )
 
 
-def _first_known(rows: pd.DataFrame, prefix: str, keys: Sequence[str]) -> tuple[str, pd.Series]:
+def _first_known(
+    rows: pd.DataFrame,
+    prefix: str,
+    keys: Sequence[str],
+) -> tuple[str, pd.Series]:
     """Return the first key for which any run has a value, and these values by seed."""
     for key in keys:
         known = _numbers(rows, f"{prefix}{key}")
@@ -114,7 +130,9 @@ def _first_known(rows: pd.DataFrame, prefix: str, keys: Sequence[str]) -> tuple[
 
 
 def _numbers(rows: pd.DataFrame, path: str) -> pd.Series:
-    """Return the values in a column of the runs, without missing ones; raise DataError for other than numbers."""
+    """Return the values in a column of the runs, without missing ones; raise DataError for other
+    than numbers.
+    """
     if path not in rows:
         return pd.Series(dtype=float)
     known = rows[path].dropna()
@@ -146,8 +164,14 @@ def _mean(column: Column, parts: Sequence[Reading]) -> Reading:
     )
 
 
-def summarise_cells(plan: Plan, readings: Readings, quoted: Sequence[bool]) -> pd.DataFrame:
-    """Group the values into cells: statistics over seeds, the paper's numbers, settings and marks."""
+def summarise_cells(
+    plan: Plan,
+    readings: Readings,
+    quoted: Sequence[bool],
+) -> pd.DataFrame:
+    """Group the values into cells: statistics over seeds, the paper's numbers, settings and
+    marks.
+    """
     over_seeds = _over_seeds(readings)
     papers = {(one.row, one.encoder, one.column): one for one in plan.artefact.published}
     rows: dict[tuple[int, str], dict[str, Any]] = {}
@@ -169,8 +193,22 @@ def summarise_cells(plan: Plan, readings: Readings, quoted: Sequence[bool]) -> p
 
 def _frame(rows: Mapping[tuple[int, str], Mapping[str, Any]]) -> pd.DataFrame:
     index = pd.MultiIndex.from_tuples(list(rows))
-    cells = pd.DataFrame(list(rows.values()), index, dtype=object)
-    cells = cells.reindex(columns=[*NUMBERS, "marks", "p", "p_holm", "asked", "values", "text"])
+    cells = pd.DataFrame(
+        list(rows.values()),
+        index,
+        dtype=object,
+    )
+    cells = cells.reindex(
+        columns=[
+            *NUMBERS,
+            "marks",
+            "p",
+            "p_holm",
+            "asked",
+            "values",
+            "text",
+        ]
+    )
     cells = cells.astype(dict.fromkeys((*NUMBERS, "p", "p_holm"), float))
     cells = cells.astype({"n": int, "asked": int})
     cells["difference"] = cells["mean"] - cells["published"]
@@ -184,7 +222,13 @@ def _over_seeds(readings: Readings) -> pd.DataFrame:
         values += [(*place, value) for value in reading.values.values()]
     frame = pd.DataFrame(values, columns=["line", "column", "value"])
     cells = frame.astype({"value": float}).groupby(["line", "column"])["value"]
-    return cells.agg(n="count", mean=statistics.fmean, sd="std", low="min", high="max")
+    return cells.agg(
+        n="count",
+        mean=statistics.fmean,
+        sd="std",
+        low="min",
+        high="max",
+    )
 
 
 def _row(reading: Reading) -> dict[str, Any]:
@@ -198,8 +242,14 @@ def _row(reading: Reading) -> dict[str, Any]:
     }
 
 
-def _setting(plan: Plan, line: Line, column: Column) -> dict[str, Any]:
-    """Return a cell that shows a setting of the runs or, without runs, of the config that they would have."""
+def _setting(
+    plan: Plan,
+    line: Line,
+    column: Column,
+) -> dict[str, Any]:
+    """Return a cell that shows a setting of the runs or, without runs, of the config that they
+    would have.
+    """
     rows = plan.runs(line, column)
     path = f"decisive.config.{column.keys[0]}"
     known: list[Any] = list(rows.get(path, ()))

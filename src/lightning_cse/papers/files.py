@@ -39,11 +39,12 @@ def find_artefacts(folder: Path) -> dict[str, Artefact]:
 
 
 def read_artefact(path: Path) -> Artefact:
-    """Read ``experiments/<paper>/<name>.yaml`` and, from ``published.csv`` beside it, the paper's numbers.
+    """Read ``experiments/<paper>/<name>.yaml`` and, from ``published.csv`` beside it, the paper's
+    numbers.
 
-    Profiles that the file does not define come from ``profiles.yaml`` beside it, without rows that the file lacks. If
-    the file lists its seeds, these profiles do not change them.
-    Faults of the file are raised as one ConfigError, each with the file and the key.
+    Profiles that the file does not define come from ``profiles.yaml`` beside it, without rows that
+    the file lacks. If the file lists its seeds, these profiles do not change them. Faults of the
+    file are raised as one ConfigError, each with the file and the key.
     """
     raw = load_yaml(path)
     table = str(raw.get("published", path.stem))
@@ -78,7 +79,9 @@ def read_artefact(path: Path) -> Artefact:
 
 
 def _named(nodes: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return the columns or rows of a file with their names under a key; a text alone is a metric."""
+    """Return the columns or rows of a file with their names under a key; a text alone is a
+    metric.
+    """
     named = {}
     for name, node in nodes.items():
         node = node if isinstance(node, dict) else {"metric": node}

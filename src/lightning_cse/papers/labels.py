@@ -1,4 +1,6 @@
-"""Labels that tell records apart: their names, and the settings in which records of one name differ."""
+"""Labels that tell records apart: their names, and the settings in which records of one name
+differ.
+"""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -10,7 +12,9 @@ from lightning_cse.papers.nested import leaves, setting_text, value_at
 
 
 def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return one label per record: its name and, if records share the name, the settings in which they differ."""
+    """Return one label per record: its name and, if records share the name, the settings in which
+    they differ.
+    """
     names = [str(record["name"]) for record in records]
     labels = list(names)
     for name in set(names):
@@ -24,7 +28,9 @@ def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _differences(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the settings in which records differ: those of their command lines, if these suffice to distinguish."""
+    """Return the settings in which records differ: those of their command lines, if these suffice
+    to distinguish.
+    """
     settings = pd.DataFrame([_settings(record) for record in records]).fillna("null")
     overrides = itertools.chain.from_iterable(record.get("overrides") or () for record in records)
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}

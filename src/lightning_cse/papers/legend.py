@@ -1,4 +1,6 @@
-"""The legend of a table: the symbols of the marks in its cells, and notes on what was measured and how."""
+"""The legend of a table: the symbols of the marks in its cells, and notes on what was measured and
+how.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,13 @@ _SYMBOLS: Final = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
 
 
 def symbols(
-    plan: Plan, cells: pd.DataFrame, readings: Readings
+    plan: Plan,
+    cells: pd.DataFrame,
+    readings: Readings,
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the symbols of the marks, and the notes on them; a mark of all measured cells has no symbol."""
+    """Return the symbols of the marks, and the notes on them; a mark of all measured cells has no
+    symbol.
+    """
     texts = _texts_of_marks(plan, cells)
     measured = []
     for place, reading in readings.items():
@@ -66,7 +72,10 @@ def _texts_of_marks(plan: Plan, cells: pd.DataFrame) -> dict[str, str]:
 
 
 def notes(
-    plan: Plan, cells: pd.DataFrame, readings: Readings, quoted: Sequence[bool]
+    plan: Plan,
+    cells: pd.DataFrame,
+    readings: Readings,
+    quoted: Sequence[bool],
 ) -> Iterator[str]:
     """Yield the notes that follow those on marks and tests."""
     runs = {run.source: run for reading in readings.values() for run in reading.runs}
@@ -120,7 +129,11 @@ def _final_scores(plan: Plan, readings: Readings) -> Iterator[str]:
         yield f"{column.title}: a run's final score, {mean_of_text(*evaluations)}."
 
 
-def _reasons(plan: Plan, titles: Sequence[str], quoted: Sequence[bool]) -> Iterator[str]:
+def _reasons(
+    plan: Plan,
+    titles: Sequence[str],
+    quoted: Sequence[bool],
+) -> Iterator[str]:
     reasons: dict[str, list[str]] = {}
     for line, title, is_quoted in zip(plan.lines, titles, quoted, strict=True):
         if is_quoted:
@@ -131,7 +144,9 @@ def _reasons(plan: Plan, titles: Sequence[str], quoted: Sequence[bool]) -> Itera
 
 
 def _published_notes(plan: Plan, titles: Sequence[str]) -> Iterator[str]:
-    """Yield the notes on published numbers; the columns are listed unless a note is on all numbers of a line."""
+    """Yield the notes on published numbers; the columns are listed unless a note is on all numbers
+    of a line.
+    """
     places = {
         (line.name, line.paper_encoder): title
         for line, title in zip(plan.lines, titles, strict=True)

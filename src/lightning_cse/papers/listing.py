@@ -1,4 +1,6 @@
-"""Lists the runs that artefacts need on the terminal: how many are in each state, and what runs or failed."""
+"""Lists the runs that artefacts need on the terminal: how many are in each state, and what runs or
+failed.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +24,36 @@ Status = Mapping[str, Sequence[Job]]
 
 
 def plans_table(plans: Sequence[Plan]) -> RenderableType:
-    """Return the number of runs in each state: by artefact, or, for one artefact, by row with the commands to run."""
+    """Return the number of runs in each state: by artefact, or, for one artefact, by row with the
+    commands to run.
+    """
     now = status(plans)
     if len(plans) == 1:
         return _plan_table(plans[0], now)
     table = _table("artefact", "shows", *STATES)
     for plan in plans:
-        table.add_row(plan.artefact.key, Text(plan.artefact.title), *_counts(status([plan])))
-    return Group(table, "", "In total, counting each run once:", *_summary(now))
+        table.add_row(
+            plan.artefact.key,
+            Text(plan.artefact.title),
+            *_counts(status([plan])),
+        )
+    return Group(
+        table,
+        "",
+        "In total, counting each run once:",
+        *_summary(now),
+    )
 
 
 def _plan_table(plan: Plan, now: Status) -> RenderableType:
     table = _table(plan.artefact.key, "encoder", *STATES)
     quoted = {}
     for line in plan.lines:
-        table.add_row(Text(line.label), line.encoder or "", *_counts(status([plan], line)))
+        table.add_row(
+            Text(line.label),
+            line.encoder or "",
+            *_counts(status([plan], line)),
+        )
         if isinstance(line.way, Published):
             quoted[line.label] = line.way.why
     heading = Text(f"{plan.artefact.source}: {plan.artefact.title}")
@@ -44,7 +61,16 @@ def _plan_table(plan: Plan, now: Status) -> RenderableType:
     commands = [_command(job, plan) for job in missing(now)]
     shown = [Text(line, overflow="fold") for line in commands[:_LISTED]]
     more = [f"  and {len(commands) - _LISTED} more"] if len(commands) > _LISTED else []
-    return Group(heading, "", table, "", *_summary(now), *notes, *shown, *more)
+    return Group(
+        heading,
+        "",
+        table,
+        "",
+        *_summary(now),
+        *notes,
+        *shown,
+        *more,
+    )
 
 
 def _command(job: Job, plan: Plan) -> str:
@@ -55,7 +81,9 @@ def _command(job: Job, plan: Plan) -> str:
 
 
 def status_table(plans: Sequence[Plan]) -> RenderableType:
-    """Return the running runs, the failed runs with the reasons, and the number of runs in each state."""
+    """Return the running runs, the failed runs with the reasons, and the number of runs in each
+    state.
+    """
     now = status(plans)
     table = _table("run", "status")
     for state in ("running", "failed"):
@@ -64,13 +92,25 @@ def status_table(plans: Sequence[Plan]) -> RenderableType:
             shown = f"{state}: {why}" if why else state
             table.add_row(Text(f"{' '.join(job.point.overrides)} seed={job.seed}"), Text(shown))
     hint = ["--retry-failed reruns what failed"] if now["failed"] else []
-    return Group(*([table] if table.rows else []), *hint, *_summary(now))
+    return Group(
+        *([table] if table.rows else []),
+        *hint,
+        *_summary(now),
+    )
 
 
 def _table(*titles: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+    )
     for title in titles:
-        table.add_column(title, justify="right" if title in STATES else "left", overflow="fold")
+        table.add_column(
+            title,
+            justify="right" if title in STATES else "left",
+            overflow="fold",
+        )
     return table
 
 

@@ -5,7 +5,9 @@ from typing import Any
 
 
 def value_at(record: Mapping[str, Any], dotted: str) -> Any:
-    """Return the value at a dotted path, or None if there is none; a key may itself contain dots."""
+    """Return the value at a dotted path, or None if there is none; a key may itself contain
+    dots.
+    """
     node: Any = record
     while dotted:
         if not isinstance(node, Mapping):

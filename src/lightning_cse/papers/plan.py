@@ -1,4 +1,6 @@
-"""The runs that an artefact needs: their commands, seeds and states, and those that are finished."""
+"""The runs that an artefact needs: their commands, seeds and states, and those that are
+finished.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ class Job:
 class Plan:
     """An artefact with a request: its lines, and the runs that each line needs."""
 
-    def __init__(self, artefact: Artefact, request: Request, table: RunsTable) -> None:
+    def __init__(
+        self,
+        artefact: Artefact,
+        request: Request,
+        table: RunsTable,
+    ) -> None:
         self.artefact = artefact
         self.request = request
         self.table = table
@@ -41,9 +48,15 @@ class Plan:
 
     @property
     def stem(self) -> str:
-        """The stem of the artefact's files; it has the request, so that a part does not overwrite the whole."""
+        """The stem of the artefact's files; it has the request, so that a part does not overwrite
+        the whole.
+        """
         request = self.request
-        parts = [self.artefact.name, request.profile, request.encoder]
+        parts = [
+            self.artefact.name,
+            request.profile,
+            request.encoder,
+        ]
         if request.seeds:
             parts.append(f"seeds{'-'.join(map(str, request.seeds))}")
         if request.settings or request.only:
@@ -53,9 +66,20 @@ class Plan:
 
     # What is to be run
 
-    def points(self, line: Line, column: Column) -> tuple[Point, ...]:
-        """Return the points of a cell; a matched row has none until the run that it is matched with is finished."""
-        points = points_of(self.artefact, self.request, line, column)
+    def points(
+        self,
+        line: Line,
+        column: Column,
+    ) -> tuple[Point, ...]:
+        """Return the points of a cell; a matched row has none until the run that it is matched with
+        is finished.
+        """
+        points = points_of(
+            self.artefact,
+            self.request,
+            line,
+            column,
+        )
         job = self.matched(line, column)
         if job is None:
             return points
@@ -65,26 +89,39 @@ class Plan:
         (by,) = self.artefact.match
         return tuple(limited(point, by, run.record) for point in points)
 
-    def matched(self, line: Line, column: Column) -> Job | None:
+    def matched(
+        self,
+        line: Line,
+        column: Column,
+    ) -> Job | None:
         """Return the run that a line is matched with."""
         of = line.way.of if isinstance(line.way, Baseline) else line.label
         label = self.artefact.matched(of)
         if label is None:
             return None
         other = self.artefact.line(label, self.request, like=line)
-        point = points_of(self.artefact, self.request, other, column)[0]
+        point = points_of(
+            self.artefact,
+            self.request,
+            other,
+            column,
+        )[0]
         return Job(point.of or point, other.seeds[0])
 
     def jobs(self, line: Line) -> list[Job]:
         """Return the runs that a line needs.
 
-        A grid is run with the first seed; once it is complete, its winner is run with the other seeds too. A matched
-        row first needs the run that it is matched with.
+        A grid is run with the first seed; once it is complete, its winner is run with the other
+        seeds too. A matched row first needs the run that it is matched with.
         """
         jobs = [job for column in self.columns for job in self._jobs(line, column)]
         return list(dict.fromkeys(jobs))
 
-    def _jobs(self, line: Line, column: Column) -> Iterator[Job]:
+    def _jobs(
+        self,
+        line: Line,
+        column: Column,
+    ) -> Iterator[Job]:
         if column.source == "mean":
             return
         if column.source == "config" and not isinstance(line.way, Chosen):
@@ -105,8 +142,14 @@ class Plan:
                     yield Job(point.of, seed)
                 yield Job(point, seed)
 
-    def winner(self, line: Line, column: Column) -> tuple[Point, ...]:
-        """Return the best point of a grid with the first seed, none while one is missing; the first wins a tie."""
+    def winner(
+        self,
+        line: Line,
+        column: Column,
+    ) -> tuple[Point, ...]:
+        """Return the best point of a grid with the first seed, none while one is missing; the first
+        wins a tie.
+        """
         points = self.points(line, column)
         by = getattr(line.way, "by", "")
         found = [self.table.find(point, line.seeds[0]) for point in points]
@@ -120,8 +163,14 @@ class Plan:
 
     # What is finished
 
-    def runs(self, line: Line, column: Column) -> pd.DataFrame:
-        """Return the finished runs of a cell, with the seed as index; for a baseline, the first run that has it."""
+    def runs(
+        self,
+        line: Line,
+        column: Column,
+    ) -> pd.DataFrame:
+        """Return the finished runs of a cell, with the seed as index; for a baseline, the first run
+        that has it.
+        """
         is_grid = isinstance(line.way, Chosen)
         points = self.winner(line, column) if is_grid else self.points(line, column)
         if not points:
@@ -138,7 +187,11 @@ class Plan:
         found = [run for column in self.columns for run in self.runs(line, column)["run"]]
         return list({run.source: run for run in found}.values())
 
-    def seeds(self, line: Line, column: Column) -> tuple[int, ...]:
+    def seeds(
+        self,
+        line: Line,
+        column: Column,
+    ) -> tuple[int, ...]:
         """Return the seeds that a cell should have; none while its point is not known."""
         is_grid = isinstance(line.way, Chosen)
         known = self.winner(line, column) if is_grid else self.points(line, column)
@@ -146,20 +199,30 @@ class Plan:
             return ()
         return line.seeds[:1] if isinstance(line.way, Baseline) else line.seeds
 
-    def setting(self, line: Line, column: Column) -> Any:
-        """Return the setting of a config column for a line that has no run; None if a run must choose it."""
+    def setting(
+        self,
+        line: Line,
+        column: Column,
+    ) -> Any:
+        """Return the setting of a config column for a line that has no run; None if a run must
+        choose it.
+        """
         points = () if isinstance(line.way, Chosen) else self.points(line, column)
         if not points:
             return None
         return value_at(composed(points[0].of or points[0]), column.keys[0])
 
     def change_of(self, run: Found) -> str:
-        """Return whether the method of a run has changed since the run: ``fresh``, ``stale`` or ``unknown``."""
+        """Return whether the method of a run has changed since the run: ``fresh``, ``stale`` or
+        ``unknown``.
+        """
         return change_of(self.table.training(run))
 
 
 def status(plans: Iterable[Plan], only: Line | None = None) -> dict[str, list[Job]]:
-    """Return each run that the artefacts or only one line need, once, by its state or the reason not to run it."""
+    """Return each run that the artefacts or only one line need, once, by its state or the reason
+    not to run it.
+    """
     found: dict[str, list[Job]] = {state: [] for state in STATES}
     seen: set[tuple[str, int]] = set()
     lines = [(plan, line) for plan in plans for line in plan.lines if only in (None, line)]
@@ -179,7 +242,11 @@ def status(plans: Iterable[Plan], only: Line | None = None) -> dict[str, list[Jo
 
 def missing(status: Mapping[str, Sequence[Job]]) -> list[Job]:
     """Return the runs that are neither finished nor running nor withheld."""
-    return [*status["missing"], *status["interrupted"], *status["failed"]]
+    return [
+        *status["missing"],
+        *status["interrupted"],
+        *status["failed"],
+    ]
 
 
 def withheld(line: Line) -> bool:

@@ -1,4 +1,6 @@
-"""Turns the lines of an artefact into points, which are commands without a seed, and composes their configs."""
+"""Turns the lines of an artefact into points, which are commands without a seed, and composes their
+configs.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ Command = Literal["train", "evaluate", "describe"]
 
 @dataclass(frozen=True)
 class Point:
-    """A command without its seed; ``of`` is the training to evaluate, whose run becomes the ``model``."""
+    """A command without its seed; ``of`` is the training to evaluate, whose run becomes the
+    ``model``.
+    """
 
     command: Command
     overrides: tuple[str, ...]
@@ -43,13 +47,17 @@ class Point:
 
 
 def points_of(
-    artefact: Artefact, request: Request, line: Line, column: Column
+    artefact: Artefact,
+    request: Request,
+    line: Line,
+    column: Column,
 ) -> tuple[Point, ...]:
-    """Return the points of a cell: several for a grid, those of its row for a baseline, none if only published.
+    """Return the points of a cell: several for a grid, those of its row for a baseline, none if
+    only published.
 
-    Overrides are applied in this order, and a later one wins: the profile's for all rows, the row's, the profile's for
-    this row, the column's, the request's. A setting of the profile or the request is left out if only the other
-    command has its key.
+    Overrides are applied in this order, and a later one wins: the profile's for all rows, the
+    row's, the profile's for this row, the column's, the request's. A setting of the profile or the
+    request is left out if only the other command has its key.
     """
     way = line.way
     if isinstance(way, artefacts.Published):
@@ -69,9 +77,28 @@ def points_of(
     head += [f"+suite={way.suite}", *_corpora_of(request.profile)]
     if way.of is None:
         added = _added(artefact, request, line, column)
-        return (_point("evaluate", head, way.overrides + added, artefact, request),)
+        return (
+            _point(
+                "evaluate",
+                head,
+                way.overrides + added,
+                artefact,
+                request,
+            ),
+        )
     training = _training(artefact, request, line, column, way.of)
-    return (replace(_point("evaluate", head, way.overrides, artefact, request), of=training),)
+    return (
+        replace(
+            _point(
+                "evaluate",
+                head,
+                way.overrides,
+                artefact,
+                request,
+            ),
+            of=training,
+        ),
+    )
 
 
 def _training(
@@ -90,7 +117,12 @@ def _training(
     return _point("train", head, own, artefact, request)
 
 
-def _added(artefact: Artefact, request: Request, line: Line, column: Column) -> tuple[str, ...]:
+def _added(
+    artefact: Artefact,
+    request: Request,
+    line: Line,
+    column: Column,
+) -> tuple[str, ...]:
     """Return the overrides of the profile for a row, and those of the column."""
     return artefact.profile(request).rows.get(line.label, ()) + column.overrides
 
@@ -102,19 +134,27 @@ def _point(
     artefact: Artefact,
     request: Request,
 ) -> Point:
-    """Return a point with its own overrides between those of the profile and those of the request."""
+    """Return a point with its own overrides between those of the profile and those of the
+    request.
+    """
     try:
         settings = tuple(map(artefacts.check_override, request.settings))
     except ValueError as error:
         raise ConfigError([str(error)]) from None
-    general = _suiting(command, tuple(head), artefact.profile(request).overrides)
+    general = _suiting(
+        command,
+        tuple(head),
+        artefact.profile(request).overrides,
+    )
     requested = _suiting(command, tuple(head), settings)
     return Point(command, (*head, *general, *own, *requested))
 
 
 @functools.cache
 def _corpora_of(profile: str | None) -> tuple[str, ...]:
-    """Return the overrides that give an evaluation the corpora of a profile and its limits on their size."""
+    """Return the overrides that give an evaluation the corpora of a profile and its limits on their
+    size.
+    """
     if profile is None:
         return ()
     own = compose("train", profile_override(profile))
@@ -130,8 +170,14 @@ def _corpora_of(profile: str | None) -> tuple[str, ...]:
     return tuple(limits) if is_default else (f"corpora={corpora}", *limits)
 
 
-def _suiting(command: Command, head: tuple[str, ...], settings: Iterable[str]) -> list[str]:
-    """Return the settings for a command: those whose key it has, and those whose key neither command has."""
+def _suiting(
+    command: Command,
+    head: tuple[str, ...],
+    settings: Iterable[str],
+) -> list[str]:
+    """Return the settings for a command: those whose key it has, and those whose key neither
+    command has.
+    """
     # Some suites add keys to the config; the suite of all tasks has these keys, too.
     other: tuple[Command, tuple[str, ...]] = (
         ("evaluate", ("+suite=all",)) if command == "train" else ("train", ())
@@ -140,8 +186,14 @@ def _suiting(command: Command, head: tuple[str, ...], settings: Iterable[str]) -
 
 
 @functools.cache
-def _has(command: Command, head: tuple[str, ...], setting: str) -> bool:
-    """Return whether a command has the group of a setting, or the top-level config node that contains its key."""
+def _has(
+    command: Command,
+    head: tuple[str, ...],
+    setting: str,
+) -> bool:
+    """Return whether a command has the group of a setting, or the top-level config node that
+    contains its key.
+    """
     with explained(command, (*head, setting)):
         parsed = parse(setting)
         chooses, key = is_choice(parsed), parsed.key_or_group
@@ -152,7 +204,9 @@ def _has(command: Command, head: tuple[str, ...], setting: str) -> bool:
 
 @functools.cache
 def composed(point: Point) -> dict[str, Any]:
-    """Return the resolved config of a point without the ``hydra`` node; it is shared, so do not change it."""
+    """Return the resolved config of a point without the ``hydra`` node; it is shared, so do not
+    change it.
+    """
     with explained(point.command, point.overrides):
         cfg = compose_run(point.command, point.overrides)
         config: Any = OmegaConf.to_container(cfg, resolve=True)
@@ -171,7 +225,9 @@ def key_of(point: Point) -> str:
 
 @contextlib.contextmanager
 def explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
-    """Turn Hydra's errors about overrides into the faults that a command line with these overrides reports."""
+    """Turn Hydra's errors about overrides into the faults that a command line with these overrides
+    reports.
+    """
     try:
         yield
     except (*CompositionError, ConfigError) as error:
@@ -182,8 +238,14 @@ def explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
         ) from error
 
 
-def limited(point: Point, by: str, record: Mapping[str, Any]) -> Point:
-    """Return a point that makes as many steps as a finished run, or reads as many sentences (to the nearest step)."""
+def limited(
+    point: Point,
+    by: str,
+    record: Mapping[str, Any],
+) -> Point:
+    """Return a point that makes as many steps as a finished run, or reads as many sentences (to the
+    nearest step).
+    """
     if point.of is not None:
         return replace(point, of=limited(point.of, by, record))
     steps = record["steps"]

@@ -1,4 +1,6 @@
-"""Profiles of artefacts (``--profile``): the override, its encoder, and the profiles that a paper's files share."""
+"""Profiles of artefacts (``--profile``): the override, its encoder, and the profiles that a paper's
+files share.
+"""
 
 import functools
 from collections.abc import Mapping
@@ -34,7 +36,9 @@ def profile_encoder(profile: str) -> str | None:
 
 
 def shared_profiles(path: Path, artefact: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the shared profiles for an artefact: only its rows, and no seeds if the artefact lists seeds."""
+    """Return the shared profiles for an artefact: only its rows, and no seeds if the artefact lists
+    seeds.
+    """
     file = path.with_name(SHARED)
     profiles = load_yaml(file) if file.is_file() else {}
     for profile in profiles.values():
@@ -49,7 +53,9 @@ def shared_profiles(path: Path, artefact: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Return the plain values of a YAML file; raises ConfigError with the path if the file is malformed."""
+    """Return the plain values of a YAML file; raises ConfigError with the path if the file is
+    malformed.
+    """
     try:
         return dict(OmegaConf.to_container(OmegaConf.load(path), resolve=False))  # type: ignore[arg-type]
     except (OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:

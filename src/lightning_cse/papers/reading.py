@@ -18,8 +18,9 @@ def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list
     """Read runs, finished or not, each once.
 
     Args:
-        paths: run folders; folders with run folders below them, such as that of all runs; the folder of a sweep;
-            records kept as files, with their curves beside them as ``<name>.curves.csv``; folders of such files.
+        paths: run folders; folders with run folders below them, such as that of all runs; the
+            folder of a sweep; records kept as files, with their curves beside them as
+            ``<name>.curves.csv``; folders of such files.
         seeds: read only the runs with these seeds.
     """
     found: dict[Path, Found] = {}
@@ -32,7 +33,9 @@ def read_runs(paths: Iterable[Path], seeds: Sequence[int] | None = None) -> list
 
 
 def _places(path: Path) -> Iterator[Path]:
-    """Yield run folders and record files; the contents of a run folder, such as evaluations, belong to it."""
+    """Yield run folders and record files; the contents of a run folder, such as evaluations, belong
+    to it.
+    """
     begun = re.fullmatch(r"[0-9A-Za-z]+-s\d+", path.name) and (path / "config.yaml").is_file()
     if begun or (path / "record.json").is_file():
         yield path

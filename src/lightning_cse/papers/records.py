@@ -21,7 +21,8 @@ State = Literal["finished", "running", "interrupted", "failed", "missing"]
 class Found:
     """A run: its record, its folder (None for a record kept as a file), and the file of the record.
 
-    Only a report shows runs that are not finished; their record has only the name, the hash and the seed.
+    Only a report shows runs that are not finished; their record has only the name, the hash and the
+    seed.
     """
 
     record: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
@@ -31,7 +32,9 @@ class Found:
 
     @property
     def curves_path(self) -> Path:
-        """The file of its curves, which may not exist; beside a kept ``X.json`` it is ``X.curves.csv``."""
+        """The file of its curves, which may not exist; beside a kept ``X.json`` it is
+        ``X.curves.csv``.
+        """
         if self.folder is None:
             return self.source.with_suffix(".curves.csv")
         return self.folder / "curves.csv"
@@ -48,7 +51,9 @@ class Found:
 
 
 def frame_of(found: Iterable[Found]) -> pd.DataFrame:
-    """Return a row for each run: its record, with dotted columns such as ``best.score``, and the run as ``run``."""
+    """Return a row for each run: its record, with dotted columns such as ``best.score``, and the
+    run as ``run``.
+    """
     found = list(found)
     frame = pd.json_normalize([dict(run.record) for run in found])
     frame["run"] = pd.Series(found, dtype=object)
@@ -64,21 +69,30 @@ def kept_name(record: Mapping[str, Any]) -> str:
 class RunsTable:
     """The runs below a folder, and the records kept as files in other folders.
 
-    The disk is read once, and again after `refresh`. Records without a key, of an older version, are left out.
+    The disk is read once, and again after `refresh`. Records without a key, of an older version,
+    are left out.
     """
 
-    def __init__(self, runs_dir: Path, kept: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        runs_dir: Path,
+        kept: Sequence[Path] = (),
+    ) -> None:
         self.runs_dir = Path(runs_dir)
         self.kept = tuple(kept)
 
     def refresh(self) -> None:
-        """Make the next query read the disk again; records that did not change are not parsed again."""
+        """Make the next query read the disk again; records that did not change are not parsed
+        again.
+        """
         for name in ("frame", "_places", "_unfinished"):
             vars(self).pop(name, None)
 
     @functools.cached_property
     def frame(self) -> pd.DataFrame:
-        """The finished runs: kept records first, then those with a folder, each the oldest first (see `frame_of`)."""
+        """The finished runs: kept records first, then those with a folder, each the oldest first
+        (see `frame_of`).
+        """
         found = []
         for path, folder in self._record_files():
             record = _read_record(path, path.stat().st_mtime_ns)
@@ -86,7 +100,11 @@ class RunsTable:
                 found.append(Found(record, folder, path))
         return frame_of(found)
 
-    def find(self, point: Point, seed: int) -> Found | None:
+    def find(
+        self,
+        point: Point,
+        seed: int,
+    ) -> Found | None:
         """Return the newest finished run of a point and a seed; None without one.
 
         An evaluation must be of the newest run of its training.
@@ -101,14 +119,22 @@ class RunsTable:
             return run if is_of_newest else None
         return run
 
-    def finished(self, point: Point, seeds: Sequence[int]) -> pd.DataFrame:
-        """Return the rows of the runs that `find` finds, in the order of the seeds, with the seed as index."""
+    def finished(
+        self,
+        point: Point,
+        seeds: Sequence[int],
+    ) -> pd.DataFrame:
+        """Return the rows of the runs that `find` finds, in the order of the seeds, with the seed
+        as index.
+        """
         found = [seed for seed in sorted(seeds) if self.find(point, seed) is not None]
         places = [self._places[key_of(point), seed] for seed in found]
         return self.frame.iloc[places].set_index("seed", drop=False)
 
     def training(self, run: Found) -> Found | None:
-        """Return the run whose model an evaluation uses, None if it is missing; for any other run, the run itself."""
+        """Return the run whose model an evaluation uses, None if it is missing; for any other run,
+        the run itself.
+        """
         if (of := run.evaluates) is None:
             return run
         frame = self.frame
@@ -116,8 +142,14 @@ class RunsTable:
         found = frame["run"][same_run & (frame["name"] == of["name"])]
         return None if found.empty else found.iloc[-1]
 
-    def state(self, point: Point, seed: int) -> State:
-        """Return the state of a point and a seed; a run that stopped before its first checkpoint is missing."""
+    def state(
+        self,
+        point: Point,
+        seed: int,
+    ) -> State:
+        """Return the state of a point and a seed; a run that stopped before its first checkpoint is
+        missing.
+        """
         if self.find(point, seed) is not None:
             return "finished"
         run = self._unfinished.get((key_of(point), seed))
@@ -131,7 +163,11 @@ class RunsTable:
             return "interrupted" if any((run.path / "tasks").glob("*.json")) else "missing"
         return status
 
-    def failure(self, point: Point, seed: int) -> str:
+    def failure(
+        self,
+        point: Point,
+        seed: int,
+    ) -> str:
         """Return the reason why a run failed, in one line."""
         run = self._unfinished.get((key_of(point), seed))
         return (run and run.reason()) or ""
@@ -139,7 +175,11 @@ class RunsTable:
     @functools.cached_property
     def _places(self) -> dict[tuple[str, int], int]:
         """The place of the newest run of each key and seed in the frame."""
-        pairs = zip(self.frame["key"], self.frame["seed"], strict=True)
+        pairs = zip(
+            self.frame["key"],
+            self.frame["seed"],
+            strict=True,
+        )
         return {pair: place for place, pair in enumerate(pairs)}
 
     @functools.cached_property
@@ -159,7 +199,9 @@ class RunsTable:
 
 @functools.cache
 def _read_record(path: Path, changed: int) -> dict[str, Any] | None:
-    """Return the record in a file, which changed at this time; None for JSON that is no record with a key."""
+    """Return the record in a file, which changed at this time; None for JSON that is no record with
+    a key.
+    """
     with contextlib.suppress(FileNotFoundError):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))

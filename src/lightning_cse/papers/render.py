@@ -68,7 +68,9 @@ _MARKDOWN: Final = str.maketrans(
 
 
 def render(table: Table, form: Form) -> Any:
-    """Return a table for `rich.console.Console.print` or as text; a CSV has one row per cell, unrounded."""
+    """Return a table for `rich.console.Console.print` or as text; a CSV has one row per cell,
+    unrounded.
+    """
     if form == "terminal":
         return _terminal(view(table))
     if form == "csv":
@@ -76,8 +78,14 @@ def render(table: Table, form: Form) -> Any:
     return environment().get_template(_TEMPLATES[form]).render(view(table))
 
 
-def write(table: Table, folder: Path, stem: str) -> list[Path]:
-    """Write ``<stem>.md``, ``.csv``, ``.tex`` and, where comparisons were made, ``.tests.csv``; return the files."""
+def write(
+    table: Table,
+    folder: Path,
+    stem: str,
+) -> list[Path]:
+    """Write ``<stem>.md``, ``.csv``, ``.tex`` and, where comparisons were made, ``.tests.csv``;
+    return the files.
+    """
     texts = {
         "md": render(table, "markdown"),
         "csv": render(table, "csv"),
@@ -107,7 +115,9 @@ def environment() -> Environment:
 
 
 def view(table: Table) -> dict[str, Any]:
-    """Return the contents of a table as text: title, lines above, headings, lines with their cells, legend."""
+    """Return the contents of a table as text: title, lines above, headings, lines with their cells,
+    legend.
+    """
     artefact = table.artefact
     measured = [line for line, quoted in zip(table.lines, table.quoted, strict=True) if not quoted]
     encoders = list(dict.fromkeys(line.encoder for line in measured if line.encoder))
@@ -179,7 +189,11 @@ def _is_measured(cell: Any, column: Column) -> bool:
     return bool(cell.asked) and column.source != "config"
 
 
-def _cell(table: Table, cell: Any, column: Column) -> dict[str, Any]:
+def _cell(
+    table: Table,
+    cell: Any,
+    column: Column,
+) -> dict[str, Any]:
     digits = "g" if column.source == "config" else f".{column.decimals}f"
 
     def number(value: float, sign: str = "") -> str:
@@ -207,7 +221,9 @@ def _cell(table: Table, cell: Any, column: Column) -> dict[str, Any]:
 
 
 def _seeds(counts: Sequence[tuple[int, int]], *, is_baseline: bool) -> str:
-    """Return the number of seeds of a line, ``n/asked`` if some are missing; a range if its cells differ."""
+    """Return the number of seeds of a line, ``n/asked`` if some are missing; a range if its cells
+    differ.
+    """
     if not counts:
         return ""
     if is_baseline and all(n == asked for n, asked in counts):
@@ -250,7 +266,11 @@ def _terminal(shown: Mapping[str, Any]) -> RenderableType:
         min_width=min(32, longest),
         max_width=32,
     )
-    grid.add_column("n", justify="right", no_wrap=True)
+    grid.add_column(
+        "n",
+        justify="right",
+        no_wrap=True,
+    )
     grid.add_column("", no_wrap=True)
     for number, heading in enumerate(shown["headings"]):
         width = max((len(texts[number]) for _, _, texts in rows), default=1)
@@ -266,7 +286,11 @@ def _terminal(shown: Mapping[str, Any]) -> RenderableType:
         style = "dim" if what in _DIM else ""
         grid.add_row(*first, *(Text(text, style) for text in (what, *texts)))
     head = [Text(shown["title"], style="bold"), *map(Text, (*shown["about"], ""))]
-    return Group(*head, grid, *map(Text, ("", *shown["legend"])))
+    return Group(
+        *head,
+        grid,
+        *map(Text, ("", *shown["legend"])),
+    )
 
 
 def _terminal_label(line: Mapping[str, Any]) -> str:
@@ -274,7 +298,9 @@ def _terminal_label(line: Mapping[str, Any]) -> str:
 
 
 def _rows(cells: Sequence[Mapping[str, Any]], *, uneven: bool) -> Iterator[tuple[str, list[str]]]:
-    """Yield the non-empty rows of a line: measured values, their spread, the paper's values, the difference."""
+    """Yield the non-empty rows of a line: measured values, their spread, the paper's values, the
+    difference.
+    """
     yield "", [(cell["mean"] or "-") + cell["signs"] for cell in cells]
     for what, key in _ROWS.items():
         if any(cell[key] for cell in cells) and (uneven or key != "n"):
@@ -286,8 +312,16 @@ def _csv(table: Table) -> str:
     frame["mean"] = frame["mean"].astype(object).mask(frame["text"] != "", frame["text"])
     frame["marks"] = frame["marks"].map(";".join)
     frame["seeds"] = frame["values"].map(lambda values: " ".join(map(str, values)))
-    frame.insert(1, "row", [table.lines[number].label for number in frame["line"]])
-    frame.insert(2, "encoder", [table.lines[number].encoder for number in frame["line"]])
+    frame.insert(
+        1,
+        "row",
+        [table.lines[number].label for number in frame["line"]],
+    )
+    frame.insert(
+        2,
+        "encoder",
+        [table.lines[number].encoder for number in frame["line"]],
+    )
     hidden = ["line", "asked", "values", "text"]
     if frame["error"].isna().all():
         hidden.append("error")

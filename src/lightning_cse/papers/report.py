@@ -1,4 +1,6 @@
-"""The report: tables and charts of papers and of runs as one HTML file, which opens from disk without a network."""
+"""The report: tables and charts of papers and of runs as one HTML file, which opens from disk
+without a network.
+"""
 
 from __future__ import annotations
 
@@ -74,9 +76,14 @@ _RFD: Final = (
 
 
 def build_report(
-    title: str, sections: Sequence[Mapping[str, Any]], *, facts: Mapping[str, str] | None = None
+    title: str,
+    sections: Sequence[Mapping[str, Any]],
+    *,
+    facts: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a self-contained page; all but the charts is escaped, and the same input gives the same text."""
+    """Return a self-contained page; all but the charts is escaped, and the same input gives the
+    same text.
+    """
     from markdown_it import MarkdownIt
     from markupsafe import Markup, escape
 
@@ -90,18 +97,34 @@ def build_report(
     def breakable(text: str) -> Markup:
         """Allow line breaks within long names."""
         escaped = str(escape(text))
-        return Markup(re.sub(r"(?<=[^\W\d])([_./=,]+)(?=\w)", r"\1<wbr>", escaped))  # noqa: S704
+        broken = re.sub(r"(?<=[^\W\d])([_./=,]+)(?=\w)", r"\1<wbr>", escaped)
+        return Markup(broken)  # noqa: S704 - escaped above
 
-    environment().filters.update(markdown=to_html, breakable=breakable)
+    environment().filters.update(
+        markdown=to_html,
+        breakable=breakable,
+    )
     parts: dict[str, list[Mapping[str, Any]]] = {}
     for section in sections:
         parts.setdefault(section["part"], []).append(section)
     template = environment().get_template("report.html.jinja")
-    page = template.render(title=title, parts=parts, facts=facts or {})
+    page = template.render(
+        title=title,
+        parts=parts,
+        facts=facts or {},
+    )
     # Only the page's own script may run: another one would have another digest.
-    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    (script,) = re.findall(
+        r"<script>(.*?)</script>",
+        page,
+        re.DOTALL,
+    )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
-    return page.replace("@script-digest@", f"sha256-{digest}", 1)
+    return page.replace(
+        "@script-digest@",
+        f"sha256-{digest}",
+        1,
+    )
 
 
 def slug(text: str) -> str:
@@ -116,7 +139,9 @@ def artefact_section(
     *,
     part: str = "",
 ) -> dict[str, Any]:
-    """Return a table or figure of a paper as a section; ``made`` holds its figures, its text and further tables."""
+    """Return a table or figure of a paper as a section; ``made`` holds its figures, its text and
+    further tables.
+    """
     anchor = slug(artefact.key)
     section: dict[str, Any] = {
         "title": artefact.title,
@@ -131,7 +156,11 @@ def artefact_section(
         section["text"] = made.text
         section["tables"] = [_folded_table(name, rows) for name, rows in made.tables.items()]
         section["charts"] = [
-            _chart(figure, name.replace("_", " "), f"{anchor}-{slug(name)}")
+            _chart(
+                figure,
+                name.replace("_", " "),
+                f"{anchor}-{slug(name)}",
+            )
             for name, figure in made.figures.items()
         ]
     return section
@@ -157,7 +186,9 @@ def _chart(
     name: str,
     groups: Sequence[_Group] = (),
 ) -> dict[str, Any]:
-    """Return a figure as a chart: SVG with text as text, in colours that follow the theme of the page."""
+    """Return a figure as a chart: SVG with text as text, in colours that follow the theme of the
+    page.
+    """
     import matplotlib as mpl
 
     buffer = io.StringIO()
@@ -179,9 +210,21 @@ def _chart(
     )
     for group in groups:  # the page shows and hides it
         svg = svg.replace(f'<g id="series.{group.key}">', f'<g data-series="{group.key}">')
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
-    svg = re.sub(r"#[0-9a-fA-F]{6}\b", lambda match: _COLORS.get(match[0].lower(), match[0]), svg)
-    svg = re.sub(r"(font: [^;\"]*?[\d.]+px)[^;\"]+", r"\1 var(--sans)", svg)
+    svg = re.sub(
+        r'(\bid="|url\(#|href="#)',
+        rf"\g<1>{name}-",
+        svg,
+    )
+    svg = re.sub(
+        r"#[0-9a-fA-F]{6}\b",
+        lambda match: _COLORS.get(match[0].lower(), match[0]),
+        svg,
+    )
+    svg = re.sub(
+        r"(font: [^;\"]*?[\d.]+px)[^;\"]+",
+        r"\1 var(--sans)",
+        svg,
+    )
     return {
         "title": title,
         "svg": svg,
@@ -192,7 +235,9 @@ def _chart(
 
 
 def _charts(
-    groups: Sequence[_Group], titles: Mapping[str, str], name: str
+    groups: Sequence[_Group],
+    titles: Mapping[str, str],
+    name: str,
 ) -> Iterator[dict[str, Any]]:
     """Yield one chart of all runs for each key that any run has."""
     logged = {key for group in groups for run in group.runs for key in run.curves}
@@ -238,11 +283,19 @@ def _smoothed(points: Points) -> Points:
         return points
     steps, values = xy(points)
     average = moving_average(values.tolist(), 2 * max(2, len(points) // 40) + 1)
-    return list(zip(steps.astype(int).tolist(), average, strict=True))
+    return list(
+        zip(
+            steps.astype(int).tolist(),
+            average,
+            strict=True,
+        )
+    )
 
 
 def _fitting_titles(keys: Iterable[str]) -> dict[str, str]:
-    """Return the chart titles of RFD, alignment and uniformity by key, for all views of the embeddings."""
+    """Return the chart titles of RFD, alignment and uniformity by key, for all views of the
+    embeddings.
+    """
     titles = {}
     for key in sorted(keys):
         if re.fullmatch(r"diag/.*(alignment|uniformity)", key):
@@ -278,9 +331,14 @@ def run_facts(runs: Sequence[Found]) -> dict[str, str]:
 
 
 def run_sections(
-    runs: Sequence[Found], *, name: str = "sweep", part: str = ""
+    runs: Sequence[Found],
+    *,
+    name: str = "sweep",
+    part: str = "",
 ) -> list[dict[str, Any]]:
-    """Return the sections of runs; their anchors begin with ``name``, and the contents list them under ``part``."""
+    """Return the sections of runs; their anchors begin with ``name``, and the contents list them
+    under ``part``.
+    """
     if not runs:
         return []
     groups = []
@@ -355,11 +413,27 @@ def _run_table(groups: Sequence[_Group], legend: Sequence[Mapping[str, str]]) ->
             mean = _number(means.at[number, key], key)
             deviation = _number(deviations.at[number, key], key)
             values.append(f"{mean} ± {deviation}" if deviation else mean)
-        rows.append([legend[number], str(finished), *values])
+        rows.append(
+            [
+                legend[number],
+                str(finished),
+                *values,
+            ]
+        )
     for name, metrics in _baselines(groups).items():
         values = [_number(metrics.get(key), key) for key in keys]
-        rows.append([(name, "baseline", ""), "", *values])
-    headings = ["run", "seeds", *map(_heading, keys)]
+        rows.append(
+            [
+                (name, "baseline", ""),
+                "",
+                *values,
+            ]
+        )
+    headings = [
+        "run",
+        "seeds",
+        *map(_heading, keys),
+    ]
     return {
         "headings": headings,
         "rows": rows,
@@ -383,7 +457,9 @@ def _dev_score(run: Found) -> float:
 
 
 def _baselines(groups: Sequence[_Group]) -> dict[str, dict[str, float]]:
-    """Return the metrics of the baselines that were evaluated beside the runs; each is measured once per encoder."""
+    """Return the metrics of the baselines that were evaluated beside the runs; each is measured
+    once per encoder.
+    """
     found: dict[str, dict[str, float]] = {}
     for run in (run for group in groups for run in group.runs):
         for name, metrics in (run.record.get("baselines") or {}).items():
@@ -414,7 +490,9 @@ def _number(value: float | None, key: str) -> str:
 
 
 def _difference_tables(groups: Sequence[_Group]) -> list[dict[str, Any]]:
-    """Return a table of the config keys, and the digests of files and encoders, in which the points differ."""
+    """Return a table of the config keys, and the digests of files and encoders, in which the points
+    differ.
+    """
     settings = pd.DataFrame([_settings(group.runs[0].record) for group in groups]).fillna("")
     keys = sorted(key for key in settings if settings[key].nunique() > 1)
     if not keys:

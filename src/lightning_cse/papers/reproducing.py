@@ -24,16 +24,22 @@ from lightning_cse.runs import write_atomic
 from lightning_cse.runs.machine import in_history
 
 if TYPE_CHECKING:
-    from lightning_cse.papers.figures import Made
+    from lightning_cse.papers.figures import Result
 
 
 def run_missing(
-    plans: Sequence[Plan], folder: Path, options: Sequence[str] = (), *, retry_failed: bool = False
+    plans: Sequence[Plan],
+    folder: Path,
+    options: Sequence[str] = (),
+    *,
+    retry_failed: bool = False,
 ) -> int:
-    """Run the missing runs of some artefacts, and return the exit code of the first command that failed.
+    """Run the missing runs of some artefacts, and return the exit code of the first command that
+    failed.
 
-    Training comes first, then the evaluation of the trained models, then the runs of a grid's winner. Each run is tried
-    once. ``options`` apply to the commands as a whole, such as ``hydra/launcher=joblib``.
+    Training comes first, then the evaluation of the trained models, then the runs of a grid's
+    winner. Each run is tried once. ``options`` apply to the commands as a whole, such as
+    ``hydra/launcher=joblib``.
     """
     code = 0
     table = plans[0].table
@@ -56,20 +62,39 @@ def run_missing(
         file = folder / f"{command}-{os.getpid()}.points.yaml"
         points = [overrides_of(job, table) for job in jobs]
         write_atomic(file, yaml.safe_dump(points, width=1000))
-        ended = _run_points(command, file, options, table.runs_dir)
+        ended = _run_points(
+            command,
+            file,
+            options,
+            table.runs_dir,
+        )
         code = ended if code in (0, BUSY) and ended else code
 
 
-def _run_points(command: str, file: Path, options: Sequence[str], runs_dir: Path) -> int:
+def _run_points(
+    command: str,
+    file: Path,
+    options: Sequence[str],
+    runs_dir: Path,
+) -> int:
     quoted = str(file).replace("\\", "\\\\").replace("'", "\\'")
     module = f"lightning_cse.{command}"
     points = f"hydra.sweeper.file='{quoted}'"
-    line = [sys.executable, "-m", module, "--multirun", points, *options]
+    line = [
+        sys.executable,
+        "-m",
+        module,
+        "--multirun",
+        points,
+        *options,
+    ]
     return _run(line, {**os.environ, "LIGHTNING_CSE_RUNS": str(runs_dir)})
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:
-    """Run a command; if this process is interrupted or terminated, wait while the command saves its state."""
+    """Run a command; if this process is interrupted or terminated, wait while the command saves its
+    state.
+    """
     process = subprocess.Popen(command, env=environment)
     try:
         code = process.wait()
@@ -83,11 +108,13 @@ def _run(command: list[str], environment: Mapping[str, str]) -> int:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """An artefact made from the finished runs: its table, its figures and its text, where it has them."""
+    """An artefact made from the finished runs: its table, its figures and its text, where it has
+    them.
+    """
 
     plan: Plan
     table: Table | None
-    made: Made | None
+    made: Result | None
 
     def write(self, folder: Path) -> list[Path]:
         """Write table, figures and text to a folder, and return the files."""
@@ -113,20 +140,22 @@ class Reproduction:
 def reproduce(plan: Plan, kept_tests: Path | None = None) -> Reproduction:
     """Make an artefact from the finished runs.
 
-    Figures and texts made from data alone read the corpora of the profile and the settings. Significance tests with
-    the same seeds and means are taken from the file of an earlier table, ``kept_tests``, and need no predictions.
+    Figures and texts made from data alone read the corpora of the profile and the settings.
+    Significance tests with the same seeds and means are taken from the file of an earlier table,
+    ``kept_tests``, and need no predictions.
     """
     artefact, lines = plan.artefact, plan.lines
     table = made = None
-    # If no row is measured, the figure or text has the numbers, and a table would have only the paper's.
+    # If no row is measured, the figure or text has the numbers, and a table would have only the
+    # paper's.
     is_measured = any(not isinstance(line.way, Published) for line in lines)
     if artefact.columns and (is_measured or artefact.make is None):
         table = make_table(plan, kept_tests)
     if artefact.make is not None:
-        from lightning_cse.papers.figures import Material, make
+        from lightning_cse.papers.figures import Inputs, make
 
         found = {line: plan.found(line) for line in lines}
-        made = make(Material(artefact, lines, found, plan.request))
+        made = make(Inputs(artefact, lines, found, plan.request))
     return Reproduction(plan, table, made)
 
 
@@ -136,10 +165,11 @@ def kept_records(experiments: Path) -> list[Path]:
 
 
 def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
-    """Write an artefact into ``experiments/<paper>/results/``, with the records and curves that no paper keeps yet.
+    """Write an artefact into ``experiments/<paper>/results/``, with the records and curves that no
+    paper keeps yet.
 
-    Predictions are not kept, since they may be large. A text that quotes a corpus is not kept, since the corpus has its
-    own licence.
+    Predictions are not kept, since they may be large. A text that quotes a corpus is not kept,
+    since the corpus has its own licence.
     """
     plan, made = reproduction.plan, reproduction.made
     folder = experiments / plan.artefact.paper / "results"

@@ -1,4 +1,6 @@
-"""Tests whether runs differ: McNemar's test and the paired bootstrap on the predictions of finished runs."""
+"""Tests whether runs differ: McNemar's test and the paired bootstrap on the predictions of finished
+runs.
+"""
 
 import functools
 import itertools
@@ -53,7 +55,9 @@ _SMALLEST_P: Final = 1e-300  # a float cannot tell smaller values from 0, and no
 
 @dataclass(frozen=True)
 class Point:
-    """A point to compare: the runs of one experiment and hash over their seeds, or a baseline evaluated beside them."""
+    """A point to compare: the runs of one experiment and hash over their seeds, or a baseline
+    evaluated beside them.
+    """
 
     label: str
     runs: tuple[Found, ...]
@@ -73,7 +77,9 @@ class Point:
         return sorted(task for task in tasks if "-" not in task)
 
     def files(self, task: str) -> list[Path]:
-        """Return the prediction files of a task, one per run; raises DataError if one is missing."""
+        """Return the prediction files of a task, one per run; raises DataError if one is
+        missing.
+        """
         name = f"{self.baseline}-{task}" if self.baseline else task
         paths = []
         for run in self.runs:
@@ -98,7 +104,11 @@ def stored(run: Found) -> list[str]:
 
 def read_run(path: Path) -> Found:
     """Return the finished run in a folder; raises LightningCSEError if there is none."""
-    return Found(Run.at(path).read(), path, path / "record.json")
+    return Found(
+        Run.at(path).read(),
+        path,
+        path / "record.json",
+    )
 
 
 # Points and their labels
@@ -148,7 +158,8 @@ def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
 def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
     """Read predictions: the columns that identify the examples, and ``correct``.
 
-    The metric ``accuracy_NAME`` uses the column ``correct_NAME``, or only the examples of type NAME, if these exist.
+    The metric ``accuracy_NAME`` uses the column ``correct_NAME``, or only the examples of type
+    NAME, if these exist.
     """
     frame = pd.read_parquet(path)
     variant = metric.partition("_")[2]
@@ -187,9 +198,13 @@ def _read_scores(path: Path) -> pd.DataFrame:
 
 
 def _predictions(
-    task: str, points: Sequence[Point], read: Callable[[Path], pd.DataFrame]
+    task: str,
+    points: Sequence[Point],
+    read: Callable[[Path], pd.DataFrame],
 ) -> list[list[pd.DataFrame]]:
-    """Read the runs of each point; refuse runs that were evaluated on different files or examples."""
+    """Read the runs of each point; refuse runs that were evaluated on different files or
+    examples.
+    """
     paths = [path for point in points for path in point.files(task)]
     runs = [run for point in points for run in point.runs]
     digests = [(run.record.get("task_data") or {}).get(task) for run in runs]
@@ -210,10 +225,16 @@ def _predictions(
 
 
 def _votes(
-    task: str, points: Sequence[Point], metric: str = "accuracy"
+    task: str,
+    points: Sequence[Point],
+    metric: str = "accuracy",
 ) -> list[list[NDArray[np.bool_]]]:
     """Return, for each run of each point, which examples it got right."""
-    frames = _predictions(task, points, functools.partial(read_outcome, metric=metric))
+    frames = _predictions(
+        task,
+        points,
+        functools.partial(read_outcome, metric=metric),
+    )
     return [[frame["correct"].to_numpy() for frame in runs] for runs in frames]
 
 
@@ -223,10 +244,12 @@ def bootstrap(
     metrics: Sequence[str],
     draws: int = 10_000,
 ) -> float:
-    """Return the p-value of a paired bootstrap of two points, by one rank correlation or a mean of several.
+    """Return the p-value of a paired bootstrap of two points, by one rank correlation or a mean of
+    several.
 
-    A draw takes as many pairs as there are, with replacement, and is the same for all models; the difference on a draw
-    is between the points, each averaged over its seeds. The tasks of a mean are drawn independently.
+    A draw takes as many pairs as there are, with replacement, and is the same for all models; the
+    difference on a draw is between the points, each averaged over its seeds. The tasks of a mean
+    are drawn independently.
 
     Source: see `bootstrap_pvalue`.  Differs: seeds are averaged.
     """
@@ -241,7 +264,11 @@ def bootstrap(
 
 
 @functools.cache
-def _drawn(paths: tuple[Path, ...], task: str, draws: int) -> NDArray[np.float64]:
+def _drawn(
+    paths: tuple[Path, ...],
+    task: str,
+    draws: int,
+) -> NDArray[np.float64]:
     frames = [_read_scores(path) for path in paths]
     gold = frames[0]["gold"].to_numpy(np.float64)
     scores = np.stack([frame["score"].to_numpy(np.float64) for frame in frames])
@@ -257,11 +284,13 @@ def _drawn(paths: tuple[Path, ...], task: str, draws: int) -> NDArray[np.float64
 
 
 def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
-    """Compare every pair of points on every task, one row per comparison, with Holm's adjustment over all of them.
+    """Compare every pair of points on every task, one row per comparison, with Holm's adjustment
+    over all of them.
 
-    Without ``tasks``, compare on every task with right and wrong answers. A point without predictions of a task is left
-    out there (a symmetric score predicts no direction); ``attrs["left_out"]`` has the labels by task. Accuracies are
-    fractions, and the difference is in percentage points.
+    Without ``tasks``, compare on every task with right and wrong answers. A point without
+    predictions of a task is left out there (a symmetric score predicts no direction);
+    ``attrs["left_out"]`` has the labels by task. Accuracies are fractions, and the difference is in
+    percentage points.
     """
     rows: list[dict[str, Any]] = []
     left_out = {}
@@ -294,7 +323,9 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def _tasks_with_answers(points: Sequence[Point]) -> list[str]:
-    """Return the tasks of the runs (of the baselines, if nothing else is given) that have right and wrong answers."""
+    """Return the tasks of the runs (of the baselines, if nothing else is given) that have right and
+    wrong answers.
+    """
     methods = [point for point in points if not point.baseline] or points
     first = {task: point for point in reversed(methods) for task in point.tasks}
     tasks = []
@@ -334,7 +365,9 @@ def _compare_pair(
 
 
 class Side(NamedTuple):
-    """A cell of a table as a side of a comparison: the number of its line, and what was measured."""
+    """A cell of a table as a side of a comparison: the number of its line, and what was
+    measured.
+    """
 
     number: int
     line: Line
@@ -357,8 +390,8 @@ def compare_lines(
 ) -> pd.DataFrame:
     """Test the pairs whose predictions exist or whose p-value was kept, with Holm's adjustment.
 
-    The second side of a pair is the reference. Each comparison is one row: `TEST_FIELDS`, and ``a`` and ``b``, the
-    numbers of the two lines.
+    The second side of a pair is the reference. Each comparison is one row: `TEST_FIELDS`, and ``a``
+    and ``b``, the numbers of the two lines.
     """
     earlier = read_tests(kept).set_index(list(_IDENTITY)).to_dict("index")
     rows = []
@@ -393,12 +426,21 @@ def compare_lines(
                     b.number,
                 )
             )
-    frame = pd.DataFrame(rows, columns=[*TEST_FIELDS, "a", "b"])
+    frame = pd.DataFrame(
+        rows,
+        columns=[
+            *TEST_FIELDS,
+            "a",
+            "b",
+        ],
+    )
     return frame.assign(p_holm=holm(frame["p"].astype(float)))
 
 
 def _kept_p(earlier: Mapping[Any, float] | None, means: Sequence[float]) -> float | None:
-    """Return the p-value of an earlier comparison; None if its means are others, since runs were trained again."""
+    """Return the p-value of an earlier comparison; None if its means are others, since runs were
+    trained again.
+    """
     if earlier is None:
         return None
     known = [earlier["mean"], earlier["mean_reference"]]
@@ -438,9 +480,11 @@ def _measure(
 
 
 def _voters(a: Side, b: Side) -> tuple[list[int], list[int]]:
-    """Return the seeds that vote: the same odd number on both sides, beginning with the seeds that both have.
+    """Return the seeds that vote: the same odd number on both sides, beginning with the seeds that
+    both have.
 
-    A majority of several is right more often than one seed, and a tie is wrong. A baseline is the same for every seed.
+    A majority of several is right more often than one seed, and a tie is wrong. A baseline is the
+    same for every seed.
     """
     counts = [len(side.values) for side in (a, b) if not (side.baseline and len(side.values) == 1)]
     odd = (min(counts, default=1) - 1) // 2 * 2 + 1
@@ -464,7 +508,9 @@ def _point(side: Side, seeds: Sequence[int]) -> Point | None:
 
 
 def read_tests(path: Path | None) -> pd.DataFrame:
-    """Read the comparisons kept with a table; a missing file holds none. Raises DataError if it is damaged."""
+    """Read the comparisons kept with a table; a missing file holds none. Raises DataError if it is
+    damaged.
+    """
     if path is None or not path.is_file():
         return pd.DataFrame(columns=TEST_FIELDS)
     try:

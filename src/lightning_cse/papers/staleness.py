@@ -5,9 +5,11 @@ from lightning_cse.papers.records import Found
 
 
 def change_of(training: Found | None) -> str:
-    """Return ``stale`` if the code of a training's method has changed since its run, else ``fresh``.
+    """Return ``stale`` if the code of a training's method has changed since its run, else
+    ``fresh``.
 
-    Without the training's record, or without ``code`` in it, the answer is ``unknown``; see `runs.code_digest`.
+    Without the training's record, or without ``code`` in it, the answer is ``unknown``; see
+    `runs.code_digest`.
     """
     if training is None:
         return "unknown"

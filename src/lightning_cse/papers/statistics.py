@@ -1,4 +1,6 @@
-"""Statistics of tests and figures: Holm's adjustment, majority votes, the paired bootstrap, correlations."""
+"""Statistics of tests and figures: Holm's adjustment, majority votes, the paired bootstrap,
+correlations.
+"""
 
 import math
 from collections.abc import Sequence
@@ -34,7 +36,8 @@ def majority_vote(correct_by_seed: Sequence[ArrayLike]) -> NDArray[np.bool_]:
 
 
 def bootstrap_pvalue(differences: NDArray[np.float64]) -> float:
-    r"""Return the two-sided p-value of a paired bootstrap from the difference on every draw, ``(D,)``.
+    r"""Return the two-sided p-value of a paired bootstrap from the difference on every draw,
+    ``(D,)``.
 
     .. math:: p = \min \Bigl( 1, \; 2 \,
         \frac{1 + \min ( |\{ d : \delta_d \le 0 \}|, \; |\{ d : \delta_d \ge 0 \}| )}{D + 1} \Bigr)
@@ -53,7 +56,8 @@ def bootstrap_spearman(
     draws: int = 10_000,
     seed: int = 0,
 ) -> NDArray[np.float64]:
-    """Return the rank correlation of every draw of the pairs, averaged over models: ``(n,)``, ``(S, n)`` to ``(D,)``.
+    """Return the rank correlation of every draw of the pairs, averaged over models: ``(n,)``, ``(S,
+    n)`` to ``(D,)``.
 
     Calls with equal ``seed``, ``draws`` and number of pairs draw the same pairs.
     """
@@ -65,7 +69,11 @@ def bootstrap_spearman(
         rows = generator.integers(0, pairs, size=(pairs, size))
         cells = rows * size + np.arange(size)
         counts = np.bincount(cells.ravel(), minlength=rows.size).reshape(rows.shape)
-        of_models = spearman_of_draws(gold, scores, counts.astype(np.float64))
+        of_models = spearman_of_draws(
+            gold,
+            scores,
+            counts.astype(np.float64),
+        )
         correlations.append(of_models.mean(axis=0))
     return np.concatenate(correlations)
 
@@ -75,10 +83,11 @@ def spearman_of_draws(
     scores: NDArray[np.float64],
     counts: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return the rank correlations of many draws, ``(S, D)``, from how often each pair was drawn, ``(n, D)``.
+    """Return the rank correlations of many draws, ``(S, D)``, from how often each pair was drawn,
+    ``(n, D)``.
 
-    A correlation is 0 where one side is constant. Three times as fast as `scipy.stats.rankdata` on the drawn pairs,
-    with the same values.
+    A correlation is 0 where one side is constant. Three times as fast as `scipy.stats.rankdata` on
+    the drawn pairs, with the same values.
     """
     gold_ranks, gold_squares = _centred_ranks(gold, counts)
     correlations = np.zeros((len(scores), counts.shape[1]))
@@ -103,10 +112,12 @@ def spearman_of_draws(
 def _centred_ranks(
     values: NDArray[np.float64], counts: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    r"""Return each pair's rank in every draw less the mean rank, ``(n, D)``, and the sums of their squares, ``(D,)``.
+    r"""Return each pair's rank in every draw less the mean rank, ``(n, D)``, and the sums of their
+    squares, ``(D,)``.
 
-    No draw is sorted: with :math:`t_k` pairs drawn of the :math:`k`-th smallest distinct value and :math:`N` pairs in
-    all, the rank is :math:`R_k = \sum_{j < k} t_j + (t_k - N) / 2`, and the sum of squares :math:`\sum_k t_k R_k^2`.
+    No draw is sorted: with :math:`t_k` pairs drawn of the :math:`k`-th smallest distinct value and
+    :math:`N` pairs in all, the rank is :math:`R_k = \sum_{j < k} t_j + (t_k - N) / 2`, and the sum
+    of squares :math:`\sum_k t_k R_k^2`.
     """
     _, places = np.unique(values, return_inverse=True)
     order = np.argsort(places, kind="stable")
@@ -122,12 +133,17 @@ def _centred_ranks(
 
 
 def correlation(
-    x: Sequence[float], y: Sequence[float], *, ranks: bool
+    x: Sequence[float],
+    y: Sequence[float],
+    *,
+    ranks: bool,
 ) -> tuple[float | None, float | None, float | None]:
-    """Return Pearson's correlation or, with ``ranks``, Spearman's, and the ends of its 95 % interval.
+    """Return Pearson's correlation or, with ``ranks``, Spearman's, and the ends of its 95 %
+    interval.
 
-    The ends are tanh(artanh r ± 1.96 se) with se = 1 / √(n - 3) or, for ranks, √((1 + r² / 2) / (n - 3)). For fewer
-    than three points or a constant, all are None; for three points or |r| = 1, the ends are None.
+    The ends are tanh(artanh r ± 1.96 se) with se = 1 / √(n - 3) or, for ranks, √((1 + r² / 2) / (n
+    - 3)). For fewer than three points or a constant, all are None; for three points or |r| = 1, the
+    ends are None.
 
     Source: Fisher 1921; for ranks Bonett and Wright 2000.  Differs: nothing.
     """

@@ -1,4 +1,6 @@
-"""Makes the table of an artefact from its finished runs: cells, tests of significance, and a legend."""
+"""Makes the table of an artefact from its finished runs: cells, tests of significance, and a
+legend.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["LEVELS", "NUMBERS", "Table", "is_number", "machine_of", "make_table", "short_commit"]
 
 LEVELS: Final = {"**": 0.01, "*": 0.05}
-"""The marks of significant differences from the reference row and their levels, the strictest first."""
+"""The marks of significant differences from the reference row and their levels, the strictest
+first.
+"""
 _TESTS: Final = {
     "mcnemar": "McNemar's exact test of majority votes, of as many seeds on both sides and of an odd number",
     "bootstrap": "paired bootstrap over the sentence pairs, the seeds averaged in every draw",
@@ -37,10 +41,12 @@ _TESTS: Final = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table: ``cells`` has a row for each line (by number) and column (by title), NaN where there is no number.
+    """A table: ``cells`` has a row for each line (by number) and column (by title), NaN where there
+    is no number.
 
-    ``symbols`` maps the ``marks`` of cells to the symbols shown. ``quoted`` says which lines have only the paper's
-    numbers. ``tests`` has the comparisons of lines; ``p`` and ``p_holm`` in a cell are those with the reference row.
+    ``symbols`` maps the ``marks`` of cells to the symbols shown. ``quoted`` says which lines have
+    only the paper's numbers. ``tests`` has the comparisons of lines; ``p`` and ``p_holm`` in a cell
+    are those with the reference row.
     """
 
     artefact: Artefact
@@ -55,7 +61,9 @@ class Table:
     machines: tuple[str, ...] = ()
 
     def rows(self) -> Iterator[tuple[Line, list[tuple[Any, Column]]]]:
-        """Yield each line with its cells and their columns; a cell has the columns of ``cells`` as attributes."""
+        """Yield each line with its cells and their columns; a cell has the columns of ``cells`` as
+        attributes.
+        """
         columns = self.artefact.columns
         cells = list(self.cells.itertuples(index=False))
         for number, line in enumerate(self.lines):
@@ -67,8 +75,14 @@ class Table:
         return "".join(dict.fromkeys(self.symbols.get(mark, "") for mark in cell.marks))
 
 
-def make_table(plan: Plan, kept_tests: Path | None = None, draws: int = 10_000) -> Table:
-    """Return the table of a plan; comparisons in ``kept_tests`` with the same seeds and means need no predictions."""
+def make_table(
+    plan: Plan,
+    kept_tests: Path | None = None,
+    draws: int = 10_000,
+) -> Table:
+    """Return the table of a plan; comparisons in ``kept_tests`` with the same seeds and means need
+    no predictions.
+    """
     quoted = tuple(is_quoted(plan, line) for line in plan.lines)
     readings = read_cells(plan, quoted)
     cells = summarise_cells(plan, readings, quoted)
@@ -77,7 +91,13 @@ def make_table(plan: Plan, kept_tests: Path | None = None, draws: int = 10_000) 
     test = "bootstrap" if plan.artefact.test == "bootstrap" else "mcnemar"
     tests = compare_lines(pairs, test, kept_tests, draws)
     letters = _mark_significance(plan, cells, tests)
-    texts += _about_tests(plan, tests, len(pairs) - len(tests), letters, draws)
+    texts += _about_tests(
+        plan,
+        tests,
+        len(pairs) - len(tests),
+        letters,
+        draws,
+    )
     texts += legend.notes(plan, cells, readings, quoted)
     symbols |= {f"differs:{label}": letter for label, letter in letters.items()}
     records = [run.record for reading in readings.values() for run in reading.runs]
@@ -87,7 +107,11 @@ def make_table(plan: Plan, kept_tests: Path | None = None, draws: int = 10_000) 
         lines=tuple(plan.lines),
         quoted=quoted,
         cells=cells,
-        symbols={**symbols, "*": "*", "**": "**"},
+        symbols={
+            **symbols,
+            "*": "*",
+            "**": "**",
+        },
         legend=tuple(texts),
         tests=tests[TEST_FIELDS],
         commits=tuple(sorted(set(map(short_commit, records)))),
@@ -100,9 +124,11 @@ def _labels(plan: Plan) -> list[str]:
 
 
 def _pairs(plan: Plan, readings: Readings) -> Iterator[tuple[Side, Side]]:
-    """Yield the two sides of each comparison: a line and the reference row or, for ``mcnemar_all``, every other row.
+    """Yield the two sides of each comparison: a line and the reference row or, for ``mcnemar_all``,
+    every other row.
 
-    The two lines have the same encoder; a line without an encoder is compared if the other row has only one line.
+    The two lines have the same encoder; a line without an encoder is compared if the other row has
+    only one line.
     """
     reference = plan.artefact.reference
     labels = _labels(plan)
@@ -125,8 +151,14 @@ def _pairs(plan: Plan, readings: Readings) -> Iterator[tuple[Side, Side]]:
                     yield ours, theirs
 
 
-def _line_beside(plan: Plan, line: Line, label: str) -> int | None:
-    """Return the number of the only line with a label that can be compared with a line; None without one."""
+def _line_beside(
+    plan: Plan,
+    line: Line,
+    label: str,
+) -> int | None:
+    """Return the number of the only line with a label that can be compared with a line; None
+    without one.
+    """
     numbers = []
     for number, other in enumerate(plan.lines):
         same_encoder = not line.encoder or other.encoder in (line.encoder, None)
@@ -135,8 +167,15 @@ def _line_beside(plan: Plan, line: Line, label: str) -> int | None:
     return numbers[0] if len(numbers) == 1 else None
 
 
-def _side(plan: Plan, readings: Readings, number: int, column: Column) -> Side | None:
-    """Return a cell as a side of a comparison; None if the test does not suit it, or it has no value."""
+def _side(
+    plan: Plan,
+    readings: Readings,
+    number: int,
+    column: Column,
+) -> Side | None:
+    """Return a cell as a side of a comparison; None if the test does not suit it, or it has no
+    value.
+    """
     reading = readings[number, column.title]
     test = plan.artefact.test
     if not reading.values or not reading.metrics or test is None:
@@ -156,11 +195,24 @@ def _side(plan: Plan, readings: Readings, number: int, column: Column) -> Side |
     if not suits:
         return None
     line = plan.lines[number]
-    return Side(number, line, column.title, tuple(metrics), reading.values, reading.runs)
+    return Side(
+        number,
+        line,
+        column.title,
+        tuple(metrics),
+        reading.values,
+        reading.runs,
+    )
 
 
-def _mark_significance(plan: Plan, cells: pd.DataFrame, tests: pd.DataFrame) -> dict[str, str]:
-    """Put p-values and marks into the cells; return the letters of the rows that others differ from."""
+def _mark_significance(
+    plan: Plan,
+    cells: pd.DataFrame,
+    tests: pd.DataFrame,
+) -> dict[str, str]:
+    """Put p-values and marks into the cells; return the letters of the rows that others differ
+    from.
+    """
     differs: dict[tuple[int, str], list[str]] = {}
     for test in tests.itertuples(index=False):
         place = (test.a, test.column)
@@ -224,7 +276,9 @@ def _about_tests(
 
 
 def short_commit(record: Mapping[str, Any]) -> str:
-    """Return the first digits of a record's commit, with its ``-dirty`` mark if any, or ``unknown``."""
+    """Return the first digits of a record's commit, with its ``-dirty`` mark if any, or
+    ``unknown``.
+    """
     digits, dirty, _ = str(value_at(record, "environment.commit") or "unknown").partition("-dirty")
     return digits[:7] + dirty
 
@@ -236,5 +290,9 @@ def machine_of(record: Mapping[str, Any]) -> str:
         return device
     machine = value_at(record, "environment.machine") or {}
     cores = machine.get("cores")
-    parts = [device, machine.get("cpu"), cores and f"{cores} core{'s' * (cores != 1)}"]
+    parts = [
+        device,
+        machine.get("cpu"),
+        cores and f"{cores} core{'s' * (cores != 1)}",
+    ]
     return ", ".join(str(part) for part in parts if part)

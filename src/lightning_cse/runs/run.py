@@ -110,7 +110,7 @@ class Run:
         finally:
             self._held = False
             if is_new:
-                # Made for the lock alone; a folder that holds something stays.
+                # Result for the lock alone; a folder that holds something stays.
                 with contextlib.suppress(OSError):
                     self.path.rmdir()
 
@@ -150,14 +150,22 @@ class Run:
 
     @property
     def key(self) -> str | None:
-        """The key by which tables find the run (`lightning_cse.config.key`), as `start` wrote it; None without one."""
+        """The key by which tables find the run (`lightning_cse.config.key`), as `start` wrote it;
+        None without one.
+        """
         with contextlib.suppress(OSError, UnicodeDecodeError), self.config_path.open() as file:
             key = re.fullmatch(r"# key: (\w+)", file.readline().strip())
             return key and key[1]
         return None
 
-    def start(self, config_yaml: str, key: str = "") -> None:
-        """Write the resolved config, and remove leftovers of a failure or a kill; checkpoints and curves stay."""
+    def start(
+        self,
+        config_yaml: str,
+        key: str = "",
+    ) -> None:
+        """Write the resolved config, and remove leftovers of a failure or a kill; checkpoints and
+        curves stay.
+        """
         head = f"# key: {key}\n" if key else ""
         write_atomic(self.config_path, head + config_yaml)
         for leftover in self.path.rglob(".*.tmp"):

@@ -1,4 +1,6 @@
-"""What is told of a training set: counted by hand, measured by loops, and drawn by the seed alone."""
+"""What is told of a training set: counted by hand, measured by loops, and drawn by the seed
+alone.
+"""
 
 import json
 import statistics
@@ -39,7 +41,9 @@ def composed(*overrides: str) -> DictConfig:
 
 @pytest.fixture
 def described(tmp_path: Path) -> Describe:
-    """Describe a data set with the tiny encoder; sentences of the sample corpus, unless the overrides say others."""
+    """Describe a data set with the tiny encoder; sentences of the sample corpus, unless the
+    overrides say others.
+    """
 
     def run(name: str, *overrides: str) -> tuple[dict[str, Any], Path]:
         places = ("paths=sample", f"paths.runs_dir={tmp_path}/runs", "paths.cache_dir=null")
@@ -94,7 +98,11 @@ def test_a_hybrid_s_roles_pairs_and_match_error_rates(described: Describe, own: 
         ("positive", "intermediate", 2 / 4),
         ("negative", "negative", 1.0),
     )
-    for pairs, (kind, role, rate) in zip(mine["pairs"], roles, strict=True):
+    for pairs, (kind, role, rate) in zip(
+        mine["pairs"],
+        roles,
+        strict=True,
+    ):
         assert (pairs["kind"], pairs["label"], pairs["pairs"]) == (kind, f"anchor - {role}", llm)
         assert not pairs["dropout"]
         assert pairs["mer"] == {
@@ -111,8 +119,18 @@ def test_a_hybrid_s_roles_pairs_and_match_error_rates(described: Describe, own: 
 def test_stsb_s_pairs_by_score_and_their_cosines_by_a_loop(
     described: Describe, own: list[str]
 ) -> None:
-    summary, _ = described("ngcse_wiki", *own, "beside.split=train")
-    rows = list(read_corpus("stsb", "train", sample_dir()))
+    summary, _ = described(
+        "ngcse_wiki",
+        *own,
+        "beside.split=train",
+    )
+    rows = list(
+        read_corpus(
+            "stsb",
+            "train",
+            sample_dir(),
+        )
+    )
     close = [row for row in rows if row["score"] > 4]
     far = [row for row in rows if row["score"] < 1]
     positive, negative = summary["sets"][1]["pairs"]
@@ -129,7 +147,9 @@ def test_stsb_s_pairs_by_score_and_their_cosines_by_a_loop(
             cosines = [
                 float(
                     torch.cosine_similarity(
-                        vector(row["sentence1"]), vector(row["sentence2"]), dim=0
+                        vector(row["sentence1"]),
+                        vector(row["sentence2"]),
+                        dim=0,
                     )
                 )
                 for row in chosen
@@ -157,7 +177,11 @@ def test_plain_sentences_have_dropout_pairs(described: Describe, own: list[str])
     assert 0 < pairs["cosine"]["mean"] < 0.999
     assert described("ngcse_wiki", *own)[0]["sets"] == summary["sets"]
     assert torch.equal(torch.get_rng_state(), state)
-    same, _ = described("ngcse_wiki", *own, "encoder.dropout=0")[0]["sets"][0]["pairs"]
+    same, _ = described(
+        "ngcse_wiki",
+        *own,
+        "encoder.dropout=0",
+    )[0]["sets"][0]["pairs"]
     assert same["cosine"]["mean"] == pytest.approx(1)
 
 
@@ -177,9 +201,17 @@ def test_the_roles_asked_for(described: Describe, own: list[str]) -> None:
         ConfigError,
         match=r"positive: data=ngcse_wiki_sts has no positive 'positiv' - did you mean 'positive'\?",
     ):
-        described("ngcse_wiki_sts", *own, "positive=positiv")
+        described(
+            "ngcse_wiki_sts",
+            *own,
+            "positive=positiv",
+        )
     with pytest.raises(ConfigError, match="negative: data=ngcse_wiki has no negative 'anchor'"):
-        described("ngcse_wiki", *own, "negative=anchor")
+        described(
+            "ngcse_wiki",
+            *own,
+            "negative=anchor",
+        )
 
 
 def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(
@@ -201,9 +233,13 @@ def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(
 def test_the_folder_is_named_by_what_decides_the_numbers(
     described: Describe, own: list[str]
 ) -> None:
-    first, folder = described("ngcse_wiki", *own, "rows=5")
+    first, folder = described(
+        "ngcse_wiki",
+        *own,
+        "rows=5",
+    )
     assert folder.name == f"ngcse_wiki-{first['config_hash']}"
-    assert first["sets"][0]["pairs"][0]["looked_at"] == 5
+    assert first["sets"][0]["pairs"][0]["measured"] == 5
     assert (
         described(
             "ngcse_wiki",
@@ -214,7 +250,12 @@ def test_the_folder_is_named_by_what_decides_the_numbers(
         == folder
     )
     others = {
-        described("ngcse_wiki", *own, *each)[1] for each in (["rows=6"], ["rows=5", "seed=1"])
+        described(
+            "ngcse_wiki",
+            *own,
+            *each,
+        )[1]
+        for each in (["rows=6"], ["rows=5", "seed=1"])
     }
     assert len(others | {folder}) == 3
 

@@ -1,4 +1,6 @@
-"""Exported folders: the model's own vectors in sentence-transformers, their card, and the upload."""
+"""Exported folders: the model's own vectors in sentence-transformers, their card, and the
+upload.
+"""
 
 import os
 import subprocess
@@ -151,16 +153,35 @@ def test_exported_vectors_are_those_of_the_model(
     similarity: str | None,
     tmp_path: Path,
 ) -> None:
-    model = untrained(kind, encoder=tiny_encoder(max_length=48, **reading), **options)
+    model = untrained(
+        kind,
+        encoder=tiny_encoder(
+            max_length=48,
+            **reading,
+        ),
+        **options,
+    )
     primary = view == model.views[0]
-    checked = export(model, tmp_path / "folder", view=None if primary else view)
+    checked = export(
+        model,
+        tmp_path / "folder",
+        view=None if primary else view,
+    )
     assert checked.startswith(f"{kind.__name__}, view {view}: 64 vectors within ")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
     embedding = model.embed(SENTENCES)
     expected = embedding.views()[view]
 
-    exported = SentenceTransformer(str(tmp_path / "folder"), device="cpu", local_files_only=True)
-    vectors = exported.encode(SENTENCES, convert_to_tensor=True, show_progress_bar=False)
+    exported = SentenceTransformer(
+        str(tmp_path / "folder"),
+        device="cpu",
+        local_files_only=True,
+    )
+    vectors = exported.encode(
+        SENTENCES,
+        convert_to_tensor=True,
+        show_progress_bar=False,
+    )
     torch.testing.assert_close(
         vectors,
         expected,
@@ -242,7 +263,11 @@ def test_export_of_a_run_works_without_this_package(
         "print(*vector.tolist())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [
+            sys.executable,
+            "-c",
+            code,
+        ],
         capture_output=True,
         text=True,
         env=os.environ,
@@ -308,7 +333,11 @@ def test_refused_exports_write_nothing(
 ) -> None:
     model = untrained(kind, encoder=tiny_encoder(**reading))
     with pytest.raises(LightningCSEError, match=message):
-        export(model, tmp_path / "folder", view=view)
+        export(
+            model,
+            tmp_path / "folder",
+            view=view,
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -320,13 +349,25 @@ def test_failed_export_keeps_the_existing_folder(
     export(first, folder)
     second = untrained(PointModel, encoder=tiny_encoder(pooling="mean"))
     with monkeypatch.context() as patched:
-        patched.setattr(exporting, "TOLERANCE", -1.0)
+        patched.setattr(
+            exporting,
+            "TOLERANCE",
+            -1.0,
+        )
         with pytest.raises(LightningCSEError, match="differ from the model's by"):
-            export(second, folder, force=True)
+            export(
+                second,
+                folder,
+                force=True,
+            )
     with torch.no_grad():
         second.answers.encoder.backbone.embeddings.word_embeddings.weight[:] = torch.nan
     with pytest.raises(EncoderError, match="not finite"):
-        export(second, folder, force=True)
+        export(
+            second,
+            folder,
+            force=True,
+        )
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
     loaded = lightning_cse.load(folder)
     np.testing.assert_allclose(
@@ -339,7 +380,11 @@ def test_failed_export_keeps_the_existing_folder(
     notes.mkdir()
     (notes / "mine.txt").write_text("mine")
     with pytest.raises(LightningCSEError, match="--force replaces only"):
-        export(first, notes, force=True)
+        export(
+            first,
+            notes,
+            force=True,
+        )
 
 
 def test_card_names_corpora_files_and_hub_data_sets() -> None:
@@ -393,8 +438,16 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
     results = {
         "create_repo": None,
-        "model_info": type("Info", (), {"private": False}),
-        "upload_folder": type("Commit", (), {"commit_url": "https://hf.co/me/mine/commit/1"}),
+        "model_info": type(
+            "Info",
+            (),
+            {"private": False},
+        ),
+        "upload_folder": type(
+            "Commit",
+            (),
+            {"commit_url": "https://hf.co/me/mine/commit/1"},
+        ),
     }
 
     def fake(name: str) -> Callable[..., Any]:
@@ -404,9 +457,17 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return call
 
-    monkeypatch.setattr(ModelCard, "validate", fake("validate"))
+    monkeypatch.setattr(
+        ModelCard,
+        "validate",
+        fake("validate"),
+    )
     for name in results:
-        monkeypatch.setattr(HfApi, name, fake(name))
+        monkeypatch.setattr(
+            HfApi,
+            name,
+            fake(name),
+        )
     return calls
 
 
@@ -431,7 +492,16 @@ def test_push_validates_the_card_and_uploads(
     assert main([*command, "--force"]) == 0
     assert "https://hf.co/me/mine/commit/1" in capsys.readouterr().out
     assert hub == ["validate", "create_repo", "upload_folder"]
-    assert main([*command, "--force", "--private"]) == 2
+    assert (
+        main(
+            [
+                *command,
+                "--force",
+                "--private",
+            ]
+        )
+        == 2
+    )
     assert "me/mine is public already: nothing is uploaded" in capsys.readouterr().err
     assert hub[3:] == ["validate", "create_repo", "model_info"]
 
@@ -454,7 +524,11 @@ def test_hub_failures_are_one_line_and_keep_the_folder(
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(HfApi, "create_repo", fail)
+    monkeypatch.setattr(
+        HfApi,
+        "create_repo",
+        fail,
+    )
     assert (
         main(
             [

@@ -1,4 +1,6 @@
-"""The histograms of pairs: what the bars stand for, and where the axes end; pairs without an encoder and with one."""
+"""The histograms of pairs: what the bars stand for, and where the axes end; pairs without an
+encoder and with one.
+"""
 
 import math
 from dataclasses import replace
@@ -73,7 +75,11 @@ def heights(axes: Any, number: int = 0) -> dict[float, float]:
     data = axes.patches[number].get_data()
     return {
         round(float(left), 6): float(value)
-        for left, value in zip(data.edges, data.values, strict=False)
+        for left, value in zip(
+            data.edges,
+            data.values,
+            strict=False,
+        )
         if value
     }
 
@@ -100,7 +106,10 @@ def test_bars_are_shares_and_no_pair_is_left_out() -> None:
 
 
 def test_axes_are_those_of_all_data_sets() -> None:
-    first, second = drawn(mine=[NEAR, FAR], apart=[APART])
+    first, second = drawn(
+        mine=[NEAR, FAR],
+        apart=[APART],
+    )
     for row in (first, second):
         for axes in row[2:]:
             assert axes.get_xlim() == pytest.approx((-0.3, 1.0))
@@ -114,7 +123,13 @@ def test_kinds_share_a_panel_and_are_named() -> None:
         [0.5, 0.6],
         [0.7, 0.8],
     )
-    ((mer, *_),) = drawn(mine=[NEAR, between, FAR])
+    ((mer, *_),) = drawn(
+        mine=[
+            NEAR,
+            between,
+            FAR,
+        ]
+    )
     names = [text.get_text() for text in mer.get_legend().get_texts()]
     assert names == ["anchor - positive\nmean 0.30, n = 4", "level\nmean 0.55, n = 2"]
     assert heights(mer, 1) == {0.48: 0.5, 0.6: 0.5}
@@ -168,11 +183,25 @@ def test_pairs_are_measured_and_summarised() -> None:
         1,
         dropout=True,
     )
-    ((plain, empty),) = measure(None, [[near, far]], seed=0)
+    ((plain, empty),) = measure(
+        None,
+        [[near, far]],
+        seed=0,
+    )
     assert (plain.mer, list(plain.cosine), list(empty.mer)) == ([0.25, 0.0], [], [])
     encoder = tiny_encoder(max_length=16)
     state = torch.get_rng_state()
-    ((measured, _, dropped),) = measure(encoder, [[near, far, twice]], seed=0)
+    ((measured, _, dropped),) = measure(
+        encoder,
+        [
+            [
+                near,
+                far,
+                twice,
+            ]
+        ],
+        seed=0,
+    )
     assert torch.equal(torch.get_rng_state(), state)
     inputs = [
         encoder.tokenizer.tokenizer(each, return_tensors="pt") for each in ("a b c d", "a b c x")
@@ -184,7 +213,7 @@ def test_pairs_are_measured_and_summarised() -> None:
     assert measured.cosine[1] == pytest.approx(1)
     assert dropped.cosine[0] < 0.999
     summary = pair_summary(measured)
-    assert (summary["pairs"], summary["looked_at"]) == (5, 2)
+    assert (summary["pairs"], summary["measured"]) == (5, 2)
     assert summary["mer"] == {
         "mean": 0.125,
         "lower_quartile": 0.0625,
@@ -195,4 +224,8 @@ def test_pairs_are_measured_and_summarised() -> None:
     with torch.no_grad():
         encoder.backbone.embeddings.word_embeddings.weight.fill_(math.nan)
     with pytest.raises(EncoderError, match="not finite"):
-        measure(encoder, [[near]], seed=0)
+        measure(
+            encoder,
+            [[near]],
+            seed=0,
+        )

@@ -19,7 +19,13 @@ HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contra
 
 
 def reply(text: str, finish: str = "stop") -> Reply:
-    return Reply(text, finish, "m", 10, 2)
+    return Reply(
+        text,
+        finish,
+        "m",
+        10,
+        2,
+    )
 
 
 class Backwards:
@@ -46,7 +52,11 @@ def test_examples_are_balanced_true_and_of_distinct_premises() -> None:
     shown = few_shot().examples
     assert Counter(kind for _, _, kind in shown) == dict.fromkeys(LABELS, 2)
     assert len({premise for premise, _, _ in shown}) == 8
-    train = read_corpus("inli", "train", DATA)
+    train = read_corpus(
+        "inli",
+        "train",
+        DATA,
+    )
     rows = {row["premise"]: row for row in train}
     assert all(
         hypothesis == rows[premise][HYPOTHESES[kind][0]] for premise, hypothesis, kind in shown
@@ -65,18 +75,33 @@ def test_a_premise_that_train_has_twice_is_one(tmp_path: Path) -> None:
     rows = ["0,x,p,m,e,n,c", "1,x,p,m2,e2,n2,c2", "2,x,q,m3,e3,n3,c3"]
     (tmp_path / "INLI" / "train.csv").write_text(HEADER + "\n".join(rows) + "\n", encoding="utf-8")
     for seed in range(8):
-        shown = few_shot(data_dir=str(tmp_path), shots=2, seed=seed).examples
+        shown = few_shot(
+            data_dir=str(tmp_path),
+            shots=2,
+            seed=seed,
+        ).examples
         assert {premise for premise, _, _ in shown} == {"p", "q"}
         assert all("2" not in hypothesis for _, hypothesis, _ in shown), "the first row counts"
     with pytest.raises(DataError, match=r"few_shot\.shots: must be <= 2, .* got 3"):
-        _ = few_shot(data_dir=str(tmp_path), shots=3).examples
+        _ = few_shot(
+            data_dir=str(tmp_path),
+            shots=3,
+        ).examples
 
 
 def test_a_request_is_the_task_then_the_examples_then_the_pair() -> None:
     client = Backwards()
-    model = few_shot(client, shots=4, parameters={"max_tokens": 9, "reasoning_effort": "low"})
+    model = few_shot(
+        client,
+        shots=4,
+        parameters={"max_tokens": 9, "reasoning_effort": "low"},
+    )
     model.judge(["It rained.", "It rained."], ["Wet!", "Dry!"])
-    for request, hypothesis in zip(client.asked, ("Wet!", "Dry!"), strict=True):
+    for request, hypothesis in zip(
+        client.asked,
+        ("Wet!", "Dry!"),
+        strict=True,
+    ):
         assert [role for role, _ in request.messages] == [
             "system",
             *["user", "assistant"] * 4,
@@ -89,7 +114,9 @@ def test_a_request_is_the_task_then_the_examples_then_the_pair() -> None:
     shown = [
         (u[1], a[1])
         for u, a in zip(
-            client.asked[0].messages[1:-1:2], client.asked[0].messages[2::2], strict=True
+            client.asked[0].messages[1:-1:2],
+            client.asked[0].messages[2::2],
+            strict=True,
         )
     ]
     assert shown == [
@@ -99,7 +126,11 @@ def test_a_request_is_the_task_then_the_examples_then_the_pair() -> None:
 
 def test_without_examples_no_corpus_is_read(tmp_path: Path) -> None:
     client = Backwards()
-    model = few_shot(client, data_dir=str(tmp_path), shots=0)
+    model = few_shot(
+        client,
+        data_dir=str(tmp_path),
+        shots=0,
+    )
     assert model.judge(["a"], ["b"]) == ["neutral"]
     assert [role for role, _ in client.asked[0].messages] == ["system", "user"]
     assert not model.digests
@@ -150,7 +181,11 @@ def test_one_label_is_read_and_nothing_is_guessed(said: str | Reply, answer: str
 
 
 def test_answers_stand_in_the_order_of_the_pairs() -> None:
-    said = {"a": reply("implied entailment"), "c": reply("hm"), "d": reply("contradiction")}
+    said = {
+        "a": reply("implied entailment"),
+        "c": reply("hm"),
+        "d": reply("contradiction"),
+    }
     client = Backwards(lambda pair: said.get(pair[-1]) or Failure("long", final=True))
     answers = few_shot(client).judge(["p"] * 4, list("abcd"))
     assert answers == ["implied", "failed", "unparsable", "contradiction"]

@@ -48,7 +48,10 @@ NEW = ["a sentence of another kind", "and one more"]
 
 @pytest.fixture(scope="module")
 def encoder() -> SentenceEncoder:
-    return tiny_encoder(width=16, pooling="mean")
+    return tiny_encoder(
+        width=16,
+        pooling="mean",
+    )
 
 
 def vectors(model: PointModel, sentences: list[str]) -> np.ndarray:
@@ -80,14 +83,22 @@ def test_fitted_vectors_have_zero_mean_and_unit_covariance(
     The sums run over five parts, of which the last one is smaller.  A LayerNorm whose gain is one
     leaves vectors that sum to zero, so one of the 16 directions is flat.
     """
-    monkeypatch.setattr(module, "SENTENCES_AT_ONCE", 70)
+    monkeypatch.setattr(
+        module,
+        "SENTENCES_AT_ONCE",
+        70,
+    )
     whitening = whiten(encoder, SENTENCES)
     white = vectors(whitening, SENTENCES)
     assert white.shape == (300, 15)
 
     mean = white.mean(0)
     covariance = np.cov(white.T)
-    np.testing.assert_allclose(mean, 0, atol=1e-4)
+    np.testing.assert_allclose(
+        mean,
+        0,
+        atol=1e-4,
+    )
     np.testing.assert_allclose(
         covariance,
         np.eye(15),
@@ -104,14 +115,23 @@ def test_against_numpy_svd(encoder: SentenceEncoder, whiten: Whiten) -> None:
     want = (new - fitted_on.mean(0)) @ (u / np.sqrt(s))[:, :15]
     got = vectors(whitening, NEW)
     signs = np.sign((got * want).sum(0))  # an eigenvector is one in both directions
-    np.testing.assert_allclose(got * signs, want, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        got * signs,
+        want,
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 def test_similarities_do_not_depend_on_the_units_of_a_direction(
     encoder: SentenceEncoder, whiten: Whiten
 ) -> None:
-    # The last norm's gain scales each dimension: plain cosines change with it, those of whitened vectors do not.
-    scaled = tiny_encoder(width=16, pooling="mean")
+    # The last norm's gain scales each dimension: plain cosines change with it, those of whitened
+    # vectors do not.
+    scaled = tiny_encoder(
+        width=16,
+        pooling="mean",
+    )
     with torch.no_grad():
         scaled.backbone.encoder.layer[-1].output.LayerNorm.weight.mul_(torch.linspace(0.5, 3, 16))
 
@@ -120,18 +140,30 @@ def test_similarities_do_not_depend_on_the_units_of_a_direction(
         x, y = a.vector.double(), b.vector.double()
         want = (x * y).sum(1) / x.norm(dim=1) / y.norm(dim=1)
         for score in (model.similarity, model.entailment_score):
-            torch.testing.assert_close(score(a, b).double(), want, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(
+                score(a, b).double(),
+                want,
+                atol=1e-5,
+                rtol=1e-5,
+            )
         assert torch.equal(model.features(a), a.vector)
         return want
 
     got = [cosines(whiten(e, SENTENCES)) for e in (encoder, scaled)]
-    torch.testing.assert_close(got[0], got[1], atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(
+        got[0],
+        got[1],
+        atol=1e-3,
+        rtol=1e-3,
+    )
     plain = [cosines(PointModel(e).eval()) for e in (encoder, scaled)]
     assert (plain[0] - plain[1]).abs().max() > 0.05
 
 
 def test_fewer_sentences_than_dimensions(
-    encoder: SentenceEncoder, whiten: Whiten, caplog: pytest.LogCaptureFixture
+    encoder: SentenceEncoder,
+    whiten: Whiten,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     few = SENTENCES[:6]
     whitening = whiten(encoder, few)
@@ -139,13 +171,19 @@ def test_fewer_sentences_than_dimensions(
         white = vectors(whitening, few)
     assert "sentences.txt span 5 of 16 directions; the others are left out" in caplog.text
     assert white.shape == (6, 5)
-    np.testing.assert_allclose(np.cov(white.T), np.eye(5), atol=1e-4)
+    np.testing.assert_allclose(
+        np.cov(white.T),
+        np.eye(5),
+        atol=1e-4,
+    )
     assert np.isfinite(vectors(whitening, SENTENCES)).all()
 
 
 @pytest.mark.parametrize("count", [400, 1])
 def test_equal_sentences_span_no_direction(
-    encoder: SentenceEncoder, whiten: Whiten, count: int
+    encoder: SentenceEncoder,
+    whiten: Whiten,
+    count: int,
 ) -> None:
     with pytest.raises(
         DataError,
@@ -156,20 +194,43 @@ def test_equal_sentences_span_no_direction(
 
 def test_files_and_corpora_of_sentences_or_pairs(encoder: SentenceEncoder, whiten: Whiten) -> None:
     assert whiten(encoder, SENTENCES).sentences == SENTENCES
-    rows = read_corpus("stsb", "dev", sample_dir())
-    whitening = Whitening(encoder, sources="stsb/dev", data_dir=sample_dir())
+    rows = read_corpus(
+        "stsb",
+        "dev",
+        sample_dir(),
+    )
+    whitening = Whitening(
+        encoder,
+        sources="stsb/dev",
+        data_dir=sample_dir(),
+    )
     assert list(whitening.sentences) == [*rows.column("sentence1"), *rows.column("sentence2")]
     assert whitening.fitted_on == "stsb/dev"
-    nli = [read_corpus(name, "train", sample_dir()) for name in ("snli", "mnli")]
+    nli = [
+        read_corpus(
+            name,
+            "train",
+            sample_dir(),
+        )
+        for name in ("snli", "mnli")
+    ]
     every = [
         sentence
         for pairs in nli
         for side in ("premise", "hypothesis")
         for sentence in pairs.column(side)
     ]
-    whitening = Whitening(encoder, sources=["snli/train", "mnli/train"], data_dir=sample_dir())
+    whitening = Whitening(
+        encoder,
+        sources=["snli/train", "mnli/train"],
+        data_dir=sample_dir(),
+    )
     assert (whitening.sentences, whitening.fitted_on) == (every, "snli/train, mnli/train")
     with pytest.raises(
         DataError, match=r"whitening\.sources: impscore/train has no column sentence, .* or contra"
     ):
-        Whitening(encoder, sources=["impscore/train"], data_dir=sample_dir())
+        Whitening(
+            encoder,
+            sources=["impscore/train"],
+            data_dir=sample_dir(),
+        )

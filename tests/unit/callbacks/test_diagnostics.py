@@ -26,7 +26,11 @@ from lightning_cse.methods import DualCSE, Schedule, SimCSE, UnsupervisedSimCSE
 from lightning_cse.metrics import alignment, uniformity
 from lightning_cse.models import PointModel
 
-OPTIONS = {"positive_score": 4.0, "negative_score": 1.0, "sentences": 1000}
+OPTIONS = {
+    "positive_score": 4.0,
+    "negative_score": 1.0,
+    "sentences": 1000,
+}
 A = ["a", "b", "c"]
 B = ["d", "e", "f"]
 C = ["g", "h"]
@@ -37,8 +41,22 @@ class Fixed:
     """Embeds every sentence as a fixed random pair of vectors, moved by ``shift``."""
 
     def __init__(self, shift: float = 0.0) -> None:
-        vectors = torch.randn(8, 2, 5, generator=torch.Generator().manual_seed(0)) + shift
-        self.table = dict(zip("abcdefgh", vectors, strict=True))
+        vectors = (
+            torch.randn(
+                8,
+                2,
+                5,
+                generator=torch.Generator().manual_seed(0),
+            )
+            + shift
+        )
+        self.table = dict(
+            zip(
+                "abcdefgh",
+                vectors,
+                strict=True,
+            )
+        )
 
     def embed(self, sentences: list[str]) -> DualEmbedding:
         return DualEmbedding(*torch.stack([self.table[s] for s in sentences]).unbind(1))
@@ -51,10 +69,18 @@ def make() -> Diagnostics:
     return Diagnostics(held_out, evaluation)
 
 
-def measure(diagnostics: Diagnostics, model: Any, step: int) -> dict[str, float]:
+def measure(
+    diagnostics: Diagnostics,
+    model: Any,
+    step: int,
+) -> dict[str, float]:
     """Measure with one pass over all sentences, as without dropout."""
     embedded = Embedded(model, diagnostics.sentences() or ["a"])
-    return diagnostics.measure(embedded, embedded, step)
+    return diagnostics.measure(
+        embedded,
+        embedded,
+        step,
+    )
 
 
 def test_values_are_those_of_the_metrics_with_seconds_from_the_second_pass() -> None:
@@ -76,7 +102,11 @@ def test_rfd_is_the_running_mean_after_step_zero() -> None:
     diagnostics = make()
     differences = []
     for step, shift in enumerate((5.0, 0.5, 1.0, 2.0)):
-        values = measure(diagnostics, Fixed(shift), step)
+        values = measure(
+            diagnostics,
+            Fixed(shift),
+            step,
+        )
         if step:
             differences.append(values["diag/held_out/alignment"] - values["diag/eval/alignment"])
             want = sum(differences) / len(differences)
@@ -84,20 +114,40 @@ def test_rfd_is_the_running_mean_after_step_zero() -> None:
 
 
 def test_what_one_side_lacks_has_no_rfd() -> None:
-    alone = measure(Diagnostics(make().held_out, None), Fixed(), step=3)
+    alone = measure(
+        Diagnostics(make().held_out, None),
+        Fixed(),
+        step=3,
+    )
     assert not [key for key in alone if "rfd" in key or "eval" in key]
     assert len(alone) == 4
     held_out = Side({"implicit": (A, B)}, A + B)
-    values = measure(Diagnostics(held_out, make().evaluation), Fixed(), step=3)
+    values = measure(
+        Diagnostics(held_out, make().evaluation),
+        Fixed(),
+        step=3,
+    )
     missing = {"diag/held_out/alignment", "diag/rfd_alignment"}
-    assert values.keys() == measure(make(), Fixed(), step=3).keys() - missing
+    assert (
+        values.keys()
+        == measure(
+            make(),
+            Fixed(),
+            step=3,
+        ).keys()
+        - missing
+    )
 
 
 def test_roles_that_no_held_out_row_has_are_not_measured(tmp_path: Path) -> None:
     rows = [f"premise {n} is long,hypothesis {n} is short\n" for n in range(20)]
     (tmp_path / "mine.csv").write_text("premise,implied_entailment\n" + "".join(rows))
     encoder = tiny_encoder(layers=1)
-    method = DualCSE(encoder, DualContrastive(), **COMMON)
+    method = DualCSE(
+        encoder,
+        DualContrastive(),
+        **COMMON,
+    )
     settings = ContrastiveData(
         train=[str(tmp_path / "mine.csv")],
         rows=OwnRows(),
@@ -114,7 +164,12 @@ def test_roles_that_no_held_out_row_has_are_not_measured(tmp_path: Path) -> None
         optional=method.optional,
     )
     options = OPTIONS | {"evaluation": "none", "dropout": False}
-    diagnostics = build_diagnostics(method, data, options, str(sample_dir()))
+    diagnostics = build_diagnostics(
+        method,
+        data,
+        options,
+        str(sample_dir()),
+    )
     pair = tuple(data.held_out.column(role) for role in ("premise", "implied_entailment"))
     assert diagnostics.held_out.pairs == {"implicit": pair}
 
@@ -133,10 +188,23 @@ def build(
         data_dir=str(sample_dir()),
         held_out_share=options.pop("held_out_share", 0.2),
     )
-    data = ContrastiveDataModule(settings, tokenize=encoder.tokenizer, seed=0)
+    data = ContrastiveDataModule(
+        settings,
+        tokenize=encoder.tokenizer,
+        seed=0,
+    )
     options = OPTIONS | {"evaluation": "none", "dropout": False} | options
-    built = method(encoder, InfoNCE(), **COMMON)
-    return build_diagnostics(built, data, options, str(sample_dir())), data
+    built = method(
+        encoder,
+        InfoNCE(),
+        **COMMON,
+    )
+    return build_diagnostics(
+        built,
+        data,
+        options,
+        str(sample_dir()),
+    ), data
 
 
 def test_pairs_of_a_sentence_with_itself_need_dropout() -> None:
@@ -173,9 +241,22 @@ def test_evaluation_side_has_the_digest_of_its_own_file() -> None:
 def test_without_held_out_rows_the_evaluation_side_is_measured(
     evaluation: str, keys: set[str]
 ) -> None:
-    diagnostics, _ = build(SimCSE, evaluation=evaluation, held_out_share=0)
+    diagnostics, _ = build(
+        SimCSE,
+        evaluation=evaluation,
+        held_out_share=0,
+    )
     model = PointModel(tiny_encoder(layers=1))
-    assert set(measure(diagnostics, model, step=3)) == keys
+    assert (
+        set(
+            measure(
+                diagnostics,
+                model,
+                step=3,
+            )
+        )
+        == keys
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,9 +272,19 @@ def test_options_that_do_not_fit_are_errors(options: dict[str, Any], message: st
 
 
 def test_counts_are_those_of_the_authors(real_data: Path) -> None:
-    """NGCSE's plotting code: 264 similar pairs; of 1,306 sentences the first 1,000, 975 distinct."""
-    side = stsb_dev(["explicit"], OPTIONS, str(real_data))
+    """NGCSE's plotting code: 264 similar pairs; of 1,306 sentences the first 1,000, 975
+    distinct.
+    """
+    side = stsb_dev(
+        ["explicit"],
+        OPTIONS,
+        str(real_data),
+    )
     assert len(side.pairs["explicit"][0]) == 264
     assert (len(side.sentences), len(set(side.sentences))) == (1000, 975)
-    everything = stsb_dev(["explicit"], OPTIONS | {"sentences": 10**6}, str(real_data))
+    everything = stsb_dev(
+        ["explicit"],
+        OPTIONS | {"sentences": 10**6},
+        str(real_data),
+    )
     assert len(everything.sentences) == 1306

@@ -40,7 +40,10 @@ class Parts:
         optimizer = partial(torch.optim.AdamW, lr=1e-3)
         encoder = tiny_encoder(layers=1)
         self.method = UnsupervisedSimCSE(
-            encoder, InfoNCE(), optimizer=optimizer, schedule=Schedule()
+            encoder,
+            InfoNCE(),
+            optimizer=optimizer,
+            schedule=Schedule(),
         )
         settings = ContrastiveData(
             train=["wiki1m/train"],
@@ -50,14 +53,35 @@ class Parts:
             data_dir=str(sample_dir()),
             held_out_share=0.2,
         )
-        self.data = ContrastiveDataModule(settings, tokenize=encoder.tokenizer, seed=0)
-        self.diagnostics = build_diagnostics(self.method, self.data, OPTIONS, str(sample_dir()))
-        self.task = STSB(data_dir=str(sample_dir()), dev_rows=60)
+        self.data = ContrastiveDataModule(
+            settings,
+            tokenize=encoder.tokenizer,
+            seed=0,
+        )
+        self.diagnostics = build_diagnostics(
+            self.method,
+            self.data,
+            OPTIONS,
+            str(sample_dir()),
+        )
+        self.task = STSB(
+            data_dir=str(sample_dir()),
+            dev_rows=60,
+        )
 
-    def fit(self, folder: Path, *others: pl.Callback, steps: int = STEPS, **options: Any) -> Values:
+    def fit(
+        self,
+        folder: Path,
+        *others: pl.Callback,
+        steps: int = STEPS,
+        **options: Any,
+    ) -> Values:
         """Train and return every value that was logged, by key and step."""
         evaluation = Evaluation(
-            {"stsb": self.task}, self.diagnostics, monitor=STS, **({"every": 2} | options)
+            {"stsb": self.task},
+            self.diagnostics,
+            monitor=STS,
+            **({"every": 2} | options),
         )
         folder.mkdir(exist_ok=True)
         curves = Curves(folder / "curves.csv")
@@ -82,7 +106,11 @@ class Parts:
 def test_nothing_to_watch_logs_the_dev_score_alone(tmp_path: Path) -> None:
     parts = Parts()
     parts.diagnostics = Diagnostics(None, None)
-    logged = parts.fit(tmp_path / "run", dropout=True, steps=2)
+    logged = parts.fit(
+        tmp_path / "run",
+        dropout=True,
+        steps=2,
+    )
     assert logged[STS].keys() == {0, 2}
     assert not [key for key in logged if key.startswith("diag/")]
 
@@ -112,31 +140,59 @@ class Modes(pl.Callback):
         self.at_batches: list[set[str]] = []
         self.at_passes: list[set[bool]] = []
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+    ) -> None:
         encoder = pl_module.get_submodule("model.encoder")
         encoder.get_submodule("backbone.embeddings").eval()
         encoder.register_forward_pre_hook(self.record)
 
-    def record(self, encoder: torch.nn.Module, inputs: Any) -> None:
+    def record(
+        self,
+        encoder: torch.nn.Module,
+        inputs: Any,
+    ) -> None:
         if not torch.is_grad_enabled():
             self.at_passes.append({part.training for part in encoder.modules()})
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        *args: Any,
     ) -> None:
         parts = pl_module.named_modules()
         self.at_batches.append({name for name, part in parts if not part.training})
 
 
 @pytest.mark.parametrize(
-    ("dropout", "passes"), [(True, [{False}, {True}, {True}]), (False, [{False}])]
+    ("dropout", "passes"),
+    [
+        (
+            True,
+            [
+                {False},
+                {True},
+                {True},
+            ],
+        ),
+        (False, [{False}]),
+    ],
 )
 def test_modes_of_all_parts_are_restored(
-    dropout: bool, passes: list[set[bool]], tmp_path: Path
+    dropout: bool,
+    passes: list[set[bool]],
+    tmp_path: Path,
 ) -> None:
     modes = Modes()
     parts = Parts()
-    parts.fit(tmp_path, modes, dropout=dropout)
+    parts.fit(
+        tmp_path,
+        modes,
+        dropout=dropout,
+    )
     assert modes.at_passes == passes * 4, "tasks; then the diagnostics, first and second sentences"
     embeddings = {name for name, _ in parts.method.named_modules() if ".embeddings" in name}
     assert modes.at_batches == [embeddings] * STEPS
@@ -155,11 +211,20 @@ def test_modes_of_all_parts_are_restored(
     ],
 )
 def test_short_run_is_evaluated_more_often(
-    every: int, least: int, steps: int, want: list[int], tmp_path: Path
+    every: int,
+    least: int,
+    steps: int,
+    want: list[int],
+    tmp_path: Path,
 ) -> None:
     parts = Parts()
     parts.diagnostics = Diagnostics(None, None)
-    values = parts.fit(tmp_path, every=every, least=least, steps=steps)
+    values = parts.fit(
+        tmp_path,
+        every=every,
+        least=least,
+        steps=steps,
+    )
     assert {key: list(points) for key, points in values.items()} == {STS: want}
 
 
@@ -173,7 +238,20 @@ def test_short_run_is_evaluated_more_often(
         # Slow steps, but not when two are taken together.
         ([0.0, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75], 2, 0.08, None),
         ([0.0, 0.5, 0.51, 0.52, 0.9, 0.9, 0.9], 2, 0.1, 3),
-        ([0.0, 0.5, float("nan"), float("nan"), 0.9, 0.9, 0.9], 2, 0.0, 3),
+        (
+            [
+                0.0,
+                0.5,
+                float("nan"),
+                float("nan"),
+                0.9,
+                0.9,
+                0.9,
+            ],
+            2,
+            0.0,
+            3,
+        ),
         ([0.0, 0.1, 0.2, 0.3, 0.4, 0.4, 0.4], 2, 0.0, None),  # patience ends with training
         ([0.0, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0], None, 0.0, None),
     ],
@@ -192,8 +270,17 @@ def test_early_stopping(
         reasons.append(self)
         return {STS: scores[self.step]}
 
-    monkeypatch.setattr(Evaluation, "_measure", measured)
-    values = Parts().fit(tmp_path, every=1, patience=patience, min_delta=min_delta)
+    monkeypatch.setattr(
+        Evaluation,
+        "_measure",
+        measured,
+    )
+    values = Parts().fit(
+        tmp_path,
+        every=1,
+        patience=patience,
+        min_delta=min_delta,
+    )
     stopped = reasons[0].stopped
     assert max(values[STS]) == (last or STEPS)
     if last is None:

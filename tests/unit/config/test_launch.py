@@ -16,8 +16,22 @@ def test_order_of_the_words_does_not_matter() -> None:
     given = ["+experiment=x", "++profile=laptop", "sweep=seeds", "+debug=tiny"]
     choices = ["+experiment=x", "+profile=laptop", "+sweep=seeds", "+debug=tiny"]
     for shuffled in itertools.permutations(given):
-        words = ordered(["--cfg", "job", "a=1", *shuffled, "~b"])
-        assert words == [*choices, "a=1", "~b", "--cfg", "job"]
+        words = ordered(
+            [
+                "--cfg",
+                "job",
+                "a=1",
+                *shuffled,
+                "~b",
+            ]
+        )
+        assert words == [
+            *choices,
+            "a=1",
+            "~b",
+            "--cfg",
+            "job",
+        ]
 
 
 FREE_TEXT = ["a b", "a,b=c", "it's", 'This : "{}" means {mask} .', "[x]", "{x}", "C:\\folder", "8"]

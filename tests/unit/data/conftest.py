@@ -34,7 +34,9 @@ def plain() -> Callable[[Rows], list[dict[str, Any]]]:
 
 @pytest.fixture(scope="session")
 def adds_up() -> Callable[..., bool]:
-    """Return whether all rows that were read are used or dropped for a reason; data has its own count ``used``."""
+    """Return whether all rows that were read are used or dropped for a reason; data has its own
+    count ``used``.
+    """
 
     def adds_up(counts: Mapping[str, int], used: int | None = None) -> bool:
         dropped = sum(count for key, count in counts.items() if key.startswith("dropped: "))

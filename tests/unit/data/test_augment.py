@@ -1,4 +1,6 @@
-"""Shuffled and cut word pieces: what is kept, how much is removed, and that seed and sentence alone decide it."""
+"""Shuffled and cut word pieces: what is kept, how much is removed, and that seed and sentence alone
+decide it.
+"""
 
 import itertools
 from collections import Counter
@@ -84,7 +86,9 @@ def test_outcomes_are_equally_likely(
 
 
 def test_draws_are_those_of_earlier_versions() -> None:
-    """Stored positives and records of old runs depend on them, whatever the hash seed of a process."""
+    """Stored positives and records of old runs depend on them, whatever the hash seed of a
+    process.
+    """
     assert TokenShuffle(seed=42)(range(10), TEXT) == [8, 5, 0, 1, 6, 4, 2, 9, 7, 3]
     assert TokenCutoff(
         share=0.3,

@@ -1,4 +1,6 @@
-"""Corpora: their declarations, where files are looked for, the hub, counts, and corpora of one's own."""
+"""Corpora: their declarations, where files are looked for, the hub, counts, and corpora of one's
+own.
+"""
 
 import gzip
 import hashlib

@@ -1,4 +1,6 @@
-"""The data module: an account that adds up, rows drawn once for all, and no evaluated pair among those trained on."""
+"""The data module: an account that adds up, rows drawn once for all, and no evaluated pair among
+those trained on.
+"""
 
 import csv
 import hashlib
@@ -37,7 +39,11 @@ def inli(rows: RoleRows | None = None, **options: Any) -> ContrastiveDataModule:
     if "held_out_share" not in options:
         options["held_out"] = ["inli/val"]
 
-    return data_module(INLI, rows or INLIQuadruples(), **options)
+    return data_module(
+        INLI,
+        rows or INLIQuadruples(),
+        **options,
+    )
 
 
 def nli(**options: Any) -> ContrastiveDataModule:
@@ -60,7 +66,13 @@ def trained_on(data: ContrastiveDataModule) -> dict[str, list[list[int]]]:
     for batch in data.train_dataloader():
         for role, tokens in batch["roles"].items():
             rows = batch["index"][tokens.rows].tolist()
-            found.setdefault(role, {}).update(zip(rows, ids_of(tokens), strict=True))
+            found.setdefault(role, {}).update(
+                zip(
+                    rows,
+                    ids_of(tokens),
+                    strict=True,
+                )
+            )
 
     return {role: [ids for _, ids in sorted(rows.items())] for role, rows in found.items()}
 
@@ -95,7 +107,11 @@ def test_every_row_is_used_or_dropped_for_a_reason(
     options: dict[str, Any],
     adds_up: Callable[..., bool],
 ) -> None:
-    data = data_module(train, rows, **options)
+    data = data_module(
+        train,
+        rows,
+        **options,
+    )
     read = [read_corpus(*name.split("/"), sample_dir()).counts["read"] for name in train]
 
     assert data.counts["read"] == sum(read)
@@ -140,7 +156,11 @@ def test_held_out_share_is_disjoint_and_the_same_for_every_seed(
     train: list[str],
     count: int,
 ) -> None:
-    data = data_module(train, rows, held_out_share=0.1)
+    data = data_module(
+        train,
+        rows,
+        held_out_share=0.1,
+    )
     held_out = places(data.held_out)
 
     assert len(set(held_out)) == count
@@ -186,7 +206,11 @@ def test_both_sides_of_a_share_have_at_least_two_rows(
     share: float,
     rows: int,
 ) -> None:
-    data = data_module(WIKI, Sentences(), held_out_share=share)
+    data = data_module(
+        WIKI,
+        Sentences(),
+        held_out_share=share,
+    )
     assert (len(data.held_out), len(data.train)) == (rows, 410 - rows)
 
 
@@ -314,7 +338,9 @@ def leaking(
     put: Callable[[str, str], Path],
     tmp_path: Path,
 ) -> Path:
-    """Two training sets in their official layouts, of which a test set has some pairs, word for word or nearly."""
+    """Two training sets in their official layouts, of which a test set has some pairs, word for
+    word or nearly.
+    """
     for split, rows in SPLITS.items():
         names = ("sentence1", "sentence2", "gold_label")
         lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
@@ -336,7 +362,11 @@ def without(folder: Path, *excluded: str) -> ContrastiveDataModule:
 
 
 def test_evaluated_pairs_are_not_trained_on(leaking: Path) -> None:
-    data = without(leaking, "snli/dev", "snli/test")
+    data = without(
+        leaking,
+        "snli/dev",
+        "snli/test",
+    )
 
     assert data.train.column("premise") == ["Bees hum.", WIND]
     assert data.train.column("entailment") == ["Insects hum.", f"{WIND[:-1]} now."]
@@ -356,7 +386,11 @@ def test_digests_have_every_file_that_decides_the_rows(
     leaking: Path,
     excluded: list[str],
 ) -> None:
-    splits = ["train", "dev", *excluded]
+    splits = [
+        "train",
+        "dev",
+        *excluded,
+    ]
     names = [f"SNLI/snli_1.0/snli_1.0_{split}.jsonl" for split in splits]
     names.append("simcse/nli_for_simcse.csv")
     want = {name: hashlib.sha256((leaking / name).read_bytes()).hexdigest() for name in names}
@@ -397,8 +431,16 @@ def own(tmp_path: Path) -> str:
     return put_own(tmp_path / "own.csv", OWN)
 
 
-def with_own(own: str, rows: RoleRows | None = None, **options: Any) -> ContrastiveDataModule:
-    return data_module([*INLI, own], rows or INLIQuadruples(), **options)
+def with_own(
+    own: str,
+    rows: RoleRows | None = None,
+    **options: Any,
+) -> ContrastiveDataModule:
+    return data_module(
+        [*INLI, own],
+        rows or INLIQuadruples(),
+        **options,
+    )
 
 
 def test_rows_that_lack_roles_are_in_the_batches_of_the_others(
@@ -472,7 +514,11 @@ def test_role_that_no_row_has(
         for k in range(9)
     ]
     own = put_own(tmp_path / "own.csv", rows)
-    data = data_module([own], INLIQuadruples(), held_out=["inli/val"])
+    data = data_module(
+        [own],
+        INLIQuadruples(),
+        held_out=["inli/val"],
+    )
 
     with pytest.raises(DataError, match=r"own\.csv:2: no contradiction, .*; 9 of 9 training rows"):
         data.use(QUADRUPLE)

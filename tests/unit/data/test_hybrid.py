@@ -1,4 +1,6 @@
-"""Hybrids: LLM rows in place of the sentences they were made from, and one hold-out for all settings of a domain."""
+"""Hybrids: LLM rows in place of the sentences they were made from, and one hold-out for all
+settings of a domain.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -44,7 +46,9 @@ def put_rows(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A corpus of 60 sentences, one of them twice, of which an LLM has extended 24, and two that are not in it."""
+    """A corpus of 60 sentences, one of them twice, of which an LLM has extended 24, and two that
+    are not in it.
+    """
     (tmp_path / "corpus.txt").write_text("\n".join(CORPUS))
 
     for pattern in PATTERNS:
@@ -70,7 +74,11 @@ def hybrid(
     )
 
 
-def data(folder: Path, rows: Any = None, **options: Any) -> ContrastiveDataModule:
+def data(
+    folder: Path,
+    rows: Any = None,
+    **options: Any,
+) -> ContrastiveDataModule:
     options = {
         "held_out_share": 0.2,
         "data_dir": str(folder),

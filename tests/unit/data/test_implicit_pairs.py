@@ -1,4 +1,6 @@
-"""Rows of an implicit sentence with an explicit one that belongs to it, and with one that does not."""
+"""Rows of an implicit sentence with an explicit one that belongs to it, and with one that does
+not.
+"""
 
 from collections.abc import Callable, Sequence
 

@@ -112,7 +112,13 @@ def test_every_form_gives_the_same_rows(
 
     assert [{key: row[key] for key in rows.names} for row in rows] == TRIPLETS
     assert rows.column("line") == at
-    assert rows.files == (SourceFile(name, str(path), hashlib.sha256(data).hexdigest()),)
+    assert rows.files == (
+        SourceFile(
+            name,
+            str(path),
+            hashlib.sha256(data).hexdigest(),
+        ),
+    )
     assert rows.counts == {"read": 2}
 
 
@@ -189,7 +195,17 @@ def test_an_unreachable_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_digest_of_a_data_set_is_that_of_its_content(tmp_path: Path) -> None:
     digests = []
     for name, last in (("one", 1), ("two", 1), ("three", 2)):
-        dataset = Dataset.from_dict(LABELLED | {"label": [0, 2, last]}, features=NLI)
+        dataset = Dataset.from_dict(
+            LABELLED
+            | {
+                "label": [
+                    0,
+                    2,
+                    last,
+                ]
+            },
+            features=NLI,
+        )
         dataset.save_to_disk(tmp_path / name)
         digests.append(rows_of(name).files[0].sha256)
 
@@ -292,11 +308,15 @@ def test_the_order_of_hard_negatives_is_that_of_their_numbers(put: Put) -> None:
     ("columns", "want"),
     [
         ({"anchor": "question", "positive": "answer"}, {"anchor": ["Q"], "positive": ["A"]}),
-        ({"anchor": "question", "positive": "answer", "negative": "wrong one"}, {"anchor": ["Q"], "positive": ["A"], "negative": ["W"]}),
+        ({"anchor": "question", "positive": "answer", "negative": "wrong one",}, {"anchor": ["Q"], "positive": ["A"], "negative": ["W"],}),
         ({"positive": "question"}, {"positive": ["Q"], "anchor": ["T"]}),
     ],
 )  # fmt: skip
-def test_mapped_columns(put: Put, columns: dict[str, str], want: dict[str, list[Any]]) -> None:
+def test_mapped_columns(
+    put: Put,
+    columns: dict[str, str],
+    want: dict[str, list[Any]],
+) -> None:
     put("x.csv", "id,question,answer,wrong one,text\n7,Q,A,W,T\n")
     assert cells(rows_of("x.csv", **columns)) == want
 
@@ -308,9 +328,9 @@ def test_mapped_columns(put: Put, columns: dict[str, str], want: dict[str, list[
     ("name", "content"),
     [
         ("x.csv", "anchor,positive,negative_1,negative_2\nA,P,N,M\nB,Q,,\nC,R,,O\n"),
-        ("x.jsonl", lines({"query": "A", "pos": ["P"], "neg": ["N", "M"]}, {"query": "B", "pos": ["Q"], "neg": []}, {"query": "C", "pos": "R", "neg": [None, "O"]})),
-        ("x.jsonl", lines({"anchor": "A", "positive": "P", "negative_1": "N", "negative_2": "M"}, {"anchor": "B", "positive": "Q"}, {"anchor": "C", "positive": "R", "negative_2": "O"})),
-        ("x.parquet", pd.DataFrame({"anchor": ["A", "B", "C"], "positive": ["P", "Q", "R"], "negative": [["N", "M"], [], [None, "O"]]}).to_parquet()),
+        ("x.jsonl", lines({"query": "A", "pos": ["P"], "neg": ["N", "M"],}, {"query": "B", "pos": ["Q"], "neg": [],}, {"query": "C", "pos": "R", "neg": [None, "O"],},)),
+        ("x.jsonl", lines({"anchor": "A", "positive": "P", "negative_1": "N", "negative_2": "M",}, {"anchor": "B", "positive": "Q"}, {"anchor": "C", "positive": "R", "negative_2": "O",},)),
+        ("x.parquet", pd.DataFrame({"anchor": ["A", "B", "C"], "positive": ["P", "Q", "R"], "negative": [["N", "M"], [], [None, "O"],],}).to_parquet()),
     ],
     ids=shown,
 )  # fmt: skip

@@ -41,7 +41,9 @@ def put_csv(
     rows: int = ROWS,
     empty: Sequence[str] = (),
 ) -> str:
-    """Write rows whose cells say where they are; the cells of some columns are empty in every other row."""
+    """Write rows whose cells say where they are; the cells of some columns are empty in every other
+    row.
+    """
     lines = [",".join(columns)]
 
     for row in range(rows):

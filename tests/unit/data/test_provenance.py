@@ -1,4 +1,6 @@
-"""The side file of LLM rows: written beside them, read with them; a bad one causes only a warning."""
+"""The side file of LLM rows: written beside them, read with them; a bad one causes only a
+warning.
+"""
 
 import gzip
 import hashlib

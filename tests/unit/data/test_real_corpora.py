@@ -1,4 +1,6 @@
-"""The official files, where LIGHTNING_CSE_DATA has them: digests, and the counts that were published."""
+"""The official files, where LIGHTNING_CSE_DATA has them: digests, and the counts that were
+published.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -136,12 +138,20 @@ def test_real_files_are_the_official_ones(
     if absent:
         pytest.skip(f"not in the folder: {', '.join(absent)}")
 
-    rows = read_corpus(name, split, real_data)
+    rows = read_corpus(
+        name,
+        split,
+        real_data,
+    )
 
     assert [file.name for file in rows.files] == [file.path for file in files]
     assert len(rows) == CORPORA[name].rows(split)
 
-    for found, file in zip(rows.files, files, strict=True):
+    for found, file in zip(
+        rows.files,
+        files,
+        strict=True,
+    ):
         assert file.sha256 in (None, found.sha256), file.path
 
 
@@ -176,7 +186,11 @@ def test_real_rows_of_sts_are_in_order_and_those_without_a_score_are_counted(
     name: str,
 ) -> None:
     for split in CORPORA[name].splits:
-        rows = read_corpus(name, split, real_data)
+        rows = read_corpus(
+            name,
+            split,
+            real_data,
+        )
         parts = {file.part: file.rows for file in CORPORA[name].split_files(split)}
 
         assert Counter(rows.column("subset")) == parts
@@ -193,7 +207,11 @@ def test_real_rows_of_sts_are_in_order_and_those_without_a_score_are_counted(
 
 
 def test_real_scores_are_counted_as_published(real_data: Path) -> None:
-    rows = read_corpus("sts12", "train", real_data)
+    rows = read_corpus(
+        "sts12",
+        "train",
+        real_data,
+    )
     scores: dict[str, list[float]] = {}
 
     for row in rows:
@@ -214,7 +232,11 @@ def test_real_scores_are_counted_as_published(real_data: Path) -> None:
         "SMTeuroparl": (542, 122, 8),
     }
 
-    dev = read_corpus("stsb", "dev", real_data).column("score")
+    dev = read_corpus(
+        "stsb",
+        "dev",
+        real_data,
+    ).column("score")
     found = (
         sum(s >= 4 for s in dev),
         sum(s > 4 for s in dev),
@@ -226,7 +248,11 @@ def test_real_scores_are_counted_as_published(real_data: Path) -> None:
 
 
 def test_real_sentences_are_the_published_number(real_data: Path) -> None:
-    part = read_corpus("wiki1m_part", "train", real_data)
+    part = read_corpus(
+        "wiki1m_part",
+        "train",
+        real_data,
+    )
 
     assert (
         len(part),
@@ -239,13 +265,21 @@ def test_real_sentences_are_the_published_number(real_data: Path) -> None:
     )
 
     splits = [
-        read_corpus("wiki_split", split, real_data).column("sentence")
+        read_corpus(
+            "wiki_split",
+            split,
+            real_data,
+        ).column("sentence")
         for split in ("train", "dev", "test")
     ]
 
     assert [len(sentences) for sentences in splits] == [5000] * 3
     assert len(set().union(*splits)) == 15_000
 
-    head = read_corpus("simcse_nli_head", "train", real_data)
+    head = read_corpus(
+        "simcse_nli_head",
+        "train",
+        real_data,
+    )
 
     assert len({sentence for role in head.names for sentence in head.column(role)}) == 27

@@ -5,7 +5,18 @@ import pytest
 from lightning_cse.data import Rows, SourceFile
 from lightning_cse.errors import DataError
 
-FILES = [SourceFile("a.csv", "/data/a.csv", "1"), SourceFile("b.csv", "/data/b.csv", "2")]
+FILES = [
+    SourceFile(
+        "a.csv",
+        "/data/a.csv",
+        "1",
+    ),
+    SourceFile(
+        "b.csv",
+        "/data/b.csv",
+        "2",
+    ),
+]
 
 
 def two_rows(

@@ -1,4 +1,6 @@
-"""The sample corpus of the package: the official layout, sizes, and no pair trained on that is evaluated on."""
+"""The sample corpus of the package: the official layout, sizes, and no pair trained on that is
+evaluated on.
+"""
 
 import re
 from collections.abc import Callable

@@ -12,7 +12,11 @@ from lightning_cse.data.sampler import BatchLoader, Draws, Gathering
 from lightning_cse.errors import DataError
 
 
-def draws(sizes: Sequence[int], weights: Sequence[float], **options: Any) -> Draws:
+def draws(
+    sizes: Sequence[int],
+    weights: Sequence[float],
+    **options: Any,
+) -> Draws:
     sources = np.repeat(np.arange(len(sizes)), sizes)
     names = [f"corpus{k}/train" for k in range(len(sizes))]
 

@@ -35,15 +35,16 @@ def keys_of(*rows: tuple[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("columns", "same"),
     [
-        ({"sentence1": "P", "sentence2": "Q", "score": 1.0}, [("P", "Q")]),
+        ({"sentence1": "P", "sentence2": "Q", "score": 1.0,}, [("P", "Q")]),
         ({"sentence": "P"}, []),
-        ({"anchor": "P", "positive": "Q", "intermediate": "R", "negative": "S"}, [("P", "Q"), ("P", "R"), ("P", "S")]),
-        ({"anchor": "P", "positive": "Q", "negative": "R", "negative_2": "S"}, [("P", "Q"), ("P", "R"), ("P", "S")]),
-        ({"pos_implicit": "P", "pos_explicit": "Q", "neg_implicit": "R", "neg_explicit": "S"},
+        ({"anchor": "P", "positive": "Q", "intermediate": "R", "negative": "S",}, [("P", "Q"), ("P", "R"), ("P", "S"),]),
+        ({"anchor": "P", "positive": "Q", "negative": "R", "negative_2": "S",}, [("P", "Q"), ("P", "R"), ("P", "S"),]),
+        ({"pos_implicit": "P", "pos_explicit": "Q", "neg_implicit": "R", "neg_explicit": "S",},
          [("P", "Q"), ("s", "r")]),
-        ({"premise": "P", "anchor": "P", "entailment": "Q", "positive": "Q"}, [("P", "Q")]),
+        ({"premise": "P", "anchor": "P", "entailment": "Q", "positive": "Q",}, [("P", "Q")]),
         ({"premise": "A man's asleep.", "hypothesis": "He doesn't run, does he?"},
-         [("he does n't run , does he ? ", "A man 's asleep .")]),  # turned round, tokenised, in another case,
+         # turned round, tokenised, in another case,
+         [("he does n't run , does he ? ", "A man 's asleep .")]),
     ],
 )  # fmt: skip
 def test_the_pairs_of_a_row(columns: dict[str, str], same: list[tuple[str, str]]) -> None:

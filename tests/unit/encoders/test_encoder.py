@@ -42,14 +42,22 @@ def test_two_passes_differ_in_training_and_agree_in_evaluation(
 ) -> None:
     encoder = load(kind)
     request = requests(encoder)
-    with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+    with torch.autocast(
+        "cpu",
+        dtype,
+        enabled=dtype != torch.float32,
+    ):
         assert torch.equal(encoder(request)[0], encoder(request)[0])
         one, two = encoder.train()([*request, *request])
     assert (one - two).norm(dim=1).min() > 1e-3
 
 
 def test_seed_decides_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder_module, "TOKENS_AT_ONCE", 40)
+    monkeypatch.setattr(
+        encoder_module,
+        "TOKENS_AT_ONCE",
+        40,
+    )
     encoder = tiny_encoder().train()
     request = requests(encoder)
     torch.manual_seed(1)
@@ -62,13 +70,24 @@ def test_seed_decides_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(encoder(request)[0], second)
 
 
-def states(encoder: SentenceEncoder, ids: list[int], **inputs: Any) -> Tensor:
-    output = encoder.backbone(input_ids=torch.tensor([ids]), **inputs)
+def states(
+    encoder: SentenceEncoder,
+    ids: list[int],
+    **inputs: Any,
+) -> Tensor:
+    output = encoder.backbone(
+        input_ids=torch.tensor([ids]),
+        **inputs,
+    )
     last: Tensor = output.last_hidden_state[0]
     return last
 
 
-@pytest.mark.parametrize("is_padded", [False, True], ids=["packed", "padded"])
+@pytest.mark.parametrize(
+    "is_padded",
+    [False, True],
+    ids=["packed", "padded"],
+)
 @pytest.mark.parametrize("denoise", [False, True])
 @pytest.mark.parametrize("kind", ["minilm", "roberta"])
 @torch.no_grad()
@@ -79,22 +98,53 @@ def test_denoising_subtracts_the_template_at_the_positions_after_the_sentence(
     is_padded: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    encoder = load(kind, pooling="prompt", denoise=denoise)
+    encoder = load(
+        kind,
+        pooling="prompt",
+        denoise=denoise,
+    )
     if is_padded:
-        monkeypatch.setattr(encoder, "_packed", encoder._padded)
+        monkeypatch.setattr(
+            encoder,
+            "_packed",
+            encoder._padded,
+        )
     first = 2 if kind == "roberta" else 0  # positions start behind the padding id
     for template in encoder.templates:
         (vectors,) = encoder(requests(encoder, template))
         place = -(template.pooled or 0)
-        for vector, ids in zip(vectors, encoder.tokenizer(SENTENCES), strict=True):
+        for vector, ids in zip(
+            vectors,
+            encoder.tokenizer(SENTENCES),
+            strict=True,
+        ):
             ids = ids[: 64 - len(template)]
-            want = states(encoder, [*template.prefix, *ids, *template.suffix])[place]
+            want = states(
+                encoder,
+                [
+                    *template.prefix,
+                    *ids,
+                    *template.suffix,
+                ],
+            )[place]
             if denoise:
                 positions = torch.arange(len(template)) + first
                 positions[len(template.prefix) :] += len(ids)
                 alone = [*template.prefix, *template.suffix]
-                want = want - states(encoder, alone, position_ids=positions[None])[place]
-            torch.testing.assert_close(vector, want, atol=1e-5, rtol=1e-5)
+                want = (
+                    want
+                    - states(
+                        encoder,
+                        alone,
+                        position_ids=positions[None],
+                    )[place]
+                )
+            torch.testing.assert_close(
+                vector,
+                want,
+                atol=1e-5,
+                rtol=1e-5,
+            )
 
 
 FROZEN = {
@@ -115,7 +165,12 @@ def test_frozen_embeddings_stay_and_all_else_is_trained(
     kind: type,
 ) -> None:
     folder: Path = request.getfixturevalue(fixture)
-    encoder = load_encoder(name="x", source=str(folder), max_length=24, freeze_embeddings=True)
+    encoder = load_encoder(
+        name="x",
+        source=str(folder),
+        max_length=24,
+        freeze_embeddings=True,
+    )
     assert type(encoder.backbone) is kind
     parameters = dict(encoder.backbone.named_parameters())
     assert {name for name, p in parameters.items() if not p.requires_grad} == FROZEN
@@ -151,23 +206,51 @@ def test_refused_combinations(tmp_path: Path) -> None:
         tiny_encoder(pooling="prompt").template("implicit")
     folder = str(save_kind("mpnet", tmp_path))
     with pytest.raises(EncoderError, match="positions of mpnet cannot be set"):
-        load_encoder(name="x", source=folder, pooling="prompt", denoise=True)
+        load_encoder(
+            name="x",
+            source=folder,
+            pooling="prompt",
+            denoise=True,
+        )
     tiny = tiny_encoder()
     tokenizer = copy.deepcopy(tiny.tokenizer.tokenizer)
     tokenizer.pad_token = None
-    options = {"name": "odd", "pooling": "cls", "max_length": 9, "digests": tiny.digests}
+    options = {
+        "name": "odd",
+        "pooling": "cls",
+        "max_length": 9,
+        "digests": tiny.digests,
+    }
     with pytest.raises(EncoderError, match="odd: its tokenizer has no padding token"):
-        SentenceEncoder(tiny.backbone, tokenizer, **options)
+        SentenceEncoder(
+            tiny.backbone,
+            tokenizer,
+            **options,
+        )
 
 
 def test_tokenizer_without_special_tokens() -> None:
     tiny = tiny_encoder()
     bare = copy.deepcopy(tiny.tokenizer.tokenizer)
     bare._tokenizer.post_processor = None
-    options: Any = {"name": "odd", "max_length": 64, "digests": tiny.digests}
+    options: Any = {
+        "name": "odd",
+        "max_length": 64,
+        "digests": tiny.digests,
+    }
     with pytest.raises(EncoderError, match=r"odd puts no \[CLS\] before a sentence"):
-        SentenceEncoder(tiny.backbone, bare, pooling="cls", **options)
-    encoder = SentenceEncoder(tiny.backbone, bare, pooling="mean", **options).eval()
+        SentenceEncoder(
+            tiny.backbone,
+            bare,
+            pooling="cls",
+            **options,
+        )
+    encoder = SentenceEncoder(
+        tiny.backbone,
+        bare,
+        pooling="mean",
+        **options,
+    ).eval()
     with pytest.raises(EncoderError, match=r"no special token .*method\.architecture=bi"):
         encoder.template("explicit")
     (vectors,) = encoder(requests(encoder))

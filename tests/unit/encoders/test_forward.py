@@ -1,4 +1,6 @@
-"""Every kind of encoder, pooling and precision: packed, padded and concatenated equal transformers' own forward."""
+"""Every kind of encoder, pooling and precision: packed, padded and concatenated equal transformers'
+own forward.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -36,51 +38,104 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def load(folder: Path, **options: Any) -> SentenceEncoder:
-    defaults = {"pooling": "mean", "max_length": 64, "dropout": 0.0}
-    return load_encoder(name=folder.name, source=str(folder), **defaults | options)
+    defaults = {
+        "pooling": "mean",
+        "max_length": 64,
+        "dropout": 0.0,
+    }
+    return load_encoder(
+        name=folder.name,
+        source=str(folder),
+        **defaults | options,
+    )
 
 
-def one_by_one(q: Tensor, k: Tensor, v: Tensor, row: gpu.Row, p: float, scale: float) -> Tensor:
+def one_by_one(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    row: gpu.Row,
+    p: float,
+    scale: float,
+) -> Tensor:
     """A kernel that attends in one sequence after the other."""
     attended = []
     lengths = row.starts.diff().tolist()
     for states in zip(*(x.split(lengths) for x in (q, k, v)), strict=True):
         assert len(states[0]) <= row.longest
         query, key, value = (x.transpose(0, 1)[None] for x in states)
-        mixed = scaled_dot_product_attention(query, key, value, dropout_p=p, scale=scale)
+        mixed = scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            dropout_p=p,
+            scale=scale,
+        )
         attended.append(mixed[0].transpose(0, 1))
     return torch.cat(attended)
 
 
 def pad_groups(encoder: SentenceEncoder, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(encoder, "_packed", encoder._padded)
+    patch.setattr(
+        encoder,
+        "_packed",
+        encoder._padded,
+    )
 
 
 def concatenate(encoder: SentenceEncoder, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(gpu, "kernel_for", lambda backbone, device: one_by_one)
+    patch.setattr(
+        gpu,
+        "kernel_for",
+        lambda backbone, device: one_by_one,
+    )
 
 
 def pack(encoder: SentenceEncoder, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(encoder_module, "TOKENS_AT_ONCE", 40)
+    patch.setattr(
+        encoder_module,
+        "TOKENS_AT_ONCE",
+        40,
+    )
 
 
-PATHS = {"packed": pack, "padded": pad_groups, "concatenated": concatenate}
+PATHS = {
+    "packed": pack,
+    "padded": pad_groups,
+    "concatenated": concatenate,
+}
 
 
 def precision(dtype: torch.dtype) -> AbstractContextManager[None]:
-    return torch.autocast("cpu", dtype, enabled=dtype != torch.float32)
+    return torch.autocast(
+        "cpu",
+        dtype,
+        enabled=dtype != torch.float32,
+    )
 
 
-def expected(folder: Path, pooling: str, second: str | None, dtype: torch.dtype) -> Tensor:
+def expected(
+    folder: Path,
+    pooling: str,
+    second: str | None,
+    dtype: torch.dtype,
+) -> Tensor:
     """The vectors of transformers' own forward of the padded sentences."""
     tokenizer = hf.AutoTokenizer.from_pretrained(folder)
     model = hf.AutoModel.from_pretrained(folder).eval()
     texts = [SENTENCES] if second is None else [SENTENCES, [second] * len(SENTENCES)]
-    inputs = tokenizer(*texts, padding=True, return_tensors="pt")
+    inputs = tokenizer(
+        *texts,
+        padding=True,
+        return_tensors="pt",
+    )
     if not KINDS[folder.name].segments:
         inputs.pop("token_type_ids", None)
     with precision(dtype):
-        output = model(**inputs, output_hidden_states=True)
+        output = model(
+            **inputs,
+            output_hidden_states=True,
+        )
     hidden = output.last_hidden_state.float()
     if pooling == "cls":
         return hidden[:, 0]
@@ -91,7 +146,11 @@ def expected(folder: Path, pooling: str, second: str | None, dtype: torch.dtype)
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, torch.bfloat16],
+    ids=["float32", "bfloat16"],
+)
 @pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
 def test_vectors_equal_transformers(
@@ -111,9 +170,19 @@ def test_vectors_equal_transformers(
             with precision(dtype):
                 (vectors,) = encoder([(tokens, encoder.template(second))])
             assert vectors.dtype == torch.float32
-            want = expected(folders[name], pooling, second, dtype)
+            want = expected(
+                folders[name],
+                pooling,
+                second,
+                dtype,
+            )
             if dtype == torch.float32:
-                torch.testing.assert_close(vectors, want, atol=1e-5, rtol=1e-5)
+                torch.testing.assert_close(
+                    vectors,
+                    want,
+                    atol=1e-5,
+                    rtol=1e-5,
+                )
             else:
                 assert torch.dist(vectors, want) < 0.06 * want.norm()
 
@@ -135,8 +204,18 @@ def test_requests_in_any_order_equal_single_sentences(
     order = torch.tensor([3, 0, 4, 1, 2])
     requests = [(tokens.select(order), template), (tokens, template)]
     shuffled, plain = encoder(requests, most=most)
-    torch.testing.assert_close(shuffled, want[order], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(plain, want, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        shuffled,
+        want[order],
+        atol=1e-5,
+        rtol=1e-5,
+    )
+    torch.testing.assert_close(
+        plain,
+        want,
+        atol=1e-5,
+        rtol=1e-5,
+    )
 
 
 def gradients(encoder: SentenceEncoder) -> list[Tensor]:
@@ -169,7 +248,10 @@ def test_gradients_equal_those_of_packed_sentences(
         pytest.skip("has no such path")
     for options in OPTIONS if name == "tiny" else OPTIONS[:1]:
         if name == "tiny":
-            encoder = tiny_encoder(dropout=0.0, **options)
+            encoder = tiny_encoder(
+                dropout=0.0,
+                **options,
+            )
         else:
             encoder = load(folders[name], **options)
         with monkeypatch.context() as patch:
@@ -177,7 +259,12 @@ def test_gradients_equal_those_of_packed_sentences(
             PATHS[path](encoder, patch)
             got = gradients(encoder)
         for ours, theirs in zip(got, want, strict=True):
-            torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-3)
+            torch.testing.assert_close(
+                ours,
+                theirs,
+                atol=1e-4,
+                rtol=1e-3,
+            )
 
 
 def test_every_packed_architecture_is_tested() -> None:
@@ -196,12 +283,39 @@ def test_every_packed_architecture_is_tested() -> None:
 )
 def test_pool_by_hand(pooling: str, want: list[list[float]]) -> None:
     hidden = torch.tensor(
-        [[[1.0, 2.0], [3.0, 4.0], [99.0, 99.0]], [[0.0, 0.0], [3.0, 3.0], [6.0, 9.0]]]
+        [
+            [
+                [1.0, 2.0],
+                [3.0, 4.0],
+                [99.0, 99.0],
+            ],
+            [
+                [0.0, 0.0],
+                [3.0, 3.0],
+                [6.0, 9.0],
+            ],
+        ]
     )
     mask = torch.tensor([[True, True, False], [True, True, True]])
     places = torch.tensor([1, 2])
-    assert pool(pooling, hidden, mask, places).tolist() == want
-    assert pool(pooling, hidden.bfloat16(), mask, places).dtype == torch.float32
+    assert (
+        pool(
+            pooling,
+            hidden,
+            mask,
+            places,
+        ).tolist()
+        == want
+    )
+    assert (
+        pool(
+            pooling,
+            hidden.bfloat16(),
+            mask,
+            places,
+        ).dtype
+        == torch.float32
+    )
 
 
 @pytest.mark.parametrize("dropout", [None, 0.0, 0.3])
@@ -224,7 +338,11 @@ def test_dropout_reaches_every_module(
 
 @pytest.mark.parametrize("key", ["attention_dropout", "embedding_dropout", "mlp_dropout"])
 def test_has_dropout_finds_each_place_of_modernbert(key: str, tmp_path: Path) -> None:
-    folder = save_kind("modernbert", tmp_path / "modernbert", **{key: 0.5})
+    folder = save_kind(
+        "modernbert",
+        tmp_path / "modernbert",
+        **{key: 0.5},
+    )
     assert load(folder, dropout=None).has_dropout
 
 
@@ -235,8 +353,14 @@ def test_first_layers_equal_those_of_the_whole_model(name: str, folders: dict[st
     cut = load(folders[name], layers=2).eval()
     tokens = Tokens.pad(whole.tokenizer(SENTENCES))
     inputs = {"input_ids": tokens.ids, "attention_mask": tokens.mask.long()}
-    states = whole.backbone(**inputs, output_hidden_states=True).hidden_states
-    kept = cut.backbone(**inputs, output_hidden_states=True).hidden_states
+    states = whole.backbone(
+        **inputs,
+        output_hidden_states=True,
+    ).hidden_states
+    kept = cut.backbone(
+        **inputs,
+        output_hidden_states=True,
+    ).hidden_states
     assert (len(states), len(kept)) == (4, 3)
     if name != "modernbert":  # its last state is behind a norm
         torch.testing.assert_close(kept[2][tokens.mask], states[2][tokens.mask])

@@ -35,7 +35,14 @@ SENTENCES = [
 
 
 def load(folder: Path | str, **options: Any) -> SentenceEncoder:
-    return load_encoder(**{"name": "x", "source": str(folder), "max_length": 16, **options})
+    return load_encoder(
+        **{
+            "name": "x",
+            "source": str(folder),
+            "max_length": 16,
+            **options,
+        }
+    )
 
 
 def write(folder: Path, **files: Any) -> Path:
@@ -47,7 +54,11 @@ def write(folder: Path, **files: Any) -> Path:
     return folder
 
 
-def edit(folder: Path, file: str, **changes: Any) -> None:
+def edit(
+    folder: Path,
+    file: str,
+    **changes: Any,
+) -> None:
     write(folder, **{file: json.loads((folder / f"{file}.json").read_text()) | changes})
 
 
@@ -71,7 +82,9 @@ def test_all_that_was_tried_and_what_helps(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_package_comes_first_then_a_folder(
-    bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bert_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     package = tmp_path / "site" / "carries_an_encoder"
     shutil.copytree(bert_folder, package / "deep" / "model")
@@ -86,7 +99,9 @@ def test_a_package_comes_first_then_a_folder(
 
 
 def test_from_the_hub_come_weights_and_tokenizer_and_nothing_that_runs(
-    bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bert_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("modeling_evil.py", "pytorch_model.bin"):
         (bert_folder / name).touch()
@@ -99,7 +114,11 @@ def test_from_the_hub_come_weights_and_tokenizer_and_nothing_that_runs(
             shutil.copy(bert_folder / file, tmp_path / name)
         return str(tmp_path / name)
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    monkeypatch.setattr(
+        huggingface_hub,
+        "snapshot_download",
+        snapshot_download,
+    )
     assert load(NAME).digests == digests(bert_folder)
     wanted = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     assert {path.name for path in (tmp_path / NAME).iterdir()} == wanted
@@ -110,18 +129,35 @@ def test_from_the_hub_come_weights_and_tokenizer_and_nothing_that_runs(
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet"])
 def test_the_checkpoints_own_pooler(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = save_kind(kind, tmp_path)
     encoder = load(folder, pooling="cls_pooler").eval()
     own, tokenizer = AutoModel.from_pretrained(folder), encoder.tokenizer.tokenizer
-    inputs = tokenizer(SENTENCES, padding=True, truncation=True, max_length=16, return_tensors="pt")
+    inputs = tokenizer(
+        SENTENCES,
+        padding=True,
+        truncation=True,
+        max_length=16,
+        return_tensors="pt",
+    )
     request = [(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())]
     (packed,) = encoder(request)
-    monkeypatch.setattr(encoder, "_packed", encoder._padded)
+    monkeypatch.setattr(
+        encoder,
+        "_packed",
+        encoder._padded,
+    )
     (padded,) = encoder(request)
     for got in (packed, padded):
-        torch.testing.assert_close(got, own(**inputs).pooler_output, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            got,
+            own(**inputs).pooler_output,
+            atol=1e-5,
+            rtol=1e-5,
+        )
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert encoder(request)[0].dtype == torch.float32
     packed.sum().backward()
@@ -131,14 +167,27 @@ def test_the_checkpoints_own_pooler(
         "backbone.pooler.dense.weight",
         "backbone.pooler.dense.bias",
     }, "trained with the rest"
-    answers = load_model(str(folder), pooling="cls_pooler", max_length=16).answers
-    torch.testing.assert_close(answers.embed(SENTENCES).vector, packed, atol=1e-5, rtol=1e-5)
+    answers = load_model(
+        str(folder),
+        pooling="cls_pooler",
+        max_length=16,
+    ).answers
+    torch.testing.assert_close(
+        answers.embed(SENTENCES).vector,
+        packed,
+        atol=1e-5,
+        rtol=1e-5,
+    )
 
 
 def test_a_checkpoint_without_a_pooler(bert_folder: Path, tmp_path: Path) -> None:
     weights = load_file(bert_folder / "model.safetensors")
     kept = {name: tensor for name, tensor in weights.items() if "pooler" not in name}
-    save_file(kept, bert_folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(
+        kept,
+        bert_folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
     with pytest.raises(
         EncoderError,
         match=r"^encoder\.pooling: the checkpoint in .*bert has no pooler .*; choose cls",
@@ -152,14 +201,19 @@ def test_a_checkpoint_without_a_pooler(bert_folder: Path, tmp_path: Path) -> Non
 
 
 def test_weights_of_a_whole_language_model(bert_folder: Path) -> None:
-    # As the hub has bert-base-uncased: under a prefix, with the old names of layer norms, and with a head.
+    # As the hub has bert-base-uncased: under a prefix, with the old names of layer norms, and with
+    # a head.
     weights = {"cls.predictions.bias": torch.zeros(3)}
     for name, tensor in load_file(bert_folder / "model.safetensors").items():
         weights[
             "bert." + name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")
         ] = tensor
     want = load(bert_folder).state_dict()
-    save_file(weights, bert_folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(
+        weights,
+        bert_folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
     got = load(bert_folder).state_dict()
     assert list(got) == list(want)
     assert all(torch.equal(got[name], want[name]) for name in want)
@@ -221,10 +275,17 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(
     ],
 )
 def test_damaged_folders(
-    bert_folder: Path, file: str, content: bytes | dict[str, int] | None, message: str
+    bert_folder: Path,
+    file: str,
+    content: bytes | dict[str, int] | None,
+    message: str,
 ) -> None:
     if isinstance(content, dict):
-        edit(bert_folder, "config", **content)
+        edit(
+            bert_folder,
+            "config",
+            **content,
+        )
     elif content is None:
         (bert_folder / file).unlink()
     else:
@@ -242,16 +303,38 @@ SIZES: dict[str, Any] = {
 }
 REFUSED = [
     (
-        hf.GPT2Config(vocab_size=WORDS, n_embd=16, n_layer=1, n_head=2),
+        hf.GPT2Config(
+            vocab_size=WORDS,
+            n_embd=16,
+            n_layer=1,
+            n_head=2,
+        ),
         "the gpt2 in .* is a decoder",
     ),
-    (hf.BertConfig(**SIZES, num_hidden_layers=1, is_decoder=True), "the bert in .* is a decoder"),
     (
-        hf.T5Config(vocab_size=WORDS, d_model=16, num_layers=1, num_heads=2, d_ff=32, d_kv=8),
+        hf.BertConfig(
+            **SIZES,
+            num_hidden_layers=1,
+            is_decoder=True,
+        ),
+        "the bert in .* is a decoder",
+    ),
+    (
+        hf.T5Config(
+            vocab_size=WORDS,
+            d_model=16,
+            num_layers=1,
+            num_heads=2,
+            d_ff=32,
+            d_kv=8,
+        ),
         "t5 .* encoder-decoder",
     ),
     (
-        hf.BertConfig(**SIZES | {"vocab_size": WORDS - 1}, num_hidden_layers=1),
+        hf.BertConfig(
+            **SIZES | {"vocab_size": WORDS - 1},
+            num_hidden_layers=1,
+        ),
         f"ids up to {WORDS - 1}, but the embedding has {WORDS - 1} rows",
     ),
 ]
@@ -259,7 +342,11 @@ REFUSED = [
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("config", "message"), REFUSED)
-def test_refused_models(config: hf.PreTrainedConfig, message: str, tmp_path: Path) -> None:
+def test_refused_models(
+    config: hf.PreTrainedConfig,
+    message: str,
+    tmp_path: Path,
+) -> None:
     hf.AutoModel.from_config(config).save_pretrained(tmp_path)
     tiny_encoder().tokenizer.tokenizer.save_pretrained(tmp_path)
     with pytest.raises(EncoderError, match=message):
@@ -287,10 +374,23 @@ def test_kept_layers_have_their_own_digest_and_are_saved(tmp_path: Path) -> None
 
 @pytest.fixture
 def mpnet_folder(tmp_path: Path) -> Path:
-    """A random MPNet, the encoder of ImpScore's authors, of 24 positions, with vectors of length one."""
+    """A random MPNet, the encoder of ImpScore's authors, of 24 positions, with vectors of length
+    one.
+    """
     words = sorted({word for sentence in SENTENCES for word in sentence.split()})
     tokenizer = MPNetTokenizer(
-        vocab={word: k for k, word in enumerate(["<s>", "<pad>", "</s>", "[UNK]", *words])}
+        vocab={
+            word: k
+            for k, word in enumerate(
+                [
+                    "<s>",
+                    "<pad>",
+                    "</s>",
+                    "[UNK]",
+                    *words,
+                ]
+            )
+        }
     )
     sizes = {
         "hidden_size": 16,
@@ -299,13 +399,21 @@ def mpnet_folder(tmp_path: Path) -> Path:
         "intermediate_size": 32,
     }
     config = MPNetConfig(
-        **sizes, vocab_size=len(tokenizer), max_position_embeddings=24 + 2, initializer_range=0.3
+        **sizes,
+        vocab_size=len(tokenizer),
+        max_position_embeddings=24 + 2,
+        initializer_range=0.3,
     )
     MPNetModel(config).save_pretrained(tmp_path / "backbone")
     tokenizer.save_pretrained(tmp_path / "backbone")
     transformer = Transformer(str(tmp_path / "backbone"), max_seq_length=24)
     model = SentenceTransformer(
-        modules=[transformer, Pooling(16, pooling_mode="mean"), Normalize()], device="cpu"
+        modules=[
+            transformer,
+            Pooling(16, pooling_mode="mean"),
+            Normalize(),
+        ],
+        device="cpu",
     )
     model.save(str(tmp_path / "mpnet"))
     return tmp_path / "mpnet"
@@ -314,24 +422,41 @@ def mpnet_folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("fixture", "length"), [("minilm", 256), ("mpnet", 24)])
 @torch.no_grad()
 def test_vectors_equal_those_of_sentence_transformers(
-    request: pytest.FixtureRequest, fixture: str, length: int, caplog: pytest.LogCaptureFixture
+    request: pytest.FixtureRequest,
+    fixture: str,
+    length: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     folder: Path = request.getfixturevalue(f"{fixture}_folder")
     with caplog.at_level(logging.INFO, "lightning_cse"):
-        encoder = load(folder, pooling="auto", max_length="auto").eval()
+        encoder = load(
+            folder,
+            pooling="auto",
+            max_length="auto",
+        ).eval()
     assert (encoder.pooling, encoder.max_length) == ("mean", length)
     assert (
         "scales its vectors to length one, which is omitted here: no cosine changes" in caplog.text
     )
     (got,) = encoder([(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())], most=300)
     want = SentenceTransformer(str(folder), device="cpu").encode(SENTENCES, convert_to_tensor=True)
-    torch.testing.assert_close(normalize(got), normalize(want), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        normalize(got),
+        normalize(want),
+        atol=1e-5,
+        rtol=1e-5,
+    )
     assert (got.norm(dim=-1) - 1).abs().min() > 0.1, "the encoder itself does not scale"
 
 
 def modules(*names: str, prefix: str = "sentence_transformers.models.") -> list[dict[str, object]]:
     return [
-        {"idx": k, "name": str(k), "path": f"{k}_{name}" if k else "", "type": prefix + name}
+        {
+            "idx": k,
+            "name": str(k),
+            "path": f"{k}_{name}" if k else "",
+            "type": prefix + name,
+        }
         for k, name in enumerate(names)
     ]
 
@@ -342,7 +467,9 @@ def pooled(pooling: Any, **files: Any) -> dict[str, Any]:
 
 SINCE_6 = {
     "modules": modules(
-        "Transformer", "Pooling", prefix="sentence_transformers.sentence_transformer.modules."
+        "Transformer",
+        "Pooling",
+        prefix="sentence_transformers.sentence_transformer.modules.",
     )
 }
 CLS = {
@@ -363,7 +490,11 @@ QUERY = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
         (pooled(CLS, config_sentence_transformers=QUERY | {"default_prompt_name": None}), "cls"),
     ],
 )
-def test_the_folders_own_pooling(bert_folder: Path, files: dict[str, Any], want: str) -> None:
+def test_the_folders_own_pooling(
+    bert_folder: Path,
+    files: dict[str, Any],
+    want: str,
+) -> None:
     assert read_pooling(write(bert_folder, **files)) == want
     assert load(bert_folder, pooling="auto").pooling == want
 
@@ -386,13 +517,24 @@ UNSAID = "does not say how it pools"
         (pooled(CLS | {"pooling_mode_mean_tokens": True}), UNSAID),
         (pooled(CLS, modules=modules("Transformer")), rf"{UNSAID} \(KeyError\('Pooling'\)"),
         (
-            pooled(CLS, modules=modules("Transformer", "Pooling", "Dense")),
+            pooled(
+                CLS,
+                modules=modules(
+                    "Transformer",
+                    "Pooling",
+                    "Dense",
+                ),
+            ),
             "the module Dense, not supported",
         ),
         (pooled(CLS, config_sentence_transformers=QUERY), "the prompt 'query' before sentences"),
     ],
 )
-def test_what_cannot_be_followed(bert_folder: Path, files: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_followed(
+    bert_folder: Path,
+    files: dict[str, Any],
+    message: str,
+) -> None:
     write(bert_folder, **files)
     with pytest.raises(EncoderError, match=message):
         load(bert_folder, pooling="auto")
@@ -404,12 +546,24 @@ def test_what_cannot_be_followed(bert_folder: Path, files: dict[str, Any], messa
 
 @pytest.mark.parametrize(
     ("said", "tokenizer", "want"),
-    [(None, 24, 24), (None, 512, 32), (None, int(1e30), 32), (9, 24, 9)],
+    [
+        (None, 24, 24),
+        (None, 512, 32),
+        (None, int(1e30), 32),
+        (9, 24, 9),
+    ],
 )
 def test_the_length_is_the_folders_or_what_tokenizer_and_backbone_allow(
-    bert_folder: Path, said: int | None, tokenizer: int, want: int
+    bert_folder: Path,
+    said: int | None,
+    tokenizer: int,
+    want: int,
 ) -> None:
-    edit(bert_folder, "tokenizer_config", model_max_length=tokenizer)
+    edit(
+        bert_folder,
+        "tokenizer_config",
+        model_max_length=tokenizer,
+    )
     write(bert_folder, sentence_bert_config={"max_seq_length": said})
     assert load(bert_folder, max_length="auto").max_length == want
 
@@ -428,7 +582,11 @@ def test_two_of_robertas_positions_are_never_used(roberta_folder: Path) -> None:
         (64, "max_length: 64 is more than the 32 positions of x"),
     ],
 )
-def test_a_length_that_is_none(bert_folder: Path, length: object, message: str) -> None:
+def test_a_length_that_is_none(
+    bert_folder: Path,
+    length: object,
+    message: str,
+) -> None:
     write(bert_folder, sentence_bert_config={"max_seq_length": length})
     with pytest.raises(EncoderError, match=message):
         load(bert_folder, max_length="auto")
@@ -454,7 +612,10 @@ def test_a_length_that_is_none(bert_folder: Path, length: object, message: str) 
     ],
 )
 def test_digests_see_each_byte_of_what_matters_wherever_it_lies(
-    bert_folder: Path, tmp_path: Path, file: str, changed: set[str]
+    bert_folder: Path,
+    tmp_path: Path,
+    file: str,
+    changed: set[str],
 ) -> None:
     twin = tmp_path / "elsewhere"
     shutil.copytree(bert_folder, twin)

@@ -1,4 +1,6 @@
-"""Attention over sequences packed into windows, a fast dropout, and groups of similar lengths to pad."""
+"""Attention over sequences packed into windows, a fast dropout, and groups of similar lengths to
+pad.
+"""
 
 import copy
 import os
@@ -33,7 +35,16 @@ from lightning_cse.encoders.packing import (
 LENGTHS = np.array([4, 4, 4, 7, 7, 20, 1, 1, 31, 2])
 WINDOWS = Windows.pack(LENGTHS)
 HEADS, WIDTH = 2, 8
-INSIDE = np.concatenate([s + np.arange(n) for s, n in zip(WINDOWS.starts, LENGTHS, strict=True)])
+INSIDE = np.concatenate(
+    [
+        s + np.arange(n)
+        for s, n in zip(
+            WINDOWS.starts,
+            LENGTHS,
+            strict=True,
+        )
+    ]
+)
 SIZES = {
     "vocab_size": 50,
     "hidden_size": 16,
@@ -49,13 +60,23 @@ DTYPES = [torch.bfloat16, torch.float32]
 # Windows
 
 
-@given(st.lists(st.integers(1, 130), min_size=1, max_size=60))
+@given(
+    st.lists(
+        st.integers(1, 130),
+        min_size=1,
+        max_size=60,
+    )
+)
 @settings(max_examples=50)
 def test_every_sequence_lies_whole_in_one_window_and_none_overlap(lengths: list[int]) -> None:
     windows = Windows.pack(np.array(lengths))
     assert windows.width % NARROWEST == 0
     taken = np.zeros(windows.count * windows.width, dtype=int)
-    for start, length in zip(windows.starts, lengths, strict=True):
+    for start, length in zip(
+        windows.starts,
+        lengths,
+        strict=True,
+    ):
         assert start // windows.width == (start + length - 1) // windows.width
         taken[start : start + length] += 1
     assert taken.max() == 1
@@ -76,22 +97,52 @@ def states(dtype: torch.dtype = torch.float32) -> list[Tensor]:
 
 def attend(qkv: list[Tensor], dropout: float) -> Tensor:
     torch.manual_seed(5)
-    mixed, _ = window_attention(nn.Identity(), *qkv, None, windows=WINDOWS, dropout=dropout)
+    mixed, _ = window_attention(
+        nn.Identity(),
+        *qkv,
+        None,
+        windows=WINDOWS,
+        dropout=dropout,
+    )
     return mixed[0, INSIDE]
 
 
-def one_by_one(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, p: float) -> Tensor:
-    """Attention spelled out, a sequence and a head at a time: the tokens of all sequences, one after the other."""
+def one_by_one(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    p: float,
+) -> Tensor:
+    """Attention spelled out, a sequence and a head at a time: the tokens of all sequences, one
+    after the other.
+    """
     rows = []
-    for start, length in zip(WINDOWS.starts.tolist(), LENGTHS.tolist(), strict=True):
+    for start, length in zip(
+        WINDOWS.starts.tolist(),
+        LENGTHS.tolist(),
+        strict=True,
+    ):
         window, offset = divmod(start, WINDOWS.width)
         heads = []
         for head in range(HEADS):
             q, k, v = (x[0, head, start : start + length] for x in (query, key, value))
             weights = torch.softmax(q @ k.T / WIDTH**0.5, -1)
-            keep = mask.view(WINDOWS.count, HEADS, WINDOWS.width, WINDOWS.width)[window, head]
+            keep = mask.view(
+                WINDOWS.count,
+                HEADS,
+                WINDOWS.width,
+                WINDOWS.width,
+            )[window, head]
             keep = keep[offset : offset + length, offset : offset + length] != 0
-            heads.append(torch.where(keep, weights / (1 - round(p * LANES) / LANES), 0.0) @ v)
+            heads.append(
+                torch.where(
+                    keep,
+                    weights / (1 - round(p * LANES) / LANES),
+                    0.0,
+                )
+                @ v
+            )
         rows.append(torch.stack(heads, 1))
     return torch.cat(rows)
 
@@ -100,12 +151,36 @@ def one_by_one(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, p: float
 def test_values_and_gradients_of_attention(p: float) -> None:
     torch.manual_seed(5)
     mask = keep_mask((WINDOWS.count * HEADS, WINDOWS.width, WINDOWS.width), p)
-    qkv, weight = states(), torch.randn(len(INSIDE), HEADS, WIDTH)
-    got, want = attend(qkv, p), one_by_one(*qkv, mask=mask, p=p)
-    torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
+    qkv, weight = (
+        states(),
+        torch.randn(
+            len(INSIDE),
+            HEADS,
+            WIDTH,
+        ),
+    )
+    got, want = (
+        attend(qkv, p),
+        one_by_one(
+            *qkv,
+            mask=mask,
+            p=p,
+        ),
+    )
+    torch.testing.assert_close(
+        got,
+        want,
+        atol=1e-6,
+        rtol=1e-5,
+    )
     gradients = (torch.autograd.grad((result * weight).sum(), qkv) for result in (got, want))
     for mine, theirs in zip(*gradients, strict=True):
-        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            mine,
+            theirs,
+            atol=1e-5,
+            rtol=1e-4,
+        )
 
 
 def attention_and_gradients(dtype: torch.dtype) -> list[Tensor]:
@@ -130,7 +205,16 @@ def test_bfloat16_attention_is_near_float32() -> None:
 
 def test_large_scores_stay_finite() -> None:
     q, k, v = states()
-    assert torch.isfinite(attend([q * 1000, k, v], 0.3)).all()
+    assert torch.isfinite(
+        attend(
+            [
+                q * 1000,
+                k,
+                v,
+            ],
+            0.3,
+        )
+    ).all()
 
 
 def test_other_architectures_keep_their_own_and_what_is_saved_does_not_ask_for_it(
@@ -153,7 +237,11 @@ def test_other_architectures_keep_their_own_and_what_is_saved_does_not_ask_for_i
 def test_blocks_that_add_in_place_equal_those_of_transformers(
     kind: tuple[Any, Any], dtype: torch.dtype
 ) -> None:
-    config = kind[0](**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config = kind[0](
+        **SIZES,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     plain = kind[1](config, add_pooling_layer=False)
     ours = copy.deepcopy(plain)
     use_window_attention(ours)
@@ -163,13 +251,22 @@ def test_blocks_that_add_in_place_equal_those_of_transformers(
     assert ours.state_dict().keys() == plain.state_dict().keys()
     results = []
     for model in (plain, pickle.loads(pickle.dumps(ours))):
-        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+        with torch.autocast(
+            "cpu",
+            dtype,
+            enabled=dtype != torch.float32,
+        ):
             hidden = model(torch.arange(2, 26).view(2, 12)).last_hidden_state
         hidden.square().sum().backward()
         results.append(
             [hidden.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
         )
-    torch.testing.assert_close(results[1], results[0], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        results[1],
+        results[0],
+        atol=1e-6,
+        rtol=1e-5,
+    )
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is glibc's")
@@ -185,7 +282,15 @@ def test_freed_memory_is_kept_for_the_next_tensor() -> None:
     """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
     faults = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        [
+            sys.executable,
+            "-c",
+            code,
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert (
         min(map(int, faults.stdout.split())) < 100
@@ -260,9 +365,20 @@ def test_torchs_random_state_decides_and_calls_differ(dtype: torch.dtype) -> Non
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradient_goes_through_the_same_mask_also_of_a_strided_input(dtype: torch.dtype) -> None:
-    x = torch.ones(50, 20, dtype=dtype, requires_grad=True)
+    x = torch.ones(
+        50,
+        20,
+        dtype=dtype,
+        requires_grad=True,
+    )
     dropped = FastDropout(0.3)(x.t())
-    dropped.backward(torch.ones(50, 20, dtype=dtype).t())
+    dropped.backward(
+        torch.ones(
+            50,
+            20,
+            dtype=dtype,
+        ).t()
+    )
     assert torch.equal(x.grad, dropped.detach().t())
     assert 0 < (x.grad == 0).sum() < x.numel()
 
@@ -278,7 +394,11 @@ def test_all_or_nothing(dtype: torch.dtype) -> None:
 
 
 def test_replaced_modules_keep_their_probability_and_mode() -> None:
-    root = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Dropout(0.25)), nn.Dropout(0.5)).eval()
+    root = nn.Sequential(
+        nn.Linear(2, 2),
+        nn.Sequential(nn.Dropout(0.25)),
+        nn.Dropout(0.5),
+    ).eval()
     make_dropout_fast(root)
     kinds = [
         (type(module), module.p, module.training)
@@ -292,20 +412,34 @@ def test_replaced_modules_keep_their_probability_and_mode() -> None:
 
 
 @given(
-    st.lists(st.integers(1, 12), min_size=1, max_size=30).map(sorted),
+    st.lists(
+        st.integers(1, 12),
+        min_size=1,
+        max_size=30,
+    ).map(sorted),
     st.integers(0, 30),
     st.none() | st.integers(1, 60),
 )
 def test_groups_cover_all_within_their_bounds_and_none_ends_too_early(
-    lengths: list[int], overhead: int, most: int | None
+    lengths: list[int],
+    overhead: int,
+    most: int | None,
 ) -> None:
-    ends = cut_by_length(np.array(lengths), overhead=overhead, most=most)
+    ends = cut_by_length(
+        np.array(lengths),
+        overhead=overhead,
+        most=most,
+    )
     assert ends[-1] == len(lengths)
 
     def fits(group: list[int]) -> bool:
         size = len(group) * max(group)
         return size - sum(group) <= overhead and (most is None or size <= most)
 
-    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+    for start, end in zip(
+        [0, *ends[:-1]],
+        ends,
+        strict=True,
+    ):
         assert end - start == 1 or (end > start and fits(lengths[start:end]))
         assert end == len(lengths) or not fits(lengths[start : end + 1])

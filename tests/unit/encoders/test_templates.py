@@ -32,7 +32,10 @@ def bare(tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
 @pytest.mark.parametrize("second", [None, "explicit", "implicit"])
 @pytest.mark.parametrize("room", [1, 5, 200])
 def test_equals_the_tokenizers_own_encoding(
-    tokenizers: Tokenizers, name: str, second: str | None, room: int
+    tokenizers: Tokenizers,
+    name: str,
+    second: str | None,
+    room: int,
 ) -> None:
     tokenizer = tokenizers[name]
     template = Template.from_tokenizer(tokenizer, second)
@@ -75,7 +78,8 @@ def test_the_ids_that_the_authors_insert_into_roberta() -> None:
 
 
 def test_pieces_of_a_byte_level_prompt_keep_their_leading_spaces() -> None:
-    # Each of the authors' ids for RoBERTa is one of these words in its vocabulary, with or without the space before.
+    # Each of the authors' ids for RoBERTa is one of these words in its vocabulary, with or without
+    # the space before.
     tokenizer = roberta_tokenizer(['This sentence : "', 'This sentence of "', '" means'])
     first, second = (Template.from_prompt(tokenizer, prompt) for prompt in PROMPTS)
     assert tokenizer.convert_ids_to_tokens(first.prefix) == ["<s>", "This", "Ġsentence", "Ġ:", 'Ġ"']
@@ -93,7 +97,9 @@ def test_pieces_of_a_byte_level_prompt_keep_their_leading_spaces() -> None:
 @pytest.mark.parametrize("prompt", [*PROMPTS, PROMPTBERT])
 @pytest.mark.parametrize("name", ["minilm", "tiny"])
 def test_prompt_equals_the_text_around_the_sentence(
-    tokenizers: Tokenizers, name: str, prompt: str
+    tokenizers: Tokenizers,
+    name: str,
+    prompt: str,
 ) -> None:
     tokenizer = tokenizers[name]
     got = Template.from_prompt(tokenizer, prompt).apply(Tokens.pad(bare(tokenizer)), 200)
@@ -101,7 +107,11 @@ def test_prompt_equals_the_text_around_the_sentence(
         prompt.replace("{}", sentence).replace("{mask}", tokenizer.mask_token)
         for sentence in SENTENCES
     ]
-    want = tokenizer(texts, padding=True, return_tensors="pt")
+    want = tokenizer(
+        texts,
+        padding=True,
+        return_tensors="pt",
+    )
     assert torch.equal(got.ids, want["input_ids"])
     assert torch.equal(got.lengths, want["attention_mask"].sum(1))
     assert (got.type_ids == 0).all()
@@ -134,7 +144,10 @@ def test_tokenizers_that_do_not_fit(tokenizers: Tokenizers) -> None:
         pad_token_id = 0
 
         def __call__(
-            self, *_: object, add_special_tokens: bool = True, **__: object
+            self,
+            *_: object,
+            add_special_tokens: bool = True,
+            **__: object,
         ) -> dict[str, list[int]]:
             return {"input_ids": [2] if add_special_tokens else [1], "token_type_ids": [0]}
 

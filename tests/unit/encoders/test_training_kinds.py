@@ -48,7 +48,11 @@ def test_train_record_load_export(
     options = (f"encoder={folder}", f"encoder.pooling={pooling}", "encoder.max_length=64", *more)
     with caplog.at_level("INFO", "lightning_cse"):
         run = run_tiny(
-            tmp_path, f"+experiment={experiment}", "trainer.precision=32-true", *little, *options
+            tmp_path,
+            f"+experiment={experiment}",
+            "trainer.precision=32-true",
+            *little,
+            *options,
         )
     assert run.read()["encoder"] == {"name": name, **digests(folder)}
     needs_hint = experiment == "dualcse_cross" and not KINDS[name].segments
@@ -63,16 +67,34 @@ def test_train_record_load_export(
         theirs = SentenceTransformer(str(tmp_path / "exported"), device="cpu")
         vectors = theirs.encode(SENTENCES, convert_to_tensor=True)
         ours = next(iter(model.answers.embed(SENTENCES).views().values()))
-        torch.testing.assert_close(vectors, ours, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            vectors,
+            ours,
+            atol=1e-5,
+            rtol=1e-4,
+        )
 
 
 def test_tokenizer_with_segments_for_a_model_without(tmp_path: Path) -> None:
-    folder = save_kind("roberta", tmp_path / "roberta", pad_token_id=0)
+    folder = save_kind(
+        "roberta",
+        tmp_path / "roberta",
+        pad_token_id=0,
+    )
     bert = save_kind("bert", tmp_path / "bert")
     hf.AutoTokenizer.from_pretrained(bert).save_pretrained(folder)
-    encoder = load_encoder(name="x", source=str(folder), pooling="mean", max_length=64)
+    encoder = load_encoder(
+        name="x",
+        source=str(folder),
+        pooling="mean",
+        max_length=64,
+    )
     options: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW), "schedule": Schedule()}
-    model = DualCSE(encoder, DualContrastive(), **options).model.eval()
+    model = DualCSE(
+        encoder,
+        DualContrastive(),
+        **options,
+    ).model.eval()
     assert not any(model.explicit_template.suffix_types)
     loaded = replace(load_model(str(folder), pooling="mean"), answers=model)
     assert export(loaded, tmp_path / "exported").startswith("PointModel, view explicit: 64 vectors")

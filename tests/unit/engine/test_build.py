@@ -22,7 +22,10 @@ Point = Callable[[int], Parts]
 
 def test_a_list_of_gpus_needs_gpus(compose: Compose) -> None:
     cfg = compose(
-        "+experiment=gausscse", "+debug=tiny", "trainer.accelerator=cpu", "trainer.devices=[0]"
+        "+experiment=gausscse",
+        "+debug=tiny",
+        "trainer.accelerator=cpu",
+        "trainer.devices=[0]",
     )
     with pytest.raises(ConfigError, match="a list names GPUs, but the accelerator is cpu"):
         resolve_automatic(cfg)
@@ -41,14 +44,20 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         data: bytes = real(path)
         return data
 
-    monkeypatch.setattr(corpora, "read_bytes", noting)
+    monkeypatch.setattr(
+        corpora,
+        "read_bytes",
+        noting,
+    )
     corpora._read_cached.cache_clear()
     return paths
 
 
 @pytest.fixture
 def point(compose: Compose, speaking_encoder: Path) -> Point:
-    """Build the parts of a tiny point from weights on the disk, as a multirun does one after the other."""
+    """Build the parts of a tiny point from weights on the disk, as a multirun does one after the
+    other.
+    """
 
     def built(seed: int) -> Parts:
         cfg = compose(
@@ -116,7 +125,11 @@ def test_changed_weights_of_the_same_path_are_seen(point: Point, speaking_encode
     weights = speaking_encoder / "model.safetensors"
     content = load_file(weights)
     content["embeddings.word_embeddings.weight"][7] += 1.0
-    save_file(content, weights, metadata={"format": "pt"})
+    save_file(
+        content,
+        weights,
+        metadata={"format": "pt"},
+    )
     after = point(0)
 
     assert before.encoder.digests["weights"] != after.encoder.digests["weights"]
@@ -159,7 +172,11 @@ def test_optional_task_without_its_corpus_is_left_out(
     assert record.getMessage() == f"the task eis_wang is left out: {left_out['eis_wang']}"
 
 
-def build_monitoring(cfg: DictConfig, refused: str, monitor: str) -> Parts:
+def build_monitoring(
+    cfg: DictConfig,
+    refused: str,
+    monitor: str,
+) -> Parts:
     """Build a config whose monitor is refused, and build it again with another one."""
     cfg.paths.cache_dir = None
     cfg.monitor = refused
@@ -182,10 +199,19 @@ def test_run_without_the_corpus_of_implicit_pairs(
     file = tmp_path / "mine.csv"
     file.write_text("pos_implicit,pos_explicit,neg_implicit,neg_explicit\na b,a,a b,c\n")
     overrides = [f"corpora.implicit_pairs_test={file}"] if own else []
-    cfg = compose("+experiment=dualcse_cross", "+debug=tiny", "suite=implicitness", *overrides)
+    cfg = compose(
+        "+experiment=dualcse_cross",
+        "+debug=tiny",
+        "suite=implicitness",
+        *overrides,
+    )
     cfg.paths.data_dir = str(tmp_path)
 
-    parts = build_monitoring(cfg, "val/eis_wang/accuracy", "val/eis/accuracy")
+    parts = build_monitoring(
+        cfg,
+        "val/eis_wang/accuracy",
+        "val/eis/accuracy",
+    )
 
     if own:  # a file of one's own is tested, and not evaluated in training
         assert parts.left_out == {}
@@ -197,8 +223,16 @@ def test_run_without_the_corpus_of_implicit_pairs(
 
 
 def test_tasks_that_do_not_suit_the_method_are_left_out(compose: Compose) -> None:
-    cfg = compose("+experiment=simcse_inli", "+debug=tiny", "suite=implicitness")
-    parts = build_monitoring(cfg, "val/eis/accuracy", "val/rte/accuracy_all")
+    cfg = compose(
+        "+experiment=simcse_inli",
+        "+debug=tiny",
+        "suite=implicitness",
+    )
+    parts = build_monitoring(
+        cfg,
+        "val/eis/accuracy",
+        "val/rte/accuracy_all",
+    )
     reason = "it needs implicitness, which SimCSE does not give"
 
     assert parts.left_out == {"eis": reason, "eis_wang": reason}
@@ -248,7 +282,11 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], l
     """Check a config whose targets are those of above."""
     (tmp_path / "cse_targets.py").write_text(TARGETS)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "cse_targets", raising=False)
+    monkeypatch.delitem(
+        sys.modules,
+        "cse_targets",
+        raising=False,
+    )
 
     def checked(text: str) -> list[str]:
         try:
@@ -272,7 +310,11 @@ def test_all_faults_are_reported_with_their_keys(faults: Callable[[str], list[st
         "more.1: Method: missing a required argument: 'encoder'",
     ]
 
-    for fault, start in zip(faults(WRONG), starts, strict=True):
+    for fault, start in zip(
+        faults(WRONG),
+        starts,
+        strict=True,
+    ):
         assert fault.startswith(start)
 
 

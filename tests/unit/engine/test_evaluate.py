@@ -1,4 +1,6 @@
-"""Evaluation from a config to its record: every kind of model, resuming, what decides a result, mistakes."""
+"""Evaluation from a config to its record: every kind of model, resuming, what decides a result,
+mistakes.
+"""
 
 import importlib.util
 import json
@@ -42,7 +44,9 @@ READING = ("+suite=stsb", "pooling=mean", "max_length=32")
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
-    """The tiny encoder as save_pretrained leaves it, in a folder whose name has a blank, a quote and an equals sign."""
+    """The tiny encoder as save_pretrained leaves it, in a folder whose name has a blank, a quote
+    and an equals sign.
+    """
     folder = tmp_path / "it's a=tiny, one"
     return save_tiny(folder)
 
@@ -59,25 +63,39 @@ def gauss(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def dual(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run_tiny(tmp_path_factory.mktemp("dual"), "+experiment=dualcse_bi", *SMALL).path
+    return run_tiny(
+        tmp_path_factory.mktemp("dual"),
+        "+experiment=dualcse_bi",
+        *SMALL,
+    ).path
 
 
 @pytest.fixture
 def copied(gauss: Path, tmp_path: Path) -> Path:
     """A copy of the GaussCSE run, without evaluations."""
     return Path(
-        shutil.copytree(gauss, tmp_path / gauss.name, ignore=shutil.ignore_patterns("evaluate"))
+        shutil.copytree(
+            gauss,
+            tmp_path / gauss.name,
+            ignore=shutil.ignore_patterns("evaluate"),
+        )
     )
 
 
 def plain_encoder(folder: Path, **options: Any) -> SentenceEncoder:
     return load_encoder(
-        name="x", source=str(folder), **({"pooling": "mean", "max_length": 32} | options)
+        name="x",
+        source=str(folder),
+        **({"pooling": "mean", "max_length": 32} | options),
     )
 
 
 def stsb(model: Any) -> TaskResult:
-    return run_tasks({"stsb": STSB(data_dir=str(SAMPLE))}, model, "test")["stsb"]
+    return run_tasks(
+        {"stsb": STSB(data_dir=str(SAMPLE))},
+        model,
+        "test",
+    )["stsb"]
 
 
 # Models
@@ -92,7 +110,11 @@ def test_run_gives_the_numbers_of_its_record(
 ) -> None:
     folder: Path = request.getfixturevalue(which)
     before = (folder / "record.json").read_bytes()
-    done = run(f"model={folder}", f"+suite={suite}", *LIMITS)
+    done = run(
+        f"model={folder}",
+        f"+suite={suite}",
+        *LIMITS,
+    )
     assert done.path.parent == folder / "evaluate" / suite
     assert (folder / "record.json").read_bytes() == before
     record = done.read()
@@ -178,22 +200,36 @@ def test_whitening(
     run: Evaluate,
 ) -> None:
     plain = run(f"model={tiny}", *READING).read()
-    whitened = run(f"model={tiny}", *READING, "whitening=[stsb/dev]").read()
+    whitened = run(
+        f"model={tiny}",
+        *READING,
+        "whitening=[stsb/dev]",
+    ).read()
     assert whitened["config_hash"] != plain["config_hash"]
     assert whitened["name"] == f"{tiny.name}, whitened on stsb/dev"
-    model = Whitening(plain_encoder(tiny), sources=["stsb/dev"], data_dir=SAMPLE)
+    model = Whitening(
+        plain_encoder(tiny),
+        sources=["stsb/dev"],
+        data_dir=SAMPLE,
+    )
     expected = stsb(model).metrics["spearman"]
     assert whitened["metrics"]["test/stsb/spearman"] == pytest.approx(expected, abs=1e-6)
     with pytest.raises(ConfigError, match=r"whitening: .* is a run"):
-        run(f"model={gauss}", "+suite=stsb", "whitening=[stsb/dev]")
+        run(
+            f"model={gauss}",
+            "+suite=stsb",
+            "whitening=[stsb/dev]",
+        )
 
 
 def test_length(run: Evaluate, tmp_path: Path) -> None:
     done = run("model=length", "+suite=inli")
     record = done.read()
-    want = run_tasks({"eis": EIS(data_dir=str(SAMPLE))}, Length(), "test")["eis"].metrics[
-        "accuracy"
-    ]
+    want = run_tasks(
+        {"eis": EIS(data_dir=str(SAMPLE))},
+        Length(),
+        "test",
+    )["eis"].metrics["accuracy"]
     assert record["metrics"] == {"test/eis/accuracy": want}
     assert record["left_out"] == {"rte": ["entailment_score"]}
     assert done.path.parent == tmp_path / "runs" / "evaluate" / "length" / "inli"
@@ -230,7 +266,11 @@ def test_unsuitable_tasks_are_left_out(
     )
     mean = ("+suite.mean._target_=lightning_cse.evaluation.Average", "+suite.mean.metric=accuracy")
     with caplog.at_level("INFO"):
-        record = run(*line, *mean, "+suite.mean.of=[rte/accuracy_all,eis/accuracy]").read()
+        record = run(
+            *line,
+            *mean,
+            "+suite.mean.of=[rte/accuracy_all,eis/accuracy]",
+        ).read()
     assert record["left_out"] == {
         "eis": ["implicitness"],
         "mean": ["rte/accuracy_all", "eis/accuracy"],
@@ -240,7 +280,14 @@ def test_unsuitable_tasks_are_left_out(
         in caplog.text
     )
     assert not any("eis" in key or "mean" in key for key in record["metrics"])
-    assert run(f"model={dual}", "+suite=inli", *LIMITS).read()["left_out"] == {}
+    assert (
+        run(
+            f"model={dual}",
+            "+suite=inli",
+            *LIMITS,
+        ).read()["left_out"]
+        == {}
+    )
     with pytest.raises(TaskError, match=r"no task of the suite suits .*PointModel"):
         run(*line, "~suite.rte")
 
@@ -260,7 +307,11 @@ def test_direction_of_a_symmetric_score_has_no_value(
         *SMALL[1:],
         *suite,
     )
-    tested = run(f"model={trained.path}", "+suite=inli_direction", *LIMITS)
+    tested = run(
+        f"model={trained.path}",
+        "+suite=inli_direction",
+        *LIMITS,
+    )
     tasks = {"inli_direction", "snli_direction", "sick_direction"}
     for done in (trained, tested):
         record = done.read()
@@ -315,9 +366,17 @@ def test_own_test_sets_are_identified_by_content(run: Evaluate, tmp_path: Path) 
                 "\n".join(["sentence1,sentence2,score", *rows]) + "\n"
             )
         sides = f"own.sts={{dev:{tmp_path}/{folder}/{dev}.csv,test:{tmp_path}/{folder}/{test}.csv}}"
-        return run("model=tiny", "+suite=own", sides)
+        return run(
+            "model=tiny",
+            "+suite=own",
+            sides,
+        )
 
-    done = evaluated("here", "small", "large")
+    done = evaluated(
+        "here",
+        "small",
+        "large",
+    )
     record = done.read()
     assert list(record["metrics"]) == ["test/own_sts/spearman"]
     assert list(record["task_data"]["own_sts"]) == [
@@ -326,8 +385,22 @@ def test_own_test_sets_are_identified_by_content(run: Evaluate, tmp_path: Path) 
     ]
     assert str(tmp_path) not in json.dumps(record["decisive"])
     assert pq.read_table(done.predictions / "own_sts.parquet").num_rows == 20
-    assert evaluated("there", "small", "large").path == done.path
-    assert evaluated("here", "large", "small").path != done.path
+    assert (
+        evaluated(
+            "there",
+            "small",
+            "large",
+        ).path
+        == done.path
+    )
+    assert (
+        evaluated(
+            "here",
+            "large",
+            "small",
+        ).path
+        != done.path
+    )
 
 
 # Resuming, and what decides a result
@@ -348,7 +421,11 @@ def test_interrupted_evaluation_continues_with_the_missing_task(
             raise KeyboardInterrupt
         return original(self, *args)
 
-    monkeypatch.setattr(NLI, "evaluate", stopped)
+    monkeypatch.setattr(
+        NLI,
+        "evaluate",
+        stopped,
+    )
     with pytest.raises(KeyboardInterrupt):
         run(*line)
     (tasks,) = (copied / "evaluate").glob("nli/*/tasks")
@@ -395,7 +472,11 @@ def test_failure_is_recorded_and_tried_again(
 
     line = (f"model={tiny}", *READING)
     with monkeypatch.context() as patched:
-        patched.setattr(PointModel, "embed", broken)
+        patched.setattr(
+            PointModel,
+            "embed",
+            broken,
+        )
         with pytest.raises(EncoderError, match="some embeddings are not finite"):
             run(*line)
     (failed,) = (tiny.parent / "runs").rglob("failed.json")

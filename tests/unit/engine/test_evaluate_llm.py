@@ -33,7 +33,11 @@ Serve = Callable[..., ChatServer]
 
 def kinds() -> dict[str, tuple[int, str]]:
     """Row and type of every test pair, by what is asked about it."""
-    rows = read_corpus("inli", "test", sample_dir()).select(range(ROWS))
+    rows = read_corpus(
+        "inli",
+        "test",
+        sample_dir(),
+    ).select(range(ROWS))
     return {
         f"Premise: {row['premise']}\nHypothesis: {row[column]}": (number, kind)
         for number, row in enumerate(rows)
@@ -191,7 +195,13 @@ def test_after_an_outage_the_same_command_asks_for_the_rest(
             with pytest.raises(
                 LLMError, match=rf"^8 questions have no reply: .+ \(8\). The same command {rest}"
             ):
-                run(*asks(server, "llm.concurrency=2", more))
+                run(
+                    *asks(
+                        server,
+                        "llm.concurrency=2",
+                        more,
+                    )
+                )
             assert f"{PAIRS} questions, 0 replies from the cache, 8 failed" in caplog.text, (
                 "what it took is reported"
             )
@@ -219,7 +229,13 @@ def test_after_an_outage_the_same_command_asks_for_the_rest(
 
 def test_parameters_are_sent_and_decide_the_hash(serve: Serve, run: Evaluate) -> None:
     with serve(right) as server, serve(right) as other:
-        done = run(*asks(server, "+llm.parameters.top_p=0.9", "llm.parameters.temperature=null"))
+        done = run(
+            *asks(
+                server,
+                "+llm.parameters.top_p=0.9",
+                "llm.parameters.temperature=null",
+            )
+        )
         sent = [
             {key: value for key, value in call.body.items() if key != "messages"}
             for call in server.calls
@@ -303,6 +319,10 @@ def test_suites_and_commands_that_do_not_fit(run: Evaluate) -> None:
     with pytest.raises(
         TaskError, match=r"no task of the suite suits m: LanguageModel does not give what they need"
     ):
-        run("model=llm", "+suite=stsb", "llm.model=m")
+        run(
+            "model=llm",
+            "+suite=stsb",
+            "llm.model=m",
+        )
     with pytest.raises(EncoderError, match=r"model: llm has no encoder"):
         load("llm")

@@ -78,10 +78,22 @@ def test_encode_returns_every_view_in_the_order_of_the_sentences(kind: Any) -> N
             expected[name.replace("log_", "")] = value.exp()
     for view, vectors in expected.items():
         for batch_size in (2, 1024):
-            encoded = model.encode(SENTENCES, view, batch_size=batch_size)
+            encoded = model.encode(
+                SENTENCES,
+                view,
+                batch_size=batch_size,
+            )
             assert encoded.dtype == np.float32
-            np.testing.assert_allclose(encoded, vectors, **CLOSE)
-        np.testing.assert_allclose(model.encode(SENTENCES[4], view), vectors[4], **CLOSE)
+            np.testing.assert_allclose(
+                encoded,
+                vectors,
+                **CLOSE,
+            )
+        np.testing.assert_allclose(
+            model.encode(SENTENCES[4], view),
+            vectors[4],
+            **CLOSE,
+        )
     assert np.array_equal(model.encode(SENTENCES), model.encode(SENTENCES, model.views[0]))
 
 
@@ -91,8 +103,16 @@ def test_encode_accepts_any_iterable_and_counts_truncated_sentences() -> None:
     vectors = model.encode(tuple(SENTENCES))
     assert (model.embedded, model.truncated) == (6, 1)
     unit = model.encode((text for text in SENTENCES), normalize=True)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    np.testing.assert_allclose(unit, vectors / lengths, rtol=1e-5)
+    lengths = np.linalg.norm(
+        vectors,
+        axis=1,
+        keepdims=True,
+    )
+    np.testing.assert_allclose(
+        unit,
+        vectors / lengths,
+        rtol=1e-5,
+    )
     assert model.encode([]).shape == (0, 32)
     assert model.similarity_matrix([], SENTENCES).shape == (0, 6)
 
@@ -117,7 +137,11 @@ def test_encode_to_writes_the_vectors_in_chunks(suffix: str, tmp_path: Path) -> 
         assert table["sentence"].tolist() == SENTENCES
         vectors = np.stack(table["vector"].to_list())
     assert vectors.dtype == np.float32
-    np.testing.assert_allclose(vectors, model.encode(SENTENCES, "variance"), **CLOSE)
+    np.testing.assert_allclose(
+        vectors,
+        model.encode(SENTENCES, "variance"),
+        **CLOSE,
+    )
     assert model.encode_to(path, []) == 0
     with pytest.raises(ConfigError, match=r"\.npy or \.parquet"):
         model.encode_to(tmp_path / "vectors.csv", SENTENCES)
@@ -129,7 +153,11 @@ def test_failed_encode_to_leaves_no_file(tmp_path: Path) -> None:
         raise RuntimeError("the source is gone")
 
     with pytest.raises(RuntimeError, match="gone"):
-        untrained(PointModel).encode_to(tmp_path / "vectors.npy", broken(), chunk=1)
+        untrained(PointModel).encode_to(
+            tmp_path / "vectors.npy",
+            broken(),
+            chunk=1,
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -149,19 +177,39 @@ def test_answers_are_those_of_the_model_row_by_row(kind: Any) -> None:
         }
         if "implicitness" in model.questions:
             implicit = model.answers.implicitness(a)
-            np.testing.assert_allclose(model.implicitness(PREMISES), implicit, **CLOSE)
+            np.testing.assert_allclose(
+                model.implicitness(PREMISES),
+                implicit,
+                **CLOSE,
+            )
     for question in set(expected) & set(model.questions):
         ask = getattr(model, question)
-        np.testing.assert_allclose(ask(PREMISES, HYPOTHESES), expected[question], **CLOSE)
+        np.testing.assert_allclose(
+            ask(PREMISES, HYPOTHESES),
+            expected[question],
+            **CLOSE,
+        )
         single = ask(PREMISES[0], HYPOTHESES[0])
         assert isinstance(single, float)
         assert single == pytest.approx(float(expected[question][0]), abs=1e-5)
         repeated = ask(PREMISES[:1] * 3, HYPOTHESES)
-        np.testing.assert_allclose(ask(PREMISES[0], HYPOTHESES), repeated, **CLOSE)
+        np.testing.assert_allclose(
+            ask(PREMISES[0], HYPOTHESES),
+            repeated,
+            **CLOSE,
+        )
     matrix = model.similarity_matrix(PREMISES, SENTENCES)
     rows = [model.similarity(premise, SENTENCES) for premise in PREMISES]
-    np.testing.assert_allclose(matrix, rows, **CLOSE)
-    np.testing.assert_allclose(model.similarity_matrix(PREMISES), matrix[:, :3], **CLOSE)
+    np.testing.assert_allclose(
+        matrix,
+        rows,
+        **CLOSE,
+    )
+    np.testing.assert_allclose(
+        model.similarity_matrix(PREMISES),
+        matrix[:, :3],
+        **CLOSE,
+    )
 
 
 def embed_animals(sentences: list[str]) -> GaussianEmbedding:
@@ -172,7 +220,11 @@ def embed_animals(sentences: list[str]) -> GaussianEmbedding:
 
 def test_direction_is_positive_from_premise_to_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
     model = untrained(GaussianModel)
-    monkeypatch.setattr(model.answers, "embed", embed_animals)
+    monkeypatch.setattr(
+        model.answers,
+        "embed",
+        embed_animals,
+    )
     forward = model.direction("dog", "animal")
     assert forward == -model.direction("animal", "dog")
     assert (forward > 0) == (model.entailment("dog", "animal") > model.entailment("animal", "dog"))
@@ -186,7 +238,11 @@ def test_search_returns_the_best_of_a_loop_over_all_pairs(kind: Any, relation: A
     corpus = [f"{word} {number}" for word in ("gate", "tea", "no") for number in range(9)]
     if relation != "similar" and "direction" not in model.questions:
         with pytest.raises(TaskError, match="no direction"):
-            model.search(PREMISES, corpus, relation=relation)
+            model.search(
+                PREMISES,
+                corpus,
+                relation=relation,
+            )
         return
     hits = model.search(
         PREMISES,
@@ -194,7 +250,11 @@ def test_search_returns_the_best_of_a_loop_over_all_pairs(kind: Any, relation: A
         5,
         relation=relation,
     )
-    for query, found in zip(PREMISES, hits, strict=True):
+    for query, found in zip(
+        PREMISES,
+        hits,
+        strict=True,
+    ):
         if relation == "similar":
             scores = model.similarity(query, corpus)
         elif relation == "entails":
@@ -202,14 +262,26 @@ def test_search_returns_the_best_of_a_loop_over_all_pairs(kind: Any, relation: A
         else:
             scores = model.entailment(corpus, query)
         best = np.sort(scores)[::-1][:5]
-        np.testing.assert_allclose([hit.score for hit in found], best, **CLOSE)
-        np.testing.assert_allclose([scores[hit.row] for hit in found], best, **CLOSE)
+        np.testing.assert_allclose(
+            [hit.score for hit in found],
+            best,
+            **CLOSE,
+        )
+        np.testing.assert_allclose(
+            [scores[hit.row] for hit in found],
+            best,
+            **CLOSE,
+        )
 
 
 def test_search_compares_views_and_memory_mapped_vectors(tmp_path: Path) -> None:
     model = untrained(DualModel)
     corpus = [*SENTENCES, "Someone should close the window."]
-    model.encode_to(tmp_path / "corpus.npy", corpus, "explicit")
+    model.encode_to(
+        tmp_path / "corpus.npy",
+        corpus,
+        "explicit",
+    )
     stored = np.load(tmp_path / "corpus.npy", mmap_mode="r")
     from_texts = model.search(
         PREMISES,
@@ -224,14 +296,36 @@ def test_search_compares_views_and_memory_mapped_vectors(tmp_path: Path) -> None
         3,
         view="implicit",
     )
-    query = model.encode(PREMISES[0], "implicit", normalize=True)
-    cosines = model.encode(corpus, "explicit", normalize=True) @ query
+    query = model.encode(
+        PREMISES[0],
+        "implicit",
+        normalize=True,
+    )
+    cosines = (
+        model.encode(
+            corpus,
+            "explicit",
+            normalize=True,
+        )
+        @ query
+    )
     for hits in (from_texts, from_array):
         assert [len(found) for found in hits] == [3, 3, 3]
         scores = [score for _, score in hits[0]]
-        np.testing.assert_allclose(scores, np.sort(cosines)[::-1][:3], **CLOSE)
+        np.testing.assert_allclose(
+            scores,
+            np.sort(cosines)[::-1][:3],
+            **CLOSE,
+        )
     # "Is it?" is there twice: equal scores keep the order of the corpus.
-    rows = [hit.row for hit in model.search("Is it?", stored, 2)[0]]
+    rows = [
+        hit.row
+        for hit in model.search(
+            "Is it?",
+            stored,
+            2,
+        )[0]
+    ]
     assert rows == [3, 5]
     assert model.search("a", []) == [[]]
     with pytest.raises(ConfigError, match=r"must be an array \(n, 32\)"):
@@ -244,7 +338,14 @@ def test_unanswered_questions_name_the_answered_ones(monkeypatch: pytest.MonkeyP
         (lambda: model.implicitness("a"), "has no implicitness .it has: similarity, entailment"),
         (lambda: model.direction("a", "b"), "has no direction"),
         (lambda: model.encode("a", "primry"), "has no view 'primry' - did you mean 'primary'"),
-        (lambda: model.search("a", ["b"], view="x"), "has no view 'x'"),
+        (
+            lambda: model.search(
+                "a",
+                ["b"],
+                view="x",
+            ),
+            "has no view 'x'",
+        ),
     ):
         with pytest.raises(TaskError, match=message):
             question()
@@ -252,7 +353,11 @@ def test_unanswered_questions_name_the_answered_ones(monkeypatch: pytest.MonkeyP
         model.similarity(PREMISES, HYPOTHESES[:2])
     assert model.similarity("a", []).shape == (0,)
     nothing = torch.full((1, 2), torch.nan)
-    monkeypatch.setattr(model.answers, "embed", lambda _: DualEmbedding(nothing, nothing))
+    monkeypatch.setattr(
+        model.answers,
+        "embed",
+        lambda _: DualEmbedding(nothing, nothing),
+    )
     with pytest.raises(EncoderError, match="not finite"):
         model.embed("a")
 
@@ -303,7 +408,11 @@ def test_loading_warns_of_another_similarity(
 
 
 def test_device_dtype_and_pooling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(
+        torch.cuda,
+        "is_available",
+        lambda: False,
+    )
     folder = save_tiny(tmp_path / "plain")
     for options, message in (
         ({"device": "cuda"}, "device: torch finds no cuda on this machine"),
@@ -312,8 +421,16 @@ def test_device_dtype_and_pooling(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ):
         with pytest.raises((ConfigError, EncoderError), match=message):
             lightning_cse.load(folder, **options)
-    model = lightning_cse.load(folder, "cpu", pooling="mean")
-    rough = lightning_cse.load(str(folder), dtype=torch.bfloat16, pooling="mean").encode(SENTENCES)
+    model = lightning_cse.load(
+        folder,
+        "cpu",
+        pooling="mean",
+    )
+    rough = lightning_cse.load(
+        str(folder),
+        dtype=torch.bfloat16,
+        pooling="mean",
+    ).encode(SENTENCES)
     assert rough.dtype == np.float32
     assert 0 < np.abs(rough - model.encode(SENTENCES)).max() < 0.1
 
@@ -327,7 +444,11 @@ def test_loading_and_asking_import_neither_lightning_nor_hydra() -> None:
         "print(*sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [
+            sys.executable,
+            "-c",
+            code,
+        ],
         capture_output=True,
         text=True,
         check=True,

@@ -1,4 +1,6 @@
-"""A model by its name: what is checked before anything heavy is imported, and records that are refused."""
+"""A model by its name: what is checked before anything heavy is imported, and records that are
+refused.
+"""
 
 import hashlib
 import json
@@ -79,7 +81,14 @@ def test_wrong_names_and_options(
         load(name, "cpu", **options)
 
 
-@pytest.mark.parametrize("part", [CONFIG, CHECKPOINT, "record.json"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        CONFIG,
+        CHECKPOINT,
+        "record.json",
+    ],
+)
 def test_unfinished_run(part: str, run: Path) -> None:
     (run / part).unlink()
     with pytest.raises(EncoderError, match=f"the run {run} has no {part}: finish it"):
@@ -98,7 +107,11 @@ def test_damaged_checkpoint_or_record(run: Path) -> None:
 
 def test_missing_device(monkeypatch: pytest.MonkeyPatch) -> None:
     for backend in (torch.cuda, torch.backends.mps):
-        monkeypatch.setattr(backend, "is_available", lambda: False)
+        monkeypatch.setattr(
+            backend,
+            "is_available",
+            lambda: False,
+        )
     for device in ("gpu", "cuda", "mps"):
         with pytest.raises(ConfigError, match=f"device: torch finds no {device} on this machine"):
             load("tiny", device)
@@ -138,7 +151,11 @@ LIGHTNING = ("pytorch_lightning", "hydra")
     ids=["name", "model", "metrics"],
 )
 def test_unused_libraries_are_not_imported(code: str, unused: set[str]) -> None:
-    line = [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"]
+    line = [
+        sys.executable,
+        "-c",
+        f"import sys\n{code}\nprint(*sys.modules)",
+    ]
     done = subprocess.run(
         line,
         capture_output=True,

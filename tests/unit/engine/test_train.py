@@ -41,7 +41,11 @@ def test_automatic_values_are_part_of_the_hash(
             f"encoder.max_length={max_length}",
         )
 
-        return run_tiny(tmp_path, *SMALL, *encoder)
+        return run_tiny(
+            tmp_path,
+            *SMALL,
+            *encoder,
+        )
 
     auto = run("auto", "auto")
     encoder = auto.read()["decisive"]["config"]["encoder"]
@@ -68,7 +72,11 @@ def test_finished_run_reports_missing_baselines(
 
     assert logged(caplog, "baselines") == ""
 
-    again = run_tiny(tmp_path, *SMALL, "baselines=whitening")
+    again = run_tiny(
+        tmp_path,
+        *SMALL,
+        "baselines=whitening",
+    )
     assert (again.path, again.record_path.stat().st_mtime_ns) == (first.path, stamp)
 
     warning = logged(caplog, "baselines")
@@ -77,8 +85,17 @@ def test_finished_run_reports_missing_baselines(
     for name in ("untrained", "length", "whitening"):
         assert name in warning
 
-    run_tiny(tmp_path, *SMALL, "baselines=default", "force=true")
-    run_tiny(tmp_path, *SMALL, "baselines=default")
+    run_tiny(
+        tmp_path,
+        *SMALL,
+        "baselines=default",
+        "force=true",
+    )
+    run_tiny(
+        tmp_path,
+        *SMALL,
+        "baselines=default",
+    )
 
     assert logged(caplog, "baselines") == ""
 
@@ -92,8 +109,16 @@ def test_another_process_of_a_finished_run_ends_too(
     run_tiny(tmp_path, *SMALL)
     # Processes after the first are silent; the level comes back after the test.
     caplog.set_level("INFO", "lightning_cse")
-    monkeypatch.setattr(train, "rank_of", lambda cfg: 1)
-    monkeypatch.setattr(train, "fit_and_test", lambda *_: pytest.fail("it waits for the first"))
+    monkeypatch.setattr(
+        train,
+        "rank_of",
+        lambda cfg: 1,
+    )
+    monkeypatch.setattr(
+        train,
+        "fit_and_test",
+        lambda *_: pytest.fail("it waits for the first"),
+    )
     run_tiny(tmp_path, *SMALL)
 
 
@@ -109,12 +134,26 @@ def test_points_of_a_sweep_share_their_baselines(
         calls.append(len(sentences))
         return original(model, sentences)
 
-    monkeypatch.setattr(fit, "_baselines", {})
-    monkeypatch.setattr(PointModel, "embed", embed)
+    monkeypatch.setattr(
+        fit,
+        "_baselines",
+        {},
+    )
+    monkeypatch.setattr(
+        PointModel,
+        "embed",
+        embed,
+    )
 
     def passes(*overrides: str) -> tuple[int, dict[str, Any]]:
         calls.clear()
-        run = run_tiny(tmp_path, *SMALL, "baselines=default", "figures=false", *overrides)
+        run = run_tiny(
+            tmp_path,
+            *SMALL,
+            "baselines=default",
+            "figures=false",
+            *overrides,
+        )
 
         assert list(run.predictions.glob("untrained-*"))
 
@@ -163,19 +202,31 @@ def test_record_names_the_source_of_llm_rows_and_the_hash_does_not(
 
 def test_own_test_set_chooses_the_checkpoint(run_tiny: RunTiny, tmp_path: Path) -> None:
     for split in ("dev", "test"):
-        rows = read_corpus("snli", split, sample_dir())
+        rows = read_corpus(
+            "snli",
+            split,
+            sample_dir(),
+        )
         columns = zip(*map(rows.column, NLI), strict=True)
         lines = ["\t".join(NLI), *("\t".join(row) for row in columns)]
         (tmp_path / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     key = "val/own_nli/auc"
     line = (*SMALL, "suite=[stsb,own]", f"monitor={key}")
-    run = run_tiny(tmp_path, *line, f"own.nli={{dev:{tmp_path}/dev.tsv,test:{tmp_path}/test.tsv}}")
+    run = run_tiny(
+        tmp_path,
+        *line,
+        f"own.nli={{dev:{tmp_path}/dev.tsv,test:{tmp_path}/test.tsv}}",
+    )
     record = run.read()
     scores = {score: step for step, score in reversed(curves(run)[key].items()) if step}
     best = max(scores)
 
-    assert record["best"] == {"step": scores[best], "score": best, "monitor": key}
+    assert record["best"] == {
+        "step": scores[best],
+        "score": best,
+        "monitor": key,
+    }
 
     for name in ("test/own_nli/accuracy", "test/own_nli/auc", "test/stsb/spearman"):
         assert name in record["metrics"]
@@ -184,4 +235,8 @@ def test_own_test_set_chooses_the_checkpoint(run_tiny: RunTiny, tmp_path: Path) 
 
     message = r"it has no dev side; give it one: own.nli={dev: FILE, test: FILE} \(choose from: "
     with pytest.raises(ConfigError, match=message):
-        run_tiny(tmp_path, *line, f"own.nli={tmp_path}/test.tsv")
+        run_tiny(
+            tmp_path,
+            *line,
+            f"own.nli={tmp_path}/test.tsv",
+        )

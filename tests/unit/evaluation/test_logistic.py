@@ -1,4 +1,6 @@
-"""Both solvers against independent ones: scikit-learn's optimum, and SentEval's loop written out with torch's Adam."""
+"""Both solvers against independent ones: scikit-learn's optimum, and SentEval's loop written out
+with torch's Adam.
+"""
 
 import numpy as np
 import pytest
@@ -12,12 +14,33 @@ from lightning_cse.evaluation.logistic import Fold, fit_lbfgs, fit_senteval
 DECAYS = (1e-4, 1e-2)
 
 
-def problem(classes: int, rows: int = 150, width: int = 6, seed: int = 0) -> tuple[Tensor, Tensor]:
+def problem(
+    classes: int,
+    rows: int = 150,
+    width: int = 6,
+    seed: int = 0,
+) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     scales = torch.logspace(0, -2, width)
-    features = torch.randn(rows, width, generator=generator) * scales + 0.7
-    noise = torch.randn(rows, classes, generator=generator)
-    directions = torch.randn(width, classes, generator=generator)
+    features = (
+        torch.randn(
+            rows,
+            width,
+            generator=generator,
+        )
+        * scales
+        + 0.7
+    )
+    noise = torch.randn(
+        rows,
+        classes,
+        generator=generator,
+    )
+    directions = torch.randn(
+        width,
+        classes,
+        generator=generator,
+    )
     return features, ((features - 0.7) @ directions * 2 + noise).argmax(dim=1)
 
 
@@ -29,7 +52,11 @@ def sklearn_optimum(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return scikit-learn's weights and biases, in our terms."""
     c = (2 if classes == 2 else 1) / (len(features) * l2)
-    model = LogisticRegression(C=c, tol=1e-10, max_iter=10_000)
+    model = LogisticRegression(
+        C=c,
+        tol=1e-10,
+        max_iter=10_000,
+    )
     model.fit(features.double().numpy(), labels.numpy())
     if classes == 2:  # one vector, the difference of ours
         return np.concatenate([-model.coef_, model.coef_]) / 2, np.outer(
@@ -42,18 +69,42 @@ def sklearn_optimum(
 def test_lbfgs_finds_the_optimum_of_scikit_learn(classes: int) -> None:
     features, labels = problem(classes)
     folds: list[Fold] = [(np.arange(0, 100), None), (np.arange(40, 150), None)]
-    found = fit_lbfgs(features, labels, folds, torch.tensor([DECAYS, DECAYS]))
+    found = fit_lbfgs(
+        features,
+        labels,
+        folds,
+        torch.tensor([DECAYS, DECAYS]),
+    )
     for fold, (train, _) in enumerate(folds):
         for place, l2 in enumerate(DECAYS):
-            weight, bias = sklearn_optimum(features[train], labels[train], l2, classes)
+            weight, bias = sklearn_optimum(
+                features[train],
+                labels[train],
+                l2,
+                classes,
+            )
             ours = found.bias[fold, place] - found.bias[fold, place].mean()
-            np.testing.assert_allclose(found.weight[fold, place], weight, rtol=1e-3, atol=1e-3)
-            np.testing.assert_allclose(ours, bias, rtol=1e-3, atol=1e-3)
+            np.testing.assert_allclose(
+                found.weight[fold, place],
+                weight,
+                rtol=1e-3,
+                atol=1e-3,
+            )
+            np.testing.assert_allclose(
+                ours,
+                bias,
+                rtol=1e-3,
+                atol=1e-3,
+            )
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_against_sentevals_loop(classes: int) -> None:
-    features, labels = problem(classes, rows=200, seed=3)
+    features, labels = problem(
+        classes,
+        rows=200,
+        seed=3,
+    )
     folds: list[Fold] = [
         (np.arange(40, 200), np.arange(40)),
         (np.arange(160), np.arange(160, 200)),
@@ -62,17 +113,34 @@ def test_against_sentevals_loop(classes: int) -> None:
     ]
     decays = (1e-5, 1e-2)
     state = torch.get_rng_state()
-    found = fit_senteval(features, labels, folds, torch.tensor([decays] * len(folds)))
+    found = fit_senteval(
+        features,
+        labels,
+        folds,
+        torch.tensor([decays] * len(folds)),
+    )
     assert torch.equal(torch.get_rng_state(), state)
     epochs = set()
     for number, fold in enumerate(folds):
         for place, l2 in enumerate(decays):
-            model, length = senteval_classifier(features, labels, fold, l2, classes)
+            model, length = senteval_classifier(
+                features,
+                labels,
+                fold,
+                l2,
+                classes,
+            )
             epochs.add(length)
             torch.testing.assert_close(
-                found.weight[number, place], model.weight.detach().float(), rtol=1e-3, atol=1e-4
+                found.weight[number, place],
+                model.weight.detach().float(),
+                rtol=1e-3,
+                atol=1e-4,
             )
             torch.testing.assert_close(
-                found.bias[number, place], model.bias.detach().float(), rtol=1e-3, atol=1e-4
+                found.bias[number, place],
+                model.bias.detach().float(),
+                rtol=1e-3,
+                atol=1e-4,
             )
     assert len(epochs) > 1  # they stop at different times

@@ -1,4 +1,6 @@
-"""Two-way NLI and the direction of entailment on hand-made files, and LENGTH's published numbers on the real ones."""
+"""Two-way NLI and the direction of entailment on hand-made files, and LENGTH's published numbers on
+the real ones.
+"""
 
 import json
 from pathlib import Path
@@ -32,7 +34,11 @@ TEST: list[Pair] = [
 class Difference(Numbers):
     """The larger number is entailed by the smaller."""
 
-    def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
+    def entailment_score(
+        self,
+        premise: PointEmbedding,
+        hypothesis: PointEmbedding,
+    ) -> Tensor:
         return hypothesis.vector[:, 0] - premise.vector[:, 0]
 
 
@@ -46,7 +52,11 @@ class Wide(Difference):
 class Symmetric(Numbers):
     """A score without direction."""
 
-    def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
+    def entailment_score(
+        self,
+        premise: PointEmbedding,
+        hypothesis: PointEmbedding,
+    ) -> Tensor:
         return hypothesis.vector[:, 0] * premise.vector[:, 0]
 
 
@@ -55,16 +65,33 @@ class Sum:
 
     embed = staticmethod(Length().embed)
 
-    def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
+    def entailment_score(
+        self,
+        premise: PointEmbedding,
+        hypothesis: PointEmbedding,
+    ) -> Tensor:
         return hypothesis.vector[:, 0] + premise.vector[:, 0]
 
 
-def write(folder: Path, test: list[Pair], dev: list[Pair] = DEV) -> None:
+def write(
+    folder: Path,
+    test: list[Pair],
+    dev: list[Pair] = DEV,
+) -> None:
     for split, rows in (("dev", dev), ("test", test)):
         path = folder / "SNLI/snli_1.0" / f"snli_1.0_{split}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         lines = [
-            json.dumps({"gold_label": label, "sentence1": p, "sentence2": h})
+            json.dumps(
+                {
+                    "gold_label": label,
+                    "sentence1": p,
+                    "sentence2": h,
+                }
+            )
             for p, h, label in rows
         ]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -77,36 +104,67 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 def nli(folder: Path, **options: object) -> NLI:
-    return NLI(data_dir=str(folder), dev="snli/dev", test="snli/test", **options)  # type: ignore[arg-type]
+    return NLI(
+        data_dir=str(folder),
+        dev="snli/dev",
+        test="snli/test",
+        **options,
+    )  # type: ignore[arg-type]
 
 
-def direction(folder: Path, model: object, rows: list[Pair]) -> TaskResult:
+def direction(
+    folder: Path,
+    model: object,
+    rows: list[Pair],
+) -> TaskResult:
     write(folder, rows)
-    task = Direction(data_dir=str(folder), dev="snli/dev", test="snli/test")
-    return run_tasks({"d": task}, model, "test")["d"]  # type: ignore[arg-type]
+    task = Direction(
+        data_dir=str(folder),
+        dev="snli/dev",
+        test="snli/test",
+    )
+    return run_tasks(
+        {"d": task},
+        model,
+        "test",
+    )["d"]  # type: ignore[arg-type]
 
 
 def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(
     data_dir: Path,
 ) -> None:
     results = {
-        split: run_tasks({"snli": nli(data_dir)}, Difference(), split)["snli"]
+        split: run_tasks(
+            {"snli": nli(data_dir)},
+            Difference(),
+            split,
+        )["snli"]
         for split in ("dev", "test")
     }
-    assert results["dev"].metrics == pytest.approx({"accuracy": 1, "auprc": 1, "threshold": 0.401})
+    assert results["dev"].metrics == pytest.approx(
+        {
+            "accuracy": 1,
+            "auprc": 1,
+            "threshold": 0.401,
+        }
+    )
     metrics, predictions = results["test"].metrics, results["test"].predictions
     assert metrics["threshold"] == pytest.approx(0.401)
     assert metrics["accuracy"] == pytest.approx(0.5)  # 0.35 is missed, 0.9 is not entailed
     assert predictions["label"] == [True, True, False, False]
     assert predictions["prediction"] == [True, False, True, False]
-    # Scores 0.9 (no), 0.5 (yes), 0.4 (no), 0.35 (yes): (recall, precision) = (0, 0), (1/2, 1/2), (1/2, 1/3), (1, 1/2),
-    # from (0, 1): the first step has no width.
+    # Scores 0.9 (no), 0.5 (yes), 0.4 (no), 0.35 (yes): (recall, precision) = (0, 0), (1/2, 1/2),
+    # (1/2, 1/3), (1, 1/2), from (0, 1): the first step has no width.
     assert metrics["auprc"] == pytest.approx(0.5 * (0 + 1 / 2) / 2 + 0.5 * (1 / 3 + 1 / 2) / 2)
 
 
 def test_auprc_over_thresholds_is_an_option(data_dir: Path) -> None:
     task = nli(data_dir, auprc_thresholds=3)
-    metrics = run_tasks({"snli": task}, Difference(), "test")["snli"].metrics
+    metrics = run_tasks(
+        {"snli": task},
+        Difference(),
+        "test",
+    )["snli"].metrics
     assert (set(metrics), "auprc_3" in nli(data_dir).metrics) == (set(task.metrics), False)
     # At 1 nothing is said to be entailed, at 0.5 half of it is right and found, at 0 everything is.
     assert metrics["auprc_3"] == pytest.approx(0.5 * (1 + 1 / 2) / 2 + 0.5 * 1 / 2)
@@ -118,28 +176,65 @@ def test_auprc_over_thresholds_is_an_option(data_dir: Path) -> None:
 
 def test_a_score_equal_to_the_threshold_is_entailed(tmp_path: Path) -> None:
     dev = [("p 0", "a 0.75", "entailment"), ("p 0", "b 0.499", "neutral")]
-    write(tmp_path, [("p 0", "c 0.5", "entailment"), ("p 0", "d 0.25", "neutral")], dev)
-    metrics = run_tasks({"snli": nli(tmp_path)}, Difference(), "test")["snli"].metrics
-    assert metrics == pytest.approx({"accuracy": 1, "auprc": 1, "threshold": 0.5})
+    write(
+        tmp_path,
+        [("p 0", "c 0.5", "entailment"), ("p 0", "d 0.25", "neutral")],
+        dev,
+    )
+    metrics = run_tasks(
+        {"snli": nli(tmp_path)},
+        Difference(),
+        "test",
+    )["snli"].metrics
+    assert metrics == pytest.approx(
+        {
+            "accuracy": 1,
+            "auprc": 1,
+            "threshold": 0.5,
+        }
+    )
 
 
 def test_fewer_dev_pairs_are_watched_but_the_threshold_of_the_test_is_tuned_on_all(
     data_dir: Path,
 ) -> None:
     tasks = {"snli": nli(data_dir, dev_rows=2)}
-    assert len(run_tasks(tasks, Difference(), "dev")["snli"].predictions["row"]) == 2
-    assert run_tasks(tasks, Difference(), "test")["snli"].metrics["threshold"] == pytest.approx(
-        0.401
+    assert (
+        len(
+            run_tasks(
+                tasks,
+                Difference(),
+                "dev",
+            )["snli"].predictions["row"]
+        )
+        == 2
     )
+    assert run_tasks(
+        tasks,
+        Difference(),
+        "test",
+    )["snli"].metrics["threshold"] == pytest.approx(0.401)
 
 
 def test_an_unwatched_test_set_has_no_part_in_training_and_shares_its_sentences(
     data_dir: Path,
 ) -> None:
     tasks = {"snli": nli(data_dir), "again": nli(data_dir, watched=False)}
-    assert set(run_tasks(tasks, Difference(), "dev")) == {"snli"}
+    assert set(
+        run_tasks(
+            tasks,
+            Difference(),
+            "dev",
+        )
+    ) == {"snli"}
     answers = Difference()
-    assert set(run_tasks(tasks, answers, "test")) == {"snli", "again"}
+    assert set(
+        run_tasks(
+            tasks,
+            answers,
+            "test",
+        )
+    ) == {"snli", "again"}
     assert sorted(answers.embedded) == sorted({s for p, h, _ in DEV + TEST for s in (p, h)})
 
 
@@ -150,27 +245,66 @@ def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path: Path) 
         ("p 0.4", "q 0.4", "entailment"),  # a tie both ways
         ("p 0.1", "n 0.9", "neutral"),
     ]
-    result = direction(tmp_path, Wide(), rows)
+    result = direction(
+        tmp_path,
+        Wide(),
+        rows,
+    )
     assert result.metrics == pytest.approx({"accuracy": 1 / 3, "accuracy_determinant": 1 / 3})
     assert result.predictions["correct"] == [True, False, False]
     assert result.predictions["correct_determinant"] == [False, True, False]
-    assert direction(tmp_path, Difference(), rows[2:3]).metrics == {"accuracy": 0}
-    task = Direction(data_dir=str(tmp_path), dev="snli/dev", test="snli/test", dev_rows=3)
-    found = run_tasks({"d": task}, Wide(), "dev")["d"].predictions["row"]
+    assert direction(
+        tmp_path,
+        Difference(),
+        rows[2:3],
+    ).metrics == {"accuracy": 0}
+    task = Direction(
+        data_dir=str(tmp_path),
+        dev="snli/dev",
+        test="snli/test",
+        dev_rows=3,
+    )
+    found = run_tasks(
+        {"d": task},
+        Wide(),
+        "dev",
+    )["d"].predictions["row"]
     assert len(found) == 1, "of the first three pairs; of two in all of dev"
 
 
 def test_a_score_that_is_the_same_both_ways_has_no_direction(tmp_path: Path) -> None:
-    found = direction(tmp_path, Symmetric(), [("p 0.2", "a 0.9", "entailment")])
+    found = direction(
+        tmp_path,
+        Symmetric(),
+        [("p 0.2", "a 0.9", "entailment")],
+    )
     assert (found.metrics, found.predictions) == ({}, {})
     assert "no direction" in found.reason
-    inli = INLIDirection(data_dir=str(sample_dir()), test_rows=2)
-    assert run_tasks({"d": inli}, Sum(), "test")["d"] == found
+    inli = INLIDirection(
+        data_dir=str(sample_dir()),
+        test_rows=2,
+    )
+    assert (
+        run_tasks(
+            {"d": inli},
+            Sum(),
+            "test",
+        )["d"]
+        == found
+    )
 
 
 def test_length_counts_characters_strictly(tmp_path: Path) -> None:
-    rows = [("ab", "a", "entailment"), ("ab", "cd", "entailment"), ("a", "b c d", "entailment")]
-    result = direction(tmp_path, Length(), rows)
+    rows = [
+        ("ab", "a", "entailment"),
+        ("ab", "cd", "entailment"),
+        ("a", "b c d", "entailment"),
+    ]
+    result = direction(
+        tmp_path,
+        Length(),
+        rows,
+    )
     assert result.predictions["lead"] == [1, 0, -4]
     assert result.metrics == {"accuracy": pytest.approx(1 / 3)}
 
@@ -186,10 +320,21 @@ def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path: Pa
     ]
     for split in ("val", "test"):
         (tmp_path / "INLI" / f"{split}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    task = INLIDirection(data_dir=str(tmp_path), dev_rows=2)
-    result = run_tasks({"inli_direction": task}, Difference(), "test")["inli_direction"]
+    task = INLIDirection(
+        data_dir=str(tmp_path),
+        dev_rows=2,
+    )
+    result = run_tasks(
+        {"inli_direction": task},
+        Difference(),
+        "test",
+    )["inli_direction"]
     assert result.metrics == pytest.approx(
-        {"accuracy": 4 / 6, "accuracy_explicit": 2 / 3, "accuracy_implied": 2 / 3}
+        {
+            "accuracy": 4 / 6,
+            "accuracy_explicit": 2 / 3,
+            "accuracy_implied": 2 / 3,
+        }
     )
     assert result.predictions["type"] == ["explicit"] * 3 + ["implied"] * 3
     assert result.predictions["correct"] == [False, True, True, True, False, True]
@@ -203,10 +348,21 @@ def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path: Pa
     ids=["sick", "snli"],
 )
 def test_length_gives_its_published_numbers(
-    real_data: Path, test: str, pairs: int, right: int
+    real_data: Path,
+    test: str,
+    pairs: int,
+    right: int,
 ) -> None:
-    task = Direction(data_dir=str(real_data), dev="snli_senteval/dev", test=test)
-    result = run_tasks({"d": task}, Length(), "test")["d"]
+    task = Direction(
+        data_dir=str(real_data),
+        dev="snli_senteval/dev",
+        test=test,
+    )
+    result = run_tasks(
+        {"d": task},
+        Length(),
+        "test",
+    )["d"]
     assert len(result.predictions["row"]) == pairs
     assert (
         sum(result.predictions["correct"]) == right

@@ -1,4 +1,6 @@
-"""Test sets of one's own: what they measure, by hand and against loops; sides, columns, lists; files that are wrong."""
+"""Test sets of one's own: what they measure, by hand and against loops; sides, columns, lists;
+files that are wrong.
+"""
 
 import csv
 import json
@@ -33,24 +35,44 @@ STS = ("sentence1", "sentence2", "score")
 class Difference(Numbers):
     """Similarity, and how far a pair is entailed, is the difference of two numbers."""
 
-    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
+    def similarity(
+        self,
+        a: PointEmbedding,
+        b: PointEmbedding,
+    ) -> Tensor:
         return b.vector[:, 0] - a.vector[:, 0]
 
     entailment_score = similarity
 
 
-def write(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def write(
+    path: Path,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+) -> str:
     if path.suffix == ".jsonl":
         lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in rows]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     else:
-        with path.open("w", newline="", encoding="utf-8") as file:
+        with path.open(
+            "w",
+            newline="",
+            encoding="utf-8",
+        ) as file:
             csv.writer(file).writerows([columns, *rows])
     return str(path)
 
 
-def evaluated(task: OwnTask, split: Any = "test", model: Any = None) -> TaskResult:
-    return run_tasks({"own": task}, model or Difference(), split)["own"]
+def evaluated(
+    task: OwnTask,
+    split: Any = "test",
+    model: Any = None,
+) -> TaskResult:
+    return run_tasks(
+        {"own": task},
+        model or Difference(),
+        split,
+    )["own"]
 
 
 def test_each_task_reads_the_columns_that_may_be_mapped_for_it() -> None:
@@ -65,7 +87,9 @@ def test_each_task_reads_the_columns_that_may_be_mapped_for_it() -> None:
 
 def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path: Path) -> None:
     one = write(
-        tmp_path / "a.csv", ("q", "sentence2", "grade"), [("a 1", "b 9", -70), ("c 1", "d 5", 1e6)]
+        tmp_path / "a.csv",
+        ("q", "sentence2", "grade"),
+        [("a 1", "b 9", -70), ("c 1", "d 5", 1e6)],
     )
     two = write(
         tmp_path / "b.jsonl",
@@ -73,21 +97,40 @@ def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path: Path) 
         [("e 2", "f 6", 0.5), ("g 0", "h 7", -80)],
     )
     task = OwnSTS(
-        files=[one, two], columns={"sentence1": "q", "score": "grade", "label": "of another test"}
+        files=[one, two],
+        columns={
+            "sentence1": "q",
+            "score": "grade",
+            "label": "of another test",
+        },
     )
-    # Gold -70, 1e6, 0.5, -80 has the ranks 2, 4, 3, 1; scores 8, 4, 4, 7 have 4, 1.5, 1.5, 3: products sum up to -3.5.
+    # Gold -70, 1e6, 0.5, -80 has the ranks 2, 4, 3, 1; scores 8, 4, 4, 7 have 4, 1.5, 1.5, 3:
+    # products sum up to -3.5.
     assert evaluated(task).metrics == {"spearman": pytest.approx(-3.5 / math.sqrt(5 * 4.5))}
     assert evaluated(task).predictions["gold"] == [-70, 1e6, 0.5, -80]
     assert (task.metrics, task.splits) == (("spearman",), ("test",))
     assert (
-        len(evaluated(OwnSTS(files=one, columns=task.columns, test_rows=1)).predictions["row"]) == 1
+        len(
+            evaluated(
+                OwnSTS(
+                    files=one,
+                    columns=task.columns,
+                    test_rows=1,
+                )
+            ).predictions["row"]
+        )
+        == 1
     )
 
 
 def best_cut(labels: np.ndarray, scores: np.ndarray) -> float:
     """Return the lowest of the cuts between neighbouring scores with the most right labels."""
     values = np.unique(scores)
-    cuts = [values[0] - 1, *(values[:-1] + values[1:]) / 2, values[-1] + 1]
+    cuts = [
+        values[0] - 1,
+        *(values[:-1] + values[1:]) / 2,
+        values[-1] + 1,
+    ]
     hits = [((scores >= cut) == labels).sum() for cut in cuts]
     return float(cuts[int(np.argmax(hits))])
 
@@ -103,18 +146,47 @@ def two_fold(labels: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return predicted
 
 
-@pytest.mark.parametrize(("yes", "no"), [("entailment", "not_entailment"), (1, 0), (True, False)])
-def test_nli_without_dev_has_a_two_fold_threshold(yes: Any, no: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("yes", "no"),
+    [
+        ("entailment", "not_entailment"),
+        (1, 0),
+        (True, False),
+    ],
+)
+def test_nli_without_dev_has_a_two_fold_threshold(
+    yes: Any,
+    no: Any,
+    tmp_path: Path,
+) -> None:
     draws = np.random.default_rng(0)
     labels = draws.random(41) < 0.4
     numbers = np.round(labels + draws.normal(size=41), 1)
     hypotheses = [f"h{row} {number}" for row, number in enumerate(numbers)]
     given = np.where(labels, yes, no).tolist()
-    rows = list(zip(["p 0"] * 41, hypotheses, given, strict=True))
-    task = OwnNLI(files=write(tmp_path / "nli.jsonl", NLI, rows), key="own.nli")
+    rows = list(
+        zip(
+            ["p 0"] * 41,
+            hypotheses,
+            given,
+            strict=True,
+        )
+    )
+    task = OwnNLI(
+        files=write(
+            tmp_path / "nli.jsonl",
+            NLI,
+            rows,
+        ),
+        key="own.nli",
+    )
     result = evaluated(task)
     scores = np.array(result.predictions["score"])
-    np.testing.assert_allclose(scores, numbers, atol=1e-6)
+    np.testing.assert_allclose(
+        scores,
+        numbers,
+        atol=1e-6,
+    )
     assert result.predictions["label"] == labels.tolist()
     predicted = two_fold(labels, scores)
     assert result.predictions["prediction"] == predicted.tolist()
@@ -129,7 +201,14 @@ def test_the_two_folds_have_both_labels_in_any_order_of_rows(tmp_path: Path) -> 
         ("p 0", f"h{row} {row % 2 * 9}", ("neutral", "entailment")[row % 2]) for row in range(8)
     ]
     for name, ordered in {"in turn": rows, "sorted": rows[::2] + rows[1::2]}.items():
-        task = OwnNLI(files=write(tmp_path / f"{name}.csv", NLI, ordered), key="own.nli")
+        task = OwnNLI(
+            files=write(
+                tmp_path / f"{name}.csv",
+                NLI,
+                ordered,
+            ),
+            key="own.nli",
+        )
         assert evaluated(task).metrics["accuracy_two_fold"] == 1
 
 
@@ -138,16 +217,36 @@ def test_nli_with_a_dev_side_takes_its_threshold_there(tmp_path: Path) -> None:
         ("p 0", "a -30", "entailment"),
         ("p 0", "b -50", "neutral"),
     ]  # scores that no grid from 0 to 1 has
-    test = [("q 0", "c -39", "entailment"), ("q 0", "d -41", "entailment"), ("q 0", "e -60", "-")]
+    test = [
+        ("q 0", "c -39", "entailment"),
+        ("q 0", "d -41", "entailment"),
+        ("q 0", "e -60", "-"),
+    ]
     files = {
-        "dev": write(tmp_path / "dev.csv", NLI, dev),
-        "test": write(tmp_path / "test.csv", NLI, test),
+        "dev": write(
+            tmp_path / "dev.csv",
+            NLI,
+            dev,
+        ),
+        "test": write(
+            tmp_path / "test.csv",
+            NLI,
+            test,
+        ),
     }
-    task = OwnNLI(files=files, key="own.nli")
+    task = OwnNLI(
+        files=files,
+        key="own.nli",
+    )
     assert task.splits == ("dev", "test")
     result = evaluated(task)
     assert result.metrics == pytest.approx(
-        {"accuracy": 2 / 3, "auprc": 1, "threshold": -40, "auc": 1}
+        {
+            "accuracy": 2 / 3,
+            "auprc": 1,
+            "threshold": -40,
+            "auc": 1,
+        }
     )
     assert result.predictions["prediction"] == [True, False, False]
     assert evaluated(task, "dev").metrics["accuracy"] == 1
@@ -155,14 +254,29 @@ def test_nli_with_a_dev_side_takes_its_threshold_there(tmp_path: Path) -> None:
     assert list(task.digests) == ["own.nli/dev/1-dev.csv", "own.nli/test/1-test.csv"]
 
 
-@pytest.mark.parametrize("labels", [("entailment", "neutral", "entailment"), (1, 0, 1), None])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("entailment", "neutral", "entailment"),
+        (1, 0, 1),
+        None,
+    ],
+)
 def test_direction_asks_the_pairs_with_the_label_entailment_or_all(
     labels: Any, tmp_path: Path
 ) -> None:
-    rows: list[tuple[Any, ...]] = [("p 1", "h 2"), ("q 5", "i 9"), ("r 4", "j 3")]
+    rows: list[tuple[Any, ...]] = [
+        ("p 1", "h 2"),
+        ("q 5", "i 9"),
+        ("r 4", "j 3"),
+    ]
     if labels:
         rows = [(*row, label) for row, label in zip(rows, labels, strict=True)]
-    path = write(tmp_path / "d.csv", NLI[: len(rows[0])], rows)
+    path = write(
+        tmp_path / "d.csv",
+        NLI[: len(rows[0])],
+        rows,
+    )
     correct = [True, False] if labels else [True, True, False]
     assert evaluated(OwnDirection(files=path)).predictions["correct"] == correct
 
@@ -239,17 +353,44 @@ def test_direction_asks_the_pairs_with_the_label_entailment_or_all(
     ],
 )
 def test_a_wrong_file_is_one_error_with_its_key_and_path(
-    kind: type[OwnTask], key: str, columns: Sequence[str], rows: Any, message: str, tmp_path: Path
+    kind: type[OwnTask],
+    key: str,
+    columns: Sequence[str],
+    rows: Any,
+    message: str,
+    tmp_path: Path,
 ) -> None:
-    path = write(tmp_path / "my.csv", columns, rows)
+    path = write(
+        tmp_path / "my.csv",
+        columns,
+        rows,
+    )
     with pytest.raises(DataError, match=message) as raised:
-        evaluated(kind(files=path, key=f"own.{key}"))
+        evaluated(
+            kind(
+                files=path,
+                key=f"own.{key}",
+            )
+        )
     assert str(raised.value).startswith(f"own.{key}: {path}")
 
 
-@pytest.mark.parametrize("files", [{"dev": "a.csv"}, {"tset": "a.csv"}, {"test": None}, 5, [], ""])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"dev": "a.csv"},
+        {"tset": "a.csv"},
+        {"test": None},
+        5,
+        [],
+        "",
+    ],
+)
 def test_files_are_given_in_one_of_three_ways(files: Any) -> None:
     with pytest.raises(
         ConfigError, match=r"own.sts: must be FILE, \[FILE, ...\] or {dev: FILE, test: FILE}, got "
     ):
-        OwnSTS(files=files, key="own.sts")
+        OwnSTS(
+            files=files,
+            key="own.sts",
+        )

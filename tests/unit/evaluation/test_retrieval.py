@@ -1,4 +1,6 @@
-"""Retrieval on folders in BEIR's layout: against a loop in float64, blocks, ties, a query's own document, bad files."""
+"""Retrieval on folders in BEIR's layout: against a loop in float64, blocks, ties, a query's own
+document, bad files.
+"""
 
 import gzip
 import json
@@ -33,14 +35,22 @@ class Points(Numbers):
             torch.stack([torch.randn(8, generator=torch.Generator().manual_seed(s)) for s in seeds])
         )
 
-    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
+    def similarity(
+        self,
+        a: PointEmbedding,
+        b: PointEmbedding,
+    ) -> Tensor:
         return cosine(a.vector, b.vector)
 
 
 class Closeness(Numbers):
     """Similarity is minus the distance of two numbers, which is no cosine."""
 
-    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
+    def similarity(
+        self,
+        a: PointEmbedding,
+        b: PointEmbedding,
+    ) -> Tensor:
         return -(a.vector[:, 0] - b.vector[:, 0]).abs()
 
 
@@ -52,7 +62,10 @@ def write(
     split: str = "test",
 ) -> Path:
     """Write a folder in BEIR's layout."""
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    (folder / "qrels").mkdir(
+        parents=True,
+        exist_ok=True,
+    )
     for name, texts in (("corpus", corpus), ("queries", queries)):
         rows = (
             {"_id": one} | (text if isinstance(text, dict) else {"text": text})
@@ -72,8 +85,21 @@ def write(
     return folder
 
 
-def evaluate(folder: Path, model: object, **options: Any) -> TaskResult:
-    return run_tasks({"r": Retrieval(files=str(folder), **options)}, model, "test")["r"]
+def evaluate(
+    folder: Path,
+    model: object,
+    **options: Any,
+) -> TaskResult:
+    return run_tasks(
+        {
+            "r": Retrieval(
+                files=str(folder),
+                **options,
+            )
+        },
+        model,
+        "test",
+    )["r"]
 
 
 def drawn(seed: int) -> tuple[dict[str, str], dict[str, str], dict[str, dict[str, int]]]:
@@ -83,7 +109,11 @@ def drawn(seed: int) -> tuple[dict[str, str], dict[str, str], dict[str, dict[str
     queries = {f"q{k}": f"query {draws.normal():.5f}" for k in range(11)}
     judged = {}
     for query in queries:
-        documents = draws.choice(150, 20, replace=False)
+        documents = draws.choice(
+            150,
+            20,
+            replace=False,
+        )
         judged[query] = {f"d{d}": int(draws.integers(0, 3)) for d in documents}
     return corpus, queries, judged
 
@@ -102,10 +132,22 @@ def metrics_by_loop(
     gains = np.array([judged.get(name, 0) for name in corpus])
     ranked = gains[np.argsort(-scores, kind="stable")] > 0
     recalls = [ranked[:k].sum() / ranked.sum() for k in (10, 100)]
-    return [ndcg_score([gains], [scores], k=10), *recalls, ranked[0]]
+    return [
+        ndcg_score(
+            [gains],
+            [scores],
+            k=10,
+        ),
+        *recalls,
+        ranked[0],
+    ]
 
 
-@pytest.mark.parametrize("blocks", [(7, 3), (2**14, 2**9)], ids=["many blocks", "one block"])
+@pytest.mark.parametrize(
+    "blocks",
+    [(7, 3), (2**14, 2**9)],
+    ids=["many blocks", "one block"],
+)
 @pytest.mark.parametrize("model", [Points, Closeness])
 def test_metrics_equal_a_loop_in_float64(
     model: type[Any],
@@ -113,22 +155,75 @@ def test_metrics_equal_a_loop_in_float64(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(similarity, "_SENTENCES", blocks[0])
-    monkeypatch.setattr(similarity, "_QUERIES", blocks[1])
+    monkeypatch.setattr(
+        similarity,
+        "_SENTENCES",
+        blocks[0],
+    )
+    monkeypatch.setattr(
+        similarity,
+        "_QUERIES",
+        blocks[1],
+    )
     corpus, queries, judged = drawn(0)
-    result = evaluate(write(tmp_path, corpus, queries, judged), model())
-    want = [metrics_by_loop(model(), text, corpus, judged[q]) for q, text in queries.items()]
+    result = evaluate(
+        write(
+            tmp_path,
+            corpus,
+            queries,
+            judged,
+        ),
+        model(),
+    )
+    want = [
+        metrics_by_loop(
+            model(),
+            text,
+            corpus,
+            judged[q],
+        )
+        for q, text in queries.items()
+    ]
     columns = ("ndcg@10", "recall@10", "recall@100", "correct")
-    for name, column in zip(columns, np.transpose(want), strict=True):
-        np.testing.assert_allclose(result.predictions[name], column, rtol=1e-12)
-    np.testing.assert_allclose(list(result.metrics.values()), np.mean(want, axis=0), rtol=1e-12)
+    for name, column in zip(
+        columns,
+        np.transpose(want),
+        strict=True,
+    ):
+        np.testing.assert_allclose(
+            result.predictions[name],
+            column,
+            rtol=1e-12,
+        )
+    np.testing.assert_allclose(
+        list(result.metrics.values()),
+        np.mean(want, axis=0),
+        rtol=1e-12,
+    )
     assert tuple(result.metrics) == Retrieval.metrics
 
 
 def test_a_querys_own_document_is_left_out_and_of_equals_the_first_counts(tmp_path: Path) -> None:
-    corpus = {"b": "b 2", "a": "a 1", "c": "c 2", "d": {"title": "of", "text": "d 9"}}
-    queries = {"a": "a 1", "x": "x 2", "unjudged": "y 3"}
-    result = evaluate(write(tmp_path, corpus, queries, {"a": {"b": 1}, "x": {"c": 1}}), Closeness())
+    corpus = {
+        "b": "b 2",
+        "a": "a 1",
+        "c": "c 2",
+        "d": {"title": "of", "text": "d 9"},
+    }
+    queries = {
+        "a": "a 1",
+        "x": "x 2",
+        "unjudged": "y 3",
+    }
+    result = evaluate(
+        write(
+            tmp_path,
+            corpus,
+            queries,
+            {"a": {"b": 1}, "x": {"c": 1}},
+        ),
+        Closeness(),
+    )
     assert result.predictions["first"] == ["b", "b"], (
         "b, not a itself; b stands before c in the file"
     )
@@ -142,20 +237,45 @@ def test_a_querys_own_document_is_left_out_and_of_equals_the_first_counts(tmp_pa
 
 def test_dev_is_there_if_its_file_is_and_the_limits_count_queries(tmp_path: Path) -> None:
     corpus, queries = {"1": "a 1", "2": "b 2"}, {"q": "q 1", "r": "r 2"}
-    folder = write(tmp_path, corpus, queries, {"q": {"1": 1}, "r": {"1": 1}})
+    folder = write(
+        tmp_path,
+        corpus,
+        queries,
+        {"q": {"1": 1}, "r": {"1": 1}},
+    )
     assert Retrieval(files=str(folder)).splits == ("test",)
     assert evaluate(folder, Closeness()).metrics["accuracy@1"] == 0.5
-    assert evaluate(folder, Closeness(), test_rows=1).metrics["accuracy@1"] == 1
+    assert (
+        evaluate(
+            folder,
+            Closeness(),
+            test_rows=1,
+        ).metrics["accuracy@1"]
+        == 1
+    )
     packed = folder / "corpus.jsonl.gz"
     packed.write_bytes(gzip.compress((folder / "corpus.jsonl").read_bytes()))
-    before = Retrieval(files=str(folder), key="own.retrieval").digests
+    before = Retrieval(
+        files=str(folder),
+        key="own.retrieval",
+    ).digests
     (folder / "corpus.jsonl").unlink()
     write_dev = folder / "qrels/dev.tsv"
     write_dev.write_text("query-id\tcorpus-id\tscore\nr\t2\t1\n")
-    task = Retrieval(files=str(folder), key="own.retrieval")
+    task = Retrieval(
+        files=str(folder),
+        key="own.retrieval",
+    )
     assert task.splits == ("dev", "test")
     assert task.digests.items() > before.items(), "gzipped or not, it is the same corpus"
-    assert run_tasks({"r": task}, Closeness(), "dev")["r"].metrics["accuracy@1"] == 1
+    assert (
+        run_tasks(
+            {"r": task},
+            Closeness(),
+            "dev",
+        )["r"].metrics["accuracy@1"]
+        == 1
+    )
 
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
@@ -197,12 +317,24 @@ CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
     ],
 )
 def test_a_bad_file_is_one_error_with_its_line(
-    name: str, text: str | None, message: str, tmp_path: Path
+    name: str,
+    text: str | None,
+    message: str,
+    tmp_path: Path,
 ) -> None:
-    folder = write(tmp_path / "beir", {"1": "a 1"}, {"q": "q 1"}, {"q": {"1": 1}})
+    folder = write(
+        tmp_path / "beir",
+        {"1": "a 1"},
+        {"q": "q 1"},
+        {"q": {"1": 1}},
+    )
     (folder / name).unlink() if text is None else (folder / name).write_text(text)
     with pytest.raises(DataError) as raised:
-        evaluate(folder, Closeness(), key="own.retrieval")
+        evaluate(
+            folder,
+            Closeness(),
+            key="own.retrieval",
+        )
     assert str(raised.value).startswith(f"own.retrieval: {folder}")
     assert message in str(raised.value)
 
@@ -210,7 +342,12 @@ def test_a_bad_file_is_one_error_with_its_line(
 def test_judged_documents_that_are_missing_are_counted_and_not_found(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = write(tmp_path, {"1": "a 1"}, {"q": "q 1"}, {"q": {"1": 1, "gone": 1}})
+    folder = write(
+        tmp_path,
+        {"1": "a 1"},
+        {"q": "q 1"},
+        {"q": {"1": 1, "gone": 1}},
+    )
     with caplog.at_level(logging.WARNING):
         assert evaluate(folder, Closeness()).metrics["recall@10"] == 0.5
     assert (

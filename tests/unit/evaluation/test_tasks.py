@@ -1,4 +1,6 @@
-"""RTE and EIS on a hand-made corpus whose answers can be counted on the fingers, and LENGTH on the real one."""
+"""RTE and EIS on a hand-made corpus whose answers can be counted on the fingers, and LENGTH on the
+real one.
+"""
 
 from pathlib import Path
 
@@ -19,7 +21,11 @@ HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contra
 class ByTable(Numbers):
     """A hypothesis is entailed, and a sentence implicit, as its number says."""
 
-    def entailment_score(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
+    def entailment_score(
+        self,
+        premise: PointEmbedding,
+        hypothesis: PointEmbedding,
+    ) -> Tensor:
         return hypothesis.vector[:, 0]
 
     def implicitness(self, sentence: PointEmbedding) -> Tensor:
@@ -28,7 +34,9 @@ class ByTable(Numbers):
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """Dev is separable at 0.5; on test one implied entailment lies below it and one neutral above."""
+    """Dev is separable at 0.5; on test one implied entailment lies below it and one neutral
+    above.
+    """
     (tmp_path / "INLI").mkdir()
     dev = ["0,x,p 0.9,m 0.6,e 0.8,n 0.4,c 0.1", "1,x,q 0.9,mm 0.7,ee 0.9,nn 0.3,cc 0.2"]
     test = ["0,x,p 0.5,m 0.6,e 0.8,n 0.4,c 0.1", "1,x,q 0.9,mm 0.45,ee 0.9,nn 0.55,cc 0.2"]
@@ -40,7 +48,11 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 def test_rte_tunes_on_dev_and_counts_on_test(data_dir: Path) -> None:
-    result = run_tasks({"rte": RTE(data_dir=str(data_dir))}, ByTable(), "test")["rte"]
+    result = run_tasks(
+        {"rte": RTE(data_dir=str(data_dir))},
+        ByTable(),
+        "test",
+    )["rte"]
     assert result.metrics == {
         "threshold": pytest.approx(0.5),
         "accuracy_explicit": 1,
@@ -51,14 +63,18 @@ def test_rte_tunes_on_dev_and_counts_on_test(data_dir: Path) -> None:
         "auc_explicit": 1,
         "auc_implied": 7 / 8,  # of 0.6 and 0.45 above 0.4, 0.55, 0.1 and 0.2
         "auc_explicit_se": 0,
-        "auc_implied_se": pytest.approx(0.1768, abs=1e-4),  # placements 1, 3/4 and 1, 1/2, 1, 1
+        "auc_implied_se": pytest.approx(0.1768, abs=1e-4),  # placements 1, 3/4 and 1, 1/2, 1, 1,
     }
     found = result.predictions
     assert found["label"].count(True) == 4
     columns = (found[name] for name in ("type", "row", "label", "prediction"))
     wrong = [(kind, row) for kind, row, label, said in zip(*columns, strict=True) if label != said]
     assert wrong == [("implied", 1), ("neutral", 1)]
-    on_dev = run_tasks({"rte": RTE(data_dir=str(data_dir))}, ByTable(), "dev")["rte"]
+    on_dev = run_tasks(
+        {"rte": RTE(data_dir=str(data_dir))},
+        ByTable(),
+        "dev",
+    )["rte"]
     assert on_dev.metrics["accuracy_all"] == on_dev.metrics["auc_implied"] == 1
     assert on_dev.metrics.keys() == set(RTE.metrics), "no error on dev"
     assert len(on_dev.predictions["score"]) == 8
@@ -69,7 +85,11 @@ def test_eis_counts_every_pair_and_ties_are_wrong_and_each_sentence_is_embedded_
 ) -> None:
     answers = ByTable()
     tasks = {"rte": RTE(data_dir=str(data_dir)), "eis": EIS(data_dir=str(data_dir))}
-    results = run_tasks(tasks, answers, "test")
+    results = run_tasks(
+        tasks,
+        answers,
+        "test",
+    )
     # p 0.5 beats n and c; q 0.9 beats m, n and c but ties with e
     assert results["eis"].metrics == {"accuracy": 5 / 8}
     sentences = {sentence for task in tasks.values() for sentence in task.sentences("test")}
@@ -77,7 +97,11 @@ def test_eis_counts_every_pair_and_ties_are_wrong_and_each_sentence_is_embedded_
 
 
 def test_row_limits_digests_and_what_a_model_lacks(data_dir: Path) -> None:
-    task = RTE(data_dir=str(data_dir), dev_rows=1, test_rows=1)
+    task = RTE(
+        data_dir=str(data_dir),
+        dev_rows=1,
+        test_rows=1,
+    )
     assert len(task.rows("dev")) == len(task.rows("test")) == 4  # pairs
     assert set(task.digests) == {"INLI/val.csv", "INLI/test.csv"}
     assert not task.suits(Length())
@@ -86,18 +110,28 @@ def test_row_limits_digests_and_what_a_model_lacks(data_dir: Path) -> None:
 
 @pytest.fixture
 def pair_files(tmp_path: Path) -> dict[str, str]:
-    """Dev and test in one: a loss, a tie and a win in the positive pairs; two wins and a loss in the negative ones."""
+    """Dev and test in one: a loss, a tie and a win in the positive pairs; two wins and a loss in
+    the negative ones.
+    """
     path = tmp_path / "pairs.csv"
     path.write_text(
         "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n"
         "i 0.2,e 0.3,i 0.2,f 0.1\nj 0.4,g 0.4,j 0.4,h -1\nk 0.9,m 0.8,k 0.9,n 2\n",
         encoding="utf-8",
     )
-    return {"data_dir": str(tmp_path), "dev": str(path), "test": str(path)}
+    return {
+        "data_dir": str(tmp_path),
+        "dev": str(path),
+        "test": str(path),
+    }
 
 
 def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files: dict[str, str]) -> None:
-    result = run_tasks({"eis_wang": PairEIS(**pair_files)}, ByTable(), "test")["eis_wang"]
+    result = run_tasks(
+        {"eis_wang": PairEIS(**pair_files)},
+        ByTable(),
+        "test",
+    )["eis_wang"]
     assert result.metrics == {"accuracy": 3 / 6}
     assert result.predictions == {
         "row": [0, 1, 2, 0, 1, 2],
@@ -106,8 +140,15 @@ def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files: dict[str, str]
         "explicit_score": pytest.approx([0.3, 0.4, 0.8, 0.1, -1, 2]),
         "correct": [False, False, True, True, True, False],
     }
-    limited = PairEIS(**pair_files, dev_rows=1)
-    assert run_tasks({"p": limited}, ByTable(), "dev")["p"].metrics == {"accuracy": 1 / 2}
+    limited = PairEIS(
+        **pair_files,
+        dev_rows=1,
+    )
+    assert run_tasks(
+        {"p": limited},
+        ByTable(),
+        "dev",
+    )["p"].metrics == {"accuracy": 1 / 2}
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
@@ -135,7 +176,11 @@ def test_pair_accuracy_of_length_against_a_loop(
     assert len(correct) == 20
     assert 0 < sum(correct) < 20
 
-    results = run_tasks({"eis": task}, Length(), split)
+    results = run_tasks(
+        {"eis": task},
+        Length(),
+        split,
+    )
     result = results["eis"]
     assert result.predictions["correct"] == correct
     accuracy = sum(correct) / 20
@@ -150,7 +195,10 @@ def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(
     with pytest.raises(DataError, match="corpus 'impscore', split 'test' was not found"):
         PairEIS(**sources).sentences("test")
     for missing in (sources, pair_files | {"test": "impscore/test"}):
-        reason = PairEIS(**missing, optional=True).lacking()
+        reason = PairEIS(
+            **missing,
+            optional=True,
+        ).lacking()
         assert reason is not None
         assert reason.startswith("ImpScore/all_data.csv is not in paths.data_dir; ")
 
@@ -159,7 +207,10 @@ def test_a_file_of_one_s_own_that_is_missing_or_broken_is_an_error_also_where_it
     pair_files: dict[str, str],
 ) -> None:
     for split in ("dev", "test"):
-        task = PairEIS(**{**pair_files, split: "pears.csv"}, optional=True)
+        task = PairEIS(
+            **{**pair_files, split: "pears.csv"},
+            optional=True,
+        )
         assert task.lacking() is None
         with pytest.raises(
             DataError, match=rf"suite: {split}: .*pears\.csv: there is no such file"
@@ -169,18 +220,40 @@ def test_a_file_of_one_s_own_that_is_missing_or_broken_is_an_error_also_where_it
     with pytest.raises(
         DataError, match=r"suite: dev: .*pairs\.csv: the columns fit no known layout"
     ):
-        PairEIS(**pair_files, optional=True).sentences("dev")
+        PairEIS(
+            **pair_files,
+            optional=True,
+        ).sentences("dev")
     with pytest.raises(DataError, match=r"INLI/val\.csv: no column 'pos_implicit'"):
-        PairEIS(data_dir=str(sample_dir()), dev="inli/dev", test="inli/test").sentences("dev")
+        PairEIS(
+            data_dir=str(sample_dir()),
+            dev="inli/dev",
+            test="inli/test",
+        ).sentences("dev")
 
 
 def test_length_gives_the_papers_numbers(real_data: Path) -> None:
-    """DualCSE, Table 8: 99.90 on INLI test, which fixes words (not characters) and strictness; 73.37 on ImpScore's."""
-    result = run_tasks({"eis": EIS(data_dir=str(real_data))}, Length(), "test")["eis"]
+    """DualCSE, Table 8: 99.90 on INLI test, which fixes words (not characters) and strictness;
+    73.37 on ImpScore's.
+    """
+    result = run_tasks(
+        {"eis": EIS(data_dir=str(real_data))},
+        Length(),
+        "test",
+    )["eis"]
     assert (sum(result.predictions["correct"]), len(result.predictions["correct"])) == (3996, 4000)
-    task = PairEIS(data_dir=str(real_data), dev="impscore/dev", test="impscore/test", optional=True)
+    task = PairEIS(
+        data_dir=str(real_data),
+        dev="impscore/dev",
+        test="impscore/test",
+        optional=True,
+    )
     if reason := task.lacking():
         pytest.skip(reason)
-    result = run_tasks({"eis_wang": task}, Length(), "test")["eis_wang"]
+    result = run_tasks(
+        {"eis_wang": task},
+        Length(),
+        "test",
+    )["eis_wang"]
     assert len(result.predictions["correct"]) == 5630  # the draw of the test rows
     assert 100 * result.metrics["accuracy"] == pytest.approx(73.37, abs=0.01)

@@ -1,4 +1,6 @@
-"""Transfer: the protocols by a loop over scikit-learn, what is looked at when, limits, order and errors."""
+"""Transfer: the protocols by a loop over scikit-learn, what is looked at when, limits, order and
+errors.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -41,16 +43,32 @@ class Hashed(Words):
         )
 
 
-def table(rows: int, classes: Sequence[str], seed: int, *, pairs: bool = False) -> Rows:
-    """Return sentences of one to five words and ``WIDTH`` numbers, with labels that depend on them."""
+def table(
+    rows: int,
+    classes: Sequence[str],
+    seed: int,
+    *,
+    pairs: bool = False,
+) -> Rows:
+    """Return sentences of one to five words and ``WIDTH`` numbers, with labels that depend on
+    them.
+    """
     random = np.random.RandomState(seed)
     names = ("sentence1", "sentence2") if pairs else ("sentence",)
-    numbers = random.randn(len(names), rows, WIDTH).round(3)
+    numbers = random.randn(
+        len(names),
+        rows,
+        WIDTH,
+    ).round(3)
     signal = np.abs(numbers[0] - numbers[1]).sum(1) - 4 if pairs else numbers[0].sum(1)
     noisy = signal + random.randn(rows)
     places = np.floor(noisy / 1.5 + len(classes) / 2).astype(int).clip(0, len(classes) - 1)
     columns = {"label": [classes[place] for place in places]}
-    for name, side in zip(names, numbers.tolist(), strict=True):
+    for name, side in zip(
+        names,
+        numbers.tolist(),
+        strict=True,
+    ):
         sentences = []
         for vector in side:
             words = ["w"] * random.randint(1, 6)
@@ -60,11 +78,26 @@ def table(rows: int, classes: Sequence[str], seed: int, *, pairs: bool = False) 
 
 
 def evaluated(
-    monkeypatch: pytest.MonkeyPatch, corpus: str, tables: dict[str, Rows], **options: object
+    monkeypatch: pytest.MonkeyPatch,
+    corpus: str,
+    tables: dict[str, Rows],
+    **options: object,
 ) -> TaskResult:
-    monkeypatch.setattr(module, "read_corpus", lambda name, split, folder: tables[split])
-    task = Transfer(data_dir="", corpus=corpus, **options)  # type: ignore[arg-type]
-    return run_tasks({corpus: task}, Words(), "test")[corpus]
+    monkeypatch.setattr(
+        module,
+        "read_corpus",
+        lambda name, split, folder: tables[split],
+    )
+    task = Transfer(
+        data_dir="",
+        corpus=corpus,
+        **options,
+    )  # type: ignore[arg-type]
+    return run_tasks(
+        {corpus: task},
+        Words(),
+        "test",
+    )[corpus]
 
 
 def sides(rows: Rows) -> list[str]:
@@ -81,7 +114,11 @@ def senteval_order(rows: Rows, classes: Sequence[str]) -> list[int]:
     return sorted(range(len(rows)), key=key)
 
 
-def numbers(rows: Rows, classes: Sequence[str], order: list[int]) -> tuple[np.ndarray, np.ndarray]:
+def numbers(
+    rows: Rows,
+    classes: Sequence[str],
+    order: list[int],
+) -> tuple[np.ndarray, np.ndarray]:
     """Return features and labels in an order."""
     vectors = [Words().embed(rows.column(side)).vector.double().numpy() for side in sides(rows)]
     features = vectors[0]
@@ -92,7 +129,11 @@ def numbers(rows: Rows, classes: Sequence[str], order: list[int]) -> tuple[np.nd
     return features[order], labels[order]
 
 
-def chosen(x: np.ndarray, y: np.ndarray, folds: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+def chosen(
+    x: np.ndarray,
+    y: np.ndarray,
+    folds: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> float:
     scores = [
         np.mean([(fitted(x[a], y[a], l2).predict(x[b]) == y[b]).mean() for a, b in folds])
         for l2 in module.L2
@@ -100,37 +141,68 @@ def chosen(x: np.ndarray, y: np.ndarray, folds: Sequence[tuple[np.ndarray, np.nd
     return module.L2[int(np.argmax(np.round(100 * np.array(scores), 2)))]
 
 
-def fitted(x: np.ndarray, y: np.ndarray, l2: float):  # type: ignore[no-untyped-def]
+def fitted(
+    x: np.ndarray,
+    y: np.ndarray,
+    l2: float,
+):  # type: ignore[no-untyped-def]
     from sklearn.linear_model import LogisticRegression
 
     c = (2 if len(set(y)) == 2 else 1) / (len(x) * l2)
-    return LogisticRegression(C=c, tol=1e-8, max_iter=10_000).fit(x, y)
+    return LogisticRegression(
+        C=c,
+        tol=1e-8,
+        max_iter=10_000,
+    ).fit(x, y)
 
 
 def stratified(y: np.ndarray, folds: int = 10) -> list[tuple[np.ndarray, np.ndarray]]:
     from sklearn.model_selection import StratifiedKFold
 
-    return list(StratifiedKFold(folds, shuffle=True, random_state=1111).split(np.zeros(len(y)), y))
+    return list(
+        StratifiedKFold(
+            folds,
+            shuffle=True,
+            random_state=1111,
+        ).split(np.zeros(len(y)), y)
+    )
 
 
 @pytest.mark.parametrize(
     ("corpus", "classes"), [("mr", ("negative", "positive")), ("subj", ("subjective", "objective"))]
 )
 def test_nested_folds_against_a_loop(
-    monkeypatch: pytest.MonkeyPatch, corpus: str, classes: tuple[str, str]
+    monkeypatch: pytest.MonkeyPatch,
+    corpus: str,
+    classes: tuple[str, str],
 ) -> None:
     rows = table(80, classes, seed=1)
     order = senteval_order(rows, classes)
     x, y = numbers(rows, classes, order)
     accuracies, predicted = [], np.zeros(len(y), dtype=int)
     for train, test in stratified(y):
-        l2 = chosen(x[train], y[train], stratified(y[train]))
+        l2 = chosen(
+            x[train],
+            y[train],
+            stratified(y[train]),
+        )
         predicted[test] = fitted(x[train], y[train], l2).predict(x[test])
         accuracies.append((predicted[test] == y[test]).mean())
-    result = evaluated(monkeypatch, corpus, {"all": rows})
+    result = evaluated(
+        monkeypatch,
+        corpus,
+        {"all": rows},
+    )
     assert result.metrics == {"accuracy_lbfgs": pytest.approx(np.mean(accuracies))}
     assert 0.6 < np.mean(accuracies) < 1
-    by_row = {row: classes[k] for row, k in zip(order, predicted, strict=True)}
+    by_row = {
+        row: classes[k]
+        for row, k in zip(
+            order,
+            predicted,
+            strict=True,
+        )
+    }
     assert result.predictions == {
         "row": list(range(80)),
         "label": rows.column("label"),
@@ -193,7 +265,11 @@ def test_senteval_protocol_against_a_loop_in_float64(
     Outer folds are tested, inner folds choose the L2 of each outer fold, and the classifier that
     is tested stops early on rows set apart from its training rows.
     """
-    monkeypatch.setattr(module, "FOLDS", 3)
+    monkeypatch.setattr(
+        module,
+        "FOLDS",
+        3,
+    )
     classes = ("negative", "positive")
     rows = table(240, classes, seed=7)
     order = senteval_order(rows, classes)
@@ -226,7 +302,11 @@ def test_senteval_protocol_against_a_loop_in_float64(
     assert result.metrics == {
         "accuracy_senteval": pytest.approx(expected),
     }
-    optimum = evaluated(monkeypatch, "mr", tables)
+    optimum = evaluated(
+        monkeypatch,
+        "mr",
+        tables,
+    )
     assert expected != optimum.metrics["accuracy_lbfgs"]
 
 
@@ -235,16 +315,45 @@ def test_senteval_protocol_against_a_loop_in_float64(
     [("trec", ("ABBR", "DESC", "LOC"), False), ("mrpc", ("other", "paraphrase"), True)],
 )
 def test_folds_of_train_against_a_loop(
-    monkeypatch: pytest.MonkeyPatch, corpus: str, classes: tuple[str, ...], pairs: bool
+    monkeypatch: pytest.MonkeyPatch,
+    corpus: str,
+    classes: tuple[str, ...],
+    pairs: bool,
 ) -> None:
     tables = {
-        "train": table(120, classes, 2, pairs=pairs),
-        "test": table(50, classes, 3, pairs=pairs),
+        "train": table(
+            120,
+            classes,
+            2,
+            pairs=pairs,
+        ),
+        "test": table(
+            50,
+            classes,
+            3,
+            pairs=pairs,
+        ),
     }
-    x, y = numbers(tables["train"], classes, senteval_order(tables["train"], classes))
-    model = fitted(x, y, chosen(x, y, stratified(y)))
-    x, y = numbers(tables["test"], classes, list(range(50)))
-    result = evaluated(monkeypatch, corpus, tables)
+    x, y = numbers(
+        tables["train"],
+        classes,
+        senteval_order(tables["train"], classes),
+    )
+    model = fitted(
+        x,
+        y,
+        chosen(x, y, stratified(y)),
+    )
+    x, y = numbers(
+        tables["test"],
+        classes,
+        list(range(50)),
+    )
+    result = evaluated(
+        monkeypatch,
+        corpus,
+        tables,
+    )
     assert result.metrics == {"accuracy_lbfgs": pytest.approx((model.predict(x) == y).mean())}
     assert result.predictions["prediction"] == [classes[k] for k in model.predict(x)]
     assert result.predictions["label"] == tables["test"].column("label")
@@ -257,11 +366,26 @@ def test_a_given_dev_split_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
         "dev": table(40, classes, 5),
         "test": table(50, classes, 6),
     }
-    sides = {name: numbers(rows, classes, list(range(len(rows)))) for name, rows in tables.items()}
+    sides = {
+        name: numbers(
+            rows,
+            classes,
+            list(range(len(rows))),
+        )
+        for name, rows in tables.items()
+    }
     both = [np.concatenate([sides["train"][k], sides["dev"][k]]) for k in (0, 1)]
-    l2 = chosen(both[0], both[1], [(np.arange(60), np.arange(60, 100))])
+    l2 = chosen(
+        both[0],
+        both[1],
+        [(np.arange(60), np.arange(60, 100))],
+    )
     predicted = fitted(*sides["train"], l2).predict(sides["test"][0])
-    result = evaluated(monkeypatch, "sst2", tables)
+    result = evaluated(
+        monkeypatch,
+        "sst2",
+        tables,
+    )
     assert result.metrics == {
         "accuracy_lbfgs": pytest.approx((predicted == sides["test"][1]).mean())
     }
@@ -271,11 +395,28 @@ def test_a_given_dev_split_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_predicted_for_a_row_never_sees_its_label(
     monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
-    tables = {name: table(40, ("ABBR", "DESC"), seed) for name, seed in (("train", 8), ("test", 9))}
-    before = evaluated(monkeypatch, "trec", tables, protocol=protocol).predictions["prediction"]
+    tables = {
+        name: table(
+            40,
+            ("ABBR", "DESC"),
+            seed,
+        )
+        for name, seed in (("train", 8), ("test", 9))
+    }
+    before = evaluated(
+        monkeypatch,
+        "trec",
+        tables,
+        protocol=protocol,
+    ).predictions["prediction"]
     flipped = ["ABBR" if label == "DESC" else "DESC" for label in tables["test"].column("label")]
     tables["test"] = Rows.of({"label": flipped, "sentence": tables["test"].column("sentence")})
-    after = evaluated(monkeypatch, "trec", tables, protocol=protocol)
+    after = evaluated(
+        monkeypatch,
+        "trec",
+        tables,
+        protocol=protocol,
+    )
     assert list(after.metrics) == [f"accuracy_{protocol}"]
     assert after.predictions["prediction"] == before
     assert after.predictions["label"] == flipped
@@ -283,16 +424,28 @@ def test_what_is_predicted_for_a_row_never_sees_its_label(
 
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus: str) -> None:
-    task = Transfer(data_dir=str(sample_dir()), corpus=corpus, rows=12)
+    task = Transfer(
+        data_dir=str(sample_dir()),
+        corpus=corpus,
+        rows=12,
+    )
     assert (task.splits, task.sentences("dev"), task.metrics) == (
         ("test",),
         [],
         ("accuracy_lbfgs",),
     )
-    result = run_tasks({corpus: task}, Hashed(), "test")[corpus]
+    result = run_tasks(
+        {corpus: task},
+        Hashed(),
+        "test",
+    )[corpus]
     assert 0 <= result.metrics["accuracy_lbfgs"] <= 1
     assert len(result.predictions["row"]) == len(list(task.tables.values())[-1])
-    for rows in Transfer(data_dir=str(sample_dir()), corpus=corpus, rows=3).tables.values():
+    for rows in Transfer(
+        data_dir=str(sample_dir()),
+        corpus=corpus,
+        rows=3,
+    ).tables.values():
         assert set(Counter(rows.column("label")).values()) == {3}
     assert not task.suits(Numbers()), "a model without features"
 
@@ -300,5 +453,13 @@ def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus: str) 
 def test_too_few_rows_for_folds() -> None:
     with pytest.raises(DataError, match=r"a class has only one of .* training rows: raise"):
         run_tasks(
-            {"mr": Transfer(data_dir=str(sample_dir()), corpus="mr", rows=2)}, Hashed(), "test"
+            {
+                "mr": Transfer(
+                    data_dir=str(sample_dir()),
+                    corpus="mr",
+                    rows=2,
+                )
+            },
+            Hashed(),
+            "test",
         )

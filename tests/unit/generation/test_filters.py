@@ -37,14 +37,29 @@ def rows(table: str) -> list[str]:
 
 
 def judged(
-    text: str, *, finish: str = "stop", source: str = SOURCE, **given: Any
+    text: str,
+    *,
+    finish: str = "stop",
+    source: str = SOURCE,
+    **given: Any,
 ) -> tuple[str, str | None]:
     reference, written = given.pop("reference", source), given.pop("written", {})
     role = Role(
-        "r", "source", SYSTEM, ("Sentence 1", "Sentence 2"), Examples(PAIRS, PAIRS), Checks(**given)
+        "r",
+        "source",
+        SYSTEM,
+        ("Sentence 1", "Sentence 2"),
+        Examples(PAIRS, PAIRS),
+        Checks(**given),
     )
 
-    return judge(Reply(text, finish), role, source, reference, written)
+    return judge(
+        Reply(text, finish),
+        role,
+        source,
+        reference,
+        written,
+    )
 
 
 SORRY = "I'm sorry, but I can't assist you with this."
@@ -120,7 +135,11 @@ REASONS: list[tuple[str | None, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("reason", "text", "given"), REASONS)
-def test_reasons(reason: str | None, text: str, given: dict[str, Any]) -> None:
+def test_reasons(
+    reason: str | None,
+    text: str,
+    given: dict[str, Any],
+) -> None:
     assert judged(text, **given)[1] == reason
 
 
@@ -138,11 +157,23 @@ def test_reasons(reason: str | None, text: str, given: dict[str, Any]) -> None:
         (1, 5, {"shortest": 0.3}, None),
     ],
 )
-def test_lengths(words: int, of: int, given: dict[str, Any], reason: str | None) -> None:
+def test_lengths(
+    words: int,
+    of: int,
+    given: dict[str, Any],
+    reason: str | None,
+) -> None:
     text, reference = (
         " ".join(f"{sign}{n}" for n in range(count)) for sign, count in (("w", words), ("r", of))
     )
-    assert judged(text, reference=reference, **given)[1] == reason
+    assert (
+        judged(
+            text,
+            reference=reference,
+            **given,
+        )[1]
+        == reason
+    )
 
 
 def test_accepted_sentence_is_one_line() -> None:
@@ -207,7 +238,11 @@ A dog runs.\nA cat sleeps. ¦ Note: a dog runs. ¦ A dog (note its fur) runs. ¦
 
 
 def test_cleaning() -> None:
-    replies = [*rows(TAKEN_OFF), f"\ufeff{SENTENCE}\x00", f"{SENTENCE}\ud83d"]
+    replies = [
+        *rows(TAKEN_OFF),
+        f"\ufeff{SENTENCE}\x00",
+        f"{SENTENCE}\ud83d",
+    ]
 
     assert {reply: cleaned(reply, "Sentence 2") for reply in replies} == dict.fromkeys(
         replies, SENTENCE
@@ -220,11 +255,29 @@ def test_cleaning() -> None:
         ("1. A dog runs.", "1. A brown dog runs."),
         ("Answer: go.", "Answer: stay."),
     ):
-        assert cleaned(reply, "Sentence 2", reference) == reply != cleaned(reply, "Sentence 2")
+        assert (
+            cleaned(
+                reply,
+                "Sentence 2",
+                reference,
+            )
+            == reply
+            != cleaned(reply, "Sentence 2")
+        )
 
 
 @pytest.mark.timeout(60)  # a pattern that backtracks takes hours
-@pytest.mark.parametrize("piece", ["a", "- ", "((", "Answer: ", "A dog. ", "a" + " " * 50])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a",
+        "- ",
+        "((",
+        "Answer: ",
+        "A dog. ",
+        "a" + " " * 50,
+    ],
+)
 def test_long_reply_is_judged_in_linear_time(piece: str) -> None:
     assert judged(piece * 3_000)
 
@@ -264,7 +317,12 @@ def test_letters_decide_equality() -> None:
         letters(one) == letters(other) for one, other in [*same, ("I \u2764\ufe0f dogs", "I dogs")]
     )
 
-    others = [("2 dogs", "3 dogs"), ("cafe", "café"), ("की", "का"), ("走る", "走った")]
+    others = [
+        ("2 dogs", "3 dogs"),
+        ("cafe", "café"),
+        ("की", "का"),
+        ("走る", "走った"),
+    ]
 
     assert all(letters(one) != letters(other) for one, other in others)
 
@@ -273,12 +331,26 @@ PIECES = """
 \n ¦ " ¦ “ ¦ ' ¦ ` ¦ ( ¦ ) ¦ : ¦ { ¦ } ¦ A dog ¦ runs ¦ Dr. ¦ 3.5 ¦ ... ¦ ! ¦ ** ¦ - ¦ 1. ¦ 犬。 ¦ Sentence 2: ¦ Sure!
 Here is the ¦ sentence: ¦ <think> ¦ </think> ¦ (Note: ¦ Let me know if ¦ Return the new sentence and nothing else; all
 """
-ANY = st.sampled_from([*rows(PIECES), "\u0301", "\ud800", "\u2028", SORRY, SOURCE, POSITIVE])
+ANY = st.sampled_from(
+    [
+        *rows(PIECES),
+        "\u0301",
+        "\ud800",
+        "\u2028",
+        SORRY,
+        SOURCE,
+        POSITIVE,
+    ]
+)
 
 
 @given(st.lists(ANY, max_size=15).map(" ".join), st.sampled_from(["stop", "length"]))
 def test_accepted_sentence_is_accepted_again(text: str, finish: str) -> None:
-    sentence, reason = judged(text, finish=finish, **LESS)
+    sentence, reason = judged(
+        text,
+        finish=finish,
+        **LESS,
+    )
     sentence.encode()
 
     assert reason or (letters(sentence) and judged(sentence, **LESS) == (sentence, None))

@@ -1,4 +1,6 @@
-"""From a config to rows that a language model wrote: in their order, continued, counted, and trained on."""
+"""From a config to rows that a language model wrote: in their order, continued, counted, and
+trained on.
+"""
 
 import io
 import json
@@ -79,9 +81,15 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture
 def generation(tmp_path: Path) -> Generate:
-    """What is to be generated for the sample corpus; runs and caches of a test are in its folder."""
+    """What is to be generated for the sample corpus; runs and caches of a test are in its
+    folder.
+    """
 
-    def made(server: ChatServer | None, *overrides: str, data: str = "wiki") -> Generation:
+    def made(
+        server: ChatServer | None,
+        *overrides: str,
+        data: str = "wiki",
+    ) -> Generation:
         line = ["n=6", "encoder=tiny", "corpora=sample", "+pattern=sts", "paths=sample"]
         line += [
             f"paths.runs_dir={tmp_path}/runs",
@@ -124,7 +132,11 @@ def own(folder: Path, count: int) -> str:
 
 
 @pytest.mark.parametrize("reference", ["positive", "source"])
-def test_rows_in_the_order_of_drawing(serve: Serve, generation: Generate, reference: str) -> None:
+def test_rows_in_the_order_of_drawing(
+    serve: Serve,
+    generation: Generate,
+    reference: str,
+) -> None:
     def slow(body: dict[str, Any]) -> str:
         time.sleep(0.05 * (prompt(body) == made.sentences[0]))  # the first comes last
         return answer(body)
@@ -274,7 +286,11 @@ def test_dead_endpoint_loses_no_reply(serve: Serve, generation: Generate) -> Non
 
 
 @pytest.mark.parametrize("harm", ["shorter", "damaged side file", "nothing left"])
-def test_changed_rows_are_written_again(serve: Serve, generation: Generate, harm: str) -> None:
+def test_changed_rows_are_written_again(
+    serve: Serve,
+    generation: Generate,
+    harm: str,
+) -> None:
     server = serve()
     made = generation(server)
     provenance, content = made.run(), made.rows.read_bytes()
@@ -331,7 +347,9 @@ def test_changed_rows_are_written_again(serve: Serve, generation: Generate, harm
     ],
 )
 def test_folder_depends_on_decisive_settings(
-    generation: Generate, same: bool, overrides: list[str]
+    generation: Generate,
+    same: bool,
+    overrides: list[str],
 ) -> None:
     folder = generation(None, "llm.model=m").folder
     for override in overrides:
@@ -400,7 +418,11 @@ def test_patience_limits_the_cost_of_a_fault(serve: Serve, generation: Generate)
     assert 21 <= len(server.calls) <= 25
 
 
-def test_one_process_per_folder(serve: Serve, generation: Generate, tmp_path: Path) -> None:
+def test_one_process_per_folder(
+    serve: Serve,
+    generation: Generate,
+    tmp_path: Path,
+) -> None:
     made = generation(serve())
     with locked(made.folder / "run.lock", "x"), pytest.raises(Busy):
         made.run()
@@ -427,7 +449,11 @@ def test_one_process_per_folder(serve: Serve, generation: Generate, tmp_path: Pa
         (["data=ngcse_wiki_sts"], "data: already has LLM rows; choose the data of its sentences"),
     ],
 )
-def test_faults(generation: Generate, overrides: list[str], fault: str) -> None:
+def test_faults(
+    generation: Generate,
+    overrides: list[str],
+    fault: str,
+) -> None:
     data = overrides[0].partition("data=")[2] or "wiki"
     with pytest.raises(ConfigError) as caught:
         generation(

@@ -1,4 +1,6 @@
-"""Patterns: their instructions, the examples that are drawn for them, and what is wrong with a config."""
+"""Patterns: their instructions, the examples that are drawn for them, and what is wrong with a
+config.
+"""
 
 import copy
 import json
@@ -19,14 +21,16 @@ from lightning_cse.generation.text import letters
 
 Node = dict[str, Any]
 
-# Of the prompts on the sample corpus. Whoever changes a word of them, or the draw of the examples, changes these.
+# Of the prompts on the sample corpus. Whoever changes a word of them, or the draw of the examples,
+# changes these.
 DIGESTS = {
     "sts": "c3e645151fea0cb62c7b5f18e90c9a3beafcb550c96366dbc2c7ac82d6ce3f9b",
     "nli": "0a797651a770b4f46c1243b6e7e123add3a5debd6f2b295db5ad3a97bf01853c",
     "sts_guarded": "8e14e71225559a2375a7e7160ce2c1ea0a93b931d307160e03032683347735cd",
     "nli_guarded": "bbd3e34266756b62eb07eff385de8a4d1b393b533687255bac0231fb2df536df",
 }
-OFFICIAL = "a33dcfa2278af0fa5320b2fc4c7978496caf5e8ca557db22d9a66de9f7b354d0"  # of sts_guarded on the real STS12
+# of sts_guarded on the real STS12
+OFFICIAL = "a33dcfa2278af0fa5320b2fc4c7978496caf5e8ca557db22d9a66de9f7b354d0"
 
 # Another language, a chain of references, and examples that stand in the config.
 FOUR = """
@@ -58,7 +62,11 @@ def four() -> Node:
 def built(repository: Path) -> Callable[..., Pattern]:
     """A pattern of conf/ on the sample corpus, or another one."""
 
-    def build(name: str, *overrides: str, data_dir: Path | None = None) -> Pattern:
+    def build(
+        name: str,
+        *overrides: str,
+        data_dir: Path | None = None,
+    ) -> Pattern:
         with initialize_config_dir(str(repository / "conf"), version_base="1.3"):
             cfg = hydra_compose(
                 overrides=[
@@ -160,7 +168,11 @@ GOOD = {
         ("roles.1.checks", {"less_detail_than": "frage"}, ": Value error, roles.1.checks.less_detail_than: must be one of"),
     ],
 )  # fmt: skip
-def test_faults(path: str, value: Any, fault: str | None) -> None:
+def test_faults(
+    path: str,
+    value: Any,
+    fault: str | None,
+) -> None:
     node: Any = four()
     *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     place = node
@@ -217,7 +229,11 @@ def draw(
     )
 
 
-def own(folder: Path, rows: Sequence[tuple[str, str]], **given: Any) -> Source:
+def own(
+    folder: Path,
+    rows: Sequence[tuple[str, str]],
+    **given: Any,
+) -> Source:
     """What is drawn from a file of these pairs."""
     path = folder / "rows.jsonl"
     lines = [
@@ -241,7 +257,11 @@ def own(folder: Path, rows: Sequence[tuple[str, str]], **given: Any) -> Source:
 
 
 def test_score_bounds() -> None:
-    rows = read_corpus("sts12", "train", sample_dir())
+    rows = read_corpus(
+        "sts12",
+        "train",
+        sample_dir(),
+    )
 
     assert {1.0, 4.0} <= set(rows.column("score"))  # the bounds themselves are outside
 
@@ -312,10 +332,23 @@ def test_longer_first() -> None:
 
 def test_labelled_pairs_become_triplets() -> None:
     (mixed,), (alone,) = (
-        draw(nli("entailment", "simcse_nli/train", *more)) for more in (["snli/train"], [])
+        draw(
+            nli(
+                "entailment",
+                "simcse_nli/train",
+                *more,
+            )
+        )
+        for more in (["snli/train"], [])
     )
     rows = [
-        row for row in read_corpus("snli", "train", sample_dir()) if row["label"] == "entailment"
+        row
+        for row in read_corpus(
+            "snli",
+            "train",
+            sample_dir(),
+        )
+        if row["label"] == "entailment"
     ]
     added = mixed.pool[len(alone.pool) :]
 
@@ -358,6 +391,10 @@ def test_pool_sizes_of_official_corpora(real_data: Path) -> None:
             longer_first=True,
         ),
     ]
-    found = draw(*bands, source(scores={"below": 1}), data_dir=real_data)
+    found = draw(
+        *bands,
+        source(scores={"below": 1}),
+        data_dir=real_data,
+    )
 
     assert [len(each.pool) for each in found] == [759, 829, 261]

@@ -1,4 +1,6 @@
-"""Rows beside the pattern: which pairs are looked at, what their histograms share, and what is printed."""
+"""Rows beside the pattern: which pairs are looked at, what their histograms share, and what is
+printed.
+"""
 
 import json
 from pathlib import Path
@@ -47,7 +49,9 @@ def of(pairs: dict[str, tuple[Pair, ...]]) -> Pattern:
 
 
 def rows(folder: Path, pairs: dict[str, tuple[Pair, ...]]) -> Path:
-    """Write rows in which each role has these pairs with the anchor, which is the same for all roles."""
+    """Write rows in which each role has these pairs with the anchor, which is the same for all
+    roles.
+    """
     path = folder / "mine.jsonl"
     made = [
         {"anchor": some[0][0]}
@@ -77,7 +81,7 @@ def summary(
         rows(folder, made),
         encoder,
         **{
-            "looked_at": 99,
+            "most": 99,
             "seed": 0,
             **given,
         },
@@ -89,7 +93,7 @@ def test_equal_rows_overlap_completely(tmp_path: Path) -> None:
         tmp_path,
         PAIRS,
         {role: some[:30] for role, some in PAIRS.items()},
-        looked_at=20,
+        most=20,
     )
 
     assert found == json.loads((tmp_path / "summary.json").read_text())
@@ -98,8 +102,8 @@ def test_equal_rows_overlap_completely(tmp_path: Path) -> None:
     for role, each in found["roles"].items():
         made, shown = each["written"], each["pattern"]
 
-        assert (made["label"], made["pairs"], made["looked_at"]) == (f"anchor - {role}", 30, 20)
-        assert (shown["label"], shown["pairs"], shown["looked_at"]) == (f"{role}: own", 40, 20)
+        assert (made["label"], made["pairs"], made["measured"]) == (f"anchor - {role}", 30, 20)
+        assert (shown["label"], shown["pairs"], shown["measured"]) == (f"{role}: own", 40, 20)
         assert made["mer"]["mean"] == shown["mer"]["mean"] == 1 - KEPT[role] / 4
         assert (
             each["overlap"] == each["overlap_of_draws"] == {"mer": pytest.approx(1), "cosine": None}
@@ -114,7 +118,7 @@ def test_overlap_of_draws(tmp_path: Path) -> None:
             tmp_path,
             {"positive": both * times},
             made,
-            looked_at=999,
+            most=999,
         )["roles"]["positive"]
 
         assert each["overlap"]["mer"] == pytest.approx(0.5)
@@ -122,7 +126,11 @@ def test_overlap_of_draws(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("count", "enough"), [(29, False), (30, True)])
-def test_small_pools_have_no_overlap(count: int, enough: bool, tmp_path: Path) -> None:
+def test_small_pools_have_no_overlap(
+    count: int,
+    enough: bool,
+    tmp_path: Path,
+) -> None:
     found = summary(
         tmp_path,
         {"positive": PAIRS["positive"][:count]},

@@ -1,4 +1,6 @@
-"""Requests to a server that answers, stalls, limits and breaks off; and how a series of requests ends."""
+"""Requests to a server that answers, stalls, limits and breaks off; and how a series of requests
+ends.
+"""
 
 import itertools
 import logging
@@ -534,9 +536,17 @@ def stopped(
     signals: list[signal.Signals],
     release: threading.Timer,
 ) -> tuple[int, str]:
-    """Run the script until it waits for its calls, send the signals; return exit code and stderr."""
+    """Run the script until it waits for its calls, send the signals; return exit code and
+    stderr.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, server.url, str(folder)],
+        [
+            sys.executable,
+            "-c",
+            SCRIPT,
+            server.url,
+            str(folder),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -576,7 +586,12 @@ def test_a_stopped_process_loses_no_reply(
     # Eight calls get no answer before the signals: the process waits for all of them.
     server = serve(lambda body: str(int(prompt(body).split()[1]) < 20 or go.wait(30)))
     release = threading.Timer(0 if kept == 28 else 3, go.set)
-    returned, errors = stopped(server, tmp_path, signals, release)
+    returned, errors = stopped(
+        server,
+        tmp_path,
+        signals,
+        release,
+    )
     assert returned == code
     assert "Traceback" not in errors
     assert len(server.calls) == 28

@@ -82,6 +82,6 @@ def test_account_and_cost(
 
 
 def test_small_sums_show_two_digits() -> None:
-    assert [dollars(12.5), dollars(0.0000421), dollars(3.14159, least=2), dollars(0)] == [
+    assert [dollars(12.5), dollars(0.0000421), dollars(3.14159, least=2), dollars(0),] == [
         "$12.5000", "$0.000042", "$3.14", "$0.00",
     ]  # fmt: skip

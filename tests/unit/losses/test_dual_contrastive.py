@@ -15,11 +15,27 @@ from lightning_cse.similarity import GaussianSimilarity
 
 HYPOTHESES = ("explicit_entailment", "implied_entailment", "contradiction")
 OPTIONS = [{"contradiction": c, "intra_sentence": i} for c in (True, False) for i in (True, False)]
-ablations = pytest.mark.parametrize("options", OPTIONS, ids=str)
-Compare = Callable[[Any, int, Any, int], float]
+ablations = pytest.mark.parametrize(
+    "options",
+    OPTIONS,
+    ids=str,
+)
+Compare = Callable[
+    [
+        Any,
+        int,
+        Any,
+        int,
+    ],
+    float,
+]
 
 
-def make(n: int, d: int, seed: int = 0) -> list[DualEmbedding]:
+def make(
+    n: int,
+    d: int,
+    seed: int = 0,
+) -> list[DualEmbedding]:
     """Premise, explicit entailment, implied entailment, contradiction."""
     return [DualEmbedding(*pair) for pair in normal(4, 2, n, d, seed=seed)]
 
@@ -35,11 +51,26 @@ def loop(
 ) -> float:
     """The terms that each row has; ``compare`` is the similarity of anchor i and candidate j."""
 
-    def term(anchor: Any, i: int, positive: Any, k: int, *others: Any) -> float:
+    def term(
+        anchor: Any,
+        i: int,
+        positive: Any,
+        k: int,
+        *others: Any,
+    ) -> float:
         candidates = []
         for view in (positive, *others):
             candidates += [compare(anchor, i, view, j) for j in range(len(view))]
-        return cross_entropy(compare(anchor, i, positive, k), candidates, temperature)
+        return cross_entropy(
+            compare(
+                anchor,
+                i,
+                positive,
+                k,
+            ),
+            candidates,
+            temperature,
+        )
 
     views = {
         "explicit_entailment": (premise.explicit, premise.implicit),
@@ -53,13 +84,29 @@ def loop(
             if role in views:
                 anchor, other = views[role]
                 others = [*negatives, other] if intra_sentence else negatives
-                total += term(anchor, i, hypothesis.explicit, k, *others)
+                total += term(
+                    anchor,
+                    i,
+                    hypothesis.explicit,
+                    k,
+                    *others,
+                )
             if intra_sentence:
-                total += term(hypothesis.explicit, k, hypothesis.implicit, k)
+                total += term(
+                    hypothesis.explicit,
+                    k,
+                    hypothesis.implicit,
+                    k,
+                )
     return total / len(premise)
 
 
-def of_cosines(a: Any, i: int, b: Any, j: int) -> float:
+def of_cosines(
+    a: Any,
+    i: int,
+    b: Any,
+    j: int,
+) -> float:
     return cos(a[i], b[j])
 
 
@@ -70,12 +117,31 @@ def of_cosines(a: Any, i: int, b: Any, j: int) -> float:
     temperature=st.sampled_from([0.05, 1.0]),
     seed=st.integers(0, 10_000),
 )
-def test_loss_matches_loop(options, n, d, temperature, seed):
+def test_loss_matches_loop(
+    options,
+    n,
+    d,
+    temperature,
+    seed,
+):
     premise, *others = make(n, d, seed)
     got = DualContrastive(temperature, **options)(premise, *others)
-    hypotheses = dict(zip(HYPOTHESES, others, strict=True))
+    hypotheses = dict(
+        zip(
+            HYPOTHESES,
+            others,
+            strict=True,
+        )
+    )
     rows = {role: list(range(n)) for role in HYPOTHESES}
-    want = loop(of_cosines, temperature, premise, hypotheses, rows, **options)
+    want = loop(
+        of_cosines,
+        temperature,
+        premise,
+        hypotheses,
+        rows,
+        **options,
+    )
     assert got.shape == ()
     assert got.item() == pytest.approx(want, abs=1e-8)
 
@@ -84,14 +150,42 @@ def test_loss_matches_loop(options, n, d, temperature, seed):
 @pytest.mark.parametrize("reduce", ["mean_of_sims", "sim_of_sum"])
 def test_loss_of_gaussians_matches_loop(options: dict[str, bool], reduce: str) -> None:
     premise, *others = [DualGaussianEmbedding(*fields) for fields in normal(4, 4, 3, 4, seed=3)]
-    loss = DualContrastive(1.0, similarity=GaussianSimilarity(reduce), **options)
+    loss = DualContrastive(
+        1.0,
+        similarity=GaussianSimilarity(reduce),
+        **options,
+    )
 
-    def from_candidate(anchor: Any, i: int, candidate: Any, j: int) -> float:
-        return sim(candidate, j, anchor, i, reduce)
+    def from_candidate(
+        anchor: Any,
+        i: int,
+        candidate: Any,
+        j: int,
+    ) -> float:
+        return sim(
+            candidate,
+            j,
+            anchor,
+            i,
+            reduce,
+        )
 
-    hypotheses = dict(zip(HYPOTHESES, others, strict=True))
+    hypotheses = dict(
+        zip(
+            HYPOTHESES,
+            others,
+            strict=True,
+        )
+    )
     rows = {role: [0, 1, 2] for role in HYPOTHESES}
-    want = loop(from_candidate, 1.0, premise, hypotheses, rows, **options)
+    want = loop(
+        from_candidate,
+        1.0,
+        premise,
+        hypotheses,
+        rows,
+        **options,
+    )
     assert loss(premise, *others).item() == pytest.approx(want, abs=1e-9)
 
 
@@ -99,7 +193,11 @@ def test_loss_of_gaussians_matches_loop(options: dict[str, bool], reduce: str) -
 @pytest.mark.parametrize(
     "rows",
     [
-        {"explicit_entailment": [0, 2, 3], "implied_entailment": [1, 2], "contradiction": [3]},
+        {
+            "explicit_entailment": [0, 2, 3],
+            "implied_entailment": [1, 2],
+            "contradiction": [3],
+        },
         {"explicit_entailment": [3, 1], "contradiction": [0, 1, 2, 3]},
         {"implied_entailment": [0, 1, 2, 3]},
         {"explicit_entailment": [2]},
@@ -112,12 +210,27 @@ def test_rows_without_a_hypothesis_lack_its_terms(
 ) -> None:
     premise, *others = make(4, 5)
     hypotheses = {}
-    for role, other in zip(HYPOTHESES, others, strict=True):
+    for role, other in zip(
+        HYPOTHESES,
+        others,
+        strict=True,
+    ):
         if role in rows:
             hypotheses[role] = other[: len(rows[role])]
     numbers = {role: torch.tensor(k) for role, k in rows.items()}
-    got = DualContrastive(1.0, **options)(premise, **hypotheses, rows=numbers)
-    want = loop(of_cosines, 1.0, premise, hypotheses, rows, **options)
+    got = DualContrastive(1.0, **options)(
+        premise,
+        **hypotheses,
+        rows=numbers,
+    )
+    want = loop(
+        of_cosines,
+        1.0,
+        premise,
+        hypotheses,
+        rows,
+        **options,
+    )
     assert got.item() == pytest.approx(want, abs=1e-9)
 
 
@@ -148,7 +261,9 @@ def test_contradiction_is_required_unless_it_is_off() -> None:
     ],
 )
 def test_wrong_shapes_are_errors(
-    lengths: tuple[int, ...], rows: list[int] | None, message: str
+    lengths: tuple[int, ...],
+    rows: list[int] | None,
+    message: str,
 ) -> None:
     numbers = None if rows is None else {"explicit_entailment": torch.tensor(rows)}
     with pytest.raises(ValueError, match=message):

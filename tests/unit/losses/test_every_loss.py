@@ -51,15 +51,28 @@ class Case:
     kind: Any = None
     fields: int = 1
 
-    def draw(self, n: int = 3, d: int = 4, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    def draw(
+        self,
+        n: int = 3,
+        d: int = 4,
+        dtype: torch.dtype = torch.float64,
+    ) -> list[Tensor]:
         shape = (n,) if isinstance(self.loss, ImplicitnessRanking) else (n, d)
-        tensors = normal(self.count, *shape, dtype=dtype).unbind()
+        tensors = normal(
+            self.count,
+            *shape,
+            dtype=dtype,
+        ).unbind()
         return [tensor.requires_grad_() for tensor in tensors]
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         roles: Sequence[Any] = tensors
         if self.kind:
-            starts = range(0, len(tensors), self.fields)
+            starts = range(
+                0,
+                len(tensors),
+                self.fields,
+            )
             roles = [self.kind(*tensors[k : k + self.fields]) for k in starts]
         return self.loss(*roles)
 
@@ -71,18 +84,37 @@ def make(name: str, temperature: float = 0.05) -> Case:
         return Case(InfoNCE(temperature), 3 if text == "supervised" else 2)
     if kind == "gauss":
         sets, reduce = text.split()
-        loss = GaussianContrastive(temperature, sets.split("+"), reduce)
-        return Case(loss, 6 if "con" in sets else 4, GaussianEmbedding, 2)
+        loss = GaussianContrastive(
+            temperature,
+            sets.split("+"),
+            reduce,
+        )
+        return Case(
+            loss,
+            6 if "con" in sets else 4,
+            GaussianEmbedding,
+            2,
+        )
     if kind == "dualgauss":
         loss = DualContrastive(temperature, similarity=GaussianSimilarity())
-        return Case(loss, 16, DualGaussianEmbedding, 4)
+        return Case(
+            loss,
+            16,
+            DualGaussianEmbedding,
+            4,
+        )
     if kind == "dual":
         loss = DualContrastive(
             temperature,
             contradiction=text not in ("without contradiction", "without both"),
             intra_sentence=text not in ("without intra", "without both"),
         )
-        return Case(loss, 8, DualEmbedding, 2)
+        return Case(
+            loss,
+            8,
+            DualEmbedding,
+            2,
+        )
     if kind == "triplet":
         return Case(HierarchicalTriplet(), 4)
     return Case(ImplicitnessRanking(), 6)
@@ -121,7 +153,11 @@ def test_half_precision_is_computed_in_float32(name: str, dtype: torch.dtype) ->
     loss = case(*tensors)
     want = case(*(tensor.double() for tensor in tensors)).item()
     assert loss.dtype == torch.float32
-    assert loss.item() == pytest.approx(want, rel=1e-5, abs=1e-6)
+    assert loss.item() == pytest.approx(
+        want,
+        rel=1e-5,
+        abs=1e-6,
+    )
     loss.backward()
     assert {tensor.grad.dtype for tensor in tensors if tensor.grad is not None} == {dtype}
 
@@ -129,7 +165,11 @@ def test_half_precision_is_computed_in_float32(name: str, dtype: torch.dtype) ->
 @each
 def test_autocast_does_not_downcast(name: str) -> None:
     case = make(name)
-    tensors = case.draw(8, 64, torch.float32)
+    tensors = case.draw(
+        8,
+        64,
+        torch.float32,
+    )
     with torch.autocast("cpu", dtype=torch.bfloat16):
         got = case(*tensors)
     assert got.dtype == torch.float32
@@ -170,7 +210,11 @@ def test_extreme_inputs_stay_finite(name: str) -> None:
     ],
 )
 def test_options_out_of_range_are_errors(kind: type[nn.Module], option: str) -> None:
-    values = [-0.005, math.inf, math.nan]
+    values = [
+        -0.005,
+        math.inf,
+        math.nan,
+    ]
     if option == "temperature":
         values.append(0.0)
     else:
@@ -198,7 +242,11 @@ def test_options_out_of_range_are_errors(kind: type[nn.Module], option: str) -> 
         ("ranking", 0, None),
     ],
 )
-def test_wrong_shapes_are_errors(name: str, number: int, change: tuple[int, ...] | None) -> None:
+def test_wrong_shapes_are_errors(
+    name: str,
+    number: int,
+    change: tuple[int, ...] | None,
+) -> None:
     case = make(name)
     tensors = case.draw(number)
     if change:

@@ -23,7 +23,12 @@ def at(*cosines: float) -> list[Tensor]:
     margins=st.tuples(st.sampled_from([0.0, 5e-3, 0.5]), st.sampled_from([0.0, 1e-2, 0.3])),
     seed=st.integers(0, 10_000),
 )
-def test_triplet_loss_matches_loop(n, d, margins, seed):
+def test_triplet_loss_matches_loop(
+    n,
+    d,
+    margins,
+    seed,
+):
     tensors = normal(4, n, d, seed=seed)
     total = 0.0
     for anchor, *others in zip(*tensors, strict=True):
@@ -41,16 +46,23 @@ def test_triplet_loss_matches_loop(n, d, margins, seed):
         ((0.5, 0.6, 0.1), (0.1 + 0.02) / 2),  # the intermediate is closer than the positive
         ((0.9, 0.3, 0.4), (0.1 + 0.04) / 2),  # the negative is closer than the intermediate
         ((0.1, 0.5, 0.9), (0.4 + 0.02 + 0.4 + 0.04) / 2),  # reversed
-        ((0.51, 0.5, 0.47), (0.01 + 0.01) / 2),  # in order, within both margins
+        ((0.51, 0.5, 0.47), (0.01 + 0.01) / 2),  # in order, within both margins,
     ],
 )
 def test_triplet_loss_of_known_cosines(cosines, want):
-    loss = HierarchicalTriplet(margin_positive=0.02, margin_negative=0.04)
+    loss = HierarchicalTriplet(
+        margin_positive=0.02,
+        margin_negative=0.04,
+    )
     assert loss(*at(*cosines)).item() == pytest.approx(want, abs=1e-12)
 
 
 def test_triplets_in_order_have_no_gradient():
-    pairs = zip(at(0.9, 0.5, 0.1), at(0.1, 0.5, 0.9), strict=True)
+    pairs = zip(
+        at(0.9, 0.5, 0.1),
+        at(0.1, 0.5, 0.9),
+        strict=True,
+    )
     tensors = [torch.cat(pair).requires_grad_() for pair in pairs]
     HierarchicalTriplet()(*tensors).backward()
     assert all(tensor.grad[0].abs().max() == 0 for tensor in tensors)
@@ -64,14 +76,24 @@ def test_triplets_in_order_have_no_gradient():
     alpha=st.sampled_from([0.0, 0.3, 1.0]),
     seed=st.integers(0, 10_000),
 )
-def test_ranking_loss_matches_loop(n, margin, pragmatic_margin, alpha, seed):
+def test_ranking_loss_matches_loop(
+    n,
+    margin,
+    pragmatic_margin,
+    alpha,
+    seed,
+):
     rows = normal(6, n, seed=seed).abs()
     total = 0.0
     for implicit, explicit, other_implicit, other_explicit, near, far in rows.T.tolist():
         total += max(0.0, margin - (implicit - explicit))
         total += max(0.0, margin - (other_implicit - other_explicit))
         total += alpha * max(0.0, pragmatic_margin - (far - near))
-    got = ImplicitnessRanking(margin, pragmatic_margin, alpha)(*rows)
+    got = ImplicitnessRanking(
+        margin,
+        pragmatic_margin,
+        alpha,
+    )(*rows)
     assert got.shape == ()
     assert got.item() == pytest.approx(total / n, abs=1e-12)
 
@@ -83,7 +105,7 @@ def test_ranking_loss_matches_loop(n, margin, pragmatic_margin, alpha, seed):
         ((0.6, 0.2, 1.0, 0.3, 0.1, 1.0), 0.1),  # the positive pair is 0.4 apart
         ((1.0, 0.2, 0.5, 0.3, 0.1, 1.0), 0.3),  # the negative pair is 0.2 apart
         ((1.0, 0.2, 1.0, 0.3, 0.1, 0.5), 3 * 0.3),  # the distances are 0.4 apart
-        ((0.2, 0.6, 0.3, 0.5, 0.9, 0.4), 0.9 + 0.7 + 3 * 1.2),  # reversed
+        ((0.2, 0.6, 0.3, 0.5, 0.9, 0.4), 0.9 + 0.7 + 3 * 1.2),  # reversed,
     ],
 )
 def test_ranking_loss_of_known_numbers(numbers, want):

@@ -1,4 +1,6 @@
-"""A step on several devices, or in chunks, is the step of one: the loss and the gradient of every parameter."""
+"""A step on several devices, or in chunks, is the step of one: the loss and the gradient of every
+parameter.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +46,21 @@ def gradients(method: Method) -> Gradients:
 
 
 def masked(forward: Callable[..., list[Tensor]]) -> Callable[..., list[Tensor]]:
-    """Drop the same numbers of each vector in every call: two passes over a sentence differ, always in the same way."""
+    """Drop the same numbers of each vector in every call: two passes over a sentence differ, always
+    in the same way.
+    """
 
     def masked_forward(
-        self: SentenceEncoder, requests: Sequence[Any], **options: Any
+        self: SentenceEncoder,
+        requests: Sequence[Any],
+        **options: Any,
     ) -> list[Tensor]:
         draws = torch.Generator().manual_seed(len(requests))
-        found = forward(self, requests, **options)
+        found = forward(
+            self,
+            requests,
+            **options,
+        )
         return [vector * (torch.rand(vector.shape, generator=draws) > 0.1) for vector in found]
 
     return masked_forward
@@ -79,7 +89,9 @@ def few(tokens: Tokens) -> Tokens:
 
 
 def differences(some: Steps, others: Steps) -> list[float]:
-    """The differences of losses and gradients, relative to their size; a gradient below 1 % of all counts as 1 %."""
+    """The differences of losses and gradients, relative to their size; a gradient below 1 % of all
+    counts as 1 %.
+    """
     found = []
     for (loss, one), (other_loss, other) in zip(some, others, strict=True):
         found.append(abs(loss - other_loss) / abs(loss))
@@ -91,12 +103,21 @@ def differences(some: Steps, others: Steps) -> list[float]:
     return found
 
 
-def on_one_of_several(rank: int, file: str, cfgs: dict[str, DictConfig]) -> None:
+def on_one_of_several(
+    rank: int,
+    file: str,
+    cfgs: dict[str, DictConfig],
+) -> None:
     torch.set_num_threads(1)
     register()
     SentenceEncoder.forward = masked(SentenceEncoder.forward)  # type: ignore[method-assign]
     alone = {name: steps(cfg) for name, cfg in cfgs.items()}
-    dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=DEVICES)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{file}",
+        rank=rank,
+        world_size=DEVICES,
+    )
     assert gather(torch.ones(1, 1)).shape == (1, 1), (
         "a program that has processes of its own computes alone"
     )
@@ -116,27 +137,49 @@ def on_one_of_several(rank: int, file: str, cfgs: dict[str, DictConfig]) -> None
 @pytest.mark.timeout(300)
 def test_three_devices_match_one(compose: Compose, tmp_path: Path) -> None:
     cfgs = {name: compose(f"+experiment={name}", *OVERRIDES) for name in EXPERIMENTS}
-    torch.multiprocessing.spawn(on_one_of_several, (str(tmp_path / "group"), cfgs), DEVICES)
+    torch.multiprocessing.spawn(
+        on_one_of_several,
+        (str(tmp_path / "group"), cfgs),
+        DEVICES,
+    )
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_chunks_match_the_whole_batch(
-    name: str, compose: Compose, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    compose: Compose,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(SentenceEncoder, "forward", masked(SentenceEncoder.forward))
+    monkeypatch.setattr(
+        SentenceEncoder,
+        "forward",
+        masked(SentenceEncoder.forward),
+    )
     whole = compose(f"+experiment={name}", *OVERRIDES)
-    chunked = compose(f"+experiment={name}", *OVERRIDES, "method.chunk_size=5")
+    chunked = compose(
+        f"+experiment={name}",
+        *OVERRIDES,
+        "method.chunk_size=5",
+    )
     assert max(differences(steps(whole), steps(chunked))) < 1e-5
 
 
 def test_chunks_are_encoded_again_under_their_dropout_masks(
     compose: Compose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cfg = compose("+experiment=simcse_unsup", *OVERRIDES, "method.chunk_size=3")
+    cfg = compose(
+        "+experiment=simcse_unsup",
+        *OVERRIDES,
+        "method.chunk_size=3",
+    )
 
     def step(checkpoint: Callable[..., Tensor]) -> tuple[int, Steps]:
         passes: list[int] = []
-        monkeypatch.setattr(encoder, "checkpoint", checkpoint)
+        monkeypatch.setattr(
+            encoder,
+            "checkpoint",
+            checkpoint,
+        )
         torch.manual_seed(0)
         parts = build(cfg)
         parts.encoder.backbone.register_forward_hook(lambda *_: passes.append(1))

@@ -1,4 +1,6 @@
-"""ImpScore: its loss by hand, a frozen encoder that encodes once, and a run from config to record."""
+"""ImpScore: its loss by hand, a frozen encoder that encodes once, and a run from config to
+record.
+"""
 
 import json
 from collections.abc import Callable
@@ -39,7 +41,11 @@ MAPS = {
 
 def make(lr: float = 1e-2, **options: Any) -> ImpScore:
     torch.manual_seed(0)
-    optimizer = partial(torch.optim.Adam, lr=lr, weight_decay=1e-3)
+    optimizer = partial(
+        torch.optim.Adam,
+        lr=lr,
+        weight_decay=1e-3,
+    )
     schedule = Schedule("constant")
     return ImpScore(
         tiny_encoder(),
@@ -54,11 +60,21 @@ def make(lr: float = 1e-2, **options: Any) -> ImpScore:
 def batch(method: ImpScore) -> dict[str, Any]:
     ids = method.model.encoder.tokenizer(SENTENCES)
     explicit, other = Tokens.pad(ids[1:] + ids[:1]), Tokens.pad(ids[3:] + ids[:3])
-    roles = dict(zip(ROLES, (Tokens.pad(ids), explicit, Tokens.pad(ids), other), strict=True))
+    roles = dict(
+        zip(
+            ROLES,
+            (Tokens.pad(ids), explicit, Tokens.pad(ids), other),
+            strict=True,
+        )
+    )
     return {"roles": roles, "index": torch.arange(len(SENTENCES))}
 
 
-def pairs(rows: int | None = 12, batch_size: int = 5, **options: Any) -> ContrastiveDataModule:
+def pairs(
+    rows: int | None = 12,
+    batch_size: int = 5,
+    **options: Any,
+) -> ContrastiveDataModule:
     settings = ContrastiveData(
         train=["inli/train"],
         held_out=["inli/val"],
@@ -68,7 +84,11 @@ def pairs(rows: int | None = 12, batch_size: int = 5, **options: Any) -> Contras
         data_dir=str(sample_dir()),
         train_rows=rows,
     )
-    return ContrastiveDataModule(settings, tokenize=tiny_encoder().tokenizer, seed=0)
+    return ContrastiveDataModule(
+        settings,
+        tokenize=tiny_encoder().tokenizer,
+        seed=0,
+    )
 
 
 def fit(
@@ -80,14 +100,20 @@ def fit(
     data.use(method.roles)
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
     trainer = pl.Trainer(
-        accelerator="cpu", max_epochs=epochs, callbacks=callback, **dict.fromkeys(quiet, False)
+        accelerator="cpu",
+        max_epochs=epochs,
+        callbacks=callback,
+        **dict.fromkeys(quiet, False),
     )
     trainer.fit(method, data)
     return method
 
 
 def test_equal_sentences_have_a_finite_gradient() -> None:
-    method = make(pragmatic_metric="euclidean", implicitness_metric="euclidean")
+    method = make(
+        pragmatic_metric="euclidean",
+        implicitness_metric="euclidean",
+    )
     given = batch(method)
     # A distance of 0 has a gradient of 0.
     given["roles"]["pos_explicit"] = given["roles"]["pos_implicit"]
@@ -98,7 +124,10 @@ def test_equal_sentences_have_a_finite_gradient() -> None:
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("direction", MAPS)
 def test_maps_learn_and_the_encoder_unless_it_is_frozen(frozen: bool, direction: str) -> None:
-    method = make(direction=direction, frozen=frozen).train()
+    method = make(
+        direction=direction,
+        frozen=frozen,
+    ).train()
     outputs = method.training_step(batch(method), 0)
     assert set(outputs["embeddings"]) == set(ROLES)
     assert outputs["sentences"] == 4 * len(SENTENCES)
@@ -113,7 +142,10 @@ def test_maps_learn_and_the_encoder_unless_it_is_frozen(frozen: bool, direction:
 
 @pytest.mark.parametrize("metrics", [("cosine", "euclidean"), ("euclidean", "cosine")])
 def test_loss_is_that_of_the_scores(metrics: tuple[str, str]) -> None:
-    method = make(implicitness_metric=metrics[0], pragmatic_metric=metrics[1]).train()
+    method = make(
+        implicitness_metric=metrics[0],
+        pragmatic_metric=metrics[1],
+    ).train()
     given = batch(method)
     a, b, c, d = method.model.encode(*given["roles"].values())
     i = method.model.implicitness
@@ -130,7 +162,11 @@ class Watching(pl.Callback):
     def __init__(self) -> None:
         self.seen: list[tuple[PragmaticEmbedding, dict[str, Tensor]]] = []
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_epoch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+    ) -> None:
         pl_module.model.embed(SENTENCES[:2])
         state = {name: value.clone() for name, value in pl_module.state_dict().items()}
         self.seen.append((pl_module.model.embed(SENTENCES), state))
@@ -140,18 +176,39 @@ def test_frozen_encoder_encodes_every_sentence_once(monkeypatch: pytest.MonkeyPa
     counts: list[int] = []
     forward = SentenceEncoder.forward
 
-    def counted(self: SentenceEncoder, requests: Any, **options: Any) -> list[Tensor]:
+    def counted(
+        self: SentenceEncoder,
+        requests: Any,
+        **options: Any,
+    ) -> list[Tensor]:
         assert not torch.is_grad_enabled()
         assert not self.training
         counts.extend(len(tokens) for tokens, _ in requests)
-        return forward(self, requests, **options)
+        return forward(
+            self,
+            requests,
+            **options,
+        )
 
-    monkeypatch.setattr(SentenceEncoder, "forward", counted)
+    monkeypatch.setattr(
+        SentenceEncoder,
+        "forward",
+        counted,
+    )
     data = pairs()
     watching = Watching()
-    method = fit(make(), data, epochs=3, callback=watching)
+    method = fit(
+        make(),
+        data,
+        epochs=3,
+        callback=watching,
+    )
     distinct = set().union(*(data.train.column(role) for role in ROLES))
-    assert counts == [len(distinct), 2, len(SENTENCES)]
+    assert counts == [
+        len(distinct),
+        2,
+        len(SENTENCES),
+    ]
     assert len(distinct) < len(ROLES) * len(data.train)
     assert method._kept is None
     # Neither the vectors nor the encoder are in a checkpoint, and its maps give the embeddings.
@@ -166,7 +223,11 @@ def test_kept_vectors_give_the_loss_of_encoding(monkeypatch: pytest.MonkeyPatch)
     losses: list[tuple[float, float]] = []
     step = ImpScore.training_step
 
-    def both(self: ImpScore, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
+    def both(
+        self: ImpScore,
+        batch: dict[str, Any],
+        batch_idx: int,
+    ) -> dict[str, Any]:
         kept = self._kept
         self._kept = None
         encoded = step(self, batch, batch_idx)["loss"].item()
@@ -175,8 +236,16 @@ def test_kept_vectors_give_the_loss_of_encoding(monkeypatch: pytest.MonkeyPatch)
         losses.append((outputs["loss"].item(), encoded))
         return outputs
 
-    monkeypatch.setattr(ImpScore, "training_step", both)
-    fit(make(), pairs(batch_size=5), epochs=2)
+    monkeypatch.setattr(
+        ImpScore,
+        "training_step",
+        both,
+    )
+    fit(
+        make(),
+        pairs(batch_size=5),
+        epochs=2,
+    )
     assert len(losses) > 4
     for looked_up, encoded in losses:
         assert looked_up == pytest.approx(encoded, rel=1e-5)
@@ -200,7 +269,11 @@ def test_run_needs_the_encoder_that_it_was_trained_with(run_tiny: RunTiny, tmp_p
         "data.held_out_rows=8",
         "diag.sentences=16",
     )
-    folder = run_tiny(tmp_path, "+experiment=impscore_inli", *few)
+    folder = run_tiny(
+        tmp_path,
+        "+experiment=impscore_inli",
+        *few,
+    )
     record = folder.read()
     assert (record["steps"], record["best"]["monitor"]) == (8, "val/eis/accuracy")
     assert "diag/semantic/rfd_alignment" in folder.curves_path.read_text()

@@ -30,19 +30,42 @@ COMMON: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "sch
 def make(name: str) -> Method:
     torch.manual_seed(0)
     if name == "simcse":
-        return SimCSE(tiny_encoder(), InfoNCE(), **COMMON)
+        return SimCSE(
+            tiny_encoder(),
+            InfoNCE(),
+            **COMMON,
+        )
     if name == "simcse_unsup":
-        return UnsupervisedSimCSE(tiny_encoder(), InfoNCE(), **COMMON)
+        return UnsupervisedSimCSE(
+            tiny_encoder(),
+            InfoNCE(),
+            **COMMON,
+        )
     if name.startswith("gausscse"):
         sets = name.split("_")[1:] or ["ent", "con", "rev"]
         simcse = InfoNCE() if "simcse" in sets else None
         loss = GaussianContrastive(sets=[s for s in sets if s != "simcse"])
-        return GaussCSE(tiny_encoder(), loss, simcse=simcse, **COMMON)
+        return GaussCSE(
+            tiny_encoder(),
+            loss,
+            simcse=simcse,
+            **COMMON,
+        )
     kind, _, architecture = name.partition("_")
     if kind == "dualgauss":
         loss = DualContrastive(similarity=GaussianSimilarity())
-        return DualGauss(tiny_encoder(), loss, architecture=architecture, **COMMON)
-    return DualCSE(tiny_encoder(), DualContrastive(), architecture=architecture, **COMMON)
+        return DualGauss(
+            tiny_encoder(),
+            loss,
+            architecture=architecture,
+            **COMMON,
+        )
+    return DualCSE(
+        tiny_encoder(),
+        DualContrastive(),
+        architecture=architecture,
+        **COMMON,
+    )
 
 
 def batch(method: Method) -> dict:
@@ -77,17 +100,31 @@ def test_step_has_a_finite_loss_gradients_and_named_outputs(name: str) -> None:
     [(DualCSE, GaussianSimilarity(), "CosineSimilarity"), (DualGauss, None, "GaussianSimilarity")],
 )
 def test_similarity_of_the_wrong_kind_is_an_error(
-    kind: type, similarity: object, needed: str
+    kind: type,
+    similarity: object,
+    needed: str,
 ) -> None:
     with pytest.raises(ConfigError, match=rf"{kind.__name__} needs a {needed}, got a "):
-        kind(tiny_encoder(), DualContrastive(similarity=similarity), **COMMON)
+        kind(
+            tiny_encoder(),
+            DualContrastive(similarity=similarity),
+            **COMMON,
+        )
 
 
 @pytest.mark.parametrize("reduce", ["sim_of_sum", "mean_of_sims"])
 def test_model_compares_as_the_loss_does(reduce: str) -> None:
     dual_loss = DualContrastive(similarity=GaussianSimilarity(reduce))
-    dual = DualGauss(tiny_encoder(), dual_loss, **COMMON)
-    single = GaussCSE(tiny_encoder(), GaussianContrastive(reduce=reduce), **COMMON)
+    dual = DualGauss(
+        tiny_encoder(),
+        dual_loss,
+        **COMMON,
+    )
+    single = GaussCSE(
+        tiny_encoder(),
+        GaussianContrastive(reduce=reduce),
+        **COMMON,
+    )
     assert dual.model.settings()["reduce"] == single.model.settings()["reduce"] == reduce
 
 
@@ -102,12 +139,25 @@ def test_step_of_rows_without_roles_is_the_loss_of_the_others(name: str) -> None
     assert set(outputs["embeddings"]) == {"premise", *rows}
     assert outputs["sentences"] == 5 + 2 + 3
     encoded = method.model.encode(roles["premise"], *(roles[role] for role in rows))
-    want = method.loss(**dict(zip(("premise", *rows), encoded, strict=True)), rows=rows)
+    want = method.loss(
+        **dict(
+            zip(
+                ("premise", *rows),
+                encoded,
+                strict=True,
+            )
+        ),
+        rows=rows,
+    )
     assert outputs["loss"].item() == pytest.approx(want.item(), rel=1e-5)
 
 
 def test_contradictions_that_the_loss_does_not_use_are_not_encoded() -> None:
-    method = DualCSE(tiny_encoder(), DualContrastive(contradiction=False), **COMMON)
+    method = DualCSE(
+        tiny_encoder(),
+        DualContrastive(contradiction=False),
+        **COMMON,
+    )
     assert method.roles == DualCSE.roles[:3]
     assert set(method.training_step(batch(method), 0)["embeddings"]) == set(method.roles)
     for name, count in (("ent", 2), ("ent_rev", 2), ("ent_con", 3), ("ent_simcse", 3)):
@@ -115,10 +165,23 @@ def test_contradictions_that_the_loss_does_not_use_are_not_encoded() -> None:
         assert make(f"gausscse_{name}").roles == roles
 
 
-@pytest.mark.parametrize(("warmup", "total"), [(0.1, 57), (0.1, 9), (0.25, 8), (0.0, 5), (0.1, 1)])
+@pytest.mark.parametrize(
+    ("warmup", "total"),
+    [
+        (0.1, 57),
+        (0.1, 9),
+        (0.25, 8),
+        (0.0, 5),
+        (0.1, 1),
+    ],
+)
 def test_schedule_matches_transformers(warmup: float, total: int) -> None:
     optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1.0)
-    (want,) = get_linear_schedule_with_warmup(optimizer, int(warmup * total), total).lr_lambdas
+    (want,) = get_linear_schedule_with_warmup(
+        optimizer,
+        int(warmup * total),
+        total,
+    ).lr_lambdas
     schedule = Schedule(warmup=warmup)
     for step in range(total + 1):
         assert schedule(step, total=total) == want(step)
@@ -136,7 +199,11 @@ def test_gausscse_adds_simcse_on_the_means() -> None:
     method = make("gausscse_ent_con_simcse").eval()
     given = batch(method)
     p, e, c = method.model.encode(*(given["roles"][role] for role in method.roles))
-    want = method.loss(p, e, c) + InfoNCE()(p.mean, e.mean, c.mean)
+    want = method.loss(p, e, c) + InfoNCE()(
+        p.mean,
+        e.mean,
+        c.mean,
+    )
     torch.testing.assert_close(method.training_step(given, 0)["loss"], want)
 
 
@@ -170,12 +237,21 @@ def test_gradients_are_clipped_without_the_scale_of_float16(
     scaler.scale(method.training_step(batch(method), 0)["loss"]).backward()
     if not fused:
         scaler.unscale_(optimizer)  # as Lightning does
-    method.configure_gradient_clipping(optimizer, 0.01, algorithm)
+    method.configure_gradient_clipping(
+        optimizer,
+        0.01,
+        algorithm,
+    )
     if algorithm == "value":
         want = [gradient.clamp(-0.01, 0.01) for gradient in want]
     else:
         norm = torch.nn.utils.get_total_norm(want)
         want = [gradient * 0.01 / norm for gradient in want]
     got = [parameter.grad for parameter in parameters]
-    torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-7)
+    torch.testing.assert_close(
+        got,
+        want,
+        rtol=1e-3,
+        atol=1e-7,
+    )
     assert scaler.step(optimizer) is None

@@ -47,7 +47,10 @@ def make(
         margins = (0.3, 0.4)
     settings = {"llm_positive": "intermediate", "beta": 1.0} | options
     method = NGCSE(
-        tiny_encoder(dropout=dropout, pooling=pooling),
+        tiny_encoder(
+            dropout=dropout,
+            pooling=pooling,
+        ),
         InfoNCE(),
         HierarchicalTriplet(*margins or ()),
         roles=roles,
@@ -59,7 +62,11 @@ def make(
     return method.eval()
 
 
-def tokens(method: NGCSE, sentences: Sequence[str], rows: Sequence[int] | None = None) -> Tokens:
+def tokens(
+    method: NGCSE,
+    sentences: Sequence[str],
+    rows: Sequence[int] | None = None,
+) -> Tokens:
     return Tokens.pad(method.model.encoder.tokenizer(sentences), rows=rows)
 
 
@@ -67,11 +74,19 @@ def batch(method: NGCSE, llm: Sequence[int] = LLM) -> dict[str, Any]:
     """Anchors, of which some have sentences by an LLM."""
     roles = {"anchor": tokens(method, ANCHORS)}
     for role in method.roles[1:]:
-        roles[role] = tokens(method, (WRITTEN[role] * 2)[: len(llm)], list(llm))
+        roles[role] = tokens(
+            method,
+            (WRITTEN[role] * 2)[: len(llm)],
+            list(llm),
+        )
     return {"roles": roles, "index": torch.arange(len(ANCHORS))}
 
 
-def heads(method: NGCSE, sentences: Sequence[str], template: int = 0) -> Tensor:
+def heads(
+    method: NGCSE,
+    sentences: Sequence[str],
+    template: int = 0,
+) -> Tensor:
     """The normalised vectors that the loss compares, in float64, one sentence at a time."""
     rows = []
     for sentence in sentences:
@@ -85,10 +100,21 @@ def heads(method: NGCSE, sentences: Sequence[str], template: int = 0) -> Tensor:
 def row_losses(anchor: Tensor, candidates: Tensor) -> list[float]:
     """InfoNCE of each anchor, whose positive is the candidate of its number."""
     similarities = (anchor @ candidates.T).tolist()
-    return [cross_entropy(row[i], row, 0.05) for i, row in enumerate(similarities)]
+    return [
+        cross_entropy(
+            row[i],
+            row,
+            0.05,
+        )
+        for i, row in enumerate(similarities)
+    ]
 
 
-def info_nce(anchor: Tensor, positive: Tensor, negative: Tensor | None = None) -> float:
+def info_nce(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor | None = None,
+) -> float:
     """InfoNCE, where every negative is one for all rows."""
     candidates = positive if negative is None else torch.cat([positive, negative])
     return sum(row_losses(anchor, candidates)) / len(anchor)
@@ -104,7 +130,12 @@ def completed(anchor: Tensor, written: Tensor) -> Tensor:
 @pytest.mark.parametrize("llm_positive", ["intermediate", "positive"])
 @pytest.mark.parametrize("beta", [1.0, 0.25, 0.0])
 def test_triplet_loss_is_added_on_llm_rows(llm_positive: str, beta: float) -> None:
-    method = make(STS, **TRIPLET, llm_positive=llm_positive, beta=beta)
+    method = make(
+        STS,
+        **TRIPLET,
+        llm_positive=llm_positive,
+        beta=beta,
+    )
     anchor = heads(method, ANCHORS)
     written = {role: heads(method, sentences) for role, sentences in WRITTEN.items()}
     contrastive = info_nce(anchor, completed(anchor, written[llm_positive]))
@@ -127,8 +158,16 @@ def test_triplet_loss_uses_the_first_of_several_negatives() -> None:
     given = batch(method)
     want = method.training_step(given, 0)["loss"].item()
     more = ["The wall fell down.", *WRITTEN["negative"][::-1]]
-    rows = [*LLM, *LLM, LLM[0]]
-    given["roles"]["negative"] = tokens(method, [*WRITTEN["negative"], *more], rows)
+    rows = [
+        *LLM,
+        *LLM,
+        LLM[0],
+    ]
+    given["roles"]["negative"] = tokens(
+        method,
+        [*WRITTEN["negative"], *more],
+        rows,
+    )
     assert method.training_step(given, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
 
 
@@ -137,12 +176,24 @@ def test_single_positive_with_hard_negatives_for_all_rows(llm_positive: str) -> 
     method = make(STS, llm_positive=llm_positive)
     anchor = heads(method, ANCHORS)
     positive = completed(anchor, heads(method, WRITTEN[llm_positive]))
-    want = info_nce(anchor, positive, heads(method, WRITTEN["negative"]))
+    want = info_nce(
+        anchor,
+        positive,
+        heads(method, WRITTEN["negative"]),
+    )
     assert method.training_step(batch(method), 0)["loss"].item() == pytest.approx(want, rel=1e-5)
     assert method.roles == ("anchor", llm_positive, "negative")
 
 
-@pytest.mark.parametrize("llm", [LLM, [2], [0, 1, 2, 3], []])
+@pytest.mark.parametrize(
+    "llm",
+    [
+        LLM,
+        [2],
+        [0, 1, 2, 3],
+        [],
+    ],
+)
 def test_second_positive_has_its_own_pass_over_llm_rows(llm: list[int]) -> None:
     """The authors' code: the loss of an LLM row is the mean of two passes, negatives in one."""
     method = make(STS, contrastive="multiple_positive")
@@ -155,19 +206,43 @@ def test_second_positive_has_its_own_pass_over_llm_rows(llm: list[int]) -> None:
         near, middle, far = (heads(method, lines) for lines in sentences)
     plain = row_losses(others, torch.cat([others, near]))
     first = row_losses(anchor[llm], torch.cat([near, others]))
-    second = row_losses(anchor[llm], torch.cat([middle, far, others]))
+    second = row_losses(
+        anchor[llm],
+        torch.cat(
+            [
+                middle,
+                far,
+                others,
+            ]
+        ),
+    )
     want = (sum(plain) + (sum(first) + sum(second)) / 2) / 4
     assert method.training_step(given, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
 
 
-@pytest.mark.parametrize("roles", [ALONE, AUGMENTED, LABELLED])
+@pytest.mark.parametrize(
+    "roles",
+    [
+        ALONE,
+        AUGMENTED,
+        LABELLED,
+    ],
+)
 def test_without_llm_rows_the_loss_is_info_nce(roles: Sequence[str]) -> None:
     method = make(roles)
-    sentences = {"anchor": ANCHORS, "positive": ANCHORS[::-1], "negative": WRITTEN["negative"] * 2}
+    sentences = {
+        "anchor": ANCHORS,
+        "positive": ANCHORS[::-1],
+        "negative": WRITTEN["negative"] * 2,
+    }
     given = {role: tokens(method, sentences[role]) for role in method.roles}
     vectors = {role: heads(method, sentences[role]) for role in method.roles}
     positive = vectors.get("positive", vectors["anchor"])
-    want = info_nce(vectors["anchor"], positive, vectors.get("negative"))
+    want = info_nce(
+        vectors["anchor"],
+        positive,
+        vectors.get("negative"),
+    )
     step = method.training_step({"roles": given, "index": torch.arange(4)}, 0)
     assert step["loss"].item() == pytest.approx(want, rel=1e-5)
 
@@ -187,10 +262,18 @@ def test_order_of_rows_does_not_matter() -> None:
     order = torch.tensor([3, 0, 2, 1])
     place = torch.argsort(order)
     permuted = {"anchor": given["roles"]["anchor"].select(order)}
-    permuted["anchor"] = Tokens(permuted["anchor"].ids, permuted["anchor"].mask, torch.arange(4))
+    permuted["anchor"] = Tokens(
+        permuted["anchor"].ids,
+        permuted["anchor"].mask,
+        torch.arange(4),
+    )
     for role in method.roles[1:]:
         one = given["roles"][role]
-        permuted[role] = Tokens(one.ids, one.mask, place[one.rows])
+        permuted[role] = Tokens(
+            one.ids,
+            one.mask,
+            place[one.rows],
+        )
     want = method.training_step(given, 0)["loss"].item()
     got = method.training_step({"roles": permuted, "index": order}, 0)["loss"].item()
     assert got == pytest.approx(want, rel=1e-5)
@@ -231,7 +314,10 @@ def test_head_learns_and_is_not_used_in_evaluation() -> None:
     ],
 )
 def test_diagnostics_measure_the_trained_pair(
-    roles: Sequence[str], options: dict[str, str], aligned: str, spread: Sequence[str]
+    roles: Sequence[str],
+    options: dict[str, str],
+    aligned: str,
+    spread: Sequence[str],
 ) -> None:
     method = make(roles, **options)
     assert method.pairs == {"primary": ("anchor", aligned)}
@@ -249,20 +335,38 @@ def test_diagnostics_measure_the_trained_pair(
     ],
 )
 def test_settings_that_do_not_fit_are_errors(
-    roles: Sequence[str], options: dict[str, Any], message: str
+    roles: Sequence[str],
+    options: dict[str, Any],
+    message: str,
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         make(roles, **options)
 
 
 def test_prompts_give_the_second_view_the_second_template() -> None:
-    method = make(STS, pooling="prompt", dropout=0.0, **TRIPLET)
+    method = make(
+        STS,
+        pooling="prompt",
+        dropout=0.0,
+        **TRIPLET,
+    )
     positive = completed(heads(method, ANCHORS, 1), heads(method, WRITTEN["intermediate"]))
     got = method.training_step(batch(method), 0)["parts"]["contrastive"].item()
     assert got == pytest.approx(info_nce(heads(method, ANCHORS), positive), rel=1e-5)
 
-    method = make(AUGMENTED, pooling="prompt", dropout=0.0)
+    method = make(
+        AUGMENTED,
+        pooling="prompt",
+        dropout=0.0,
+    )
     given = {"anchor": tokens(method, ANCHORS), "positive": tokens(method, ANCHORS[::-1])}
     got = method.training_step({"roles": given, "index": torch.arange(4)}, 0)["loss"].item()
-    want = info_nce(heads(method, ANCHORS), heads(method, ANCHORS[::-1], 1))
+    want = info_nce(
+        heads(method, ANCHORS),
+        heads(
+            method,
+            ANCHORS[::-1],
+            1,
+        ),
+    )
     assert got == pytest.approx(want, rel=1e-5)

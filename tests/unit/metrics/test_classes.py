@@ -28,7 +28,12 @@ each_case = pytest.mark.parametrize(("kind", "options", "inputs", "want"), CASES
 
 
 @each_case
-def test_batches_of_any_size_give_the_value_of_the_function(kind, options, inputs, want):
+def test_batches_of_any_size_give_the_value_of_the_function(
+    kind,
+    options,
+    inputs,
+    want,
+):
     metric = kind(**options)
     for rows in (slice(1), slice(1, 3), slice(3, N)):
         metric.update(*(side[rows] for side in inputs))
@@ -46,7 +51,12 @@ def test_batches_of_any_size_give_the_value_of_the_function(kind, options, input
 
 
 @each_case
-def test_precision_and_device_of_a_parent_do_not_change_the_rows(kind, options, inputs, want):
+def test_precision_and_device_of_a_parent_do_not_change_the_rows(
+    kind,
+    options,
+    inputs,
+    want,
+):
     parent = nn.Module()
     parent.metric = kind(**options)
     parent.layer = nn.Linear(2, 2)
@@ -79,7 +89,12 @@ def test_batch_without_a_value_is_nan_and_is_still_added():
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
 @each_case
-def test_no_rows_are_an_error(kind, options, inputs, want):
+def test_no_rows_are_an_error(
+    kind,
+    options,
+    inputs,
+    want,
+):
     with pytest.raises(ValueError, match=f"{kind.__name__} has no rows: call update"):
         kind(**options).compute()
 
@@ -99,11 +114,18 @@ def test_checkpoint_has_the_curves_of_rfd_alone():
     assert resumed["rfd"].compute().item() == want
 
 
-def evaluate_part(rank: int, store: str, out: str) -> None:
+def evaluate_part(
+    rank: int,
+    store: str,
+    out: str,
+) -> None:
     """Evaluate one of two parts; the second process has fewer rows, or none."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=rank, world_size=2
+        "gloo",
+        init_method=f"file://{store}",
+        rank=rank,
+        world_size=2,
     )
     values = []
     for cut in (16, N):
@@ -122,7 +144,11 @@ def evaluate_part(rank: int, store: str, out: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
 def test_two_processes_with_uneven_rows_give_the_value_of_one(tmp_path):
-    mp.spawn(evaluate_part, args=(str(tmp_path / "store"), str(tmp_path / "values")), nprocs=2)
+    mp.spawn(
+        evaluate_part,
+        args=(str(tmp_path / "store"), str(tmp_path / "values")),
+        nprocs=2,
+    )
     want = [want for *_, want in CASES] * 2
     for rank in range(2):
         got = torch.load(tmp_path / f"values-{rank}")

@@ -41,7 +41,11 @@ def alignments(reference: list[str], hypothesis: list[str]) -> list[tuple[int, i
         ("", "a cat sat", 1),
     ],
 )
-def test_known_values(reference, hypothesis, want):
+def test_known_values(
+    reference,
+    hypothesis,
+    want,
+):
     assert match_error_rate(reference, hypothesis) == pytest.approx(want, abs=1e-12)
 
 

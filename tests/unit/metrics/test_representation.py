@@ -40,8 +40,16 @@ def unit_rows(x: Tensor) -> list[list[float]]:
     return [[value / math.hypot(*row) for value in row] for row in rows]
 
 
-def alignment_loop(x: Tensor, y: Tensor, alpha: float = 2) -> float:
-    pairs = zip(unit_rows(x), unit_rows(y), strict=True)
+def alignment_loop(
+    x: Tensor,
+    y: Tensor,
+    alpha: float = 2,
+) -> float:
+    pairs = zip(
+        unit_rows(x),
+        unit_rows(y),
+        strict=True,
+    )
     return math.fsum(math.dist(a, b) ** alpha for a, b in pairs) / len(x)
 
 
@@ -60,7 +68,13 @@ def uniformity_loop(x: Tensor, t: float = 2) -> float:
     t=st.sampled_from([0.5, 2, 5]),
     seed=st.integers(0, 10_000),
 )
-def test_alignment_and_uniformity_match_loops(n, d, alpha, t, seed):
+def test_alignment_and_uniformity_match_loops(
+    n,
+    d,
+    alpha,
+    t,
+    seed,
+):
     x, y = normal(2, n, d, seed=seed)
     assert alignment(x, y, alpha) == pytest.approx(alignment_loop(x, y, alpha), abs=1e-9)
     assert uniformity(x, t) == pytest.approx(uniformity_loop(x, t), abs=1e-9)
@@ -69,7 +83,11 @@ def test_alignment_and_uniformity_match_loops(n, d, alpha, t, seed):
 @pytest.mark.parametrize("elements", [1, 30, 57, 400, 10_000])
 def test_block_size_does_not_matter(monkeypatch, elements):
     x = normal(29, 4)
-    monkeypatch.setattr(representation, "_BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr(
+        representation,
+        "_BLOCK_ELEMENTS",
+        elements,
+    )
     assert uniformity(x) == pytest.approx(uniformity_loop(x), abs=1e-12)
 
 
@@ -82,8 +100,20 @@ def test_memory_of_uniformity_is_bounded(monkeypatch):
         sizes.append(product.numel())
         return product
 
-    monkeypatch.setattr(torch.Tensor, "__matmul__", recorded)
-    assert math.isfinite(uniformity(normal(5000, 2, dtype=torch.float32)))
+    monkeypatch.setattr(
+        torch.Tensor,
+        "__matmul__",
+        recorded,
+    )
+    assert math.isfinite(
+        uniformity(
+            normal(
+                5000,
+                2,
+                dtype=torch.float32,
+            )
+        )
+    )
     assert len(sizes) > 1
     assert max(sizes) <= 2**22
 
@@ -95,13 +125,24 @@ def test_closed_forms():
     assert alignment(opposite[:1], opposite[1:]) == 4
     assert uniformity(torch.ones(5, 3)) == pytest.approx(0, abs=1e-12)
     assert uniformity(torch.eye(5), t=3) == pytest.approx(-6)
-    assert alignment(torch.eye(4), -torch.eye(4), alpha=3) == pytest.approx(8)
+    assert alignment(
+        torch.eye(4),
+        -torch.eye(4),
+        alpha=3,
+    ) == pytest.approx(8)
     with_zero = torch.tensor([[0.0, 0.0], [5.0, 0.0]])  # a zero vector counts as the origin
     assert uniformity(with_zero) == pytest.approx(-2)
     assert alignment(with_zero[:1], with_zero[1:]) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.bfloat16,
+        torch.float16,
+        torch.float32,
+    ],
+)
 def test_any_precision_is_computed_in_float64(dtype):
     x, y = (tensor.requires_grad_() for tensor in normal(2, 8, 64, dtype=dtype).unbind())
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -135,19 +176,39 @@ def test_released_curves_give_published_values(curves: Path, setting: str) -> No
     (scores,) = read_columns(folder / "metrics", "stsb")
     assert steps == other_steps
     assert len(steps) == len(scores) == (28 if setting.startswith("wiki/") else 23)
-    got = [relative_fitting_difficulty(*pair) for pair in zip(held_out, evaluation, strict=True)]
+    got = [
+        relative_fitting_difficulty(*pair)
+        for pair in zip(
+            held_out,
+            evaluation,
+            strict=True,
+        )
+    ]
     assert got == pytest.approx(PUBLISHED[setting][:2], abs=1e-6)
     assert mean_of_best(scores) == pytest.approx(PUBLISHED[setting][2], abs=5e-7)
 
 
-@given(st.lists(st.tuples(values, values), min_size=1, max_size=20))
+@given(
+    st.lists(
+        st.tuples(values, values),
+        min_size=1,
+        max_size=20,
+    )
+)
 def test_fitting_difficulty_matches_loop(pairs):
     held_out, evaluation = zip(*pairs, strict=True)
     want = sum(h - e for h, e in pairs) / len(pairs)
     assert relative_fitting_difficulty(held_out, evaluation) == pytest.approx(want, abs=1e-9)
 
 
-@given(st.lists(values, min_size=1, max_size=12), st.integers(1, 8))
+@given(
+    st.lists(
+        values,
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(1, 8),
+)
 def test_mean_of_best_matches_loop(scores, count):
     chosen = sorted(scores, reverse=True)[:count]
     assert mean_of_best(scores, count) == pytest.approx(sum(chosen) / len(chosen), abs=1e-9)
@@ -167,6 +228,10 @@ def test_mean_of_best_matches_loop(scores, count):
         (mean_of_best, ([0.5], 0), "and 0"),
     ],
 )
-def test_wrong_inputs_are_errors(function, inputs, message):
+def test_wrong_inputs_are_errors(
+    function,
+    inputs,
+    message,
+):
     with pytest.raises(ValueError, match=message):
         function(*inputs)

@@ -31,45 +31,121 @@ from lightning_cse.metrics.scores import AGGREGATIONS
 
 THOUSAND = [k / 1000 for k in range(1001)]
 coarse = st.integers(-3, 3).map(lambda k: k / 4)  # many ties
-anything = st.floats(allow_nan=False, allow_infinity=False, width=32)
+anything = st.floats(
+    allow_nan=False,
+    allow_infinity=False,
+    width=32,
+)
 labelled = st.lists(
-    st.tuples(st.integers(0, 1), st.one_of(coarse, anything)), min_size=1, max_size=12
+    st.tuples(st.integers(0, 1), st.one_of(coarse, anything)),
+    min_size=1,
+    max_size=12,
 )
 
 # Thresholds
 
 
-def accuracy_loop(labels, scores, threshold, strict):
+def accuracy_loop(
+    labels,
+    scores,
+    threshold,
+    strict,
+):
     right = 0
-    for label, score in zip(labels, scores, strict=True):
+    for label, score in zip(
+        labels,
+        scores,
+        strict=True,
+    ):
         predicted = score > threshold if strict else score >= threshold
         right += predicted == bool(label)
     return right / len(labels)
 
 
-@given(labelled, st.booleans(), st.randoms())
-def test_no_threshold_is_better_than_the_best(rows, strict, random):
+@given(
+    labelled,
+    st.booleans(),
+    st.randoms(),
+)
+def test_no_threshold_is_better_than_the_best(
+    rows,
+    strict,
+    random,
+):
     labels, scores = zip(*rows, strict=True)
-    threshold, accuracy = best_threshold(labels, scores, strict=strict)
+    threshold, accuracy = best_threshold(
+        labels,
+        scores,
+        strict=strict,
+    )
     # Every way to cut: at each score, with either comparison.
     cuts = itertools.product(scores, (True, False))
-    assert accuracy == max(accuracy_loop(labels, scores, *cut) for cut in cuts)
-    assert accuracy == accuracy_loop(labels, scores, threshold, strict)
-    assert accuracy == threshold_accuracy(labels, scores, threshold, strict)
+    assert accuracy == max(
+        accuracy_loop(
+            labels,
+            scores,
+            *cut,
+        )
+        for cut in cuts
+    )
+    assert accuracy == accuracy_loop(
+        labels,
+        scores,
+        threshold,
+        strict,
+    )
+    assert accuracy == threshold_accuracy(
+        labels,
+        scores,
+        threshold,
+        strict,
+    )
     shuffled = zip(*random.sample(rows, len(rows)), strict=True)
     assert best_threshold(*shuffled, strict=strict) == (threshold, accuracy)
 
 
-@given(labelled, st.lists(st.one_of(coarse, st.floats(-2, 2)), min_size=1, max_size=8))
+@given(
+    labelled,
+    st.lists(
+        st.one_of(coarse, st.floats(-2, 2)),
+        min_size=1,
+        max_size=8,
+    ),
+)
 @pytest.mark.parametrize("strict", [True, False])
-def test_best_threshold_of_a_grid_matches_loop(strict, rows, grid):
+def test_best_threshold_of_a_grid_matches_loop(
+    strict,
+    rows,
+    grid,
+):
     labels, scores = zip(*rows, strict=True)
-    accuracies = [accuracy_loop(labels, scores, threshold, strict) for threshold in grid]
-    got = [threshold_accuracy(labels, scores, threshold, strict) for threshold in grid]
+    accuracies = [
+        accuracy_loop(
+            labels,
+            scores,
+            threshold,
+            strict,
+        )
+        for threshold in grid
+    ]
+    got = [
+        threshold_accuracy(
+            labels,
+            scores,
+            threshold,
+            strict,
+        )
+        for threshold in grid
+    ]
     assert got == accuracies
     best = max(accuracies)
     first = grid[accuracies.index(best)]
-    assert best_threshold(labels, scores, grid, strict) == (first, best)
+    assert best_threshold(
+        labels,
+        scores,
+        grid,
+        strict,
+    ) == (first, best)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +160,20 @@ def test_best_threshold_of_a_grid_matches_loop(strict, rows, grid):
         ([0, 1], [0.5, 1.0], {"grid": [0.5], "strict": True}, (0.5, 1.0)),
     ],
 )
-def test_known_thresholds(labels, scores, options, want):
-    assert best_threshold(labels, scores, **options) == want
+def test_known_thresholds(
+    labels,
+    scores,
+    options,
+    want,
+):
+    assert (
+        best_threshold(
+            labels,
+            scores,
+            **options,
+        )
+        == want
+    )
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -93,8 +181,21 @@ def test_known_thresholds(labels, scores, options, want):
 def test_threshold_separates_neighbouring_floats(low, strict):
     scores = [low, np.nextafter(low, np.inf)]
     for labels in ([0, 1], [0, 0], [1, 1]):
-        threshold, accuracy = best_threshold(labels, scores, strict=strict)
-        assert accuracy == threshold_accuracy(labels, scores, threshold, strict) == 1.0
+        threshold, accuracy = best_threshold(
+            labels,
+            scores,
+            strict=strict,
+        )
+        assert (
+            accuracy
+            == threshold_accuracy(
+                labels,
+                scores,
+                threshold,
+                strict,
+            )
+            == 1.0
+        )
 
 
 def test_tensors_of_any_precision_are_accepted():
@@ -107,10 +208,22 @@ def test_tensors_of_any_precision_are_accepted():
 # Areas under curves
 
 
-def auprc_loop(labels, scores, grid=None):
+def auprc_loop(
+    labels,
+    scores,
+    grid=None,
+):
     curve = [(0.0, 1.0)]
     for threshold in sorted(set(grid or scores), reverse=True):
-        said = [label for label, score in zip(labels, scores, strict=True) if score >= threshold]
+        said = [
+            label
+            for label, score in zip(
+                labels,
+                scores,
+                strict=True,
+            )
+            if score >= threshold
+        ]
         precision = sum(said) / len(said) if said else 1.0
         curve.append((sum(said) / sum(labels), precision))
     return sum((x - x0) * (y + y0) / 2 for (x0, y0), (x, y) in itertools.pairwise(curve))
@@ -126,7 +239,11 @@ def test_auprc_matches_loop_and_scikit_learn(rows, random):
     assert got == pytest.approx(sklearn_metrics.auc(recalls, precision), abs=1e-12)
     assert auprc(*zip(*random.sample(rows, len(rows)), strict=True)) == got
     for grid in (THOUSAND, [-0.25, 0.5], random.sample(THOUSAND, 9)):
-        want = auprc_loop(labels, scores, grid)
+        want = auprc_loop(
+            labels,
+            scores,
+            grid,
+        )
         assert auprc(labels, scores, grid) == pytest.approx(want, abs=1e-12)
 
 
@@ -142,11 +259,22 @@ def test_auprc_matches_loop_and_scikit_learn(rows, random):
         ([1, 1, 1, 0], [0.25] * 4, None, (1 + 3 / 4) / 2),
     ],
 )
-def test_known_areas(labels, scores, grid, want):
+def test_known_areas(
+    labels,
+    scores,
+    grid,
+    want,
+):
     assert auprc(labels, scores, grid) == pytest.approx(want)
 
 
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(-3, 3)), min_size=2, max_size=15))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(-3, 3)),
+        min_size=2,
+        max_size=15,
+    )
+)
 def test_auc_is_the_share_of_ordered_pairs(rows):
     yes = [score for label, score in rows if label]
     no = [score for label, score in rows if not label]
@@ -184,7 +312,13 @@ def ranks(values):
     return result
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), coarse), min_size=2, max_size=10))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), coarse),
+        min_size=2,
+        max_size=10,
+    )
+)
 def test_spearman_matches_loop(pairs):
     gold, scores = zip(*pairs, strict=True)
     assume(len(set(gold)) > 1 and len(set(scores)) > 1)
@@ -200,10 +334,28 @@ def test_aggregations_differ_on_hand_made_subsets():
 
 
 def test_constant_side_has_the_value_of_the_caller():
-    assert spearman([1, 1], [0.1, 0.2], constant=0.0) == 0
-    assert spearman([1, 2], [0.5, 0.5], constant=0.0) == 0
+    assert (
+        spearman(
+            [1, 1],
+            [0.1, 0.2],
+            constant=0.0,
+        )
+        == 0
+    )
+    assert (
+        spearman(
+            [1, 2],
+            [0.5, 0.5],
+            constant=0.0,
+        )
+        == 0
+    )
     assert spearman_mean(WITH_CONSTANT, constant=0.0) == pytest.approx((1 - 1 + 0) / 3)
-    got = spearman_mean(WITH_CONSTANT, weighted=True, constant=0.25)
+    got = spearman_mean(
+        WITH_CONSTANT,
+        weighted=True,
+        constant=0.25,
+    )
     assert got == pytest.approx((4 - 2 + 2 * 0.25) / 8)
     with pytest.raises(ValueError, match="gold must vary"):
         spearman_mean(WITH_CONSTANT)
@@ -217,7 +369,12 @@ def test_published_example_of_mcnemar():
     before = [1] * 2 + [0] * 19
     after = [1, 0] + [1] * 7 + [0] * 12
     test = mcnemar(before, after)
-    assert test == McNemar(both=1, only_a=1, only_b=7, neither=12)
+    assert test == McNemar(
+        both=1,
+        only_a=1,
+        only_b=7,
+        neither=12,
+    )
     assert (test.examples, test.statistic) == (21, 3.125)
     assert (round(test.pvalue, 3), round(test.pvalue_asymptotic, 3)) == (0.070, 0.077)
     assert mcnemar(after, before).only_a == 7
@@ -225,11 +382,20 @@ def test_published_example_of_mcnemar():
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_pvalues_match_scipy(b, c):
-    test = McNemar(both=3, only_a=b, only_b=c, neither=5)
+    test = McNemar(
+        both=3,
+        only_a=b,
+        only_b=c,
+        neither=5,
+    )
     if b + c == 0:
         assert (test.pvalue, test.statistic, test.pvalue_asymptotic) == (1.0, 0.0, 1.0)
         return
-    exact = 2 * stats.binom.cdf(min(b, c), b + c, 0.5)
+    exact = 2 * stats.binom.cdf(
+        min(b, c),
+        b + c,
+        0.5,
+    )
     statistic = (abs(b - c) - 1) ** 2 / (b + c)
     assert test.pvalue == pytest.approx(min(1.0, exact), rel=1e-9)
     assert test.statistic == pytest.approx(statistic)
@@ -238,7 +404,11 @@ def test_pvalues_match_scipy(b, c):
 
 # Retrieval
 
-relevance = st.lists(st.sampled_from([0, 0, 0, 1, 2, 3]), min_size=2, max_size=30)
+relevance = st.lists(
+    st.sampled_from([0, 0, 0, 1, 2, 3]),
+    min_size=2,
+    max_size=30,
+)
 
 
 def gain(relevances, k):
@@ -247,14 +417,26 @@ def gain(relevances, k):
     return math.fsum(value / math.log2(rank + 1) for rank, value in first if value > 0)
 
 
-@given(relevance, relevance, st.integers(1, 12))
-def test_ndcg_and_recall_match_definitions(found, lost, k):
+@given(
+    relevance,
+    relevance,
+    st.integers(1, 12),
+)
+def test_ndcg_and_recall_match_definitions(
+    found,
+    lost,
+    k,
+):
     judged = found + lost
     ideal = gain(sorted(judged, reverse=True), k)
     want = gain(found, k) / ideal if ideal else 0.0
     assert ndcg(found, judged, k) == pytest.approx(want, abs=1e-12)
     order = [list(range(len(found), 0, -1))]
-    want = sklearn_metrics.ndcg_score([found], order, k=k)
+    want = sklearn_metrics.ndcg_score(
+        [found],
+        order,
+        k=k,
+    )
     assert ndcg(found, found, k) == pytest.approx(want, abs=1e-12)
     relevant = sum(value > 0 for value in judged)
     hits = sum(value > 0 for value in found[:k])
@@ -265,7 +447,11 @@ def test_known_gains():
     # 2 at rank 2 and 1 at rank 3, ideally 2 at rank 1 and 1 at rank 2; -1 counts as 0.
     expected = (2 / math.log2(3) + 1 / 2) / (2 + 1 / math.log2(3))
     assert ndcg([0, 2, 1], [1, 2, 0]) == ndcg([-1, 2, 1], [1, 2, -1]) == pytest.approx(expected)
-    assert recall([0, 2, 1], [1, 2, 3], k=3) == pytest.approx(2 / 3)
+    assert recall(
+        [0, 2, 1],
+        [1, 2, 3],
+        k=3,
+    ) == pytest.approx(2 / 3)
     assert (ndcg([], [1]), recall([], [1]), ndcg([0], [0]), recall([0], [0])) == (0, 0, 0, 0)
 
 
@@ -293,6 +479,10 @@ def test_known_gains():
         (mcnemar, (torch.tensor([True, False]), [1, 0.5]), "correct_b must be 0 or 1, got 0.5"),
     ],
 )
-def test_wrong_inputs_are_errors(function, inputs, message):
+def test_wrong_inputs_are_errors(
+    function,
+    inputs,
+    message,
+):
     with pytest.raises(ValueError, match=message):
         function(*inputs)

@@ -1,4 +1,6 @@
-"""Every model: embeddings, questions against formulas of their own, building it again from its settings."""
+"""Every model: embeddings, questions against formulas of their own, building it again from its
+settings.
+"""
 
 import itertools
 import math
@@ -176,7 +178,11 @@ def test_each_encoder_of_a_bi_encoder_has_a_gradient_on_several_devices(
 ) -> None:
     model = make(DualModel, architecture="bi")
     alone = model.encode(tokens(model))[0].explicit
-    monkeypatch.setattr(dual, "world", lambda: (0, 2))
+    monkeypatch.setattr(
+        dual,
+        "world",
+        lambda: (0, 2),
+    )
     explicit = model.encode(tokens(model))[0].explicit
     assert torch.equal(explicit, alone)
     explicit.sum().backward()
@@ -191,8 +197,16 @@ def test_a_sentence_has_the_same_embedding_alone_and_among_others(
 ) -> None:
     model = make(kind, **options)
     together = model.embed(SENTENCES)
-    monkeypatch.setattr(base, "SENTENCES_AT_ONCE", 2)
-    monkeypatch.setattr(base, "EVALUATION_TOKENS", 24)
+    monkeypatch.setattr(
+        base,
+        "SENTENCES_AT_ONCE",
+        2,
+    )
+    monkeypatch.setattr(
+        base,
+        "EVALUATION_TOKENS",
+        24,
+    )
     apart = model.embed(SENTENCES)
     torch.testing.assert_close(
         apart.fields(),
@@ -264,7 +278,11 @@ def test_a_hypothesis_is_scored_against_its_premise() -> None:
 
 
 def test_gaussians_are_compared_symmetrically_where_asked() -> None:
-    model = make(GaussianModel, reduce="sim_of_sum", sts_similarity="symmetric")
+    model = make(
+        GaussianModel,
+        reduce="sim_of_sum",
+        sts_similarity="symmetric",
+    )
     torch.manual_seed(1)
     a, b = gaussians(), gaussians()
     torch.testing.assert_close(model.similarity(a, b), model.similarity(b, a))
@@ -326,7 +344,13 @@ def test_cross_reads_the_word_and_bi_has_two_encoders_and_heads() -> None:
     assert cross.implicit_encoder is cross.implicit_heads is None
     assert bi.explicit_template == bi.implicit_template
     for one, other in ((bi.encoder, bi.implicit_encoder), (bi.heads, bi.implicit_heads)):
-        pairs = list(zip(one.parameters(), other.parameters(), strict=True))
+        pairs = list(
+            zip(
+                one.parameters(),
+                other.parameters(),
+                strict=True,
+            )
+        )
         assert all(torch.equal(a, b) and a is not b for a, b in pairs), (
             "equal at the start, and not shared"
         )
@@ -370,7 +394,14 @@ def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metr
     )
     mapped_p = p @ weights["from_pragmatic.weight"].T if direction != "s2p" else p
     mapped_s = s @ weights["from_semantic.weight"].T if direction != "p2s" else s
-    want = [by_hand(a, b, metric) for a, b in zip(mapped_s, mapped_p, strict=True)]
+    want = [
+        by_hand(a, b, metric)
+        for a, b in zip(
+            mapped_s,
+            mapped_p,
+            strict=True,
+        )
+    ]
     assert model.implicitness(got).tolist() == pytest.approx(want, abs=1e-4)
     other = got[
         torch.tensor(
@@ -383,7 +414,14 @@ def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metr
             ]
         )
     ]
-    apart = [by_hand(a, b, metric) for a, b in zip(got.pragmatic, other.pragmatic, strict=True)]
+    apart = [
+        by_hand(a, b, metric)
+        for a, b in zip(
+            got.pragmatic,
+            other.pragmatic,
+            strict=True,
+        )
+    ]
     for score in (model.entailment_score(got, other), model.similarity(other, got)):
         assert score.tolist() == pytest.approx([-distance for distance in apart], abs=1e-4)
 

@@ -96,9 +96,27 @@ def test_what_a_file_says(read: Read) -> None:
     assert columns["MNLI"].instead == {"test/mnli_matched/accuracy": "matched dev"}
     assert columns["1e-5"].overrides == ("method.optimizer.lr=1e-5",)
     assert artefact.published == (
-        PublishedValue("DualCSE-Cross", "roberta_base", "RTE", 78.14, 0.3),
-        PublishedValue("GPT-4", None, "RTE", 90.0, None, "asked"),
-        PublishedValue("LLM", "bert_base", "RTE", 33.3),
+        PublishedValue(
+            "DualCSE-Cross",
+            "roberta_base",
+            "RTE",
+            78.14,
+            0.3,
+        ),
+        PublishedValue(
+            "GPT-4",
+            None,
+            "RTE",
+            90.0,
+            None,
+            "asked",
+        ),
+        PublishedValue(
+            "LLM",
+            "bert_base",
+            "RTE",
+            33.3,
+        ),
     )
 
 
@@ -107,7 +125,12 @@ GRID = tuple(
     Train("ngcse_wiki_sts_ht", (f"method.beta={beta}", "data.drop_last=true"))
     for beta in ("0.1", "1")
 )
-SENTEVAL = Evaluate("transfer", None, Train("ngcse_wiki_sts_ht"), ("transfer.protocol=senteval",))
+SENTEVAL = Evaluate(
+    "transfer",
+    None,
+    Train("ngcse_wiki_sts_ht"),
+    ("transfer.protocol=senteval",),
+)
 HUB = Evaluate("sts", "a/model")
 LENGTH = Evaluate("inli", "length")
 FIVE, THREE = (0, 1, 2, 3, 4), (0, 1, 2)
@@ -115,7 +138,12 @@ BOTH = ("roberta_base", "bert_base")
 
 
 def of(encoder: str) -> Evaluate:
-    return Evaluate("sts", encoder, None, ("pooling=mean",))
+    return Evaluate(
+        "sts",
+        encoder,
+        None,
+        ("pooling=mean",),
+    )
 
 
 def test_a_row_is_a_line_for_each_encoder(read: Read) -> None:
@@ -157,13 +185,28 @@ def test_a_row_is_a_line_for_each_encoder(read: Read) -> None:
         ("LLM", Request("small"), "bert_base", "bert_base", Published("it is retired"), THREE),
         (
             "DualCSE",
-            Request("small", "bert_base", (5, 6)),
+            Request(
+                "small",
+                "bert_base",
+                (5, 6),
+            ),
             "bert_base",
             "bert_base",
             DUALCSE,
             (5, 6),
         ),
-        ("hub", Request("small", "bert_base", (5, 6)), "bert_base", "bert_base", HUB, (0,)),
+        (
+            "hub",
+            Request(
+                "small",
+                "bert_base",
+                (5, 6),
+            ),
+            "bert_base",
+            "bert_base",
+            HUB,
+            (0,),
+        ),
         ("DualCSE", Request("tiny", "bert_large"), "bert_large", "roberta_base", DUALCSE, (0,)),
     ],
 )
@@ -199,7 +242,11 @@ def test_a_baseline_needs_what_its_row_needs(read: Read) -> None:
         (Request(encoder="bert_bse"), r"no encoder 'bert_bse' - did you mean 'bert_base'\?"),
     ],
 )
-def test_unknown_names_in_a_request(read: Read, request_: Request, told: str) -> None:
+def test_unknown_names_in_a_request(
+    read: Read,
+    request_: Request,
+    told: str,
+) -> None:
     with pytest.raises(ConfigError, match=told):
         read().lines(request_)
 
@@ -276,7 +323,12 @@ def test_unknown_names_in_a_request(read: Read, request_: Request, told: str) ->
         ("title: What", "published: table55\ntitle: What", r"published: .*'table55'"),
     ],
 )
-def test_faults_name_file_and_key(read: Read, old: str, new: str, told: str) -> None:
+def test_faults_name_file_and_key(
+    read: Read,
+    old: str,
+    new: str,
+    told: str,
+) -> None:
     assert TABLE.count(old) == 1
     with pytest.raises(ConfigError, match=told) as caught:
         read(TABLE.replace(old, new))
@@ -293,13 +345,19 @@ def test_faults_name_file_and_key(read: Read, old: str, new: str, told: str) -> 
         ("table5,DualCSE-Cross,bert_base,RTE,nan,,", r"line 6\.value: .*finite"),
     ],
 )
-def test_faults_in_published_numbers_name_the_line(read: Read, line: str, told: str) -> None:
+def test_faults_in_published_numbers_name_the_line(
+    read: Read,
+    line: str,
+    told: str,
+) -> None:
     with pytest.raises(ConfigError, match=rf"table5\.yaml: published.*{told}"):
         read(numbers=f"{NUMBERS}{line}\n")
 
 
 def test_a_part_of_another_table(read: Read) -> None:
-    """Base-size rows of a table in the appendix: its other rows, encoders and columns are no faults."""
+    """Base-size rows of a table in the appendix: its other rows, encoders and columns are no
+    faults.
+    """
     numbers = (
         NUMBERS
         + "table9,DualCSE-Cross,bert_base,RTE,70,,\ntable9,DualCSE-Cross,bert_large,RTE,71,,\n"
@@ -315,7 +373,9 @@ def test_what_the_files_of_a_folder_share(read: Read, tmp_path: Path) -> None:
     (tmp_path / "dualcse" / "profiles.yaml").write_text(small)
     shared, own = TABLE.replace("small: {", "laptop: {"), read()
     assert read(shared).profiles["small"] == Profile(
-        ("diag.sentences=9",), (0, 1), {"DualCSE": ("data.train_rows=7",)}
+        ("diag.sentences=9",),
+        (0, 1),
+        {"DualCSE": ("data.train_rows=7",)},
     )
     assert read(shared).profiles["laptop"] == own.profiles["small"], (
         "what the file names itself is its own"

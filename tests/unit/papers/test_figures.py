@@ -23,7 +23,7 @@ from lightning_cse.errors import ConfigError, EncoderError
 from lightning_cse.evaluation import Direction, run_tasks
 from lightning_cse.papers import figures
 from lightning_cse.papers.artefacts import Artefact, Line, Request
-from lightning_cse.papers.figures import Made, Material, dualcse, gausscse
+from lightning_cse.papers.figures import Inputs, Result, dualcse, gausscse
 from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.records import Found
 from lightning_cse.runs import Curves, Run, summarise
@@ -45,11 +45,11 @@ def make(
     key: str,
     found: Callable[[Line], Sequence[Found]] = lambda line: (),
     request: Request = TINY,
-) -> Made:
+) -> Result:
     made_of = artefact(key)
     lines = made_of.lines(request)
     return figures.make(
-        Material(
+        Inputs(
             made_of,
             lines,
             {line: found(line) for line in lines},
@@ -86,12 +86,16 @@ def kept(tmp_path: Path) -> Callable[..., Found]:
             "best": {"monitor": monitor},
             "summary": vars(summarise(points)),
         }
-        return Found(json.loads(json.dumps(record)), None, source)
+        return Found(
+            json.loads(json.dumps(record)),
+            None,
+            source,
+        )
 
     return make_one
 
 
-def coloured(made: Made, name: str) -> int:
+def coloured(made: Result, name: str) -> int:
     """How many points of a figure are coloured by a score."""
     drawn = made.figures[name].axes[0].collections
     return sum(len(one.get_offsets()) for one in drawn if one.get_array() is not None)
@@ -100,7 +104,15 @@ def coloured(made: Made, name: str) -> int:
 def test_the_makers_load_nothing_heavy() -> None:
     code = "import sys, lightning_cse.papers.figures; print({'torch', 'matplotlib', 'pandas'} & {*sys.modules})"
     assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+        subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                code,
+            ],
+            capture_output=True,
+            text=True,
+        ).stdout
         == "set()\n"
     )
 
@@ -134,7 +146,11 @@ def test_fitting_difficulty_of_some_runs_and_of_two_seeds(kept: Callable[..., Fo
             else []
         )
 
-    made = make("ngcse/figure1", found, Request(profile="small"))
+    made = make(
+        "ngcse/figure1",
+        found,
+        Request(profile="small"),
+    )
     assert coloured(made, "fitting_difficulty") == 2
     assert len(made.figures["fitting_difficulty"].axes[0].lines) == 2 + 4, (
         "both zeros, and a line to each run"
@@ -157,7 +173,11 @@ def test_fitting_difficulty_of_some_runs_and_of_two_seeds(kept: Callable[..., Fo
         ("ngcse/figure3", "process"),
     ],
 )
-def test_one_run_and_none(key: str, figure: str, kept: Callable[..., Found]) -> None:
+def test_one_run_and_none(
+    key: str,
+    figure: str,
+    kept: Callable[..., Found],
+) -> None:
     made = make(key, lambda line: [kept(line.label)] if line.label == "NLI.SUP" else [])
     assert list(made.figures) == [figure]
     labels = ", ".join(line.label for line in artefact(key).lines(TINY))
@@ -223,12 +243,18 @@ def study_run(line: Line, seed: int) -> Found:
         "decisive": {"config": OmegaConf.to_container(config)},
         "metrics": {"test/sts_avg/spearman_all": score},
     }
-    return Found(record, None, Path(f"{json.dumps(record)}-{seed}.json"))
+    return Found(
+        record,
+        None,
+        Path(f"{json.dumps(record)}-{seed}.json"),
+    )
 
 
 def test_studies_of_all_runs() -> None:
     made = make(
-        "ngcse/figure5", lambda line: [study_run(line, seed) for seed in line.seeds], Request()
+        "ngcse/figure5",
+        lambda line: [study_run(line, seed) for seed in line.seeds],
+        Request(),
     )
     assert list(made.figures) == ["llm_rows", "margins"]
     assert len(made.tables["studies"]) == 3 * 11 + 8 + 8
@@ -263,7 +289,14 @@ def test_studies_of_some_runs_of_one_and_of_none() -> None:
 def test_pattern_complexity_needs_no_run() -> None:
     labels = ("Wiki.token_shuffle", "NLI.SUP", "Wiki.STS")
     settings = ("data.train_rows=12", "paths.cache_dir=null", "trainer.max_epochs=1")
-    made = make("ngcse/figure7", request=Request(profile="tiny", settings=settings, only=labels))
+    made = make(
+        "ngcse/figure7",
+        request=Request(
+            profile="tiny",
+            settings=settings,
+            only=labels,
+        ),
+    )
     axes = {name: len(figure.axes) for name, figure in made.figures.items()}
     assert axes == {"pattern_complexity_wiki": 4 * 3, "pattern_complexity_nli": 4 * 2}, (
         "STS-B below each domain"
@@ -277,13 +310,26 @@ def test_pattern_complexity_needs_no_run() -> None:
 
 @pytest.mark.parametrize(
     ("name", "source"),
-    [("SNLI", "snli/test"), ("MNLI", "mnli/dev_mismatched"), ("SICK", "sick/test")],
+    [
+        ("SNLI", "snli/test"),
+        ("MNLI", "mnli/dev_mismatched"),
+        ("SICK", "sick/test"),
+    ],
 )
 def test_the_share_of_longer_premises_is_the_accuracy_of_length(name: str, source: str) -> None:
     made = make("gausscse/figure2")
-    task = Direction(data_dir=str(sample_dir()), dev=source, test=source)
+    task = Direction(
+        data_dir=str(sample_dir()),
+        dev=source,
+        test=source,
+    )
     accuracy = (
-        100 * run_tasks({"direction": task}, Length(), "test")["direction"].metrics["accuracy"]
+        100
+        * run_tasks(
+            {"direction": task},
+            Length(),
+            "test",
+        )["direction"].metrics["accuracy"]
     )
     (row,) = [row for row in made.tables["lengths"] if row["corpus"] == name]
     assert row["source"] == source
@@ -340,9 +386,13 @@ def test_bars_are_shares_of_right_and_wrong_pairs() -> None:
 
 def test_corpora_follow_the_profile_and_the_settings(real_data: Path) -> None:
     there = f"paths.data_dir={real_data}"
-    small = make("gausscse/figure2", request=Request(profile="small", settings=(there,))).tables[
-        "lengths"
-    ]
+    small = make(
+        "gausscse/figure2",
+        request=Request(
+            profile="small",
+            settings=(there,),
+        ),
+    ).tables["lengths"]
     assert [row["source"] for row in small] == [
         "snli_senteval/test",
         "mnli_nyu/dev_matched",
@@ -352,7 +402,8 @@ def test_corpora_follow_the_profile_and_the_settings(real_data: Path) -> None:
     assert entailed == (794, pytest.approx(69.14, abs=0.005)), "the paper's"
     assert [row["pairs"] for row in small] == [9824, 5000, 4906]
     request = Request(
-        profile="small", settings=(there, "corpora.snli_test=sick/test", "method.beta=0.5")
+        profile="small",
+        settings=(there, "corpora.snli_test=sick/test", "method.beta=0.5"),
     )
     assert make("gausscse/figure2", request=request).tables["lengths"][0]["source"] == "sick/test"
     with pytest.raises(
@@ -360,7 +411,11 @@ def test_corpora_follow_the_profile_and_the_settings(real_data: Path) -> None:
         match=r"describe \+profile=small corpora\.snli_tset=x: .*did you mean 'corpora\.snli_test'",
     ):
         make(
-            "gausscse/figure2", request=Request(profile="small", settings=("corpora.snli_tset=x",))
+            "gausscse/figure2",
+            request=Request(
+                profile="small",
+                settings=("corpora.snli_tset=x",),
+            ),
         )
 
 
@@ -371,9 +426,18 @@ def test_data_statistics_beside_the_papers() -> None:
         for row in made.tables["pairs"]
     }
     for split, column in (("train", "train"), ("val", "dev"), ("test", "test")):
-        with (sample_dir() / "INLI" / f"{split}.csv").open(encoding="utf-8", newline="") as file:
+        with (sample_dir() / "INLI" / f"{split}.csv").open(
+            encoding="utf-8",
+            newline="",
+        ) as file:
             assert counts["INLI", column][0] == 4 * (len(list(csv.reader(file))) - 1)
-    assert counts["Wang et al.", "dev"][0] == 2 * len(read_corpus("impscore", "dev", sample_dir()))
+    assert counts["Wang et al.", "dev"][0] == 2 * len(
+        read_corpus(
+            "impscore",
+            "dev",
+            sample_dir(),
+        )
+    )
     assert [counts[key][1] for key in (("INLI", "dev"), ("Wang et al.", "train"))] == [
         4000,
         101_320,
@@ -394,7 +458,9 @@ def test_official_and_missing_corpora(real_data: Path, tmp_path: Path) -> None:
 
 
 class Letters:
-    """Explicit: how often each letter occurs; implicit: the same of the sentence without its first word."""
+    """Explicit: how often each letter occurs; implicit: the same of the sentence without its first
+    word.
+    """
 
     def __init__(self, scale: float = 1.0) -> None:
         self.scale = scale
@@ -409,11 +475,27 @@ class Letters:
 
 
 def test_nearest_against_a_loop() -> None:
-    corpus = dualcse.hypotheses(read_corpus("inli", "train", sample_dir()).select(range(30)))
-    file = SourceFile("INLI/val.csv", "/somewhere/INLI/val.csv", "")
+    corpus = dualcse.hypotheses(
+        read_corpus(
+            "inli",
+            "train",
+            sample_dir(),
+        ).select(range(30))
+    )
+    file = SourceFile(
+        "INLI/val.csv",
+        "/somewhere/INLI/val.csv",
+        "",
+    )
     premises = [corpus["sentence"].iloc[17], "An unrelated remark about quizzes."]
     found = dualcse.nearest(
-        Letters(), Rows.of({"premise": premises}, files=[file], lines=[2, 3]), corpus
+        Letters(),
+        Rows.of(
+            {"premise": premises},
+            files=[file],
+            lines=[2, 3],
+        ),
+        corpus,
     )
     assert found["sentence"].iloc[0] == premises[0], (
         "a sentence that is searched finds itself first"
@@ -431,7 +513,11 @@ def test_nearest_against_a_loop() -> None:
                 sorted(cosines, reverse=True)[:3], abs=1e-6
             )
     with pytest.raises(EncoderError, match="not finite"):
-        dualcse.nearest(Letters(math.nan), Rows.of({"premise": premises}, files=[file]), corpus)
+        dualcse.nearest(
+            Letters(math.nan),
+            Rows.of({"premise": premises}, files=[file]),
+            corpus,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -449,7 +535,11 @@ def run(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) 
         *small,
         "seed=1",
     ).path
-    return Found(json.loads((path / "record.json").read_text()), path, path / "record.json")
+    return Found(
+        json.loads((path / "record.json").read_text()),
+        path,
+        path / "record.json",
+    )
 
 
 def test_retrieval_asks_the_best_run(run: Found, tmp_path: Path) -> None:
@@ -464,10 +554,22 @@ def test_retrieval_asks_the_best_run(run: Found, tmp_path: Path) -> None:
         "seed": 2,
         "best": {**run.record["best"], "score": score + 0.1},
     }
-    without_checkpoint = Found(better, None, tmp_path / "kept.json")
+    without_checkpoint = Found(
+        better,
+        None,
+        tmp_path / "kept.json",
+    )
     made = make(
         "dualcse/table3",
-        lambda line: [Found(worse, run.folder, run.source), run, without_checkpoint],
+        lambda line: [
+            Found(
+                worse,
+                run.folder,
+                run.source,
+            ),
+            run,
+            without_checkpoint,
+        ],
     )
     assert made.quotes
     assert made.text.startswith(
@@ -475,7 +577,14 @@ def test_retrieval_asks_the_best_run(run: Found, tmp_path: Path) -> None:
     )
     rows = made.tables["nearest"]
     assert len(rows) == 5 * 2 * 3
-    dev, train = (read_corpus("inli", split, sample_dir()) for split in ("val", "train"))
+    dev, train = (
+        read_corpus(
+            "inli",
+            split,
+            sample_dir(),
+        )
+        for split in ("val", "train")
+    )
     assert {row["query"] for row in rows} <= {f"INLI/val.csv:{line}" for line in dev.column("line")}
     assert all(row["found"].startswith("INLI/train.csv:") for row in rows)
     sentences = {
@@ -491,6 +600,15 @@ def test_retrieval_asks_the_best_run(run: Found, tmp_path: Path) -> None:
 
 
 def test_retrieval_without_checkpoints(run: Found) -> None:
-    made = make("dualcse/table3", lambda line: [Found(run.record, None, run.source)])
+    made = make(
+        "dualcse/table3",
+        lambda line: [
+            Found(
+                run.record,
+                None,
+                run.source,
+            )
+        ],
+    )
     assert "DualCSE-Cross: the checkpoints of its runs were not kept" in made.text
     assert not made.tables

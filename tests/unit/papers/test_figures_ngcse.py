@@ -42,7 +42,9 @@ def published() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def released(repository: Path) -> pd.DataFrame:
-    """The settings that the authors released; the test is skipped where their curves are missing."""
+    """The settings that the authors released; the test is skipped where their curves are
+    missing.
+    """
     data, given = os.environ.get("LIGHTNING_CSE_DATA"), os.environ.get("LIGHTNING_CSE_CURVES")
     folder = Path(given) if given else Path(str(data)).parent / "paper" / "ngcse_curves"
     if not folder.is_dir():
@@ -61,7 +63,9 @@ def reader(repository: Path) -> Callable[[Path], pd.DataFrame]:
 
 @pytest.mark.parametrize("setting", RELEASED)
 def test_released_curves_give_the_published_summary(
-    setting: str, released: pd.DataFrame, published: pd.DataFrame
+    setting: str,
+    released: pd.DataFrame,
+    published: pd.DataFrame,
 ) -> None:
     got = released.set_index("title").loc[setting, ngcse.SUMMARY].astype(float)
     assert got.to_dict() == pytest.approx(published.loc[setting, ngcse.SUMMARY].to_dict(), abs=1e-6)
@@ -80,7 +84,11 @@ def test_a_release_has_the_keys_of_a_run(tmp_path: Path, repository: Path) -> No
         )
     (run,) = reader(repository)(tmp_path).to_dict("records")
     assert run["curves"]["val/stsb/spearman"] == [(5, 0.55), (10, 0.6)]
-    assert run["curves"]["diag/held_out/alignment"] == [(0, 1.0), (5, 6.0), (10, 11.0)]
+    assert run["curves"]["diag/held_out/alignment"] == [
+        (0, 1.0),
+        (5, 6.0),
+        (10, 11.0),
+    ]
     assert run["title"] == "Wiki.STS_HT"
     assert (run["rfd_alignment"], run["rfd_uniformity"], run["best_step"]) == (0.5, -1.0, 10)
     assert {name: run[name] for name in ngcse.SUMMARY} == asdict(summarise(run["curves"]))
@@ -115,7 +123,9 @@ def test_the_published_settings_are_thirteen(published: pd.DataFrame) -> None:
     printed = ngcse.published_settings(read_artefact(experiments_dir() / "ngcse" / "figure1.yaml"))
     for name in ("rfd_alignment", "rfd_uniformity", "final_score"):
         assert printed[name].to_dict() == pytest.approx(
-            settings[name].to_dict(), abs=6e-4, nan_ok=True
+            settings[name].to_dict(),
+            abs=6e-4,
+            nan_ok=True,
         )
 
 
@@ -182,9 +192,11 @@ def test_the_interval_of_ranks() -> None:
     half = 1.959964 * math.sqrt((1 + 0.81 / 2) / 2)
     want = (0.9, *(math.tanh(math.atanh(0.9) + sign * half) for sign in (-1, 1)))
     assert correlation(x, y, ranks=True) == pytest.approx(want, abs=1e-6)
-    assert correlation(x, np.exp(np.asarray(y) / 50).tolist(), ranks=True) == pytest.approx(
-        want, abs=1e-6
-    )
+    assert correlation(
+        x,
+        np.exp(np.asarray(y) / 50).tolist(),
+        ranks=True,
+    ) == pytest.approx(want, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +209,9 @@ def test_the_interval_of_ranks() -> None:
     ],
 )
 def test_no_correlation_or_no_interval(
-    x: list[float], y: list[float], want: tuple[float | None, ...]
+    x: list[float],
+    y: list[float],
+    want: tuple[float | None, ...],
 ) -> None:
     assert correlation(x, y, ranks=False) == want
 
@@ -205,7 +219,12 @@ def test_no_correlation_or_no_interval(
 def test_correlations_are_of_settings_and_empty_below_three() -> None:
     runs = pd.DataFrame(
         [
-            [f"Wiki.{k}", k / 10, -k / 10, 0.8 + k / 100]
+            [
+                f"Wiki.{k}",
+                k / 10,
+                -k / 10,
+                0.8 + k / 100,
+            ]
             for k in (
                 0,
                 1,

@@ -1,4 +1,6 @@
-"""The tables kept under experiments/ are those that their records give: nothing in them is typed by hand."""
+"""The tables kept under experiments/ are those that their records give: nothing in them is typed by
+hand.
+"""
 
 import json
 from pathlib import Path
@@ -18,12 +20,23 @@ TABLES = sorted(
 )
 
 
-@pytest.mark.parametrize("file", TABLES, ids=lambda file: f"{file.parent.parent.name}/{file.stem}")
+@pytest.mark.parametrize(
+    "file",
+    TABLES,
+    ids=lambda file: f"{file.parent.parent.name}/{file.stem}",
+)
 def test_a_kept_table_is_that_of_its_records(file: Path, tmp_path: Path) -> None:
     name, profile, *encoder = file.stem.split(".")
     artefact = find_artefacts(EXPERIMENTS)[f"{file.parent.parent.name}/{name}"]
     table = RunsTable(tmp_path, kept_records(EXPERIMENTS))
-    plan = Plan(artefact, Request(profile=profile, encoder=encoder[0] if encoder else None), table)
+    plan = Plan(
+        artefact,
+        Request(
+            profile=profile,
+            encoder=encoder[0] if encoder else None,
+        ),
+        table,
+    )
     assert plan.stem == file.stem
     made = reproduce(plan, kept_tests=file.with_name(f"{plan.stem}.tests.csv"))
     assert made.table is not None

@@ -44,9 +44,19 @@ def artefact(tmp_path: Path) -> Artefact:
     return read_artefact(path)
 
 
-def points(artefact: Artefact, label: str, column: int = 0, **request: Any) -> tuple[Point, ...]:
+def points(
+    artefact: Artefact,
+    label: str,
+    column: int = 0,
+    **request: Any,
+) -> tuple[Point, ...]:
     line = next(line for line in artefact.lines(Request(**request)) if line.label == label)
-    return points_of(artefact, Request(**request), line, artefact.columns[column])
+    return points_of(
+        artefact,
+        Request(**request),
+        line,
+        artefact.columns[column],
+    )
 
 
 def train(line: str) -> Point:
@@ -54,13 +64,18 @@ def train(line: str) -> Point:
 
 
 def evaluate(line: str, of: Point | None = None) -> Point:
-    return Point("evaluate", tuple(line.split()), of)
+    return Point(
+        "evaluate",
+        tuple(line.split()),
+        of,
+    )
 
 
 SET = "trainer.max_epochs=1 precision=bf16-mixed limits.test_pairs=9 corpora=partial method.beta=2"
 SMALL = "+experiment=dualcse_cross +profile=small encoder.pooling=cls limits.dev_pairs=50 data.batch_size=32"
 AVG = "model={} +suite=sts{} pooling=mean"
-ON_SMALL = " corpora=partial limits.dev_rows=200 limits.dev_pairs=1000 limits.dev_pairs=50"  # no encoder.pooling
+# no encoder.pooling
+ON_SMALL = " corpora=partial limits.dev_rows=200 limits.dev_pairs=1000 limits.dev_pairs=50"
 LIMITS = "limits.dev_rows=16 limits.test_rows=16 limits.dev_pairs=30 limits.test_pairs=30"
 LIKE = "+suite=transfer transfer.protocol=senteval"
 
@@ -112,9 +127,20 @@ LIKE = "+suite=transfer transfer.protocol=senteval"
     ],
 )
 def test_points(
-    artefact: Artefact, label: str, column: int, profile: str | None, settings: str, wanted: Any
+    artefact: Artefact,
+    label: str,
+    column: int,
+    profile: str | None,
+    settings: str,
+    wanted: Any,
 ) -> None:
-    found = points(artefact, label, column, profile=profile, settings=tuple(settings.split()))
+    found = points(
+        artefact,
+        label,
+        column,
+        profile=profile,
+        settings=tuple(settings.split()),
+    )
     assert found == tuple(wanted)
 
 
@@ -133,9 +159,19 @@ def test_points(
         ("whatever", r"^'whatever' is not an override"),
     ],
 )
-def test_wrong_settings(artefact: Artefact, setting: str, told: str) -> None:
+def test_wrong_settings(
+    artefact: Artefact,
+    setting: str,
+    told: str,
+) -> None:
     with pytest.raises(ConfigError, match=told):
-        composed(points(artefact, "Cross", settings=(setting,))[0])
+        composed(
+            points(
+                artefact,
+                "Cross",
+                settings=(setting,),
+            )[0]
+        )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +188,7 @@ def test_composed_as_hydra_does(compose: Callable[..., Any], line: str) -> None:
     assert composed(train(line)) == OmegaConf.to_container(compose(*line.split()), resolve=True)
 
 
-# Runs on disk --------------------------------------------------------------------------------------------------------
+# Runs on disk -------------------------------------------------------------------------------------
 
 HEAD = "+experiment=dualcse_cross +debug=tiny"
 POINT = train(HEAD)
@@ -165,13 +201,27 @@ class Runs:
         self.root = root
         self.index = RunsTable(root)
 
-    def begin(self, point: Point, digest: str = "0a", seed: int = 0) -> records.Run:
-        run = records.Run(self.root, composed(point)["name"], digest, seed)
+    def begin(
+        self,
+        point: Point,
+        digest: str = "0a",
+        seed: int = 0,
+    ) -> records.Run:
+        run = records.Run(
+            self.root,
+            composed(point)["name"],
+            digest,
+            seed,
+        )
         run.start(OmegaConf.to_yaml(OmegaConf.create(composed(point))), key_of(point))
         return run
 
     def record(
-        self, point: Point, digest: str = "0a", seed: int = 0, **more: Any
+        self,
+        point: Point,
+        digest: str = "0a",
+        seed: int = 0,
+        **more: Any,
     ) -> dict[str, Any]:
         config, resolved = composed(point), more.pop("resolved", {"trainer.accelerator": "cpu"})
         own = {
@@ -182,7 +232,10 @@ class Runs:
             "metrics": {"test/a": 0.5},
         }
         decisive = records.decisive(
-            config, data={"a": "1"}, encoder={"name": "x"}, resolved=resolved
+            config,
+            data={"a": "1"},
+            encoder={"name": "x"},
+            resolved=resolved,
         )
         own |= {
             "encoder": {"name": config["encoder"]["name"]},
@@ -191,41 +244,88 @@ class Runs:
         }
         return (
             own
-            | {"overrides": point.overrides, "seconds": {"training": 2.0}, "decisive": decisive}
+            | {
+                "overrides": point.overrides,
+                "seconds": {"training": 2.0},
+                "decisive": decisive,
+            }
             | more
         )
 
-    def finish(self, point: Point, digest: str = "0a", seed: int = 0, **more: Any) -> records.Run:
-        run = self.begin(point, digest, seed)
-        run.finish(self.record(point, digest, seed, **more))
+    def finish(
+        self,
+        point: Point,
+        digest: str = "0a",
+        seed: int = 0,
+        **more: Any,
+    ) -> records.Run:
+        run = self.begin(
+            point,
+            digest,
+            seed,
+        )
+        run.finish(
+            self.record(
+                point,
+                digest,
+                seed,
+                **more,
+            )
+        )
         self.index.refresh()
         return run
 
     def evaluated(
-        self, point: Point, model: str, run: records.Run | None = None, **read: Any
+        self,
+        point: Point,
+        model: str,
+        run: records.Run | None = None,
+        **read: Any,
     ) -> Path:
         """Leave a finished evaluation, and return its folder."""
         options = {
             "suite": composed(point)["suite"],
             "model": {"pooling": "cls", "max_length": 512} | read,
         }
-        of = run and {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
+        of = run and {
+            "name": run.name,
+            "config_hash": run.config_hash,
+            "seed": run.seed,
+        }
         seed = run.seed if run else 0
         place = records.Run(
-            (run.path if run else self.root / "m") / "evaluate", "stsb", f"{len(read)}e", seed
+            (run.path if run else self.root / "m") / "evaluate",
+            "stsb",
+            f"{len(read)}e",
+            seed,
         )
         place.start(OmegaConf.to_yaml(OmegaConf.create(composed(point))))
-        record = {"name": "m", "suite": "stsb", "config_hash": "0e", "seed": seed, "metrics": {}}
+        record = {
+            "name": "m",
+            "suite": "stsb",
+            "config_hash": "0e",
+            "seed": seed,
+            "metrics": {},
+        }
         record["key"] = key_of(point)
         record |= {
-            "model": {"given": model, "run": of, "prompt": None, **options["model"]},
+            "model": {
+                "given": model,
+                "run": of,
+                "prompt": None,
+                **options["model"],
+            },
             "encoder": {"name": model},
         }
         record |= {
             "overrides": [f'model="{model}"', *point.overrides],
             "seconds": {"evaluation": 7.0},
         }
-        decides: dict[str, Any] = {"data": {}, "encoder": {}, "resolved": {"accelerator": "cpu"}}
+        decides: dict[str, Any] = {
+            "data": {},
+            "encoder": {},
+            "resolved": {"accelerator": "cpu"},
+        }
         place.finish({**record, "decisive": records.decisive(options, **decides)})
         self.index.refresh()
         return place.path
@@ -259,10 +359,17 @@ def runs(tmp_path: Path) -> Runs:
     ],
 )
 def test_runs_are_found_by_what_decides_their_results(
-    runs: Runs, made: str, asked: str, same: bool
+    runs: Runs,
+    made: str,
+    asked: str,
+    same: bool,
 ) -> None:
     run = runs.finish(train(f"{HEAD} {made}"))
-    runs.begin(train(f"{HEAD} {made}"), "0b", seed=1).fail(ValueError("x"), "fit")
+    runs.begin(
+        train(f"{HEAD} {made}"),
+        "0b",
+        seed=1,
+    ).fail(ValueError("x"), "fit")
     found = runs.index.find(train(f"{HEAD} {asked}"), 0)
     assert (found and found.folder) == (run.path if same else None)
     assert runs.index.state(train(f"{HEAD} {asked}"), 1) == ("failed" if same else "missing")
@@ -297,7 +404,11 @@ def test_kept_records(runs: Runs, tmp_path: Path) -> None:
     layouts: Mapping[str, Any] = {
         "none": {},
         "list": [],
-        "without a key": runs.record(POINT, seed=2, key=None),
+        "without a key": runs.record(
+            POINT,
+            seed=2,
+            key=None,
+        ),
     }
     for name, content in {
         **layouts,
@@ -351,9 +462,17 @@ PLAIN = "model=bert_base +suite=stsb"
     ],
 )
 def test_evaluations_of_a_named_model(
-    runs: Runs, made: str, read: Any, asked: str, same: bool
+    runs: Runs,
+    made: str,
+    read: Any,
+    asked: str,
+    same: bool,
 ) -> None:
-    folder = runs.evaluated(evaluate(f"{PLAIN} {made}"), "bert_base", **read)
+    folder = runs.evaluated(
+        evaluate(f"{PLAIN} {made}"),
+        "bert_base",
+        **read,
+    )
     found = runs.index.find(evaluate(f"{PLAIN} {asked}"), 0)
     assert (found and found.folder) == (folder if same else None)
     assert runs.index.find(evaluate("model=bert_base +suite=sts"), 0) is None
@@ -363,7 +482,11 @@ def test_evaluations_of_a_run(runs: Runs) -> None:
     point = evaluate("+suite=stsb corpora=sample paths=sample", POINT)
     assert runs.index.state(point, 0) == "missing"
     of = [runs.finish(POINT, "0a", seed) for seed in (0, 1)]
-    folder = runs.evaluated(point, str(of[1].path), of[1])
+    folder = runs.evaluated(
+        point,
+        str(of[1].path),
+        of[1],
+    )
     found = runs.index.find(point, 1)
     assert found is not None
     assert found.folder == folder
@@ -372,7 +495,12 @@ def test_evaluations_of_a_run(runs: Runs) -> None:
         runs.index.find(evaluate(" ".join(point.overrides), train(f"{HEAD} eval_every=9")), 1)
         is None
     )
-    unfinished = records.Run(of[0].path / "evaluate", "stsb", "0c", 0)
+    unfinished = records.Run(
+        of[0].path / "evaluate",
+        "stsb",
+        "0c",
+        0,
+    )
     unfinished.start(
         OmegaConf.to_yaml(OmegaConf.create(composed(point) | {"model": str(of[0].path)})),
         key_of(point),

@@ -1,4 +1,6 @@
-"""The papers' numbers agree with each other and with the artefacts that ask for them, and these with what they run."""
+"""The papers' numbers agree with each other and with the artefacts that ask for them, and these
+with what they run.
+"""
 
 import csv
 import re
@@ -19,7 +21,13 @@ from lightning_cse.papers.records import RunsTable
 ROOT = Path(__file__).parents[3]
 EXPERIMENTS = ROOT / "experiments"
 COUNTS = {
-    "gausscse": {"table1": 36, "table2": 36, "table3": 102, "table4": 68, "table5": 48},
+    "gausscse": {
+        "table1": 36,
+        "table2": 36,
+        "table3": 102,
+        "table4": 68,
+        "table5": 48,
+    },
     "dualcse": {
         "table2": 25,
         "table4": 10,
@@ -56,7 +64,10 @@ Cell = tuple[str, str, str]
 
 
 def rows_of(paper: str, table: str) -> list[dict[str, str]]:
-    with (EXPERIMENTS / paper / "published.csv").open(encoding="utf-8", newline="") as file:
+    with (EXPERIMENTS / paper / "published.csv").open(
+        encoding="utf-8",
+        newline="",
+    ) as file:
         return [row for row in csv.DictReader(file) if row["table"] == table]
 
 
@@ -105,7 +116,11 @@ def test_every_number_is_there_once_beside_its_cell(artefacts: dict[str, Artefac
         ("dualcse", "table5", "table9"),
     ],
 )
-def test_a_short_table_is_a_part_of_its_long_one(paper: str, part: str, whole: str) -> None:
+def test_a_short_table_is_a_part_of_its_long_one(
+    paper: str,
+    part: str,
+    whole: str,
+) -> None:
     long = printed(paper, whole)
     short = {
         cell: value for cell, value in printed(paper, part).items() if cell[2] != "Avg acc"
@@ -115,9 +130,18 @@ def test_a_short_table_is_a_part_of_its_long_one(paper: str, part: str, whole: s
 
 
 @pytest.mark.parametrize(
-    ("table", "average", "lines"), [("1", "Avg acc", 9), ("2", "Avg", 9), ("4", "Avg", 17)]
+    ("table", "average", "lines"),
+    [
+        ("1", "Avg acc", 9),
+        ("2", "Avg", 9),
+        ("4", "Avg", 17),
+    ],
 )
-def test_gausscse_cuts_its_averages_off(table: str, average: str, lines: int) -> None:
+def test_gausscse_cuts_its_averages_off(
+    table: str,
+    average: str,
+    lines: int,
+) -> None:
     found = list(lines_of("gausscse", f"table{table}"))
     assert len(found) == lines
     for line, values in found:
@@ -161,7 +185,10 @@ def test_dualcse_tables_share_the_whole_loss(table: str) -> None:
     ],
 )
 def test_ngcse_averages_differ_where_the_notes_say(
-    table: str, parts: tuple[str, ...], average: str, off: int
+    table: str,
+    parts: tuple[str, ...],
+    average: str,
+    off: int,
 ) -> None:
     notes = {
         (row["row"], row["encoder"]): row["note"]
@@ -196,7 +223,10 @@ def test_ngcse_prints_one_model_three_times() -> None:
 
 
 def test_the_figures_have_the_released_summaries() -> None:
-    with (EXPERIMENTS / "ngcse" / "published_rfd.csv").open(encoding="utf-8", newline="") as file:
+    with (EXPERIMENTS / "ngcse" / "published_rfd.csv").open(
+        encoding="utf-8",
+        newline="",
+    ) as file:
         released = {row["setting"]: row for row in csv.DictReader(file)}
     columns = {
         "figure1": {
@@ -279,7 +309,9 @@ def test_rte_tables_have_areas_and_simcse_on_inli_the_steps_of_dualcse(
 def test_published_checkpoints_are_read_as_their_authors_test_them(
     artefacts: dict[str, Artefact],
 ) -> None:
-    """The supervised ones through their pooler, the unsupervised ones without; whitening on NLI, or named."""
+    """The supervised ones through their pooler, the unsupervised ones without; whitening on NLI, or
+    named.
+    """
     rows = [(artefact, row) for artefact in artefacts.values() for row in artefact.rows]
     evaluated = [
         (artefact, row, row.evaluate) for artefact, row in rows if row.evaluate is not None
@@ -327,7 +359,9 @@ def test_language_models_are_asked_only_where_it_is_allowed(artefacts: dict[str,
 
 @pytest.mark.parametrize(
     ("profile", "key"),
-    [  # those that add something to an experiment, which tests of the configs compose; Figure 1 is below
+    # those that add something to an experiment, which tests of the configs compose; Figure 1 is
+    # below
+    [
         *(
             ("small", key)
             for key in (
@@ -341,11 +375,20 @@ def test_language_models_are_asked_only_where_it_is_allowed(artefacts: dict[str,
         *(("tiny", key) for key in ("gausscse/table5", "ngcse/table4")),
     ],
 )
-def test_every_point_composes(artefacts: dict[str, Artefact], key: str, profile: str) -> None:
+def test_every_point_composes(
+    artefacts: dict[str, Artefact],
+    key: str,
+    profile: str,
+) -> None:
     artefact, request, trained = artefacts[key], Request(profile=profile), set()
     for line in artefact.lines(request):
         for column in artefact.columns:
-            points = points_of(artefact, request, line, column)
+            points = points_of(
+                artefact,
+                request,
+                line,
+                column,
+            )
             for point in points[:1] + points[1:][-1:]:  # of a grid the first and the last
                 assert composed(point)
                 assert point.of is None or composed(point.of)
@@ -357,12 +400,19 @@ def test_every_point_composes(artefacts: dict[str, Artefact], key: str, profile:
     ("settings", "protocol"), [((), "senteval"), (("transfer.protocol=lbfgs",), "lbfgs")]
 )
 def test_transfer_is_measured_by_senteval_s_protocol(
-    artefacts: dict[str, Artefact], settings: tuple[str, ...], protocol: str
+    artefacts: dict[str, Artefact],
+    settings: tuple[str, ...],
+    protocol: str,
 ) -> None:
     table, found = artefacts["ngcse/table4"], set()
     for request in (Request(settings=settings), Request("small", settings=settings)):
         for line in table.lines(request):
-            for point in points_of(table, request, line, table.columns[0]):
+            for point in points_of(
+                table,
+                request,
+                line,
+                table.columns[0],
+            ):
                 found.add((line.label, composed(point)["transfer"]["protocol"]))
     assert (len(found), {used for _, used in found}) == (7, {protocol})
     why = "a logistic regression at its optimum, not SentEval's"
@@ -407,7 +457,12 @@ def test_the_committed_runs_of_figure_1_are_its_points(
     index = RunsTable(tmp_path, [kept])
     found: dict[str, set[str]] = {}
     for line in artefact.lines(request):
-        (point,) = points_of(artefact, request, line, artefact.columns[0])
+        (point,) = points_of(
+            artefact,
+            request,
+            line,
+            artefact.columns[0],
+        )
         runs = [index.find(point, seed) for seed in line.seeds]
         assert isinstance(line.way, Train)
         found[line.way.experiment] = {run.source.name for run in runs if run is not None}

@@ -59,7 +59,11 @@ def table(tmp_path: Path) -> Table:
     found = {}
     for label, metrics in values.items():
         found[label] = {
-            seed: Found({**common, "metrics": one}, None, Path(f"{label}{seed}"))
+            seed: Found(
+                {**common, "metrics": one},
+                None,
+                Path(f"{label}{seed}"),
+            )
             for seed, one in enumerate(metrics)
         }
     change_of = lambda run: "stale" if "B" in run.source.name else "fresh"  # noqa: E731
@@ -73,7 +77,11 @@ def table(tmp_path: Path) -> Table:
 
 
 def terminal(table: Table, width: int) -> list[str]:
-    console = Console(width=width, file=io.StringIO(), highlight=False)
+    console = Console(
+        width=width,
+        file=io.StringIO(),
+        highlight=False,
+    )
     console.print(render(table, "terminal"))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
@@ -149,7 +157,14 @@ def test_no_number_of_eight_columns_is_cut_off(table: Table) -> None:
     metrics = {f"test/{title}/accuracy": 0.1 + number / 100 for number, title in enumerate(titles)}
 
     record = {"config_hash": "1", "metrics": metrics}
-    found = {seed: Found(record, None, Path(f"{seed}")) for seed in range(3)}
+    found = {
+        seed: Found(
+            record,
+            None,
+            Path(f"{seed}"),
+        )
+        for seed in range(3)
+    }
     made = make_table(FakePlan(wide, {"a": found, "w/o A|B": found}))
     lines = terminal(made, 100)
     text = "\n".join(lines)
@@ -183,7 +198,14 @@ def test_csv_is_unrounded(table: Table) -> None:
     )
     assert [
         float(first[key]) for key in ("mean", "low", "published", "difference")
-    ] == pytest.approx([80.12333333, 78.5, 80.38, 80.12333333 - 80.38])
+    ] == pytest.approx(
+        [
+            80.12333333,
+            78.5,
+            80.38,
+            80.12333333 - 80.38,
+        ]
+    )
     assert (empty["n"], empty["mean"], empty["published"], empty["difference"]) == (
         "0",
         "",
@@ -213,7 +235,14 @@ def test_latex(table: Table) -> None:
 
 
 def test_files_are_written(table: Table, tmp_path: Path) -> None:
-    assert [path.name for path in write(table, tmp_path, "t.small")] == [
+    assert [
+        path.name
+        for path in write(
+            table,
+            tmp_path,
+            "t.small",
+        )
+    ] == [
         "t.small.md",
         "t.small.csv",
         "t.small.tex",

@@ -1,4 +1,6 @@
-"""The report: what it shows of runs and tables, that nothing in it acts or loads, and which runs it finds."""
+"""The report: what it shows of runs and tables, that nothing in it acts or loads, and which runs it
+finds.
+"""
 
 import base64
 import hashlib
@@ -25,7 +27,9 @@ def write_run(
     name: str = "dualcse_cross",
     **changed: Any,
 ) -> Path:
-    """Leave a finished run as training does, as far as the report looks at it, and return its folder."""
+    """Leave a finished run as training does, as far as the report looks at it, and return its
+    folder.
+    """
     config_hash = hashlib.sha256(f"{name}{lr}".encode()).hexdigest()[:10]
     folder = root / name / f"{config_hash}-s{seed}"
     folder.mkdir(parents=True)
@@ -69,18 +73,36 @@ def write_run(
 
 def page_of(*paths: Path) -> str:
     runs = read_runs(paths)
-    return build_report("Runs", run_sections(runs), facts=run_facts(runs))
+    return build_report(
+        "Runs",
+        run_sections(runs),
+        facts=run_facts(runs),
+    )
 
 
 def rows_of(page: str) -> list[str]:
     """Return the text of every row of the page's tables, cells apart by bars."""
     cells = (
-        re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)
-        for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
+        re.findall(
+            r"<t[hd][^>]*>(.*?)</t[hd]>",
+            row,
+            re.DOTALL,
+        )
+        for row in re.findall(
+            r"<tr>(.*?)</tr>",
+            page,
+            re.DOTALL,
+        )
     )
     return [
         "|".join(
-            " ".join(re.sub(r"<wbr>|<[^>]+>", lambda m: " " * (m[0] != "<wbr>"), cell).split())
+            " ".join(
+                re.sub(
+                    r"<wbr>|<[^>]+>",
+                    lambda m: " " * (m[0] != "<wbr>"),
+                    cell,
+                ).split()
+            )
             for cell in row
         )
         for row in cells
@@ -124,7 +146,11 @@ def test_the_page_loads_nothing_and_only_its_own_script_may_run(tmp_path: Path) 
     assert len(links) > 5
     assert all(link.startswith(("#", "data:")) for link in links)
     assert not re.search(r"@import|https?:|url\((?!#)", page.replace("http://www.w3.org/", ""))
-    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    (script,) = re.findall(
+        r"<script>(.*?)</script>",
+        page,
+        re.DOTALL,
+    )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
     identifiers = re.findall(r'\bid="([^"]+)"', page)
@@ -142,11 +168,22 @@ def test_whatever_a_record_says_is_only_text(tmp_path: Path) -> None:
         "encoder": {"name": EVIL},
     }
     runs = read_runs(
-        [write_run(tmp_path, **records), write_run(tmp_path, name="b", baselines={EVIL: {}})]
+        [
+            write_run(tmp_path, **records),
+            write_run(
+                tmp_path,
+                name="b",
+                baselines={EVIL: {}},
+            ),
+        ]
     )
     text = f"[a](http://example.com) ![b](http://example.com/b)\n\n{EVIL}"
     sections = [section | {"text": text} for section in run_sections(runs, part=EVIL)]
-    page = build_report(EVIL, sections, facts={EVIL: EVIL, **run_facts(runs)})
+    page = build_report(
+        EVIL,
+        sections,
+        facts={EVIL: EVIL, **run_facts(runs)},
+    )
     assert page.count("<script") == 1
     assert not re.search(r"<img|<[^>]*\sonerror=|(href|src)=\"http", page)
     assert page.count("&lt;script&gt;alert(1)") > 10
@@ -195,7 +232,12 @@ def test_which_runs_are_found(tmp_path: Path) -> None:
             "kept/a.json",
         )
     }
-    every = [(0, "finished"), (1, "finished"), (2, "failed"), (3, "interrupted")]
+    every = [
+        (0, "finished"),
+        (1, "finished"),
+        (2, "failed"),
+        (3, "interrupted"),
+    ]
     one = [(0, "finished")]
     assert list(found.values()) == [
         every,
@@ -229,7 +271,16 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         "--runs-dir",
         str(tmp_path / "runs"),
     ]
-    assert main(["gausscse/table4", str(tmp_path / "runs"), *common]) == 0
+    assert (
+        main(
+            [
+                "gausscse/table4",
+                str(tmp_path / "runs"),
+                *common,
+            ]
+        )
+        == 0
+    )
     page = target.read_text()
     assert "<h1>GaussCSE</h1>" in page
     assert any(row.startswith("ent+rev|2|95.99 ± 0.13 97.60 (-1.61)|") for row in rows_of(page))

@@ -1,4 +1,6 @@
-"""What is finished, what is missing, and what is run of an artefact; the commands themselves are faked here."""
+"""What is finished, what is missing, and what is run of an artefact; the commands themselves are
+faked here.
+"""
 
 import argparse
 import json
@@ -48,24 +50,49 @@ def plan_of(tmp_path: Path) -> MakePlan:
     index = RunsTable(tmp_path / "runs")
 
     def plan(
-        text: str = TABLE, seeds: tuple[int, ...] = (0, 1), name: str = "table1", **request: Any
+        text: str = TABLE,
+        seeds: tuple[int, ...] = (0, 1),
+        name: str = "table1",
+        **request: Any,
     ) -> Plan:
         path = tmp_path / "paper" / f"{name}.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         return Plan(
-            read_artefact(path), Request(**{"profile": "tiny", "seeds": seeds} | request), index
+            read_artefact(path),
+            Request(**{"profile": "tiny", "seeds": seeds} | request),
+            index,
         )
 
     return plan
 
 
-def finish(runs: Path, point: Point, seed: int, score: float = 0.5) -> Path:
+def finish(
+    runs: Path,
+    point: Point,
+    seed: int,
+    score: float = 0.5,
+) -> Path:
     """Leave the record of a finished training."""
     config = composed(point)
-    document = records.decisive(config, data={}, encoder={"name": "tiny"}, resolved={})
-    digest = records.config_hash(config, data={}, encoder={"name": "tiny"}, resolved={})
-    run = records.Run(runs, config["name"], digest, seed)
+    document = records.decisive(
+        config,
+        data={},
+        encoder={"name": "tiny"},
+        resolved={},
+    )
+    digest = records.config_hash(
+        config,
+        data={},
+        encoder={"name": "tiny"},
+        resolved={},
+    )
+    run = records.Run(
+        runs,
+        config["name"],
+        digest,
+        seed,
+    )
     record = {
         "name": run.name,
         "config_hash": digest,
@@ -84,7 +111,14 @@ def finish(runs: Path, point: Point, seed: int, score: float = 0.5) -> Path:
         "environment": records.environment(),
     }
     record |= {"seconds": {"training": 40.0}, "sentences_per_second": 20.0}
-    run.finish({**record, "device": "cpu", "precision": "32", "decisive": document})
+    run.finish(
+        {
+            **record,
+            "device": "cpu",
+            "precision": "32",
+            "decisive": document,
+        }
+    )
     run.curves_path.write_text("step,key,value\n4,val/rte/accuracy_all,0.5\n")
     return run.path
 
@@ -95,7 +129,12 @@ def point_of(plan: Plan, label: str) -> Point:
 
 def fail(plan: Plan, label: str) -> records.Run:
     config = composed(point_of(plan, label))
-    run = records.Run(plan.table.runs_dir, config["name"], "0123456789", plan.lines[0].seeds[0])
+    run = records.Run(
+        plan.table.runs_dir,
+        config["name"],
+        "0123456789",
+        plan.lines[0].seeds[0],
+    )
     run.start(yaml.safe_dump(config), key_of(point_of(plan, label)))
     run.fail(RuntimeError("the loss is not a number"), stage="training")
     plan.table.refresh()
@@ -103,7 +142,10 @@ def fail(plan: Plan, label: str) -> records.Run:
 
 
 def shown(table: RenderableType) -> str:
-    console = Console(width=160, force_terminal=False)
+    console = Console(
+        width=160,
+        force_terminal=False,
+    )
     with console.capture() as capture:
         console.print(table)
     return capture.get()
@@ -112,19 +154,36 @@ def shown(table: RenderableType) -> str:
 class Command:
     """Stands for the command that runs points: finishes them, unless it is to fail."""
 
-    def __init__(self, plan: Plan, monkeypatch: pytest.MonkeyPatch, code: int = 0) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        monkeypatch: pytest.MonkeyPatch,
+        code: int = 0,
+    ) -> None:
         self.runs, self.code = plan.table.runs_dir, code
         self.calls: list[list[str]] = []
         self.points: list[list[list[str]]] = []
-        monkeypatch.setattr(reproducing, "_run", self)
+        monkeypatch.setattr(
+            reproducing,
+            "_run",
+            self,
+        )
 
-    def __call__(self, command: list[str], environment: dict[str, str]) -> int:
+    def __call__(
+        self,
+        command: list[str],
+        environment: dict[str, str],
+    ) -> int:
         assert environment["LIGHTNING_CSE_RUNS"] == str(self.runs)
         file = command[4].removeprefix("hydra.sweeper.file='").removesuffix("'").replace("\\'", "'")
         self.calls.append(command)
         self.points.append(yaml.safe_load(Path(file).read_text()))
         for *overrides, seed in self.points[-1] if self.code == 0 else ():
-            finish(self.runs, Point("train", tuple(overrides)), int(seed.removeprefix("seed=")))
+            finish(
+                self.runs,
+                Point("train", tuple(overrides)),
+                int(seed.removeprefix("seed=")),
+            )
         return self.code
 
 
@@ -135,7 +194,11 @@ def test_what_a_plan_needs(plan_of: MakePlan) -> None:
     )
     assert len(status([plan, same])["missing"]) == 4, "runs of two artefacts are counted once"
     assert len(status([plan_of(TWICE, (0,))])["missing"]) == 1, "and those written in two ways"
-    finish(plan.table.runs_dir, point_of(plan, "whole"), 1)
+    finish(
+        plan.table.runs_dir,
+        point_of(plan, "whole"),
+        1,
+    )
     plan.table.refresh()
     now = status([plan])
     assert ([job.seed for job in now["finished"]], len(missing(now))) == ([1], 3)
@@ -161,18 +224,32 @@ def test_a_part_never_takes_the_name_of_the_whole(plan_of: MakePlan) -> None:
 
 
 def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
-    plan_of: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan_of: MakePlan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = plan_of(GRID)
     (line,) = plan.lines
     low, high = (job.point for job in plan.jobs(line))
-    finish(plan.table.runs_dir, low, 0, score=0.25)
+    finish(
+        plan.table.runs_dir,
+        low,
+        0,
+        score=0.25,
+    )
     plan.table.refresh()
     assert plan.winner(line, plan.columns[0]) == ()
     assert plan.runs(line, plan.columns[0]).empty
     command = Command(plan, monkeypatch)
     options = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
-    assert run_missing([plan], tmp_path / "it's, here", options) == 0
+    assert (
+        run_missing(
+            [plan],
+            tmp_path / "it's, here",
+            options,
+        )
+        == 0
+    )
     assert command.points == [[[*high.overrides, "seed=0"]], [[*high.overrides, "seed=1"]]]
     assert command.calls[0][1:4] == ["-m", "lightning_cse.train", "--multirun"]
     assert command.calls[0][4].endswith(rf"it\'s, here/train-{os.getpid()}.points.yaml'")
@@ -189,16 +266,30 @@ def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
 
 
 def test_what_is_trained_is_evaluated_after(
-    plan_of: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan_of: MakePlan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = plan_of(EVALUATED, (0,))
-    command = Command(plan, monkeypatch, code=2)
-    finish(plan.table.runs_dir, point_of(plan_of(EVALUATED, (1,)), "trained"), 1)
+    command = Command(
+        plan,
+        monkeypatch,
+        code=2,
+    )
+    finish(
+        plan.table.runs_dir,
+        point_of(plan_of(EVALUATED, (1,)), "trained"),
+        1,
+    )
     assert run_missing([plan], tmp_path) == 2
     entries = [call[2].rpartition(".")[2] for call in command.calls]
     assert entries == ["train", "evaluate"], "each is tried once"
     assert [line[0] for line in command.points[1]] == ["model=tiny"]
-    folder = finish(plan.table.runs_dir, Point("train", tuple(command.points[0][0][:-1])), 0)
+    folder = finish(
+        plan.table.runs_dir,
+        Point("train", tuple(command.points[0][0][:-1])),
+        0,
+    )
     plan.table.refresh()
     jobs = missing(status([plan]))
     assert sorted(overrides_of(job, plan.table)[0] for job in jobs) == [
@@ -208,7 +299,9 @@ def test_what_is_trained_is_evaluated_after(
 
 
 def test_failed_runs_wait_until_they_are_asked_for(
-    plan_of: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan_of: MakePlan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = plan_of(seeds=(0,))
     fail(plan, "whole")
@@ -221,13 +314,22 @@ def test_failed_runs_wait_until_they_are_asked_for(
         assert part in told
     command = Command(plan, monkeypatch)
     assert run_missing([plan], tmp_path) == 0
-    assert run_missing([plan], tmp_path, retry_failed=True) == 0
+    assert (
+        run_missing(
+            [plan],
+            tmp_path,
+            retry_failed=True,
+        )
+        == 0
+    )
     assert [len(points) for points in command.points] == [1, 1]
     assert ["retry_failed=true" in call for call in command.calls] == [False, True]
 
 
 def test_runs_of_another_process_are_left_alone(
-    plan_of: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan_of: MakePlan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = plan_of(seeds=(0,))
     Command(plan, monkeypatch)
@@ -238,14 +340,24 @@ def test_runs_of_another_process_are_left_alone(
 
 @pytest.mark.parametrize("value", [None, "", "0"])
 def test_what_needs_a_variable_is_not_run_without_it(
-    plan_of: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
+    plan_of: MakePlan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    value: str | None,
 ) -> None:
     monkeypatch.setenv("CSE_MAY_ASK", value) if value is not None else monkeypatch.delenv(
         "CSE_MAY_ASK", raising=False
     )
     plan = plan_of(PAID)
     command = Command(plan, monkeypatch)
-    assert run_missing([plan], tmp_path, retry_failed=True) == 0
+    assert (
+        run_missing(
+            [plan],
+            tmp_path,
+            retry_failed=True,
+        )
+        == 0
+    )
     assert [overrides[0] for overrides in command.points[0]] == [
         "+experiment=dualcse_cross_no_both"
     ] * 2
@@ -267,7 +379,11 @@ def test_what_needs_a_variable_is_not_run_without_it(
     )
     monkeypatch.setenv("CSE_MAY_ASK", "1")
     assert len(missing(status([plan]))) == 2
-    finish(plan.table.runs_dir, point_of(plan, "whole"), 1)
+    finish(
+        plan.table.runs_dir,
+        point_of(plan, "whole"),
+        1,
+    )
     monkeypatch.delenv("CSE_MAY_ASK")
     plan.table.refresh()
     assert len(plan.found(plan.lines[1])) == 1, "what was paid for stays in the table"
@@ -275,7 +391,11 @@ def test_what_needs_a_variable_is_not_run_without_it(
 
 def test_tables_of_what_is_missing(plan_of: MakePlan) -> None:
     plan = plan_of()
-    finish(plan.table.runs_dir, point_of(plan, "whole"), 0)
+    finish(
+        plan.table.runs_dir,
+        point_of(plan, "whole"),
+        0,
+    )
     plan.table.refresh()
     told = shown(plans_table([plan]))
     assert "4 runs: 1 finished, 3 missing" in told
@@ -297,7 +417,12 @@ def test_a_kept_reproduction_is_made_again_from_its_records(
 ) -> None:
     plan = plan_of(seeds=(0,))
     folders = [
-        finish(plan.table.runs_dir, point_of(plan, label), 0) for label in ("whole", "without")
+        finish(
+            plan.table.runs_dir,
+            point_of(plan, label),
+            0,
+        )
+        for label in ("whole", "without")
     ]
     plan.table.refresh()
     made = reproduce(plan)
@@ -306,7 +431,11 @@ def test_a_kept_reproduction_is_made_again_from_its_records(
     assert files >= {f"{name}{ending}" for name in names for ending in (".json", ".curves.csv")}
     assert files >= {f"{plan.stem}{ending}" for ending in (".md", ".csv", ".tex")}
     kept = tmp_path / "paper" / "results" / "records"
-    again = Plan(plan.artefact, plan.request, RunsTable(tmp_path / "nothing", [kept]))
+    again = Plan(
+        plan.artefact,
+        plan.request,
+        RunsTable(tmp_path / "nothing", [kept]),
+    )
     keep(reproduce(again), tmp_path)  # onto themselves
     assert len([json.loads(file.read_text()) for file in kept.glob("*.json")]) == 2
     one, other = (
@@ -330,7 +459,11 @@ MATCHED = HEAD.replace("columns", "reference: dual\nmatch: steps\ncolumns") + (
 
 @pytest.mark.parametrize(("match", "steps"), [("steps", 10), ("{sentences: [dual, more]}", 4)])
 def test_matched_rows_train_for_as_many_steps_as_the_first(
-    plan_of: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, match: str, steps: int
+    plan_of: MakePlan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    match: str,
+    steps: int,
 ) -> None:
     """The first row makes 10 steps and reads 800 sentences; a step of 64 triplets reads 192."""
     plan = plan_of(MATCHED.replace("match: steps", f"match: {match}"), seeds=(0, 1))
@@ -341,7 +474,18 @@ def test_matched_rows_train_for_as_many_steps_as_the_first(
     assert run_missing([plan], tmp_path) == 0
     own = ["+experiment=simcse_inli", "+debug=tiny", "data.batch_size=64"]
     limit = ["trainer.max_epochs=-1", f"trainer.max_steps={steps}"]
-    assert command.points[1][:2] == [[*own, *limit, "seed=0"], [*own, *limit, "seed=1"]]
+    assert command.points[1][:2] == [
+        [
+            *own,
+            *limit,
+            "seed=0",
+        ],
+        [
+            *own,
+            *limit,
+            "seed=1",
+        ],
+    ]
     assert len(command.points[0]) == (2 if match == "steps" else 4), (
         "a row that is not named keeps its epochs"
     )
@@ -355,7 +499,13 @@ def test_matched_rows_train_for_as_many_steps_as_the_first(
         "its baseline is of the matched runs"
     )
     evaluated = limited(
-        Point("evaluate", (), Point("train", tuple(own))), "steps", {"steps": steps}
+        Point(
+            "evaluate",
+            (),
+            Point("train", tuple(own)),
+        ),
+        "steps",
+        {"steps": steps},
     )
     assert evaluated.of == Point("train", (*own, *limit))
 
@@ -373,5 +523,7 @@ def test_a_match_is_of_trained_rows_and_of_rows_of_one_size(plan_of: MakePlan) -
         match=r"match\.sentences: ngcse_nli_sts has rows of several sizes; match\.steps",
     ):
         limited(
-            Point("train", ("+experiment=ngcse_nli_sts", "+debug=tiny")), "sentences", {"steps": 1}
+            Point("train", ("+experiment=ngcse_nli_sts", "+debug=tiny")),
+            "sentences",
+            {"steps": 1},
         )

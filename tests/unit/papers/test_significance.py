@@ -1,4 +1,6 @@
-"""Holm, the vote and the bootstrap against loops and scipy, and runs compared by the predictions they left."""
+"""Holm, the vote and the bootstrap against loops and scipy, and runs compared by the predictions
+they left.
+"""
 
 import random
 from collections.abc import Callable, Mapping
@@ -37,7 +39,14 @@ def test_the_printed_example_of_holm() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.999))
+@given(
+    st.lists(
+        st.floats(0, 1),
+        min_size=1,
+        max_size=8,
+    ),
+    st.floats(0.001, 0.999),
+)
 def test_holm_rejects_what_stepping_down_rejects(values: list[float], level: float) -> None:
     rejected = set()
     for step, index in enumerate(sorted(range(len(values)), key=values.__getitem__)):
@@ -49,7 +58,14 @@ def test_holm_rejects_what_stepping_down_rejects(values: list[float], level: flo
 
 @given(
     st.integers(1, 6).flatmap(
-        lambda n: st.lists(st.lists(st.booleans(), min_size=n, max_size=n), min_size=1)
+        lambda n: st.lists(
+            st.lists(
+                st.booleans(),
+                min_size=n,
+                max_size=n,
+            ),
+            min_size=1,
+        )
     )
 )
 def test_the_vote_is_that_of_more_than_half(seeds: list[list[bool]]) -> None:
@@ -63,18 +79,45 @@ def test_correlations_of_draws_against_scipy_on_the_drawn_pairs(distinct: int) -
     generator = np.random.default_rng(distinct)
     n, draws = 25, 40
     gold, scores = (
-        generator.integers(0, distinct, n).astype(float),
-        generator.integers(0, distinct, (3, n)) / 7,
+        generator.integers(
+            0,
+            distinct,
+            n,
+        ).astype(float),
+        generator.integers(
+            0,
+            distinct,
+            (3, n),
+        )
+        / 7,
     )
-    rows = generator.integers(0, n, (draws, n))
+    rows = generator.integers(
+        0,
+        n,
+        (draws, n),
+    )
     counts = np.stack([np.bincount(drawn, minlength=n) for drawn in rows], axis=1).astype(float)
     want = [[spearmanr(gold[drawn], model[drawn]).statistic for drawn in rows] for model in scores]
-    assert spearman_of_draws(gold, scores, counts) == pytest.approx(np.array(want), abs=1e-12)
+    assert spearman_of_draws(
+        gold,
+        scores,
+        counts,
+    ) == pytest.approx(np.array(want), abs=1e-12)
 
 
 def test_a_draw_with_a_constant_side_has_no_correlation() -> None:
-    counts = np.array([[3.0, 0, 1], [0, 3, 1], [0, 0, 1]])
-    found = spearman_of_draws(np.array([1.0, 2, 3]), np.array([[1.0, 2, 3], [5, 5, 5]]), counts)
+    counts = np.array(
+        [
+            [3.0, 0, 1],
+            [0, 3, 1],
+            [0, 0, 1],
+        ]
+    )
+    found = spearman_of_draws(
+        np.array([1.0, 2, 3]),
+        np.array([[1.0, 2, 3], [5, 5, 5]]),
+        counts,
+    )
     assert found.tolist() == [[0, 0, 1], [0, 0, 0]]
 
 
@@ -98,7 +141,14 @@ def eis(correct: list[bool]) -> dict[str, list[Any]]:
 def rte(correct: list[bool]) -> dict[str, list[Any]]:
     """Predictions of labels, every third of them positive."""
     labels = [row % 3 == 0 for row in range(len(correct))]
-    predicted = [label == right for label, right in zip(labels, correct, strict=True)]
+    predicted = [
+        label == right
+        for label, right in zip(
+            labels,
+            correct,
+            strict=True,
+        )
+    ]
     return {
         "row": list(range(len(correct))),
         "label": labels,
@@ -124,7 +174,11 @@ def make_run(tmp_path: Path) -> MakeRun:
             seed,
         )
         for stored, columns in predictions.items():
-            write_predictions(run.predictions, stored, columns)
+            write_predictions(
+                run.predictions,
+                stored,
+                columns,
+            )
         run.finish(
             {
                 "name": name,
@@ -154,7 +208,15 @@ def test_mcnemar_of_votes_against_loops_over_rows(make_run: MakeRun) -> None:
         for name, rate in (("a", 0.9), ("b", 0.5))
     }
     (found,) = compared(
-        *(make_run(name, s, {"eis": eis(right[name][s])}) for name in right for s in range(3))
+        *(
+            make_run(
+                name,
+                s,
+                {"eis": eis(right[name][s])},
+            )
+            for name in right
+            for s in range(3)
+        )
     )
     only_a = only_b = 0
     for row in range(N):
@@ -198,8 +260,31 @@ def test_all_pairs_on_all_tasks_and_holm_over_them(make_run: MakeRun) -> None:
 
 
 def test_seeds_that_only_one_has_vote(make_run: MakeRun) -> None:
-    a = [make_run("a", seed, {"eis": eis([True] * 4)}) for seed in (0, 1, 2)]
-    b = [make_run("b", seed, {"eis": eis([seed == 2, True, True, False])}) for seed in (2, 7)]
+    a = [
+        make_run(
+            "a",
+            seed,
+            {"eis": eis([True] * 4)},
+        )
+        for seed in (0, 1, 2)
+    ]
+    b = [
+        make_run(
+            "b",
+            seed,
+            {
+                "eis": eis(
+                    [
+                        seed == 2,
+                        True,
+                        True,
+                        False,
+                    ]
+                )
+            },
+        )
+        for seed in (2, 7)
+    ]
     (found,) = compared(*a, *b)
     assert (found.seeds_a, found.seeds_b, found.only_a) == ((0, 1, 2), (2, 7), 2), (
         "a tie of two seeds is wrong"
@@ -251,7 +336,11 @@ def test_types_and_variants_of_an_accuracy(tmp_path: Path) -> None:
         "correct": [True, False],
         "correct_det": [False, True],
     }
-    path = write_predictions(tmp_path, "rte", columns)
+    path = write_predictions(
+        tmp_path,
+        "rte",
+        columns,
+    )
     cases = {
         "accuracy": [True, False],
         "accuracy_neutral": [True],
@@ -280,14 +369,28 @@ def test_types_and_variants_of_an_accuracy(tmp_path: Path) -> None:
     ],
 )
 def test_predictions_that_say_too_little(
-    tmp_path: Path, columns: dict[str, Any], message: str
+    tmp_path: Path,
+    columns: dict[str, Any],
+    message: str,
 ) -> None:
     with pytest.raises(DataError, match=message):
-        read_outcome(write_predictions(tmp_path, "rte", columns))
+        read_outcome(
+            write_predictions(
+                tmp_path,
+                "rte",
+                columns,
+            )
+        )
 
 
 @pytest.mark.parametrize(
-    "other", [{"label": [False] * 3}, {"row": [0, 1, 5]}, {"type": ["x"] * 3}, "task_data"]
+    "other",
+    [
+        {"label": [False] * 3},
+        {"row": [0, 1, 5]},
+        {"type": ["x"] * 3},
+        "task_data",
+    ],
 )
 def test_runs_of_other_examples_are_refused(make_run: MakeRun, other: Any) -> None:
     mine = rte([True] * 3)
@@ -311,14 +414,33 @@ def test_runs_of_other_examples_are_refused(make_run: MakeRun, other: Any) -> No
 
 
 def test_nothing_to_compare(make_run: MakeRun, tmp_path: Path) -> None:
-    a, b = make_run("a", 0, {"eis": eis([True])}), make_run("b", 0, {"rte": rte([True])})
+    a, b = (
+        make_run(
+            "a",
+            0,
+            {"eis": eis([True])},
+        ),
+        make_run(
+            "b",
+            0,
+            {"rte": rte([True])},
+        ),
+    )
     for paths in ((a, b), (a, a)):
         with pytest.raises(DataError, match=r"two points with a task in common.*\n  a: eis"):
             compared(*paths)
     with pytest.raises(
         DataError, match=r"a/01-s0 has no predictions of ess - did you mean 'eis'\? \(found: eis\)"
     ):
-        compared(a, make_run("c", 0, {"eis": eis([True])}), tasks=("ess",))
+        compared(
+            a,
+            make_run(
+                "c",
+                0,
+                {"eis": eis([True])},
+            ),
+            tasks=("ess",),
+        )
     with pytest.raises(LightningCSEError, match=r"runs/a is not the folder of a run"):
         read_run(a.parent)
     copy = tmp_path / "copy" / "a" / "01-s0"
@@ -331,7 +453,12 @@ def test_nothing_to_compare(make_run: MakeRun, tmp_path: Path) -> None:
 def test_the_bootstrap_of_runs_against_a_loop(make_run: MakeRun) -> None:
     gold = [float(row % 7) for row in range(N)]
     noise = {
-        name: np.random.default_rng(seed).normal(0, 6, (2, N)) for seed, name in enumerate("ab")
+        name: np.random.default_rng(seed).normal(
+            0,
+            6,
+            (2, N),
+        )
+        for seed, name in enumerate("ab")
     }
     scores = {name: np.array(gold) + of for name, of in noise.items()}
     a, b = points(
@@ -401,7 +528,11 @@ def test_the_bootstrap_of_runs_against_a_loop(make_run: MakeRun) -> None:
 # Names
 
 
-def config(lr: float = 1e-5, batch: int = 16, **more: Any) -> dict[str, Any]:
+def config(
+    lr: float = 1e-5,
+    batch: int = 16,
+    **more: Any,
+) -> dict[str, Any]:
     return {
         "method": {"optimizer": {"lr": lr}},
         "data": {"batch_size": batch},
@@ -431,7 +562,9 @@ def config(lr: float = 1e-5, batch: int = 16, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_points_of_one_name_are_called_by_what_differs(
-    configs: list[Any], overrides: list[Any], labels: list[str]
+    configs: list[Any],
+    overrides: list[Any],
+    labels: list[str],
 ) -> None:
     records = [
         {
@@ -440,7 +573,13 @@ def test_points_of_one_name_are_called_by_what_differs(
             "overrides": given,
             "decisive": {"config": of},
         }
-        for n, (of, given) in enumerate(zip(configs, overrides, strict=True))
+        for n, (of, given) in enumerate(
+            zip(
+                configs,
+                overrides,
+                strict=True,
+            )
+        )
     ]
     assert labels_of(records) == labels
     assert labels_of([*records, {"name": "b", "config_hash": "9"}]) == [

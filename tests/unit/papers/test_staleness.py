@@ -16,8 +16,16 @@ METHOD = {
 
 
 def record(code: str | None) -> dict[str, Any]:
-    run = {"name": "simcse", "config_hash": "0a", "seed": 0}
-    return {**run, "code": code, "decisive": {"config": {"method": METHOD}}}
+    run = {
+        "name": "simcse",
+        "config_hash": "0a",
+        "seed": 0,
+    }
+    return {
+        **run,
+        "code": code,
+        "decisive": {"config": {"method": METHOD}},
+    }
 
 
 def without(document: dict[str, Any], key: str) -> dict[str, Any]:
@@ -34,13 +42,33 @@ def without(document: dict[str, Any], key: str) -> dict[str, Any]:
     ],
 )
 def test_training_is_stale_if_its_method_has_changed(
-    tmp_path: Path, of_run: dict[str, Any], wanted: str
+    tmp_path: Path,
+    of_run: dict[str, Any],
+    wanted: str,
 ) -> None:
-    assert change_of(Found(of_run, None, tmp_path / "x.json")) == wanted
+    assert (
+        change_of(
+            Found(
+                of_run,
+                None,
+                tmp_path / "x.json",
+            )
+        )
+        == wanted
+    )
 
 
 def test_missing_training_is_unknown(
     tmp_path: Path,
 ) -> None:
     assert change_of(None) == "unknown"
-    assert change_of(Found({"decisive": {"config": {}}}, None, tmp_path)) == "fresh"
+    assert (
+        change_of(
+            Found(
+                {"decisive": {"config": {}}},
+                None,
+                tmp_path,
+            )
+        )
+        == "fresh"
+    )

@@ -57,7 +57,12 @@ def source(package: Path, function: str = "scale") -> str:
         ("def scale", "def other():\n    return 1\n\n\ndef scale", False),
     ],
 )
-def test_source_digest(package: Path, old: str, new: str, is_changed: bool) -> None:
+def test_source_digest(
+    package: Path,
+    old: str,
+    new: str,
+    is_changed: bool,
+) -> None:
     before = source(package)
     assert old in SOURCE
     (package / "file.py").write_text(SOURCE.replace(old, new))
@@ -74,8 +79,17 @@ def test_empty_fields_of_later_python_versions_do_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = source(package)
-    monkeypatch.setattr(ast.FunctionDef, "_fields", (*ast.FunctionDef._fields, "more"))
-    monkeypatch.setattr(ast.FunctionDef, "more", [], raising=False)
+    monkeypatch.setattr(
+        ast.FunctionDef,
+        "_fields",
+        (*ast.FunctionDef._fields, "more"),
+    )
+    monkeypatch.setattr(
+        ast.FunctionDef,
+        "more",
+        [],
+        raising=False,
+    )
     assert source(package) == before
 
 
@@ -84,7 +98,11 @@ def test_digest_follows_the_golden_results_of_the_method(monkeypatch: pytest.Mon
     other = code_digest({"_target_": "lightning_cse.methods.DualCSE"})
     known = code.golden_methods()
     changed = {**known, "GaussCSE": {**known["GaussCSE"], "results": "0123456789"}}
-    monkeypatch.setattr(code, "golden_methods", lambda: changed)
+    monkeypatch.setattr(
+        code,
+        "golden_methods",
+        lambda: changed,
+    )
     assert code_digest(METHOD) != before
     assert code_digest({"_target_": "lightning_cse.methods.DualCSE"}) == other
 
@@ -109,7 +127,12 @@ def test_unexercised_functions_exist() -> None:
 
 @pytest.mark.parametrize(
     ("file", "is_changed"),
-    [("mine.py", True), ("helper.py", True), ("folder/deep.py", True), ("other.py", False)],
+    [
+        ("mine.py", True),
+        ("helper.py", True),
+        ("folder/deep.py", True),
+        ("other.py", False),
+    ],
 )
 def test_digest_of_outside_code_follows_the_modules_it_imports(
     tmp_path: Path,
@@ -129,7 +152,11 @@ def test_digest_of_outside_code_follows_the_modules_it_imports(
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(
+        sys,
+        "dont_write_bytecode",
+        True,
+    )
     method = {"_target_": "mine.Mine"}
     before = code_digest(method)
     path = tmp_path / file

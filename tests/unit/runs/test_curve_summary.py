@@ -18,10 +18,26 @@ def test_step_zero_does_not_count() -> None:
             (0, 0.99),
             *((step, score / 10) for step, score in enumerate((4, 8, 5, 8, 6, 7, 1), 1)),
         ],
-        "diag/held_out/alignment": [(0, 100.0), (1, 0.5), (2, 0.75)],
-        "diag/eval/alignment": [(0, 0.0), (1, 0.25), (2, 0.25)],
-        "diag/held_out/uniformity": [(0, -100.0), (1, -2.0), (2, -2.0)],
-        "diag/eval/uniformity": [(0, 0.0), (1, -3.0), (2, -1.5)],
+        "diag/held_out/alignment": [
+            (0, 100.0),
+            (1, 0.5),
+            (2, 0.75),
+        ],
+        "diag/eval/alignment": [
+            (0, 0.0),
+            (1, 0.25),
+            (2, 0.25),
+        ],
+        "diag/held_out/uniformity": [
+            (0, -100.0),
+            (1, -2.0),
+            (2, -2.0),
+        ],
+        "diag/eval/uniformity": [
+            (0, 0.0),
+            (1, -3.0),
+            (2, -1.5),
+        ],
     }
     assert summarise(curves) == CurveSummary(
         rfd_alignment=0.375,
@@ -54,12 +70,21 @@ def test_missing_curves_give_none(curves: dict[str, list[tuple[int, float]]]) ->
 
 def test_non_finite_values_give_none() -> None:
     curves = {
-        "val/rte/accuracy_all": [(5, 0.5), (10, math.nan), (15, 0.25)],
+        "val/rte/accuracy_all": [
+            (5, 0.5),
+            (10, math.nan),
+            (15, 0.25),
+        ],
         "diag/held_out/alignment": [(5, 0.5), (10, math.inf)],
         "diag/eval/alignment": [(5, math.nan), (10, math.inf)],
     }
     got = summarise(curves, "val/rte/accuracy_all")
-    assert got == CurveSummary(final_score=0.375, best_score=0.5, best_step=5, evaluations=2)
+    assert got == CurveSummary(
+        final_score=0.375,
+        best_score=0.5,
+        best_step=5,
+        evaluations=2,
+    )
 
 
 def test_run_reports_the_same_summary(tmp_path: Path) -> None:
@@ -70,14 +95,25 @@ def test_run_reports_the_same_summary(tmp_path: Path) -> None:
         """Embeds every sentence as a vector that is new at every asking."""
 
         def embed(self, sentences: list[str]) -> PointEmbedding:
-            return PointEmbedding(torch.randn(len(sentences), 8, generator=generator) + 1)
+            return PointEmbedding(
+                torch.randn(
+                    len(sentences),
+                    8,
+                    generator=generator,
+                )
+                + 1
+            )
 
     sides = ([f"{side}{k}" for k in range(12)] for side in "he")
     diagnostics = Diagnostics(*(Side({"primary": (s[:6], s[6:])}, s) for s in sides))
     curves = Curves(tmp_path / "curves.csv")
     for step in range(0, 100, 7):
         embedded = Embedded(Moving(), diagnostics.sentences())
-        logged = diagnostics.measure(embedded, embedded, step)
+        logged = diagnostics.measure(
+            embedded,
+            embedded,
+            step,
+        )
         curves.append(step, logged)
     got = summarise(curves.read())
     assert got.rfd_alignment == logged["diag/rfd_alignment"] != 0

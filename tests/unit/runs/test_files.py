@@ -12,7 +12,14 @@ from lightning_cse.runs import Curves, write_predictions
 
 
 def test_curves_round_trip(tmp_path: Path) -> None:
-    values = [0.1 + 0.2, 1e-320, -0.0, 1.7976931348623157e308, math.inf, float(np.float32(0.1))]
+    values = [
+        0.1 + 0.2,
+        1e-320,
+        -0.0,
+        1.7976931348623157e308,
+        math.inf,
+        float(np.float32(0.1)),
+    ]
     curves = Curves(tmp_path / "sub" / "curves.csv")
     assert curves.read() == {}
     for step, value in enumerate(values):
@@ -71,8 +78,16 @@ def test_predictions(tmp_path: Path) -> None:
         "score": np.linspace(0, 1, 2),
         "correct": [True, None],
     }
-    path = write_predictions(tmp_path / "predictions", "rte", columns)
+    path = write_predictions(
+        tmp_path / "predictions",
+        "rte",
+        columns,
+    )
     assert path == tmp_path / "predictions" / "rte.parquet"
     assert pq.read_table(path).to_pydict() == {**columns, "score": [0.0, 1.0]}
     with pytest.raises(ValueError, match=r"'\.\./rte'"):
-        write_predictions(tmp_path, "../rte", {"a": [1]})
+        write_predictions(
+            tmp_path,
+            "../rte",
+            {"a": [1]},
+        )

@@ -29,8 +29,18 @@ CONFIG: dict[str, Any] = {
         "data_dir": "/a",
         "reader": {"cache_dir": "/c", "limit": None},
     },
-    "encoder": {"name": "minilm_l6", "pooling": "mean", "source": "hub/name", "package": "pkg/sub"},
-    "trainer": {"accelerator": "auto", "devices": 1, "precision": "32-true", "max_epochs": 3},
+    "encoder": {
+        "name": "minilm_l6",
+        "pooling": "mean",
+        "source": "hub/name",
+        "package": "pkg/sub",
+    },
+    "trainer": {
+        "accelerator": "auto",
+        "devices": 1,
+        "precision": "32-true",
+        "max_epochs": 3,
+    },
 }
 DATA = {"inli/train": "aa", "inli/dev": "bb"}
 ENCODER = {"weights": "cc", "tokenizer": "dd"}
@@ -49,13 +59,29 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 
 def of(config: dict[str, Any], **others: Any) -> str:
-    return config_hash(config, **{"data": DATA, "encoder": ENCODER, "resolved": RESOLVED, **others})
+    return config_hash(
+        config,
+        **{
+            "data": DATA,
+            "encoder": ENCODER,
+            "resolved": RESOLVED,
+            **others,
+        },
+    )
 
 
 def test_hash_is_pinned() -> None:
     # A change here orphans every finished run: make it only on purpose.
     config = {"a": 1, "b": {"_target_": "lightning_cse.x.Y"}}
-    assert config_hash(config, data={}, encoder={}, resolved={}) == "0c466da208"
+    assert (
+        config_hash(
+            config,
+            data={},
+            encoder={},
+            resolved={},
+        )
+        == "0c466da208"
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +177,12 @@ def test_hash_depends_on_files_encoder_and_machine(others: dict[str, Any]) -> No
 
 def test_hash_ignores_precision_of_evaluation() -> None:
     def of_evaluation(resolved: dict[str, Any], **config: Any) -> str:
-        return config_hash({"suite": {}, **config}, data={}, encoder={}, resolved=resolved)
+        return config_hash(
+            {"suite": {}, **config},
+            data={},
+            encoder={},
+            resolved=resolved,
+        )
 
     want = of_evaluation({})
     assert of_evaluation({}, precision="32") == of_evaluation({}, precision="bf16") == want
@@ -159,7 +190,12 @@ def test_hash_ignores_precision_of_evaluation() -> None:
 
 
 def test_decisive_document() -> None:
-    document = decisive(CONFIG, data=DATA, encoder=ENCODER, resolved=RESOLVED)
+    document = decisive(
+        CONFIG,
+        data=DATA,
+        encoder=ENCODER,
+        resolved=RESOLVED,
+    )
     assert json.loads(json.dumps(document)) == document
     assert document["config"]["trainer"] == {
         "accelerator": "cpu",

@@ -17,15 +17,29 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         file.write_text("a")
     for arguments in (["init"], ["add", "."], ["commit", "-m", "a"]):
         git(tmp_path, *arguments)
-    monkeypatch.setattr(machine, "_FILE", tmp_path / "src/machine.py")
+    monkeypatch.setattr(
+        machine,
+        "_FILE",
+        tmp_path / "src/machine.py",
+    )
     return tmp_path
 
 
 def git(folder: Path, *arguments: str) -> None:
     settings = ("user.name=a", "user.email=a@b", "commit.gpgsign=false")
     options = [word for setting in settings for word in ("-c", setting)]
-    command = ["git", "-C", str(folder), *options, *arguments]
-    subprocess.run(command, check=True, capture_output=True)
+    command = [
+        "git",
+        "-C",
+        str(folder),
+        *options,
+        *arguments,
+    ]
+    subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+    )
 
 
 def test_results_do_not_make_the_commit_dirty(checkout: Path) -> None:
@@ -40,9 +54,20 @@ def test_results_do_not_make_the_commit_dirty(checkout: Path) -> None:
 def test_in_history(checkout: Path) -> None:
     first = machine.commit()
     assert first is not None
-    git(checkout, "commit", "--allow-empty", "-m", "b")
+    git(
+        checkout,
+        "commit",
+        "--allow-empty",
+        "-m",
+        "b",
+    )
     second = machine.commit()
     assert machine.in_history(f"{first}-dirty")
-    git(checkout, "reset", "--hard", first)
+    git(
+        checkout,
+        "reset",
+        "--hard",
+        first,
+    )
     assert not machine.in_history(str(second))
     assert not machine.in_history("0" * 40)

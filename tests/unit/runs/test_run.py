@@ -19,7 +19,12 @@ from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs import Busy, Curves, Run, find_runs, write_atomic
 from lightning_cse.runs.machine import device_of
 
-RECORD: dict[str, Any] = {"name": "x", "config_hash": "0a", "seed": 3, "metrics": {"a": 0.1 + 0.2}}
+RECORD: dict[str, Any] = {
+    "name": "x",
+    "config_hash": "0a",
+    "seed": 3,
+    "metrics": {"a": 0.1 + 0.2},
+}
 HOLDS = """
 import sys, time
 from pathlib import Path
@@ -32,14 +37,29 @@ with Run(Path(sys.argv[1]), "x", "0a", 3).lock():
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    return Run(tmp_path / "runs", "x", "0a", 3)
+    return Run(
+        tmp_path / "runs",
+        "x",
+        "0a",
+        3,
+    )
 
 
 def started(code: str, *arguments: Path) -> subprocess.Popen[str]:
     """Start code in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(Path(runs.__file__).parents[2])}
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        *map(str, arguments),
+    ]
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 @pytest.fixture
@@ -76,7 +96,16 @@ def test_status_from_new_to_finished(run: Run) -> None:
     run.start("a: 1\n")
     assert [path.name for path in run.checkpoints.iterdir()] == ["last.ckpt"]
     assert (run.status, run.reason()) == ("interrupted", None)
-    run.finish(RECORD | {"best": [math.inf, math.nan, 1.0]})
+    run.finish(
+        RECORD
+        | {
+            "best": [
+                math.inf,
+                math.nan,
+                1.0,
+            ]
+        }
+    )
     assert run.status == "finished"
     assert run.read() == RECORD | {"best": [None, None, 1.0]}, "what is no number becomes null"
     assert not run.lock_path.exists()
@@ -111,7 +140,11 @@ def test_folder_made_for_the_lock_is_removed(run: Run) -> None:
         ('{"name": "x"}', "has no config_hash, seed, metrics"),
     ],
 )
-def test_unusable_records(run: Run, content: str, message: str) -> None:
+def test_unusable_records(
+    run: Run,
+    content: str,
+    message: str,
+) -> None:
     with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):
         run.read()
     run.path.mkdir(parents=True)
@@ -139,7 +172,16 @@ def test_clear_does_not_follow_links(run: Run, tmp_path: Path) -> None:
 
 
 def test_find_runs(run: Run) -> None:
-    wanted = [Run(run.root, "a/b", "0c", 1), run, Run(run.root, "x/0a-s3/evaluate/sts", "0d", 0)]
+    wanted = [
+        Run(run.root, "a/b", "0c", 1),
+        run,
+        Run(
+            run.root,
+            "x/0a-s3/evaluate/sts",
+            "0d",
+            0,
+        ),
+    ]
     for one in wanted:
         one.start("")
     write_atomic(run.path / "wandb" / "0e-s0" / "config.yaml", "not ours")
@@ -156,7 +198,11 @@ def test_full_disk_keeps_the_old_file(run: Run, monkeypatch: pytest.MonkeyPatch)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", no_space)
+        patch.setattr(
+            os,
+            "fsync",
+            no_space,
+        )
         for action in (lambda: run.finish({}), lambda: run.start("")):
             with pytest.raises(LightningCSEError, match="no space left to write"):
                 action()
@@ -178,13 +224,25 @@ def test_kill_while_writing_keeps_the_old_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("accelerator", "with_cuda", "without"),
-    [("auto", "cuda", "cpu"), ("gpu", "cuda", "mps"), ("cpu", "cpu", "cpu"), ("mps", "mps", "mps")],
+    [
+        ("auto", "cuda", "cpu"),
+        ("gpu", "cuda", "mps"),
+        ("cpu", "cpu", "cpu"),
+        ("mps", "mps", "mps"),
+    ],
 )
 def test_device_of_accelerator(
-    accelerator: str, with_cuda: str, without: str, monkeypatch: pytest.MonkeyPatch
+    accelerator: str,
+    with_cuda: str,
+    without: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for cuda, want in ((True, with_cuda), (False, without)):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
+        monkeypatch.setattr(
+            torch.cuda,
+            "is_available",
+            lambda cuda=cuda: cuda,
+        )
         assert device_of(accelerator) == torch.device(want)
 
 

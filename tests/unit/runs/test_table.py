@@ -18,14 +18,26 @@ RTE = {
 }
 RECORD: dict[str, Any] = {
     "name": "dualcse_[cross]",
-    "metrics": {**RTE, "test/eis/accuracy": 0.9997, "test/rte/threshold": 0.53125},
+    "metrics": {
+        **RTE,
+        "test/eis/accuracy": 0.9997,
+        "test/rte/threshold": 0.53125,
+    },
     "baselines": {
         "untrained": {**dict.fromkeys(RTE, 0.5), "test/rte/accuracy_all": None},
         "length": {"test/eis/accuracy": 0.999},
     },
-    "best": {"step": 875, "score": 0.7426, "monitor": "val/rte/accuracy_all"},
+    "best": {
+        "step": 875,
+        "score": 0.7426,
+        "monitor": "val/rte/accuracy_all",
+    },
     "steps": 1000,
-    "seconds": {"training": 183.21, "evaluation": 22.2, "test": 4.0},
+    "seconds": {
+        "training": 183.21,
+        "evaluation": 22.2,
+        "test": 4.0,
+    },
     "device": "cpu",
     "precision": "bf16-mixed",
 }
@@ -57,7 +69,11 @@ def test_method_and_baselines() -> None:
     assert cells(shown, "untrained encoder") == ["50.00", "50.00", "50.00", "50.00", "-", "-"]
     assert cells(shown, "LENGTH") == ["-", "-", "-", "-", "-", "99.90"]
     heads = ["explicit", "implied", "neutral", "contradiction", "All", "EIS"]
-    assert shown.splitlines()[1].split() == ["test,", "%", *heads]
+    assert shown.splitlines()[1].split() == [
+        "test,",
+        "%",
+        *heads,
+    ]
     assert cells(shown, "test/rte/threshold") == ["0.5312"]
     assert "best checkpoint: step 875 of 1000, val/rte/accuracy_all 0.7426" in shown
     assert "time: training 183.2 s, evaluation 22.2 s, test 4.0 s (cpu, bf16-mixed)" in shown
@@ -90,7 +106,13 @@ def test_symmetric_score_has_no_direction() -> None:
         "sick_direction": ["its score is the same both ways"],
         "eis": ["it needs implicitness"],
     }
-    shown = text({"name": "simcse", "metrics": {"test/sick/auprc": 0.5}, "left_out": left_out})
+    shown = text(
+        {
+            "name": "simcse",
+            "metrics": {"test/sick/auprc": 0.5},
+            "left_out": left_out,
+        }
+    )
     assert [line.split()[1:] for line in shown.splitlines() if line.startswith("simcse")] == [
         ["50.00"],
         ["-"],
@@ -99,7 +121,11 @@ def test_symmetric_score_has_no_direction() -> None:
 
 def test_final_score() -> None:
     summary = {"final_score": 0.73124, "best_score": 0.7426}
-    for evaluations, of in {8: "5 best of 8", 3: "3 best of 3", None: "best"}.items():
+    for evaluations, of in {
+        8: "5 best of 8",
+        3: "3 best of 3",
+        None: "best",
+    }.items():
         shown = text(RECORD | {"summary": {**summary, "evaluations": evaluations}})
         assert f"final score (mean of the {of} dev scores" in shown
         assert "): 0.7312" in shown or not evaluations

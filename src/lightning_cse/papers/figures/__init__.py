@@ -1,6 +1,8 @@
-"""Figures and texts of the papers, made from an artefact's finished runs or from data alone; one module per paper.
+"""Figures and texts of the papers, made from an artefact's finished runs or from data alone; one
+module per paper.
 
-Tables hold names and numbers only, so they may be kept beside the code; a text that quotes a corpus may not.
+Tables hold names and numbers only, so they may be kept beside the code; a text that quotes a corpus
+may not.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from lightning_cse.papers.records import Found
 
-__all__ = ["MAKERS", "Made", "Material", "make"]
+__all__ = ["MAKERS", "Inputs", "Result", "make"]
 
 # The settings that decide which sentences are read.
 _READ: Final = ("corpora", "data", "encoder", "paths")
@@ -34,8 +36,10 @@ _SAMPLE: Final = {
 
 
 @dataclass(frozen=True)
-class Material:
-    """The input of a figure or a text; a line without finished runs may be left out of ``found``."""
+class Inputs:
+    """The input of a figure or a text; a line without finished runs may be left out of
+    ``found``.
+    """
 
     artefact: Artefact
     lines: Sequence[Line]
@@ -52,7 +56,9 @@ class Material:
         return f"{line.label} ({line.encoder})" if several and line.encoder else line.label
 
     def missing(self) -> list[str]:
-        """Return a paragraph on lines without a finished run, and one on lines with fewer than were asked for."""
+        """Return a paragraph on lines without a finished run, and one on lines with fewer than were
+        asked for.
+        """
         none = []
         fewer = []
         for line in self.lines:
@@ -67,13 +73,15 @@ class Material:
         if none:
             parts.append(f"Left out, since no run of them is finished: {', '.join(none)}.")
         if fewer:
-            parts.append(f"Made of fewer runs than were asked for: {', '.join(fewer)}.")
+            parts.append(f"Result of fewer runs than were asked for: {', '.join(fewer)}.")
         return parts
 
 
 @dataclass(frozen=True)
-class Made:
-    """Figures and tables by name, and a text in Markdown; a text that quotes a corpus is not kept with the code."""
+class Result:
+    """Figures and tables by name, and a text in Markdown; a text that quotes a corpus is not kept
+    with the code.
+    """
 
     figures: Mapping[str, Figure] = field(default_factory=dict)
     text: str = ""
@@ -94,10 +102,12 @@ MAKERS: Final = {
 """The module of each function that an artefact's `make` may name."""
 
 
-def make(material: Material) -> Made:
-    """Call the function that makes an artefact; its module loads only then, with matplotlib, pandas and torch."""
+def make(material: Inputs) -> Result:
+    """Call the function that makes an artefact; its module loads only then, with matplotlib, pandas
+    and torch.
+    """
     name = str(material.artefact.make)
-    found: Made = pkgutil.resolve_name(f"{__name__}.{MAKERS[name]}:{name}")(material)
+    found: Result = pkgutil.resolve_name(f"{__name__}.{MAKERS[name]}:{name}")(material)
     return found
 
 
@@ -105,22 +115,42 @@ def made(
     figures: Mapping[str, Figure | None],
     parts: Sequence[str],
     **tables: Sequence[Mapping[str, Any]],
-) -> Made:
-    """Return the figures that could be drawn, the paragraphs as one text, and the tables that have rows."""
+) -> Result:
+    """Return the figures that could be drawn, the paragraphs as one text, and the tables that have
+    rows.
+    """
     drawn = {name: figure for name, figure in figures.items() if figure is not None}
     text = "\n\n".join(parts) + "\n" if parts else ""
-    return Made(drawn, text, {name: rows for name, rows in tables.items() if rows})
+    return Result(
+        drawn,
+        text,
+        {name: rows for name, rows in tables.items() if rows},
+    )
 
 
-def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
-    """Return a Markdown table; the first ``left`` columns are left-aligned, the others right-aligned."""
+def markdown_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    left: int = 1,
+) -> str:
+    """Return a Markdown table; the first ``left`` columns are left-aligned, the others
+    right-aligned.
+    """
     head, *lines = (f"| {' | '.join(map(str, row))} |" for row in (heads, *rows))
     rule = "|" + "---|" * left + "---:|" * (len(heads) - left)
-    return "\n".join([head, rule, *lines])
+    return "\n".join(
+        [
+            head,
+            rule,
+            *lines,
+        ]
+    )
 
 
 def spread(name: str, values: ArrayLike) -> dict[str, float]:
-    """Return the mean and the quartiles as ``<name>_mean``, ``<name>_median`` and so on; NaN without values."""
+    """Return the mean and the quartiles as ``<name>_mean``, ``<name>_median`` and so on; NaN
+    without values.
+    """
     import pandas as pd
 
     described = pd.Series(values, dtype=float).describe()
@@ -132,8 +162,14 @@ def spread(name: str, values: ArrayLike) -> dict[str, float]:
     }
 
 
-def data_config(material: Material, row: str = "", **choices: str | None) -> DictConfig:
-    """Compose the config of ``describe`` as profile, artefact and request set it, ``data`` only if a row is given."""
+def data_config(
+    material: Inputs,
+    row: str = "",
+    **choices: str | None,
+) -> DictConfig:
+    """Compose the config of ``describe`` as profile, artefact and request set it, ``data`` only if
+    a row is given.
+    """
     request = material.request
     profile = material.artefact.profile(request)
     # A debug profile sets keys that only a training has.

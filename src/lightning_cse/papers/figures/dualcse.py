@@ -1,4 +1,6 @@
-"""DualCSE's Table 3, the sentences nearest to a premise by each of its vectors, and Table 6, the sizes of the data."""
+"""DualCSE's Table 3, the sentences nearest to a premise by each of its vectors, and Table 6, the
+sizes of the data.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from lightning_cse.data.sources import HYPOTHESES
 from lightning_cse.engine.load import CHECKPOINT, load
 from lightning_cse.errors import DataError
 from lightning_cse.models.base import finite
-from lightning_cse.papers.figures import Made, Material, data_config, made, markdown_table
+from lightning_cse.papers.figures import Inputs, Result, data_config, made, markdown_table
 from lightning_cse.papers.nested import value_at
 from lightning_cse.similarity import cosine_matrix
 
@@ -42,8 +44,10 @@ _COLUMNS: Final = [
 ]
 
 
-def data_statistics(material: Material) -> Made:
-    """Make DualCSE's Table 6: the number of pairs in each corpus whose files exist, beside the paper's numbers."""
+def data_statistics(material: Inputs) -> Result:
+    """Make DualCSE's Table 6: the number of pairs in each corpus whose files exist, beside the
+    paper's numbers.
+    """
     data_dir = Path(data_config(material).paths.data_dir)
     is_sample = data_dir == sample_dir()
     counted = "sample corpus, which is a small part" if is_sample else "official files"
@@ -68,7 +72,11 @@ def data_statistics(material: Material) -> Made:
             }
             rows.append(row)
             cells[-1].append(f"{_count(row['pairs'])} (paper {_count(row['published'])})")
-    return made({}, [markdown_table(["", *titles], cells), " ".join(notes)], pairs=rows)
+    return made(
+        {},
+        [markdown_table(["", *titles], cells), " ".join(notes)],
+        pairs=rows,
+    )
 
 
 def _count(number: Any) -> str:
@@ -76,9 +84,11 @@ def _count(number: Any) -> str:
 
 
 def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
-    """Return the number of sentence pairs by split; a premise forms one pair with each of its hypotheses.
+    """Return the number of sentence pairs by split; a premise forms one pair with each of its
+    hypotheses.
 
-    A row of implicit and explicit sentences forms two pairs, one that matches and one that does not.
+    A row of implicit and explicit sentences forms two pairs, one that matches and one that does
+    not.
     """
     counts = {}
     for split in dict.fromkeys(file.split for file in get_corpus(corpus).files):
@@ -91,8 +101,10 @@ def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
     return counts
 
 
-def retrieval(material: Material) -> Made:
-    """Make DualCSE's Table 3 from the best run of each line; the text quotes INLI, the table names file and line."""
+def retrieval(material: Inputs) -> Result:
+    """Make DualCSE's Table 3 from the best run of each line; the text quotes INLI, the table names
+    file and line.
+    """
     parts = material.missing()
     rows = []
     for line in material.lines:
@@ -133,7 +145,9 @@ def _nearest_of_run(run: Found, data_dir: Path) -> pd.DataFrame:
 
 
 def hypotheses(rows: Rows) -> pd.DataFrame:
-    """Return the distinct hypotheses, each at its first occurrence: ``sentence``, ``kind`` and ``found``."""
+    """Return the distinct hypotheses, each at its first occurrence: ``sentence``, ``kind`` and
+    ``found``.
+    """
     columns = [name for name in rows.names if name in HYPOTHESES]
     table = rows.table.to_pandas().assign(found=_places(rows))
     long = table.melt(
@@ -147,12 +161,18 @@ def hypotheses(rows: Rows) -> pd.DataFrame:
     return in_order.dropna(subset="sentence").drop_duplicates("sentence")
 
 
-def nearest(answers: Answers, queries: Rows, corpus: pd.DataFrame) -> pd.DataFrame:
-    """Return the sentences of a corpus nearest to each premise by each of its views, one row each, best first.
+def nearest(
+    answers: Answers,
+    queries: Rows,
+    corpus: pd.DataFrame,
+) -> pd.DataFrame:
+    """Return the sentences of a corpus nearest to each premise by each of its views, one row each,
+    best first.
 
-    Source: DualCSE, table 3: premises of INLI's dev split, hypotheses of its train split, the three nearest by cosine.
-    Differs: the paper does not say which vector of a hypothesis is compared; as in training, both vectors of a premise
-    are compared with the hypothesis's explicit vector, the primary view.
+    Source: DualCSE, table 3: premises of INLI's dev split, hypotheses of its train split, the three
+    nearest by cosine. Differs: the paper does not say which vector of a hypothesis is compared; as
+    in training, both vectors of a premise are compared with the hypothesis's explicit vector, the
+    primary view.
     """
     log.info("embedding %d sentences", len(corpus))
     embedded = finite(answers.embed(corpus["sentence"].tolist())).views()
@@ -181,11 +201,19 @@ def nearest(answers: Answers, queries: Rows, corpus: pd.DataFrame) -> pd.DataFra
 def _places(rows: Rows) -> list[str]:
     """Return ``file:line`` for each row, with the file names of the official layout."""
     names = {file.path: file.name for file in rows.files}
-    places = zip(rows.column("file"), rows.column("line"), strict=True)
+    places = zip(
+        rows.column("file"),
+        rows.column("line"),
+        strict=True,
+    )
     return [f"{names[file]}:{line}" for file, line in places]
 
 
-def _quoted(title: str, run: Found, found: pd.DataFrame) -> Iterator[str]:
+def _quoted(
+    title: str,
+    run: Found,
+    found: pd.DataFrame,
+) -> Iterator[str]:
     """Yield the Markdown of a run: a heading, and one table per query with one column per view."""
     best: dict[str, Any] = run.record.get("best") or {}
     score = ""
@@ -200,7 +228,11 @@ def _quoted(title: str, run: Found, found: pd.DataFrame) -> Iterator[str]:
     for (place, premise), hits in queries:
         yield f"**{_plain(premise)}** ({place})"
         views = hits["view"].unique()
-        shown = hits.pivot(index="rank", columns="view", values="cell")[views]
+        shown = hits.pivot(
+            index="rank",
+            columns="view",
+            values="cell",
+        )[views]
         heads = ["", *(f"by its {view} vector" for view in views)]
         yield markdown_table(heads, shown.itertuples(), left=3)
 

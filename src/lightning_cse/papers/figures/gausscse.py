@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lightning_cse.data import Rows
 from lightning_cse.evaluation import Direction
-from lightning_cse.papers.figures import Made, Material, data_config, made, markdown_table, spread
+from lightning_cse.papers.figures import Inputs, Result, data_config, made, markdown_table, spread
 from lightning_cse.plots import BLUE, GREY, VERMILION, blank_figure, plot_style
 
 if TYPE_CHECKING:
@@ -40,11 +40,12 @@ _NOTE: Final = (
 )
 
 
-def length_ratios(material: Material) -> Made:
-    """Make GaussCSE's Figure 2 from all pairs of the test sets, whatever their labels; no run is needed.
+def length_ratios(material: Inputs) -> Result:
+    """Make GaussCSE's Figure 2 from all pairs of the test sets, whatever their labels; no run is
+    needed.
 
-    Lengths are in characters, since only this unit gives the paper's length baseline (69.14 on SICK): the share of
-    longer premises among the pairs of the direction task.
+    Lengths are in characters, since only this unit gives the paper's length baseline (69.14 on
+    SICK): the share of longer premises among the pairs of the direction task.
     """
     cfg = data_config(material)
     ratios = {}
@@ -52,7 +53,10 @@ def length_ratios(material: Material) -> Made:
     cells = []
     for name, key in _CORPORA.items():
         source = str(cfg.corpora[key])
-        task = Direction(data_dir=str(cfg.paths.data_dir), test=source)
+        task = Direction(
+            data_dir=str(cfg.paths.data_dir),
+            test=source,
+        )
         ratios[name] = _log_ratios(task.table("test"))
         entailed = _log_ratios(task.rows("test"))
         row: dict[str, Any] = {
@@ -77,7 +81,11 @@ def length_ratios(material: Material) -> Made:
             )
         )
     text = [markdown_table(_HEADS, cells, left=2), _NOTE]
-    return made({"length_ratios": length_figure(ratios)}, text, lengths=rows)
+    return made(
+        {"length_ratios": length_figure(ratios)},
+        text,
+        lengths=rows,
+    )
 
 
 def _log_ratios(rows: Rows) -> NDArray[np.float64]:
@@ -91,9 +99,11 @@ def _share_longer(ratios: NDArray[np.float64]) -> float:
 
 
 def length_figure(ratios: Mapping[str, NDArray[np.float64]]) -> Figure:
-    """Draw one histogram per corpus on common axes, with the pairs whose premise is not longer in another colour.
+    """Draw one histogram per corpus on common axes, with the pairs whose premise is not longer in
+    another colour.
 
-    Source: GaussCSE, figure 2.  Differs: shares of the pairs in place of counts, and the two colours.
+    Source: GaussCSE, figure 2.  Differs: shares of the pairs in place of counts, and the two
+    colours.
     """
     every = np.concatenate(list(ratios.values()))
     low, high = np.floor(np.quantile(every, (_LEFT_OUT, 1 - _LEFT_OUT)) / _STEP)
@@ -114,7 +124,11 @@ def length_figure(ratios: Mapping[str, NDArray[np.float64]]) -> Figure:
     return figure
 
 
-def _draw_histogram(axes: Axes, values: NDArray[np.float64], edges: NDArray[np.float64]) -> None:
+def _draw_histogram(
+    axes: Axes,
+    values: NDArray[np.float64],
+    edges: NDArray[np.float64],
+) -> None:
     longer = values > 0
     kinds = {"premise longer": longer, "not longer": ~longer}
     axes.hist(

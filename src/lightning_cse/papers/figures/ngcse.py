@@ -1,4 +1,6 @@
-"""NGCSE's Figures 1, 2, 3 and 6: relative fitting difficulty, the best step, and the process of training."""
+"""NGCSE's Figures 1, 2, 3 and 6: relative fitting difficulty, the best step, and the process of
+training.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
 from lightning_cse.papers.artefacts import Artefact
-from lightning_cse.papers.figures import Made, Material, made, markdown_table
+from lightning_cse.papers.figures import Inputs, Result, made, markdown_table
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.statistics import correlation
-from lightning_cse.plots import GREY, SIDES, blank_figure, plot_style, xy, zero_line
+from lightning_cse.plots import GREY, RFD_SIDES, blank_figure, plot_style, xy, zero_line
 from lightning_cse.runs import CurveSummary, summarise
 
 if TYPE_CHECKING:
@@ -44,8 +46,10 @@ _HEADS: Final = ("correlation with the final score", "settings", "Pearson", "Spe
 _MARKERS: Final = {"Wiki": "o", "NLI": "s"}
 
 
-def runs_of(material: Material) -> pd.DataFrame:
-    """Return one row per run: its setting, encoder and seed, its summary, and its title and curves for figures."""
+def runs_of(material: Inputs) -> pd.DataFrame:
+    """Return one row per run: its setting, encoder and seed, its summary, and its title and curves
+    for figures.
+    """
     rows = []
     for line in material.lines:
         for run in material.runs(line):
@@ -91,14 +95,18 @@ def published_settings(artefact: Artefact) -> pd.DataFrame:
 
 
 def domain(title: str) -> str:
-    """Return the domain of a setting: the part of its title before the first dot, if there is one."""
+    """Return the domain of a setting: the part of its title before the first dot, if there is
+    one.
+    """
     return title.partition(".")[0] if "." in title else ""
 
 
 def correlations(summary: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
-    """Correlate each RFD and their sum with the final score, overall and by domain; return rows and Markdown.
+    """Correlate each RFD and their sum with the final score, overall and by domain; return rows and
+    Markdown.
 
-    A point is a setting, the mean of its runs, since several runs of one setting do not count as several settings.
+    A point is a setting, the mean of its runs, since several runs of one setting do not count as
+    several settings.
     """
     domains = summary.index.map(domain)
     scopes = {"all": summary} if len(summary) else {}
@@ -127,13 +135,19 @@ def correlations(summary: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
     return rows, markdown_table(_HEADS, cells)
 
 
-def _correlation_text(r: float | None, low: float | None, high: float | None) -> str:
+def _correlation_text(
+    r: float | None,
+    low: float | None,
+    high: float | None,
+) -> str:
     interval = "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
     return "" if r is None else f"{r:+.3f}{interval}"
 
 
-def fitting_difficulty(material: Material) -> Made:
-    """Make NGCSE's Figure 1, and the correlations of RFD with the final score, here and in the paper's numbers."""
+def fitting_difficulty(material: Inputs) -> Result:
+    """Make NGCSE's Figure 1, and the correlations of RFD with the final score, here and in the
+    paper's numbers.
+    """
     runs = runs_of(material)
     parts = material.missing()
     rows = []
@@ -151,14 +165,22 @@ def fitting_difficulty(material: Material) -> Made:
             parts += [heading, text]
         rows += [{"of": source, **row} for row in of_source]
     tables = {"settings": _summaries(runs), "correlations": rows}
-    return made({"fitting_difficulty": scatter_figure(runs, FITTING)}, parts, **tables)
+    return made(
+        {"fitting_difficulty": scatter_figure(runs, FITTING)},
+        parts,
+        **tables,
+    )
 
 
-def best_step(material: Material) -> Made:
+def best_step(material: Inputs) -> Result:
     """Make NGCSE's Figure 2; the encoder before training is step 0 of the runs themselves."""
     runs = runs_of(material)
     figure = scatter_figure(runs, BEST_STEP)
-    return made({"best_step": figure}, material.missing(), settings=_summaries(runs))
+    return made(
+        {"best_step": figure},
+        material.missing(),
+        settings=_summaries(runs),
+    )
 
 
 def _summaries(runs: pd.DataFrame) -> list[dict[Any, Any]]:
@@ -168,13 +190,20 @@ def _summaries(runs: pd.DataFrame) -> list[dict[Any, Any]]:
 def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | None:
     """Draw settings by two measures, coloured by a third; None where no setting has all three.
 
-    In the figure of RFD, lines connect a setting with each of its runs; in the other, a diamond marks the encoder
-    before training.
+    In the figure of RFD, lines connect a setting with each of its runs; in the other, a diamond
+    marks the encoder before training.
 
-    Source: NGCSE, figures 1 and 2.  Differs: no marker is moved, and the score is that of the same step.
+    Source: NGCSE, figures 1 and 2.  Differs: no marker is moved, and the score is that of the same
+    step.
     """
     across, up, score = measures
-    points = settings(runs)[[across, up, score]].dropna()
+    points = settings(runs)[
+        [
+            across,
+            up,
+            score,
+        ]
+    ].dropna()
     if points.empty:
         return None
     labels = {}
@@ -182,7 +211,10 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
         labels[f"{title} ({100 * value:.1f})"] = (x, y)
     with plot_style():
         axes = _scatter(points, measures[score])
-        axes.set(xlabel=measures[across], ylabel=measures[up])
+        axes.set(
+            xlabel=measures[across],
+            ylabel=measures[up],
+        )
         if score == "final_score":
             zero_line(axes)
             axes.axvline(
@@ -197,7 +229,11 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
         return _label(axes, labels)
 
 
-def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:
+def _connect_runs(
+    axes: Axes,
+    points: pd.DataFrame,
+    runs: pd.DataFrame,
+) -> None:
     """Draw a line from each setting with several runs to each of them."""
     measures = list(points.columns[:2])
     several = runs[runs["title"].duplicated(keep=False) & runs["title"].isin(points.index)]
@@ -221,10 +257,14 @@ def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:
 def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """Draw the encoder before training, and return its label with its place.
 
-    Step 0 is that of NLI.dropout, or else of the first run that has one. Its score has no colour: it is so low that on
-    a common scale the others would look alike.
+    Step 0 is that of NLI.dropout, or else of the first run that has one. Its score has no colour:
+    it is so low that on a common scale the others would look alike.
     """
-    first = runs.sort_values("title", key=lambda titles: titles != "NLI.dropout", kind="stable")
+    first = runs.sort_values(
+        "title",
+        key=lambda titles: titles != "NLI.dropout",
+        kind="stable",
+    )
     for curves in first["curves"]:
         keys = ("diag/eval/uniformity", "diag/eval/alignment", MONITOR)
         x, y, score = (dict(curves.get(key, ())).get(0) for key in keys)
@@ -278,7 +318,11 @@ def _scatter(points: pd.DataFrame, title: str) -> Axes:
                 **look,
             )
             axes.legend(loc="best")
-    figure.colorbar(drawn, ax=axes, label=f"{title}, ×100").outline.set_visible(False)
+    figure.colorbar(
+        drawn,
+        ax=axes,
+        label=f"{title}, ×100",
+    ).outline.set_visible(False)
     axes.margins(0.14)
     return axes
 
@@ -333,7 +377,9 @@ def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
 
 
 def _positions() -> Iterator[dict[str, Any]]:
-    """Yield the positions of a label around its point, the preferred one first; offsets are in points."""
+    """Yield the positions of a label around its point, the preferred one first; offsets are in
+    points.
+    """
     for far, x, y in itertools.product((7, 14), (1, -1, 0), (0, 1, -1)):
         if x or y:
             yield {
@@ -343,7 +389,7 @@ def _positions() -> Iterator[dict[str, Any]]:
             }
 
 
-def process(material: Material) -> Made:
+def process(material: Inputs) -> Result:
     """Make NGCSE's Figures 3 and 6: alignment and uniformity by step, the settings side by side."""
     runs = runs_of(material)
     parts = material.missing()
@@ -354,7 +400,8 @@ def process(material: Material) -> Made:
 
 
 def process_figure(runs: pd.DataFrame) -> Figure | None:
-    """Draw alignment above uniformity by step: one column per setting, one line per run and side; None without curves.
+    """Draw alignment above uniformity by step: one column per setting, one line per run and side;
+    None without curves.
 
     Source: NGCSE, figures 3 and 6.  Differs: the axes span the measured values.
     """
@@ -388,8 +435,12 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
     return figure
 
 
-def _draw_sides(axes: Axes, runs: pd.Series, measure: str) -> None:
-    for side, look in SIDES.items():
+def _draw_sides(
+    axes: Axes,
+    runs: pd.Series,
+    measure: str,
+) -> None:
+    for side, look in RFD_SIDES.items():
         for number, curves in enumerate(runs):
             points = xy(sorted(curves.get(f"diag/{side}/{measure}", ())))
             labelled: Any = look if number == 0 else {**look, "label": None}

@@ -1,4 +1,6 @@
-"""NGCSE's Figures 5 and 7: studies of the number of LLM rows and of the margins, and the complexity of patterns."""
+"""NGCSE's Figures 5 and 7: studies of the number of LLM rows and of the margins, and the complexity
+of patterns.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from lightning_cse.config.compose import compose
-from lightning_cse.papers.figures import Made, Material, data_config, made, spread
+from lightning_cse.papers.figures import Inputs, Result, data_config, made, spread
 from lightning_cse.papers.nested import value_at
 from lightning_cse.plots import BLUE, GREY, ORANGE, VERMILION, blank_figure, plot_style
 
@@ -35,8 +37,10 @@ Study = tuple[pd.DataFrame, Sequence[tuple[float, float]]]
 """The runs of a study, and the paper's scores by value."""
 
 
-def studies(material: Material) -> Made:
-    """Make NGCSE's Figure 5 for the first metric column: studies of the number of LLM rows and of each margin."""
+def studies(material: Inputs) -> Result:
+    """Make NGCSE's Figure 5 for the first metric column: studies of the number of LLM rows and of
+    each margin.
+    """
     metrics = [column.keys[0] for column in material.artefact.columns if column.source == "metric"]
     parts = material.missing()
     if not any(material.runs(line) for line in material.lines):
@@ -57,8 +61,14 @@ def studies(material: Material) -> Made:
     return made(figures, parts, studies=rows)
 
 
-def study(material: Material, option: str, metric: str) -> Study:
-    """Return the runs of the rows that set an option, by its value, and the paper's scores by value, in percent."""
+def study(
+    material: Inputs,
+    option: str,
+    metric: str,
+) -> Study:
+    """Return the runs of the rows that set an option, by its value, and the paper's scores by
+    value, in percent.
+    """
     published = {(each.row, each.encoder): each.value for each in material.artefact.published}
     rows = []
     paper = {}
@@ -75,15 +85,21 @@ def study(material: Material, option: str, metric: str) -> Study:
             rows.append((line.encoder, value, score))
     runs = pd.DataFrame(rows, columns=["encoder", "value", "score"])
     runs = runs.dropna().sort_values("value", kind="stable")
-    runs.insert(2, "run", runs.groupby("value").cumcount())
+    runs.insert(
+        2,
+        "run",
+        runs.groupby("value").cumcount(),
+    )
     return runs, sorted(paper.items())
 
 
 def studies_figure(drawn: Mapping[str, Study]) -> Figure | None:
-    """Draw studies side by side with the paper's scores: the mean as a line, every run as a dot, the best as a star.
+    """Draw studies side by side with the paper's scores: the mean as a line, every run as a dot,
+    the best as a star.
 
-    The band is the 95 % interval of each mean, by Student's t with one standard deviation pooled over all values (two
-    or three runs per value say little about their spread). Without repeated runs, there is no band.
+    The band is the 95 % interval of each mean, by Student's t with one standard deviation pooled
+    over all values (two or three runs per value say little about their spread). Without repeated
+    runs, there is no band.
 
     Source: NGCSE, figure 5.  Differs: the paper does not say what its band is.
     """
@@ -178,7 +194,9 @@ def _mark_best(axes: Axes, runs: pd.DataFrame) -> None:
 
 
 def pooled_interval(runs: pd.DataFrame) -> Any:
-    """Return half the 95 % interval of each value's mean, with one pooled variance; None if no value has two runs."""
+    """Return half the 95 % interval of each value's mean, with one pooled variance; None if no
+    value has two runs.
+    """
     groups = runs.groupby("value")["score"]
     freedom = len(runs) - groups.ngroups
     if not freedom:
@@ -187,8 +205,9 @@ def pooled_interval(runs: pd.DataFrame) -> Any:
     return stats.t.ppf(0.975, freedom) * (variance / groups.count()) ** 0.5
 
 
-def pattern_complexity(material: Material) -> Made:
-    """Make NGCSE's Figure 7: match error rates and cosines of the pairs of training sets, with STS-B below each domain.
+def pattern_complexity(material: Inputs) -> Result:
+    """Make NGCSE's Figure 7: match error rates and cosines of the pairs of training sets, with
+    STS-B below each domain.
 
     No run is needed: a line stands for the data of the experiment of that name.
     """
