@@ -14,9 +14,9 @@ from lightning_cse import arguments as shared
 from lightning_cse.errors import LightningCSEError, did_you_mean, reported
 
 if TYPE_CHECKING:
-    from lightning_cse.papers.artefacts import Artefact
+    from lightning_cse.papers.artefacts import Artefact, Request
     from lightning_cse.papers.plan import Plan
-    from lightning_cse.papers.records import Found
+    from lightning_cse.papers.records import Found, RunsTable
 
 
 @reported
@@ -35,7 +35,6 @@ def _page(arguments: argparse.Namespace) -> str:
     from lightning_cse.config import experiments_dir
     from lightning_cse.papers.artefacts import Request
     from lightning_cse.papers.files import find_artefacts
-    from lightning_cse.papers.plan import Plan
     from lightning_cse.papers.reading import read_runs
     from lightning_cse.papers.records import RunsTable
     from lightning_cse.papers.report import build_report, run_facts, run_sections, slug
@@ -56,10 +55,7 @@ def _page(arguments: argparse.Namespace) -> str:
         encoder=arguments.encoder,
         seeds=arguments.seeds,
     )
-    papers: dict[str, list[Plan]] = {}
-    for artefact in _chosen(artefacts.values(), arguments.what):
-        paper = artefact.source.partition(",")[0]
-        papers.setdefault(paper, []).append(Plan(artefact, request, table))
+    papers = _plans_by_paper(_chosen(artefacts.values(), arguments.what), request, table)
     sections: list[dict[str, Any]] = []
     shown = []
     for paper, plans in papers.items():
@@ -80,6 +76,21 @@ def _page(arguments: argparse.Namespace) -> str:
     if arguments.profile and papers:
         facts = {"profile": arguments.profile, **facts}
     return build_report(title, sections, facts=facts)
+
+
+def _plans_by_paper(
+    artefacts: Iterable[Artefact],
+    request: Request,
+    table: RunsTable,
+) -> dict[str, list[Plan]]:
+    """Return the plans of artefacts by the name of their paper."""
+    from lightning_cse.papers.plan import Plan
+
+    papers: dict[str, list[Plan]] = {}
+    for artefact in artefacts:
+        paper = artefact.source.partition(",")[0]
+        papers.setdefault(paper, []).append(Plan(artefact, request, table))
+    return papers
 
 
 def _chosen(artefacts: Iterable[Artefact], what: Sequence[str]) -> list[Artefact]:

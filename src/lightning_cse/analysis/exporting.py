@@ -82,9 +82,8 @@ def export(
         prefix=f".{to.name}.",
     ) as place:
         folder = Path(place) / "exported"
-        modules = _modules(parts[name], Path(place) / "parts")
         exported = sentence_transformer(
-            modules=modules,
+            modules=_modules(parts[name], Path(place) / "parts"),
             device="cpu",
             similarity_fn_name=similarity or "cosine",
         )
@@ -97,21 +96,31 @@ def export(
             repo or to.name,
         )
         card.save(folder / "README.md")
-        distance = _distance(
+        distance = _checked_distance(
             sentence_transformer(str(folder), device="cpu"),
             sentences,
             expected,
         )
-        if not distance <= TOLERANCE:
-            raise LightningCSEError(
-                f"the exported vectors differ from the model's by {distance:.1e}: "
-                f"nothing was written. {INSTEAD}"
-            )
         if to.exists():
             to.rename(Path(place) / "replaced")
         folder.rename(to)
     count = len(sentences)
     return f"{model.method_name}, view {name}: {count} vectors within {distance:.0e} of the model's"
+
+
+def _checked_distance(
+    exported: Any,
+    sentences: list[str],
+    expected: torch.Tensor,
+) -> float:
+    """Return the largest distance of exported vectors from the model's; raise if it is large."""
+    distance = _distance(exported, sentences, expected)
+    if not distance <= TOLERANCE:
+        raise LightningCSEError(
+            f"the exported vectors differ from the model's by {distance:.1e}: "
+            f"nothing was written. {INSTEAD}"
+        )
+    return distance
 
 
 def _check_target(to: Path, force: bool) -> None:

@@ -131,9 +131,7 @@ def evaluate(
     if faults := list(_mistakes(cfg, overrides)):
         raise ConfigError(faults)
     requested = plain(cfg)
-    if cfg.model in WITHOUT_ENCODER:
-        cfg.accelerator = "cpu"
-        cfg.precision = "32-true"
+    _without_encoder(cfg)
     resolved = resolve_automatic(cfg, under="")
     check_nodes(cfg)
     model = open_model(cfg)
@@ -168,12 +166,9 @@ def evaluate(
             model,
             about,
         )
+        identity = _identity(folder, about.name, suite, key)
         record = {
-            "name": about.name,
-            "suite": suite,
-            "config_hash": folder.config_hash,
-            "seed": seed,
-            "key": key,
+            **identity,
             **_model_entries(cfg, about),
             **_measured(plan, results),
             "data": decides["data"],
@@ -184,6 +179,29 @@ def evaluate(
         }
         folder.finish(record)
     return runs.Outcome("finished", str(folder.path))
+
+
+def _without_encoder(cfg: DictConfig) -> None:
+    """Compute a model without an encoder on the CPU, in float32."""
+    if cfg.model in WITHOUT_ENCODER:
+        cfg.accelerator = "cpu"
+        cfg.precision = "32-true"
+
+
+def _identity(
+    folder: runs.Run,
+    name: str,
+    suite: str,
+    key: str,
+) -> dict[str, Any]:
+    """Return the part of the record by which an evaluation is found."""
+    return {
+        "name": name,
+        "suite": suite,
+        "config_hash": folder.config_hash,
+        "seed": folder.seed,
+        "key": key,
+    }
 
 
 def _yaml(cfg: DictConfig) -> str:
