@@ -22,10 +22,9 @@ def pairs(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the vectors of sentence pairs of a corpus: (rows, 384) each."""
     table = read_corpus(corpus, split, sample_dir())
-    one, other = (
-        encoder.encode(table.column(name)[:rows], convert_to="torch") for name in (first, second)
-    )
-    return one, other
+    one = encoder.encode(table.column(first)[:rows])
+    other = encoder.encode(table.column(second)[:rows])
+    return torch.from_numpy(one), torch.from_numpy(other)
 
 
 anchor, positive = pairs("inli", "train", "premise", "explicit_entailment", 64)
