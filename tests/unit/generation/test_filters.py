@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightning_cse.generation.examples import Examples
@@ -344,6 +344,8 @@ ANY = st.sampled_from(
 )
 
 
+@example(text="{ \ud800", finish="stop")
+@example(text='{"sentence": "\\ud800 A dog runs."}', finish="stop")
 @given(st.lists(ANY, max_size=15).map(" ".join), st.sampled_from(["stop", "length"]))
 def test_accepted_sentence_is_accepted_again(text: str, finish: str) -> None:
     sentence, reason = judged(
