@@ -20,7 +20,7 @@ os.environ.pop("LIGHTNING_CSE_ASK_LLMS", None)
 # Commands that tests start inherit it. A test that compares to the last bit uses `one_thread`.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,13 +43,13 @@ settings.load_profile("project")
 
 
 @pytest.fixture(scope="session")
-def repository() -> Path:
+def repository():
     """The root of the checkout."""
     return Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session")
-def real_data() -> Path:
+def real_data():
     """The folder of the official corpora; without one, the test is skipped."""
     given = os.environ.get("LIGHTNING_CSE_DATA")
     if not given:
@@ -63,7 +63,7 @@ def real_data() -> Path:
 
 
 @pytest.fixture
-def one_thread() -> Iterator[None]:
+def one_thread():
     """Torch with one thread: sums have one order, so results are equal to the last bit."""
     import torch
 
@@ -74,7 +74,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def heard_interrupts() -> Iterator[None]:
+def heard_interrupts():
     """Python's handler of SIGINT: background jobs of a shell inherit that the signal is ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -86,7 +86,7 @@ RunTiny = Callable[..., "Run"]
 
 
 @pytest.fixture(scope="session")
-def compose() -> Compose:
+def compose():
     """Compose the config of ``train`` from overrides, ordered as on a command line."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
@@ -97,7 +97,7 @@ def compose() -> Compose:
     from lightning_cse.config.launch import as_custom, ordered
 
     @functools.cache  # a tenth of a second each, and some tests run one point dozens of times
-    def once(overrides: tuple[str, ...], with_hydra: bool) -> DictConfig:
+    def once(overrides, with_hydra):
         register()
         GlobalHydra.instance().clear()
         try:
@@ -110,7 +110,7 @@ def compose() -> Compose:
         finally:
             GlobalHydra.instance().clear()
 
-    def composed(*overrides: str, with_hydra: bool = False) -> DictConfig:
+    def composed(*overrides, with_hydra=False):
         cfg = copy.deepcopy(once(overrides, with_hydra))
         complete(cfg)
         return cfg
@@ -119,7 +119,7 @@ def compose() -> Compose:
 
 
 @pytest.fixture(scope="session")
-def run_tiny(compose: Compose) -> RunTiny:
+def run_tiny(compose):
     """Train a point under ``+debug=tiny`` in this process, with one thread; runs are in
     ``<folder>/runs``.
     """
@@ -128,7 +128,7 @@ def run_tiny(compose: Compose) -> RunTiny:
     from lightning_cse.engine.train import train
     from lightning_cse.runs import Run
 
-    def run(folder: Path, *overrides: str) -> Run:
+    def run(folder, *overrides):
         cfg = compose(
             "+debug=tiny",
             "paths.cache_dir=null",

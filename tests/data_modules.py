@@ -1,11 +1,9 @@
 """A data module on the sample corpora whose tokens are words, and what its batches hold."""
 
 import zlib
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from lightning_cse.data import ContrastiveData, ContrastiveDataModule, sample_dir
-from lightning_cse.tokens import Tokens
 
 
 class Words:
@@ -14,28 +12,19 @@ class Words:
     digest = "words"
     known: ClassVar[dict[int, str]] = {}
 
-    def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
+    def __call__(self, sentences):
         return [[self._id(word) for word in sentence.split()] for sentence in sentences]
 
-    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+    def decode(self, ids):
         return [" ".join(self.known[number] for number in sentence) for sentence in ids]
 
-    def _id(self, word: str) -> int:
+    def _id(self, word):
         number = zlib.crc32(word.encode()) >> 1
         self.known[number] = word
         return number
 
 
-def data_module(
-    train: str | Sequence[str],
-    rows: Any,
-    *,
-    tokenize: Any = None,
-    seed: int = 0,
-    roles: Sequence[str] = (),
-    optional: Sequence[str] = (),
-    **settings: Any,
-) -> ContrastiveDataModule:
+def data_module(train, rows, *, tokenize=None, seed=0, roles=(), optional=(), **settings):
     """Return a data module with small batches; further arguments are its settings."""
     default = {
         "batch_size": 8,
@@ -55,16 +44,13 @@ def data_module(
     )
 
 
-def batch_rows(
-    data: ContrastiveDataModule,
-    epochs: int = 1,
-) -> list[list[int]]:
+def batch_rows(data, epochs=1):
     """Return the row numbers of the batches of some epochs."""
     loader = data.train_dataloader()
     return [batch["index"].tolist() for _ in range(epochs) for batch in loader]
 
 
-def ids_of(tokens: Tokens) -> list[list[int]]:
+def ids_of(tokens):
     """Return the ids of each sentence, without padding."""
     return [
         ids[mask].tolist()

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -40,7 +39,7 @@ DEBERTA_V3 = {  # as in microsoft/deberta-v3-base, with fewer buckets
 MODERNBERT = {"local_attention": 8, "global_attn_every_n_layers": 3}
 
 
-def texts() -> list[str]:
+def texts():
     return [
         *read_corpus(
             "inli",
@@ -51,7 +50,7 @@ def texts() -> list[str]:
     ]
 
 
-def word_pieces(special: list[str]) -> dict[str, int]:
+def word_pieces(special):
     raw = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     raw.normalizer, raw.pre_tokenizer = (
         normalizers.BertNormalizer(),
@@ -67,7 +66,7 @@ def word_pieces(special: list[str]) -> dict[str, int]:
     return raw.get_vocab()
 
 
-def unigram(special: list[str]) -> list[tuple[str, float]]:
+def unigram(special):
     raw = Tokenizer(models.Unigram())
     raw.pre_tokenizer = pre_tokenizers.Metaspace()
     raw.train_from_iterator(
@@ -81,7 +80,7 @@ def unigram(special: list[str]) -> list[tuple[str, float]]:
     return [(piece, score) for piece, score in json.loads(raw.to_str())["model"]["vocab"]]
 
 
-def byte_pairs(special: list[str], sentences: list[str] | None = None) -> Tokenizer:
+def byte_pairs(special, sentences=None):
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     options = {"special_tokens": special, "initial_alphabet": pre_tokenizers.ByteLevel.alphabet()}
@@ -95,7 +94,7 @@ def byte_pairs(special: list[str], sentences: list[str] | None = None) -> Tokeni
     return raw
 
 
-def roberta_tokenizer(sentences: list[str] | None = None) -> Any:
+def roberta_tokenizer(sentences=None):
     raw = byte_pairs(ROBERTA, sentences)
     merges = [tuple(pair) for pair in json.loads(raw.to_str())["model"]["merges"]]
     return hf.RobertaTokenizer(
@@ -104,7 +103,7 @@ def roberta_tokenizer(sentences: list[str] | None = None) -> Any:
     )
 
 
-def modernbert_tokenizer() -> Any:
+def modernbert_tokenizer():
     raw, names = (
         byte_pairs(BERT),
         dict(
@@ -138,11 +137,11 @@ class Kind(NamedTuple):
     segments: bool = False
 
 
-def bert_tokenizer() -> Any:
+def bert_tokenizer():
     return hf.BertTokenizer(vocab=word_pieces(BERT))
 
 
-def xlm_roberta_tokenizer() -> Any:
+def xlm_roberta_tokenizer():
     return hf.XLMRobertaTokenizer(vocab=unigram(ROBERTA))
 
 
@@ -206,11 +205,7 @@ KINDS = {
 }
 
 
-def save_kind(
-    name: str,
-    folder: Path,
-    **changes: Any,
-) -> Path:
+def save_kind(name, folder, **changes):
     """Save a random model of a kind, with changes to its config, and its tokenizer, with
     save_pretrained.
     """

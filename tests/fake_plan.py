@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from lightning_cse.papers.artefacts import Artefact, Baseline, Column, Line, Request
+from lightning_cse.papers.artefacts import Artefact, Baseline, Request
 from lightning_cse.papers.records import Found, frame_of
 
 
@@ -21,33 +21,21 @@ class FakePlan:
     change: Callable[[Found], str] = lambda run: "fresh"
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self):
         return self.artefact.lines(self.request)
 
-    def runs(
-        self,
-        line: Line,
-        column: Column,
-    ) -> pd.DataFrame:
+    def runs(self, line, column):
         label = line.way.of if isinstance(line.way, Baseline) else line.label
         found = dict(sorted(self.by_label.get(label, {}).items()))
         rows = frame_of(found.values())
         rows.index = pd.Index(list(found), name="seed")
         return rows.iloc[:1] if isinstance(line.way, Baseline) else rows
 
-    def seeds(
-        self,
-        line: Line,
-        column: Column,
-    ) -> tuple[int, ...]:
+    def seeds(self, line, column):
         return line.seeds[:1] if isinstance(line.way, Baseline) else line.seeds
 
-    def setting(
-        self,
-        line: Line,
-        column: Column,
-    ) -> Any:
+    def setting(self, line, column):
         return self.settings.get(column.title)
 
-    def change_of(self, run: Found) -> str:
+    def change_of(self, run):
         return self.change(run)

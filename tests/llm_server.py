@@ -6,10 +6,10 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 TRANSIENT = (
@@ -67,34 +67,29 @@ Plan = Callable[[dict[str, Any], int], "str | None"]
 Answer = Callable[[dict[str, Any]], str]
 
 
-def prompt(body: dict[str, Any]) -> str:
+def prompt(body):
     """Return the text of the last message."""
     return str(body["messages"][-1]["content"])
 
 
-def first(*kinds: str | None) -> Plan:
+def first(*kinds):
     """Return a plan: the n-th call of each prompt meets the n-th of ``kinds``, and later calls
     succeed.
     """
     return lambda _, nth: kinds[nth] if nth < len(kinds) else None
 
 
-def always(kind: str) -> Plan:
+def always(kind):
     """Return a plan in which every call meets the same fault."""
     return lambda _, nth: kind
 
 
-def share(
-    part: float,
-    kinds: Sequence[str] = TRANSIENT,
-    *,
-    times: int = 2,
-) -> Plan:
+def share(part, kinds=TRANSIENT, *, times=2):
     """Return a plan: a part of all calls fails, at most ``times`` per prompt; prompt and count
     decide which.
     """
 
-    def plan(body: dict[str, Any], nth: int) -> str | None:
+    def plan(body, nth):
         draw = random.Random(f"0 {nth} {prompt(body)}")
         return draw.choice(list(kinds)) if nth < times and draw.random() < part else None
 
@@ -126,14 +121,14 @@ class ChatServer(ThreadingHTTPServer):
 
     def __init__(
         self,
-        answer: Answer | None = None,
-        plan: Plan | None = None,
+        answer=None,
+        plan=None,
         *,
-        key: str = "",
-        seconds: float = 0.0,  # per answer
-        retry_after: str = "0.05",
-        structured: bool = True,  # whether it accepts a response_format,
-    ) -> None:
+        key="",
+        seconds=0.0,  # per answer
+        retry_after="0.05",
+        structured=True,  # whether it accepts a response_format
+    ):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answer = answer or (lambda body: prompt(body)[::-1])
         self.plan = plan
@@ -151,11 +146,11 @@ class ChatServer(ThreadingHTTPServer):
         self._connections: WeakSet[socket.socket] = WeakSet()
 
     @property
-    def url(self) -> str:
+    def url(self):
         """The value for ``llm.base_url``."""
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         threading.Thread(
             target=self.serve_forever,
             args=(0.01,),
@@ -164,10 +159,10 @@ class ChatServer(ThreadingHTTPServer):
         ).start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.stop()
 
-    def stop(self) -> None:
+    def stop(self):
         """Stop like a killed server, with all connections."""
         self.stopped.set()
         self.shutdown()
@@ -176,11 +171,7 @@ class ChatServer(ThreadingHTTPServer):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def begin(
-        self,
-        body: dict[str, Any],
-        authorization: str | None,
-    ) -> str | None:
+    def begin(self, body, authorization):
         """Record a call, and return the fault that it meets."""
         text = json.dumps(body["messages"])
         with self.lock:
@@ -202,29 +193,17 @@ class ChatServer(ThreadingHTTPServer):
             )
         return fault
 
-    def end(
-        self,
-        body: dict[str, Any],
-        answered: bool,
-    ) -> None:
+    def end(self, body, answered):
         """Record the end of a call, before its client can notice it."""
         with self.lock:
             self._inside -= 1
             self.answered[prompt(body)] += answered
 
-    def process_request(
-        self,
-        request: Any,
-        client_address: Any,
-    ) -> None:
+    def process_request(self, request, client_address):
         self._connections.add(request)
         super().process_request(request, client_address)
 
-    def handle_error(
-        self,
-        request: Any,
-        client_address: Any,
-    ) -> None:
+    def handle_error(self, request, client_address):
         """Ignore clients that disconnect, which is what tests provoke."""
 
 
@@ -233,14 +212,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # connections stay open, as with real servers
     disable_nagle_algorithm = True
 
-    def log_message(
-        self,
-        format: str,
-        *args: object,
-    ) -> None:
+    def log_message(self, format, *args):
         pass
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         fault = self.server.begin(body, self.headers["Authorization"])
         fault = fault if self.path.endswith("/v1/chat/completions") else "no_path"
@@ -262,11 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(200, BODIES.get(fault or "", reply))
 
-    def _reply(
-        self,
-        body: dict[str, Any],
-        odd: str | None,
-    ) -> dict[str, Any]:
+    def _reply(self, body, odd):
         text = self.server.answer(body)
         finish = "stop"
         if odd in {"refusal", "filter", "null"}:
@@ -294,11 +265,7 @@ class _Handler(BaseHTTPRequestHandler):
             "usage": None if odd == "no_usage" else usage,
         }
 
-    def _leave(
-        self,
-        kind: str,
-        whole: bytes,
-    ) -> None:
+    def _leave(self, kind, whole):
         """Leave a call without a complete answer."""
         self.close_connection = True
         if kind not in {"silent", "break"}:
@@ -313,11 +280,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.connection.shutdown(socket.SHUT_RDWR)
 
-    def _head(
-        self,
-        status: int,
-        length: int,
-    ) -> None:
+    def _head(self, status, length):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(length))
@@ -325,10 +288,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", self.server.retry_after)
         self.end_headers()
 
-    def _send(
-        self,
-        status: int,
-        content: bytes,
-    ) -> None:
+    def _send(self, status, content):
         self._head(status, len(content))
         self.wfile.write(content)

@@ -2,24 +2,17 @@
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lightning_cse.embeddings import GaussianEmbedding, PointEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.engine.inference import SentenceModel
 
 
-def normal(
-    *shape: int,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float64,
-) -> Tensor:
+def normal(*shape, seed=0, dtype=torch.float64):
     """Return normal numbers, drawn by the seed in float64 and then converted to the dtype."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(
@@ -29,31 +22,19 @@ def normal(
     ).to(dtype)
 
 
-def gaussians(
-    n: int,
-    d: int,
-    *,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float64,
-    scale: float = 1.0,
-) -> GaussianEmbedding:
+def gaussians(n, d, *, seed=0, dtype=torch.float64, scale=1.0):
     """Return Gaussians with normal means, and log variances of this standard deviation."""
     mean, log_variance = normal(2, n, d, seed=seed)
     return GaussianEmbedding(mean.to(dtype), (scale * log_variance).to(dtype))
 
 
-def cos(x: Tensor, y: Tensor) -> float:
+def cos(x, y):
     """Return the cosine of two vectors, computed in float64."""
     x, y = x.double(), y.double()
     return (x @ y / (x @ x).sqrt() / (y @ y).sqrt()).item()
 
 
-def divergences(
-    a: GaussianEmbedding,
-    i: int,
-    b: GaussianEmbedding,
-    j: int,
-) -> list[float]:
+def divergences(a, i, b, j):
     """Return KL(a_i || b_j) of each dimension, spelled out."""
     result = []
     for h in range(a.mean.shape[1]):
@@ -64,29 +45,19 @@ def divergences(
     return result
 
 
-def reduced(kl: Sequence[float], reduce: str) -> float:
+def reduced(kl, reduce):
     """Return the similarity of two Gaussians from the divergence of each dimension."""
     if reduce == "sim_of_sum":
         return 1 / (1 + math.fsum(kl))
     return math.fsum(1 / (1 + k) for k in kl) / len(kl)
 
 
-def sim(
-    a: GaussianEmbedding,
-    i: int,
-    b: GaussianEmbedding,
-    j: int,
-    reduce: str = "mean_of_sims",
-) -> float:
+def sim(a, i, b, j, reduce="mean_of_sims"):
     """Return the similarity of Gaussian i of ``a`` to Gaussian j of ``b``."""
     return reduced(divergences(a, i, b, j), reduce)
 
 
-def cross_entropy(
-    positive: float,
-    candidates: Iterable[float],
-    temperature: float,
-) -> float:
+def cross_entropy(positive, candidates, temperature):
     """Return the contrastive loss of one row from the similarities of its candidates."""
     total = math.fsum(math.exp(candidate / temperature) for candidate in candidates)
     return math.log(total) - positive / temperature
@@ -107,22 +78,17 @@ class Numbers:
     word.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.embedded: list[str] = []
 
-    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+    def embed(self, sentences):
         self.embedded += sentences
         return PointEmbedding(
             torch.tensor([[float(s.split()[-1]), float(len(s.split()[0]))] for s in sentences])
         )
 
 
-def untrained(
-    kind: Any,
-    *,
-    encoder: Any = None,
-    **options: Any,
-) -> SentenceModel:
+def untrained(kind, *, encoder=None, **options):
     """Return a loaded model with random layers; the two parts of a bi-encoder differ."""
     torch.manual_seed(0)
     model = kind(encoder or tiny_encoder(max_length=48), **options).eval()
@@ -139,7 +105,7 @@ def untrained(
     )
 
 
-def save_tiny(folder: Path) -> Path:
+def save_tiny(folder):
     """Save the tiny encoder with save_pretrained, and return its folder."""
     encoder = tiny_encoder()
     encoder.backbone.save_pretrained(folder)
@@ -147,13 +113,7 @@ def save_tiny(folder: Path) -> Path:
     return folder
 
 
-def senteval_classifier(
-    x: Tensor,
-    labels: Tensor,
-    fold: Any,
-    l2: float,
-    classes: int,
-) -> tuple[nn.Linear, int]:
+def senteval_classifier(x, labels, fold, l2, classes):
     """Fit SentEval's classifier as a loop in float64, on a fold (train, dev or None); also return
     the epochs.
     """

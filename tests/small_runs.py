@@ -1,7 +1,6 @@
 """Runs of six steps for tests of training: how one is started and killed, and what it leaves."""
 
 import os
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 import torch
 
 from lightning_cse.loggers import CurvesLogger
-from lightning_cse.runs import Curves, Run
+from lightning_cse.runs import Curves
 
 # Two epochs of three batches (8, 8, 4), evaluated and saved after every second step: not at the end
 # of the first.
@@ -31,15 +30,11 @@ class Killed(BaseException):
 
 
 @contextmanager
-def dies_at(at: int) -> Iterator[None]:
+def dies_at(at):
     """Die before the values of a step are logged."""
     original = CurvesLogger.log_metrics
 
-    def mortal(
-        self: CurvesLogger,
-        metrics: dict[str, float],
-        step: int | None = None,
-    ) -> None:
+    def mortal(self, metrics, step=None):
         if step == at:
             raise Killed
         original(self, metrics, step)
@@ -53,12 +48,12 @@ def dies_at(at: int) -> Iterator[None]:
         yield
 
 
-def curves(run: Run) -> dict[str, dict[int, float]]:
+def curves(run):
     """Return the values of a run by key and step."""
     return {key: dict(points) for key, points in Curves(run.curves_path).read().items()}
 
 
-def environment(folder: Path, runs: str = "runs") -> dict[str, str]:
+def environment(folder, runs="runs"):
     """Return the environment of a command whose runs and caches lie in a folder."""
     inherited = {key: value for key, value in os.environ.items() if key != "LIGHTNING_CSE_DATA"}
     return inherited | {
@@ -80,7 +75,7 @@ COSTS = (
 )
 
 
-def outcome(run: Run) -> dict[str, Any]:
+def outcome(run):
     """Return all that a run leaves, except costs: its record, curves, files and checkpoints."""
     files = sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*"))
     left: dict[str, Any] = {
@@ -103,11 +98,7 @@ def outcome(run: Run) -> dict[str, Any]:
     return left
 
 
-def differences(
-    one: Any,
-    other: Any,
-    where: str = "",
-) -> list[str]:
+def differences(one, other, where=""):
     """Return where two outcomes differ, to the last bit."""
     if type(one) is not type(other):
         return [f"{where}: {type(one).__name__} and {type(other).__name__}"]
@@ -137,7 +128,7 @@ def differences(
     return [] if same else [f"{where}: {one!r} and {other!r}"[:300]]
 
 
-def assert_same(run: Run, reference: Run) -> None:
+def assert_same(run, reference):
     """Assert that two runs left the same, to the last bit."""
     __tracebackhide__ = True
     found = differences(outcome(reference), outcome(run))

@@ -4,9 +4,6 @@ import os
 import signal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
-
-from omegaconf import DictConfig
 
 from lightning_cse.errors import DataError
 from lightning_cse.runs import Busy
@@ -16,7 +13,7 @@ class FailedBefore(DataError):  # noqa: N818
     """A stand-in for `lightning_cse.runs.FailedBefore`, which a sweep recognises by its name."""
 
 
-def run(cfg: DictConfig) -> Any:
+def run(cfg):
     """Do what the config's name says, and return an outcome like that of a training run."""
     fate = str(cfg.get("name"))  # only the command train has one
     runs = Path(cfg.paths.runs_dir)

@@ -36,7 +36,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +80,7 @@ class Block:
     expected: str | None = None  # the text block that follows
     file: str = ""  # where it is written
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder):
         """Write it to its file, if it has one."""
         if self.file:
             (folder / self.file).parent.mkdir(
@@ -90,11 +89,11 @@ class Block:
             )
             (folder / self.file).write_text(self.body, encoding="utf-8")
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.page}:{self.line}-{self.language or 'unnamed'}"
 
 
-def read_blocks(markdown: str, page: str = "") -> list[Block]:
+def read_blocks(markdown, page=""):
     """Return the fenced blocks from top to bottom; a text block also becomes the ``expected`` of
     the one before it.
 
@@ -135,7 +134,7 @@ def read_blocks(markdown: str, page: str = "") -> list[Block]:
     return blocks
 
 
-def masked(text: str, checkout: Path | None = None) -> list[str]:
+def masked(text, checkout=None):
     """Return the lines that say something, without what may differ from run to run."""
     text = _ANSI.sub("", text).replace("\r", "\n")
     if checkout is not None:
@@ -148,7 +147,7 @@ def masked(text: str, checkout: Path | None = None) -> list[str]:
     return [line for line in lines if line]
 
 
-def make_targets(line: str) -> list[str]:
+def make_targets(line):
     """Return the targets a line of shell asks make for; [] if it does not call make."""
     found = _MAKE.search(line)
     return (
@@ -158,7 +157,7 @@ def make_targets(line: str) -> list[str]:
     )
 
 
-def runnable(block: Block) -> str:
+def runnable(block):
     """Return what of a bash block is run here: nothing through make, but ``make run`` where its
     output is told.
     """
@@ -191,7 +190,7 @@ SHELL = [
 ]
 
 
-def params(skipped: bool) -> list[object]:
+def params(skipped):
     """Return the bash and Python blocks, those of a page for one worker: they build on each
     other.
     """
@@ -207,13 +206,13 @@ def params(skipped: bool) -> list[object]:
 
 
 @pytest.fixture(scope="session")
-def checkout_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def checkout_of(tmp_path_factory):
     """A copy of the checkout for each page, without what git ignores, in which its blocks may do as
     they like.
     """
 
     @functools.cache
-    def copied(page: str) -> Path:
+    def copied(page):
         folder = tmp_path_factory.mktemp(re.sub(r"\W", "_", page)) / "lightning_cse"
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         listed = subprocess.run(
@@ -247,7 +246,7 @@ def checkout_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
     return copied
 
 
-def run(command: list[str], checkout: Path) -> str:
+def run(command, checkout):
     """Run a command in the copy, and return what it printed."""
     left_out = ("LIGHTNING_CSE_LOCAL", "LIGHTNING_CSE_RUNS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
     environment = {name: value for name, value in os.environ.items() if name not in left_out} | {
@@ -279,7 +278,7 @@ def run(command: list[str], checkout: Path) -> str:
 @pytest.mark.docs
 @pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.parametrize("block", params(skipped=False))
-def test_block_runs(block: Block, checkout_of: Callable[[str], Path]) -> None:
+def test_block_runs(block, checkout_of):
     checkout = checkout_of(block.page)
     for other in BLOCKS:
         if other.page == block.page and other.line <= block.line:
@@ -321,7 +320,7 @@ class Parsed(Exception):  # noqa: N818 - nothing is wrong
     """Raised in place of what a command does once its options are read."""
 
 
-def commands(shell: str) -> Iterator[list[str]]:
+def commands(shell):
     """Yield the words of each command of some lines of shell; a placeholder such as <corpora> is a
     word.
     """
@@ -347,11 +346,7 @@ def commands(shell: str) -> Iterator[list[str]]:
                 words.append(word)
 
 
-def check_command(
-    words: list[str],
-    give: Callable[..., tuple[int, str, str]],
-    patch: pytest.MonkeyPatch,
-) -> None:
+def check_command(words, give, patch):
     """Fail if a command could not start."""
     words = words[
         : next((place for place, word in enumerate(words) if word[0] in "<>"), len(words))
@@ -390,11 +385,7 @@ def check_command(
     else:
         read = argparse.ArgumentParser.parse_args
 
-        def parsed(
-            self: argparse.ArgumentParser,
-            *given: object,
-            **named: object,
-        ) -> object:
+        def parsed(self, *given, **named):
             read(self, *given, **named)  # type: ignore[call-overload]
             raise Parsed
 
@@ -407,7 +398,7 @@ def check_command(
             inspect.unwrap(importlib.import_module(f"lightning_cse.{args[0]}").main)(args[1:])
 
 
-def make_known() -> set[str]:
+def make_known():
     """Return the targets of the Makefile."""
     return set(
         re.findall(
@@ -420,11 +411,7 @@ def make_known() -> set[str]:
 
 @pytest.mark.docs
 @pytest.mark.parametrize("block", params(skipped=True))
-def test_skipped_block_could_start(
-    block: Block,
-    give: Callable[..., tuple[int, str, str]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_skipped_block_could_start(block, give, monkeypatch):
     if block.language == "python":
         ast.parse(block.body)
         return
@@ -457,7 +444,7 @@ def test_skipped_block_could_start(
 # The documents
 
 
-def test_blocks_have_a_known_language_and_a_reason_to_be_skipped() -> None:
+def test_blocks_have_a_known_language_and_a_reason_to_be_skipped():
     assert {block.page for block in BLOCKS} >= {
         "README.md",
         "docs/using.md",
@@ -469,7 +456,7 @@ def test_blocks_have_a_known_language_and_a_reason_to_be_skipped() -> None:
         assert block.language != "yaml" or yaml.safe_load(block.body) is not None, block
 
 
-def test_readme_is_short_and_starts_with_the_two_commands() -> None:
+def test_readme_is_short_and_starts_with_the_two_commands():
     assert len(README.splitlines()) <= 160
     named = [target for line in SHELL for target in make_targets(line)]
     assert named[:2] == ["run", "test"]
@@ -478,7 +465,7 @@ def test_readme_is_short_and_starts_with_the_two_commands() -> None:
 
 
 @pytest.mark.parametrize("module", ["losses", "metrics", "models", "methods"])
-def test_every_public_name_is_in_the_reference(module: str) -> None:
+def test_every_public_name_is_in_the_reference(module):
     stub = (ROOT / "src" / "lightning_cse" / module / "__init__.pyi").read_text(encoding="utf-8")
     page = (ROOT / "docs" / "reference" / f"{module}.md").read_text(encoding="utf-8")
     shown = re.findall(rf"(?m)^::: lightning_cse\.{module}\.(\w+)$", page)
@@ -500,11 +487,7 @@ def test_every_public_name_is_in_the_reference(module: str) -> None:
         "rm -rf runs",
     ],
 )
-def test_faulty_commands_are_detected(
-    line: str,
-    give: Callable[..., tuple[int, str, str]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_faulty_commands_are_detected(line, give, monkeypatch):
     with pytest.raises((Exception, SystemExit)):
         for words in commands(line):
             check_command(
@@ -518,7 +501,7 @@ def test_faulty_commands_are_detected(
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     """The site, built as by ``make docs``: a warning is an error."""
     folder = tmp_path_factory.mktemp("site")
     command = [
@@ -541,7 +524,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.docs
 @pytest.mark.xdist_group("site")
-def test_site_builds_and_loads_nothing_from_elsewhere(site: Path) -> None:
+def test_site_builds_and_loads_nothing_from_elsewhere(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) > 30
     loaded = re.compile(
@@ -557,7 +540,7 @@ def test_site_builds_and_loads_nothing_from_elsewhere(site: Path) -> None:
 
 @pytest.mark.docs
 @pytest.mark.xdist_group("site")
-def test_site_shows_formulas_and_committed_results(site: Path) -> None:
+def test_site_shows_formulas_and_committed_results(site):
     for name, formulas in (
         ("methods/dualcse", 1),
         ("methods/gausscse", 3),

@@ -8,7 +8,6 @@ import os
 import re
 import runpy
 import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -44,7 +43,7 @@ OUTSIDE = re.compile(r"\.\./shared\b")
 
 
 @pytest.fixture(scope="module")
-def files(repository: Path) -> dict[str, Path]:
+def files(repository):
     """Every file git has or would take, by name: an untracked one that is not ignored is about to
     be committed.
     """
@@ -63,7 +62,7 @@ def files(repository: Path) -> dict[str, Path]:
     return found
 
 
-def lines(files: dict[str, Path], suffixes: frozenset[str]) -> list[tuple[str, int, str]]:
+def lines(files, suffixes):
     """File, number and text of every line."""
     chosen = {name: path for name, path in files.items() if path.suffix in suffixes}
     assert len(chosen) > 50
@@ -74,7 +73,7 @@ def lines(files: dict[str, Path], suffixes: frozenset[str]) -> list[tuple[str, i
     ]
 
 
-def test_every_module_can_be_imported(repository: Path) -> None:
+def test_every_module_can_be_imported(repository):
     source = repository / "src"
     paths = sorted((source / "lightning_cse").rglob("*.py"))
     assert len(paths) > 30
@@ -85,7 +84,7 @@ def test_every_module_can_be_imported(repository: Path) -> None:
         )
 
 
-def test_no_unfinished_code(files: dict[str, Path]) -> None:
+def test_no_unfinished_code(files):
     product = {
         name: path for name, path in files.items() if name.startswith(("src/", "conf/", "scripts/"))
     }
@@ -95,12 +94,12 @@ def test_no_unfinished_code(files: dict[str, Path]) -> None:
     assert found == []
 
 
-def test_no_file_is_large(files: dict[str, Path]) -> None:
+def test_no_file_is_large(files):
     large = {name: size for name, path in files.items() if (size := path.stat().st_size) > LARGEST}
     assert large == {}, "corpora, checkpoints and figures of runs stay out of the history"
 
 
-def test_no_path_of_a_single_machine(files: dict[str, Path]) -> None:
+def test_no_path_of_a_single_machine(files):
     found = []
     for name, number, line in lines(files, TEXT):
         outside = OUTSIDE.search(line) and name not in {".ci/run", "tests/test_repository.py"}
@@ -109,14 +108,14 @@ def test_no_path_of_a_single_machine(files: dict[str, Path]) -> None:
     assert found == []
 
 
-def test_machine_path_pattern() -> None:
+def test_machine_path_pattern():
     assert SOMEBODYS_PATH.search("see /home" + "/ann/x")
     assert not SOMEBODYS_PATH.search(
         "https://example.org/home/page or /tmp/x or ~/home/x or ${HOME}/place/x"
     )
 
 
-def test_ci_and_hooks_call_existing_make_targets(repository: Path) -> None:
+def test_ci_and_hooks_call_existing_make_targets(repository):
     assert os.access(repository / ".ci" / "run", os.X_OK)
     called = re.findall(
         r"entry: make ([a-z-]+)",
@@ -138,7 +137,7 @@ def test_ci_and_hooks_call_existing_make_targets(repository: Path) -> None:
     assert set(called) <= targets
 
 
-def test_version_has_its_release_notes_and_is_everywhere_the_same(tmp_path: Path) -> None:
+def test_version_has_its_release_notes_and_is_everywhere_the_same(tmp_path):
     for name in release.PLACES:
         path = tmp_path / name
         path.parent.mkdir(
@@ -159,7 +158,7 @@ def test_version_has_its_release_notes_and_is_everywhere_the_same(tmp_path: Path
         release.notes_of("9.9.9", tmp_path)
 
 
-def test_kept_records_name_commits_of_the_history(repository: Path) -> None:
+def test_kept_records_name_commits_of_the_history(repository):
     history = subprocess.run(
         ["git", "rev-list", "HEAD"],
         cwd=repository,
@@ -180,7 +179,7 @@ def test_kept_records_name_commits_of_the_history(repository: Path) -> None:
     assert unknown == set()
 
 
-def test_readme_has_the_claims_of_every_paper(repository: Path, tmp_path: Path) -> None:
+def test_readme_has_the_claims_of_every_paper(repository, tmp_path):
     claims = SimpleNamespace(**runpy.run_path(str(repository / "scripts" / "claims.py")))
     found = claims.BLOCK.findall((repository / "README.md").read_text(encoding="utf-8"))
     assert found == [claims.summary(repository)], "run python scripts/claims.py"

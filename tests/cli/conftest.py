@@ -5,9 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from small_runs import environment
@@ -16,25 +15,25 @@ Start = Callable[..., "subprocess.Popen[str]"]
 Command = Callable[..., tuple[int, str, str]]
 
 
-def _restore_interrupts() -> None:
+def _restore_interrupts():
     """Restore Ctrl-C, which a shell's background jobs inherit as ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
-def key() -> str:
+def key():
     """A key that must not appear anywhere."""
     return "sk-hush-0123456789abcdef"
 
 
 @pytest.fixture
-def start(tmp_path: Path, key: str) -> Iterator[Start]:
+def start(tmp_path, key):
     """Start a command in an empty folder that also holds runs and caches, with a key; no command
     outlives its test.
     """
     processes: list[subprocess.Popen[str]] = []
 
-    def started(name: str, *args: str) -> subprocess.Popen[str]:
+    def started(name, *args):
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -61,15 +60,13 @@ def start(tmp_path: Path, key: str) -> Iterator[Start]:
 
 
 @pytest.fixture
-def in_place(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
+def in_place(monkeypatch, capsys):
     """Run a command's ``main`` in this process with arguments; return exit code, stdout and
     stderr.
     """
     from hydra.core.global_hydra import GlobalHydra
 
-    def run(main: Callable[[], int], *args: str) -> tuple[int, str, str]:
+    def run(main, *args):
         name = main.__module__.rpartition(".")[2]
         monkeypatch.setattr(
             sys,
@@ -91,12 +88,7 @@ def in_place(
 
 
 @pytest.fixture
-def evaluate(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    key: str,
-    in_place: Callable[..., tuple[int, str, str]],
-) -> Command:
+def evaluate(tmp_path, monkeypatch, key, in_place):
     """Run ``lightning_cse.evaluate`` in this process, in an empty folder; return exit code, stdout
     and stderr.
     """

@@ -39,7 +39,7 @@ FOLDERS = {
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch):
     """An empty folder, and in it those of runs and caches; W&B and the hub stay offline."""
     for name in ("LIGHTNING_CSE_DATA", "HYDRA_FULL_ERROR"):
         monkeypatch.delenv(name, raising=False)
@@ -53,19 +53,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def command(
-    place: Path,
-    repository: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Command:
+def command(place, repository, monkeypatch):
     """Start a command in a process of its own."""
     monkeypatch.setenv("PYTHONPATH", str(repository / "src"))
 
-    def start(
-        name: str,
-        *args: str,
-        python: tuple[str, ...] = (),
-    ) -> subprocess.CompletedProcess[str]:
+    def start(name, *args, python=()):
         line = [
             sys.executable,
             *python,
@@ -85,12 +77,12 @@ def command(
 
 
 @pytest.fixture
-def in_process(in_place: Callable[..., tuple[int, str, str]], place: Path) -> Train:
+def in_process(in_place, place):
     """Run ``lightning_cse.train`` in this process; return exit code, stdout and stderr."""
     return lambda *args: in_place(train, *args)
 
 
-def lightly(command: Command, *line: str) -> subprocess.CompletedProcess[str]:
+def lightly(command, *line):
     """Run a command, which may not import anything heavy."""
     ended = command(*line, python=("-X", "importtime"))
     imported = set(re.findall(r"\|\s+(\w+)", ended.stderr))
@@ -102,11 +94,7 @@ def lightly(command: Command, *line: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_imports_nothing_heavy(
-    name: str,
-    command: Command,
-    place: Path,
-) -> None:
+def test_help_imports_nothing_heavy(name, command, place):
     ended = lightly(
         command,
         name,
@@ -123,11 +111,7 @@ def test_help_imports_nothing_heavy(
 
 
 @pytest.mark.parametrize("line", ["+method.foo=1", "-m seed=0,1 epochs=1"])
-def test_unknown_key_imports_nothing_heavy(
-    line: str,
-    command: Command,
-    place: Path,
-) -> None:
+def test_unknown_key_imports_nothing_heavy(line, command, place):
     ended = lightly(
         command,
         "train",
@@ -152,22 +136,13 @@ INSIDE = [
 
 
 @pytest.mark.parametrize(("line", "code", "text"), INSIDE)
-def test_console_command(
-    line: str,
-    code: int,
-    text: str,
-    in_place: Callable[..., tuple[int, str, str]],
-    place: Path,
-) -> None:
+def test_console_command(line, code, text, in_place, place):
     found, out, errors = in_place(__main__.main, *line.split())
     assert found == code
     assert text in out + errors
 
 
-def test_console_command_lists_all(
-    in_place: Callable[..., tuple[int, str, str]],
-    repository: Path,
-) -> None:
+def test_console_command_lists_all(in_place, repository):
     assert sorted(__main__.COMMANDS) == COMMANDS
 
     _, out, _ = in_place(__main__.main)
@@ -177,7 +152,7 @@ def test_console_command_lists_all(
     assert 'lightning-cse = "lightning_cse.__main__:main"' in project
 
 
-def test_closed_reader_is_no_error(repository: Path) -> None:
+def test_closed_reader_is_no_error(repository):
     line = f"set -o pipefail; {sys.executable} -m lightning_cse.reproduce --help | true"
     environment = os.environ | {"PYTHONPATH": str(repository / "src")}
     ended = subprocess.run(
@@ -195,11 +170,7 @@ def test_closed_reader_is_no_error(repository: Path) -> None:
     assert ended.stderr == ""
 
 
-def test_sweep_from_end_to_end(
-    command: Command,
-    in_process: Train,
-    place: Path,
-) -> None:
+def test_sweep_from_end_to_end(command, in_process, place):
     args = ("-m", "+experiment=dualcse_cross", "+debug=tiny", "seed=0,1", *LITTLE)
     ended = command("train", *args)
 
@@ -230,10 +201,7 @@ def test_sweep_from_end_to_end(
     assert [run.record_path.stat().st_mtime_ns for run in runs] == stamps
 
 
-def test_missing_encoder_says_what_was_tried_and_what_helps(
-    in_process: Train,
-    place: Path,
-) -> None:
+def test_missing_encoder_says_what_was_tried_and_what_helps(in_process, place):
     line = ("+experiment=dualcse_cross", "+debug=tiny", "encoder=bert_base")
     code, out, errors = in_process(*line)
 

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,16 +12,14 @@ import pytest
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_the_sample_is_described_and_a_corpus_that_is_missing_is_not(
-    tmp_path: Path, repository: Path
-) -> None:
+def test_the_sample_is_described_and_a_corpus_that_is_missing_is_not(tmp_path, repository):
     environment = os.environ | {
         "PYTHONPATH": str(repository / "src"),
         "LIGHTNING_CSE_RUNS": str(tmp_path / "runs"),
     }
     environment.pop("LIGHTNING_CSE_DATA", None)
 
-    def command(*args: str) -> subprocess.CompletedProcess[str]:
+    def command(*args):
         line = [
             sys.executable,
             "-m",

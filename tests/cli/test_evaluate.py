@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from oracles import save_tiny
@@ -17,7 +16,7 @@ SAMPLE = ("corpora=sample", "paths=sample")
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Path:
+def tiny(tmp_path):
     """The tiny encoder in a folder whose name Hydra's grammar could not read."""
     return save_tiny(tmp_path / "models, all" / 'it\'s {a}="b" [c]')
 
@@ -54,12 +53,7 @@ def tiny(tmp_path: Path) -> Path:
         ),
     ],
 )
-def test_a_mistake_is_one_error(
-    line: tuple[str, ...],
-    message: str,
-    evaluate: Command,
-    tmp_path: Path,
-) -> None:
+def test_a_mistake_is_one_error(line, message, evaluate, tmp_path):
     code, stdout, stderr = evaluate(*line)
     assert (code, "Traceback" in stdout + stderr) == (2, False)
     assert stderr.startswith("error: ")
@@ -67,11 +61,7 @@ def test_a_mistake_is_one_error(
     assert not list((tmp_path / "runs").rglob("record.json"))
 
 
-def test_a_path_with_anything_in_it_is_evaluated_once(
-    evaluate: Command,
-    tiny: Path,
-    tmp_path: Path,
-) -> None:
+def test_a_path_with_anything_in_it_is_evaluated_once(evaluate, tiny, tmp_path):
     line = (
         f"model={tiny}",
         "+suite=stsb",
@@ -97,11 +87,7 @@ def test_a_path_with_anything_in_it_is_evaluated_once(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_ctrl_c_keeps_what_is_finished(
-    evaluate: Command,
-    start: Start,
-    tmp_path: Path,
-) -> None:
+def test_ctrl_c_keeps_what_is_finished(evaluate, start, tmp_path):
     line = (
         "model=tiny",
         "+suite=transfer",

@@ -10,8 +10,6 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from llm_server import TRANSIENT, ChatServer, prompt, share
@@ -30,7 +28,7 @@ LINE = (
 )
 
 
-def answer(body: dict[str, Any]) -> str:
+def answer(body):
     """A good sentence of the role that the prompt is of; now and then a bad one, another each
     time.
     """
@@ -58,12 +56,12 @@ def answer(body: dict[str, Any]) -> str:
     )
 
 
-def rows(folder: Path) -> list[dict[str, str]]:
+def rows(folder):
     (path,) = (folder / "runs").rglob("wiki_sts.jsonl")
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def cached(folder: Path) -> Counter[str]:
+def cached(folder):
     """The number of replies in the cache by the sentence that was asked about and the standing
     instruction.
     """
@@ -78,11 +76,7 @@ def cached(folder: Path) -> Counter[str]:
         )
 
 
-def test_generate_end_to_end(
-    start: Start,
-    tmp_path: Path,
-    key: str,
-) -> None:
+def test_generate_end_to_end(start, tmp_path, key):
     with ChatServer(answer, key=key) as server:
         stdout, stderr = start(
             *LINE,
@@ -113,12 +107,7 @@ def test_generate_end_to_end(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_continues_after_a_signal(
-    start: Start,
-    tmp_path: Path,
-    signum: int,
-    code: int,
-) -> None:
+def test_continues_after_a_signal(start, tmp_path, signum, code):
     with ChatServer(answer, seconds=0.02) as server:
         line = (f"llm.base_url={server.url}", "n=60", "llm.concurrency=4", "~encoder")
         process = start(*LINE, *line)
@@ -136,7 +125,7 @@ def test_continues_after_a_signal(
 
 
 @pytest.mark.slow
-def test_kills_and_faults_lose_no_reply_and_pay_none_twice(start: Start, tmp_path: Path) -> None:
+def test_kills_and_faults_lose_no_reply_and_pay_none_twice(start, tmp_path):
     count, at_once = 200, 16
     with ChatServer(answer, share(0.1, TRANSIENT, times=3)) as server:
         line = [

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hydra.core.global_hydra import GlobalHydra
@@ -15,11 +14,7 @@ QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 
 
 @pytest.fixture
-def give(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Give:
+def give(tmp_path, monkeypatch, capsys):
     """Run a command line with a task that takes no time; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     for name in ("LIGHTNING_CSE_RUNS", "LIGHTNING_CSE_CACHE", "LIGHTNING_CSE_DATA"):
@@ -27,7 +22,7 @@ def give(
 
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
 
-    def given(*args: str, command: str = "train") -> tuple[int, str, str]:
+    def given(*args, command="train"):
         monkeypatch.setattr(
             sys,
             "argv",

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from config.conftest import Give
 
 X = "+experiment=dualcse_cross"
 
@@ -98,13 +97,7 @@ ALL_REFUSED = [("train", f"{X} {line}", message) for line, message in REFUSED] +
 
 
 @pytest.mark.parametrize(("command", "line", "message"), ALL_REFUSED)
-def test_refused_command_line(
-    command: str,
-    line: str,
-    message: str,
-    give: Give,
-    tmp_path: Path,
-) -> None:
+def test_refused_command_line(command, line, message, give, tmp_path):
     code, out, errors = give(*line.split(), command=command)
     assert code == 2
     assert message in errors
@@ -132,11 +125,7 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize("line", ACCEPTED)
-def test_accepted_command_line(
-    line: str,
-    give: Give,
-    tmp_path: Path,
-) -> None:
+def test_accepted_command_line(line, give, tmp_path):
     code, _, errors = give(*line.split())
     assert (code, errors) == (0, "")
     assert (tmp_path / "runs" / "done.txt").is_file()
@@ -150,7 +139,7 @@ trainer: SETTING
 
 
 @pytest.fixture
-def config_dir(tmp_path: Path) -> tuple[str, str]:
+def config_dir(tmp_path):
     """A folder with experiments, a group and a test set of one's own, as given on a command
     line.
     """
@@ -177,12 +166,7 @@ def config_dir(tmp_path: Path) -> tuple[str, str]:
         ("seed=1", "\n    own "),
     ],
 )
-def test_config_dir(
-    line: str,
-    message: str,
-    config_dir: tuple[str, str],
-    give: Give,
-) -> None:
+def test_config_dir(line, message, config_dir, give):
     code, _, errors = give(*line.split(), *config_dir)
     assert code == (2 if message else 0), errors
     assert message in errors
@@ -196,17 +180,13 @@ def test_config_dir(
         ("busy", 3),
     ],
 )
-def test_exit_codes_of_a_run(
-    name: str,
-    code: int,
-    give: Give,
-) -> None:
+def test_exit_codes_of_a_run(name, code, give):
     found, _, errors = give(X, f"name={name}")
     assert found == code
     assert "Traceback" not in errors
 
 
-def test_traceback_is_kept_or_shown(give: Give, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traceback_is_kept_or_shown(give, monkeypatch):
     _, _, errors = give(X, "name=bug")
     first, second = errors.splitlines()
 
@@ -228,11 +208,7 @@ logger: null
 """
 
 
-def test_settings_of_this_machine(
-    give: Give,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_settings_of_this_machine(give, tmp_path, monkeypatch):
     # Not default.yaml, which may exist in conf/local.
     file = tmp_path / "mine" / "local" / "of_a_test.yaml"
     file.parent.mkdir(parents=True)

@@ -5,7 +5,7 @@ sources.
 import copy
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ COMPOSED = [
 ]
 
 
-def options(group: str) -> list[str]:
+def options(group):
     """The options of a group, without parts of others (``_name``)."""
     names = [path.stem for path in (CONF / group).glob("*.yaml")]
     return sorted(name for name in names if not name.startswith("_"))
@@ -74,7 +74,7 @@ SETTINGS = {"none": [], "tiny": ["+debug=tiny"]} | {
 }
 
 
-def valid(cfg: DictConfig) -> DictConfig:
+def valid(cfg):
     """Check a config as training does; what is automatic stays for the machine."""
     check(cfg, "train")
     plain = copy.deepcopy(cfg)
@@ -84,12 +84,12 @@ def valid(cfg: DictConfig) -> DictConfig:
     return cfg
 
 
-def test_number_of_configs() -> None:
+def test_number_of_configs():
     assert Counter(name.rpartition("/")[0] for name in FILES) == COUNTS
 
 
 @pytest.mark.parametrize("name", COMPOSED)
-def test_config_composes_and_validates(name: str, compose: Compose) -> None:
+def test_config_composes_and_validates(name, compose):
     group, _, option = name.removesuffix(".yaml").rpartition("/")
     if option.startswith("_"):  # no option of its own, but a part of others
         texts = [other.read_text() for other in (CONF / group).glob("*.yaml")]
@@ -117,7 +117,7 @@ def test_config_composes_and_validates(name: str, compose: Compose) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_experiment_is_valid_in_every_setting(experiment: str, compose: Compose) -> None:
+def test_every_experiment_is_valid_in_every_setting(experiment, compose):
     for place, overrides in enumerate(SETTINGS.values(), start=EXPERIMENTS.index(experiment)):
         encoder = ENCODERS[place % len(ENCODERS)]
         cfg = valid(
@@ -140,7 +140,7 @@ OWN_FILE = (
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_experiment_takes_a_file_of_ones_own(experiment: str, compose: Compose) -> None:
+def test_every_experiment_takes_a_file_of_ones_own(experiment, compose):
     for setting in ((), ("+debug=tiny",), ("+profile=small", "+debug=overfit")):
         cfg = valid(
             compose(
@@ -153,7 +153,7 @@ def test_every_experiment_takes_a_file_of_ones_own(experiment: str, compose: Com
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_experiment_has_a_recipe_for_every_encoder(experiment: str, compose: Compose) -> None:
+def test_every_experiment_has_a_recipe_for_every_encoder(experiment, compose):
     cfg = compose(f"+experiment={experiment}")
     numbers = {}
     for encoder in (*ENCODERS, "folder/of my own"):
@@ -170,7 +170,7 @@ def test_every_experiment_has_a_recipe_for_every_encoder(experiment: str, compos
 # The papers' numbers -------------------------------------------------------------------------
 
 
-def expected_runs() -> Iterator[Any]:
+def expected_runs():
     for paper, table in PAPERS.items():
         for run in table.get("runs", ()):
             values = table["shared"] | run["values"]
@@ -183,7 +183,7 @@ def expected_runs() -> Iterator[Any]:
             )
 
 
-def select(cfg: DictConfig, key: str) -> Any:
+def select(cfg, key):
     node = OmegaConf.select(cfg, key.removesuffix(".*"))
     if key.endswith(".*"):
         return sorted(node)
@@ -191,12 +191,7 @@ def select(cfg: DictConfig, key: str) -> Any:
 
 
 @pytest.mark.parametrize(("command", "encoders", "values"), expected_runs())
-def test_command_composes_the_papers_numbers(
-    command: str,
-    encoders: list[str | None],
-    values: dict[str, Any],
-    compose: Compose,
-) -> None:
+def test_command_composes_the_papers_numbers(command, encoders, values, compose):
     cfg = compose(*command.split())
     for encoder in encoders:
         if encoder is not None:
@@ -210,7 +205,7 @@ SOURCE = re.compile(
 NUMBER = re.compile(r":\s*[\[{]?.*(?<![\w.])[-+]?\d")
 
 
-def test_every_number_of_an_experiment_names_its_source() -> None:
+def test_every_number_of_an_experiment_names_its_source():
     numbers = 0
     for path in sorted((CONF / "experiment").glob("*.yaml")):
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -227,7 +222,7 @@ def test_every_number_of_an_experiment_names_its_source() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_command_line_comes_before_settings(setting: str, compose: Compose) -> None:
+def test_command_line_comes_before_settings(setting, compose):
     values = {
         "encoder": "bert_large",
         "data.batch_size": 12,
@@ -249,7 +244,7 @@ def test_command_line_comes_before_settings(setting: str, compose: Compose) -> N
 
 
 @pytest.mark.parametrize("overrides", [*SETTINGS.values(), ["corpora.mnli_test=mnli/dev_matched"]])
-def test_evaluated_rows_are_excluded_from_training(overrides: list[str], compose: Compose) -> None:
+def test_evaluated_rows_are_excluded_from_training(overrides, compose):
     cfg = compose("+experiment=gausscse", *overrides)
     tests = {cfg.suite[task].test for task in ("snli", "mnli", "sick")}
     assert tests | {
@@ -260,7 +255,7 @@ def test_evaluated_rows_are_excluded_from_training(overrides: list[str], compose
 
 
 @pytest.mark.parametrize("sweep", PAPERS["sweeps"])
-def test_sweep_has_the_points_it_names(sweep: str, compose: Compose) -> None:
+def test_sweep_has_the_points_it_names(sweep, compose):
     cfg = compose(f"+sweep={sweep}", with_hydra=True)
     assert str(cfg.hydra.mode) == "RunMode.MULTIRUN"
 
@@ -274,7 +269,7 @@ def test_sweep_has_the_points_it_names(sweep: str, compose: Compose) -> None:
     assert set(values.get("+experiment", [])) <= set(EXPERIMENTS)
 
 
-def test_margins_are_swept_one_at_a_time(compose: Compose) -> None:
+def test_margins_are_swept_one_at_a_time(compose):
     sweeper = compose("+sweep=ngcse_margins", with_hydra=True).hydra.sweeper
     assert sweeper._target_.endswith(".PointsSweeper")
 

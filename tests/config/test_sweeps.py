@@ -7,21 +7,19 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from config.conftest import Give
 
 from lightning_cse.runs.sweep import Point, table
 
 X = "+experiment=dualcse_cross"
 
 
-def done(folder: Path) -> list[str]:
+def done(folder):
     return sorted((folder / "runs" / "done.txt").read_text().splitlines())
 
 
-def test_table_has_a_row_per_point_over_its_seeds(give: Give, tmp_path: Path) -> None:
+def test_table_has_a_row_per_point_over_its_seeds(give, tmp_path):
     code, out, errors = give(
         X,
         "-m",
@@ -50,13 +48,7 @@ def test_table_has_a_row_per_point_over_its_seeds(give: Give, tmp_path: Path) ->
         ("a,interrupted,b", 130, ["1 finished, 2 not finished"]),
     ],
 )
-def test_sweep_continues_after_a_failed_point(
-    names: str,
-    code: int,
-    printed: list[str],
-    give: Give,
-    tmp_path: Path,
-) -> None:
+def test_sweep_continues_after_a_failed_point(names, code, printed, give, tmp_path):
     found, out, errors = give(
         X,
         "-m",
@@ -72,7 +64,7 @@ def test_sweep_continues_after_a_failed_point(
         assert done(tmp_path) == ["a 0"]
 
 
-def test_sweep_refused_as_a_whole_leaves_no_folder(give: Give, tmp_path: Path) -> None:
+def test_sweep_refused_as_a_whole_leaves_no_folder(give, tmp_path):
     code, out, _ = give(
         X,
         "-m",
@@ -89,7 +81,7 @@ POINTS = """
 """
 
 
-def test_listed_points_override_shared_settings(give: Give, tmp_path: Path) -> None:
+def test_listed_points_override_shared_settings(give, tmp_path):
     (tmp_path / "points.yaml").write_text(POINTS)
     shared = ("seed=0,1", "name=b", "+debug=tiny")
     code, out, _ = give(
@@ -103,7 +95,7 @@ def test_listed_points_override_shared_settings(give: Give, tmp_path: Path) -> N
     assert "3 points: 3 finished" in out
 
 
-def test_table_names_only_what_differs() -> None:
+def test_table_names_only_what_differs():
     points = []
     for lr in (1, 2):
         for seed in (0, 1):
@@ -153,19 +145,14 @@ CODE = "from lightning_cse.config.launch import launch; exit(launch('sweep_task:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_every_launcher_gives_the_same_table(
-    launcher: str,
-    tmp_path: Path,
-    repository: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_launcher_gives_the_same_table(launcher, tmp_path, repository, monkeypatch):
     settings, module = LAUNCHERS[launcher]
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"needs the extra of hydra/launcher={launcher}")
 
     monkeypatch.setenv("PYTHONPATH", f"{repository / 'src'}{os.pathsep}{repository / 'tests'}")
 
-    def sweep(names: str, code: int) -> str:
+    def sweep(names, code):
         points = (f"name={names}", "seed=0,1", f"hydra/launcher={launcher}", *settings)
         ended = subprocess.run(
             [

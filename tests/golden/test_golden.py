@@ -9,9 +9,6 @@ A change that means to change results regenerates them, and its commit says why:
 
 import fnmatch
 import math
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import golden
 import golden_batches
@@ -25,12 +22,7 @@ reason.
 """
 
 
-def beyond(
-    part: str,
-    expected: Mapping[str, Any],
-    found: Mapping[str, Any],
-    path: str = "",
-) -> list[Any]:
+def beyond(part, expected, found, path=""):
     differences = golden.compare(
         expected,
         golden.rounded(found),
@@ -39,12 +31,7 @@ def beyond(
     return [one for one in differences if one.relative > golden.RELATIVE[part]]
 
 
-def assert_golden(
-    part: str,
-    expected: Mapping[str, Any],
-    found: Mapping[str, Any],
-    path: str = "",
-) -> None:
+def assert_golden(part, expected, found, path=""):
     __tracebackhide__ = True
     worst = sorted(
         beyond(
@@ -59,12 +46,12 @@ def assert_golden(
 
 
 @pytest.mark.parametrize("part", ["configs", "runs"])
-def test_every_experiment_has_golden_results(part: str) -> None:
+def test_every_experiment_has_golden_results(part):
     assert sorted(golden.read(part)) == golden.EXPERIMENTS
 
 
 @pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
-def test_config(experiment: str) -> None:
+def test_config(experiment):
     differences = beyond(
         "configs",
         golden.golden_of("configs", experiment),
@@ -81,7 +68,7 @@ def test_config(experiment: str) -> None:
 
 
 @pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
-def test_run(experiment: str) -> None:
+def test_run(experiment):
     assert_golden(
         "runs",
         golden.golden_of("runs", experiment),
@@ -91,7 +78,7 @@ def test_run(experiment: str) -> None:
 
 
 @pytest.mark.parametrize("name", golden_batches.DATA)
-def test_batches(name: str) -> None:
+def test_batches(name):
     assert_golden(
         "batches",
         golden.golden_of("batches", name),
@@ -102,7 +89,7 @@ def test_batches(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in golden_batches.DATA if name != "implicit_pairs"])
-def test_batches_of_real_corpora(name: str, real_data: Path) -> None:
+def test_batches_of_real_corpora(name, real_data):
     expected = golden.golden_of("batches", f"{name} (corpora)")
     assert_golden(
         "batches",
@@ -112,7 +99,7 @@ def test_batches_of_real_corpora(name: str, real_data: Path) -> None:
     )
 
 
-def test_tables() -> None:
+def test_tables():
     assert_golden(
         "tables",
         golden.read("tables"),
@@ -120,7 +107,7 @@ def test_tables() -> None:
     )
 
 
-def test_committed_tables() -> None:
+def test_committed_tables():
     """The files under ``experiments/`` were rendered by the same code from the same records."""
     expected, committed = golden.read("tables"), golden.committed_tables()
     assert len(committed) > 10
@@ -154,11 +141,7 @@ def test_committed_tables() -> None:
         ),
     ],
 )
-def test_tolerance(
-    expected: Any,
-    found: Any,
-    count: int,
-) -> None:
+def test_tolerance(expected, found, count):
     differences = beyond(
         "runs",
         {"curves": expected},

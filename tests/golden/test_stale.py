@@ -224,7 +224,7 @@ MUTANTS = (
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(tmp_path):
     """A copy of the code that golden runs need."""
     for name in ("src", "conf", "scripts", "tests/golden"):
         shutil.copytree(
@@ -236,13 +236,13 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def source_changed(copy: Path, method: str) -> bool:
+def source_changed(copy, method):
     functions = code.golden_methods()[method]["unexercised"]
     mutated = code.source_digest(functions, copy / "src/lightning_cse")
     return mutated != code.source_digest(functions)
 
 
-def results_changed(copy: Path, method: str) -> bool:
+def results_changed(copy, method):
     """Whether writing the golden results again would change those of a method."""
     command = [
         sys.executable,
@@ -264,7 +264,7 @@ def results_changed(copy: Path, method: str) -> bool:
     return done.returncode != 0
 
 
-def is_stale(copy: Path, method: str) -> bool:
+def is_stale(copy, method):
     return source_changed(copy, method) or results_changed(copy, method)
 
 
@@ -274,7 +274,7 @@ def is_stale(copy: Path, method: str) -> bool:
     MUTANTS,
     ids=lambda mutant: mutant.file,
 )
-def test_changed_numbers_make_records_stale(copy: Path, mutant: Mutant) -> None:
+def test_changed_numbers_make_records_stale(copy, mutant):
     path = copy / "src/lightning_cse" / mutant.file
     text = path.read_text(encoding="utf-8")
     assert text.count(mutant.old) >= 1, (
@@ -296,7 +296,7 @@ def test_changed_numbers_make_records_stale(copy: Path, mutant: Mutant) -> None:
 class Renamed(ast.NodeTransformer):
     """Every local variable of a function with another name."""
 
-    def visit_FunctionDef(self, function: ast.FunctionDef) -> ast.FunctionDef:
+    def visit_FunctionDef(self, function):
         arguments = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
         shared = set()
         for node in ast.walk(function):
@@ -313,12 +313,12 @@ class Renamed(ast.NodeTransformer):
 
 
 @functools.cache
-def mutated_files() -> tuple[str, ...]:
+def mutated_files():
     return tuple(sorted({mutant.file for mutant in MUTANTS}))
 
 
 @pytest.mark.slow
-def test_renamed_variables_leave_all_records_fresh(copy: Path) -> None:
+def test_renamed_variables_leave_all_records_fresh(copy):
     for file in mutated_files():
         path = copy / "src/lightning_cse" / file
         tree = Renamed().visit(ast.parse(path.read_bytes()))
@@ -328,7 +328,7 @@ def test_renamed_variables_leave_all_records_fresh(copy: Path) -> None:
         assert not is_stale(copy, method), method
 
 
-def test_every_file_that_decides_numbers_has_a_mutant() -> None:
+def test_every_file_that_decides_numbers_has_a_mutant():
     package = REPOSITORY / "src/lightning_cse"
     folders = ("losses", "methods", "models", "encoders")
     files: Iterator[Path] = (path for name in folders for path in (package / name).glob("[!_]*.py"))

@@ -6,8 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,12 +13,7 @@ SMALLEST = ("--steps=2", "--batch=4", "--precision=float32")
 KINDS = {"tokens", "matrix products", "attention", "dropout", "loss", "optimizer", "Python"}
 
 
-def bench(
-    repository: Path,
-    folder: Path,
-    script: str,
-    *options: str,
-) -> tuple[str, dict[str, Any]]:
+def bench(repository, folder, script, *options):
     """Run a benchmark on the sample corpus; return what it prints, and the numbers that it
     saves.
     """
@@ -44,7 +37,7 @@ def bench(
     return done.stdout, json.loads(numbers.read_text(encoding="utf-8"))
 
 
-def check_shares(results: dict[str, Any]) -> None:
+def check_shares(results):
     assert results["shares"].keys() >= KINDS
     assert math.isclose(
         sum(results["shares"].values()),
@@ -59,12 +52,7 @@ def check_shares(results: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "name"), [((), "batch 4"), (("--chunk=3",), "batch 4, chunk 3")]
 )
-def test_the_bench_measures_both_sides(
-    options: tuple[str, ...],
-    name: str,
-    tmp_path: Path,
-    repository: Path,
-) -> None:
+def test_the_bench_measures_both_sides(options, name, tmp_path, repository):
     shown, found = bench(
         repository,
         tmp_path,
@@ -88,7 +76,7 @@ def test_the_bench_measures_both_sides(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_profile_alone(tmp_path: Path, repository: Path) -> None:
+def test_the_profile_alone(tmp_path, repository):
     _, found = bench(
         repository,
         tmp_path,
@@ -113,12 +101,7 @@ def test_the_profile_alone(tmp_path: Path, repository: Path) -> None:
         ),
     ],
 )
-def test_growth_is_measured_and_drawn(
-    points: tuple[str, ...],
-    expected: dict[str, list[str]],
-    tmp_path: Path,
-    repository: Path,
-) -> None:
+def test_growth_is_measured_and_drawn(points, expected, tmp_path, repository):
     figure = tmp_path / "growth.png"
     _, found = bench(
         repository,
@@ -142,7 +125,7 @@ def test_growth_is_measured_and_drawn(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_what_a_start_costs(tmp_path: Path, repository: Path) -> None:
+def test_what_a_start_costs(tmp_path, repository):
     script = str(repository / "benchmarks" / "startup.py")
     options = ("+experiment=dualcse_cross", "+debug=tiny", "baselines=none", "figures=false")
     done = subprocess.run(

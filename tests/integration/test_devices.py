@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from small_runs import assert_same, curves, environment
@@ -27,10 +26,10 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Start:
+def start(tmp_path):
     """Start ``train`` in a session of its own; the runs lie in ``<folder>/runs``."""
 
-    def started(place: str, *overrides: str) -> subprocess.Popen[str]:
+    def started(place, *overrides):
         return subprocess.Popen(
             [
                 sys.executable,
@@ -50,7 +49,7 @@ def start(tmp_path: Path) -> Start:
     return started
 
 
-def finished(process: subprocess.Popen[str], folder: Path) -> Run:
+def finished(process, folder):
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     assert output.count("\nrecord: ") == 1, "the second process prints nothing"
@@ -74,11 +73,7 @@ PROMPTS = (
     "experiment",
     ["dualcse_cross", *(pytest.param(name, marks=pytest.mark.slow) for name in FURTHER)],
 )
-def test_two_devices_have_the_curves_of_one(
-    experiment: str,
-    start: Start,
-    tmp_path: Path,
-) -> None:
+def test_two_devices_have_the_curves_of_one(experiment, start, tmp_path):
     point = [
         f"+experiment={experiment}",
         "encoder.dropout=0",
@@ -111,12 +106,7 @@ def test_two_devices_have_the_curves_of_one(
     assert two.read()["metrics"] == pytest.approx(one.read()["metrics"], abs=1e-3)
 
 
-def stopped_at(
-    step: int,
-    stop: Callable[[int], None],
-    process: subprocess.Popen[str],
-    folder: Path,
-) -> tuple[int, str]:
+def stopped_at(step, stop, process, folder):
     """Stop a process when a step is in the curves; return its exit code and output."""
     while not any(f"\n{step}," in path.read_text() for path in folder.rglob("curves.csv")):
         assert process.poll() is None, process.communicate()[0]
@@ -127,7 +117,7 @@ def stopped_at(
     return process.returncode, output
 
 
-def test_killed_stopped_and_resumed(start: Start, tmp_path: Path) -> None:
+def test_killed_stopped_and_resumed(start, tmp_path):
     point = ("+experiment=dualcse_cross", *SEVERAL, "keep_last=true")
     folder = tmp_path / "stopped"
     reference = finished(start("whole", *point), tmp_path / "whole")
@@ -169,7 +159,7 @@ def test_killed_stopped_and_resumed(start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_points_of_a_sweep_run_in_processes_of_their_own(start: Start, tmp_path: Path) -> None:
+def test_points_of_a_sweep_run_in_processes_of_their_own(start, tmp_path):
     points = ("+sweep=seeds", "hydra.sweeper.params.seed=0", "monitor=val/eis/accuracy,val/none")
     process = start(
         "sweep",

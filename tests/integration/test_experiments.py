@@ -4,9 +4,7 @@ import csv
 import functools
 import hashlib
 import math
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,7 +14,6 @@ from omegaconf import DictConfig, OmegaConf
 from small_runs import curves
 
 from lightning_cse.engine import train as training
-from lightning_cse.engine.build import Parts
 from lightning_cse.engine.load import load
 from lightning_cse.evaluation import run_tasks
 from lightning_cse.metrics import auprc, spearman
@@ -42,17 +39,17 @@ EACH = pytest.mark.parametrize("experiment", EXPERIMENTS)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory):
     """The folder in which the runs of this file are."""
     return tmp_path_factory.mktemp("experiments")
 
 
 @pytest.fixture(scope="module")
-def run(run_tiny: RunTiny, place: Path) -> Make:
+def run(run_tiny, place):
     """An experiment's run, trained once, with figures for one of them."""
 
     @functools.cache
-    def make(experiment: str) -> Run:
+    def make(experiment):
         figures = str(experiment == "dualcse_cross").lower()
         return run_tiny(
             place,
@@ -63,7 +60,7 @@ def run(run_tiny: RunTiny, place: Path) -> Make:
     return make
 
 
-def test_folder_of_a_run_is_complete(run: Make, place: Path) -> None:
+def test_folder_of_a_run_is_complete(run, place):
     folder = run("dualcse_cross")
     record = folder.read()
 
@@ -103,7 +100,7 @@ def test_folder_of_a_run_is_complete(run: Make, place: Path) -> None:
 
 
 @EACH
-def test_curves_have_every_evaluation_once(experiment: str, run: Make) -> None:
+def test_curves_have_every_evaluation_once(experiment, run):
     folder = run(experiment)
     record = folder.read()
     values = curves(folder)
@@ -139,7 +136,7 @@ def test_curves_have_every_evaluation_once(experiment: str, run: Make) -> None:
 
 
 @EACH
-def test_rfd_is_the_running_mean_after_step_0(experiment: str, run: Make) -> None:
+def test_rfd_is_the_running_mean_after_step_0(experiment, run):
     values = curves(run(experiment))
     # Above 0 also for unsupervised SimCSE, whose pairs are one sentence each, under two masks.
     assert min(values["diag/held_out/alignment"].values()) > 0
@@ -160,7 +157,7 @@ def test_rfd_is_the_running_mean_after_step_0(experiment: str, run: Make) -> Non
 
 
 @EACH
-def test_summary_is_of_the_best_evaluations(experiment: str, run: Make) -> None:
+def test_summary_is_of_the_best_evaluations(experiment, run):
     folder = run(experiment)
     record = folder.read()
     values = curves(folder)
@@ -183,7 +180,7 @@ def test_summary_is_of_the_best_evaluations(experiment: str, run: Make) -> None:
         assert record["summary"][f"eval_{measure}_at_best"] == values[f"diag/eval/{measure}"][best]
 
 
-def recomputed(table: Mapping[str, list[Any]], threshold: float) -> dict[str, float]:
+def recomputed(table, threshold):
     """The main metrics that follow from a task's predictions, each checked against its scores."""
     if "gold" in table:
         name = "spearman_all" if "subset" in table else "spearman"
@@ -213,7 +210,7 @@ def recomputed(table: Mapping[str, list[Any]], threshold: float) -> dict[str, fl
 
 
 @EACH
-def test_predictions_give_the_recorded_metrics(experiment: str, run: Make) -> None:
+def test_predictions_give_the_recorded_metrics(experiment, run):
     folder = run(experiment)
     record = folder.read()
     paths = sorted(folder.predictions.iterdir())
@@ -229,7 +226,7 @@ def test_predictions_give_the_recorded_metrics(experiment: str, run: Make) -> No
             assert value == pytest.approx(metrics[f"test/{task}/{name}"], abs=1e-12), path.name
 
 
-def metrics_of(parts: Parts, answers: Any) -> dict[str, float]:
+def metrics_of(parts, answers):
     """The test metrics of a model, by their keys."""
     metrics = {}
     for task, result in run_tasks(
@@ -244,12 +241,7 @@ def metrics_of(parts: Parts, answers: Any) -> dict[str, float]:
 
 
 @EACH
-def test_best_checkpoint_gives_the_recorded_test_scores(
-    experiment: str,
-    run: Make,
-    compose: Compose,
-    one_thread: None,
-) -> None:
+def test_best_checkpoint_gives_the_recorded_test_scores(experiment, run, compose, one_thread):
     folder = run(experiment)
     assert [path.name for path in folder.checkpoints.iterdir()] == ["best.ckpt"]
 
@@ -273,12 +265,7 @@ def test_best_checkpoint_gives_the_recorded_test_scores(
 UNDECISIVE = ("figures=true", "paths.cache_dir=elsewhere", "keep_last=true")
 
 
-def test_finished_run_is_not_trained_again(
-    run: Make,
-    run_tiny: RunTiny,
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_finished_run_is_not_trained_again(run, run_tiny, place, monkeypatch):
     folder = run("dualcse_cross")
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
     monkeypatch.setattr(
@@ -296,11 +283,7 @@ def test_finished_run_is_not_trained_again(
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
 
 
-def test_forced_run_has_the_same_numbers_and_another_seed_others(
-    run: Make,
-    run_tiny: RunTiny,
-    place: Path,
-) -> None:
+def test_forced_run_has_the_same_numbers_and_another_seed_others(run, run_tiny, place):
     folder = run("dualcse_cross")
     first = folder.read()
     curves_before = folder.curves_path.read_text()

@@ -45,21 +45,17 @@ sys.exit(main())
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+def folder(tmp_path_factory, repository):
     """A copy of the example, in which all commands are run."""
     copy = tmp_path_factory.mktemp("outside") / "boxes"
     return Path(shutil.copytree(repository / "examples" / "add_a_method", copy))
 
 
 @pytest.fixture(scope="module")
-def start(folder: Path, repository: Path) -> Start:
+def start(folder, repository):
     """Run Python in the folder, where only the package is on the path."""
 
-    def run(
-        *args: str,
-        code: int = 0,
-        runs: str = "runs",
-    ) -> subprocess.CompletedProcess[str]:
+    def run(*args, code=0, runs="runs"):
         environment = {
             **os.environ,
             "PYTHONPATH": str(repository / "src"),
@@ -79,29 +75,25 @@ def start(folder: Path, repository: Path) -> Start:
     return run
 
 
-def only_run(folder: Path, runs: str = "runs") -> Run:
+def only_run(folder, runs="runs"):
     (path,) = (folder / runs / "boxes").iterdir()
     return Run.at(path)
 
 
 @pytest.fixture(scope="module")
-def run(start: Start, folder: Path) -> Run:
+def run(start, folder):
     """A finished run of the outside method."""
     start(*TRAIN)
     return only_run(folder)
 
 
-def test_record_has_the_qualified_class(run: Run) -> None:
+def test_record_has_the_qualified_class(run):
     record = run.read()
     assert record["model"] == {"_target_": "boxes.BoxModel"}
     assert record["metrics"]["test/snli/auprc"] > 0
 
 
-def test_resume_after_a_kill_matches_an_uninterrupted_run(
-    run: Run,
-    start: Start,
-    folder: Path,
-) -> None:
+def test_resume_after_a_kill_matches_an_uninterrupted_run(run, start, folder):
     (folder / "dying.py").write_text(DYING)
     start(
         "dying.py",
@@ -116,11 +108,7 @@ def test_resume_after_a_kill_matches_an_uninterrupted_run(
     assert resumed.read()["checkpoint"] == run.read()["checkpoint"]
 
 
-def test_two_processes_train_one_model(
-    run: Run,
-    start: Start,
-    folder: Path,
-) -> None:
+def test_two_processes_train_one_model(run, start, folder):
     start(
         *TRAIN,
         "trainer.devices=2",
@@ -132,11 +120,7 @@ def test_two_processes_train_one_model(
     assert record["model"] == run.read()["model"]
 
 
-def test_evaluate_load_export_and_describe(
-    run: Run,
-    start: Start,
-    folder: Path,
-) -> None:
+def test_evaluate_load_export_and_describe(run, start, folder):
     limits = [f"limits.{split}_{what}=30" for split in ("dev", "test") for what in ("pairs",)]
     evaluate = (
         "-m",
@@ -195,7 +179,7 @@ def test_evaluate_load_export_and_describe(
     assert "premise 122" in done.stdout
 
 
-def test_loading_elsewhere_says_where_the_class_is_missing(run: Run, start: Start) -> None:
+def test_loading_elsewhere_says_where_the_class_is_missing(run, start):
     code = f"import os; os.chdir('/'); import lightning_cse; lightning_cse.load({str(run.path)!r})"
     done = start(
         "-P",
@@ -207,7 +191,7 @@ def test_loading_elsewhere_says_where_the_class_is_missing(run: Run, start: Star
     assert "PYTHONPATH" in done.stderr
 
 
-def test_reproduce_prints_a_table_of_ones_own(start: Start, folder: Path) -> None:
+def test_reproduce_prints_a_table_of_ones_own(start, folder):
     done = start(
         "-m",
         "lightning_cse.reproduce",

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import hydra
@@ -19,7 +18,7 @@ TINY = ("+experiment=gausscse", "+debug=tiny", "limits.dev_pairs=6", "limits.tes
 
 
 @pytest.fixture(autouse=True)
-def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _place(tmp_path, monkeypatch):
     """An empty folder, and a process in which Hydra was not used."""
     monkeypatch.chdir(tmp_path)
     for name in ("RUNS", "CACHE", "DATA"):
@@ -32,7 +31,7 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     Singleton.set_state(before)
 
 
-def test_run_with_its_tables_and_model(tmp_path: Path) -> None:
+def test_run_with_its_tables_and_model(tmp_path):
     run = lightning_cse.train(TINY)
     assert run.path.is_relative_to(tmp_path / "runs" / "gausscse")
     assert Path.cwd() == tmp_path
@@ -55,7 +54,7 @@ def test_run_with_its_tables_and_model(tmp_path: Path) -> None:
     assert (other.seed, other.config_hash) == (1, run.config_hash)
 
 
-def test_hydra_is_left_as_it_was(tmp_path: Path) -> None:
+def test_hydra_is_left_as_it_was(tmp_path):
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "mine.yaml").write_text("a: 1\n")
@@ -94,11 +93,7 @@ def test_hydra_is_left_as_it_was(tmp_path: Path) -> None:
         ("+experiment=gausscse", "overrides: must be a list such as ['+experiment=gausscse']"),
     ],
 )
-def test_errors_are_those_of_the_command(
-    overrides: list[str],
-    message: str,
-    tmp_path: Path,
-) -> None:
+def test_errors_are_those_of_the_command(overrides, message, tmp_path):
     with pytest.raises(LightningCSEError) as raised:
         lightning_cse.train(overrides)
     assert message in str(raised.value)
@@ -116,7 +111,7 @@ assert lightning_cse.train.__name__ == 'train'
 """
 
 
-def test_progress_is_printed_unless_the_program_logs() -> None:
+def test_progress_is_printed_unless_the_program_logs():
     printed = []
     for arguments in ([], ["quiet"]):
         command = [

@@ -4,9 +4,7 @@ weight.
 
 import csv
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import small_runs
@@ -23,7 +21,7 @@ PRESENT = ("111", "101", "010", "001", "100", "011")
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> str:
+def own(tmp_path_factory):
     """Return the path of a file of quadruples, most of which lack some hypotheses."""
     path = tmp_path_factory.mktemp("own") / "quadruples.csv"
 
@@ -51,12 +49,12 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+def drawn(monkeypatch):
     """Return a list that gets the rows of every batch."""
     batches: list[list[int]] = []
     original = BatchLoader.__iter__
 
-    def recorded(self: BatchLoader) -> Iterator[Any]:
+    def recorded(self):
         for batch in original(self):
             batches.append(batch["index"].tolist())
             yield batch
@@ -70,10 +68,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     return batches
 
 
-def weighted(
-    own: str,
-    weights: str,
-) -> tuple[str, ...]:
+def weighted(own, weights):
     return (
         *small_runs.SMALL,
         "data=quadruples",
@@ -84,12 +79,7 @@ def weighted(
     )
 
 
-def test_weighted_sources_and_their_account(
-    run_tiny: RunTiny,
-    own: str,
-    tmp_path: Path,
-    drawn: list[list[int]],
-) -> None:
+def test_weighted_sources_and_their_account(run_tiny, own, tmp_path, drawn):
     record = run_tiny(tmp_path, *weighted(own, "[1,0.5]")).read()
     rows = record["rows"]
 
@@ -118,11 +108,8 @@ def test_weighted_sources_and_their_account(
 
 
 def test_weighted_run_killed_in_either_epoch_matches_uninterrupted_run(
-    run_tiny: RunTiny,
-    own: str,
-    tmp_path: Path,
-    drawn: list[list[int]],
-) -> None:
+    run_tiny, own, tmp_path, drawn
+):
     overrides = weighted(own, "[0.5,2]")
     whole = run_tiny(tmp_path / "whole", *overrides)
     steps = whole.read()["steps"]
@@ -147,9 +134,8 @@ def test_weighted_run_killed_in_either_epoch_matches_uninterrupted_run(
 
 
 def test_run_with_several_negatives_killed_in_either_epoch_matches_uninterrupted_run(
-    run_tiny: RunTiny,
-    tmp_path: Path,
-) -> None:
+    run_tiny, tmp_path
+):
     path = tmp_path / "own.jsonl"
     lines = []
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ ROWS = ["DualCSE-Cross", "DualCSE-Cross w/o both"]
 TINY = ["dualcse/table5", "--profile", "tiny"]
 
 
-def test_a_table_is_run_and_then_found(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_run_and_then_found(tmp_path, capfd):
     command = [
         sys.executable,
         "-m",
@@ -117,9 +116,7 @@ def test_a_table_is_run_and_then_found(tmp_path: Path, capfd: pytest.CaptureFixt
 
 
 @pytest.mark.slow
-def test_a_text_without_a_measured_row_has_no_table(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_text_without_a_measured_row_has_no_table(tmp_path, capfd):
     assert (
         main(
             [
@@ -142,9 +139,7 @@ def test_a_text_without_a_measured_row_has_no_table(
     assert written == {"table6.tiny.text.md", "table6.tiny.pairs.csv"}
 
 
-def test_the_overview_and_the_list_name_every_artefact(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_overview_and_the_list_name_every_artefact(tmp_path, capfd):
     for arguments in (
         [
             "--all",
@@ -163,11 +158,7 @@ def test_the_overview_and_the_list_name_every_artefact(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_table_outside_the_repository(
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_table_outside_the_repository(tmp_path, capfd, monkeypatch):
     """A table and an experiment of one's own in one folder; the experiment is trained and shown."""
     (tmp_path / "own" / "experiment").mkdir(parents=True)
     (tmp_path / "own" / "mine").mkdir()
@@ -218,12 +209,7 @@ def test_a_table_outside_the_repository(
         (["dualcse/table5", "--set", "seed=3"], "seeds"),
     ],
 )
-def test_mistakes(
-    arguments: list[str],
-    told: str,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_mistakes(arguments, told, tmp_path, capfd):
     assert (
         main(
             [

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,16 +54,12 @@ STEP: Moments = ((DualCSE, "training_step"),)
 
 
 @contextmanager
-def killed_at(
-    moment: int,
-    seen: list[str],
-    moments: Moments = MOMENTS,
-) -> Iterator[None]:
+def killed_at(moment, seen, moments=MOMENTS):
     """Die when this many of the moments have passed; ``seen`` gets their names."""
 
-    def mortal(original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def mortal(original, name):
         @functools.wraps(original)
-        def called(*args: Any, **kwargs: Any) -> Any:
+        def called(*args, **kwargs):
             if len(seen) == moment:
                 raise Killed
             seen.append(name)
@@ -82,7 +78,7 @@ def killed_at(
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory, run_tiny: Train) -> Train:
+def reference(tmp_path_factory, run_tiny):
     """The run of the same overrides that is never stopped."""
     return functools.cache(
         lambda *overrides: run_tiny(
@@ -94,11 +90,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory, run_tiny: Train) -> Trai
 
 
 @pytest.fixture
-def run(
-    run_tiny: Train,
-    tmp_path: Path,
-    heard_interrupts: None,
-) -> Train:
+def run(run_tiny, tmp_path, heard_interrupts):
     """Train for six steps, with overrides; the runs go below the test's folder."""
     return lambda *overrides, place="": run_tiny(
         tmp_path / place,
@@ -112,7 +104,7 @@ def run(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # some thirty runs, for a machine that is busy
-def test_kill_at_every_moment(run: Train, tmp_path: Path) -> None:
+def test_kill_at_every_moment(run, tmp_path):
     seen: list[str] = []
     with killed_at(-1, seen):
         whole = run(place="whole")
@@ -175,18 +167,14 @@ QUICK = ("accumulated", "stopped early", "a head", "ImpScore", "NGCSE", "unsuper
 """Each keeps something that no other does."""
 
 
-def variant_of(name: str) -> tuple[list[str], int]:
+def variant_of(name):
     """The overrides of a variant, and its number of steps."""
     line, steps = VARIANTS[name]
     return line.split(), steps
 
 
 @pytest.mark.parametrize("variant", QUICK)
-def test_resume_matches_uninterrupted_run(
-    variant: str,
-    run: Train,
-    reference: Train,
-) -> None:
+def test_resume_matches_uninterrupted_run(variant, run, reference):
     overrides, steps = variant_of(variant)
     whole = reference(*overrides)
 
@@ -198,7 +186,7 @@ def test_resume_matches_uninterrupted_run(
     assert_same(run(*overrides), whole)
 
 
-def test_kill_after_early_stopping(run: Train, reference: Train) -> None:
+def test_kill_after_early_stopping(run, reference):
     overrides, steps = variant_of("stopped early")
     with (
         killed_at(
@@ -220,12 +208,7 @@ def test_kill_after_early_stopping(run: Train, reference: Train) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_stop_at_every_step(
-    variant: str,
-    run: Train,
-    reference: Train,
-    tmp_path: Path,
-) -> None:
+def test_stop_at_every_step(variant, run, reference, tmp_path):
     overrides, steps = variant_of(variant)
     for step in range(1, steps + 1):
         if step % 2:
@@ -244,15 +227,11 @@ def test_stop_at_every_step(
         shutil.rmtree(tmp_path / "runs")
 
 
-def test_random_generators_are_resumed(run: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_generators_are_resumed(run, monkeypatch):
     step = DualCSE.training_step
     drawn: list[tuple[float, ...]] = []
 
-    def draw(
-        self: DualCSE,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def draw(self, batch, batch_idx):
         numbers = (
             random.random(),
             random.gauss(0, 1),
@@ -284,7 +263,7 @@ def test_random_generators_are_resumed(run: Train, monkeypatch: pytest.MonkeyPat
     assert drawn == whole[4:]
 
 
-def test_damaged_checkpoint_is_reported(run: Train, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_reported(run, tmp_path):
     with dies_at(3):
         run()
 
@@ -301,20 +280,10 @@ def test_damaged_checkpoint_is_reported(run: Train, tmp_path: Path) -> None:
 
 # Before the first checkpoint, and after the second.
 @pytest.mark.parametrize(("moment", "checkpoints"), [(2, []), (5, [4])])
-def test_failed_run_is_resumed(
-    moment: int,
-    checkpoints: list[int],
-    run: Train,
-    reference: Train,
-    tmp_path: Path,
-) -> None:
+def test_failed_run_is_resumed(moment, checkpoints, run, reference, tmp_path):
     original = DualCSE.training_step
 
-    def fail(
-        self: DualCSE,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def fail(self, batch, batch_idx):
         if self.global_step + 1 == moment:
             raise RuntimeError("a bug")
         return original(
@@ -349,23 +318,16 @@ def test_failed_run_is_resumed(
     assert_same(folder, reference())
 
 
-def saved(checkpoint: Path) -> int:
+def saved(checkpoint):
     step: int = torch.load(checkpoint, weights_only=True)["global_step"]
     return step
 
 
 @pytest.mark.parametrize(("which", "time", "kept"), [("best", 1, []), ("last", 2, [2])])
-def test_full_disk_keeps_the_previous_checkpoint(
-    which: str,
-    time: int,
-    kept: list[int],
-    run: Train,
-    reference: Train,
-    tmp_path: Path,
-) -> None:
+def test_full_disk_keeps_the_previous_checkpoint(which, time, kept, run, reference, tmp_path):
     save, written = torch.save, []
 
-    def fills_up(checkpoint: dict[str, Any], file: Any) -> None:
+    def fills_up(checkpoint, file):
         written.append("last" if "optimizer_states" in checkpoint else "best")
         if written[-1] == which and written.count(which) == time:
             with Path("/dev/full").open("wb", buffering=0) as full:
@@ -390,18 +352,10 @@ def test_full_disk_keeps_the_previous_checkpoint(
     assert_same(run(), reference())
 
 
-def test_full_disk_while_curves_are_written(
-    run: Train,
-    reference: Train,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_full_disk_while_curves_are_written(run, reference, monkeypatch):
     append = Curves.append
 
-    def half_a_line(
-        self: Curves,
-        step: int,
-        values: dict[str, float],
-    ) -> None:
+    def half_a_line(self, step, values):
         if step == 5:
             with disk_errors(self.path), self.path.open("a") as file:
                 file.write("5,train/l")
@@ -426,21 +380,14 @@ def test_full_disk_while_curves_are_written(
 # Ctrl-C and SIGTERM
 
 
-def stopped_at(
-    run: Train,
-    owner: Any,
-    name: str,
-    count: int,
-    *overrides: str,
-    n: int = 1,
-) -> str:
+def stopped_at(run, owner, name, count, *overrides, n=1):
     """Send a signal, or several, when a method is called this many times; return what the run
     says.
     """
     original, calls = getattr(owner, name), []
     signum = signal.SIGINT if count % 2 else signal.SIGTERM
 
-    def stops(*args: Any, **kwargs: Any) -> Any:
+    def stops(*args, **kwargs):
         calls.append(name)
         if len(calls) == count:
             for _ in range(n):
@@ -469,12 +416,7 @@ def stopped_at(
         STEPS,
     ],
 )  # the second and the last are evaluated
-def test_signal_in_a_step_saves_that_step(
-    step: int,
-    run: Train,
-    reference: Train,
-    tmp_path: Path,
-) -> None:
+def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
     said = stopped_at(
         run,
         DualCSE,
@@ -487,7 +429,7 @@ def test_signal_in_a_step_saves_that_step(
     assert_same(run(), reference())
 
 
-def test_repeated_signals(run: Train, reference: Train) -> None:
+def test_repeated_signals(run, reference):
     # draws random numbers in an evaluation that is due when the run is resumed
     measured = "diag.dropout=true"
     stopped_at(
@@ -514,11 +456,7 @@ def test_repeated_signals(run: Train, reference: Train) -> None:
     assert_same(run(measured), reference(measured))
 
 
-def test_signals_outside_of_steps(
-    run: Train,
-    reference: Train,
-    tmp_path: Path,
-) -> None:
+def test_signals_outside_of_steps(run, reference, tmp_path):
     assert (
         stopped_at(
             run,
@@ -589,11 +527,11 @@ runpy.run_module("lightning_cse.train", run_name="__main__", alter_sys=True)
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def command(tmp_path):
     """Run the small run in a process of its own."""
     (tmp_path / "dies.py").write_text(DIES)
 
-    def started(*start: str) -> subprocess.CompletedProcess[str]:
+    def started(*start):
         return subprocess.run(
             [
                 sys.executable,
@@ -612,11 +550,7 @@ def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.mark.timeout(900)  # three processes, each of which loads torch
-def test_interrupted_and_killed_process_matches_uninterrupted_run(
-    tmp_path: Path,
-    reference: Train,
-    command: Callable[..., subprocess.CompletedProcess[str]],
-) -> None:
+def test_interrupted_and_killed_process_matches_uninterrupted_run(tmp_path, reference, command):
     # A step after the first checkpoint.
     interrupted = command("dies.py", "interrupt")
     (path,) = (tmp_path / "runs" / "dualcse_cross").iterdir()

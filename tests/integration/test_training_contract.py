@@ -7,14 +7,12 @@ import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from omegaconf import DictConfig
 from small_runs import LITTLE, SMALL, curves
-from torch import Tensor
 
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.engine import train as training
@@ -39,15 +37,11 @@ TRIPLETS = "method=simcse data=inli_triplets"
 class Watch:
     """Notes the rows of every batch while a run goes on."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.rows: list[list[int]] = []
         original = DualCSE.training_step
 
-        def training_step(
-            method: DualCSE,
-            batch: dict[str, Any],
-            batch_idx: int,
-        ) -> dict[str, Any]:
+        def training_step(method, batch, batch_idx):
             self.rows.append(batch["index"].tolist())
             return original(
                 method,
@@ -63,7 +57,7 @@ class Watch:
 
 
 @pytest.fixture
-def run(run_tiny: Train, tmp_path: Path) -> Train:
+def run(run_tiny, tmp_path):
     """Train DualCSE for six steps, with overrides; the runs go below the test's folder."""
     return lambda line="", place="": run_tiny(
         tmp_path / place,
@@ -85,7 +79,7 @@ MEASURED = {
 }
 
 
-def test_evaluation_does_not_change_training(run: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_does_not_change_training(run, monkeypatch):
     trained = {}
     for name, line in MEASURED.items():
         with monkeypatch.context() as patch:
@@ -102,11 +96,7 @@ def test_evaluation_does_not_change_training(run: Train, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("limit", ["2", "0.7"])
-def test_limited_epoch_is_the_start_of_its_order(
-    limit: str,
-    run: Train,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_limited_epoch_is_the_start_of_its_order(limit, run, monkeypatch):
     with monkeypatch.context() as patch:
         whole = Watch(patch)
         run("trainer.max_epochs=3", place="whole")
@@ -125,7 +115,7 @@ def test_limited_epoch_is_the_start_of_its_order(
     assert folder.read()["steps"] == 6  # the schedule's length
 
 
-def test_encoder_without_dropout(run: Train) -> None:
+def test_encoder_without_dropout(run):
     folder = run("encoder.dropout=0")
     warning = "the encoder tiny has no dropout; set encoder.dropout=0.1 to train with it"
 
@@ -147,22 +137,13 @@ def test_encoder_without_dropout(run: Train) -> None:
 class Broken(DualContrastive):
     """A loss that is, or whose gradient is, not a number at one batch."""
 
-    def __init__(
-        self,
-        at: int,
-        how: str,
-    ) -> None:
+    def __init__(self, at, how):
         super().__init__()
         self.at = at
         self.how = how
         self.calls = 0
 
-    def forward(
-        self,
-        premise: Any,
-        *others: Any,
-        **named: Any,
-    ) -> Tensor:
+    def forward(self, premise, *others, **named):
         self.calls += 1
         loss = super().forward(
             premise,
@@ -188,13 +169,8 @@ class Broken(DualContrastive):
     ],
 )
 def test_training_stops_at_a_number_that_is_not_finite(
-    how: str,
-    clip: str,
-    message: str,
-    run: Train,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    how, clip, message, run, tmp_path, monkeypatch
+):
     line = f"trainer.gradient_clip_val={clip}"
     with monkeypatch.context() as patch, pytest.raises(TrainingError, match=message) as caught:
         watch = Watch(patch)
@@ -227,12 +203,7 @@ def test_training_stops_at_a_number_that_is_not_finite(
         ("trainer.limit_train_batches=0", "no training step was made: see trainer.limit_train"),
     ],
 )
-def test_failed_training_leaves_no_checkpoint(
-    line: str,
-    message: str,
-    run: Train,
-    tmp_path: Path,
-) -> None:
+def test_failed_training_leaves_no_checkpoint(line, message, run, tmp_path):
     with pytest.raises(TrainingError, match=message):
         run(line)
     assert not list(tmp_path.rglob("*.ckpt"))
@@ -260,11 +231,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("line", "message"), REFUSED)
-def test_refused_values_are_named(
-    line: str,
-    message: str,
-    run: Train,
-) -> None:
+def test_refused_values_are_named(line, message, run):
     with pytest.raises(ConfigError, match=re.escape(message)):
         run(line)
 
@@ -272,10 +239,7 @@ def test_refused_values_are_named(
 # Batches and losses
 
 
-def test_batch_larger_than_the_data_is_all_of_it(
-    run: Train,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_batch_larger_than_the_data_is_all_of_it(run, caplog):
     caplog.set_level(logging.WARNING)
     folder = run("data.batch_size=32 data.drop_last=true")
 
@@ -301,20 +265,17 @@ OVERFIT = (
         IMPSCORE,
     ],
 )
-def test_twenty_steps_lower_the_loss(method: str, run: Train) -> None:
+def test_twenty_steps_lower_the_loss(method, run):
     losses = list(curves(run(f"{OVERFIT} {method}"))["train/loss"].values())
     assert len(losses) == 20
     assert np.mean(losses[-4:]) < 0.7 * np.mean(losses[:4])
 
 
-def test_loss_of_accumulated_batches_is_their_mean(
-    run: Train,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_loss_of_accumulated_batches_is_their_mean(run, monkeypatch):
     losses: list[float] = []
     original = DualContrastive.forward
 
-    def forward(self: DualContrastive, **named: Any) -> Tensor:
+    def forward(self, **named):
         loss = original(self, **named)
         losses.append(loss.item())
         return loss
@@ -345,12 +306,7 @@ def test_loss_of_accumulated_batches_is_their_mean(
 
 
 @pytest.mark.parametrize("method", [CROSS, TRIPLETS])
-def test_long_sentences_are_counted_and_reported_once(
-    method: str,
-    run: Train,
-    compose: Compose,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_long_sentences_are_counted_and_reported_once(method, run, compose, caplog):
     caplog.set_level(logging.WARNING)
     folder = run(f"encoder.max_length=20 {method}")
     overrides = ("+debug=tiny", "paths.cache_dir=null", *SMALL, *method.split())
@@ -380,12 +336,7 @@ def test_long_sentences_are_counted_and_reported_once(
     assert cut["evaluation_sentences_cut"] == 0
 
 
-def test_method_of_triplets_trains_on_inli(
-    compose: Compose,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    one_thread: None,
-) -> None:
+def test_method_of_triplets_trains_on_inli(compose, tmp_path, capsys, one_thread):
     experiment = ("+debug=tiny", "paths.cache_dir=null", "+experiment=gausscse")
     cfg = compose(
         *experiment,

@@ -1,7 +1,6 @@
 """Models on disk, and data directories with few rows, for the tests of this folder."""
 
 import json
-from pathlib import Path
 
 import pytest
 from oracles import save_tiny
@@ -10,7 +9,7 @@ from lightning_cse.data import corpora
 
 
 @pytest.fixture(autouse=True)
-def few_rows_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_rows_will_do(monkeypatch):
     """Treat every data directory as one of samples: tests write a few rows under official names."""
     monkeypatch.setattr(
         corpora,
@@ -20,7 +19,7 @@ def few_rows_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def speaking_encoder(tmp_path: Path) -> Path:
+def speaking_encoder(tmp_path):
     """The tiny encoder as a sentence-transformers model whose files say mean pooling and 32
     tokens.
     """

@@ -18,17 +18,12 @@ MakeRun = Callable[..., str]
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> MakeRun:
+def make_run(tmp_path):
     """Leave a finished run with predictions of rte, and the untrained encoder's beside them; return
     its folder.
     """
 
-    def make(
-        name: str,
-        seed: int,
-        correct: list[bool],
-        lr: float = 1e-5,
-    ) -> str:
+    def make(name, seed, correct, lr=1e-5):
         run = Run(
             tmp_path / "runs",
             name,
@@ -72,7 +67,7 @@ def make_run(tmp_path: Path) -> MakeRun:
 
 
 @pytest.fixture
-def two(make_run: MakeRun) -> list[str]:
+def two(make_run):
     """Three seeds of a good and of a poor point, whose name a spreadsheet would take for a
     formula.
     """
@@ -83,11 +78,7 @@ def two(make_run: MakeRun) -> list[str]:
     ]
 
 
-def test_the_table_fits_the_terminal(
-    two: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_table_fits_the_terminal(two, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     assert (
         main(
@@ -122,11 +113,7 @@ def test_the_table_fits_the_terminal(
     )
 
 
-def test_who_has_no_predictions_of_a_task_is_left_out_and_named(
-    two: list[str],
-    make_run: MakeRun,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_who_has_no_predictions_of_a_task_is_left_out_and_named(two, make_run, capsys):
     columns = {"row": [0, 1], "lead": [0.5, -0.5]}
     for run, correct in ((two[0], [True, False]), (two[3], [True, True])):
         write_predictions(
@@ -162,9 +149,7 @@ def test_who_has_no_predictions_of_a_task_is_left_out_and_named(
     )
 
 
-def test_points_of_one_name_are_called_by_what_differs(
-    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_points_of_one_name_are_called_by_what_differs(make_run, capsys):
     assert (
         main(
             [
@@ -190,7 +175,7 @@ def test_points_of_one_name_are_called_by_what_differs(
     ] in rows
 
 
-def test_csv_and_json_are_unrounded(two: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_and_json_are_unrounded(two, capsys):
     assert (
         main(
             [
@@ -263,12 +248,7 @@ def test_csv_and_json_are_unrounded(two: list[str], capsys: pytest.CaptureFixtur
         ),
     ],
 )
-def test_user_errors(
-    two: list[str],
-    arguments: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_user_errors(two, arguments, message, capsys):
     assert main([*two, *arguments]) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err[:7]) == ("", "error: ")

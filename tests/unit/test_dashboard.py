@@ -3,8 +3,6 @@
 import json
 import socket
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -53,10 +51,10 @@ COLUMNS += [
 
 
 @pytest.fixture(autouse=True)
-def no_network_nobody_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_network_nobody_logged_in(monkeypatch, tmp_path):
     """Fail whatever connects, and hide this machine's own W&B account."""
 
-    def refuse(*_: Any, **__: Any) -> None:
+    def refuse(*_, **__):
         raise AssertionError("this test connected to something")
 
     monkeypatch.setattr(
@@ -70,17 +68,17 @@ def no_network_nobody_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 @pytest.fixture
-def dry(capsys: pytest.CaptureFixture[str]) -> Any:
+def dry(capsys):
     """What the command would build."""
 
-    def run(*arguments: str) -> Any:
+    def run(*arguments):
         assert dashboard.main([*arguments, "--dry-run"]) == 0
         return json.loads(capsys.readouterr().out)
 
     return run
 
 
-def grids(content: Any) -> list[list[dict[str, Any]]]:
+def grids(content):
     """Return the lists of charts that share a grid, wherever they are."""
     if isinstance(content, dict):
         own = content.get("panels")
@@ -91,7 +89,7 @@ def grids(content: Any) -> list[list[dict[str, Any]]]:
     return [found for item in content for found in grids(item)] if isinstance(content, list) else []
 
 
-def test_charts(dry: Any) -> None:
+def test_charts(dry):
     shown = grids(dry(*GIVEN))
     charts = [one for grid in shown for one in grid]
     lines = [one["config"] for one in charts if one["viewType"] == "Run History Line Plot"]
@@ -108,7 +106,7 @@ def test_charts(dry: Any) -> None:
     assert sum(map(len, grids(dry("--project", "cse")))) == len(charts) - 1 + len(DEV_SCORES)
 
 
-def test_the_table_of_runs_pins_the_columns_and_groups_by_sweep(dry: Any) -> None:
+def test_the_table_of_runs_pins_the_columns_and_groups_by_sweep(dry):
     view = dry(*GIVEN)
     assert (view["entity"], view["project"]) == ("lab", "cse")
     (runs,) = view["spec"]["section"]["runSets"]
@@ -116,7 +114,7 @@ def test_the_table_of_runs_pins_the_columns_and_groups_by_sweep(dry: Any) -> Non
     assert runs["grouping"] == [{"section": "run", "name": "group"}]
 
 
-def test_scores_are_those_of_experiments_and_suites(repository: Path) -> None:
+def test_scores_are_those_of_experiments_and_suites(repository):
     files = [
         yaml.safe_load(file.read_text())
         for file in (repository / "conf" / "experiment").rglob("*.yaml")
@@ -130,9 +128,7 @@ def test_scores_are_those_of_experiments_and_suites(repository: Path) -> None:
     }
 
 
-def test_saved_for_who_is_logged_in(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_saved_for_who_is_logged_in(monkeypatch, capsys):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setattr(
         wandb,
@@ -175,14 +171,8 @@ def test_saved_for_who_is_logged_in(
         (None, ["--dry-run"], "pip install 'lightning_cse[dashboard]'"),
     ],
 )
-def test_what_fails_is_one_line(
-    environment: dict[str, str] | None,
-    arguments: list[str],
-    message: str,
-    monkeypatch: Any,
-    capsys: Any,
-) -> None:
-    def broken(_: Any) -> None:
+def test_what_fails_is_one_line(environment, arguments, message, monkeypatch, capsys):
+    def broken(_):
         raise ConnectionError("no\nroute")
 
     monkeypatch.setattr(

@@ -27,12 +27,7 @@ KINDS = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def make(
-    kind: type[Embedding],
-    n: int = 4,
-    d: int = 3,
-    seed: int = 0,
-) -> Embedding:
+def make(kind, n=4, d=3, seed=0):
     return kind(
         *normal(
             len(dataclasses.fields(kind)),
@@ -44,7 +39,7 @@ def make(
     )
 
 
-def assert_same(a: Embedding, b: Embedding) -> None:
+def assert_same(a, b):
     assert type(a) is type(b)
     torch.testing.assert_close(
         a.fields(),
@@ -55,13 +50,13 @@ def assert_same(a: Embedding, b: Embedding) -> None:
 
 
 @every_kind
-def test_views_name_the_primary_one_first(kind: type[Embedding]) -> None:
+def test_views_name_the_primary_one_first(kind):
     embedding = make(kind)
     views = [(view, getattr(embedding, name)) for view, name in KINDS[kind].items()]
     assert list(embedding.views().items()) == views
 
 
-def test_two_gaussians_are_joined_and_split() -> None:
+def test_two_gaussians_are_joined_and_split():
     explicit = make(GaussianEmbedding, seed=1)
     implicit = make(GaussianEmbedding, seed=2)
     both = DualGaussianEmbedding.of(explicit, implicit)

@@ -30,21 +30,16 @@ from lightning_cse.errors import ConfigError, DataError, Interrupted, report, re
         (Interrupted("stopped at step 40", signal.SIGTERM), 143, "stopped at step 40\n"),
     ],
 )
-def test_what_is_raised_becomes_a_line(
-    error: BaseException,
-    code: int,
-    line: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_is_raised_becomes_a_line(error, code, line, capsys):
     @reported
-    def main() -> int:
+    def main():
         raise error
 
     assert main() == code
     assert capsys.readouterr() == ("", line)
 
 
-def test_slurm_announces_its_time_limit_by_further_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm_announces_its_time_limit_by_further_signals(monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     assert stop_signals() == [signal.SIGINT, signal.SIGTERM]
 
@@ -57,9 +52,7 @@ def test_slurm_announces_its_time_limit_by_further_signals(monkeypatch: pytest.M
     ]
 
 
-def test_the_traceback_of_a_fault_of_ours_is_in_a_file_that_is_named(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_traceback_of_a_fault_of_ours_is_in_a_file_that_is_named(capsys):
     assert report(KeyError("x")) == 1
 
     said, _, file = capsys.readouterr().err.rstrip().partition("; traceback: ")
@@ -69,13 +62,11 @@ def test_the_traceback_of_a_fault_of_ours_is_in_a_file_that_is_named(
     Path(file).unlink()
 
 
-def test_sigterm_in_a_command_is_an_interrupt_and_its_handler_goes_with_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_sigterm_in_a_command_is_an_interrupt_and_its_handler_goes_with_it(capsys):
     before = signal.getsignal(signal.SIGTERM)
 
     @reported
-    def command() -> None:
+    def command():
         os.kill(os.getpid(), signal.SIGTERM)
 
     assert command() == 128 + signal.SIGTERM

@@ -6,15 +6,12 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import wandb
 from pytorch_lightning import LightningModule, Trainer
-from torch import Tensor
 from torch.utils.data import DataLoader
 from wandb.proto import wandb_internal_pb2
 
@@ -25,7 +22,7 @@ from lightning_cse.runs import Curves, Run
 
 
 @pytest.fixture(autouse=True)
-def nobody_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def nobody_logged_in(monkeypatch, tmp_path):
     """Hide this machine's own W&B account from the tests."""
     for variable in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(variable)
@@ -33,13 +30,7 @@ def nobody_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
 
 
-def view(
-    root: Path,
-    *,
-    name: str = "dualcse_cross",
-    seed: int = 0,
-    **options: Any,
-) -> WandbView:
+def view(root, *, name="dualcse_cross", seed=0, **options):
     """Return a view with the defaults of this file."""
     run = Run(
         root,
@@ -58,7 +49,7 @@ def view(
     )
 
 
-def written(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
+def written(folder):
     """Return the one offline run under a folder, and what it holds once W&B's own process has ended
     it.
     """
@@ -74,7 +65,7 @@ def written(folder: Path) -> tuple[Path, list[wandb_internal_pb2.Record]]:
         time.sleep(0.02)
 
 
-def records(content: bytes) -> Iterator[bytes]:
+def records(content):
     """Read LevelDB's log: blocks of 32 KiB, each part with crc, length and kind."""
     at, record = 7, b""
     while at + 7 <= len(content):
@@ -94,12 +85,12 @@ def records(content: bytes) -> Iterator[bytes]:
             record = b""
 
 
-def of_type(found: list[wandb_internal_pb2.Record], kind: str) -> list[Any]:
+def of_type(found, kind):
     """Return the records of one kind."""
     return [getattr(record, kind) for record in found if record.WhichOneof("record_type") == kind]
 
 
-def history(found: list[wandb_internal_pb2.Record]) -> list[dict[str, Any]]:
+def history(found):
     """Return what was logged, without W&B's own values."""
     rows = []
     for row in of_type(found, "history"):
@@ -113,23 +104,19 @@ def history(found: list[wandb_internal_pb2.Record]) -> list[dict[str, Any]]:
 class Line(LightningModule):
     """Fits nothing, logs the index of a batch."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
 
-    def training_step(
-        self,
-        batch: Tensor,
-        index: int,
-    ) -> Tensor:
+    def training_step(self, batch, index):
         self.log("train/index", float(index))
         return self.layer(batch).sum()
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
+    def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def fit(used: list[Any], folder: Path) -> None:
+def fit(used, folder):
     """Fit on four constant batches of one."""
     quiet = dict.fromkeys(
         ("enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False
@@ -148,9 +135,7 @@ def fit(used: list[Any], folder: Path) -> None:
     trainer.fit(Line(), DataLoader(torch.ones(4, 1)))
 
 
-def test_two_runs_in_one_process_stay_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_runs_in_one_process_stay_apart(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(
         sys,
@@ -209,7 +194,7 @@ def test_two_runs_in_one_process_stay_apart(
         assert not of_type(found, "output_raw")
 
 
-def test_same_values_as_the_curves(tmp_path: Path) -> None:
+def test_same_values_as_the_curves(tmp_path):
     one, curves = view(tmp_path), Curves(tmp_path / "curves.csv")
     logger = CurvesLogger(curves)
     fit([logger, one], tmp_path)
@@ -229,21 +214,21 @@ class Broken:
 
     url = "nowhere"
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, method):
         self.method = method
         self.calls: list[str] = []
 
-    def called(self, name: str) -> dict[str, Any]:
+    def called(self, name):
         self.calls.append(name)
         if name == self.method:
             raise ConnectionError(f"no {name}")
         return {}
 
-    def __getattr__(self, name: str) -> Callable[..., object]:
+    def __getattr__(self, name):
         return lambda *_, **__: self.called(name)
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self):
         return self.called("summary")
 
 
@@ -265,7 +250,7 @@ RECORD: dict[str, Any] = {
 }
 
 
-def summary(found: list[wandb_internal_pb2.Record]) -> dict[str, Any]:
+def summary(found):
     """Return what stands in the run's line of the table at the end, without W&B's own values."""
     values = {
         item.key or "/".join(item.nested_key): json.loads(item.value_json)
@@ -275,7 +260,7 @@ def summary(found: list[wandb_internal_pb2.Record]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not key.startswith("_")}
 
 
-def test_what_stands_in_the_table_of_runs(tmp_path: Path) -> None:
+def test_what_stands_in_the_table_of_runs(tmp_path):
     settings = {
         "method": {"_target_": "lightning_cse.methods.DualCSE"},
         "encoder": {"name": "small"},
@@ -335,15 +320,10 @@ def test_what_stands_in_the_table_of_runs(tmp_path: Path) -> None:
         "finish",
     ],
 )
-def test_one_warning_and_then_silence(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    method: str,
-) -> None:
+def test_one_warning_and_then_silence(tmp_path, monkeypatch, caplog, method):
     run = Broken(method)
 
-    def init(**_: Any) -> Broken:
+    def init(**_):
         if method == "init":
             raise wandb.errors.CommError("no init")
         return run
@@ -379,13 +359,7 @@ def test_one_warning_and_then_silence(
         ("disabled", True, True, "disabled"),
     ],
 )
-def test_who_decides_the_mode(
-    monkeypatch: pytest.MonkeyPatch,
-    variable: str | None,
-    offline: bool | None,
-    logged_in: bool,
-    want: str,
-) -> None:
+def test_who_decides_the_mode(monkeypatch, variable, offline, logged_in, want):
     for name, value in (
         ("WANDB_MODE", variable),
         ("WANDB_API_KEY", "0" * 40 if logged_in else None),
@@ -395,7 +369,7 @@ def test_who_decides_the_mode(
     assert views._mode(offline) == want
 
 
-def test_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_netrc(tmp_path, monkeypatch):
     place = tmp_path / "netrc"
     monkeypatch.setenv("NETRC", str(place))
     assert not views.is_logged_in()
@@ -408,11 +382,7 @@ def test_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not views.is_logged_in()
 
 
-def test_disabled_does_not_even_load_wandb(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_disabled_does_not_even_load_wandb(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setitem(
         sys.modules,
@@ -425,7 +395,7 @@ def test_disabled_does_not_even_load_wandb(
     assert (list(tmp_path.iterdir()), caplog.records) == ([], [])
 
 
-def test_long_and_odd_names_fit(tmp_path: Path) -> None:
+def test_long_and_odd_names_fit(tmp_path):
     one = view(
         tmp_path,
         name="paper/row:" + "x" * 200,

@@ -1,6 +1,5 @@
 """TensorBoard as a view on a run; what it writes is read back."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ RECORD: dict[str, Any] = {
 }
 
 
-def view(root: Path, **options: Any) -> TensorBoardView:
+def view(root, **options):
     """Return a view with the defaults of this file."""
     run = Run(
         root,
@@ -46,7 +45,7 @@ def view(root: Path, **options: Any) -> TensorBoardView:
     )
 
 
-def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
+def curves(folder):
     """Return every curve under a run folder as TensorBoard shows it."""
     read = EventAccumulator(str(folder / "tensorboard")).Reload()
     return {
@@ -55,7 +54,7 @@ def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
     }
 
 
-def settings_of(folder: Path) -> dict[str, Any]:
+def settings_of(folder):
     """Return the settings in TensorBoard's table of runs."""
     found = EventAccumulator(str(folder / "tensorboard")).Reload().summary_metadata
     content = plugin_data_pb2.HParamsPluginData.FromString(
@@ -67,7 +66,7 @@ def settings_of(folder: Path) -> dict[str, Any]:
     }
 
 
-def test_every_value_is_there(tmp_path: Path) -> None:
+def test_every_value_is_there(tmp_path):
     one = view(tmp_path)
     for step in range(3):
         one.log_metrics({"train/loss": 1.0 + step, "diag/rfd_alignment": 0.5}, step=step)
@@ -95,7 +94,7 @@ def test_every_value_is_there(tmp_path: Path) -> None:
     }
 
 
-def test_no_step_is_there_twice_after_a_resume(tmp_path: Path) -> None:
+def test_no_step_is_there_twice_after_a_resume(tmp_path):
     killed = view(tmp_path)
     for step in range(6):
         killed.log_metrics({"train/loss": float(step)}, step=step)
@@ -120,7 +119,7 @@ def test_no_step_is_there_twice_after_a_resume(tmp_path: Path) -> None:
     assert curves(tmp_path) == {"train/loss": [(0, 2.0)]}
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_cannot_be_written(tmp_path, caplog):
     (tmp_path / "tensorboard").write_text("a file where the folder should be")
     one = view(tmp_path, resumed_at=1)
     one.log_metrics({"a": 1.0}, step=1)

@@ -1,8 +1,6 @@
 """The plot style, and the figures of a run: which are drawn and what they show."""
 
 import math
-from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import pytest
@@ -15,7 +13,7 @@ MONITOR = "val/rte/accuracy_all"
 STEPS = [0, 125, 250, 375]
 
 
-def curves(*views: str) -> dict[str, list[tuple[int, float]]]:
+def curves(*views):
     """Return curves of a small run, of the primary view and of others."""
     found: dict[str, list[tuple[int, float]]] = {
         "train/loss": [(step, 2 + math.exp(-step / 50)) for step in range(1, 376)],
@@ -37,7 +35,7 @@ def curves(*views: str) -> dict[str, list[tuple[int, float]]]:
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+def drawn(monkeypatch):
     """The figures themselves, in the order in which they are saved."""
     kept: list[Figure] = []
     save = Figure.savefig
@@ -49,7 +47,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return kept
 
 
-def lines(axes: Any) -> dict[str, Any]:
+def lines(axes):
     return {
         line.get_label(): line for line in axes.get_lines() if not line.get_label().startswith("_")
     }
@@ -64,11 +62,7 @@ def lines(axes: Any) -> dict[str, Any]:
         (("diag/implicit/",), ["diagnostics.png"]),
     ],
 )
-def test_a_figure_is_drawn_where_its_curves_were_logged(
-    keys: tuple[str, ...],
-    names: list[str],
-    tmp_path: Path,
-) -> None:
+def test_a_figure_is_drawn_where_its_curves_were_logged(keys, names, tmp_path):
     given = {key: points for key, points in curves("implicit").items() if key.startswith(keys)}
     paths = run_figures(
         given,
@@ -79,7 +73,7 @@ def test_a_figure_is_drawn_where_its_curves_were_logged(
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
-def test_the_best_step_is_marked(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_the_best_step_is_marked(tmp_path, drawn):
     run_figures(
         curves(),
         tmp_path,
@@ -95,7 +89,7 @@ def test_the_best_step_is_marked(tmp_path: Path, drawn: list[Figure]) -> None:
     assert shown["best: 0.7500 at step 250"].get_xydata().tolist() == [[250, 0.75]]
 
 
-def test_a_row_a_view(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_a_row_a_view(tmp_path, drawn):
     run_figures(
         curves("implicit"),
         tmp_path,
@@ -114,7 +108,7 @@ def test_a_row_a_view(tmp_path: Path, drawn: list[Figure]) -> None:
     ]
 
 
-def test_values_that_are_not_finite_are_drawn(tmp_path: Path) -> None:
+def test_values_that_are_not_finite_are_drawn(tmp_path):
     odd: dict[str, list[tuple[int, float]]] = {
         "train/loss": [(1, math.nan), (2, math.inf)],
         MONITOR: [(0, math.nan)],
@@ -131,7 +125,7 @@ def test_values_that_are_not_finite_are_drawn(tmp_path: Path) -> None:
     )
 
 
-def test_the_files_do_not_depend_on_the_settings_of_matplotlib(tmp_path: Path) -> None:
+def test_the_files_do_not_depend_on_the_settings_of_matplotlib(tmp_path):
     run_figures(
         curves(),
         tmp_path / "a",
@@ -149,7 +143,7 @@ def test_the_files_do_not_depend_on_the_settings_of_matplotlib(tmp_path: Path) -
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
-def test_the_moving_average_against_a_loop() -> None:
+def test_the_moving_average_against_a_loop():
     values = [
         math.nan if i % 6 == 5 else math.inf if i == 9 else float(i * i % 7) for i in range(20)
     ]

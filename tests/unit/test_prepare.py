@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ import pooch
 import pytest
 
 from lightning_cse import prepare
-from lightning_cse.data.corpora import CORPORA, Corpus, read_corpus, sample_dir
+from lightning_cse.data.corpora import CORPORA, read_corpus, sample_dir
 
 Prepare = Callable[..., str]
 Change = Callable[..., None]
@@ -42,7 +42,7 @@ class Mirror(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files = {f"/{path.lower()}": data for path, data in INLI.items()}
         self.files[ARCHIVE] = packed({"snli_1.0/README.txt": b"Read me.", **MEMBERS})
@@ -50,14 +50,14 @@ class Mirror(ThreadingHTTPServer):
         self.requested: list[str] = []
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
 
 class Handler(BaseHTTPRequestHandler):
     server: Any
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.server.requested.append(self.path)
         faults = self.server.faults.get(self.path, [])
         fault = faults.pop(0) if faults else None
@@ -69,15 +69,11 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content[: len(content) // 2] if fault == "cut" else content)
 
-    def log_message(
-        self,
-        format: str,
-        *args: object,
-    ) -> None:
+    def log_message(self, format, *args):
         pass
 
 
-def packed(members: dict[str, bytes]) -> bytes:
+def packed(members):
     stream = io.BytesIO()
     with zipfile.ZipFile(
         stream,
@@ -91,7 +87,7 @@ def packed(members: dict[str, bytes]) -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+def _surroundings(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("LIGHTNING_CSE_DATA", raising=False)
@@ -103,14 +99,10 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def change(monkeypatch: pytest.MonkeyPatch) -> Change:
+def change(monkeypatch):
     """Change a corpus, and fields of all its files, for the time of the test."""
 
-    def changed(
-        corpus: Corpus,
-        fields: dict[str, Any],
-        **others: Any,
-    ) -> None:
+    def changed(corpus, fields, **others):
         files = []
         for file in others.pop("files", corpus.files):
             values = {key: of(file) if callable(of) else of for key, of in fields.items()}
@@ -126,7 +118,7 @@ def change(monkeypatch: pytest.MonkeyPatch) -> Change:
 
 
 @pytest.fixture
-def mirror(change: Change) -> Iterator[Mirror]:
+def mirror(change):
     """A web server with samples, which are the official INLI and SNLI for the time of the test."""
     server = Mirror()
     fields = {
@@ -161,7 +153,7 @@ def mirror(change: Change) -> Iterator[Mirror]:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """The data directory."""
     folder = tmp_path / "data"
     (folder / "INLI").mkdir(parents=True)
@@ -169,12 +161,12 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(data: Path, capsys: pytest.CaptureFixture[str]) -> Prepare:
+def run(data, capsys):
     """Run the command on the data directory; return what it prints, or its error where it must exit
     with 2.
     """
 
-    def prepared(*arguments: str, code: int = 0) -> str:
+    def prepared(*arguments, code=0):
         assert (
             prepare.main(
                 [
@@ -194,7 +186,7 @@ def run(data: Path, capsys: pytest.CaptureFixture[str]) -> Prepare:
     return prepared
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
+def files_of(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -205,12 +197,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 # Files
 
 
-def test_files_are_fetched_from_the_official_address_or_a_mirror(
-    mirror: Mirror,
-    run: Prepare,
-    data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_files_are_fetched_from_the_official_address_or_a_mirror(mirror, run, data, monkeypatch):
     output = run("inli")
     assert mirror.requested == [f"/inli/{split}.csv" for split in SPLITS]
     assert files_of(data) == INLI
@@ -237,11 +224,7 @@ def test_files_are_fetched_from_the_official_address_or_a_mirror(
     assert files_of(data / "corpora") == INLI
 
 
-def test_right_files_are_kept_after_a_failure(
-    mirror: Mirror,
-    run: Prepare,
-    data: Path,
-) -> None:
+def test_right_files_are_kept_after_a_failure(mirror, run, data):
     body = mirror.files.pop("/inli/test.csv")
     message = run("inli", code=2)
     for address in ("inli", "second"):
@@ -255,11 +238,7 @@ def test_right_files_are_kept_after_a_failure(
     assert files_of(data) == INLI
 
 
-def test_a_wrong_digest_keeps_nothing(
-    mirror: Mirror,
-    run: Prepare,
-    data: Path,
-) -> None:
+def test_a_wrong_digest_keeps_nothing(mirror, run, data):
     body = b"<html>please log in</html>"
     mirror.files["/inli/train.csv"] = body
     message = run("inli", code=2)
@@ -269,11 +248,7 @@ def test_a_wrong_digest_keeps_nothing(
     assert files_of(data) == {}
 
 
-def test_a_differing_file_is_replaced_only_with_force(
-    mirror: Mirror,
-    run: Prepare,
-    data: Path,
-) -> None:
+def test_a_differing_file_is_replaced_only_with_force(mirror, run, data):
     path = data / "INLI/train.csv"
     path.write_text("mine")
     message = run("inli", code=2)
@@ -286,12 +261,7 @@ def test_a_differing_file_is_replaced_only_with_force(
 
 
 @pytest.mark.parametrize("faults", [[503, 429, 502], ["cut", 500, "cut"]])
-def test_server_errors_and_cut_bodies_are_tried_again(
-    mirror: Mirror,
-    run: Prepare,
-    data: Path,
-    faults: list[int | str],
-) -> None:
+def test_server_errors_and_cut_bodies_are_tried_again(mirror, run, data, faults):
     mirror.faults["/inli/train.csv"] = list(faults)
     run("inli")
     assert mirror.requested.count("/inli/train.csv") == len(faults) + 1
@@ -299,13 +269,7 @@ def test_server_errors_and_cut_bodies_are_tried_again(
 
 
 @pytest.mark.parametrize("scheme", ["file://", ""])
-def test_a_folder_as_source(
-    mirror: Mirror,
-    run: Prepare,
-    data: Path,
-    tmp_path: Path,
-    scheme: str,
-) -> None:
+def test_a_folder_as_source(mirror, run, data, tmp_path, scheme):
     source = tmp_path / "stick"
     source.mkdir()
     for name, content in INLI.items():
@@ -332,11 +296,7 @@ def test_a_folder_as_source(
     assert mirror.requested == []
 
 
-def test_check_reports_all_faults_and_fetches_nothing(
-    mirror: Mirror,
-    run: Prepare,
-    data: Path,
-) -> None:
+def test_check_reports_all_faults_and_fetches_nothing(mirror, run, data):
     (data / "INLI/val.csv").write_bytes(INLI["INLI/val.csv"])
     (data / "INLI/test.csv.gz").write_bytes(gzip.compress(INLI["INLI/test.csv"])[:-20])
     message = run(
@@ -353,7 +313,7 @@ def test_check_reports_all_faults_and_fetches_nothing(
     assert f"{data}/INLI/val.csv: ok, " in run("inli", "--check")
 
 
-def test_without_a_name_the_corpora_are_listed(run: Prepare, data: Path) -> None:
+def test_without_a_name_the_corpora_are_listed(run, data):
     (data / "SNLI/senteval").mkdir(parents=True)
     for name in ("INLI/val.csv.gz", "SNLI/senteval/s1.dev"):
         (data / name).write_bytes(b"")
@@ -366,7 +326,7 @@ def test_without_a_name_the_corpora_are_listed(run: Prepare, data: Path) -> None
         assert f"\n\n{corpus.name}: {corpus.title}\n" in output
 
 
-def test_an_unknown_name_is_reported_without_torch() -> None:
+def test_an_unknown_name_is_reported_without_torch():
     code = "import sys; from lightning_cse.prepare import main; sys.exit(10 * ('torch' in sys.modules) + main())"
     done = subprocess.run(
         [
@@ -383,23 +343,14 @@ def test_an_unknown_name_is_reported_without_torch() -> None:
     assert done.stderr.startswith("error: unknown corpus 'inly' - did you mean 'inli'?")
 
 
-def test_stsb_from_the_hub_in_the_official_layout(
-    run: Prepare,
-    data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_stsb_from_the_hub_in_the_official_layout(run, data, monkeypatch):
     sizes = {
         "train": 5749,
         "validation": 1500,
         "test": 1379,
     }
 
-    def load_dataset(
-        name: str,
-        *,
-        split: str,
-        revision: str,
-    ) -> list[dict[str, object]]:
+    def load_dataset(name, *, split, revision):
         row = {"sentence2": "Two.", "score": 0.5}
         return [row | {"sentence1": f"One {number}."} for number in range(sizes[split])]
 
@@ -424,7 +375,7 @@ def test_stsb_from_the_hub_in_the_official_layout(
     run("stsb", "--check")
 
 
-def test_corpora_that_are_not_fetched(run: Prepare, data: Path) -> None:
+def test_corpora_that_are_not_fetched(run, data):
     message = run("sts12", code=2)
     first = "STS/STS12-en-train/STS.input.MSRpar.txt"
     assert message.startswith(f"error: {first}: fetches nothing: unpack SemEval's")
@@ -435,12 +386,7 @@ def test_corpora_that_are_not_fetched(run: Prepare, data: Path) -> None:
 # Zip archives
 
 
-def test_an_archive_is_fetched_once_per_call(
-    mirror: Mirror,
-    run: Prepare,
-    data: Path,
-    change: Change,
-) -> None:
+def test_an_archive_is_fetched_once_per_call(mirror, run, data, change):
     change(
         CORPORA["snli"],
         {"path": lambda file: f"again/{file.member}"},
@@ -474,14 +420,7 @@ SHORTER = b"".join(MEMBERS[DEV].splitlines(keepends=True)[:59])
         (WHOLE[: len(WHOLE) // 2], ": not the official zip archive: ", 0),
     ],
 )
-def test_a_wrong_archive(
-    mirror: Mirror,
-    run: Prepare,
-    data: Path,
-    body: bytes,
-    message: str,
-    kept: int,
-) -> None:
+def test_a_wrong_archive(mirror, run, data, body, message, kept):
     mirror.files[ARCHIVE] = body
     assert run("snli", code=2).startswith(f"error: {mirror.url}{ARCHIVE}{message}")
     assert len(files_of(data)) == kept

@@ -5,14 +5,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import cos, normal
-from torch import Tensor
 
 from lightning_cse.similarity import cosine, cosine_matrix
 
 both = pytest.mark.parametrize("function", [cosine_matrix, cosine])
 
 
-def loop(a: Tensor, b: Tensor) -> Tensor:
+def loop(a, b):
     """The formula, spelled out in float64."""
     rows = [torch.tensor([cos(x, y) for y in b], dtype=torch.float64) for x in a]
     return torch.stack(rows)

@@ -1,8 +1,5 @@
 """Gaussian similarity: values against loops, invariances, gradients, precision, memory, errors."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given
@@ -25,23 +22,19 @@ every_function = pytest.mark.parametrize("function", [gaussian_similarity_matrix
 both = pytest.mark.parametrize("reduce", ["mean_of_sims", "sim_of_sum"])
 
 
-def leaves(*embeddings: GaussianEmbedding) -> list[Tensor]:
+def leaves(*embeddings):
     tensors: list[Tensor] = []
     for embedding in embeddings:
         tensors += embedding.fields().values()
     return tensors
 
 
-def trainable(embedding: GaussianEmbedding) -> GaussianEmbedding:
+def trainable(embedding):
     fields = embedding.fields().values()
     return GaussianEmbedding(*(value.clone().requires_grad_() for value in fields))
 
 
-def pair(
-    n: int,
-    d: int,
-    **options: Any,
-) -> tuple[GaussianEmbedding, GaussianEmbedding]:
+def pair(n, d, **options):
     return trainable(gaussians(n, d, **options)), trainable(
         gaussians(
             n,
@@ -52,11 +45,7 @@ def pair(
     )
 
 
-def loop(
-    a: GaussianEmbedding,
-    b: GaussianEmbedding,
-    reduce: str,
-) -> Tensor:
+def loop(a, b, reduce):
     got = torch.empty(
         len(a),
         len(b),
@@ -68,11 +57,7 @@ def loop(
     return got
 
 
-def naive(
-    a: GaussianEmbedding,
-    b: GaussianEmbedding,
-    reduce: str,
-) -> Tensor:
+def naive(a, b, reduce):
     """The formula over a tensor of all pairs and dimensions, for autograd."""
     ratio = a.log_variance[:, None] - b.log_variance
     squares = (a.mean[:, None] - b.mean).square()
@@ -80,11 +65,7 @@ def naive(
     return (1 / (1 + k)).mean(dim=-1) if reduce == "mean_of_sims" else 1 / (1 + k.sum(dim=-1))
 
 
-def assert_near(
-    got: Any,
-    want: Any,
-    atol: float = 1e-12,
-) -> None:
+def assert_near(got, want, atol=1e-12):
     torch.testing.assert_close(
         got,
         want,
@@ -181,7 +162,7 @@ def test_translation_and_scale_do_not_matter(function, reduce):
     shift = gaussians(1, 6, seed=2).mean
     scale = gaussians(1, 6, seed=3).mean
 
-    def moved(x: GaussianEmbedding) -> GaussianEmbedding:
+    def moved(x):
         return GaussianEmbedding((x.mean + shift) * scale.exp(), x.log_variance + 2 * scale)
 
     assert_near(
@@ -252,17 +233,11 @@ def test_no_rows(reduce):
 class Largest(TorchDispatchMode):
     """Record the largest storage behind any result."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.numbers = 0
 
-    def __torch_dispatch__(
-        self,
-        function: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: Any = None,
-    ) -> Any:
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         for value in result if isinstance(result, list | tuple) else (result,):
             if isinstance(value, Tensor):
@@ -286,7 +261,7 @@ def test_memory_is_bounded(reduce):
         for k in (n, m)
     )
 
-    def largest(function: Callable[..., Tensor]) -> int:
+    def largest(function):
         with Largest() as recorded, torch.autograd.set_multithreading_enabled(False):
             torch.autograd.grad(function(a, b, reduce).sum(), leaves(a, b))
         return recorded.numbers
@@ -298,12 +273,7 @@ def test_memory_is_bounded(reduce):
 @both
 @every_function
 def test_gradients(function, reduce):
-    def call(
-        a_mean: Tensor,
-        a_log: Tensor,
-        b_mean: Tensor,
-        b_log: Tensor,
-    ) -> Tensor:
+    def call(a_mean, a_log, b_mean, b_log):
         return function(
             GaussianEmbedding(a_mean, a_log),
             GaussianEmbedding(b_mean, b_log),

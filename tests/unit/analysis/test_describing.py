@@ -14,7 +14,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from lightning_cse.analysis.describing import describe, pair_sets
 from lightning_cse.config import conf_dir
@@ -32,7 +32,7 @@ NAMES = sorted(
 )
 
 
-def composed(*overrides: str) -> DictConfig:
+def composed(*overrides):
     register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
@@ -40,12 +40,12 @@ def composed(*overrides: str) -> DictConfig:
 
 
 @pytest.fixture
-def described(tmp_path: Path) -> Describe:
+def described(tmp_path):
     """Describe a data set with the tiny encoder; sentences of the sample corpus, unless the
     overrides say others.
     """
 
-    def run(name: str, *overrides: str) -> tuple[dict[str, Any], Path]:
+    def run(name, *overrides):
         places = ("paths=sample", f"paths.runs_dir={tmp_path}/runs", "paths.cache_dir=null")
         cfg = composed(
             f"data={name}",
@@ -61,7 +61,7 @@ def described(tmp_path: Path) -> Describe:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> list[str]:
+def own(tmp_path):
     """Forty sentences of four words; for twenty, rows that keep three, two and none of them."""
     anchors = [f"alpha{k} beta{k} gamma{k} delta{k}" for k in range(40)]
     (tmp_path / "corpus.txt").write_text("\n".join(anchors) + "\n")
@@ -81,7 +81,7 @@ def own(tmp_path: Path) -> list[str]:
     ]
 
 
-def test_a_hybrid_s_roles_pairs_and_match_error_rates(described: Describe, own: list[str]) -> None:
+def test_a_hybrid_s_roles_pairs_and_match_error_rates(described, own):
     summary, folder = described("ngcse_wiki_sts", *own)
     mine, stsb = summary["sets"]
     assert (mine["name"], mine["rows"]) == ("ngcse_wiki_sts", 36)  # a tenth is held out
@@ -116,9 +116,7 @@ def test_a_hybrid_s_roles_pairs_and_match_error_rates(described: Describe, own: 
     assert OmegaConf.load(folder / "config.yaml").rows == 1000
 
 
-def test_stsb_s_pairs_by_score_and_their_cosines_by_a_loop(
-    described: Describe, own: list[str]
-) -> None:
+def test_stsb_s_pairs_by_score_and_their_cosines_by_a_loop(described, own):
     summary, _ = described(
         "ngcse_wiki",
         *own,
@@ -138,7 +136,7 @@ def test_stsb_s_pairs_by_score_and_their_cosines_by_a_loop(
     assert min(len(close), len(far)) > 5
     encoder = instantiate(composed("data=inli", "encoder=tiny").encoder).eval()
 
-    def vector(sentence: str) -> torch.Tensor:
+    def vector(sentence):
         inputs = encoder.tokenizer.tokenizer(sentence, return_tensors="pt")
         return encoder.backbone(**inputs).last_hidden_state[0, 0].double()
 
@@ -158,7 +156,7 @@ def test_stsb_s_pairs_by_score_and_their_cosines_by_a_loop(
             assert pairs["cosine"]["median"] == pytest.approx(statistics.median(cosines), abs=1e-5)
 
 
-def test_plain_sentences_have_dropout_pairs(described: Describe, own: list[str]) -> None:
+def test_plain_sentences_have_dropout_pairs(described, own):
     state = torch.get_rng_state()
     summary, _ = described("ngcse_wiki", *own)
     pairs, random = summary["sets"][0]["pairs"]
@@ -185,7 +183,7 @@ def test_plain_sentences_have_dropout_pairs(described: Describe, own: list[str])
     assert same["cosine"]["mean"] == pytest.approx(1)
 
 
-def test_the_roles_asked_for(described: Describe, own: list[str]) -> None:
+def test_the_roles_asked_for(described, own):
     summary, _ = described(
         "ngcse_wiki_sts",
         *own,
@@ -214,9 +212,7 @@ def test_the_roles_asked_for(described: Describe, own: list[str]) -> None:
         )
 
 
-def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(
-    described: Describe, tmp_path: Path
-) -> None:
+def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(described, tmp_path):
     (tmp_path / "corpus.txt").write_text(
         "".join(f"The Dog, at {hour}, sat.\n" for hour in range(30))
     )
@@ -230,9 +226,7 @@ def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(
     assert shuffled["mer"]["mean"] > 0.5
 
 
-def test_the_folder_is_named_by_what_decides_the_numbers(
-    described: Describe, own: list[str]
-) -> None:
+def test_the_folder_is_named_by_what_decides_the_numbers(described, own):
     first, folder = described(
         "ngcse_wiki",
         *own,
@@ -261,13 +255,13 @@ def test_the_folder_is_named_by_what_decides_the_numbers(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_data_set_can_be_described(name: str) -> None:
+def test_a_data_set_can_be_described(name):
     cfg = composed(f"data={name}", "+profile=laptop")
     check(cfg, "describe")
     check_nodes(cfg)
 
 
-def test_the_pairs_of_a_figure(own: list[str]) -> None:
+def test_the_pairs_of_a_figure(own):
     places = (
         "encoder=tiny",
         "corpora=sample",

@@ -5,7 +5,6 @@ upload.
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -146,13 +145,8 @@ CASES: list[tuple[Any, dict[str, Any], str, dict[str, Any], str | None]] = [
     CASES,
 )
 def test_exported_vectors_are_those_of_the_model(
-    kind: Any,
-    options: dict[str, Any],
-    view: str,
-    reading: dict[str, Any],
-    similarity: str | None,
-    tmp_path: Path,
-) -> None:
+    kind, options, view, reading, similarity, tmp_path
+):
     model = untrained(
         kind,
         encoder=tiny_encoder(
@@ -210,12 +204,7 @@ def test_exported_vectors_are_those_of_the_model(
     assert ("modules" in loaded.digests) == (loaded.answers.head is not None)
 
 
-def test_export_of_a_run_works_without_this_package(
-    run_tiny: Callable[..., Any],
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_export_of_a_run_works_without_this_package(run_tiny, tmp_path, capfd, monkeypatch):
     encoder = save_tiny(tmp_path / "bert")
     (encoder / "README.md").write_text("---\nlicense: mit\nbase_model: somebody/bert\n---\n")
     run = run_tiny(
@@ -286,7 +275,7 @@ def test_export_of_a_run_works_without_this_package(
 class Undeclared(PointModel):
     """A model that does not declare its layers."""
 
-    def view_layers(self) -> dict[str, Any]:
+    def view_layers(self):
         return {}
 
 
@@ -324,13 +313,7 @@ class Undeclared(PointModel):
         ),
     ],
 )
-def test_refused_exports_write_nothing(
-    kind: Any,
-    reading: Any,
-    view: str | None,
-    message: str,
-    tmp_path: Path,
-) -> None:
+def test_refused_exports_write_nothing(kind, reading, view, message, tmp_path):
     model = untrained(kind, encoder=tiny_encoder(**reading))
     with pytest.raises(LightningCSEError, match=message):
         export(
@@ -341,9 +324,7 @@ def test_refused_exports_write_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_failed_export_keeps_the_existing_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_export_keeps_the_existing_folder(tmp_path, monkeypatch):
     folder = tmp_path / "folder"
     first = untrained(PointModel)
     export(first, folder)
@@ -387,7 +368,7 @@ def test_failed_export_keeps_the_existing_folder(
         )
 
 
-def test_card_names_corpora_files_and_hub_data_sets() -> None:
+def test_card_names_corpora_files_and_hub_data_sets():
     model = untrained(PointModel)
     train = ["snli/train", "/data/me/own.csv", "hub:me/pairs:train"]
     model.record = {
@@ -418,7 +399,7 @@ def test_card_names_corpora_files_and_hub_data_sets() -> None:
     assert 'SentenceTransformer("me/some")' in card.text
 
 
-def test_every_method_is_cited() -> None:
+def test_every_method_is_cited():
     kinds = [getattr(methods, name) for name in dir(methods)]
     trained = [
         kind
@@ -433,7 +414,7 @@ def test_every_method_is_cited() -> None:
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def hub(monkeypatch):
     """The hub's functions, which only note that they were called; the repository is public."""
     calls: list[str] = []
     results = {
@@ -450,8 +431,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ),
     }
 
-    def fake(name: str) -> Callable[..., Any]:
-        def call(*_: Any, **__: Any) -> Any:
+    def fake(name):
+        def call(*_, **__):
             calls.append(name)
             return results.get(name)
 
@@ -471,11 +452,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-def test_push_validates_the_card_and_uploads(
-    hub: list[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_push_validates_the_card_and_uploads(hub, tmp_path, capsys):
     command = [
         "--model",
         "tiny",
@@ -514,14 +491,8 @@ def test_push_validates_the_card_and_uploads(
         ValueError("card"),
     ],
 )
-def test_hub_failures_are_one_line_and_keep_the_folder(
-    error: Exception,
-    hub: list[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
+def test_hub_failures_are_one_line_and_keep_the_folder(error, hub, tmp_path, capsys, monkeypatch):
+    def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(
@@ -555,12 +526,7 @@ def test_hub_failures_are_one_line_and_keep_the_folder(
         (["--dry-run"], "--private and --dry-run need --push"),
     ],
 )
-def test_invalid_options(
-    options: list[str],
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_invalid_options(options, message, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(
             [

@@ -4,24 +4,18 @@ encoder and with one.
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from lightning_cse.analysis.describing import kind_of, measure, pair_summary
-from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure, shares
+from lightning_cse.analysis.histograms import Pairs, histograms_figure, shares
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 
 
-def pairs(
-    kind: Kind,
-    label: str,
-    mer: list[float],
-    cosine: list[float],
-) -> Pairs:
+def pairs(kind, label, mer, cosine):
     return Pairs(
         kind,
         label,
@@ -63,14 +57,14 @@ APART = pairs(
 )
 
 
-def drawn(**sets: list[Pairs]) -> list[list[Any]]:
+def drawn(**sets):
     """Return the axes of the figure, a list a data set."""
     axes = histograms_figure(sets).axes
     columns = len(axes) // len(sets)
     return [axes[start : start + columns] for start in range(0, len(axes), columns)]
 
 
-def heights(axes: Any, number: int = 0) -> dict[float, float]:
+def heights(axes, number=0):
     """Return the height of every bar that is not empty, by its left edge."""
     data = axes.patches[number].get_data()
     return {
@@ -84,7 +78,7 @@ def heights(axes: Any, number: int = 0) -> dict[float, float]:
     }
 
 
-def test_bars_are_shares_and_no_pair_is_left_out() -> None:
+def test_bars_are_shares_and_no_pair_is_left_out():
     ((mer, mer_far, cosine, cosine_far),) = drawn(mine=[NEAR, FAR])
     assert heights(mer) == {
         0.0: 0.25,
@@ -105,7 +99,7 @@ def test_bars_are_shares_and_no_pair_is_left_out() -> None:
     assert "mine" in mer.get_ylabel()
 
 
-def test_axes_are_those_of_all_data_sets() -> None:
+def test_axes_are_those_of_all_data_sets():
     first, second = drawn(
         mine=[NEAR, FAR],
         apart=[APART],
@@ -116,7 +110,7 @@ def test_axes_are_those_of_all_data_sets() -> None:
     assert [text.get_text() for text in second[0].texts] == ["no such pairs"]
 
 
-def test_kinds_share_a_panel_and_are_named() -> None:
+def test_kinds_share_a_panel_and_are_named():
     between = pairs(
         "positive",
         "level",
@@ -137,7 +131,7 @@ def test_kinds_share_a_panel_and_are_named() -> None:
     assert len(drawn(mine=without)[0]) == 2, "no cosines, no panels of them"
 
 
-def test_shares() -> None:
+def test_shares():
     bins = np.linspace(0, 1, 5)
     assert shares(
         [
@@ -155,7 +149,7 @@ def test_shares() -> None:
     ]
 
 
-def test_pairs_are_measured_and_summarised() -> None:
+def test_pairs_are_measured_and_summarised():
     assert [kind_of(role) for role in ("positive", "level3", "contradiction")] == [
         "positive",
         "positive",

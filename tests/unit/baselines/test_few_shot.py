@@ -1,8 +1,6 @@
 """The few-shot prompt, and what is read out of a reply."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,7 @@ DATA = str(sample_dir())
 HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
 
 
-def reply(text: str, finish: str = "stop") -> Reply:
+def reply(text, finish="stop"):
     return Reply(
         text,
         finish,
@@ -31,24 +29,24 @@ def reply(text: str, finish: str = "stop") -> Reply:
 class Backwards:
     """A client whose replies come in the opposite order of the requests."""
 
-    def __init__(self, answer: Callable[[str], Reply | Failure] | None = None) -> None:
+    def __init__(self, answer=None):
         self.answer = answer or (lambda _: reply("neutral"))
         self.asked: list[Request] = []
 
-    def ask(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply | Failure]]:
+    def ask(self, requests):
         self.asked = list(requests)
         for number, request in reversed(list(enumerate(self.asked))):
             yield number, self.answer(request.messages[-1][1])
 
 
-def few_shot(client: Backwards | None = None, **options: object) -> FewShot:
+def few_shot(client=None, **options):
     return FewShot((client or Backwards()).ask, **{"data_dir": DATA, **options})  # type: ignore[arg-type]
 
 
 # The prompt
 
 
-def test_examples_are_balanced_true_and_of_distinct_premises() -> None:
+def test_examples_are_balanced_true_and_of_distinct_premises():
     shown = few_shot().examples
     assert Counter(kind for _, _, kind in shown) == dict.fromkeys(LABELS, 2)
     assert len({premise for premise, _, _ in shown}) == 8
@@ -70,7 +68,7 @@ def test_examples_are_balanced_true_and_of_distinct_premises() -> None:
     assert few_shot(seed=1).prompt_digest != few_shot().prompt_digest
 
 
-def test_a_premise_that_train_has_twice_is_one(tmp_path: Path) -> None:
+def test_a_premise_that_train_has_twice_is_one(tmp_path):
     (tmp_path / "INLI").mkdir()
     rows = ["0,x,p,m,e,n,c", "1,x,p,m2,e2,n2,c2", "2,x,q,m3,e3,n3,c3"]
     (tmp_path / "INLI" / "train.csv").write_text(HEADER + "\n".join(rows) + "\n", encoding="utf-8")
@@ -89,7 +87,7 @@ def test_a_premise_that_train_has_twice_is_one(tmp_path: Path) -> None:
         ).examples
 
 
-def test_a_request_is_the_task_then_the_examples_then_the_pair() -> None:
+def test_a_request_is_the_task_then_the_examples_then_the_pair():
     client = Backwards()
     model = few_shot(
         client,
@@ -124,7 +122,7 @@ def test_a_request_is_the_task_then_the_examples_then_the_pair() -> None:
     ]
 
 
-def test_without_examples_no_corpus_is_read(tmp_path: Path) -> None:
+def test_without_examples_no_corpus_is_read(tmp_path):
     client = Backwards()
     model = few_shot(
         client,
@@ -176,11 +174,11 @@ def test_without_examples_no_corpus_is_read(tmp_path: Path) -> None:
         (reply("Let me see whether this is neutral", "length"), "unparsable"),
     ],
 )
-def test_one_label_is_read_and_nothing_is_guessed(said: str | Reply, answer: str) -> None:
+def test_one_label_is_read_and_nothing_is_guessed(said, answer):
     assert read_answer(reply(said) if isinstance(said, str) else said) == answer
 
 
-def test_answers_stand_in_the_order_of_the_pairs() -> None:
+def test_answers_stand_in_the_order_of_the_pairs():
     said = {
         "a": reply("implied entailment"),
         "c": reply("hm"),
@@ -191,7 +189,7 @@ def test_answers_stand_in_the_order_of_the_pairs() -> None:
     assert answers == ["implied", "failed", "unparsable", "contradiction"]
 
 
-def test_many_replies_without_a_label_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+def test_many_replies_without_a_label_are_reported(caplog):
     said = {
         "a": reply("Let me think\n" + "on " * 99, "length"),
         "b": reply("hm", "length"),

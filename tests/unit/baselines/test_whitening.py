@@ -3,7 +3,6 @@
 import logging
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from lightning_cse.baselines import Whitening
 from lightning_cse.baselines import whitening as module
 from lightning_cse.data.corpora import read_corpus, sample_dir
 from lightning_cse.embeddings import PointEmbedding
-from lightning_cse.encoders import SentenceEncoder, tiny_encoder
+from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import DataError
 from lightning_cse.models import PointModel
 
@@ -37,7 +36,7 @@ WORDS = [
 ]
 
 
-def made_up(count: int) -> list[str]:
+def made_up(count):
     draw = random.Random(0)
     return [" ".join(draw.choices(WORDS, k=draw.randint(3, 9))) for _ in range(count)]
 
@@ -47,14 +46,14 @@ NEW = ["a sentence of another kind", "and one more"]
 
 
 @pytest.fixture(scope="module")
-def encoder() -> SentenceEncoder:
+def encoder():
     return tiny_encoder(
         width=16,
         pooling="mean",
     )
 
 
-def vectors(model: PointModel, sentences: list[str]) -> np.ndarray:
+def vectors(model, sentences):
     embedding = model.embed(sentences)
     assert isinstance(embedding, PointEmbedding)
     assert embedding.vector.dtype == torch.float32
@@ -62,10 +61,10 @@ def vectors(model: PointModel, sentences: list[str]) -> np.ndarray:
 
 
 @pytest.fixture
-def whiten(tmp_path: Path) -> Whiten:
+def whiten(tmp_path):
     """Return a function that whitens an encoder by some sentences."""
 
-    def fitted(encoder: SentenceEncoder, sentences: list[str]) -> Whitening:
+    def fitted(encoder, sentences):
         path = tmp_path / "sentences.txt"
         path.write_text("\n".join(sentences) + "\n", encoding="utf-8")
         return Whitening(encoder, sources=[str(path)])
@@ -73,11 +72,7 @@ def whiten(tmp_path: Path) -> Whiten:
     return fitted
 
 
-def test_fitted_vectors_have_zero_mean_and_unit_covariance(
-    encoder: SentenceEncoder,
-    whiten: Whiten,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_fitted_vectors_have_zero_mean_and_unit_covariance(encoder, whiten, monkeypatch):
     """Whiten the sentences it was fitted on.
 
     The sums run over five parts, of which the last one is smaller.  A LayerNorm whose gain is one
@@ -106,7 +101,7 @@ def test_fitted_vectors_have_zero_mean_and_unit_covariance(
     )
 
 
-def test_against_numpy_svd(encoder: SentenceEncoder, whiten: Whiten) -> None:
+def test_against_numpy_svd(encoder, whiten):
     whitening = whiten(encoder, SENTENCES)
     plain = PointModel(encoder).eval()
     fitted_on, new = vectors(plain, SENTENCES), vectors(plain, NEW)
@@ -123,9 +118,7 @@ def test_against_numpy_svd(encoder: SentenceEncoder, whiten: Whiten) -> None:
     )
 
 
-def test_similarities_do_not_depend_on_the_units_of_a_direction(
-    encoder: SentenceEncoder, whiten: Whiten
-) -> None:
+def test_similarities_do_not_depend_on_the_units_of_a_direction(encoder, whiten):
     # The last norm's gain scales each dimension: plain cosines change with it, those of whitened
     # vectors do not.
     scaled = tiny_encoder(
@@ -135,7 +128,7 @@ def test_similarities_do_not_depend_on_the_units_of_a_direction(
     with torch.no_grad():
         scaled.backbone.encoder.layer[-1].output.LayerNorm.weight.mul_(torch.linspace(0.5, 3, 16))
 
-    def cosines(model: PointModel) -> torch.Tensor:
+    def cosines(model):
         a, b = model.embed(SENTENCES[:50]), model.embed(SENTENCES[50:100])
         x, y = a.vector.double(), b.vector.double()
         want = (x * y).sum(1) / x.norm(dim=1) / y.norm(dim=1)
@@ -160,11 +153,7 @@ def test_similarities_do_not_depend_on_the_units_of_a_direction(
     assert (plain[0] - plain[1]).abs().max() > 0.05
 
 
-def test_fewer_sentences_than_dimensions(
-    encoder: SentenceEncoder,
-    whiten: Whiten,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_fewer_sentences_than_dimensions(encoder, whiten, caplog):
     few = SENTENCES[:6]
     whitening = whiten(encoder, few)
     with caplog.at_level(logging.WARNING, "lightning_cse"):
@@ -180,11 +169,7 @@ def test_fewer_sentences_than_dimensions(
 
 
 @pytest.mark.parametrize("count", [400, 1])
-def test_equal_sentences_span_no_direction(
-    encoder: SentenceEncoder,
-    whiten: Whiten,
-    count: int,
-) -> None:
+def test_equal_sentences_span_no_direction(encoder, whiten, count):
     with pytest.raises(
         DataError,
         match=rf"{count} sentences of .*sentences\.txt span 0 of 16 directions; fit on more",
@@ -192,7 +177,7 @@ def test_equal_sentences_span_no_direction(
         whiten(encoder, ["Hi there"] * count).embed(["Hi"])
 
 
-def test_files_and_corpora_of_sentences_or_pairs(encoder: SentenceEncoder, whiten: Whiten) -> None:
+def test_files_and_corpora_of_sentences_or_pairs(encoder, whiten):
     assert whiten(encoder, SENTENCES).sentences == SENTENCES
     rows = read_corpus(
         "stsb",

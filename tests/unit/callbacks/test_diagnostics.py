@@ -1,7 +1,6 @@
 """Diagnostics: the values of the metrics, their keys, and the two sides."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ COMMON: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "sch
 class Fixed:
     """Embeds every sentence as a fixed random pair of vectors, moved by ``shift``."""
 
-    def __init__(self, shift: float = 0.0) -> None:
+    def __init__(self, shift=0.0):
         vectors = (
             torch.randn(
                 8,
@@ -58,22 +57,18 @@ class Fixed:
             )
         )
 
-    def embed(self, sentences: list[str]) -> DualEmbedding:
+    def embed(self, sentences):
         return DualEmbedding(*torch.stack([self.table[s] for s in sentences]).unbind(1))
 
 
-def make() -> Diagnostics:
+def make():
     views = ("explicit", "implicit")
     held_out = Side(dict.fromkeys(views, (A, B)), A + B)
     evaluation = Side(dict.fromkeys(views, (A[:2], C)), A[:2] + C)
     return Diagnostics(held_out, evaluation)
 
 
-def measure(
-    diagnostics: Diagnostics,
-    model: Any,
-    step: int,
-) -> dict[str, float]:
+def measure(diagnostics, model, step):
     """Measure with one pass over all sentences, as without dropout."""
     embedded = Embedded(model, diagnostics.sentences() or ["a"])
     return diagnostics.measure(
@@ -83,7 +78,7 @@ def measure(
     )
 
 
-def test_values_are_those_of_the_metrics_with_seconds_from_the_second_pass() -> None:
+def test_values_are_those_of_the_metrics_with_seconds_from_the_second_pass():
     diagnostics = make()
     first = Fixed()
     second = Fixed(0.3)
@@ -98,7 +93,7 @@ def test_values_are_those_of_the_metrics_with_seconds_from_the_second_pass() -> 
     assert values == pytest.approx(want)
 
 
-def test_rfd_is_the_running_mean_after_step_zero() -> None:
+def test_rfd_is_the_running_mean_after_step_zero():
     diagnostics = make()
     differences = []
     for step, shift in enumerate((5.0, 0.5, 1.0, 2.0)):
@@ -113,7 +108,7 @@ def test_rfd_is_the_running_mean_after_step_zero() -> None:
             assert values["diag/rfd_alignment"] == pytest.approx(want)
 
 
-def test_what_one_side_lacks_has_no_rfd() -> None:
+def test_what_one_side_lacks_has_no_rfd():
     alone = measure(
         Diagnostics(make().held_out, None),
         Fixed(),
@@ -139,7 +134,7 @@ def test_what_one_side_lacks_has_no_rfd() -> None:
     )
 
 
-def test_roles_that_no_held_out_row_has_are_not_measured(tmp_path: Path) -> None:
+def test_roles_that_no_held_out_row_has_are_not_measured(tmp_path):
     rows = [f"premise {n} is long,hypothesis {n} is short\n" for n in range(20)]
     (tmp_path / "mine.csv").write_text("premise,implied_entailment\n" + "".join(rows))
     encoder = tiny_encoder(layers=1)
@@ -174,9 +169,7 @@ def test_roles_that_no_held_out_row_has_are_not_measured(tmp_path: Path) -> None
     assert diagnostics.held_out.pairs == {"implicit": pair}
 
 
-def build(
-    method: type[SimCSE | UnsupervisedSimCSE], **options: Any
-) -> tuple[Diagnostics, ContrastiveDataModule]:
+def build(method, **options):
     """Return the diagnostics of a method on its kind of data in the sample corpus, and the data."""
     unsupervised = issubclass(method, UnsupervisedSimCSE)
     encoder = tiny_encoder(layers=1)
@@ -207,7 +200,7 @@ def build(
     ), data
 
 
-def test_pairs_of_a_sentence_with_itself_need_dropout() -> None:
+def test_pairs_of_a_sentence_with_itself_need_dropout():
     with pytest.raises(ConfigError, match=r"diag\.dropout: UnsupervisedSimCSE .* set it to true"):
         build(UnsupervisedSimCSE)
     diagnostics, data = build(UnsupervisedSimCSE, dropout=True)
@@ -216,7 +209,7 @@ def test_pairs_of_a_sentence_with_itself_need_dropout() -> None:
     assert diagnostics.held_out.sentences == diagnostics.seconds() == sentences
 
 
-def test_held_out_side_has_all_pairs_and_the_first_sentences() -> None:
+def test_held_out_side_has_all_pairs_and_the_first_sentences():
     diagnostics, data = build(SimCSE, sentences=7)
     roles = ("premise", "entailment", "contradiction")
     columns = [data.held_out.column(role) for role in roles]
@@ -226,7 +219,7 @@ def test_held_out_side_has_all_pairs_and_the_first_sentences() -> None:
     assert list(diagnostics.sides) == ["held_out"]
 
 
-def test_evaluation_side_has_the_digest_of_its_own_file() -> None:
+def test_evaluation_side_has_the_digest_of_its_own_file():
     diagnostics, data = build(SimCSE, evaluation="stsb_dev")
     side = diagnostics.sides["eval"]
     assert list(side.digests) == ["STS/STSBenchmark/sts-dev.csv"]
@@ -238,9 +231,7 @@ def test_evaluation_side_has_the_digest_of_its_own_file() -> None:
     ("evaluation", "keys"),
     [("stsb_dev", {"diag/eval/alignment", "diag/eval/uniformity"}), ("none", set())],
 )
-def test_without_held_out_rows_the_evaluation_side_is_measured(
-    evaluation: str, keys: set[str]
-) -> None:
+def test_without_held_out_rows_the_evaluation_side_is_measured(evaluation, keys):
     diagnostics, _ = build(
         SimCSE,
         evaluation=evaluation,
@@ -266,12 +257,12 @@ def test_without_held_out_rows_the_evaluation_side_is_measured(
         ({"evaluation": "stsb_dev", "positive_score": 6.0}, r"diag\.positive_score: no pair"),
     ],
 )
-def test_options_that_do_not_fit_are_errors(options: dict[str, Any], message: str) -> None:
+def test_options_that_do_not_fit_are_errors(options, message):
     with pytest.raises(ConfigError, match=message):
         build(SimCSE, **options)
 
 
-def test_counts_are_those_of_the_authors(real_data: Path) -> None:
+def test_counts_are_those_of_the_authors(real_data):
     """NGCSE's plotting code: 264 similar pairs; of 1,306 sentences the first 1,000, 975
     distinct.
     """

@@ -1,8 +1,6 @@
 """The callback that evaluates: when, with which dropout, and what it leaves behind."""
 
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 import pytorch_lightning as pl
@@ -35,7 +33,7 @@ Values = dict[str, dict[int, float]]
 class Parts:
     """Unsupervised SimCSE on the sentences of the sample corpus, with what watches it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         torch.manual_seed(0)
         optimizer = partial(torch.optim.AdamW, lr=1e-3)
         encoder = tiny_encoder(layers=1)
@@ -69,13 +67,7 @@ class Parts:
             dev_rows=60,
         )
 
-    def fit(
-        self,
-        folder: Path,
-        *others: pl.Callback,
-        steps: int = STEPS,
-        **options: Any,
-    ) -> Values:
+    def fit(self, folder, *others, steps=STEPS, **options):
         """Train and return every value that was logged, by key and step."""
         evaluation = Evaluation(
             {"stsb": self.task},
@@ -103,7 +95,7 @@ class Parts:
         return {key: dict(values) for key, values in curves.read().items()}
 
 
-def test_nothing_to_watch_logs_the_dev_score_alone(tmp_path: Path) -> None:
+def test_nothing_to_watch_logs_the_dev_score_alone(tmp_path):
     parts = Parts()
     parts.diagnostics = Diagnostics(None, None)
     logged = parts.fit(
@@ -115,7 +107,7 @@ def test_nothing_to_watch_logs_the_dev_score_alone(tmp_path: Path) -> None:
     assert not [key for key in logged if key.startswith("diag/")]
 
 
-def test_dropout_is_for_diagnostics_alone(tmp_path: Path, one_thread: None) -> None:
+def test_dropout_is_for_diagnostics_alone(tmp_path, one_thread):
     first = Parts()
     second = Parts()
     noisy = first.fit(tmp_path / "with", dropout=True)
@@ -136,33 +128,20 @@ def test_dropout_is_for_diagnostics_alone(tmp_path: Path, one_thread: None) -> N
 class Modes(pl.Callback):
     """Put a part in evaluation mode, and record the modes at every batch and embedding pass."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.at_batches: list[set[str]] = []
         self.at_passes: list[set[bool]] = []
 
-    def on_train_start(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-    ) -> None:
+    def on_train_start(self, trainer, pl_module):
         encoder = pl_module.get_submodule("model.encoder")
         encoder.get_submodule("backbone.embeddings").eval()
         encoder.register_forward_pre_hook(self.record)
 
-    def record(
-        self,
-        encoder: torch.nn.Module,
-        inputs: Any,
-    ) -> None:
+    def record(self, encoder, inputs):
         if not torch.is_grad_enabled():
             self.at_passes.append({part.training for part in encoder.modules()})
 
-    def on_train_batch_start(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        *args: Any,
-    ) -> None:
+    def on_train_batch_start(self, trainer, pl_module, *args):
         parts = pl_module.named_modules()
         self.at_batches.append({name for name, part in parts if not part.training})
 
@@ -181,11 +160,7 @@ class Modes(pl.Callback):
         (False, [{False}]),
     ],
 )
-def test_modes_of_all_parts_are_restored(
-    dropout: bool,
-    passes: list[set[bool]],
-    tmp_path: Path,
-) -> None:
+def test_modes_of_all_parts_are_restored(dropout, passes, tmp_path):
     modes = Modes()
     parts = Parts()
     parts.fit(
@@ -210,13 +185,7 @@ def test_modes_of_all_parts_are_restored(
         (4, 1, 6, [0, 4, 6]),
     ],
 )
-def test_short_run_is_evaluated_more_often(
-    every: int,
-    least: int,
-    steps: int,
-    want: list[int],
-    tmp_path: Path,
-) -> None:
+def test_short_run_is_evaluated_more_often(every, least, steps, want, tmp_path):
     parts = Parts()
     parts.diagnostics = Diagnostics(None, None)
     values = parts.fit(
@@ -256,17 +225,10 @@ def test_short_run_is_evaluated_more_often(
         ([0.0, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0], None, 0.0, None),
     ],
 )
-def test_early_stopping(
-    scores: list[float],
-    patience: int | None,
-    min_delta: float,
-    last: int | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_early_stopping(scores, patience, min_delta, last, tmp_path, monkeypatch):
     reasons: list[Evaluation] = []
 
-    def measured(self: Evaluation, method: Any) -> dict[str, float]:
+    def measured(self, method):
         reasons.append(self)
         return {STS: scores[self.step]}
 

@@ -12,7 +12,7 @@ from lightning_cse.config.launch import ordered
 from lightning_cse.errors import ConfigError, user_error
 
 
-def test_order_of_the_words_does_not_matter() -> None:
+def test_order_of_the_words_does_not_matter():
     given = ["+experiment=x", "++profile=laptop", "sweep=seeds", "+debug=tiny"]
     choices = ["+experiment=x", "+profile=laptop", "+sweep=seeds", "+debug=tiny"]
     for shuffled in itertools.permutations(given):
@@ -38,18 +38,18 @@ FREE_TEXT = ["a b", "a,b=c", "it's", 'This : "{}" means {mask} .', "[x]", "{x}",
 
 
 @pytest.mark.parametrize("text", FREE_TEXT)
-def test_free_text_survives_hydra(text: str) -> None:
+def test_free_text_survives_hydra(text):
     (line,) = quote_free_text([f"prompt={text}"], ["model", "prompt"])
     assert parse(line).value() == text
 
 
 @pytest.mark.parametrize("line", ["prompt=null", "model='a b'", "seed=1,2", "other=a=b"])
-def test_other_values_are_not_quoted(line: str) -> None:
+def test_other_values_are_not_quoted(line):
     assert quote_free_text([line], ["model", "prompt"]) == [line]
     assert quote_free_text(["model=a,b", "-m"], ["model"]) == ["model=a,b", "-m"]
 
 
-def test_recipe_of_the_encoder_precedes_the_default() -> None:
+def test_recipe_of_the_encoder_precedes_the_default():
     register()
     cfg = OmegaConf.create(
         {
@@ -74,7 +74,7 @@ def test_recipe_of_the_encoder_precedes_the_default() -> None:
     assert "did you mean 'warmup'?" in str(known)
 
 
-def test_options_of_a_group() -> None:
+def test_options_of_a_group():
     assert {"dualcse_cross", "gausscse", "simcse_sup"} <= set(options("experiment"))
     assert not [name for name in options("method") if name.startswith("_")]
     assert describe("experiment", "dualcse_cross").startswith("DualCSE with a cross-encoder")

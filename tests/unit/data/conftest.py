@@ -1,19 +1,13 @@
 """Files of a data directory, rows as plain dictionaries, and a check of their account."""
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
-
 import pytest
-
-from lightning_cse.data import Rows
 
 
 @pytest.fixture
-def put(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
+def put(tmp_path):
     """Write a file of the data directory."""
 
-    def put(name: str, content: str | bytes) -> Path:
+    def put(name, content):
         path = tmp_path / name
         path.parent.mkdir(
             parents=True,
@@ -27,18 +21,18 @@ def put(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
 
 
 @pytest.fixture(scope="session")
-def plain() -> Callable[[Rows], list[dict[str, Any]]]:
+def plain():
     """Return rows without the columns that record their origin."""
     return lambda rows: [{name: row[name] for name in rows.names} for row in rows]
 
 
 @pytest.fixture(scope="session")
-def adds_up() -> Callable[..., bool]:
+def adds_up():
     """Return whether all rows that were read are used or dropped for a reason; data has its own
     count ``used``.
     """
 
-    def adds_up(counts: Mapping[str, int], used: int | None = None) -> bool:
+    def adds_up(counts, used=None):
         dropped = sum(count for key, count in counts.items() if key.startswith("dropped: "))
         return counts["read"] == (counts["used"] if used is None else used) + dropped
 

@@ -4,7 +4,6 @@ decide it.
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import example, given, settings
@@ -30,12 +29,7 @@ sentences = st.text(st.characters(codec="utf-8"), max_size=40)
     0.99,
 )
 @settings(max_examples=50)
-def test_shuffle_keeps_pieces_and_cutoff_keeps_order(
-    ids: list[int],
-    sentence: str,
-    seed: int,
-    share: float,
-) -> None:
+def test_shuffle_keeps_pieces_and_cutoff_keeps_order(ids, sentence, seed, share):
     assert Counter(TokenShuffle(seed)(ids, sentence)) == Counter(ids)
 
     cut = TokenCutoff(share, seed)(ids, sentence)
@@ -46,7 +40,7 @@ def test_shuffle_keeps_pieces_and_cutoff_keeps_order(
 
 
 @pytest.mark.parametrize("augment", [TokenShuffle, TokenCutoff])
-def test_seed_and_sentence_decide(augment: type[TokenShuffle | TokenCutoff]) -> None:
+def test_seed_and_sentence_decide(augment):
     ids = list(range(100))
 
     assert augment()(ids, TEXT) == augment(seed=0)(ids, TEXT)
@@ -69,11 +63,7 @@ def test_seed_and_sentence_decide(augment: type[TokenShuffle | TokenCutoff]) -> 
         ),  # 14 degrees
     ],
 )
-def test_outcomes_are_equally_likely(
-    augment: TokenShuffle | TokenCutoff,
-    outcomes: Sequence[tuple[int, ...]],
-    quantile: float,
-) -> None:
+def test_outcomes_are_equally_likely(augment, outcomes, quantile):
     size = 1 + max(map(max, outcomes))
     texts = [f"sentence {k}" for k in range(500 * len(outcomes))]
     counts = Counter(tuple(augment(range(size), text)) for text in texts)
@@ -85,7 +75,7 @@ def test_outcomes_are_equally_likely(
     assert chi_square < quantile, "the 0.9999 quantile"
 
 
-def test_draws_are_those_of_earlier_versions() -> None:
+def test_draws_are_those_of_earlier_versions():
     """Stored positives and records of old runs depend on them, whatever the hash seed of a
     process.
     """

@@ -31,11 +31,7 @@ Put = Callable[[str, str | bytes], Path]
 Plain = Callable[[Rows], list[dict[str, Any]]]
 
 
-def fault(
-    name: str,
-    split: str,
-    folder: Path,
-) -> str:
+def fault(name, split, folder):
     with pytest.raises(DataError) as caught:
         read_corpus(
             name,
@@ -59,12 +55,7 @@ def fault(
         ),
     ],
 )
-def test_unknown_names(
-    tmp_path: Path,
-    name: str,
-    split: str,
-    message: str,
-) -> None:
+def test_unknown_names(tmp_path, name, split, message):
     assert re.search(
         message,
         fault(
@@ -78,11 +69,7 @@ def test_unknown_names(
 # Files
 
 
-def test_a_split_is_read_from_a_plain_or_gzipped_file(
-    put: Put,
-    plain: Plain,
-    tmp_path: Path,
-) -> None:
+def test_a_split_is_read_from_a_plain_or_gzipped_file(put, plain, tmp_path):
     data = (INLI + ROW).encode()
     path = put("INLI/val.csv", data)
     rows = read_corpus(
@@ -135,12 +122,7 @@ def test_a_split_is_read_from_a_plain_or_gzipped_file(
         ("stsb", "dev", ["stsb) could not load it: ", "OfflineMode"]),
     ],
 )  # fmt: skip
-def test_a_missing_file_is_reported(
-    tmp_path: Path,
-    name: str,
-    split: str,
-    parts: list[str],
-) -> None:
+def test_a_missing_file_is_reported(tmp_path, name, split, parts):
     folder = tmp_path / "no folder"
     message = fault(
         name,
@@ -165,13 +147,7 @@ WHOLE = gzip.compress((INLI + ROW * 50).encode(), compresslevel=0)
         (".gz", WHOLE[: len(WHOLE) // 2], ": the compressed data is cut off or broken (Comp"),
     ],
 )
-def test_unreadable_files(
-    put: Put,
-    tmp_path: Path,
-    name: str,
-    data: bytes,
-    message: str,
-) -> None:
+def test_unreadable_files(put, tmp_path, name, data, message):
     path = put(f"INLI/train.csv{name}", data)
     assert fault(
         "inli",
@@ -180,12 +156,7 @@ def test_unreadable_files(
     ).startswith(f"{path}{message}")
 
 
-def test_latin_1_is_read_with_a_warning_where_it_is_declared(
-    put: Put,
-    plain: Plain,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_latin_1_is_read_with_a_warning_where_it_is_declared(put, plain, tmp_path, caplog):
     text = "HUM:ind Who ?\nLOC:city Where is the caf\u00e9 ?\n"
     path = put("transfer/TREC/train_5500.label", text.encode("latin-1"))
     with caplog.at_level(logging.WARNING):
@@ -214,7 +185,7 @@ def test_latin_1_is_read_with_a_warning_where_it_is_declared(
 
 
 @pytest.fixture
-def counting(monkeypatch: pytest.MonkeyPatch) -> None:
+def counting(monkeypatch):
     monkeypatch.setattr(
         corpora,
         "SAMPLE",
@@ -223,7 +194,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("counting")
-def test_an_official_file_must_have_its_number_of_rows(put: Put, tmp_path: Path) -> None:
+def test_an_official_file_must_have_its_number_of_rows(put, tmp_path):
     path = put("INLI/val.csv", INLI + ROW * 999)
     message = fault(
         "inli",
@@ -271,16 +242,11 @@ def test_an_official_file_must_have_its_number_of_rows(put: Put, tmp_path: Path)
 # The hub
 
 
-def fake_hub(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[tuple[Any, ...]]:
+def fake_hub(monkeypatch, answer):
     """Replace the client of the hub by one that returns these rows, or raises."""
     calls: list[tuple[Any, ...]] = []
 
-    def load_dataset(
-        name: str,
-        *,
-        split: str,
-        revision: str,
-    ) -> Any:
+    def load_dataset(name, *, split, revision):
         calls.append((name, split, revision))
         if isinstance(answer, Exception):
             raise answer
@@ -296,11 +262,7 @@ def fake_hub(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[tuple[Any, ..
     return calls
 
 
-def test_stsb_from_the_hub(
-    put: Put,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_stsb_from_the_hub(put, tmp_path, monkeypatch):
     planes = {
         "sentence1": " A plane.",
         "sentence2": "Planes.",
@@ -354,12 +316,7 @@ def test_stsb_from_the_hub(
         (ConnectionError("no route"), "snli\\) could not load it: ConnectionError: no route"),
     ],
 )
-def test_faults_of_the_hub(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    answer: Any,
-    message: str,
-) -> None:
+def test_faults_of_the_hub(tmp_path, monkeypatch, answer, message):
     fake_hub(monkeypatch, answer)
     assert re.search(
         message,
@@ -374,11 +331,7 @@ def test_faults_of_the_hub(
 # Splits of parts, files side by side
 
 
-def test_a_line_that_one_file_leaves_out_is_left_out_of_all(
-    put: Put,
-    plain: Plain,
-    tmp_path: Path,
-) -> None:
+def test_a_line_that_one_file_leaves_out_is_left_out_of_all(put, plain, tmp_path):
     scores = {
         "FNWN": "1\n\n2.5\n",
         "headlines": "0\n",
@@ -428,14 +381,10 @@ def test_a_line_that_one_file_leaves_out_is_left_out_of_all(
 # A split is read again only if its files have changed
 
 
-def test_a_split_is_kept_until_its_file_changes(
-    put: Put,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_split_is_kept_until_its_file_changes(put, tmp_path, monkeypatch):
     opened: list[Path] = []
 
-    def noting(path: Path, real: Callable[[Path], bytes] = corpora.read_bytes) -> bytes:
+    def noting(path, real=corpora.read_bytes):
         opened.append(path)
         return real(path)
 
@@ -491,7 +440,7 @@ mine:
 
 
 @pytest.fixture
-def config_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config_dir(tmp_path, monkeypatch):
     """A folder of configs; what it registers is forgotten after the test."""
     folder = tmp_path / "configs"
     folder.mkdir()
@@ -506,13 +455,7 @@ def config_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("absolute", [False, True])
-def test_corpora_of_ones_own(
-    put: Put,
-    tmp_path: Path,
-    config_dir: Path,
-    absolute: bool,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_corpora_of_ones_own(put, tmp_path, config_dir, absolute, capsys):
     register_corpora(config_dir)  # without a corpora.yaml
     path = put("my/pairs.csv", "question,answer\nQ?,A.\n")
     declaration = OWN % (path if absolute else "my/pairs.csv")
@@ -560,11 +503,7 @@ def test_corpora_of_ones_own(
         ("mine: {", "cannot be read: "),
     ],
 )  # fmt: skip
-def test_faulty_declarations(
-    config_dir: Path,
-    text: str,
-    message: str,
-) -> None:
+def test_faulty_declarations(config_dir, text, message):
     path = config_dir / "corpora.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:

@@ -6,9 +6,7 @@ import csv
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,16 +14,13 @@ import torch
 from data_modules import Words, batch_rows, data_module, ids_of
 
 from lightning_cse.data import (
-    ContrastiveDataModule,
     INLIQuadruples,
     INLITriplets,
     NLITriplets,
-    Rows,
     Sentences,
     read_corpus,
     sample_dir,
 )
-from lightning_cse.data.roles import RoleRows
 from lightning_cse.errors import ConfigError, DataError
 
 INLI = ["inli/train"]
@@ -35,7 +30,7 @@ EVALUATED = ["snli/dev", "snli/test", "mnli_nyu/dev_matched", "sick/test"]
 QUADRUPLE = INLIQuadruples.roles
 
 
-def inli(rows: RoleRows | None = None, **options: Any) -> ContrastiveDataModule:
+def inli(rows=None, **options):
     if "held_out_share" not in options:
         options["held_out"] = ["inli/val"]
 
@@ -46,7 +41,7 @@ def inli(rows: RoleRows | None = None, **options: Any) -> ContrastiveDataModule:
     )
 
 
-def nli(**options: Any) -> ContrastiveDataModule:
+def nli(**options):
     return data_module(
         NLI,
         NLITriplets(),
@@ -55,11 +50,11 @@ def nli(**options: Any) -> ContrastiveDataModule:
     )
 
 
-def places(rows: Rows) -> list[str]:
+def places(rows):
     return [rows.where(row) for row in range(len(rows))]
 
 
-def trained_on(data: ContrastiveDataModule) -> dict[str, list[list[int]]]:
+def trained_on(data):
     """Return the tokens of the training rows by role, in the order of the rows."""
     found: dict[str, dict[int, list[int]]] = {}
 
@@ -101,12 +96,7 @@ def trained_on(data: ContrastiveDataModule) -> dict[str, list[list[int]]]:
         ),
     ],
 )
-def test_every_row_is_used_or_dropped_for_a_reason(
-    rows: RoleRows,
-    train: list[str],
-    options: dict[str, Any],
-    adds_up: Callable[..., bool],
-) -> None:
+def test_every_row_is_used_or_dropped_for_a_reason(rows, train, options, adds_up):
     data = data_module(
         train,
         rows,
@@ -121,9 +111,7 @@ def test_every_row_is_used_or_dropped_for_a_reason(
 
 
 @pytest.mark.parametrize("options", [{}, {"held_out_share": 0.1}])
-def test_fewer_rows_are_the_same_premises_for_every_seed_and_scheme(
-    options: dict[str, Any],
-) -> None:
+def test_fewer_rows_are_the_same_premises_for_every_seed_and_scheme(options):
     want = inli(
         train_rows=40,
         **options,
@@ -151,11 +139,7 @@ def test_fewer_rows_are_the_same_premises_for_every_seed_and_scheme(
         (Sentences(), WIKI, 41),
     ],
 )
-def test_held_out_share_is_disjoint_and_the_same_for_every_seed(
-    rows: RoleRows,
-    train: list[str],
-    count: int,
-) -> None:
+def test_held_out_share_is_disjoint_and_the_same_for_every_seed(rows, train, count):
     data = data_module(
         train,
         rows,
@@ -202,10 +186,7 @@ def test_held_out_share_is_disjoint_and_the_same_for_every_seed(
         (408 / 410, 408),
     ],
 )
-def test_both_sides_of_a_share_have_at_least_two_rows(
-    share: float,
-    rows: int,
-) -> None:
+def test_both_sides_of_a_share_have_at_least_two_rows(share, rows):
     data = data_module(
         WIKI,
         Sentences(),
@@ -251,10 +232,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSED)
-def test_settings_that_are_refused(
-    options: dict[str, Any],
-    message: str,
-) -> None:
+def test_settings_that_are_refused(options, message):
     with pytest.raises((ConfigError, DataError), match=rf"data\.{message}"):
         data_module(
             **{
@@ -268,7 +246,7 @@ def test_settings_that_are_refused(
 # Roles and tokens
 
 
-def test_batches_have_the_roles_in_use() -> None:
+def test_batches_have_the_roles_in_use():
     data = inli(train_rows=16)
 
     assert tuple(trained_on(data)) == data.roles
@@ -284,7 +262,7 @@ def test_batches_have_the_roles_in_use() -> None:
         data.use(("anchor", "premise", "negative"))
 
 
-def test_training_sentences_are_cut_and_counted() -> None:
+def test_training_sentences_are_cut_and_counted():
     whole = nli()
     cut = nli(max_tokens=6)
     tokens = trained_on(whole)
@@ -334,10 +312,7 @@ Bees hum.,Insects hum.,Bees sleep.
 
 
 @pytest.fixture
-def leaking(
-    put: Callable[[str, str], Path],
-    tmp_path: Path,
-) -> Path:
+def leaking(put, tmp_path):
     """Two training sets in their official layouts, of which a test set has some pairs, word for
     word or nearly.
     """
@@ -351,7 +326,7 @@ def leaking(
     return tmp_path
 
 
-def without(folder: Path, *excluded: str) -> ContrastiveDataModule:
+def without(folder, *excluded):
     return data_module(
         ["simcse_nli/train", "snli/train"],
         NLITriplets(),
@@ -361,7 +336,7 @@ def without(folder: Path, *excluded: str) -> ContrastiveDataModule:
     )
 
 
-def test_evaluated_pairs_are_not_trained_on(leaking: Path) -> None:
+def test_evaluated_pairs_are_not_trained_on(leaking):
     data = without(
         leaking,
         "snli/dev",
@@ -382,10 +357,7 @@ def test_evaluated_pairs_are_not_trained_on(leaking: Path) -> None:
 
 
 @pytest.mark.parametrize("excluded", [["test"], []])
-def test_digests_have_every_file_that_decides_the_rows(
-    leaking: Path,
-    excluded: list[str],
-) -> None:
+def test_digests_have_every_file_that_decides_the_rows(leaking, excluded):
     splits = [
         "train",
         "dev",
@@ -410,10 +382,7 @@ OWN = [
 ]
 
 
-def put_own(
-    path: Path,
-    rows: Sequence[Sequence[str]],
-) -> str:
+def put_own(path, rows):
     with path.open(
         "w",
         encoding="utf-8",
@@ -427,15 +396,11 @@ def put_own(
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> str:
+def own(tmp_path):
     return put_own(tmp_path / "own.csv", OWN)
 
 
-def with_own(
-    own: str,
-    rows: RoleRows | None = None,
-    **options: Any,
-) -> ContrastiveDataModule:
+def with_own(own, rows=None, **options):
     return data_module(
         [*INLI, own],
         rows or INLIQuadruples(),
@@ -443,10 +408,7 @@ def with_own(
     )
 
 
-def test_rows_that_lack_roles_are_in_the_batches_of_the_others(
-    own: str,
-    tmp_path: Path,
-) -> None:
+def test_rows_that_lack_roles_are_in_the_batches_of_the_others(own, tmp_path):
     for cache_dir in (None, str(tmp_path)):
         data = with_own(
             own,
@@ -480,10 +442,7 @@ def test_rows_that_lack_roles_are_in_the_batches_of_the_others(
         assert (empty.rows.tolist(), empty.ids.shape) == ([], (0, 0))
 
 
-def test_hold_out_of_rows_that_lack_roles(
-    own: str,
-    adds_up: Callable[..., bool],
-) -> None:
+def test_hold_out_of_rows_that_lack_roles(own, adds_up):
     data = with_own(
         own,
         held_out_share=0.5,
@@ -500,10 +459,7 @@ def test_hold_out_of_rows_that_lack_roles(
         with_own(own, held_out=[own]).watched(data.roles)
 
 
-def test_role_that_no_row_has(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_role_that_no_row_has(tmp_path, caplog):
     rows = [
         (
             f"It is {k}.",
@@ -536,7 +492,7 @@ def test_role_that_no_row_has(
     assert [role for role in QUADRUPLE if not len(batch["roles"][role])] == ["contradiction"]
 
 
-def test_weighted_rows_and_their_account(own: str) -> None:
+def test_weighted_rows_and_their_account(own):
     data = with_own(
         own,
         held_out=["inli/val"],

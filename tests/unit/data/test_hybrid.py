@@ -3,15 +3,12 @@ settings of a domain.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 from data_modules import data_module
 
 from lightning_cse.data import (
-    ContrastiveDataModule,
     Hybrid,
     Rows,
     Sentences,
@@ -28,24 +25,17 @@ CORPUS = [*SENTENCES, "sentence number 4"]
 STRANGERS = ["a stranger", "another stranger"]
 
 
-def llm_row(
-    anchor: str,
-    pattern: str = "sts",
-) -> dict[str, str]:
+def llm_row(anchor, pattern="sts"):
     return {role: f"{role} of {anchor}" for role in PATTERNS[pattern]} | {"anchor": anchor}
 
 
-def put_rows(
-    path: Path,
-    anchors: Sequence[str],
-    pattern: str = "sts",
-) -> str:
+def put_rows(path, anchors, pattern="sts"):
     path.write_text("\n".join(json.dumps(llm_row(anchor, pattern)) for anchor in anchors))
     return str(path)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A corpus of 60 sentences, one of them twice, of which an LLM has extended 24, and two that
     are not in it.
     """
@@ -61,11 +51,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def hybrid(
-    folder: Path,
-    pattern: str = "sts",
-    file: str | None = None,
-) -> Hybrid:
+def hybrid(folder, pattern="sts", file=None):
     return Hybrid(
         Sentences(),
         [str(folder / (file or f"{pattern}.jsonl"))],
@@ -74,11 +60,7 @@ def hybrid(
     )
 
 
-def data(
-    folder: Path,
-    rows: Any = None,
-    **options: Any,
-) -> ContrastiveDataModule:
+def data(folder, rows=None, **options):
     options = {
         "held_out_share": 0.2,
         "data_dir": str(folder),
@@ -90,22 +72,17 @@ def data(
     )
 
 
-def anchors(rows: Rows) -> list[str]:
+def anchors(rows):
     """Return the anchors that are sentences of the corpus."""
     return [anchor for anchor in rows.column("anchor") if anchor not in STRANGERS]
 
 
-def llm_anchors(rows: Rows) -> set[str]:
+def llm_anchors(rows):
     return {row["anchor"] for row in rows if row["negative"] is not None}
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_llm_rows_replace_their_sentences(
-    folder: Path,
-    pattern: str,
-    plain: Callable[..., Any],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_llm_rows_replace_their_sentences(folder, pattern, plain, caplog):
     corpus = read_sources(
         str(folder / "corpus.txt"),
         folder,
@@ -140,10 +117,7 @@ def test_llm_rows_replace_their_sentences(
     assert "2 of 26 LLM rows" in caplog.text
 
 
-def test_hold_out_is_the_same_for_all_settings(
-    folder: Path,
-    adds_up: Callable[..., bool],
-) -> None:
+def test_hold_out_is_the_same_for_all_settings(folder, adds_up):
     settings = [
         data(folder, Sentences()),
         data(
@@ -172,7 +146,7 @@ def test_hold_out_is_the_same_for_all_settings(
         assert adds_up(setting.counts)
 
 
-def test_all_settings_watch_the_same_sentences_once_each(folder: Path) -> None:
+def test_all_settings_watch_the_same_sentences_once_each(folder):
     put_rows(
         folder / "nli.jsonl",
         SENTENCES[4:40:2],
@@ -213,11 +187,7 @@ def test_all_settings_watch_the_same_sentences_once_each(folder: Path) -> None:
     assert augmented.watched(["anchor", "positive"]).column("anchor") == want
 
 
-def test_fewer_llm_rows(
-    folder: Path,
-    adds_up: Callable[..., bool],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_fewer_llm_rows(folder, adds_up, caplog):
     whole = data(folder)
     settings = {count: data(folder, llm_rows=count) for count in (0, 6, 12)}
 
@@ -239,7 +209,7 @@ def test_fewer_llm_rows(
     assert "data.llm_rows=100, but there are only" in caplog.text
 
 
-def test_evaluated_llm_rows_are_not_trained_on(folder: Path) -> None:
+def test_evaluated_llm_rows_are_not_trained_on(folder):
     before = data(folder)
     leak = next(row for row in before.train if row["negative"] is not None)
     path = put_rows(folder / "leak.jsonl", [leak["anchor"]])
@@ -259,12 +229,7 @@ def test_evaluated_llm_rows_are_not_trained_on(folder: Path) -> None:
         ("twice.jsonl", {}, r"twice\.jsonl:3: a second LLM row for the anchor of .*jsonl:1"),
     ],
 )
-def test_llm_rows_that_are_refused(
-    folder: Path,
-    file: str,
-    options: dict[str, Any],
-    message: str,
-) -> None:
+def test_llm_rows_that_are_refused(folder, file, options, message):
     put_rows(folder / "twice.jsonl", ["a", "b", "a"])
     with pytest.raises((ConfigError, DataError), match=message):
         data(
@@ -277,7 +242,7 @@ def test_llm_rows_that_are_refused(
 # Corpora that stand in for LLM rows
 
 
-def table(**columns: list[str]) -> Rows:
+def table(**columns):
     return Rows.of(
         columns,
         files=[
@@ -290,7 +255,7 @@ def table(**columns: list[str]) -> Rows:
     )
 
 
-def test_corpora_stand_in_for_llm_rows(plain: Callable[..., Any]) -> None:
+def test_corpora_stand_in_for_llm_rows(plain):
     split = table(
         sentence=["a b", "c d"],
         simple1=["a", "c"],
@@ -338,10 +303,7 @@ def test_corpora_stand_in_for_llm_rows(plain: Callable[..., Any]) -> None:
     }
 
 
-def test_negatives_of_stand_ins_are_on_the_same_side_of_the_hold_out(
-    tmp_path: Path,
-    put: Callable[[str, str], Path],
-) -> None:
+def test_negatives_of_stand_ins_are_on_the_same_side_of_the_hold_out(tmp_path, put):
     sentences = [f"sentence {k} of" for k in range(40)]
     put("corpus.txt", "\n".join(sentences))
 

@@ -2,8 +2,6 @@
 not.
 """
 
-from collections.abc import Callable, Sequence
-
 import pytest
 
 from lightning_cse.data import INLIImplicitPairs, Rows, SourceFile
@@ -18,7 +16,7 @@ KINDS = {
 }
 
 
-def inli(count: int = 6, **changed: Sequence[str | None]) -> Rows:
+def inli(count=6, **changed):
     columns = {name: [f"{name} {row}" for row in range(count)] for name in INLI}
     file = SourceFile(
         "INLI/train.csv",
@@ -29,21 +27,17 @@ def inli(count: int = 6, **changed: Sequence[str | None]) -> Rows:
     return Rows.of(columns | changed, files=[file])
 
 
-def quadruples(rows: Rows) -> list[tuple[str, ...]]:
+def quadruples(rows):
     return list(zip(*(rows.column(role) for role in ROLES), strict=True))
 
 
-def sources(rows: Rows) -> list[int]:
+def sources(rows):
     return [number for (number,) in rows.column("made_of")]
 
 
 @pytest.mark.parametrize("explicit", KINDS)
 @pytest.mark.parametrize("mismatched", ["contradiction", "neutral"])
-def test_premise_is_the_implicit_sentence_of_both_pairs(
-    explicit: str,
-    mismatched: str,
-    adds_up: Callable[..., bool],
-) -> None:
+def test_premise_is_the_implicit_sentence_of_both_pairs(explicit, mismatched, adds_up):
     kinds = KINDS[explicit]
     built = INLIImplicitPairs(
         explicit=explicit,
@@ -66,7 +60,7 @@ def test_premise_is_the_implicit_sentence_of_both_pairs(
     assert len(subset(built, 3)) == 3 * len(kinds), "both rows of a premise are drawn together"
 
 
-def test_repeated_sentences_are_never_their_own_mismatch() -> None:
+def test_repeated_sentences_are_never_their_own_mismatch():
     premise = ["a", "a", "b", "c"]
     entailed = ["one", "two", "one", "three"]  # b entails what a entails
     rows = inli(
@@ -87,7 +81,7 @@ def test_repeated_sentences_are_never_their_own_mismatch() -> None:
         assert others[3] in ("one", "two")
 
 
-def test_rows_without_a_pair_are_dropped_and_counted() -> None:
+def test_rows_without_a_pair_are_dropped_and_counted():
     entailed = {
         "explicit_entailment": ["a", None, None, "d"],
         "implied_entailment": ["e", "f", None, "h"],

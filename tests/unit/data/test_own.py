@@ -17,7 +17,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from lightning_cse.data import own
 from lightning_cse.data.columns import layout_of
 from lightning_cse.data.own import is_own, read_table
-from lightning_cse.data.rows import Rows, SourceFile
+from lightning_cse.data.rows import SourceFile
 from lightning_cse.errors import LightningCSEError
 
 Put = Callable[[str, str | bytes], Path]
@@ -51,17 +51,17 @@ LABELLED = {
 
 
 @pytest.fixture(autouse=True)
-def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_directory(tmp_path, monkeypatch):
     datasets.disable_progress_bars()
     monkeypatch.chdir(tmp_path)
 
 
-def shown(value: object) -> str:
+def shown(value):
     """Return the start of a text, for the name of a test, and of bytes the type."""
     return value[:40] if isinstance(value, str) else type(value).__name__
 
 
-def rows_of(source: str | list[str], **columns: str) -> Rows:
+def rows_of(source, **columns):
     return read_table(
         source,
         columns=columns or None,
@@ -69,15 +69,15 @@ def rows_of(source: str | list[str], **columns: str) -> Rows:
     )
 
 
-def cells(rows: Rows) -> dict[str, list[Any]]:
+def cells(rows):
     return {name: rows.column(name) for name in rows.names}
 
 
-def lines(*rows: object) -> str:
+def lines(*rows):
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
-def fault(source: str | list[str], **columns: str) -> str:
+def fault(source, **columns):
     with pytest.raises(LightningCSEError) as caught:
         rows_of(source, **columns)
     return str(caught.value).replace(f"{Path.cwd()}/", "")
@@ -99,13 +99,7 @@ def fault(source: str | list[str], **columns: str) -> str:
     ids=shown,
 )  # fmt: skip
 @pytest.mark.parametrize("packed", [False, True])
-def test_every_form_gives_the_same_rows(
-    put: Put,
-    name: str,
-    content: str | bytes,
-    at: list[int],
-    packed: bool,
-) -> None:
+def test_every_form_gives_the_same_rows(put, name, content, at, packed):
     data = content if isinstance(content, bytes) else content.encode()
     path = put(f"{name}.gz", gzip.compress(data)) if packed else put(name, data)
     rows = rows_of(path.name)
@@ -122,11 +116,7 @@ def test_every_form_gives_the_same_rows(
     assert rows.counts == {"read": 2}
 
 
-def test_a_text_file_has_a_sentence_a_line(
-    put: Put,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+def test_a_text_file_has_a_sentence_a_line(put, monkeypatch, tmp_path):
     path = put("my/mine.txt", "One.\n\u3164\n Two.\r\n")
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -139,15 +129,11 @@ def test_a_text_file_has_a_sentence_a_line(
 
 
 @pytest.mark.parametrize("form", ["folder", "parquet", "hub"])
-def test_data_sets_with_named_classes(
-    form: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_data_sets_with_named_classes(form, tmp_path, monkeypatch):
     dataset = Dataset.from_dict(LABELLED, features=NLI)
     calls: list[Any] = []
 
-    def load_dataset(*names: str, split: str) -> Dataset:
+    def load_dataset(*names, split):
         calls.append((*names, split))
         return dataset
 
@@ -178,8 +164,8 @@ def test_data_sets_with_named_classes(
         assert calls == [("user/name", "config", "dev"), ("user/name", "train")]
 
 
-def test_an_unreachable_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(*_: Any, **__: Any) -> None:
+def test_an_unreachable_hub(monkeypatch):
+    def unreachable(*_, **__):
         raise ConnectionError("Couldn't reach\nthe hub")
 
     monkeypatch.setattr(
@@ -192,7 +178,7 @@ def test_an_unreachable_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fault("hub:user/name") == loading
 
 
-def test_the_digest_of_a_data_set_is_that_of_its_content(tmp_path: Path) -> None:
+def test_the_digest_of_a_data_set_is_that_of_its_content(tmp_path):
     digests = []
     for name, last in (("one", 1), ("two", 1), ("three", 2)):
         dataset = Dataset.from_dict(
@@ -212,7 +198,7 @@ def test_the_digest_of_a_data_set_is_that_of_its_content(tmp_path: Path) -> None
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_lists_and_globs_are_one_table(put: Put) -> None:
+def test_lists_and_globs_are_one_table(put):
     put("a1.csv", PAIRS + "B.,Q.\n")
     put("a2.jsonl", lines({"query": "C.", "pos": "R."}))
 
@@ -242,11 +228,7 @@ def test_lists_and_globs_are_one_table(put: Put) -> None:
         ("mine.json", False),
     ],
 )
-def test_is_own(
-    put: Put,
-    name: str,
-    own: bool,
-) -> None:
+def test_is_own(put, name, own):
     put("my/folder/x", "")
     put("snli/train/x", "")
 
@@ -275,11 +257,7 @@ def test_is_own(
         ("id,anchor,positive,split", "anchor,positive"),
     ],
 )  # fmt: skip
-def test_recognised_columns(
-    put: Put,
-    header: str,
-    names: str,
-) -> None:
+def test_recognised_columns(put, header, names):
     values = {
         "label": "entailment",
         "gold_label": "entailment",
@@ -293,7 +271,7 @@ def test_recognised_columns(
     assert layout_of(rows.names) is not None
 
 
-def test_the_order_of_hard_negatives_is_that_of_their_numbers(put: Put) -> None:
+def test_the_order_of_hard_negatives_is_that_of_their_numbers(put):
     put("x.csv", "anchor,positive,negative_10,negative_1,negative_2\nA,P,N10,N1,N2\n")
     found = cells(rows_of("x.csv"))
 
@@ -312,11 +290,7 @@ def test_the_order_of_hard_negatives_is_that_of_their_numbers(put: Put) -> None:
         ({"positive": "question"}, {"positive": ["Q"], "anchor": ["T"]}),
     ],
 )  # fmt: skip
-def test_mapped_columns(
-    put: Put,
-    columns: dict[str, str],
-    want: dict[str, list[Any]],
-) -> None:
+def test_mapped_columns(put, columns, want):
     put("x.csv", "id,question,answer,wrong one,text\n7,Q,A,W,T\n")
     assert cells(rows_of("x.csv", **columns)) == want
 
@@ -334,11 +308,7 @@ def test_mapped_columns(
     ],
     ids=shown,
 )  # fmt: skip
-def test_rows_with_different_numbers_of_hard_negatives(
-    put: Put,
-    name: str,
-    content: str | bytes,
-) -> None:
+def test_rows_with_different_numbers_of_hard_negatives(put, name, content):
     put(name, content)
     want = {
         "anchor": ["A", "B", "C"],
@@ -350,7 +320,7 @@ def test_rows_with_different_numbers_of_hard_negatives(
     assert cells(rows_of(name)) == want
 
 
-def test_each_of_several_positives_makes_a_row(put: Put) -> None:
+def test_each_of_several_positives_makes_a_row(put):
     put(
         "x.jsonl",
         lines(
@@ -402,12 +372,7 @@ UNKNOWN = "the columns fit no known layout"
     ],
     ids=shown,
 )  # fmt: skip
-def test_faulty_files(
-    put: Put,
-    name: str,
-    content: str | bytes,
-    message: str,
-) -> None:
+def test_faulty_files(put, name, content, message):
     put(name, content)
     found = fault(name.partition("/")[0])
 
@@ -429,12 +394,7 @@ def test_faulty_files(
         ("*.none", {}, "*.none: there is no such file"),
     ],
 )  # fmt: skip
-def test_faulty_overrides(
-    put: Put,
-    name: str,
-    columns: dict[str, str],
-    message: str,
-) -> None:
+def test_faulty_overrides(put, name, columns, message):
     put("qa.csv", "question,answer\nQ,A\n")
     assert fault(name, **columns).removeprefix("data.train: ").startswith(message)
 
@@ -446,11 +406,7 @@ def test_faulty_overrides(
         (3, "own.columns: must be a mapping such as {anchor: question}, got 3"),
     ],
 )  # fmt: skip
-def test_the_message_names_the_config_key(
-    put: Put,
-    columns: Any,
-    message: str,
-) -> None:
+def test_the_message_names_the_config_key(put, columns, message):
     put("x.csv", "a,b c\nA,B\n")
     with pytest.raises(LightningCSEError) as caught:
         read_table(
@@ -470,7 +426,7 @@ def test_the_message_names_the_config_key(
 # Large files
 
 
-def test_reading_in_chunks_changes_nothing(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_in_chunks_changes_nothing(put, monkeypatch):
     draw = random.Random(0)
     rows = []
 
@@ -509,7 +465,7 @@ def test_reading_in_chunks_changes_nothing(put: Put, monkeypatch: pytest.MonkeyP
     assert fault("x.jsonl").startswith("data.train: x.jsonl:51: positive is empty")
 
 
-def test_a_column_that_only_later_rows_have(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_that_only_later_rows_have(put, monkeypatch):
     monkeypatch.setattr(
         own,
         "AT_ONCE",

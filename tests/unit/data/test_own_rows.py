@@ -1,19 +1,15 @@
 """Which experiments a file fits, and what its rows become for them: one scheme per layout."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from data_modules import Words, data_module, ids_of
-from omegaconf import DictConfig
 
-from lightning_cse.data import ContrastiveDataModule, OwnRows
+from lightning_cse.data import OwnRows
 from lightning_cse.data.columns import LAYOUTS
 from lightning_cse.engine.build import built
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.methods import Method
 
 ROWS = 12
 CSE = ("anchor", "positive", "negative")
@@ -35,12 +31,7 @@ FITS = {
 """The experiments that each layout fits."""
 
 
-def put_csv(
-    path: Path,
-    columns: Sequence[str],
-    rows: int = ROWS,
-    empty: Sequence[str] = (),
-) -> str:
+def put_csv(path, columns, rows=ROWS, empty=()):
     """Write rows whose cells say where they are; the cells of some columns are empty in every other
     row.
     """
@@ -55,10 +46,7 @@ def put_csv(
     return str(path)
 
 
-def put_labelled(
-    path: Path,
-    labels: Sequence[str] = LABELS,
-) -> str:
+def put_labelled(path, labels=LABELS):
     lines = ["premise,hypothesis,label"]
     lines += [f"premise {row},{label} {row},{label}" for row in range(ROWS) for label in labels]
     path.write_text("\n".join(lines), encoding="utf-8")
@@ -67,7 +55,7 @@ def put_labelled(
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def files(tmp_path_factory):
     """Return a file of every layout; pairs are those without their optional column."""
     folder = tmp_path_factory.mktemp("files")
     columns = {name: needed + optional for name, (needed, optional) in LAYOUTS.items()}
@@ -89,7 +77,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def methods(compose: Callable[..., DictConfig]) -> dict[str, Method]:
+def methods(compose):
     """Return the methods of the experiments, with a tiny encoder."""
     names = {name for experiments in FITS.values() for name in experiments.split()}
     encoders: dict[str, Any] = {}
@@ -109,11 +97,7 @@ def methods(compose: Callable[..., DictConfig]) -> dict[str, Method]:
     return found
 
 
-def data(
-    train: str | list[str],
-    method: Method | None = None,
-    **options: Any,
-) -> ContrastiveDataModule:
+def data(train, method=None, **options):
     """Return the data of a method; a fifth is held out unless the options say otherwise."""
     if method is not None:
         options |= {
@@ -133,12 +117,7 @@ def data(
 
 
 @pytest.mark.parametrize("layout", FITS)
-def test_experiments_that_a_layout_fits(
-    files: dict[str, str],
-    methods: dict[str, Method],
-    layout: str,
-    adds_up: Callable[..., bool],
-) -> None:
+def test_experiments_that_a_layout_fits(files, methods, layout, adds_up):
     for name in FITS[layout].split():
         method = methods[name]
         fitted = data(files[layout], method)
@@ -180,14 +159,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("layouts", "experiment", "options", "message"), REFUSED)
-def test_files_that_are_refused(
-    files: dict[str, str],
-    methods: dict[str, Method],
-    layouts: str,
-    experiment: str,
-    options: dict[str, Any],
-    message: str,
-) -> None:
+def test_files_that_are_refused(files, methods, layouts, experiment, options, message):
     names = {"labelled": "labelled pairs"}
     train = [files[names.get(layout, layout)] for layout in layouts.split()]
 
@@ -202,10 +174,7 @@ def test_files_that_are_refused(
         )
 
 
-def test_test_sets_are_refused(
-    tmp_path: Path,
-    methods: dict[str, Method],
-) -> None:
+def test_test_sets_are_refused(tmp_path, methods):
     scored = tmp_path / "sts.csv"
     rows = [f"a {row},b {row},{row / 3}" for row in range(ROWS)]
     scored.write_text("\n".join(["sentence1,sentence2,score", *rows]))
@@ -246,12 +215,7 @@ def test_test_sets_are_refused(
         ("INLI", CSE, ("premise 0", "explicit_entailment 0", "contradiction 0")),
     ],
 )
-def test_sentences_of_roles(
-    files: dict[str, str],
-    layout: str,
-    wanted: Sequence[str],
-    first: tuple[str, ...],
-) -> None:
+def test_sentences_of_roles(files, layout, wanted, first):
     rows = data(
         files[layout],
         roles=wanted,
@@ -262,10 +226,7 @@ def test_sentences_of_roles(
     assert len(rows) == ROWS * (2 if layout == "INLI" and len(wanted) == 3 else 1)
 
 
-def test_labelled_pairs_without_contradictions_are_pairs(
-    tmp_path: Path,
-    methods: dict[str, Method],
-) -> None:
+def test_labelled_pairs_without_contradictions_are_pairs(tmp_path, methods):
     path = put_labelled(tmp_path / "x.csv", LABELS[:2])
     pairs = data(path, methods["gausscse_ent"])
 
@@ -296,21 +257,14 @@ def test_labelled_pairs_without_contradictions_are_pairs(
 # Several hard negatives, or none
 
 
-def test_pairs_train_without_negatives(
-    files: dict[str, str],
-    methods: dict[str, Method],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_pairs_train_without_negatives(files, methods, caplog):
     pairs = data(files["pairs"], methods["simcse_sup"])
 
     assert [len(batch["roles"]["negative"]) for batch in pairs.train_dataloader()] == [0, 0, 0]
     assert caplog.text.count("none of the 10 training rows has a sentence of negative; terms") == 1
 
 
-def test_all_hard_negatives_are_in_the_batch(
-    files: dict[str, str],
-    methods: dict[str, Method],
-) -> None:
+def test_all_hard_negatives_are_in_the_batch(files, methods):
     path = files["several negatives"]
     several = data(
         path,
@@ -328,7 +282,7 @@ def test_all_hard_negatives_are_in_the_batch(
     assert several.sentences == 3 * ROWS + ROWS // 2
 
 
-def test_default_share_is_a_twentieth(tmp_path: Path) -> None:
+def test_default_share_is_a_twentieth(tmp_path):
     path = put_csv(
         tmp_path / "x.csv",
         CSE,

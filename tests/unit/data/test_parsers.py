@@ -1,8 +1,6 @@
 """Every kind of layout: a text gives these columns, and a bad one this message with its line."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,11 +37,11 @@ PLAIN = {
 }
 
 
-def lines(*rows: object) -> str:
+def lines(*rows):
     return "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows)
 
 
-def snli(label: object = "neutral", premise: object = "A dog.") -> str:
+def snli(label="neutral", premise="A dog."):
     return lines(
         {
             "gold_label": label,
@@ -53,18 +51,14 @@ def snli(label: object = "neutral", premise: object = "A dog.") -> str:
     )
 
 
-def question(
-    premise: str,
-    hypothesis: str,
-    answer: str = "neutral",
-) -> str:
+def question(premise, hypothesis, answer="neutral"):
     text = f'For the statement, "{premise}", does the hypothesis "{hypothesis}" represent entailment, contradiction, or neutrality?'
     quoted = text.replace('"', '""')
 
     return f'"{quoted}",{answer},x\n'
 
 
-def read(name: str, text: str) -> tuple[dict[str, list[Any]], list[int], dict[str, int]]:
+def read(name, text):
     """Read a text in the layout of a file: corpus, or corpus and part of its path."""
     name, _, part = name.partition("/")
     corpus = CORPORA[name]
@@ -120,13 +114,7 @@ COLUMNS: list[Any] = [
 
 
 @pytest.mark.parametrize(("name", "text", "columns", "at", "dropped"), COLUMNS)
-def test_columns(
-    name: str,
-    text: str,
-    columns: dict[str, list[Any]],
-    at: list[int],
-    dropped: dict[str, int],
-) -> None:
+def test_columns(name, text, columns, at, dropped):
     found = read(name, text)
 
     assert found == (columns, at, dropped)
@@ -144,7 +132,7 @@ def test_columns(
         ['" One .', 'Two . "', "Three ."],
     ],
 )
-def test_split_sentences(sentences: list[str]) -> None:
+def test_split_sentences(sentences):
     assert list(split_sentences(" ".join(sentences))) == sentences
 
 
@@ -173,11 +161,7 @@ LLMSKNOW_ROW = question("A\nmore", "B")
     ],
     ids=lambda value: value[:40],
 )  # fmt: skip
-def test_bad_rows_are_reported_with_their_line(
-    name: str,
-    text: str,
-    fault: str,
-) -> None:
+def test_bad_rows_are_reported_with_their_line(name, text, fault):
     with pytest.raises(DataError) as caught:
         read(name, text)
 
@@ -188,7 +172,7 @@ def test_bad_rows_are_reported_with_their_line(
 # ImpScore's splits
 
 
-def test_the_splits_are_those_of_the_authors_code() -> None:
+def test_the_splits_are_those_of_the_authors_code():
     splits = drawn_splits(56_290)
     rows: dict[str, list[int]] = {
         "train": [],
@@ -206,10 +190,7 @@ def test_the_splits_are_those_of_the_authors_code() -> None:
     assert rows["dev"][:6] == [45, 76, 94, 99, 111, 120]
 
 
-def test_a_drawn_split_keeps_the_order_of_the_file(
-    tmp_path: Path,
-    put: Callable[..., Path],
-) -> None:
+def test_a_drawn_split_keeps_the_order_of_the_file(tmp_path, put):
     rows = [f"i{n}, e{n} ,i{n},e{n + 1}\n" for n in range(60)]
     path = put("ImpScore/all_data.csv", PAIRS + "".join(rows))
     numbers = []

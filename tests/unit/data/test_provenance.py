@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import json
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +31,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> Path:
+def rows(tmp_path):
     """A file of LLM rows with its side file."""
     path = tmp_path / "rows.jsonl"
     path.write_text(ROWS)
@@ -40,14 +39,14 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-def packed(rows: Path) -> Path:
+def packed(rows):
     path = rows.with_name(f"{rows.name}.gz")
     path.write_bytes(gzip.compress(rows.read_bytes()))
     rows.unlink()
     return path
 
 
-def test_round_trip(rows: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_round_trip(rows, caplog):
     about = {
         "file": "rows.jsonl",
         "sha256": hashlib.sha256(ROWS.encode()).hexdigest(),
@@ -76,18 +75,14 @@ def test_round_trip(rows: Path, caplog: pytest.LogCaptureFixture) -> None:
         ({"model": 5}, "is damaged: model: Input should be a valid string"),
     ],
 )
-def test_a_faulty_document_is_not_written(
-    document: dict[str, Any],
-    message: str,
-    rows: Path,
-) -> None:
+def test_a_faulty_document_is_not_written(document, message, rows):
     before = side_file(rows).read_bytes()
     with pytest.raises(ValueError, match=message):
         write_provenance(rows, document)
     assert side_file(rows).read_bytes() == before
 
 
-def test_edited_rows(rows: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_edited_rows(rows, caplog):
     before = read_provenance(rows)
     assert before is not None
     rows.write_text(ROWS.replace("Some.", "Any."))
@@ -109,12 +104,7 @@ def test_edited_rows(rows: Path, caplog: pytest.LogCaptureFixture) -> None:
         (None, "cannot be read: Is a directory"),
     ],
 )
-def test_a_damaged_side_file(
-    content: bytes | None,
-    why: str,
-    rows: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_damaged_side_file(content, why, rows, caplog):
     side = side_file(rows)
     side.unlink()
     if content is None:

@@ -127,11 +127,7 @@ SPLITS = [(name, split) for name, corpus in CORPORA.items() for split in corpus.
 
 
 @pytest.mark.parametrize(("name", "split"), SPLITS)
-def test_real_files_are_the_official_ones(
-    real_data: Path,
-    name: str,
-    split: str,
-) -> None:
+def test_real_files_are_the_official_ones(real_data, name, split):
     files = CORPORA[name].split_files(split)
     absent = [file.path for file in files if find_file(real_data, file) is None]
 
@@ -156,10 +152,7 @@ def test_real_files_are_the_official_ones(
 
 
 @pytest.mark.parametrize("key", LABELS)
-def test_real_labels(
-    real_data: Path,
-    key: str,
-) -> None:
+def test_real_labels(real_data, key):
     counts = Counter(read_corpus(*key.split("/"), real_data).column("label"))
     assert (
         tuple(counts[label] for label in ("entailment", "neutral", "contradiction", "-"))
@@ -168,10 +161,7 @@ def test_real_labels(
 
 
 @pytest.mark.parametrize("key", CLASSES)
-def test_real_files_have_the_known_classes(
-    real_data: Path,
-    key: str,
-) -> None:
+def test_real_files_have_the_known_classes(real_data, key):
     rows = read_corpus(*key.split("/"), real_data)
     counts, blank = CLASSES[key]
 
@@ -181,10 +171,7 @@ def test_real_files_have_the_known_classes(
 
 
 @pytest.mark.parametrize("name", UNSCORED)
-def test_real_rows_of_sts_are_in_order_and_those_without_a_score_are_counted(
-    real_data: Path,
-    name: str,
-) -> None:
+def test_real_rows_of_sts_are_in_order_and_those_without_a_score_are_counted(real_data, name):
     for split in CORPORA[name].splits:
         rows = read_corpus(
             name,
@@ -206,7 +193,7 @@ def test_real_rows_of_sts_are_in_order_and_those_without_a_score_are_counted(
         ]
 
 
-def test_real_scores_are_counted_as_published(real_data: Path) -> None:
+def test_real_scores_are_counted_as_published(real_data):
     rows = read_corpus(
         "sts12",
         "train",
@@ -247,7 +234,7 @@ def test_real_scores_are_counted_as_published(real_data: Path) -> None:
     assert found == (264, 208, 389, 344)
 
 
-def test_real_sentences_are_the_published_number(real_data: Path) -> None:
+def test_real_sentences_are_the_published_number(real_data):
     part = read_corpus(
         "wiki1m_part",
         "train",

@@ -1,8 +1,6 @@
 """Training rows from corpus rows: triplets, pairs, sentences, and an account that adds up."""
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 
@@ -30,10 +28,7 @@ ENTAILED = ("An animal moves.", "A pet moves.", "A beast moves.")
 CONTRADICTED = ("A dog sleeps.", "No dog runs.")
 
 
-def table(
-    columns: dict[str, list[Any]],
-    name: str = "own.csv",
-) -> Rows:
+def table(columns, name="own.csv"):
     return Rows.of(
         columns,
         files=[
@@ -46,14 +41,14 @@ def table(
     )
 
 
-def pairs(rows: Sequence[tuple[str, str, str]] = PAIRS) -> Rows:
+def pairs(rows=PAIRS):
     names = ("premise", "hypothesis", "label")
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
     return table(columns, "SNLI/train")
 
 
-def triplets(rows: Rows) -> list[tuple[str, ...]]:
+def triplets(rows):
     names = ("premise", "entailment", "contradiction")
     return list(zip(*(rows.column(name) for name in names), strict=True))
 
@@ -61,7 +56,7 @@ def triplets(rows: Rows) -> list[tuple[str, ...]]:
 # Pairs of NLI
 
 
-def test_first_pairing_is_one_triplet_per_premise() -> None:
+def test_first_pairing_is_one_triplet_per_premise():
     built = NLITriplets()([pairs()])
 
     assert triplets(built) == [
@@ -84,7 +79,7 @@ def test_first_pairing_is_one_triplet_per_premise() -> None:
     assert built.column("negative") == built.column("contradiction")
 
 
-def test_random_pairing_depends_on_its_seed_alone() -> None:
+def test_random_pairing_depends_on_its_seed_alone():
     drawn = [triplets(NLITriplets("random", seed=seed)([pairs()])) for seed in range(20)]
 
     assert drawn[3] == triplets(NLITriplets("random", seed=3)([pairs()]))
@@ -97,11 +92,7 @@ def test_random_pairing_depends_on_its_seed_alone() -> None:
 
 @pytest.mark.parametrize("pairing", ["first", "random"])
 @pytest.mark.parametrize("contradiction", [True, False])
-def test_account_adds_up(
-    pairing: str,
-    contradiction: bool,
-    adds_up: Callable[..., bool],
-) -> None:
+def test_account_adds_up(pairing, contradiction, adds_up):
     rule = NLITriplets(
         pairing=pairing,
         contradiction=contradiction,
@@ -112,7 +103,7 @@ def test_account_adds_up(
     assert adds_up(built.counts, used(built))
 
 
-def test_without_contradictions_every_entailment_is_kept() -> None:
+def test_without_contradictions_every_entailment_is_kept():
     rule = NLITriplets(contradiction=False)
     built = rule([pairs()])
 
@@ -125,7 +116,7 @@ def test_without_contradictions_every_entailment_is_kept() -> None:
     ]
 
 
-def test_sentences_keep_repeats_unless_distinct() -> None:
+def test_sentences_keep_repeats_unless_distinct():
     tables = [Rows.of({"sentence": ["a", "b"]}), Rows.of({"sentence": ["a"]})]
 
     assert Sentences()(tables).column("anchor") == ["a", "b", "a"]
@@ -155,7 +146,7 @@ OWN = {
 }
 
 
-def test_quadruples_of_rows_that_lack_roles(adds_up: Callable[..., bool]) -> None:
+def test_quadruples_of_rows_that_lack_roles(adds_up):
     built = INLIQuadruples()([table(WHOLE | {"dataset": ["work"]}), table(OWN)])
 
     assert list(zip(*(built.column(role) for role in INLIQuadruples.roles), strict=True)) == [
@@ -204,12 +195,7 @@ def test_quadruples_of_rows_that_lack_roles(adds_up: Callable[..., bool]) -> Non
         ("implied", [("Q", "J", "D")], 1),
     ],
 )
-def test_triplets_of_rows_that_lack_roles(
-    positive: str,
-    want: list[tuple[str, ...]],
-    without_entailment: int,
-    adds_up: Callable[..., bool],
-) -> None:
+def test_triplets_of_rows_that_lack_roles(positive, want, without_entailment, adds_up):
     built = INLITriplets(positive)([table(OWN)])
 
     assert triplets(built) == want

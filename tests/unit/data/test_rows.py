@@ -19,10 +19,7 @@ FILES = [
 ]
 
 
-def two_rows(
-    file: SourceFile = FILES[0],
-    lines: tuple[int, ...] = (2, 5),
-) -> Rows:
+def two_rows(file=FILES[0], lines=(2, 5)):
     return Rows.of(
         {
             "premise": ["p", "q"],
@@ -38,7 +35,7 @@ def two_rows(
     )
 
 
-def test_columns_and_places() -> None:
+def test_columns_and_places():
     rows = two_rows()
 
     assert rows[1] == {
@@ -57,7 +54,7 @@ def test_columns_and_places() -> None:
         rows.column("premis")
 
 
-def test_selected_rows_keep_files_lines_and_account() -> None:
+def test_selected_rows_keep_files_lines_and_account():
     chosen = two_rows().select([1], reason="not wanted")
 
     assert chosen.column("premise") == ["q"]
@@ -76,7 +73,7 @@ def test_selected_rows_keep_files_lines_and_account() -> None:
     assert filtered.where(0) == "/data/a.csv:5"
 
 
-def test_concatenated_tables_have_their_shared_columns() -> None:
+def test_concatenated_tables_have_their_shared_columns():
     more = two_rows(FILES[1], (7, 8)).with_column("negative", ["n", "m"])
     both = Rows.cat(
         [

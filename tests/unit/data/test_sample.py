@@ -3,11 +3,10 @@ evaluated on.
 """
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from lightning_cse.config import conf_dir
 from lightning_cse.data.corpora import CORPORA, read_corpus, sample_dir
@@ -62,10 +61,7 @@ TESTED = ("snli_dev", "snli_test", "mnli_test", "sick_test")
 
 
 @pytest.mark.parametrize(("name", "split"), SPLITS)
-def test_every_corpus_has_every_split_in_the_official_place(
-    name: str,
-    split: str,
-) -> None:
+def test_every_corpus_has_every_split_in_the_official_place(name, split):
     rows = read_corpus(
         name,
         split,
@@ -81,7 +77,7 @@ def test_every_corpus_has_every_split_in_the_official_place(
         assert 20 <= len(rows) <= 60
 
 
-def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence() -> None:
+def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence():
     found = {
         path.relative_to(sample_dir()).as_posix()
         for path in sample_dir().rglob("*")
@@ -107,7 +103,7 @@ def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence() 
 # What is trained on, and what is evaluated
 
 
-def test_no_pair_of_a_dev_or_test_split_is_trained_on() -> None:
+def test_no_pair_of_a_dev_or_test_split_is_trained_on():
     named = {split for name, split in SPLITS if "train" in split or name == "ngcse"}
 
     assert named | {"extra"} == TRAINING
@@ -123,17 +119,17 @@ def test_no_pair_of_a_dev_or_test_split_is_trained_on() -> None:
 
 
 @pytest.fixture(params=MIXTURES)
-def mixture(request: pytest.FixtureRequest, compose: Callable[..., DictConfig]) -> DictConfig:
+def mixture(request, compose):
     """Return the config of an experiment with each mixture of corpora."""
     return compose("+experiment=ngcse_wiki_sts", f"corpora={request.param}")
 
 
-def sources_of(cfg: DictConfig) -> dict[str, list[str]]:
+def sources_of(cfg):
     corpora: Any = OmegaConf.to_container(cfg.corpora, resolve=True)
     return {key: [value] if isinstance(value, str) else value for key, value in corpora.items()}
 
 
-def test_mixture_trains_on_nothing_that_it_evaluates(mixture: DictConfig) -> None:
+def test_mixture_trains_on_nothing_that_it_evaluates(mixture):
     sources = sources_of(mixture)
     stsb = {"stsb/dev", "stsb/test"}
     tested = {name for key in TESTED for name in sources[key]}

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from lightning_cse.data import Rows, read_corpus, sample_dir
+from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.data.corpora import CORPORA
 from lightning_cse.data.sources import all_pairs
 
@@ -13,7 +13,7 @@ SNLI = ("snli", "snli_senteval", "snli_partial", "snli_sample", "snli_counterfac
 MNLI = ("mnli", "mnli_glue", "mnli_nyu", "mnli_llmsknow")
 
 
-def sample(name: str, split: str) -> Rows:
+def sample(name, split):
     return read_corpus(
         name,
         split,
@@ -21,20 +21,20 @@ def sample(name: str, split: str) -> Rows:
     )
 
 
-def splits(name: str) -> dict[str, Rows]:
+def splits(name):
     return {split: sample(name, split) for split in CORPORA[name].splits}
 
 
 # SNLI, MNLI, SICK
 
 
-def kind(split: str) -> str:
+def kind(split):
     kinds = [kind for kind in ("mismatched", "dev", "test") if kind in split]
     return kinds[0] if kinds else "train"
 
 
 @pytest.mark.parametrize("names", [SNLI, MNLI])
-def test_kinds_of_splits_share_no_pair(names: tuple[str, ...]) -> None:
+def test_kinds_of_splits_share_no_pair(names):
     parts = {}
     for name in names:
         for split, rows in splits(name).items():
@@ -50,7 +50,7 @@ def test_kinds_of_splits_share_no_pair(names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", ["sts12", "sts13", "sts14", "sts15", "sts16"])
-def test_every_subset_of_sts_has_low_and_high_scores(name: str) -> None:
+def test_every_subset_of_sts_has_low_and_high_scores(name):
     for split, rows in splits(name).items():
         subsets = {file.part for file in CORPORA[name].split_files(split)}
 

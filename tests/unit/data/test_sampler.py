@@ -1,6 +1,5 @@
 """The order of rows: by seed and epoch, resumed at any batch, weighted, gathered."""
 
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -12,11 +11,7 @@ from lightning_cse.data.sampler import BatchLoader, Draws, Gathering
 from lightning_cse.errors import DataError
 
 
-def draws(
-    sizes: Sequence[int],
-    weights: Sequence[float],
-    **options: Any,
-) -> Draws:
+def draws(sizes, weights, **options):
     sources = np.repeat(np.arange(len(sizes)), sizes)
     names = [f"corpus{k}/train" for k in range(len(sizes))]
 
@@ -32,7 +27,7 @@ def draws(
     )
 
 
-def loader(rows: int, **options: Any) -> BatchLoader:
+def loader(rows, **options):
     default = {
         "batch_size": 8,
         "drop_last": False,
@@ -45,11 +40,11 @@ def loader(rows: int, **options: Any) -> BatchLoader:
     )
 
 
-def epoch(batches: BatchLoader) -> list[list[int]]:
+def epoch(batches):
     return [batch["index"].tolist() for batch in batches]
 
 
-def generator(*seed: int) -> torch.Generator:
+def generator(*seed):
     state = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state >> 1))
 
@@ -57,7 +52,7 @@ def generator(*seed: int) -> torch.Generator:
 # Order and resume
 
 
-def test_order_is_permutation_drawn_from_seed_and_epoch() -> None:
+def test_order_is_permutation_drawn_from_seed_and_epoch():
     batches = loader(12, batch_size=4)
     for number in range(2):
         want = torch.randperm(12, generator=generator(0, number)).tolist()
@@ -80,12 +75,7 @@ def test_order_is_permutation_drawn_from_seed_and_epoch() -> None:
         (27, False, 0, []),
     ],
 )
-def test_batch_sizes(
-    rows: int,
-    drop_last: bool,
-    limit: float | None,
-    sizes: list[int],
-) -> None:
+def test_batch_sizes(rows, drop_last, limit, sizes):
     batches = loader(
         rows,
         drop_last=drop_last,
@@ -106,7 +96,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_resumed_loader_yields_same_batches(kind: str) -> None:
+def test_resumed_loader_yields_same_batches(kind):
     whole = loader(56, **KINDS[kind])
     want = [batch for _ in range(3) for batch in epoch(whole)]
 
@@ -135,7 +125,7 @@ def test_resumed_loader_yields_same_batches(kind: str) -> None:
         assert found == want
 
 
-def test_state_of_other_rows_is_refused() -> None:
+def test_state_of_other_rows_is_refused():
     state = loader(55, draws=draws([40, 15], [1, 2])).state_dict()
     with pytest.raises(DataError, match="was made with 70 training rows, now there are 55"):
         loader(55).load_state_dict(state)
@@ -144,7 +134,7 @@ def test_state_of_other_rows_is_refused() -> None:
 # Weights
 
 
-def test_rows_are_drawn_as_often_as_their_weight() -> None:
+def test_rows_are_drawn_as_often_as_their_weight():
     sizes = [50, 30, 7]
     weights = [1.0, 0.5, 2.3]
     epochs = 100
@@ -174,7 +164,7 @@ def test_rows_are_drawn_as_often_as_their_weight() -> None:
     assert np.abs(total - exact).max() < 1, "rows take turns"
 
 
-def test_order_sorts_keys_of_copies() -> None:
+def test_order_sorts_keys_of_copies():
     weighted = draws([40, 5], [1, 3])
     within = torch.rand(
         45,
@@ -203,11 +193,7 @@ def test_order_sorts_keys_of_copies() -> None:
         ([30, 4], [1, 0.1], r"0\.1 of the 4 training rows of corpus1/train is less than one row"),
     ],
 )
-def test_weights_that_fit_no_epoch_are_refused(
-    sizes: list[int],
-    weights: list[float],
-    message: str,
-) -> None:
+def test_weights_that_fit_no_epoch_are_refused(sizes, weights, message):
     with pytest.raises(DataError, match=rf"data\.weights: .*{message}"):
         draws(sizes, weights)
 
@@ -216,7 +202,7 @@ def test_weights_that_fit_no_epoch_are_refused(
 
 
 @pytest.mark.parametrize("together", [1, 3, 5, 16, 48])
-def test_gathered_rows_join_once_enough_wait(together: int) -> None:
+def test_gathered_rows_join_once_enough_wait(together):
     gathered = loader(64, gathering=Gathering(torch.arange(64) % 4 == 0, together))
     plain = loader(64)
     waiting: list[int] = []
@@ -237,6 +223,6 @@ def test_gathered_rows_join_once_enough_wait(together: int) -> None:
             assert batch == want
 
 
-def test_batch_of_gathered_rows_only_is_kept() -> None:
+def test_batch_of_gathered_rows_only_is_kept():
     batches = loader(16, gathering=Gathering(torch.ones(16, dtype=torch.bool), 16))
     assert [len(batch) for batch in epoch(batches)] == [8, 8]

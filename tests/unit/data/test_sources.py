@@ -1,7 +1,5 @@
 """The sources of a training set, and the sentence pairs that must not be in it."""
 
-from pathlib import Path
-
 import pytest
 
 from lightning_cse.data.corpora import sample_dir
@@ -17,7 +15,7 @@ from lightning_cse.data.sources import (
 from lightning_cse.errors import ConfigError, DataError
 
 
-def pairs(*rows: tuple[str, str]) -> Rows:
+def pairs(*rows):
     premises, hypotheses = zip(*rows, strict=True)
     return Rows.of(
         {
@@ -28,7 +26,7 @@ def pairs(*rows: tuple[str, str]) -> Rows:
     )
 
 
-def keys_of(*rows: tuple[str, str]) -> list[str]:
+def keys_of(*rows):
     return [key for (key,) in pair_keys(pairs(*rows))]
 
 
@@ -47,17 +45,17 @@ def keys_of(*rows: tuple[str, str]) -> list[str]:
          [("he does n't run , does he ? ", "A man 's asleep .")]),
     ],
 )  # fmt: skip
-def test_the_pairs_of_a_row(columns: dict[str, str], same: list[tuple[str, str]]) -> None:
+def test_the_pairs_of_a_row(columns, same):
     rows = Rows.of({name: [cell] for name, cell in columns.items()})
     assert pair_keys(rows) == [tuple(keys_of(*same)) if same else ()]
     assert all_pairs([rows]) == set(keys_of(*same) if same else ())
 
 
-def test_a_key_has_letters_and_digits_only() -> None:
+def test_a_key_has_letters_and_digits_only():
     assert keys_of(("A-b_c 1!", "\u00c9\u2014\u00df.")) == ["abc1\0\u00e9ss"]
 
 
-def test_rows_may_lack_a_sentence() -> None:
+def test_rows_may_lack_a_sentence():
     known = all_pairs(
         [
             Rows.of(
@@ -80,7 +78,7 @@ def test_rows_may_lack_a_sentence() -> None:
     assert without_pairs(other, known).column("premise") == ["A"]
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_missing_file(tmp_path):
     message = (
         "ImpScore/all_data.csv is not in paths.data_dir; prepare impscore: fetches nothing: put"
     )
@@ -91,7 +89,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["inli", "a/b/c", "my/rows.json"])
-def test_names_of_another_form(name: str) -> None:
+def test_names_of_another_form(name):
     with pytest.raises(
         ConfigError, match=rf"data\.train: '{name}' is not of the form corpus/split"
     ) as caught:
@@ -113,7 +111,7 @@ def test_names_of_another_form(name: str) -> None:
         ),
     ],
 )
-def test_errors_name_the_key(name: str, message: str) -> None:
+def test_errors_name_the_key(name, message):
     with pytest.raises(DataError, match=rf"^data\.train: .*{message}"):
         read_sources(
             [name],
@@ -122,7 +120,7 @@ def test_errors_name_the_key(name: str, message: str) -> None:
         )
 
 
-def test_counterfactual_dev_and_test_come_from_snli_dev_and_test(real_data: Path) -> None:
+def test_counterfactual_dev_and_test_come_from_snli_dev_and_test(real_data):
     known = all_pairs(
         read_sources(
             ["snli_senteval/dev", "snli_senteval/test"],

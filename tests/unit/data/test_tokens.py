@@ -1,13 +1,11 @@
 """The token cache: made once, memory-mapped and shared."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import torch
 from data_modules import data_module
-from datasets import Dataset
 
 from lightning_cse.data import INLIQuadruples, Sentences
 from lightning_cse.data.token_cache import token_table, tokenise
@@ -26,20 +24,16 @@ IDS = [
 class Counting:
     """A tokenize function with a token per word, its length, that counts its calls."""
 
-    def __init__(self, digest: str = "one") -> None:
+    def __init__(self, digest="one"):
         self.digest = digest
         self.calls = 0
 
-    def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
+    def __call__(self, sentences):
         self.calls += 1
         return [[len(word) for word in sentence.split()] for sentence in sentences]
 
 
-def tokens(
-    sentences: Sequence[str | None],
-    tokenize: Counting,
-    folder: Path | None,
-) -> Dataset:
+def tokens(sentences, tokenize, folder):
     return tokenise(
         pa.chunked_array([pa.array(sentences, pa.string())]),
         tokenize,
@@ -47,11 +41,11 @@ def tokens(
     )
 
 
-def cached(folder: Path) -> list[str]:
+def cached(folder):
     return sorted(str(file) for file in (folder / "tokens").iterdir())
 
 
-def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path: Path) -> None:
+def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path):
     tokenize = Counting()
     for _ in range(3):
         found = tokens(
@@ -108,7 +102,7 @@ def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path: Path) -> None:
     )
 
 
-def test_unusable_cache_is_reported(tmp_path: Path) -> None:
+def test_unusable_cache_is_reported(tmp_path):
     tokens(
         SENTENCES,
         Counting(),
@@ -139,11 +133,7 @@ def test_unusable_cache_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("from_cache", [True, False])
 @pytest.mark.parametrize("most", [2, 9])
-def test_table_equals_tokenizer(
-    from_cache: bool,
-    most: int,
-    tmp_path: Path,
-) -> None:
+def test_table_equals_tokenizer(from_cache, most, tmp_path):
     sentences = ["a bc", " ", "d", "ee f ggg"]
     tokenize = Counting()
 
@@ -175,7 +165,7 @@ def test_table_equals_tokenizer(
     assert tokenize.calls == 1
 
 
-def test_runs_share_the_tokens_of_a_role(tmp_path: Path) -> None:
+def test_runs_share_the_tokens_of_a_role(tmp_path):
     tokenize = Counting()
     cache = {
         "cache_dir": str(tmp_path),
@@ -215,9 +205,9 @@ def test_runs_share_the_tokens_of_a_role(tmp_path: Path) -> None:
         assert whole.ids[:, :3].equal(cut[role].ids)
 
 
-def test_sentence_without_tokens_is_refused(tmp_path: Path) -> None:
+def test_sentence_without_tokens_is_refused(tmp_path):
     class Silent(Counting):
-        def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
+        def __call__(self, sentences):
             return [ids if len(ids) < 4 else [] for ids in super().__call__(sentences)]
 
     own = tmp_path / "own.txt"

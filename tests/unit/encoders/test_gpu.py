@@ -1,19 +1,18 @@
 """Rows of sequences as a GPU gets them, on a CPU: compiled shapes, the choice of a kernel."""
 
 import logging
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from lightning_cse.encoders import SentenceEncoder, gpu, tiny_encoder
+from lightning_cse.encoders import gpu, tiny_encoder
 from lightning_cse.tokens import Tokens
 
 CPU = torch.device("cpu")
 
 
-def encoded(encoder: SentenceEncoder, lengths: list[int]) -> list[Tensor]:
+def encoded(encoder, lengths):
     """The vectors of sentences of some lengths, and the gradient of every parameter."""
     tokens = Tokens.pad([list(range(5, 5 + length)) for length in lengths])
     encoder.zero_grad()
@@ -23,9 +22,7 @@ def encoded(encoder: SentenceEncoder, lengths: list[int]) -> list[Tensor]:
     return [vectors.detach(), *gradients]
 
 
-def test_compiled_rows_have_few_shapes_and_the_same_numbers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_compiled_rows_have_few_shapes_and_the_same_numbers(monkeypatch):
     encoder = tiny_encoder(
         dropout=0.0,
         pooling="mean",
@@ -37,14 +34,14 @@ def test_compiled_rows_have_few_shapes_and_the_same_numbers(
     encoder.compiled = True
     shapes = set()
 
-    def backend(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+    def backend(module, inputs):
         tensors = [x for x in inputs if isinstance(x, Tensor) and not isinstance(x, nn.Parameter)]
         shapes.add(tuple(tuple(x.shape) for x in tensors))
         return module.forward
 
     compiler = torch.compile
 
-    def compile_with(call: Any, **options: Any) -> Any:
+    def compile_with(call, **options):
         return compiler(
             call,
             backend=backend,
@@ -83,7 +80,7 @@ def test_compiled_rows_have_few_shapes_and_the_same_numbers(
     gpu.compiled.cache_clear()
 
 
-def test_row_of_few_tokens_is_padded_to_the_smallest_shape() -> None:
+def test_row_of_few_tokens_is_padded_to_the_smallest_shape():
     sequences = tiny_encoder().template().apply(Tokens.pad([[5], [6]]), 8)
     ((_, total, inputs),) = gpu.rows(
         sequences,
@@ -94,7 +91,7 @@ def test_row_of_few_tokens_is_padded_to_the_smallest_shape() -> None:
     assert (total, inputs["input_ids"].shape) == (6, (1, 64))
 
 
-def test_compile_without_gpu_warns(caplog: pytest.LogCaptureFixture) -> None:
+def test_compile_without_gpu_warns(caplog):
     gpu.compiled.cache_clear()
     got = encoded(
         tiny_encoder(
@@ -113,18 +110,11 @@ def test_compile_without_gpu_warns(caplog: pytest.LogCaptureFixture) -> None:
     assert "encoder.compile: not compiled" in caplog.text
 
 
-def wrong_scale(*arguments: Any) -> Tensor:
+def wrong_scale(*arguments):
     return 1.1 * gpu.plain(*arguments)
 
 
-def no_dropout(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    row: gpu.Row,
-    p: float,
-    scale: float,
-) -> Tensor:
+def no_dropout(q, k, v, row, p, scale):
     return gpu.plain(
         q,
         k,
@@ -143,7 +133,7 @@ def no_dropout(
         (no_dropout, False),
     ],
 )
-def test_kernel_is_compared_with_plain_attention(kernel: gpu.Kernel, agrees: bool) -> None:
+def test_kernel_is_compared_with_plain_attention(kernel, agrees):
     assert (
         gpu.agrees(
             kernel,
@@ -155,7 +145,7 @@ def test_kernel_is_compared_with_plain_attention(kernel: gpu.Kernel, agrees: boo
     )
 
 
-def test_no_kernel_on_a_cpu(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_kernel_on_a_cpu(caplog):
     assert gpu.kernel_for(tiny_encoder().backbone, CPU) is None
     with caplog.at_level(logging.INFO, "lightning_cse"):
         assert (
@@ -170,7 +160,7 @@ def test_no_kernel_on_a_cpu(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("kernel", [gpu.flash, gpu.efficient])
-def test_torch_takes_the_arguments_of_kernels(kernel: gpu.Kernel) -> None:
+def test_torch_takes_the_arguments_of_kernels(kernel):
     states = [
         torch.empty(
             9,

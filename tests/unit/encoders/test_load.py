@@ -18,7 +18,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 from torch.nn.functional import normalize
 from transformers import AutoModel, MPNetConfig, MPNetModel, MPNetTokenizer
 
-from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
+from lightning_cse.encoders import load_encoder, tiny_encoder
 from lightning_cse.encoders.load import digests, find_encoder, read_pooling
 from lightning_cse.engine.load import load as load_model
 from lightning_cse.errors import EncoderError
@@ -34,7 +34,7 @@ SENTENCES = [
 ]
 
 
-def load(folder: Path | str, **options: Any) -> SentenceEncoder:
+def load(folder, **options):
     return load_encoder(
         **{
             "name": "x",
@@ -45,7 +45,7 @@ def load(folder: Path | str, **options: Any) -> SentenceEncoder:
     )
 
 
-def write(folder: Path, **files: Any) -> Path:
+def write(folder, **files):
     """Write JSON files beside the backbone; ``a__b`` is the file ``b.json`` in the folder ``a``."""
     for name, content in files.items():
         path = folder / (name.replace("__", "/") + ".json")
@@ -54,18 +54,14 @@ def write(folder: Path, **files: Any) -> Path:
     return folder
 
 
-def edit(
-    folder: Path,
-    file: str,
-    **changes: Any,
-) -> None:
+def edit(folder, file, **changes):
     write(folder, **{file: json.loads((folder / f"{file}.json").read_text()) | changes})
 
 
 # Where it is
 
 
-def test_all_that_was_tried_and_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_was_tried_and_what_helps(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(EncoderError) as caught:
         load(NAME, package="no_such_package/model")
@@ -81,11 +77,7 @@ def test_all_that_was_tried_and_what_helps(tmp_path: Path, monkeypatch: pytest.M
     )
 
 
-def test_a_package_comes_first_then_a_folder(
-    bert_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_package_comes_first_then_a_folder(bert_folder, tmp_path, monkeypatch):
     package = tmp_path / "site" / "carries_an_encoder"
     shutil.copytree(bert_folder, package / "deep" / "model")
     (package / "__init__.py").write_text("raise RuntimeError('never imported')")
@@ -99,14 +91,12 @@ def test_a_package_comes_first_then_a_folder(
 
 
 def test_from_the_hub_come_weights_and_tokenizer_and_nothing_that_runs(
-    bert_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    bert_folder, tmp_path, monkeypatch
+):
     for name in ("modeling_evil.py", "pytorch_model.bin"):
         (bert_folder / name).touch()
 
-    def snapshot_download(name: str, *, allow_patterns: list[str]) -> str:
+    def snapshot_download(name, *, allow_patterns):
         (tmp_path / name).mkdir(parents=True)
         for file in filter_repo_objects(
             [path.name for path in bert_folder.iterdir()], allow_patterns=allow_patterns
@@ -128,11 +118,7 @@ def test_from_the_hub_come_weights_and_tokenizer_and_nothing_that_runs(
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet"])
-def test_the_checkpoints_own_pooler(
-    kind: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_checkpoints_own_pooler(kind, tmp_path, monkeypatch):
     folder = save_kind(kind, tmp_path)
     encoder = load(folder, pooling="cls_pooler").eval()
     own, tokenizer = AutoModel.from_pretrained(folder), encoder.tokenizer.tokenizer
@@ -180,7 +166,7 @@ def test_the_checkpoints_own_pooler(
     )
 
 
-def test_a_checkpoint_without_a_pooler(bert_folder: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_without_a_pooler(bert_folder, tmp_path):
     weights = load_file(bert_folder / "model.safetensors")
     kept = {name: tensor for name, tensor in weights.items() if "pooler" not in name}
     save_file(
@@ -200,7 +186,7 @@ def test_a_checkpoint_without_a_pooler(bert_folder: Path, tmp_path: Path) -> Non
             load(save_kind(kind, tmp_path / kind), pooling="cls_pooler")
 
 
-def test_weights_of_a_whole_language_model(bert_folder: Path) -> None:
+def test_weights_of_a_whole_language_model(bert_folder):
     # As the hub has bert-base-uncased: under a prefix, with the old names of layer norms, and with
     # a head.
     weights = {"cls.predictions.bias": torch.zeros(3)}
@@ -219,9 +205,7 @@ def test_weights_of_a_whole_language_model(bert_folder: Path) -> None:
     assert all(torch.equal(got[name], want[name]) for name in want)
 
 
-def test_neither_pickled_weights_nor_code_of_a_repository_run(
-    bert_folder: Path, tmp_path: Path
-) -> None:
+def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder, tmp_path):
     weights, exploded = bert_folder / "model.safetensors", tmp_path / "exploded"
     kept = weights.read_bytes()
     weights.unlink()
@@ -274,12 +258,7 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(
         ),
     ],
 )
-def test_damaged_folders(
-    bert_folder: Path,
-    file: str,
-    content: bytes | dict[str, int] | None,
-    message: str,
-) -> None:
+def test_damaged_folders(bert_folder, file, content, message):
     if isinstance(content, dict):
         edit(
             bert_folder,
@@ -342,11 +321,7 @@ REFUSED = [
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("config", "message"), REFUSED)
-def test_refused_models(
-    config: hf.PreTrainedConfig,
-    message: str,
-    tmp_path: Path,
-) -> None:
+def test_refused_models(config, message, tmp_path):
     hf.AutoModel.from_config(config).save_pretrained(tmp_path)
     tiny_encoder().tokenizer.tokenizer.save_pretrained(tmp_path)
     with pytest.raises(EncoderError, match=message):
@@ -354,12 +329,12 @@ def test_refused_models(
 
 
 @pytest.mark.parametrize("layers", [0, 4, True, "2"])
-def test_refused_layers(layers: Any, tmp_path: Path) -> None:
+def test_refused_layers(layers, tmp_path):
     with pytest.raises(EncoderError, match=r"encoder\.layers: .* an integer from 1 to 3, got"):
         load(save_kind("bert", tmp_path), layers=layers)
 
 
-def test_kept_layers_have_their_own_digest_and_are_saved(tmp_path: Path) -> None:
+def test_kept_layers_have_their_own_digest_and_are_saved(tmp_path):
     folder = save_kind("bert", tmp_path / "bert")
     whole, one, two = (load(folder, layers=layers) for layers in (None, 1, 2))
     assert len({encoder.digests["weights"] for encoder in (whole, one, two)}) == 3
@@ -373,7 +348,7 @@ def test_kept_layers_have_their_own_digest_and_are_saved(tmp_path: Path) -> None
 
 
 @pytest.fixture
-def mpnet_folder(tmp_path: Path) -> Path:
+def mpnet_folder(tmp_path):
     """A random MPNet, the encoder of ImpScore's authors, of 24 positions, with vectors of length
     one.
     """
@@ -421,12 +396,7 @@ def mpnet_folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("fixture", "length"), [("minilm", 256), ("mpnet", 24)])
 @torch.no_grad()
-def test_vectors_equal_those_of_sentence_transformers(
-    request: pytest.FixtureRequest,
-    fixture: str,
-    length: int,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_vectors_equal_those_of_sentence_transformers(request, fixture, length, caplog):
     folder: Path = request.getfixturevalue(f"{fixture}_folder")
     with caplog.at_level(logging.INFO, "lightning_cse"):
         encoder = load(
@@ -449,7 +419,7 @@ def test_vectors_equal_those_of_sentence_transformers(
     assert (got.norm(dim=-1) - 1).abs().min() > 0.1, "the encoder itself does not scale"
 
 
-def modules(*names: str, prefix: str = "sentence_transformers.models.") -> list[dict[str, object]]:
+def modules(*names, prefix="sentence_transformers.models."):
     return [
         {
             "idx": k,
@@ -461,7 +431,7 @@ def modules(*names: str, prefix: str = "sentence_transformers.models.") -> list[
     ]
 
 
-def pooled(pooling: Any, **files: Any) -> dict[str, Any]:
+def pooled(pooling, **files):
     return {"modules": modules("Transformer", "Pooling"), "1_Pooling__config": pooling} | files
 
 
@@ -490,11 +460,7 @@ QUERY = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
         (pooled(CLS, config_sentence_transformers=QUERY | {"default_prompt_name": None}), "cls"),
     ],
 )
-def test_the_folders_own_pooling(
-    bert_folder: Path,
-    files: dict[str, Any],
-    want: str,
-) -> None:
+def test_the_folders_own_pooling(bert_folder, files, want):
     assert read_pooling(write(bert_folder, **files)) == want
     assert load(bert_folder, pooling="auto").pooling == want
 
@@ -530,11 +496,7 @@ UNSAID = "does not say how it pools"
         (pooled(CLS, config_sentence_transformers=QUERY), "the prompt 'query' before sentences"),
     ],
 )
-def test_what_cannot_be_followed(
-    bert_folder: Path,
-    files: dict[str, Any],
-    message: str,
-) -> None:
+def test_what_cannot_be_followed(bert_folder, files, message):
     write(bert_folder, **files)
     with pytest.raises(EncoderError, match=message):
         load(bert_folder, pooling="auto")
@@ -554,11 +516,8 @@ def test_what_cannot_be_followed(
     ],
 )
 def test_the_length_is_the_folders_or_what_tokenizer_and_backbone_allow(
-    bert_folder: Path,
-    said: int | None,
-    tokenizer: int,
-    want: int,
-) -> None:
+    bert_folder, said, tokenizer, want
+):
     edit(
         bert_folder,
         "tokenizer_config",
@@ -568,7 +527,7 @@ def test_the_length_is_the_folders_or_what_tokenizer_and_backbone_allow(
     assert load(bert_folder, max_length="auto").max_length == want
 
 
-def test_two_of_robertas_positions_are_never_used(roberta_folder: Path) -> None:
+def test_two_of_robertas_positions_are_never_used(roberta_folder):
     assert load(roberta_folder, max_length="auto").max_length == 64
     with pytest.raises(EncoderError, match=r"max_length: 65 is more than the 64 positions of x"):
         load(roberta_folder, max_length=65)
@@ -582,11 +541,7 @@ def test_two_of_robertas_positions_are_never_used(roberta_folder: Path) -> None:
         (64, "max_length: 64 is more than the 32 positions of x"),
     ],
 )
-def test_a_length_that_is_none(
-    bert_folder: Path,
-    length: object,
-    message: str,
-) -> None:
+def test_a_length_that_is_none(bert_folder, length, message):
     write(bert_folder, sentence_bert_config={"max_seq_length": length})
     with pytest.raises(EncoderError, match=message):
         load(bert_folder, max_length="auto")
@@ -612,11 +567,8 @@ def test_a_length_that_is_none(
     ],
 )
 def test_digests_see_each_byte_of_what_matters_wherever_it_lies(
-    bert_folder: Path,
-    tmp_path: Path,
-    file: str,
-    changed: set[str],
-) -> None:
+    bert_folder, tmp_path, file, changed
+):
     twin = tmp_path / "elsewhere"
     shutil.copytree(bert_folder, twin)
     before = digests(bert_folder)

@@ -8,8 +8,6 @@ import pickle
 import platform
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +15,7 @@ import torch
 import transformers as hf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from lightning_cse.encoders.batching import cut_by_length
 from lightning_cse.encoders.packing import (
@@ -68,7 +66,7 @@ DTYPES = [torch.bfloat16, torch.float32]
     )
 )
 @settings(max_examples=50)
-def test_every_sequence_lies_whole_in_one_window_and_none_overlap(lengths: list[int]) -> None:
+def test_every_sequence_lies_whole_in_one_window_and_none_overlap(lengths):
     windows = Windows.pack(np.array(lengths))
     assert windows.width % NARROWEST == 0
     taken = np.zeros(windows.count * windows.width, dtype=int)
@@ -89,13 +87,13 @@ def test_every_sequence_lies_whole_in_one_window_and_none_overlap(lengths: list[
 # Attention
 
 
-def states(dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def states(dtype=torch.float32):
     torch.manual_seed(0)
     shape = (1, HEADS, WINDOWS.count * WINDOWS.width, WIDTH)
     return [torch.randn(shape).to(dtype).requires_grad_() for _ in range(3)]
 
 
-def attend(qkv: list[Tensor], dropout: float) -> Tensor:
+def attend(qkv, dropout):
     torch.manual_seed(5)
     mixed, _ = window_attention(
         nn.Identity(),
@@ -107,13 +105,7 @@ def attend(qkv: list[Tensor], dropout: float) -> Tensor:
     return mixed[0, INSIDE]
 
 
-def one_by_one(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor,
-    p: float,
-) -> Tensor:
+def one_by_one(query, key, value, mask, p):
     """Attention spelled out, a sequence and a head at a time: the tokens of all sequences, one
     after the other.
     """
@@ -148,7 +140,7 @@ def one_by_one(
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3])
-def test_values_and_gradients_of_attention(p: float) -> None:
+def test_values_and_gradients_of_attention(p):
     torch.manual_seed(5)
     mask = keep_mask((WINDOWS.count * HEADS, WINDOWS.width, WINDOWS.width), p)
     qkv, weight = (
@@ -183,7 +175,7 @@ def test_values_and_gradients_of_attention(p: float) -> None:
         )
 
 
-def attention_and_gradients(dtype: torch.dtype) -> list[Tensor]:
+def attention_and_gradients(dtype):
     """Return attention with dropout, and the gradients of its sum for query, key and value."""
     qkv = states(dtype)
     result = attend(qkv, 0.3)
@@ -192,7 +184,7 @@ def attention_and_gradients(dtype: torch.dtype) -> list[Tensor]:
     return [result.detach(), *gradients]
 
 
-def test_bfloat16_attention_is_near_float32() -> None:
+def test_bfloat16_attention_is_near_float32():
     """The same masks are drawn for both, so that only rounding differs."""
     low = attention_and_gradients(torch.bfloat16)
     high = attention_and_gradients(torch.float32)
@@ -203,7 +195,7 @@ def test_bfloat16_attention_is_near_float32() -> None:
         assert error.norm() < 0.02 * exact.norm()
 
 
-def test_large_scores_stay_finite() -> None:
+def test_large_scores_stay_finite():
     q, k, v = states()
     assert torch.isfinite(
         attend(
@@ -217,9 +209,7 @@ def test_large_scores_stay_finite() -> None:
     ).all()
 
 
-def test_other_architectures_keep_their_own_and_what_is_saved_does_not_ask_for_it(
-    tmp_path: Path,
-) -> None:
+def test_other_architectures_keep_their_own_and_what_is_saved_does_not_ask_for_it(tmp_path):
     mpnet = hf.MPNetModel(hf.MPNetConfig(**SIZES))
     before = mpnet.config._attn_implementation
     assert not use_window_attention(mpnet)
@@ -234,9 +224,7 @@ def test_other_architectures_keep_their_own_and_what_is_saved_does_not_ask_for_i
 @pytest.mark.parametrize(
     "kind", [(hf.BertConfig, hf.BertModel), (hf.RobertaConfig, hf.RobertaModel)]
 )
-def test_blocks_that_add_in_place_equal_those_of_transformers(
-    kind: tuple[Any, Any], dtype: torch.dtype
-) -> None:
+def test_blocks_that_add_in_place_equal_those_of_transformers(kind, dtype):
     config = kind[0](
         **SIZES,
         hidden_dropout_prob=0.0,
@@ -270,7 +258,7 @@ def test_blocks_that_add_in_place_equal_those_of_transformers(
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is glibc's")
-def test_freed_memory_is_kept_for_the_next_tensor() -> None:
+def test_freed_memory_is_kept_for_the_next_tensor():
     code = """if True:
         import resource, torch
         from lightning_cse.encoders.packing import keep_freed_memory
@@ -302,7 +290,7 @@ def test_freed_memory_is_kept_for_the_next_tensor() -> None:
 
 @pytest.mark.parametrize("p", [0.01, 0.1, 0.5, 0.9])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_keep_rate_and_mean(p: float, dtype: torch.dtype) -> None:
+def test_keep_rate_and_mean(p, dtype):
     torch.manual_seed(0)
     count = 400_000
     dropped = FastDropout(p)(torch.ones(count, dtype=dtype))
@@ -317,7 +305,7 @@ def test_keep_rate_and_mean(p: float, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("p", [1 / 3, 0.1])
-def test_scale_is_that_of_the_probability_drawn(p: float) -> None:
+def test_scale_is_that_of_the_probability_drawn(p):
     """``p`` is rounded to a multiple of ``1 / LANES``, and the scale is ``1 / (1 - p)`` of that."""
     drawn = round(p * LANES) / LANES
     assert drawn != p
@@ -329,7 +317,7 @@ def test_scale_is_that_of_the_probability_drawn(p: float) -> None:
     assert values == {0.0, scale.item()}
 
 
-def test_masks_are_independent_between_calls_and_neighbours() -> None:
+def test_masks_are_independent_between_calls_and_neighbours():
     """The covariance of two masks is zero within five standard errors.
 
     A mask is compared with the next one, and with itself shifted by one and by the four lanes
@@ -352,7 +340,7 @@ def test_masks_are_independent_between_calls_and_neighbours() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_torchs_random_state_decides_and_calls_differ(dtype: torch.dtype) -> None:
+def test_torchs_random_state_decides_and_calls_differ(dtype):
     module, x = FastDropout(0.5), torch.ones(64, 7, dtype=dtype)
     torch.manual_seed(3)
     first, second = module(x), module(x)
@@ -364,7 +352,7 @@ def test_torchs_random_state_decides_and_calls_differ(dtype: torch.dtype) -> Non
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_gradient_goes_through_the_same_mask_also_of_a_strided_input(dtype: torch.dtype) -> None:
+def test_gradient_goes_through_the_same_mask_also_of_a_strided_input(dtype):
     x = torch.ones(
         50,
         20,
@@ -384,7 +372,7 @@ def test_gradient_goes_through_the_same_mask_also_of_a_strided_input(dtype: torc
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_all_or_nothing(dtype: torch.dtype) -> None:
+def test_all_or_nothing(dtype):
     x = torch.randn(5, 5, dtype=dtype)
     state = torch.get_rng_state()
     assert torch.equal(FastDropout(0.0)(x), x)
@@ -393,7 +381,7 @@ def test_all_or_nothing(dtype: torch.dtype) -> None:
     assert not FastDropout(1.0)(x).any()
 
 
-def test_replaced_modules_keep_their_probability_and_mode() -> None:
+def test_replaced_modules_keep_their_probability_and_mode():
     root = nn.Sequential(
         nn.Linear(2, 2),
         nn.Sequential(nn.Dropout(0.25)),
@@ -420,11 +408,7 @@ def test_replaced_modules_keep_their_probability_and_mode() -> None:
     st.integers(0, 30),
     st.none() | st.integers(1, 60),
 )
-def test_groups_cover_all_within_their_bounds_and_none_ends_too_early(
-    lengths: list[int],
-    overhead: int,
-    most: int | None,
-) -> None:
+def test_groups_cover_all_within_their_bounds_and_none_ends_too_early(lengths, overhead, most):
     ends = cut_by_length(
         np.array(lengths),
         overhead=overhead,
@@ -432,7 +416,7 @@ def test_groups_cover_all_within_their_bounds_and_none_ends_too_early(
     )
     assert ends[-1] == len(lengths)
 
-    def fits(group: list[int]) -> bool:
+    def fits(group):
         size = len(group) * max(group)
         return size - sum(group) <= overhead and (most is None or size <= most)
 

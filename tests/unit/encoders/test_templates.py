@@ -24,19 +24,14 @@ SENTENCES = [
 PROMPTBERT = 'This sentence : "{}" means {mask} .'
 
 
-def bare(tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
+def bare(tokenizer):
     return list(tokenizer(SENTENCES, add_special_tokens=False)["input_ids"])
 
 
 @pytest.mark.parametrize("name", ["minilm", "tiny", "roberta"])
 @pytest.mark.parametrize("second", [None, "explicit", "implicit"])
 @pytest.mark.parametrize("room", [1, 5, 200])
-def test_equals_the_tokenizers_own_encoding(
-    tokenizers: Tokenizers,
-    name: str,
-    second: str | None,
-    room: int,
-) -> None:
+def test_equals_the_tokenizers_own_encoding(tokenizers, name, second, room):
     tokenizer = tokenizers[name]
     template = Template.from_tokenizer(tokenizer, second)
     got = template.apply(Tokens.pad(bare(tokenizer)), len(template) + room)
@@ -58,7 +53,7 @@ def test_equals_the_tokenizers_own_encoding(
 # Prompts
 
 
-def test_the_ids_that_the_authors_insert_into_bert(tokenizers: Tokenizers) -> None:
+def test_the_ids_that_the_authors_insert_into_bert(tokenizers):
     first, second = (Template.from_prompt(tokenizers["minilm"], prompt) for prompt in PROMPTS)
     assert first.prefix == (101, 2023, 6251, 1024, 1000)
     assert second.prefix == (101, 2023, 6251, 1997, 1000)
@@ -66,7 +61,7 @@ def test_the_ids_that_the_authors_insert_into_bert(tokenizers: Tokenizers) -> No
     assert first.pooled == second.pooled == 2
 
 
-def test_the_ids_that_the_authors_insert_into_roberta() -> None:
+def test_the_ids_that_the_authors_insert_into_roberta():
     try:
         tokenizer = AutoTokenizer.from_pretrained("FacebookAI/roberta-base", local_files_only=True)
     except (OSError, ValueError):
@@ -77,7 +72,7 @@ def test_the_ids_that_the_authors_insert_into_roberta() -> None:
     assert first.suffix == second.suffix == (113, 839, 50264, 2)
 
 
-def test_pieces_of_a_byte_level_prompt_keep_their_leading_spaces() -> None:
+def test_pieces_of_a_byte_level_prompt_keep_their_leading_spaces():
     # Each of the authors' ids for RoBERTa is one of these words in its vocabulary, with or without
     # the space before.
     tokenizer = roberta_tokenizer(['This sentence : "', 'This sentence of "', '" means'])
@@ -96,11 +91,7 @@ def test_pieces_of_a_byte_level_prompt_keep_their_leading_spaces() -> None:
 
 @pytest.mark.parametrize("prompt", [*PROMPTS, PROMPTBERT])
 @pytest.mark.parametrize("name", ["minilm", "tiny"])
-def test_prompt_equals_the_text_around_the_sentence(
-    tokenizers: Tokenizers,
-    name: str,
-    prompt: str,
-) -> None:
+def test_prompt_equals_the_text_around_the_sentence(tokenizers, name, prompt):
     tokenizer = tokenizers[name]
     got = Template.from_prompt(tokenizer, prompt).apply(Tokens.pad(bare(tokenizer)), 200)
     texts = [
@@ -124,14 +115,14 @@ def test_prompt_equals_the_text_around_the_sentence(
 @pytest.mark.parametrize(
     "prompt", ["no place {mask}", "{} and {} {mask}", "{} no mask", "{mask} {} {mask}", ""]
 )
-def test_prompts_without_one_sentence_and_one_mask(tokenizers: Tokenizers, prompt: str) -> None:
+def test_prompts_without_one_sentence_and_one_mask(tokenizers, prompt):
     with pytest.raises(
         EncoderError, match=re.escape(f"encoder.prompts: {prompt!r} needs one {{}} and, behind it,")
     ):
         Template.from_prompt(tokenizers["tiny"], prompt)
 
 
-def test_tokenizers_that_do_not_fit(tokenizers: Tokenizers) -> None:
+def test_tokenizers_that_do_not_fit(tokenizers):
     unmasked = copy.deepcopy(tokenizers["tiny"])
     unmasked.mask_token = None
     with pytest.raises(EncoderError, match="has no mask token for a prompt; choose mean"):
@@ -143,12 +134,7 @@ def test_tokenizers_that_do_not_fit(tokenizers: Tokenizers) -> None:
         name_or_path = "odd"
         pad_token_id = 0
 
-        def __call__(
-            self,
-            *_: object,
-            add_special_tokens: bool = True,
-            **__: object,
-        ) -> dict[str, list[int]]:
+        def __call__(self, *_, add_special_tokens=True, **__):
             return {"input_ids": [2] if add_special_tokens else [1], "token_type_ids": [0]}
 
     with pytest.raises(

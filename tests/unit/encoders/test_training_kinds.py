@@ -1,9 +1,7 @@
 """Encoders of the kinds that people train: trained, recorded, loaded and exported."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +18,6 @@ from lightning_cse.encoders.load import digests
 from lightning_cse.engine.load import load as load_model
 from lightning_cse.losses import DualContrastive
 from lightning_cse.methods import DualCSE, Schedule
-from lightning_cse.runs import Run
 
 SENTENCES = ["The ferry leaves at noon.", "", "Is that yours?", "Über 🙃 naïveté."]
 RUNS = {
@@ -36,12 +33,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_train_record_load_export(
-    name: str,
-    run_tiny: Callable[..., Run],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_train_record_load_export(name, run_tiny, tmp_path, caplog):
     experiment, pooling, more = RUNS[name]
     folder = save_kind(name, tmp_path / "kinds" / name)
     little = [override for override in LITTLE if not override.startswith("encoder.")]
@@ -75,7 +67,7 @@ def test_train_record_load_export(
         )
 
 
-def test_tokenizer_with_segments_for_a_model_without(tmp_path: Path) -> None:
+def test_tokenizer_with_segments_for_a_model_without(tmp_path):
     folder = save_kind(
         "roberta",
         tmp_path / "roberta",

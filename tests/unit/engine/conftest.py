@@ -15,10 +15,10 @@ Evaluate = Callable[..., Run]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Evaluate:
+def run(tmp_path):
     """Evaluate on the sample corpus; runs and replies are written to the test's folder."""
 
-    def evaluated(*overrides: str) -> Run:
+    def evaluated(*overrides):
         line = ("corpora=sample", "paths=sample", *overrides)
         composed = compose("evaluate", *quote_free_text(line, ["model", "prompt"]))
         cfg = OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"])

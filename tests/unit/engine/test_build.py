@@ -4,7 +4,6 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ Compose = Callable[..., DictConfig]
 Point = Callable[[int], Parts]
 
 
-def test_a_list_of_gpus_needs_gpus(compose: Compose) -> None:
+def test_a_list_of_gpus_needs_gpus(compose):
     cfg = compose(
         "+experiment=gausscse",
         "+debug=tiny",
@@ -35,11 +34,11 @@ def test_a_list_of_gpus_needs_gpus(compose: Compose) -> None:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+def opened(monkeypatch):
     """Start with nothing kept, and note each corpus file that is opened."""
     paths: list[Path] = []
 
-    def noting(path: Path, real: Any = corpora.read_bytes) -> bytes:
+    def noting(path, real=corpora.read_bytes):
         paths.append(path)
         data: bytes = real(path)
         return data
@@ -54,12 +53,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.fixture
-def point(compose: Compose, speaking_encoder: Path) -> Point:
+def point(compose, speaking_encoder):
     """Build the parts of a tiny point from weights on the disk, as a multirun does one after the
     other.
     """
 
-    def built(seed: int) -> Parts:
+    def built(seed):
         cfg = compose(
             "+experiment=gausscse",
             "+debug=tiny",
@@ -78,7 +77,7 @@ def point(compose: Compose, speaking_encoder: Path) -> Point:
     return built
 
 
-def differing(one: torch.nn.Module, other: torch.nn.Module) -> list[str]:
+def differing(one, other):
     """The names of the parameters that two modules do not share, bit for bit."""
     first = one.state_dict()
     second = other.state_dict()
@@ -88,7 +87,7 @@ def differing(one: torch.nn.Module, other: torch.nn.Module) -> list[str]:
     return [name for name in first if not torch.equal(first[name], second[name])]
 
 
-def test_later_point_opens_no_corpus_and_is_identical(point: Point, opened: list[Path]) -> None:
+def test_later_point_opens_no_corpus_and_is_identical(point, opened):
     cold = point(3)
     state = torch.get_rng_state()
 
@@ -107,7 +106,7 @@ def test_later_point_opens_no_corpus_and_is_identical(point: Point, opened: list
     assert (cold.digests, cold.encoder.digests) == (warm.digests, warm.encoder.digests)
 
 
-def test_points_share_nothing_that_training_changes(point: Point) -> None:
+def test_points_share_nothing_that_training_changes(point):
     first, untouched = point(0), point(0)
     with torch.no_grad():
         for weight in first.method.parameters():
@@ -120,7 +119,7 @@ def test_points_share_nothing_that_training_changes(point: Point) -> None:
     assert second.data.counts == untouched.data.counts != {}
 
 
-def test_changed_weights_of_the_same_path_are_seen(point: Point, speaking_encoder: Path) -> None:
+def test_changed_weights_of_the_same_path_are_seen(point, speaking_encoder):
     before = point(0)
     weights = speaking_encoder / "model.safetensors"
     content = load_file(weights)
@@ -139,7 +138,7 @@ def test_changed_weights_of_the_same_path_are_seen(point: Point, speaking_encode
 # Tasks that are left out
 
 
-def suite(data_dir: Path, **pairs: object) -> DictConfig:
+def suite(data_dir, **pairs):
     """EIS on the sample, and on implicit pairs of another folder."""
     eis = {"_target_": "lightning_cse.evaluation.EIS", "data_dir": str(sample_dir())}
     eis_wang = {
@@ -153,10 +152,7 @@ def suite(data_dir: Path, **pairs: object) -> DictConfig:
     return OmegaConf.create({"eis": eis, "eis_wang": eis_wang})
 
 
-def test_optional_task_without_its_corpus_is_left_out(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_optional_task_without_its_corpus_is_left_out(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
     for complete in (suite(tmp_path), suite(sample_dir(), optional=True)):
         tasks, left_out = build_tasks(complete)
@@ -172,11 +168,7 @@ def test_optional_task_without_its_corpus_is_left_out(
     assert record.getMessage() == f"the task eis_wang is left out: {left_out['eis_wang']}"
 
 
-def build_monitoring(
-    cfg: DictConfig,
-    refused: str,
-    monitor: str,
-) -> Parts:
+def build_monitoring(cfg, refused, monitor):
     """Build a config whose monitor is refused, and build it again with another one."""
     cfg.paths.cache_dir = None
     cfg.monitor = refused
@@ -188,11 +180,7 @@ def build_monitoring(
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_run_without_the_corpus_of_implicit_pairs(
-    own: bool,
-    compose: Compose,
-    tmp_path: Path,
-) -> None:
+def test_run_without_the_corpus_of_implicit_pairs(own, compose, tmp_path):
     for name in ("INLI", "STS"):
         (tmp_path / name).symlink_to(sample_dir() / name)
 
@@ -222,7 +210,7 @@ def test_run_without_the_corpus_of_implicit_pairs(
         assert list(parts.tasks) == ["rte", "eis"]
 
 
-def test_tasks_that_do_not_suit_the_method_are_left_out(compose: Compose) -> None:
+def test_tasks_that_do_not_suit_the_method_are_left_out(compose):
     cfg = compose(
         "+experiment=simcse_inli",
         "+debug=tiny",
@@ -278,7 +266,7 @@ suite: {rte: null}
 
 
 @pytest.fixture
-def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+def faults(tmp_path, monkeypatch):
     """Check a config whose targets are those of above."""
     (tmp_path / "cse_targets.py").write_text(TARGETS)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -288,7 +276,7 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], l
         raising=False,
     )
 
-    def checked(text: str) -> list[str]:
+    def checked(text):
         try:
             check_nodes(OmegaConf.create(text.replace("T.", "cse_targets.")))
         except ConfigError as error:
@@ -299,7 +287,7 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], l
     return checked
 
 
-def test_all_faults_are_reported_with_their_keys(faults: Callable[[str], list[str]]) -> None:
+def test_all_faults_are_reported_with_their_keys(faults):
     assert faults(RIGHT) == []
     starts = [
         "suite.rte: has no _target_; leave it out with ~suite.rte",
@@ -337,11 +325,7 @@ MISTYPED = [
 
 
 @pytest.mark.parametrize(("argument", "value"), MISTYPED)
-def test_mistyped_argument_is_refused(
-    faults: Callable[[str], list[str]],
-    argument: str,
-    value: Any,
-) -> None:
+def test_mistyped_argument_is_refused(faults, argument, value):
     node = {"_target_": "T.typed", argument: value}
     (fault,) = faults(OmegaConf.to_yaml(OmegaConf.create({"n": node})))
 

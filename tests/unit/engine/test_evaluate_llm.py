@@ -2,10 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -31,7 +29,7 @@ Evaluate = Callable[..., Run]
 Serve = Callable[..., ChatServer]
 
 
-def kinds() -> dict[str, tuple[int, str]]:
+def kinds():
     """Row and type of every test pair, by what is asked about it."""
     rows = read_corpus(
         "inli",
@@ -45,18 +43,18 @@ def kinds() -> dict[str, tuple[int, str]]:
     }
 
 
-def right(body: dict[str, Any]) -> str:
+def right(body):
     return NAMES[kinds()[prompt(body)][1]]
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+def serve(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with ExitStack() as stack:
         yield lambda *arguments, **named: stack.enter_context(ChatServer(*arguments, **named))
 
 
-def asks(server: ChatServer, *more: str) -> tuple[str, ...]:
+def asks(server, *more):
     short = (
         "llm.retries=0",
         "llm.timeout=5",
@@ -73,11 +71,7 @@ def asks(server: ChatServer, *more: str) -> tuple[str, ...]:
     )
 
 
-def test_a_model_that_is_always_right(
-    serve: Serve,
-    run: Evaluate,
-    tmp_path: Path,
-) -> None:
+def test_a_model_that_is_always_right(serve, run, tmp_path):
     with serve(right, key=KEY) as server:
         done = run(*asks(server, "llm.price={input: 1.0, output: 10.0}"))
     record = done.read()
@@ -119,11 +113,7 @@ def test_a_model_that_is_always_right(
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
 
 
-def test_metrics_of_a_model_that_errs_refuses_and_talks(
-    serve: Serve,
-    run: Evaluate,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_metrics_of_a_model_that_errs_refuses_and_talks(serve, run, caplog):
     said = {
         (0, "explicit"): "Implied entailment",
         (1, "explicit"): "neutral",
@@ -176,12 +166,7 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(
     assert "1 questions get no reply: status 400: This model's maximum context" in caplog.text
 
 
-def test_after_an_outage_the_same_command_asks_for_the_rest(
-    serve: Serve,
-    run: Evaluate,
-    caplog: pytest.LogCaptureFixture,
-    tmp_path: Path,
-) -> None:
+def test_after_an_outage_the_same_command_asks_for_the_rest(serve, run, caplog, tmp_path):
     lost = set(list(kinds())[::2])
     price = "llm.price={input: 1.0, output: 10.0}"
     with (
@@ -227,7 +212,7 @@ def test_after_an_outage_the_same_command_asks_for_the_rest(
     assert account["cost_if_new"] == pytest.approx((all_sent + 10 * all_got) / 1e6)
 
 
-def test_parameters_are_sent_and_decide_the_hash(serve: Serve, run: Evaluate) -> None:
+def test_parameters_are_sent_and_decide_the_hash(serve, run):
     with serve(right) as server, serve(right) as other:
         done = run(
             *asks(
@@ -298,12 +283,7 @@ def test_parameters_are_sent_and_decide_the_hash(serve: Serve, run: Evaluate) ->
         ("+llm.retry=1", "llm.retry: unknown setting - did you mean 'retries'"),
     ],
 )
-def test_a_mistake_names_its_key(
-    given: str,
-    key: str,
-    run: Evaluate,
-    tmp_path: Path,
-) -> None:
+def test_a_mistake_names_its_key(given, key, run, tmp_path):
     with pytest.raises(ConfigError, match=rf"(?m)^ *{re.escape(key)}") as caught:
         run(
             "model=llm",
@@ -315,7 +295,7 @@ def test_a_mistake_names_its_key(
     assert not (tmp_path / "runs").exists()
 
 
-def test_suites_and_commands_that_do_not_fit(run: Evaluate) -> None:
+def test_suites_and_commands_that_do_not_fit(run):
     with pytest.raises(
         TaskError, match=r"no task of the suite suits m: LanguageModel does not give what they need"
     ):

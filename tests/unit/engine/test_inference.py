@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("kind", VIEWS)
-def test_encode_returns_every_view_in_the_order_of_the_sentences(kind: Any) -> None:
+def test_encode_returns_every_view_in_the_order_of_the_sentences(kind):
     model = untrained(kind)
     assert model.views == VIEWS[kind]
     embedding = model.answers.embed(SENTENCES)
@@ -97,7 +96,7 @@ def test_encode_returns_every_view_in_the_order_of_the_sentences(kind: Any) -> N
     assert np.array_equal(model.encode(SENTENCES), model.encode(SENTENCES, model.views[0]))
 
 
-def test_encode_accepts_any_iterable_and_counts_truncated_sentences() -> None:
+def test_encode_accepts_any_iterable_and_counts_truncated_sentences():
     model = untrained(PointModel)
     assert model.max_length == 46
     vectors = model.encode(tuple(SENTENCES))
@@ -118,7 +117,7 @@ def test_encode_accepts_any_iterable_and_counts_truncated_sentences() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["npy", "parquet"])
-def test_encode_to_writes_the_vectors_in_chunks(suffix: str, tmp_path: Path) -> None:
+def test_encode_to_writes_the_vectors_in_chunks(suffix, tmp_path):
     model = untrained(GaussianModel)
     path = tmp_path / "new" / f"vectors.{suffix}"
     assert (
@@ -147,8 +146,8 @@ def test_encode_to_writes_the_vectors_in_chunks(suffix: str, tmp_path: Path) -> 
         model.encode_to(tmp_path / "vectors.csv", SENTENCES)
 
 
-def test_failed_encode_to_leaves_no_file(tmp_path: Path) -> None:
-    def broken() -> Any:
+def test_failed_encode_to_leaves_no_file(tmp_path):
+    def broken():
         yield "one"
         raise RuntimeError("the source is gone")
 
@@ -162,7 +161,7 @@ def test_failed_encode_to_leaves_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", VIEWS)
-def test_answers_are_those_of_the_model_row_by_row(kind: Any) -> None:
+def test_answers_are_those_of_the_model_row_by_row(kind):
     model = untrained(kind)
     assert model.questions == QUESTIONS[kind]
     a = model.answers.embed(PREMISES)
@@ -212,13 +211,13 @@ def test_answers_are_those_of_the_model_row_by_row(kind: Any) -> None:
     )
 
 
-def embed_animals(sentences: list[str]) -> GaussianEmbedding:
+def embed_animals(sentences):
     """Embed "animal" as a wider Gaussian than any other sentence."""
     logs = torch.tensor([[1.0 if text == "animal" else -1.0] for text in sentences])
     return GaussianEmbedding(torch.ones(len(sentences), 32), logs.expand(-1, 32))
 
 
-def test_direction_is_positive_from_premise_to_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_direction_is_positive_from_premise_to_hypothesis(monkeypatch):
     model = untrained(GaussianModel)
     monkeypatch.setattr(
         model.answers,
@@ -233,7 +232,7 @@ def test_direction_is_positive_from_premise_to_hypothesis(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("kind", VIEWS)
 @pytest.mark.parametrize("relation", ["similar", "entails", "entailed_by"])
-def test_search_returns_the_best_of_a_loop_over_all_pairs(kind: Any, relation: Any) -> None:
+def test_search_returns_the_best_of_a_loop_over_all_pairs(kind, relation):
     model = untrained(kind)
     corpus = [f"{word} {number}" for word in ("gate", "tea", "no") for number in range(9)]
     if relation != "similar" and "direction" not in model.questions:
@@ -274,7 +273,7 @@ def test_search_returns_the_best_of_a_loop_over_all_pairs(kind: Any, relation: A
         )
 
 
-def test_search_compares_views_and_memory_mapped_vectors(tmp_path: Path) -> None:
+def test_search_compares_views_and_memory_mapped_vectors(tmp_path):
     model = untrained(DualModel)
     corpus = [*SENTENCES, "Someone should close the window."]
     model.encode_to(
@@ -332,7 +331,7 @@ def test_search_compares_views_and_memory_mapped_vectors(tmp_path: Path) -> None
         model.search("a", stored[:, :4])
 
 
-def test_unanswered_questions_name_the_answered_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unanswered_questions_name_the_answered_ones(monkeypatch):
     model = untrained(PointModel)
     for question, message in (
         (lambda: model.implicitness("a"), "has no implicitness .it has: similarity, entailment"),
@@ -381,11 +380,8 @@ def test_unanswered_questions_name_the_answered_ones(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_unsupported_modules_of_sentence_transformers_are_refused(
-    module: str,
-    change: dict[str, Any],
-    message: str,
-    tmp_path: Path,
-) -> None:
+    module, change, message, tmp_path
+):
     folder = tmp_path / "folder"
     export(untrained(PointModel, has_head=True), folder)
     modules = json.loads((folder / "modules.json").read_text())
@@ -399,15 +395,13 @@ def test_unsupported_modules_of_sentence_transformers_are_refused(
     assert lightning_cse.load(folder, pooling="cls").answers.head is None
 
 
-def test_loading_warns_of_another_similarity(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_loading_warns_of_another_similarity(tmp_path, caplog):
     export(untrained(ImpScoreModel), tmp_path / "folder")
     lightning_cse.load(tmp_path / "folder")
     assert "compares its vectors by euclidean; here, it is the cosine" in caplog.text
 
 
-def test_device_dtype_and_pooling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_dtype_and_pooling(tmp_path, monkeypatch):
     monkeypatch.setattr(
         torch.cuda,
         "is_available",
@@ -435,7 +429,7 @@ def test_device_dtype_and_pooling(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert 0 < np.abs(rough - model.encode(SENTENCES)).max() < 0.1
 
 
-def test_loading_and_asking_import_neither_lightning_nor_hydra() -> None:
+def test_loading_and_asking_import_neither_lightning_nor_hydra():
     code = (
         "import sys\n"
         "import lightning_cse\n"

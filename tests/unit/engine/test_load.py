@@ -6,8 +6,6 @@ import hashlib
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -26,7 +24,7 @@ RECORD = {
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     """A folder that looks like a finished run."""
     folder = tmp_path / "runs" / "a_run"
     (folder / CHECKPOINT).parent.mkdir(parents=True)
@@ -36,11 +34,7 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_runs_and_encoders_are_distinguished(
-    run: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_runs_and_encoders_are_distinguished(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_run("runs/a_run") == run
     assert read_run(run) == RECORD
@@ -68,14 +62,7 @@ def test_runs_and_encoders_are_distinguished(
         ("runs/a_run", {"prompt": "{} {mask}"}, "prompt: .* is a run"),
     ],
 )
-def test_wrong_names_and_options(
-    name: str,
-    options: dict[str, Any],
-    message: str,
-    run: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wrong_names_and_options(name, options, message, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((ConfigError, EncoderError), match=message):
         load(name, "cpu", **options)
@@ -89,13 +76,13 @@ def test_wrong_names_and_options(
         "record.json",
     ],
 )
-def test_unfinished_run(part: str, run: Path) -> None:
+def test_unfinished_run(part, run):
     (run / part).unlink()
     with pytest.raises(EncoderError, match=f"the run {run} has no {part}: finish it"):
         load(run)
 
 
-def test_damaged_checkpoint_or_record(run: Path) -> None:
+def test_damaged_checkpoint_or_record(run):
     (run / CHECKPOINT).write_bytes(b"weightz")
     with pytest.raises(EncoderError, match=r"best\.ckpt is damaged"):
         load(run)
@@ -105,7 +92,7 @@ def test_damaged_checkpoint_or_record(run: Path) -> None:
         load(run)
 
 
-def test_missing_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_device(monkeypatch):
     for backend in (torch.cuda, torch.backends.mps):
         monkeypatch.setattr(
             backend,
@@ -150,7 +137,7 @@ LIGHTNING = ("pytorch_lightning", "hydra")
     ],
     ids=["name", "model", "metrics"],
 )
-def test_unused_libraries_are_not_imported(code: str, unused: set[str]) -> None:
+def test_unused_libraries_are_not_imported(code, unused):
     line = [
         sys.executable,
         "-c",

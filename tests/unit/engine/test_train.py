@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from small_runs import LITTLE, curves
@@ -20,19 +18,15 @@ NLI = ("premise", "hypothesis", "label")
 SMALL = ("+experiment=simcse_inli", *LITTLE, "trainer.max_epochs=1")
 
 
-def logged(caplog: pytest.LogCaptureFixture, word: str) -> str:
+def logged(caplog, word):
     """The messages so far that have a word; they are forgotten afterwards."""
     messages = [record.getMessage() for record in caplog.records]
     caplog.clear()
     return "\n".join(message for message in messages if word in message)
 
 
-def test_automatic_values_are_part_of_the_hash(
-    speaking_encoder: Path,
-    run_tiny: RunTiny,
-    tmp_path: Path,
-) -> None:
-    def run(pooling: str, max_length: str) -> Run:
+def test_automatic_values_are_part_of_the_hash(speaking_encoder, run_tiny, tmp_path):
+    def run(pooling, max_length):
         encoder = (
             "encoder=minilm_l6",
             "encoder.package=null",
@@ -60,11 +54,7 @@ def test_automatic_values_are_part_of_the_hash(
     assert longer.read()["decisive"]["config"]["encoder"]["max_length"] == 48
 
 
-def test_finished_run_reports_missing_baselines(
-    run_tiny: RunTiny,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_finished_run_reports_missing_baselines(run_tiny, tmp_path, caplog):
     caplog.set_level("INFO")
     first = run_tiny(tmp_path, *SMALL)
     stamp = first.record_path.stat().st_mtime_ns
@@ -100,12 +90,7 @@ def test_finished_run_reports_missing_baselines(
     assert logged(caplog, "baselines") == ""
 
 
-def test_another_process_of_a_finished_run_ends_too(
-    run_tiny: RunTiny,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_another_process_of_a_finished_run_ends_too(run_tiny, tmp_path, monkeypatch, caplog):
     run_tiny(tmp_path, *SMALL)
     # Processes after the first are silent; the level comes back after the test.
     caplog.set_level("INFO", "lightning_cse")
@@ -122,15 +107,11 @@ def test_another_process_of_a_finished_run_ends_too(
     run_tiny(tmp_path, *SMALL)
 
 
-def test_points_of_a_sweep_share_their_baselines(
-    run_tiny: RunTiny,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_points_of_a_sweep_share_their_baselines(run_tiny, tmp_path, monkeypatch):
     calls: list[int] = []
     original = PointModel.embed
 
-    def embed(model: PointModel, sentences: Any) -> Any:
+    def embed(model, sentences):
         calls.append(len(sentences))
         return original(model, sentences)
 
@@ -145,7 +126,7 @@ def test_points_of_a_sweep_share_their_baselines(
         embed,
     )
 
-    def passes(*overrides: str) -> tuple[int, dict[str, Any]]:
+    def passes(*overrides):
         calls.clear()
         run = run_tiny(
             tmp_path,
@@ -168,11 +149,7 @@ def test_points_of_a_sweep_share_their_baselines(
     assert passes("encoder.seed=1", "limits.test_rows=5")[0] == first
 
 
-def test_record_names_the_source_of_llm_rows_and_the_hash_does_not(
-    run_tiny: RunTiny,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_record_names_the_source_of_llm_rows_and_the_hash_does_not(run_tiny, tmp_path, caplog):
     path = tmp_path / "rows.jsonl"
     path.write_bytes((sample_dir() / "ngcse" / "wiki_sts.jsonl").read_bytes())
     llm = ("+experiment=ngcse_wiki_sts", *SMALL[1:], f"corpora.llm_wiki_sts=[{path}]")
@@ -200,7 +177,7 @@ def test_record_names_the_source_of_llm_rows_and_the_hash_does_not(
     assert "\n" not in warning
 
 
-def test_own_test_set_chooses_the_checkpoint(run_tiny: RunTiny, tmp_path: Path) -> None:
+def test_own_test_set_chooses_the_checkpoint(run_tiny, tmp_path):
     for split in ("dev", "test"):
         rows = read_corpus(
             "snli",

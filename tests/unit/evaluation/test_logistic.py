@@ -7,19 +7,13 @@ import pytest
 import torch
 from oracles import senteval_classifier
 from sklearn.linear_model import LogisticRegression
-from torch import Tensor
 
 from lightning_cse.evaluation.logistic import Fold, fit_lbfgs, fit_senteval
 
 DECAYS = (1e-4, 1e-2)
 
 
-def problem(
-    classes: int,
-    rows: int = 150,
-    width: int = 6,
-    seed: int = 0,
-) -> tuple[Tensor, Tensor]:
+def problem(classes, rows=150, width=6, seed=0):
     generator = torch.Generator().manual_seed(seed)
     scales = torch.logspace(0, -2, width)
     features = (
@@ -44,12 +38,7 @@ def problem(
     return features, ((features - 0.7) @ directions * 2 + noise).argmax(dim=1)
 
 
-def sklearn_optimum(
-    features: Tensor,
-    labels: Tensor,
-    l2: float,
-    classes: int,
-) -> tuple[np.ndarray, np.ndarray]:
+def sklearn_optimum(features, labels, l2, classes):
     """Return scikit-learn's weights and biases, in our terms."""
     c = (2 if classes == 2 else 1) / (len(features) * l2)
     model = LogisticRegression(
@@ -66,7 +55,7 @@ def sklearn_optimum(
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_lbfgs_finds_the_optimum_of_scikit_learn(classes: int) -> None:
+def test_lbfgs_finds_the_optimum_of_scikit_learn(classes):
     features, labels = problem(classes)
     folds: list[Fold] = [(np.arange(0, 100), None), (np.arange(40, 150), None)]
     found = fit_lbfgs(
@@ -99,7 +88,7 @@ def test_lbfgs_finds_the_optimum_of_scikit_learn(classes: int) -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_against_sentevals_loop(classes: int) -> None:
+def test_against_sentevals_loop(classes):
     features, labels = problem(
         classes,
         rows=200,

@@ -3,16 +3,13 @@ the real ones.
 """
 
 import json
-from pathlib import Path
 
 import pytest
 from oracles import Numbers
-from torch import Tensor
 
 from lightning_cse.baselines import Length
 from lightning_cse.data import sample_dir
-from lightning_cse.embeddings import PointEmbedding
-from lightning_cse.evaluation import NLI, Direction, INLIDirection, TaskResult, run_tasks
+from lightning_cse.evaluation import NLI, Direction, INLIDirection, run_tasks
 
 Pair = tuple[str, str, str]
 
@@ -34,29 +31,21 @@ TEST: list[Pair] = [
 class Difference(Numbers):
     """The larger number is entailed by the smaller."""
 
-    def entailment_score(
-        self,
-        premise: PointEmbedding,
-        hypothesis: PointEmbedding,
-    ) -> Tensor:
+    def entailment_score(self, premise, hypothesis):
         return hypothesis.vector[:, 0] - premise.vector[:, 0]
 
 
 class Wide(Difference):
     """A sentence is as wide as its first word is long."""
 
-    def log_determinant(self, sentence: PointEmbedding) -> Tensor:
+    def log_determinant(self, sentence):
         return sentence.vector[:, 1]
 
 
 class Symmetric(Numbers):
     """A score without direction."""
 
-    def entailment_score(
-        self,
-        premise: PointEmbedding,
-        hypothesis: PointEmbedding,
-    ) -> Tensor:
+    def entailment_score(self, premise, hypothesis):
         return hypothesis.vector[:, 0] * premise.vector[:, 0]
 
 
@@ -65,19 +54,11 @@ class Sum:
 
     embed = staticmethod(Length().embed)
 
-    def entailment_score(
-        self,
-        premise: PointEmbedding,
-        hypothesis: PointEmbedding,
-    ) -> Tensor:
+    def entailment_score(self, premise, hypothesis):
         return hypothesis.vector[:, 0] + premise.vector[:, 0]
 
 
-def write(
-    folder: Path,
-    test: list[Pair],
-    dev: list[Pair] = DEV,
-) -> None:
+def write(folder, test, dev=DEV):
     for split, rows in (("dev", dev), ("test", test)):
         path = folder / "SNLI/snli_1.0" / f"snli_1.0_{split}.jsonl"
         path.parent.mkdir(
@@ -98,12 +79,12 @@ def write(
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
+def data_dir(tmp_path):
     write(tmp_path, TEST)
     return tmp_path
 
 
-def nli(folder: Path, **options: object) -> NLI:
+def nli(folder, **options):
     return NLI(
         data_dir=str(folder),
         dev="snli/dev",
@@ -112,11 +93,7 @@ def nli(folder: Path, **options: object) -> NLI:
     )  # type: ignore[arg-type]
 
 
-def direction(
-    folder: Path,
-    model: object,
-    rows: list[Pair],
-) -> TaskResult:
+def direction(folder, model, rows):
     write(folder, rows)
     task = Direction(
         data_dir=str(folder),
@@ -130,9 +107,7 @@ def direction(
     )["d"]  # type: ignore[arg-type]
 
 
-def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(
-    data_dir: Path,
-) -> None:
+def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(data_dir):
     results = {
         split: run_tasks(
             {"snli": nli(data_dir)},
@@ -158,7 +133,7 @@ def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(
     assert metrics["auprc"] == pytest.approx(0.5 * (0 + 1 / 2) / 2 + 0.5 * (1 / 3 + 1 / 2) / 2)
 
 
-def test_auprc_over_thresholds_is_an_option(data_dir: Path) -> None:
+def test_auprc_over_thresholds_is_an_option(data_dir):
     task = nli(data_dir, auprc_thresholds=3)
     metrics = run_tasks(
         {"snli": task},
@@ -174,7 +149,7 @@ def test_auprc_over_thresholds_is_an_option(data_dir: Path) -> None:
         nli(data_dir, auprc_thresholds=1)
 
 
-def test_a_score_equal_to_the_threshold_is_entailed(tmp_path: Path) -> None:
+def test_a_score_equal_to_the_threshold_is_entailed(tmp_path):
     dev = [("p 0", "a 0.75", "entailment"), ("p 0", "b 0.499", "neutral")]
     write(
         tmp_path,
@@ -195,9 +170,7 @@ def test_a_score_equal_to_the_threshold_is_entailed(tmp_path: Path) -> None:
     )
 
 
-def test_fewer_dev_pairs_are_watched_but_the_threshold_of_the_test_is_tuned_on_all(
-    data_dir: Path,
-) -> None:
+def test_fewer_dev_pairs_are_watched_but_the_threshold_of_the_test_is_tuned_on_all(data_dir):
     tasks = {"snli": nli(data_dir, dev_rows=2)}
     assert (
         len(
@@ -216,9 +189,7 @@ def test_fewer_dev_pairs_are_watched_but_the_threshold_of_the_test_is_tuned_on_a
     )["snli"].metrics["threshold"] == pytest.approx(0.401)
 
 
-def test_an_unwatched_test_set_has_no_part_in_training_and_shares_its_sentences(
-    data_dir: Path,
-) -> None:
+def test_an_unwatched_test_set_has_no_part_in_training_and_shares_its_sentences(data_dir):
     tasks = {"snli": nli(data_dir), "again": nli(data_dir, watched=False)}
     assert set(
         run_tasks(
@@ -238,7 +209,7 @@ def test_an_unwatched_test_set_has_no_part_in_training_and_shares_its_sentences(
     assert sorted(answers.embedded) == sorted({s for p, h, _ in DEV + TEST for s in (p, h)})
 
 
-def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path: Path) -> None:
+def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path):
     rows = [
         ("p 0.2", "a 0.9", "entailment"),  # right
         ("ppp 0.9", "b 0.2", "entailment"),  # wrong, but its premise is the wider
@@ -272,7 +243,7 @@ def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path: Path) 
     assert len(found) == 1, "of the first three pairs; of two in all of dev"
 
 
-def test_a_score_that_is_the_same_both_ways_has_no_direction(tmp_path: Path) -> None:
+def test_a_score_that_is_the_same_both_ways_has_no_direction(tmp_path):
     found = direction(
         tmp_path,
         Symmetric(),
@@ -294,7 +265,7 @@ def test_a_score_that_is_the_same_both_ways_has_no_direction(tmp_path: Path) -> 
     )
 
 
-def test_length_counts_characters_strictly(tmp_path: Path) -> None:
+def test_length_counts_characters_strictly(tmp_path):
     rows = [
         ("ab", "a", "entailment"),
         ("ab", "cd", "entailment"),
@@ -309,7 +280,7 @@ def test_length_counts_characters_strictly(tmp_path: Path) -> None:
     assert result.metrics == {"accuracy": pytest.approx(1 / 3)}
 
 
-def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path: Path) -> None:
+def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path):
     (tmp_path / "INLI").mkdir()
     header = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction"
     rows = [
@@ -347,12 +318,7 @@ def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path: Pa
     [("sick/test", 794, 549), ("snli_senteval/test", 3368, 3126)],
     ids=["sick", "snli"],
 )
-def test_length_gives_its_published_numbers(
-    real_data: Path,
-    test: str,
-    pairs: int,
-    right: int,
-) -> None:
+def test_length_gives_its_published_numbers(real_data, test, pairs, right):
     task = Direction(
         data_dir=str(real_data),
         dev="snli_senteval/dev",

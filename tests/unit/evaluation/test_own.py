@@ -5,26 +5,20 @@ files that are wrong.
 import csv
 import json
 import math
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from oracles import Numbers
 from sklearn.metrics import roc_auc_score
-from torch import Tensor
 
 from lightning_cse.config.schema import OWN
-from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation import (
     OwnDirection,
     OwnNLI,
     OwnSTS,
-    OwnTask,
     Retrieval,
-    TaskResult,
     run_tasks,
 )
 
@@ -35,21 +29,13 @@ STS = ("sentence1", "sentence2", "score")
 class Difference(Numbers):
     """Similarity, and how far a pair is entailed, is the difference of two numbers."""
 
-    def similarity(
-        self,
-        a: PointEmbedding,
-        b: PointEmbedding,
-    ) -> Tensor:
+    def similarity(self, a, b):
         return b.vector[:, 0] - a.vector[:, 0]
 
     entailment_score = similarity
 
 
-def write(
-    path: Path,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-) -> str:
+def write(path, columns, rows):
     if path.suffix == ".jsonl":
         lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in rows]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -63,11 +49,7 @@ def write(
     return str(path)
 
 
-def evaluated(
-    task: OwnTask,
-    split: Any = "test",
-    model: Any = None,
-) -> TaskResult:
+def evaluated(task, split="test", model=None):
     return run_tasks(
         {"own": task},
         model or Difference(),
@@ -75,7 +57,7 @@ def evaluated(
     )["own"]
 
 
-def test_each_task_reads_the_columns_that_may_be_mapped_for_it() -> None:
+def test_each_task_reads_the_columns_that_may_be_mapped_for_it():
     tasks: dict[str, Any] = {
         "sts": OwnSTS,
         "nli": OwnNLI,
@@ -85,7 +67,7 @@ def test_each_task_reads_the_columns_that_may_be_mapped_for_it() -> None:
     assert {name: getattr(task, "reads", ()) for name, task in tasks.items()} == OWN
 
 
-def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path: Path) -> None:
+def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path):
     one = write(
         tmp_path / "a.csv",
         ("q", "sentence2", "grade"),
@@ -123,7 +105,7 @@ def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path: Path) 
     )
 
 
-def best_cut(labels: np.ndarray, scores: np.ndarray) -> float:
+def best_cut(labels, scores):
     """Return the lowest of the cuts between neighbouring scores with the most right labels."""
     values = np.unique(scores)
     cuts = [
@@ -135,7 +117,7 @@ def best_cut(labels: np.ndarray, scores: np.ndarray) -> float:
     return float(cuts[int(np.argmax(hits))])
 
 
-def two_fold(labels: np.ndarray, scores: np.ndarray) -> np.ndarray:
+def two_fold(labels, scores):
     """Classify every second row of a label by the best cut of the others."""
     counts = [np.sum(labels[: row + 1] == label) for row, label in enumerate(labels)]
     fold = np.array(counts) % 2
@@ -154,11 +136,7 @@ def two_fold(labels: np.ndarray, scores: np.ndarray) -> np.ndarray:
         (True, False),
     ],
 )
-def test_nli_without_dev_has_a_two_fold_threshold(
-    yes: Any,
-    no: Any,
-    tmp_path: Path,
-) -> None:
+def test_nli_without_dev_has_a_two_fold_threshold(yes, no, tmp_path):
     draws = np.random.default_rng(0)
     labels = draws.random(41) < 0.4
     numbers = np.round(labels + draws.normal(size=41), 1)
@@ -196,7 +174,7 @@ def test_nli_without_dev_has_a_two_fold_threshold(
     assert tuple(result.metrics) == task.metrics == ("accuracy_two_fold", "auprc", "auc")
 
 
-def test_the_two_folds_have_both_labels_in_any_order_of_rows(tmp_path: Path) -> None:
+def test_the_two_folds_have_both_labels_in_any_order_of_rows(tmp_path):
     rows = [
         ("p 0", f"h{row} {row % 2 * 9}", ("neutral", "entailment")[row % 2]) for row in range(8)
     ]
@@ -212,7 +190,7 @@ def test_the_two_folds_have_both_labels_in_any_order_of_rows(tmp_path: Path) -> 
         assert evaluated(task).metrics["accuracy_two_fold"] == 1
 
 
-def test_nli_with_a_dev_side_takes_its_threshold_there(tmp_path: Path) -> None:
+def test_nli_with_a_dev_side_takes_its_threshold_there(tmp_path):
     dev = [
         ("p 0", "a -30", "entailment"),
         ("p 0", "b -50", "neutral"),
@@ -262,9 +240,7 @@ def test_nli_with_a_dev_side_takes_its_threshold_there(tmp_path: Path) -> None:
         None,
     ],
 )
-def test_direction_asks_the_pairs_with_the_label_entailment_or_all(
-    labels: Any, tmp_path: Path
-) -> None:
+def test_direction_asks_the_pairs_with_the_label_entailment_or_all(labels, tmp_path):
     rows: list[tuple[Any, ...]] = [
         ("p 1", "h 2"),
         ("q 5", "i 9"),
@@ -353,13 +329,8 @@ def test_direction_asks_the_pairs_with_the_label_entailment_or_all(
     ],
 )
 def test_a_wrong_file_is_one_error_with_its_key_and_path(
-    kind: type[OwnTask],
-    key: str,
-    columns: Sequence[str],
-    rows: Any,
-    message: str,
-    tmp_path: Path,
-) -> None:
+    kind, key, columns, rows, message, tmp_path
+):
     path = write(
         tmp_path / "my.csv",
         columns,
@@ -386,7 +357,7 @@ def test_a_wrong_file_is_one_error_with_its_key_and_path(
         "",
     ],
 )
-def test_files_are_given_in_one_of_three_ways(files: Any) -> None:
+def test_files_are_given_in_one_of_three_ways(files):
     with pytest.raises(
         ConfigError, match=r"own.sts: must be FILE, \[FILE, ...\] or {dev: FILE, test: FILE}, got "
     ):

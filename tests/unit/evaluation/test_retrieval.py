@@ -5,21 +5,18 @@ document, bad files.
 import gzip
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 import torch
 from oracles import Numbers
 from sklearn.metrics import ndcg_score
-from torch import Tensor
 
 from lightning_cse import similarity
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import DataError
-from lightning_cse.evaluation import Retrieval, TaskResult, run_tasks
+from lightning_cse.evaluation import Retrieval, run_tasks
 from lightning_cse.similarity import cosine
 
 Judged = Mapping[str, Mapping[str, float]]
@@ -28,39 +25,25 @@ Judged = Mapping[str, Mapping[str, float]]
 class Points(Numbers):
     """A sentence is a fixed point, the same whenever it is embedded; similarity is the cosine."""
 
-    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+    def embed(self, sentences):
         self.embedded += sentences
         seeds = (int.from_bytes(sentence.encode()[-6:]) for sentence in sentences)
         return PointEmbedding(
             torch.stack([torch.randn(8, generator=torch.Generator().manual_seed(s)) for s in seeds])
         )
 
-    def similarity(
-        self,
-        a: PointEmbedding,
-        b: PointEmbedding,
-    ) -> Tensor:
+    def similarity(self, a, b):
         return cosine(a.vector, b.vector)
 
 
 class Closeness(Numbers):
     """Similarity is minus the distance of two numbers, which is no cosine."""
 
-    def similarity(
-        self,
-        a: PointEmbedding,
-        b: PointEmbedding,
-    ) -> Tensor:
+    def similarity(self, a, b):
         return -(a.vector[:, 0] - b.vector[:, 0]).abs()
 
 
-def write(
-    folder: Path,
-    corpus: Mapping[str, Any],
-    queries: Mapping[str, Any],
-    judged: Judged,
-    split: str = "test",
-) -> Path:
+def write(folder, corpus, queries, judged, split="test"):
     """Write a folder in BEIR's layout."""
     (folder / "qrels").mkdir(
         parents=True,
@@ -85,11 +68,7 @@ def write(
     return folder
 
 
-def evaluate(
-    folder: Path,
-    model: object,
-    **options: Any,
-) -> TaskResult:
+def evaluate(folder, model, **options):
     return run_tasks(
         {
             "r": Retrieval(
@@ -102,7 +81,7 @@ def evaluate(
     )["r"]
 
 
-def drawn(seed: int) -> tuple[dict[str, str], dict[str, str], dict[str, dict[str, int]]]:
+def drawn(seed):
     """Draw documents, queries and the gains of 20 documents a query."""
     draws = np.random.default_rng(seed)
     corpus = {f"d{k}": f"document {draws.normal():.5f}" for k in range(150)}
@@ -118,12 +97,7 @@ def drawn(seed: int) -> tuple[dict[str, str], dict[str, str], dict[str, dict[str
     return corpus, queries, judged
 
 
-def metrics_by_loop(
-    model: Any,
-    query: str,
-    corpus: Mapping[str, str],
-    judged: Mapping[str, int],
-) -> list[float]:
+def metrics_by_loop(model, query, corpus, judged):
     """Return the four metrics of a query, in float64."""
     texts = list(corpus.values())
     documents = model.embed(texts).to(torch.float64)
@@ -149,12 +123,7 @@ def metrics_by_loop(
     ids=["many blocks", "one block"],
 )
 @pytest.mark.parametrize("model", [Points, Closeness])
-def test_metrics_equal_a_loop_in_float64(
-    model: type[Any],
-    blocks: tuple[int, int],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_metrics_equal_a_loop_in_float64(model, blocks, tmp_path, monkeypatch):
     monkeypatch.setattr(
         similarity,
         "_SENTENCES",
@@ -203,7 +172,7 @@ def test_metrics_equal_a_loop_in_float64(
     assert tuple(result.metrics) == Retrieval.metrics
 
 
-def test_a_querys_own_document_is_left_out_and_of_equals_the_first_counts(tmp_path: Path) -> None:
+def test_a_querys_own_document_is_left_out_and_of_equals_the_first_counts(tmp_path):
     corpus = {
         "b": "b 2",
         "a": "a 1",
@@ -235,7 +204,7 @@ def test_a_querys_own_document_is_left_out_and_of_equals_the_first_counts(tmp_pa
     assert sorted(model.embedded) == ["a 1", "b 2", "c 2", "of d 9", "x 2"]
 
 
-def test_dev_is_there_if_its_file_is_and_the_limits_count_queries(tmp_path: Path) -> None:
+def test_dev_is_there_if_its_file_is_and_the_limits_count_queries(tmp_path):
     corpus, queries = {"1": "a 1", "2": "b 2"}, {"q": "q 1", "r": "r 2"}
     folder = write(
         tmp_path,
@@ -316,12 +285,7 @@ CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
         ),
     ],
 )
-def test_a_bad_file_is_one_error_with_its_line(
-    name: str,
-    text: str | None,
-    message: str,
-    tmp_path: Path,
-) -> None:
+def test_a_bad_file_is_one_error_with_its_line(name, text, message, tmp_path):
     folder = write(
         tmp_path / "beir",
         {"1": "a 1"},
@@ -339,9 +303,7 @@ def test_a_bad_file_is_one_error_with_its_line(
     assert message in str(raised.value)
 
 
-def test_judged_documents_that_are_missing_are_counted_and_not_found(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_judged_documents_that_are_missing_are_counted_and_not_found(tmp_path, caplog):
     folder = write(
         tmp_path,
         {"1": "a 1"},

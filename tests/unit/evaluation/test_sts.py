@@ -3,13 +3,10 @@ numbers.
 """
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 import torch
 from oracles import Numbers
-from torch import Tensor
 
 from lightning_cse.data import read_corpus
 from lightning_cse.data.rows import Rows
@@ -33,26 +30,18 @@ TEST = [
 class Difference(Numbers):
     """Similarity is the difference of two numbers."""
 
-    def similarity(
-        self,
-        a: PointEmbedding,
-        b: PointEmbedding,
-    ) -> Tensor:
+    def similarity(self, a, b):
         return b.vector[:, 0] - a.vector[:, 0]
 
 
 class Collapsed(Difference):
     """Every sentence has the same embedding."""
 
-    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+    def embed(self, sentences):
         return PointEmbedding(torch.ones(len(sentences), 1))
 
 
-def write(
-    folder: Path,
-    split: str,
-    rows: Sequence[tuple[float, str, str]],
-) -> None:
+def write(folder, split, rows):
     lines = [f"g\tf\ty\t{i}\t{score}\t{a}\t{b}\n" for i, (score, a, b) in enumerate(rows)]
     path = folder / f"STS/STSBenchmark/sts-{split}.csv"
     path.parent.mkdir(
@@ -63,13 +52,13 @@ def write(
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path) -> str:
+def data_dir(tmp_path):
     write(tmp_path, "dev", DEV)
     write(tmp_path, "test", TEST)
     return str(tmp_path)
 
 
-def test_the_metric_by_hand(data_dir: str) -> None:
+def test_the_metric_by_hand(data_dir):
     result = run_tasks(
         {"stsb": STSB(data_dir=data_dir)},
         Difference(),
@@ -85,7 +74,7 @@ def test_the_metric_by_hand(data_dir: str) -> None:
     }
 
 
-def test_each_split_has_its_own_rows(data_dir: str) -> None:
+def test_each_split_has_its_own_rows(data_dir):
     answers = Difference()
     result = run_tasks(
         {"stsb": STSB(data_dir=data_dir)},
@@ -97,7 +86,7 @@ def test_each_split_has_its_own_rows(data_dir: str) -> None:
     assert sorted(answers.embedded) == ["a 1", "b 9", "k 1", "l 1", "m 2", "n 3"]
 
 
-def test_what_orders_nothing_scores_zero(data_dir: str) -> None:
+def test_what_orders_nothing_scores_zero(data_dir):
     assert run_tasks(
         {"stsb": STSB(data_dir=data_dir)},
         Collapsed(),
@@ -122,18 +111,11 @@ def test_what_orders_nothing_scores_zero(data_dir: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
-def test_scores_must_be_finite(
-    wrong: float,
-    data_dir: str,
-) -> None:
+def test_scores_must_be_finite(wrong, data_dir):
     class Broken(Difference):
         """The third pair has a score that is not finite."""
 
-        def similarity(
-            self,
-            a: PointEmbedding,
-            b: PointEmbedding,
-        ) -> Tensor:
+        def similarity(self, a, b):
             return torch.tensor(
                 [
                     1.0,
@@ -154,7 +136,7 @@ def test_scores_must_be_finite(
         )
 
 
-def test_files_are_read_when_they_are_asked_for_and_limited(tmp_path: Path) -> None:
+def test_files_are_read_when_they_are_asked_for_and_limited(tmp_path):
     task = STSB(
         data_dir=str(tmp_path),
         dev_rows=3,
@@ -186,7 +168,7 @@ SUBSETS = {
 }
 
 
-def test_subsets_are_put_together_or_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subsets_are_put_together_or_averaged(monkeypatch):
     monkeypatch.setattr(
         module,
         "read_sources",
@@ -259,7 +241,7 @@ SIZES = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_minilm_gives_its_published_numbers(real_data: Path) -> None:
+def test_minilm_gives_its_published_numbers(real_data):
     from lightning_cse.encoders import load_encoder
     from lightning_cse.models import PointModel
 

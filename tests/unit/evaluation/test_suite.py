@@ -5,10 +5,7 @@ from oracles import Numbers
 
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import (
-    Answers,
     Average,
-    Embedded,
-    Split,
     Task,
     TaskResult,
     check_parts,
@@ -21,31 +18,22 @@ class Fixed(Task):
 
     metrics = ("value",)
 
-    def __init__(
-        self,
-        value: float,
-        needs: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, value, needs=()):
         self.value = value
         self.needs = needs  # type: ignore[misc]
 
     @property
-    def digests(self) -> dict[str, str]:
+    def digests(self):
         return {}
 
-    def sentences(self, split: Split) -> list[str]:
+    def sentences(self, split):
         return ["a 1"]
 
-    def evaluate(
-        self,
-        answers: Answers,
-        embedded: Embedded,
-        split: Split,
-    ) -> TaskResult:
+    def evaluate(self, answers, embedded, split):
         return TaskResult({"value": self.value})
 
 
-def suite(**others: Task) -> dict[str, Task]:
+def suite(**others):
     average = Average(
         of=["a/value", "b/value", "c/value"],
         metric="mean",
@@ -59,7 +47,7 @@ def suite(**others: Task) -> dict[str, Task]:
     } | others
 
 
-def test_the_mean_is_of_unrounded_values_and_has_no_part_in_dev() -> None:
+def test_the_mean_is_of_unrounded_values_and_has_no_part_in_dev():
     result = run_tasks(
         suite(),
         Numbers(),
@@ -78,7 +66,7 @@ def test_the_mean_is_of_unrounded_values_and_has_no_part_in_dev() -> None:
     assert (average.sentences("test"), average.digests, average.metrics) == ([], {}, ("mean",))
 
 
-def test_where_a_part_does_not_suit_the_method_there_is_no_mean() -> None:
+def test_where_a_part_does_not_suit_the_method_there_is_no_mean():
     assert set(
         run_tasks(
             suite(b=Fixed(0.5, needs=("telepathy",))),
@@ -91,7 +79,7 @@ def test_where_a_part_does_not_suit_the_method_there_is_no_mean() -> None:
     }
 
 
-def test_every_wrong_part_is_reported() -> None:
+def test_every_wrong_part_is_reported():
     tasks = suite(
         avg=Average(
             of=["a/valeu", "d/value", "b/value"],

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 from oracles import Numbers
-from torch import Tensor
 
 from lightning_cse.baselines import Length
 from lightning_cse.data.corpora import sample_dir
-from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation import EIS, RTE, PairEIS, run_tasks
-from lightning_cse.evaluation.task import Split
 
 HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
 
@@ -21,19 +18,15 @@ HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contra
 class ByTable(Numbers):
     """A hypothesis is entailed, and a sentence implicit, as its number says."""
 
-    def entailment_score(
-        self,
-        premise: PointEmbedding,
-        hypothesis: PointEmbedding,
-    ) -> Tensor:
+    def entailment_score(self, premise, hypothesis):
         return hypothesis.vector[:, 0]
 
-    def implicitness(self, sentence: PointEmbedding) -> Tensor:
+    def implicitness(self, sentence):
         return sentence.vector[:, 0]
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
+def data_dir(tmp_path):
     """Dev is separable at 0.5; on test one implied entailment lies below it and one neutral
     above.
     """
@@ -47,7 +40,7 @@ def data_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rte_tunes_on_dev_and_counts_on_test(data_dir: Path) -> None:
+def test_rte_tunes_on_dev_and_counts_on_test(data_dir):
     result = run_tasks(
         {"rte": RTE(data_dir=str(data_dir))},
         ByTable(),
@@ -80,9 +73,7 @@ def test_rte_tunes_on_dev_and_counts_on_test(data_dir: Path) -> None:
     assert len(on_dev.predictions["score"]) == 8
 
 
-def test_eis_counts_every_pair_and_ties_are_wrong_and_each_sentence_is_embedded_once(
-    data_dir: Path,
-) -> None:
+def test_eis_counts_every_pair_and_ties_are_wrong_and_each_sentence_is_embedded_once(data_dir):
     answers = ByTable()
     tasks = {"rte": RTE(data_dir=str(data_dir)), "eis": EIS(data_dir=str(data_dir))}
     results = run_tasks(
@@ -96,7 +87,7 @@ def test_eis_counts_every_pair_and_ties_are_wrong_and_each_sentence_is_embedded_
     assert sorted(answers.embedded) == sorted(sentences)
 
 
-def test_row_limits_digests_and_what_a_model_lacks(data_dir: Path) -> None:
+def test_row_limits_digests_and_what_a_model_lacks(data_dir):
     task = RTE(
         data_dir=str(data_dir),
         dev_rows=1,
@@ -109,7 +100,7 @@ def test_row_limits_digests_and_what_a_model_lacks(data_dir: Path) -> None:
 
 
 @pytest.fixture
-def pair_files(tmp_path: Path) -> dict[str, str]:
+def pair_files(tmp_path):
     """Dev and test in one: a loss, a tie and a win in the positive pairs; two wins and a loss in
     the negative ones.
     """
@@ -126,7 +117,7 @@ def pair_files(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files: dict[str, str]) -> None:
+def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files):
     result = run_tasks(
         {"eis_wang": PairEIS(**pair_files)},
         ByTable(),
@@ -152,9 +143,7 @@ def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files: dict[str, str]
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
-def test_pair_accuracy_of_length_against_a_loop(
-    split: Split,
-) -> None:
+def test_pair_accuracy_of_length_against_a_loop(split):
     """A pair is right if its implicit sentence has more words than its explicit one.
 
     The positive pairs of all rows come first, then the negative ones.
@@ -187,9 +176,7 @@ def test_pair_accuracy_of_length_against_a_loop(
     assert result.metrics == {"accuracy": accuracy}
 
 
-def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(
-    pair_files: dict[str, str],
-) -> None:
+def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(pair_files):
     sources = pair_files | {"dev": "impscore/dev", "test": "impscore/test"}
     assert PairEIS(**sources).lacking() is None
     with pytest.raises(DataError, match="corpus 'impscore', split 'test' was not found"):
@@ -204,8 +191,8 @@ def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(
 
 
 def test_a_file_of_one_s_own_that_is_missing_or_broken_is_an_error_also_where_it_is_optional(
-    pair_files: dict[str, str],
-) -> None:
+    pair_files,
+):
     for split in ("dev", "test"):
         task = PairEIS(
             **{**pair_files, split: "pears.csv"},
@@ -232,7 +219,7 @@ def test_a_file_of_one_s_own_that_is_missing_or_broken_is_an_error_also_where_it
         ).sentences("dev")
 
 
-def test_length_gives_the_papers_numbers(real_data: Path) -> None:
+def test_length_gives_the_papers_numbers(real_data):
     """DualCSE, Table 8: 99.90 on INLI test, which fixes words (not characters) and strictness;
     73.37 on ImpScore's.
     """

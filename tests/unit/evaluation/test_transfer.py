@@ -3,18 +3,16 @@ errors.
 """
 
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
 from oracles import Numbers, senteval_classifier
-from torch import Tensor
 
 from lightning_cse.data import Rows, sample_dir
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import DataError
-from lightning_cse.evaluation import TaskResult, Transfer, run_tasks
+from lightning_cse.evaluation import Transfer, run_tasks
 from lightning_cse.evaluation import transfer as module
 
 CORPORA = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
@@ -24,32 +22,26 @@ WIDTH = 4
 class Words:
     """A sentence's features stand in it: ``word word 0.5 -1 ...``, the last numbers of it."""
 
-    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+    def embed(self, sentences):
         return PointEmbedding(
             torch.tensor([[float(word) for word in s.split()[-WIDTH:]] for s in sentences])
         )
 
-    def features(self, embedding: PointEmbedding) -> Tensor:
+    def features(self, embedding):
         return embedding.vector
 
 
 class Hashed(Words):
     """Random features, the same for the same sentence."""
 
-    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+    def embed(self, sentences):
         seeds = [sum(map(ord, sentence)) for sentence in sentences]
         return PointEmbedding(
             torch.tensor(np.array([np.random.RandomState(s).randn(6) for s in seeds])).float()
         )
 
 
-def table(
-    rows: int,
-    classes: Sequence[str],
-    seed: int,
-    *,
-    pairs: bool = False,
-) -> Rows:
+def table(rows, classes, seed, *, pairs=False):
     """Return sentences of one to five words and ``WIDTH`` numbers, with labels that depend on
     them.
     """
@@ -77,12 +69,7 @@ def table(
     return Rows.of(columns)
 
 
-def evaluated(
-    monkeypatch: pytest.MonkeyPatch,
-    corpus: str,
-    tables: dict[str, Rows],
-    **options: object,
-) -> TaskResult:
+def evaluated(monkeypatch, corpus, tables, **options):
     monkeypatch.setattr(
         module,
         "read_corpus",
@@ -100,25 +87,21 @@ def evaluated(
     )[corpus]
 
 
-def sides(rows: Rows) -> list[str]:
+def sides(rows):
     return [name for name in rows.names if name != "label"]
 
 
-def senteval_order(rows: Rows, classes: Sequence[str]) -> list[int]:
+def senteval_order(rows, classes):
     """Return row numbers sorted by number of words, then class."""
 
-    def key(row: int) -> tuple[int, ...]:
+    def key(row):
         counts = [len(str(rows[row][side]).split()) for side in sides(rows)]
         return (*counts, classes.index(rows[row]["label"]))
 
     return sorted(range(len(rows)), key=key)
 
 
-def numbers(
-    rows: Rows,
-    classes: Sequence[str],
-    order: list[int],
-) -> tuple[np.ndarray, np.ndarray]:
+def numbers(rows, classes, order):
     """Return features and labels in an order."""
     vectors = [Words().embed(rows.column(side)).vector.double().numpy() for side in sides(rows)]
     features = vectors[0]
@@ -129,11 +112,7 @@ def numbers(
     return features[order], labels[order]
 
 
-def chosen(
-    x: np.ndarray,
-    y: np.ndarray,
-    folds: Sequence[tuple[np.ndarray, np.ndarray]],
-) -> float:
+def chosen(x, y, folds):
     scores = [
         np.mean([(fitted(x[a], y[a], l2).predict(x[b]) == y[b]).mean() for a, b in folds])
         for l2 in module.L2
@@ -142,9 +121,9 @@ def chosen(
 
 
 def fitted(
-    x: np.ndarray,
-    y: np.ndarray,
-    l2: float,
+    x,
+    y,
+    l2,
 ):  # type: ignore[no-untyped-def]
     from sklearn.linear_model import LogisticRegression
 
@@ -156,7 +135,7 @@ def fitted(
     ).fit(x, y)
 
 
-def stratified(y: np.ndarray, folds: int = 10) -> list[tuple[np.ndarray, np.ndarray]]:
+def stratified(y, folds=10):
     from sklearn.model_selection import StratifiedKFold
 
     return list(
@@ -171,11 +150,7 @@ def stratified(y: np.ndarray, folds: int = 10) -> list[tuple[np.ndarray, np.ndar
 @pytest.mark.parametrize(
     ("corpus", "classes"), [("mr", ("negative", "positive")), ("subj", ("subjective", "objective"))]
 )
-def test_nested_folds_against_a_loop(
-    monkeypatch: pytest.MonkeyPatch,
-    corpus: str,
-    classes: tuple[str, str],
-) -> None:
+def test_nested_folds_against_a_loop(monkeypatch, corpus, classes):
     rows = table(80, classes, seed=1)
     order = senteval_order(rows, classes)
     x, y = numbers(rows, classes, order)
@@ -210,14 +185,7 @@ def test_nested_folds_against_a_loop(
     }
 
 
-def senteval_accuracy(
-    x: Tensor,
-    y: Tensor,
-    train: np.ndarray,
-    dev: np.ndarray | None,
-    test: np.ndarray,
-    l2: float,
-) -> float:
+def senteval_accuracy(x, y, train, dev, test, l2):
     """Return the accuracy of SentEval's classifier on the test rows, in float64."""
     model, _ = senteval_classifier(
         x,
@@ -231,11 +199,7 @@ def senteval_accuracy(
     return correct.double().mean().item()
 
 
-def senteval_l2(
-    x: Tensor,
-    y: Tensor,
-    rows: np.ndarray,
-) -> float:
+def senteval_l2(x, y, rows):
     """Return the L2 with the best mean accuracy on three folds of these rows."""
     folds = stratified(y[rows].numpy(), 3)
     means = []
@@ -257,9 +221,7 @@ def senteval_l2(
     return module.L2[best]
 
 
-def test_senteval_protocol_against_a_loop_in_float64(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_senteval_protocol_against_a_loop_in_float64(monkeypatch):
     """Compare nested cross-validation.
 
     Outer folds are tested, inner folds choose the L2 of each outer fold, and the classifier that
@@ -314,12 +276,7 @@ def test_senteval_protocol_against_a_loop_in_float64(
     ("corpus", "classes", "pairs"),
     [("trec", ("ABBR", "DESC", "LOC"), False), ("mrpc", ("other", "paraphrase"), True)],
 )
-def test_folds_of_train_against_a_loop(
-    monkeypatch: pytest.MonkeyPatch,
-    corpus: str,
-    classes: tuple[str, ...],
-    pairs: bool,
-) -> None:
+def test_folds_of_train_against_a_loop(monkeypatch, corpus, classes, pairs):
     tables = {
         "train": table(
             120,
@@ -359,7 +316,7 @@ def test_folds_of_train_against_a_loop(
     assert result.predictions["label"] == tables["test"].column("label")
 
 
-def test_a_given_dev_split_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_dev_split_chooses(monkeypatch):
     classes = ("negative", "positive")
     tables = {
         "train": table(60, classes, 4),
@@ -392,9 +349,7 @@ def test_a_given_dev_split_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["lbfgs", "senteval"])
-def test_what_is_predicted_for_a_row_never_sees_its_label(
-    monkeypatch: pytest.MonkeyPatch, protocol: str
-) -> None:
+def test_what_is_predicted_for_a_row_never_sees_its_label(monkeypatch, protocol):
     tables = {
         name: table(
             40,
@@ -423,7 +378,7 @@ def test_what_is_predicted_for_a_row_never_sees_its_label(
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus: str) -> None:
+def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus):
     task = Transfer(
         data_dir=str(sample_dir()),
         corpus=corpus,
@@ -450,7 +405,7 @@ def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus: str) 
     assert not task.suits(Numbers()), "a model without features"
 
 
-def test_too_few_rows_for_folds() -> None:
+def test_too_few_rows_for_folds():
     with pytest.raises(DataError, match=r"a class has only one of .* training rows: raise"):
         run_tasks(
             {

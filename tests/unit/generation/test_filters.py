@@ -27,7 +27,7 @@ SYSTEM = (
 )
 
 
-def rows(table: str) -> list[str]:
+def rows(table):
     r"""The cells of a table, which ``¦`` separates; ``\n`` is a line break."""
     return [
         cell.strip(" ").replace("\\n", "\n")
@@ -36,13 +36,7 @@ def rows(table: str) -> list[str]:
     ]
 
 
-def judged(
-    text: str,
-    *,
-    finish: str = "stop",
-    source: str = SOURCE,
-    **given: Any,
-) -> tuple[str, str | None]:
+def judged(text, *, finish="stop", source=SOURCE, **given):
     reference, written = given.pop("reference", source), given.pop("written", {})
     role = Role(
         "r",
@@ -135,11 +129,7 @@ REASONS: list[tuple[str | None, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("reason", "text", "given"), REASONS)
-def test_reasons(
-    reason: str | None,
-    text: str,
-    given: dict[str, Any],
-) -> None:
+def test_reasons(reason, text, given):
     assert judged(text, **given)[1] == reason
 
 
@@ -157,12 +147,7 @@ def test_reasons(
         (1, 5, {"shortest": 0.3}, None),
     ],
 )
-def test_lengths(
-    words: int,
-    of: int,
-    given: dict[str, Any],
-    reason: str | None,
-) -> None:
+def test_lengths(words, of, given, reason):
     text, reference = (
         " ".join(f"{sign}{n}" for n in range(count)) for sign, count in (("w", words), ("r", of))
     )
@@ -176,7 +161,7 @@ def test_lengths(
     )
 
 
-def test_accepted_sentence_is_one_line() -> None:
+def test_accepted_sentence_is_one_line():
     replies = [json.dumps({"sentence": text}) for text in (POSITIVE, f'"{POSITIVE}"')]
     replies += [
         f"```json\n{replies[0]}\n```",
@@ -208,7 +193,7 @@ I can't help with the dishes. ¦ Unfortunately, I can't help it. ¦ I can't answ
 
 
 @pytest.mark.parametrize(("table", "refused"), [(REFUSALS, True), (NO_REFUSALS, False)])
-def test_refusals(table: str, refused: bool) -> None:
+def test_refusals(table, refused):
     assert [
         text
         for text in rows(table)
@@ -237,7 +222,7 @@ A dog runs.\nA cat sleeps. ¦ Note: a dog runs. ¦ A dog (note its fur) runs. ¦
 """
 
 
-def test_cleaning() -> None:
+def test_cleaning():
     replies = [
         *rows(TAKEN_OFF),
         f"\ufeff{SENTENCE}\x00",
@@ -278,7 +263,7 @@ def test_cleaning() -> None:
         "a" + " " * 50,
     ],
 )
-def test_long_reply_is_judged_in_linear_time(piece: str) -> None:
+def test_long_reply_is_judged_in_linear_time(piece):
     assert judged(piece * 3_000)
 
 
@@ -294,7 +279,7 @@ He left... Then she came. ¦ He said "Stop." Then he left. ¦ "It is late. We mu
 """
 
 
-def test_sentences_are_counted() -> None:
+def test_sentences_are_counted():
     wanted = (
         dict.fromkeys(rows(ONE), 1)
         | dict.fromkeys(rows(TWO), 2)
@@ -305,7 +290,7 @@ def test_sentences_are_counted() -> None:
     assert count_sentences("One. Two! Three? Four... Five.\nSix. Dr. No is seven.") == 7
 
 
-def test_letters_decide_equality() -> None:
+def test_letters_decide_equality():
     same = [
         ("A dog runs.", "a DOG, runs"),
         ("café", "cafe\u0301"),
@@ -347,7 +332,7 @@ ANY = st.sampled_from(
 @example(text="{ \ud800", finish="stop")
 @example(text='{"sentence": "\\ud800 A dog runs."}', finish="stop")
 @given(st.lists(ANY, max_size=15).map(" ".join), st.sampled_from(["stop", "length"]))
-def test_accepted_sentence_is_accepted_again(text: str, finish: str) -> None:
+def test_accepted_sentence_is_accepted_again(text, finish):
     sentence, reason = judged(
         text,
         finish=finish,

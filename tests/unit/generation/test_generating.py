@@ -9,10 +9,8 @@ import shlex
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hydra import compose as hydra_compose
@@ -40,7 +38,7 @@ Generate = Callable[..., Generation]
 ROLES = ("positive", "intermediate", "negative")
 
 
-def role(body: dict[str, Any]) -> str:
+def role(body):
     """The role that a request is for, by what the prompts say of it."""
     known = {
         "fewer details": "intermediate",
@@ -54,7 +52,7 @@ def role(body: dict[str, Any]) -> str:
     )
 
 
-def answer(body: dict[str, Any]) -> str:
+def answer(body):
     words = prompt(body).rstrip(".").split()
     return {
         "positive": " ".join(
@@ -72,7 +70,7 @@ def answer(body: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def serve() -> Iterator[Serve]:
+def serve():
     with ExitStack() as stack:
         yield lambda *arguments, **named: stack.enter_context(
             ChatServer(*(arguments or (answer,)), **named)
@@ -80,16 +78,12 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def generation(tmp_path: Path) -> Generate:
+def generation(tmp_path):
     """What is to be generated for the sample corpus; runs and caches of a test are in its
     folder.
     """
 
-    def made(
-        server: ChatServer | None,
-        *overrides: str,
-        data: str = "wiki",
-    ) -> Generation:
+    def made(server, *overrides, data="wiki"):
         line = ["n=6", "encoder=tiny", "corpora=sample", "+pattern=sts", "paths=sample"]
         line += [
             f"paths.runs_dir={tmp_path}/runs",
@@ -118,11 +112,11 @@ def generation(tmp_path: Path) -> Generate:
     return made
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
+def lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def own(folder: Path, count: int) -> str:
+def own(folder, count):
     path = folder / "own.txt"
     path.write_text(
         "".join(f"Sentence number {number} of this file is short.\n" for number in range(count))
@@ -132,12 +126,8 @@ def own(folder: Path, count: int) -> str:
 
 
 @pytest.mark.parametrize("reference", ["positive", "source"])
-def test_rows_in_the_order_of_drawing(
-    serve: Serve,
-    generation: Generate,
-    reference: str,
-) -> None:
-    def slow(body: dict[str, Any]) -> str:
+def test_rows_in_the_order_of_drawing(serve, generation, reference):
+    def slow(body):
         time.sleep(0.05 * (prompt(body) == made.sentences[0]))  # the first comes last
         return answer(body)
 
@@ -167,7 +157,7 @@ def test_rows_in_the_order_of_drawing(
     assert len(server.calls) == 18
 
 
-def test_structured_replies(serve: Serve, generation: Generate) -> None:
+def test_structured_replies(serve, generation):
     plain = generation(serve())
     plain.run()
     server = serve(lambda body: json.dumps({"sentence": answer(body)}))
@@ -181,8 +171,8 @@ def test_structured_replies(serve: Serve, generation: Generate) -> None:
     assert schema["properties"] == {"sentence": {"type": "string"}}
 
 
-def test_rejected_reply_is_sampled_again(serve: Serve, generation: Generate) -> None:
-    def echoes_first(body: dict[str, Any]) -> str:
+def test_rejected_reply_is_sampled_again(serve, generation):
+    def echoes_first(body):
         return prompt(body) if body["seed"] == 7 and role(body) == "intermediate" else answer(body)
 
     server = serve(echoes_first)
@@ -220,10 +210,10 @@ def test_rejected_reply_is_sampled_again(serve: Serve, generation: Generate) -> 
     assert len(server.calls) == 24  # rejected replies are kept too
 
 
-def test_given_up_sentences_are_listed_and_replaced(serve: Serve, generation: Generate) -> None:
+def test_given_up_sentences_are_listed_and_replaced(serve, generation):
     bad = set(generation(None, "show_prompts=true").sentences[:8:3])
 
-    def refuses(body: dict[str, Any]) -> str:
+    def refuses(body):
         return "I'm sorry, but I can't help with that." if prompt(body) in bad else answer(body)
 
     found = []
@@ -253,7 +243,7 @@ def test_given_up_sentences_are_listed_and_replaced(serve: Serve, generation: Ge
     assert found == [[(made.sentences[place], [rejected] * 2) for place in (0, 3, 6)]] * 2
 
 
-def test_dead_endpoint_loses_no_reply(serve: Serve, generation: Generate) -> None:
+def test_dead_endpoint_loses_no_reply(serve, generation):
     whole = generation(serve(), "llm.model=other")
     whole.run()
     server = serve(seconds=0.005)
@@ -286,11 +276,7 @@ def test_dead_endpoint_loses_no_reply(serve: Serve, generation: Generate) -> Non
 
 
 @pytest.mark.parametrize("harm", ["shorter", "damaged side file", "nothing left"])
-def test_changed_rows_are_written_again(
-    serve: Serve,
-    generation: Generate,
-    harm: str,
-) -> None:
+def test_changed_rows_are_written_again(serve, generation, harm):
     server = serve()
     made = generation(server)
     provenance, content = made.run(), made.rows.read_bytes()
@@ -346,18 +332,14 @@ def test_changed_rows_are_written_again(
         ),
     ],
 )
-def test_folder_depends_on_decisive_settings(
-    generation: Generate,
-    same: bool,
-    overrides: list[str],
-) -> None:
+def test_folder_depends_on_decisive_settings(generation, same, overrides):
     folder = generation(None, "llm.model=m").folder
     for override in overrides:
         line = [override] if override.startswith("llm.model") else ["llm.model=m", override]
         assert (generation(None, *line).folder == folder) is same, override
 
 
-def test_draw_is_independent_of_files_and_hold_out(generation: Generate, tmp_path: Path) -> None:
+def test_draw_is_independent_of_files_and_hold_out(generation, tmp_path):
     given = ("llm.model=m", "n=100")
     made = generation(
         None,
@@ -402,7 +384,7 @@ def test_draw_is_independent_of_files_and_hold_out(generation: Generate, tmp_pat
     )
 
 
-def test_patience_limits_the_cost_of_a_fault(serve: Serve, generation: Generate) -> None:
+def test_patience_limits_the_cost_of_a_fault(serve, generation):
     server = serve(lambda body: "")
     with pytest.raises(
         LLMError, match=r"21 of 21 sentences were given up; .* positive was rejected \(empty\): ''"
@@ -418,11 +400,7 @@ def test_patience_limits_the_cost_of_a_fault(serve: Serve, generation: Generate)
     assert 21 <= len(server.calls) <= 25
 
 
-def test_one_process_per_folder(
-    serve: Serve,
-    generation: Generate,
-    tmp_path: Path,
-) -> None:
+def test_one_process_per_folder(serve, generation, tmp_path):
     made = generation(serve())
     with locked(made.folder / "run.lock", "x"), pytest.raises(Busy):
         made.run()
@@ -449,11 +427,7 @@ def test_one_process_per_folder(
         (["data=ngcse_wiki_sts"], "data: already has LLM rows; choose the data of its sentences"),
     ],
 )
-def test_faults(
-    generation: Generate,
-    overrides: list[str],
-    fault: str,
-) -> None:
+def test_faults(generation, overrides, fault):
     data = overrides[0].partition("data=")[2] or "wiki"
     with pytest.raises(ConfigError) as caught:
         generation(
@@ -466,7 +440,7 @@ def test_faults(
     assert any(each.startswith(fault) for each in caught.value.faults), caught.value.faults
 
 
-def test_show_prompts_sends_nothing(serve: Serve, generation: Generate) -> None:
+def test_show_prompts_sends_nothing(serve, generation):
     server = serve()
     made = generation(
         server,
@@ -516,13 +490,7 @@ def test_show_prompts_sends_nothing(serve: Serve, generation: Generate) -> None:
          "data.rows.corpus._target_=lightning_cse.data.INLITriplets"),
     ],
 )  # fmt: skip
-def test_training_command(
-    generation: Generate,
-    data: str,
-    overrides: list[str],
-    experiment: str,
-    expected: str,
-) -> None:
+def test_training_command(generation, data, overrides, experiment, expected):
     made = generation(
         None,
         "llm.model=m",
@@ -549,12 +517,7 @@ def test_training_command(
     )
 
 
-def test_training_record_has_the_provenance_of_rows(
-    serve: Serve,
-    generation: Generate,
-    run_tiny: Callable[..., Any],
-    tmp_path: Path,
-) -> None:
+def test_training_record_has_the_provenance_of_rows(serve, generation, run_tiny, tmp_path):
     made = generation(
         serve(),
         own(tmp_path, 40),

@@ -4,8 +4,6 @@ config.
 
 import copy
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +13,8 @@ from omegaconf import OmegaConf
 
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.generation.examples import Examples, Source, draw_examples
-from lightning_cse.generation.pattern import Checks, Pattern, build_pattern, wrong_pattern
+from lightning_cse.generation.examples import Source, draw_examples
+from lightning_cse.generation.pattern import Checks, build_pattern, wrong_pattern
 from lightning_cse.generation.text import letters
 
 Node = dict[str, Any]
@@ -53,20 +51,16 @@ roles:
 """
 
 
-def four() -> Node:
+def four():
     node: Node = OmegaConf.to_container(OmegaConf.create(FOUR), resolve=True)  # type: ignore[assignment]
     return node
 
 
 @pytest.fixture(scope="module")
-def built(repository: Path) -> Callable[..., Pattern]:
+def built(repository):
     """A pattern of conf/ on the sample corpus, or another one."""
 
-    def build(
-        name: str,
-        *overrides: str,
-        data_dir: Path | None = None,
-    ) -> Pattern:
+    def build(name, *overrides, data_dir=None):
         with initialize_config_dir(str(repository / "conf"), version_base="1.3"):
             cfg = hydra_compose(
                 overrides=[
@@ -86,17 +80,15 @@ def built(repository: Path) -> Callable[..., Pattern]:
 
 
 @pytest.mark.parametrize("name", DIGESTS)
-def test_prompt_digests(name: str, built: Callable[..., Pattern]) -> None:
+def test_prompt_digests(name, built):
     assert built(name).digest == DIGESTS[name]
 
 
-def test_prompt_digest_of_official_corpus(built: Callable[..., Pattern], real_data: Path) -> None:
+def test_prompt_digest_of_official_corpus(built, real_data):
     assert built("sts_guarded", data_dir=real_data).digest == OFFICIAL
 
 
-def test_digest_covers_what_is_sent(
-    built: Callable[..., Pattern],
-) -> None:
+def test_digest_covers_what_is_sent(built):
     changed = [
         "seed=1",
         "shots=2",
@@ -114,7 +106,7 @@ def test_digest_covers_what_is_sent(
         assert built("sts", f"pattern.{kept}").digest == DIGESTS["sts"]
 
 
-def test_custom_pattern() -> None:
+def test_custom_pattern():
     node = four()
     drawn = {
         "from": ["sts12/train"],
@@ -168,11 +160,7 @@ GOOD = {
         ("roles.1.checks", {"less_detail_than": "frage"}, ": Value error, roles.1.checks.less_detail_than: must be one of"),
     ],
 )  # fmt: skip
-def test_faults(
-    path: str,
-    value: Any,
-    fault: str | None,
-) -> None:
+def test_faults(path, value, fault):
     node: Any = four()
     *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     place = node
@@ -194,7 +182,7 @@ def test_faults(
 # Examples
 
 
-def source(**given: Any) -> Source:
+def source(**given):
     node = {
         "from": ("sts12/train",),
         "first": "sentence1",
@@ -204,7 +192,7 @@ def source(**given: Any) -> Source:
     return Source.model_validate(node)
 
 
-def nli(second: str, *names: str) -> Source:
+def nli(second, *names):
     return source(
         **{"from": names or ("simcse_nli/train",)},
         first="premise",
@@ -212,12 +200,7 @@ def nli(second: str, *names: str) -> Source:
     )
 
 
-def draw(
-    *sources: Source,
-    shots: int = 3,
-    seed: int = 0,
-    data_dir: Path | None = None,
-) -> list[Examples]:
+def draw(*sources, shots=3, seed=0, data_dir=None):
     wanted = {f"examples.{number}": each for number, each in enumerate(sources)}
     return list(
         draw_examples(
@@ -229,11 +212,7 @@ def draw(
     )
 
 
-def own(
-    folder: Path,
-    rows: Sequence[tuple[str, str]],
-    **given: Any,
-) -> Source:
+def own(folder, rows, **given):
     """What is drawn from a file of these pairs."""
     path = folder / "rows.jsonl"
     lines = [
@@ -256,7 +235,7 @@ def own(
     )
 
 
-def test_score_bounds() -> None:
+def test_score_bounds():
     rows = read_corpus(
         "sts12",
         "train",
@@ -283,7 +262,7 @@ def test_score_bounds() -> None:
     assert found.digests == {file.name: file.sha256 for file in rows.files}
 
 
-def test_draw_depends_on_seed_only(tmp_path: Path) -> None:
+def test_draw_depends_on_seed_only(tmp_path):
     given = own(tmp_path, [(f"First {number}.", f"Second {number}.") for number in range(20)])
     drawn = [[first for first, _ in draw(given, seed=seed)[0].shown] for seed in (0, 1)]
 
@@ -291,9 +270,7 @@ def test_draw_depends_on_seed_only(tmp_path: Path) -> None:
     assert draw(given, shots=5)[0].shown[:3] == draw(given)[0].shown
 
 
-def test_trivial_and_repeated_pairs_are_left_out(
-    tmp_path: Path,
-) -> None:
+def test_trivial_and_repeated_pairs_are_left_out(tmp_path):
     rows = [
         ("It rained.", "IT  rained!"),
         ("Tea?", "..."),
@@ -319,7 +296,7 @@ def test_trivial_and_repeated_pairs_are_left_out(
         assert len({letters(sentence) for pair in shown for sentence in pair}) == 4
 
 
-def test_longer_first() -> None:
+def test_longer_first():
     (plain,), (turned,) = (draw(source(longer_first=longer)) for longer in (False, True))
 
     assert all(len(first.split()) > len(second.split()) for first, second in turned.pool)
@@ -330,7 +307,7 @@ def test_longer_first() -> None:
     assert any(pair not in plain.pool for pair in turned.pool)
 
 
-def test_labelled_pairs_become_triplets() -> None:
+def test_labelled_pairs_become_triplets():
     (mixed,), (alone,) = (
         draw(
             nli(
@@ -378,12 +355,12 @@ def test_labelled_pairs_become_triplets() -> None:
         ),
     ],
 )
-def test_draw_errors_name_the_key(given: Source, message: str) -> None:
+def test_draw_errors_name_the_key(given, message):
     with pytest.raises((ConfigError, DataError), match=message):
         draw(given, shots=6)
 
 
-def test_pool_sizes_of_official_corpora(real_data: Path) -> None:
+def test_pool_sizes_of_official_corpora(real_data):
     bands = [
         source(scores={"above": 4}),
         source(

@@ -3,18 +3,16 @@ printed.
 """
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lightning_cse.encoders import tiny_encoder
-from lightning_cse.generation.examples import Examples, Pair
+from lightning_cse.generation.examples import Examples
 from lightning_cse.generation.pattern import Checks, Pattern, Role
 from lightning_cse.generation.summary import summarise
 
 
-def words(number: int, kept: int) -> Pair:
+def words(number, kept):
     """Return two sentences of four words, of which the first ones are the same."""
     first = [f"{letter}{number}" for letter in "abcd"]
 
@@ -29,7 +27,7 @@ KEPT = {
 PAIRS = {role: tuple(words(number, kept) for number in range(40)) for role, kept in KEPT.items()}
 
 
-def of(pairs: dict[str, tuple[Pair, ...]]) -> Pattern:
+def of(pairs):
     roles = (
         Role(
             r,
@@ -48,7 +46,7 @@ def of(pairs: dict[str, tuple[Pair, ...]]) -> Pattern:
     return Pattern("mine", tuple(roles))
 
 
-def rows(folder: Path, pairs: dict[str, tuple[Pair, ...]]) -> Path:
+def rows(folder, pairs):
     """Write rows in which each role has these pairs with the anchor, which is the same for all
     roles.
     """
@@ -69,13 +67,7 @@ def rows(folder: Path, pairs: dict[str, tuple[Pair, ...]]) -> Path:
     return path
 
 
-def summary(
-    folder: Path,
-    pattern: dict[str, Any],
-    made: dict[str, Any],
-    encoder: Any = None,
-    **given: int,
-) -> Any:
+def summary(folder, pattern, made, encoder=None, **given):
     return summarise(
         of(pattern),
         rows(folder, made),
@@ -88,7 +80,7 @@ def summary(
     )
 
 
-def test_equal_rows_overlap_completely(tmp_path: Path) -> None:
+def test_equal_rows_overlap_completely(tmp_path):
     found = summary(
         tmp_path,
         PAIRS,
@@ -110,7 +102,7 @@ def test_equal_rows_overlap_completely(tmp_path: Path) -> None:
         )
 
 
-def test_overlap_of_draws(tmp_path: Path) -> None:
+def test_overlap_of_draws(tmp_path):
     both = tuple(words(n, 3) for n in range(20)) + tuple(words(n, 0) for n in range(20))
     for times, count, alike in ((1, 1, 0.5), (10, 400, 0.975)):
         made = {"positive": tuple(words(n, 3) for n in range(count))}
@@ -126,11 +118,7 @@ def test_overlap_of_draws(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("count", "enough"), [(29, False), (30, True)])
-def test_small_pools_have_no_overlap(
-    count: int,
-    enough: bool,
-    tmp_path: Path,
-) -> None:
+def test_small_pools_have_no_overlap(count, enough, tmp_path):
     found = summary(
         tmp_path,
         {"positive": PAIRS["positive"][:count]},
@@ -141,7 +129,7 @@ def test_small_pools_have_no_overlap(
     assert found["positive"]["pattern"]["mer"] is not None
 
 
-def test_cosine_overlap(tmp_path: Path) -> None:
+def test_cosine_overlap(tmp_path):
     given = {"positive": PAIRS["positive"]}
     found = summary(
         tmp_path,

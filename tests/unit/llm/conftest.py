@@ -1,9 +1,7 @@
 """Local servers and models behind them, with a key that must not appear anywhere."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import pytest
 from llm_server import ChatServer
@@ -17,7 +15,7 @@ Model = Callable[..., LLM]
 
 
 @pytest.fixture(autouse=True)
-def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+def _surroundings(monkeypatch):
     """Set a key, no other endpoint, a proxy that local calls must not use, and short waits."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
@@ -27,22 +25,17 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def serve() -> Iterator[Serve]:
+def serve():
     """Start servers that end with the test."""
     with ExitStack() as stack:
         yield lambda *arguments, **named: stack.enter_context(ChatServer(*arguments, **named))
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Model:
+def model(tmp_path):
     """A model behind a server, with the test's folder for caches."""
 
-    def make(
-        server: ChatServer | str,
-        *,
-        cache_dir: str | None = str(tmp_path),
-        **settings: Any,
-    ) -> LLM:
+    def make(server, *, cache_dir=str(tmp_path), **settings):
         url = server if isinstance(server, str) else server.url
         return LLM(
             {

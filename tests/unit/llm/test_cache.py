@@ -6,7 +6,6 @@ import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -29,11 +28,11 @@ REPLY = Reply(
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "llm" / "replies.sqlite"
 
 
-def test_round_trip_of_a_reply(path: Path) -> None:
+def test_round_trip_of_a_reply(path):
     cache, key = ReplyCache(path), REQUEST.key("m")
     assert cache.get(key) is None
     assert (
@@ -70,7 +69,7 @@ def test_round_trip_of_a_reply(path: Path) -> None:
     assert cache.get(key) == replace(REPLY, cached=True)
 
 
-def test_requests_are_kept_and_shared_messages_stored_once(path: Path) -> None:
+def test_requests_are_kept_and_shared_messages_stored_once(path):
     shared = (("system", "Be brief. " * 300), ("user", "Is it?"), ("assistant", "No. "))
     requests = [Request((*shared, ("user", str(number))), {"seed": number}) for number in range(50)]
     with closing(ReplyCache(path)) as cache:
@@ -93,7 +92,7 @@ def test_requests_are_kept_and_shared_messages_stored_once(path: Path) -> None:
         assert endpoint == "https://one/v1"
 
 
-def test_processes_share_one_file(path: Path) -> None:
+def test_processes_share_one_file(path):
     script = (
         "import sys; from pathlib import Path; from lightning_cse.llm import Reply, Request\n"
         "from lightning_cse.llm.cache import ReplyCache; cache = ReplyCache(Path(sys.argv[1])); input()\n"
@@ -123,7 +122,7 @@ def test_processes_share_one_file(path: Path) -> None:
     assert printed[0] == printed[1] == printed[2]
 
 
-def test_an_unusable_cache_file(path: Path) -> None:
+def test_an_unusable_cache_file(path):
     path.parent.mkdir()
     path.write_bytes(b"no database, but longer than a header is" * 5)
     for broken in (path, path / "below" / "replies.sqlite"):

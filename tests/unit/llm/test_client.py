@@ -9,10 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,17 +27,17 @@ ENDLESS = {"silent", "stall", "trickle"}
 SCHEMA = {"type": "object", "properties": {"sentence": {"type": "string"}}}
 
 
-def questions(count: int, start: int = 0) -> list[Request]:
+def questions(count, start=0):
     return [
         Request((("user", f"question {k}"),), {"temperature": 0})
         for k in range(start, start + count)
     ]
 
 
-def ask(llm: LLM, requests: Sequence[Request]) -> list[Reply | Failure]:
+def ask(llm, requests):
     """Return the outcomes in the order of the requests, each of which has exactly one."""
 
-    async def one(item: tuple[int, Request]) -> tuple[int, Reply | Failure]:
+    async def one(item):
         return item[0], await llm.reply(item[1])
 
     got = sorted(llm.each(one, enumerate(requests)), key=lambda pair: pair[0])
@@ -46,18 +45,18 @@ def ask(llm: LLM, requests: Sequence[Request]) -> list[Reply | Failure]:
     return [outcome for _, outcome in got]
 
 
-def texts(outcomes: Sequence[Reply | Failure]) -> list[str]:
+def texts(outcomes):
     return [
         outcome.text if isinstance(outcome, Reply) else f"FAILED {outcome.reason}"
         for outcome in outcomes
     ]
 
 
-def answers(count: int) -> list[str]:
+def answers(count):
     return [f"question {k}"[::-1] for k in range(count)]
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
+def wait_until(condition):
     until = time.monotonic() + 30
     while not condition() and time.monotonic() < until:
         time.sleep(0.01)
@@ -67,7 +66,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 # What is sent, and what comes back
 
 
-def test_a_request_and_its_reply(serve: Serve, model: Model) -> None:
+def test_a_request_and_its_reply(serve, model):
     server = serve()
     parameters: dict[str, Any] = {
         "temperature": 0.5,
@@ -102,16 +101,14 @@ def test_a_request_and_its_reply(serve: Serve, model: Model) -> None:
     assert call.authorization == f"Bearer {KEY}"
 
 
-def test_an_endpoint_without_structured_output_is_asked_without_it(
-    serve: Serve, model: Model
-) -> None:
+def test_an_endpoint_without_structured_output_is_asked_without_it(serve, model):
     server = serve(structured=False)
     requests = [replace(request, schema=SCHEMA) for request in questions(4)]
     assert texts(ask(model(server, concurrency=1), requests)) == answers(4)
     assert [call.fault for call in server.calls] == ["no_schema", None, None, None, None]
 
 
-def test_equal_requests_share_a_call_and_other_samples_do_not(serve: Serve, model: Model) -> None:
+def test_equal_requests_share_a_call_and_other_samples_do_not(serve, model):
     server = serve(seconds=0.02)
     llm = model(server)
     got = ask(
@@ -208,12 +205,7 @@ def test_equal_requests_share_a_call_and_other_samples_do_not(serve: Serve, mode
         ),
     ],
 )
-def test_unusual_replies_are_kept(
-    serve: Serve,
-    model: Model,
-    odd: str,
-    reply: Reply,
-) -> None:
+def test_unusual_replies_are_kept(serve, model, odd, reply):
     server = serve(plan=always(odd))
     reply = replace(reply, endpoint=server.url)
     assert ask(model(server), questions(1)) == [reply]
@@ -225,11 +217,7 @@ def test_unusual_replies_are_kept(
 # Faults
 
 
-def test_many_requests_to_an_unreliable_server(
-    serve: Serve,
-    model: Model,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_many_requests_to_an_unreliable_server(serve, model, caplog):
     kinds = tuple(kind for kind in TRANSIENT if kind not in ENDLESS)
     server = serve(
         plan=share(
@@ -256,11 +244,7 @@ def test_many_requests_to_an_unreliable_server(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_retry_overcomes_every_fault(
-    serve: Serve,
-    model: Model,
-    fault: str,
-) -> None:
+def test_a_retry_overcomes_every_fault(serve, model, fault):
     server = serve(plan=first(fault))
     assert texts(
         ask(model(server, timeout=0.5 if fault in ENDLESS else 60.0), questions(1))
@@ -286,13 +270,7 @@ def test_a_retry_overcomes_every_fault(
         ("forbidden", "status 403: Your country is not supported", True),
     ],
 )
-def test_a_failed_request_leaves_the_others_alone(
-    serve: Serve,
-    model: Model,
-    fault: str,
-    reason: str,
-    final: bool,
-) -> None:
+def test_a_failed_request_leaves_the_others_alone(serve, model, fault, reason, final):
     server = serve(plan=lambda body, _: fault if prompt(body) == "question 1" else None)
     llm = model(
         server,
@@ -332,13 +310,7 @@ def test_a_failed_request_leaves_the_others_alone(
         ("html", r"the last 8 requests to \S+/v1 all failed", 20),
     ],
 )
-def test_faults_of_the_endpoint_end_all_requests(
-    serve: Serve,
-    model: Model,
-    kind: str,
-    message: str,
-    calls: int,
-) -> None:
+def test_faults_of_the_endpoint_end_all_requests(serve, model, kind, message, calls):
     server = serve(plan=always(kind))
     with pytest.raises(LLMError, match=message) as caught:
         ask(
@@ -353,14 +325,14 @@ def test_faults_of_the_endpoint_end_all_requests(
     assert KEY not in str(caught.value)
 
 
-def test_an_endpoint_that_cannot_be_reached(model: Model) -> None:
+def test_an_endpoint_that_cannot_be_reached(model):
     with ChatServer() as server:
         pass
     with pytest.raises(LLMError, match=r"cannot be reached .*is llm\.base_url its address"):
         ask(model(server, retries=100), questions(1))
 
 
-def test_a_server_that_dies_and_a_new_start(serve: Serve, model: Model) -> None:
+def test_a_server_that_dies_and_a_new_start(serve, model):
     server, other = serve(), serve()
     llm, count = (
         model(
@@ -380,11 +352,7 @@ def test_a_server_that_dies_and_a_new_start(serve: Serve, model: Model) -> None:
     assert len(other.calls) == 40 - kept <= 30
 
 
-def test_kept_replies_need_neither_a_key_nor_a_network(
-    serve: Serve,
-    model: Model,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_kept_replies_need_neither_a_key_nor_a_network(serve, model, monkeypatch):
     ask(model(serve()), questions(5))
     monkeypatch.delenv("OPENAI_API_KEY")
     elsewhere = model("https://api.example.org/v1")
@@ -395,13 +363,7 @@ def test_kept_replies_need_neither_a_key_nor_a_network(
         ask(elsewhere, questions(6))
 
 
-def test_the_key_appears_nowhere(
-    serve: Serve,
-    model: Model,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_the_key_appears_nowhere(serve, model, tmp_path, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     llm = model(
         serve(
@@ -435,12 +397,7 @@ def test_the_key_appears_nowhere(
         ({}, 0.0),
     ],
 )
-def test_calls_keep_to_the_limits(
-    serve: Serve,
-    model: Model,
-    limits: dict[str, float],
-    seconds: float,
-) -> None:
+def test_calls_keep_to_the_limits(serve, model, limits, seconds):
     server = serve(lambda _: "word " * 100)
     assert len(ask(model(server, **limits), questions(8))) == 8
     times = [call.at for call in server.calls]
@@ -457,20 +414,20 @@ def test_calls_keep_to_the_limits(
 class More:
     """Items of which there are more after results."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count):
         self.taken, self.most = 0, count
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self):
         return self
 
-    def __next__(self) -> Request:
+    def __next__(self):
         if self.taken == self.most:
             raise StopIteration
         self.taken += 1
         return questions(1, self.taken)[0]
 
 
-def test_items_are_taken_after_each_result(serve: Serve, model: Model) -> None:
+def test_items_are_taken_after_each_result(serve, model):
     server, items = serve(seconds=0.1), More(5)
     llm, results = model(server, concurrency=3), 0
     for results, _ in enumerate(llm.each(llm.reply, items), start=1):
@@ -481,15 +438,11 @@ def test_items_are_taken_after_each_result(serve: Serve, model: Model) -> None:
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_calls_under_way_at_the_end_are_kept(
-    serve: Serve,
-    model: Model,
-    refused: bool,
-) -> None:
+def test_calls_under_way_at_the_end_are_kept(serve, model, refused):
     go = threading.Event()
     plan = {"question 0": "unauthorized"} if refused else {}
 
-    def answer(body: dict[str, Any]) -> str:
+    def answer(body):
         if prompt(body) == "question 0":
             wait_until(lambda: len(server.calls) == 4)
         else:
@@ -498,7 +451,7 @@ def test_calls_under_way_at_the_end_are_kept(
 
     server = serve(answer, lambda body, _: plan.get(prompt(body)))
 
-    def release() -> None:
+    def release():
         wait_until(lambda: len(server.calls) == 4)
         time.sleep(0.2)
         go.set()
@@ -530,12 +483,7 @@ sys.exit(main())
 """
 
 
-def stopped(
-    server: ChatServer,
-    folder: Path,
-    signals: list[signal.Signals],
-    release: threading.Timer,
-) -> tuple[int, str]:
+def stopped(server, folder, signals, release):
     """Run the script until it waits for its calls, send the signals; return exit code and
     stderr.
     """
@@ -574,14 +522,7 @@ def stopped(
         ([signal.SIGKILL], -9, 20),
     ],
 )
-def test_a_stopped_process_loses_no_reply(
-    serve: Serve,
-    model: Model,
-    tmp_path: Path,
-    signals: list[signal.Signals],
-    code: int,
-    kept: int,
-) -> None:
+def test_a_stopped_process_loses_no_reply(serve, model, tmp_path, signals, code, kept):
     go = threading.Event()
     # Eight calls get no answer before the signals: the process waits for all of them.
     server = serve(lambda body: str(int(prompt(body).split()[1]) < 20 or go.wait(30)))

@@ -1,15 +1,12 @@
 """Settings of an endpoint, and its key."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import yaml
 
 from lightning_cse.llm import Endpoint, LLMError, wrong_settings
 
 
-def test_the_config_has_the_defaults_of_the_fields(repository: Path) -> None:
+def test_the_config_has_the_defaults_of_the_fields(repository):
     config = yaml.safe_load((repository / "conf/llm/default.yaml").read_text(encoding="utf-8"))
     assert config == Endpoint(model="m").model_dump() | {
         "model": None,
@@ -48,9 +45,7 @@ def test_the_config_has_the_defaults_of_the_fields(repository: Path) -> None:
         ({"parameters": 3}, ["llm.parameters: "]),
     ],
 )
-def test_faults_name_the_key_and_show_no_password(
-    settings: dict[str, Any], faults: list[str]
-) -> None:
+def test_faults_name_the_key_and_show_no_password(settings, faults):
     found = list(wrong_settings({"model": "m", **settings}))
     assert [
         one[: len(fault)]
@@ -63,9 +58,7 @@ def test_faults_name_the_key_and_show_no_password(
     assert "hush" not in str(found)
 
 
-def test_the_address_is_the_setting_then_the_environment_then_openai(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_address_is_the_setting_then_the_environment_then_openai(monkeypatch):
     assert Endpoint(model="m").address == "https://api.openai.com/v1"
     monkeypatch.setenv("OPENAI_BASE_URL", "http://vllm:8000/v1/")
     assert Endpoint(model="m").address == "http://vllm:8000/v1"
@@ -78,7 +71,7 @@ def test_the_address_is_the_setting_then_the_environment_then_openai(
     )
 
 
-def test_the_address_of_the_environment_is_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_of_the_environment_is_checked_too(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "https://ann:hush@host/v1")
     (fault,) = wrong_settings({"model": "m"})
     assert fault.startswith("llm.base_url: OPENAI_BASE_URL in the environment must be http")
@@ -98,12 +91,7 @@ def test_the_address_of_the_environment_is_checked_too(monkeypatch: pytest.Monke
         ("http://localhost:8000/v1", "sk\x1b[2J", "MY_KEY does not hold a key"),
     ],
 )
-def test_the_key_comes_from_the_named_variable(
-    url: str,
-    key: str,
-    found: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_key_comes_from_the_named_variable(url, key, found, monkeypatch):
     monkeypatch.setenv("MY_KEY", key)
     endpoint = Endpoint(
         model="m",

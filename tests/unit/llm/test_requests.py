@@ -18,7 +18,7 @@ NEW = Reply(
 )
 
 
-def test_keys_are_stable() -> None:
+def test_keys_are_stable():
     # Replies on disk are found by it.
     assert REQUEST.key("m") == "83793e89561bb9f62f6f26c497ba4bf390321c6b8a6a9d60d423244acff8c8d2"
     assert Request(MESSAGES, {"max_tokens": 5.0, "temperature": 0.0}).key("m") == REQUEST.key("m")
@@ -36,7 +36,7 @@ def test_keys_are_stable() -> None:
         replace(REQUEST, schema={"type": "object"}),
     ],
 )
-def test_a_key_depends_on_everything_that_is_sent(other: Request) -> None:
+def test_a_key_depends_on_everything_that_is_sent(other):
     assert other.key("m") != REQUEST.key("m")
     assert REQUEST.key("m") != REQUEST.key("n")
 
@@ -66,12 +66,7 @@ def test_a_key_depends_on_everything_that_is_sent(other: Request) -> None:
         ([Reply("yes", "stop"), replace(NEW, cached=True)], {"unmetered": 1}, None, 0.0013),
     ],
 )
-def test_account_and_cost(
-    outcomes: list[Reply | Failure],
-    counts: dict[str, int],
-    cost: float | None,
-    if_new: float | None,
-) -> None:
+def test_account_and_cost(outcomes, counts, cost, if_new):
     account, price = Account(), {"input": 1.0, "output": 30.0}
     for outcome in outcomes:
         account.add(outcome)
@@ -81,7 +76,7 @@ def test_account_and_cost(
     assert account.cost(None) is None
 
 
-def test_small_sums_show_two_digits() -> None:
+def test_small_sums_show_two_digits():
     assert [dollars(12.5), dollars(0.0000421), dollars(3.14159, least=2), dollars(0),] == [
         "$12.5000", "$0.000042", "$3.14", "$0.00",
     ]  # fmt: skip

@@ -31,33 +31,15 @@ Compare = Callable[
 ]
 
 
-def make(
-    n: int,
-    d: int,
-    seed: int = 0,
-) -> list[DualEmbedding]:
+def make(n, d, seed=0):
     """Premise, explicit entailment, implied entailment, contradiction."""
     return [DualEmbedding(*pair) for pair in normal(4, 2, n, d, seed=seed)]
 
 
-def loop(
-    compare: Compare,
-    temperature: float,
-    premise: Any,
-    hypotheses: dict[str, Any],
-    rows: dict[str, list[int]],
-    contradiction: bool = True,
-    intra_sentence: bool = True,
-) -> float:
+def loop(compare, temperature, premise, hypotheses, rows, contradiction=True, intra_sentence=True):
     """The terms that each row has; ``compare`` is the similarity of anchor i and candidate j."""
 
-    def term(
-        anchor: Any,
-        i: int,
-        positive: Any,
-        k: int,
-        *others: Any,
-    ) -> float:
+    def term(anchor, i, positive, k, *others):
         candidates = []
         for view in (positive, *others):
             candidates += [compare(anchor, i, view, j) for j in range(len(view))]
@@ -101,12 +83,7 @@ def loop(
     return total / len(premise)
 
 
-def of_cosines(
-    a: Any,
-    i: int,
-    b: Any,
-    j: int,
-) -> float:
+def of_cosines(a, i, b, j):
     return cos(a[i], b[j])
 
 
@@ -148,7 +125,7 @@ def test_loss_matches_loop(
 
 @ablations
 @pytest.mark.parametrize("reduce", ["mean_of_sims", "sim_of_sum"])
-def test_loss_of_gaussians_matches_loop(options: dict[str, bool], reduce: str) -> None:
+def test_loss_of_gaussians_matches_loop(options, reduce):
     premise, *others = [DualGaussianEmbedding(*fields) for fields in normal(4, 4, 3, 4, seed=3)]
     loss = DualContrastive(
         1.0,
@@ -156,12 +133,7 @@ def test_loss_of_gaussians_matches_loop(options: dict[str, bool], reduce: str) -
         **options,
     )
 
-    def from_candidate(
-        anchor: Any,
-        i: int,
-        candidate: Any,
-        j: int,
-    ) -> float:
+    def from_candidate(anchor, i, candidate, j):
         return sim(
             candidate,
             j,
@@ -205,9 +177,7 @@ def test_loss_of_gaussians_matches_loop(options: dict[str, bool], reduce: str) -
         {role: [3, 0, 1, 2] for role in HYPOTHESES},
     ],
 )
-def test_rows_without_a_hypothesis_lack_its_terms(
-    rows: dict[str, list[int]], options: dict[str, bool]
-) -> None:
+def test_rows_without_a_hypothesis_lack_its_terms(rows, options):
     premise, *others = make(4, 5)
     hypotheses = {}
     for role, other in zip(
@@ -234,7 +204,7 @@ def test_rows_without_a_hypothesis_lack_its_terms(
     assert got.item() == pytest.approx(want, abs=1e-9)
 
 
-def test_batch_without_any_term_has_zero_loss_and_gradient() -> None:
+def test_batch_without_any_term_has_zero_loss_and_gradient():
     premise = DualEmbedding(*(tensor.requires_grad_() for tensor in normal(2, 3, 4).unbind()))
     loss = DualContrastive(intra_sentence=False)(premise, rows={})
     loss.backward()
@@ -242,7 +212,7 @@ def test_batch_without_any_term_has_zero_loss_and_gradient() -> None:
     assert not premise.explicit.grad.any()
 
 
-def test_contradiction_is_required_unless_it_is_off() -> None:
+def test_contradiction_is_required_unless_it_is_off():
     *roles, contradiction = make(3, 4)
     with pytest.raises(ValueError, match="set contradiction=False"):
         DualContrastive()(*roles)
@@ -260,11 +230,7 @@ def test_contradiction_is_required_unless_it_is_off() -> None:
         ((4, 3), [0, 0, 1], r"rows\['explicit_entailment'\]"),
     ],
 )
-def test_wrong_shapes_are_errors(
-    lengths: tuple[int, ...],
-    rows: list[int] | None,
-    message: str,
-) -> None:
+def test_wrong_shapes_are_errors(lengths, rows, message):
     numbers = None if rows is None else {"explicit_entailment": torch.tensor(rows)}
     with pytest.raises(ValueError, match=message):
         DualContrastive()(*(make(n, 4)[0] for n in lengths), rows=numbers)

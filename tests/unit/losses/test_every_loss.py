@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from oracles import normal
-from torch import Tensor, nn
+from torch import nn
 
 from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding, GaussianEmbedding
 from lightning_cse.losses import (
@@ -51,12 +51,7 @@ class Case:
     kind: Any = None
     fields: int = 1
 
-    def draw(
-        self,
-        n: int = 3,
-        d: int = 4,
-        dtype: torch.dtype = torch.float64,
-    ) -> list[Tensor]:
+    def draw(self, n=3, d=4, dtype=torch.float64):
         shape = (n,) if isinstance(self.loss, ImplicitnessRanking) else (n, d)
         tensors = normal(
             self.count,
@@ -65,7 +60,7 @@ class Case:
         ).unbind()
         return [tensor.requires_grad_() for tensor in tensors]
 
-    def __call__(self, *tensors: Tensor) -> Tensor:
+    def __call__(self, *tensors):
         roles: Sequence[Any] = tensors
         if self.kind:
             starts = range(
@@ -77,7 +72,7 @@ class Case:
         return self.loss(*roles)
 
 
-def make(name: str, temperature: float = 0.05) -> Case:
+def make(name, temperature=0.05):
     kind, *options = name.split(" ", 1)
     text = options[0] if options else ""
     if kind == "simcse":
@@ -122,7 +117,7 @@ def make(name: str, temperature: float = 0.05) -> Case:
 
 @each
 @pytest.mark.parametrize("n", [2, 5])
-def test_equal_rows_give_the_closed_form(name: str, n: int) -> None:
+def test_equal_rows_give_the_closed_form(name, n):
     case = make(name)
     row = case.draw(1)[0].detach()
     same = row.expand(n, *row.shape[1:])
@@ -131,13 +126,13 @@ def test_equal_rows_give_the_closed_form(name: str, n: int) -> None:
 
 
 @each
-def test_gradients(name: str) -> None:
+def test_gradients(name):
     case = make(name, temperature=0.5)
     assert torch.autograd.gradcheck(case, case.draw())
 
 
 @each
-def test_order_of_rows_does_not_matter(name: str) -> None:
+def test_order_of_rows_does_not_matter(name):
     case = make(name)
     tensors = case.draw(6)
     order = torch.tensor([3, 1, 5, 0, 2, 4])
@@ -147,7 +142,7 @@ def test_order_of_rows_does_not_matter(name: str) -> None:
 
 @each
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_computed_in_float32(name: str, dtype: torch.dtype) -> None:
+def test_half_precision_is_computed_in_float32(name, dtype):
     case = make(name)
     tensors = case.draw(8, 64, dtype)
     loss = case(*tensors)
@@ -163,7 +158,7 @@ def test_half_precision_is_computed_in_float32(name: str, dtype: torch.dtype) ->
 
 
 @each
-def test_autocast_does_not_downcast(name: str) -> None:
+def test_autocast_does_not_downcast(name):
     case = make(name)
     tensors = case.draw(
         8,
@@ -177,7 +172,7 @@ def test_autocast_does_not_downcast(name: str) -> None:
 
 
 @each
-def test_extreme_inputs_stay_finite(name: str) -> None:
+def test_extreme_inputs_stay_finite(name):
     """Zero vectors, log variances of 12 and -12, and a small temperature."""
     case = make(name, temperature=1e-3)
     extremes = torch.tensor([12.0, -12.0, 0.0, 12.0])
@@ -209,7 +204,7 @@ def test_extreme_inputs_stay_finite(name: str) -> None:
         (ImplicitnessRanking, "alpha"),
     ],
 )
-def test_options_out_of_range_are_errors(kind: type[nn.Module], option: str) -> None:
+def test_options_out_of_range_are_errors(kind, option):
     values = [
         -0.005,
         math.inf,
@@ -242,11 +237,7 @@ def test_options_out_of_range_are_errors(kind: type[nn.Module], option: str) -> 
         ("ranking", 0, None),
     ],
 )
-def test_wrong_shapes_are_errors(
-    name: str,
-    number: int,
-    change: tuple[int, ...] | None,
-) -> None:
+def test_wrong_shapes_are_errors(name, number, change):
     case = make(name)
     tensors = case.draw(number)
     if change:

@@ -21,11 +21,7 @@ every_setting = pytest.mark.parametrize(
 )
 
 
-def triplets(
-    n: int,
-    d: int,
-    seed: int = 0,
-) -> list[GaussianEmbedding]:
+def triplets(n, d, seed=0):
     return [
         gaussians(
             n,
@@ -36,12 +32,7 @@ def triplets(
     ]
 
 
-def loop(
-    roles: list[GaussianEmbedding],
-    temperature: float,
-    sets: tuple,
-    reduce: str,
-) -> float:
+def loop(roles, temperature, sets, reduce):
     p, e, c = roles
     pairs = {
         "ent": (e, p),

@@ -5,19 +5,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import cos, cross_entropy, normal
-from torch import Tensor
 
 from lightning_cse.errors import ConfigError
 from lightning_cse.losses import InfoNCE
 
 
-def loop(
-    anchor: Tensor,
-    positive: Tensor,
-    negative: Tensor,
-    temperature: float,
-    weight: float = 0.0,
-) -> float:
+def loop(anchor, positive, negative, temperature, weight=0.0):
     total = 0.0
     for i, row in enumerate(anchor):
         logits = [cos(row, candidate) for candidate in positive]

@@ -7,12 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import cos, normal
-from torch import Tensor
 
 from lightning_cse.losses import HierarchicalTriplet, ImplicitnessRanking
 
 
-def at(*cosines: float) -> list[Tensor]:
+def at(*cosines):
     """An anchor, and one vector at each of these cosines from it."""
     return [torch.tensor([[c, math.sqrt(1 - c * c)]], dtype=torch.float64) for c in (1.0, *cosines)]
 

@@ -4,8 +4,7 @@ parameter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from lightning_cse.devices import gather, share, together
 from lightning_cse.encoders import SentenceEncoder, encoder
 from lightning_cse.engine.build import build
 from lightning_cse.methods import Method
-from lightning_cse.tokens import Tokens
 
 DEVICES = 3
 EXPERIMENTS = [
@@ -40,21 +38,17 @@ Steps = list[tuple[float, Gradients]]
 Compose = Callable[..., DictConfig]
 
 
-def gradients(method: Method) -> Gradients:
+def gradients(method):
     named = method.named_parameters()
     return {name: p.grad.clone() for name, p in named if p.grad is not None}
 
 
-def masked(forward: Callable[..., list[Tensor]]) -> Callable[..., list[Tensor]]:
+def masked(forward):
     """Drop the same numbers of each vector in every call: two passes over a sentence differ, always
     in the same way.
     """
 
-    def masked_forward(
-        self: SentenceEncoder,
-        requests: Sequence[Any],
-        **options: Any,
-    ) -> list[Tensor]:
+    def masked_forward(self, requests, **options):
         draws = torch.Generator().manual_seed(len(requests))
         found = forward(
             self,
@@ -66,7 +60,7 @@ def masked(forward: Callable[..., list[Tensor]]) -> Callable[..., list[Tensor]]:
     return masked_forward
 
 
-def steps(cfg: DictConfig, count: int = 4) -> Steps:
+def steps(cfg, count=4):
     """Loss and gradients of the first batches, without dropout but for `masked`."""
     torch.manual_seed(0)
     parts = build(cfg)
@@ -84,11 +78,11 @@ def steps(cfg: DictConfig, count: int = 4) -> Steps:
     return found
 
 
-def few(tokens: Tokens) -> Tokens:
+def few(tokens):
     return tokens.select(tokens.rows < 2)
 
 
-def differences(some: Steps, others: Steps) -> list[float]:
+def differences(some, others):
     """The differences of losses and gradients, relative to their size; a gradient below 1 % of all
     counts as 1 %.
     """
@@ -103,11 +97,7 @@ def differences(some: Steps, others: Steps) -> list[float]:
     return found
 
 
-def on_one_of_several(
-    rank: int,
-    file: str,
-    cfgs: dict[str, DictConfig],
-) -> None:
+def on_one_of_several(rank, file, cfgs):
     torch.set_num_threads(1)
     register()
     SentenceEncoder.forward = masked(SentenceEncoder.forward)  # type: ignore[method-assign]
@@ -135,7 +125,7 @@ def on_one_of_several(
 
 
 @pytest.mark.timeout(300)
-def test_three_devices_match_one(compose: Compose, tmp_path: Path) -> None:
+def test_three_devices_match_one(compose, tmp_path):
     cfgs = {name: compose(f"+experiment={name}", *OVERRIDES) for name in EXPERIMENTS}
     torch.multiprocessing.spawn(
         on_one_of_several,
@@ -145,11 +135,7 @@ def test_three_devices_match_one(compose: Compose, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_chunks_match_the_whole_batch(
-    name: str,
-    compose: Compose,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_chunks_match_the_whole_batch(name, compose, monkeypatch):
     monkeypatch.setattr(
         SentenceEncoder,
         "forward",
@@ -164,16 +150,14 @@ def test_chunks_match_the_whole_batch(
     assert max(differences(steps(whole), steps(chunked))) < 1e-5
 
 
-def test_chunks_are_encoded_again_under_their_dropout_masks(
-    compose: Compose, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_are_encoded_again_under_their_dropout_masks(compose, monkeypatch):
     cfg = compose(
         "+experiment=simcse_unsup",
         *OVERRIDES,
         "method.chunk_size=3",
     )
 
-    def step(checkpoint: Callable[..., Tensor]) -> tuple[int, Steps]:
+    def step(checkpoint):
         passes: list[int] = []
         monkeypatch.setattr(
             encoder,

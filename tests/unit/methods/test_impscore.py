@@ -5,8 +5,6 @@ record.
 import json
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 import pytorch_lightning as pl
@@ -39,7 +37,7 @@ MAPS = {
 }
 
 
-def make(lr: float = 1e-2, **options: Any) -> ImpScore:
+def make(lr=1e-2, **options):
     torch.manual_seed(0)
     optimizer = partial(
         torch.optim.Adam,
@@ -57,7 +55,7 @@ def make(lr: float = 1e-2, **options: Any) -> ImpScore:
     )
 
 
-def batch(method: ImpScore) -> dict[str, Any]:
+def batch(method):
     ids = method.model.encoder.tokenizer(SENTENCES)
     explicit, other = Tokens.pad(ids[1:] + ids[:1]), Tokens.pad(ids[3:] + ids[:3])
     roles = dict(
@@ -70,11 +68,7 @@ def batch(method: ImpScore) -> dict[str, Any]:
     return {"roles": roles, "index": torch.arange(len(SENTENCES))}
 
 
-def pairs(
-    rows: int | None = 12,
-    batch_size: int = 5,
-    **options: Any,
-) -> ContrastiveDataModule:
+def pairs(rows=12, batch_size=5, **options):
     settings = ContrastiveData(
         train=["inli/train"],
         held_out=["inli/val"],
@@ -91,12 +85,7 @@ def pairs(
     )
 
 
-def fit(
-    method: ImpScore,
-    data: ContrastiveDataModule,
-    epochs: int = 1,
-    callback: pl.Callback | None = None,
-) -> ImpScore:
+def fit(method, data, epochs=1, callback=None):
     data.use(method.roles)
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
     trainer = pl.Trainer(
@@ -109,7 +98,7 @@ def fit(
     return method
 
 
-def test_equal_sentences_have_a_finite_gradient() -> None:
+def test_equal_sentences_have_a_finite_gradient():
     method = make(
         pragmatic_metric="euclidean",
         implicitness_metric="euclidean",
@@ -123,7 +112,7 @@ def test_equal_sentences_have_a_finite_gradient() -> None:
 
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("direction", MAPS)
-def test_maps_learn_and_the_encoder_unless_it_is_frozen(frozen: bool, direction: str) -> None:
+def test_maps_learn_and_the_encoder_unless_it_is_frozen(frozen, direction):
     method = make(
         direction=direction,
         frozen=frozen,
@@ -141,7 +130,7 @@ def test_maps_learn_and_the_encoder_unless_it_is_frozen(frozen: bool, direction:
 
 
 @pytest.mark.parametrize("metrics", [("cosine", "euclidean"), ("euclidean", "cosine")])
-def test_loss_is_that_of_the_scores(metrics: tuple[str, str]) -> None:
+def test_loss_is_that_of_the_scores(metrics):
     method = make(
         implicitness_metric=metrics[0],
         pragmatic_metric=metrics[1],
@@ -159,28 +148,20 @@ def test_loss_is_that_of_the_scores(metrics: tuple[str, str]) -> None:
 class Watching(pl.Callback):
     """Embed the same sentences, and others, after every epoch."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.seen: list[tuple[PragmaticEmbedding, dict[str, Tensor]]] = []
 
-    def on_train_epoch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-    ) -> None:
+    def on_train_epoch_end(self, trainer, pl_module):
         pl_module.model.embed(SENTENCES[:2])
         state = {name: value.clone() for name, value in pl_module.state_dict().items()}
         self.seen.append((pl_module.model.embed(SENTENCES), state))
 
 
-def test_frozen_encoder_encodes_every_sentence_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frozen_encoder_encodes_every_sentence_once(monkeypatch):
     counts: list[int] = []
     forward = SentenceEncoder.forward
 
-    def counted(
-        self: SentenceEncoder,
-        requests: Any,
-        **options: Any,
-    ) -> list[Tensor]:
+    def counted(self, requests, **options):
         assert not torch.is_grad_enabled()
         assert not self.training
         counts.extend(len(tokens) for tokens, _ in requests)
@@ -219,15 +200,11 @@ def test_frozen_encoder_encodes_every_sentence_once(monkeypatch: pytest.MonkeyPa
     assert not torch.allclose(watching.seen[0][0].pragmatic, watching.seen[-1][0].pragmatic)
 
 
-def test_kept_vectors_give_the_loss_of_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_vectors_give_the_loss_of_encoding(monkeypatch):
     losses: list[tuple[float, float]] = []
     step = ImpScore.training_step
 
-    def both(
-        self: ImpScore,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def both(self, batch, batch_idx):
         kept = self._kept
         self._kept = None
         encoded = step(self, batch, batch_idx)["loss"].item()
@@ -252,7 +229,7 @@ def test_kept_vectors_give_the_loss_of_encoding(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_row_without_a_sentence_is_an_error(frozen: bool) -> None:
+def test_row_without_a_sentence_is_an_error(frozen):
     data = pairs()
     columns = {role: data.train.column(role) for role in ROLES}
     columns["neg_explicit"][3] = None
@@ -261,7 +238,7 @@ def test_row_without_a_sentence_is_an_error(frozen: bool) -> None:
         fit(make(frozen=frozen), data)
 
 
-def test_run_needs_the_encoder_that_it_was_trained_with(run_tiny: RunTiny, tmp_path: Path) -> None:
+def test_run_needs_the_encoder_that_it_was_trained_with(run_tiny, tmp_path):
     few = (
         "baselines=none",
         "encoder.layers=1",

@@ -16,7 +16,6 @@ from lightning_cse.methods import (
     DualCSE,
     DualGauss,
     GaussCSE,
-    Method,
     Schedule,
     SimCSE,
     UnsupervisedSimCSE,
@@ -27,7 +26,7 @@ from lightning_cse.tokens import Tokens
 COMMON: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
 
 
-def make(name: str) -> Method:
+def make(name):
     torch.manual_seed(0)
     if name == "simcse":
         return SimCSE(
@@ -68,7 +67,7 @@ def make(name: str) -> Method:
     )
 
 
-def batch(method: Method) -> dict:
+def batch(method):
     ids = method.model.encoder.tokenizer(SENTENCES)
     roles = {role: Tokens.pad(ids[k:] + ids[:k]) for k, role in enumerate(method.roles)}
     return {"roles": roles, "index": torch.arange(len(SENTENCES))}
@@ -79,7 +78,7 @@ NAMES = (*DUAL, "simcse", "simcse_unsup", "gausscse", "gausscse_ent", "gausscse_
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_step_has_a_finite_loss_gradients_and_named_outputs(name: str) -> None:
+def test_step_has_a_finite_loss_gradients_and_named_outputs(name):
     method = make(name).train()
     outputs = method.training_step(batch(method), 0)
     embeddings = outputs["embeddings"]
@@ -99,11 +98,7 @@ def test_step_has_a_finite_loss_gradients_and_named_outputs(name: str) -> None:
     ("kind", "similarity", "needed"),
     [(DualCSE, GaussianSimilarity(), "CosineSimilarity"), (DualGauss, None, "GaussianSimilarity")],
 )
-def test_similarity_of_the_wrong_kind_is_an_error(
-    kind: type,
-    similarity: object,
-    needed: str,
-) -> None:
+def test_similarity_of_the_wrong_kind_is_an_error(kind, similarity, needed):
     with pytest.raises(ConfigError, match=rf"{kind.__name__} needs a {needed}, got a "):
         kind(
             tiny_encoder(),
@@ -113,7 +108,7 @@ def test_similarity_of_the_wrong_kind_is_an_error(
 
 
 @pytest.mark.parametrize("reduce", ["sim_of_sum", "mean_of_sims"])
-def test_model_compares_as_the_loss_does(reduce: str) -> None:
+def test_model_compares_as_the_loss_does(reduce):
     dual_loss = DualContrastive(similarity=GaussianSimilarity(reduce))
     dual = DualGauss(
         tiny_encoder(),
@@ -129,7 +124,7 @@ def test_model_compares_as_the_loss_does(reduce: str) -> None:
 
 
 @pytest.mark.parametrize("name", DUAL)
-def test_step_of_rows_without_roles_is_the_loss_of_the_others(name: str) -> None:
+def test_step_of_rows_without_roles_is_the_loss_of_the_others(name):
     method = make(name).eval()
     roles = batch(method)["roles"]
     rows = {"explicit_entailment": torch.tensor([0, 3]), "contradiction": torch.tensor([1, 2, 4])}
@@ -152,7 +147,7 @@ def test_step_of_rows_without_roles_is_the_loss_of_the_others(name: str) -> None
     assert outputs["loss"].item() == pytest.approx(want.item(), rel=1e-5)
 
 
-def test_contradictions_that_the_loss_does_not_use_are_not_encoded() -> None:
+def test_contradictions_that_the_loss_does_not_use_are_not_encoded():
     method = DualCSE(
         tiny_encoder(),
         DualContrastive(contradiction=False),
@@ -175,7 +170,7 @@ def test_contradictions_that_the_loss_does_not_use_are_not_encoded() -> None:
         (0.1, 1),
     ],
 )
-def test_schedule_matches_transformers(warmup: float, total: int) -> None:
+def test_schedule_matches_transformers(warmup, total):
     optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1.0)
     (want,) = get_linear_schedule_with_warmup(
         optimizer,
@@ -187,7 +182,7 @@ def test_schedule_matches_transformers(warmup: float, total: int) -> None:
         assert schedule(step, total=total) == want(step)
 
 
-def test_schedule_rises_to_the_last_step_or_stays_constant() -> None:
+def test_schedule_rises_to_the_last_step_or_stays_constant():
     rising = [Schedule(warmup=1)(step, total=5) for step in range(5)]
     assert rising == [0, 0.25, 0.5, 0.75, 1], "as GaussCSE's paper describes it"
     assert Schedule("constant")(9, total=10) == 1
@@ -195,7 +190,7 @@ def test_schedule_rises_to_the_last_step_or_stays_constant() -> None:
         Schedule(warmup=1.5)
 
 
-def test_gausscse_adds_simcse_on_the_means() -> None:
+def test_gausscse_adds_simcse_on_the_means():
     method = make("gausscse_ent_con_simcse").eval()
     given = batch(method)
     p, e, c = method.model.encode(*(given["roles"][role] for role in method.roles))
@@ -207,7 +202,7 @@ def test_gausscse_adds_simcse_on_the_means() -> None:
     torch.testing.assert_close(method.training_step(given, 0)["loss"], want)
 
 
-def test_unsupervised_simcse_has_two_masks_in_training_and_no_head_in_evaluation() -> None:
+def test_unsupervised_simcse_has_two_masks_in_training_and_no_head_in_evaluation():
     method = make("simcse_unsup").train()
     given = batch(method)
     tokens = given["roles"]["anchor"]
@@ -224,9 +219,7 @@ def test_unsupervised_simcse_has_two_masks_in_training_and_no_head_in_evaluation
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("algorithm", ["norm", "value", None])
-def test_gradients_are_clipped_without_the_scale_of_float16(
-    fused: bool, algorithm: str | None
-) -> None:
+def test_gradients_are_clipped_without_the_scale_of_float16(fused, algorithm):
     method = make("simcse").eval()  # without dropout
     parameters = [parameter for parameter in method.parameters() if parameter.requires_grad]
     loss = method.training_step(batch(method), 0)["loss"]

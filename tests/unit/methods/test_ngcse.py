@@ -1,13 +1,10 @@
 """NGCSE: which sentences are compared with which, against a loop over the rows of a batch."""
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
 from oracles import cross_entropy
-from torch import Tensor
 
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError, EncoderError
@@ -34,14 +31,8 @@ TRIPLET = {"contrastive": "hierarchical_triplet"}
 
 
 def make(
-    roles: Sequence[str],
-    *,
-    dropout: float = 0.1,
-    pooling: str = "cls",
-    margins: tuple[float, float] | None = None,
-    contrastive: str = "single_positive",
-    **options: Any,
-) -> NGCSE:
+    roles, *, dropout=0.1, pooling="cls", margins=None, contrastive="single_positive", **options
+):
     torch.manual_seed(0)
     if margins is None and contrastive == "hierarchical_triplet":
         margins = (0.3, 0.4)
@@ -62,15 +53,11 @@ def make(
     return method.eval()
 
 
-def tokens(
-    method: NGCSE,
-    sentences: Sequence[str],
-    rows: Sequence[int] | None = None,
-) -> Tokens:
+def tokens(method, sentences, rows=None):
     return Tokens.pad(method.model.encoder.tokenizer(sentences), rows=rows)
 
 
-def batch(method: NGCSE, llm: Sequence[int] = LLM) -> dict[str, Any]:
+def batch(method, llm=LLM):
     """Anchors, of which some have sentences by an LLM."""
     roles = {"anchor": tokens(method, ANCHORS)}
     for role in method.roles[1:]:
@@ -82,11 +69,7 @@ def batch(method: NGCSE, llm: Sequence[int] = LLM) -> dict[str, Any]:
     return {"roles": roles, "index": torch.arange(len(ANCHORS))}
 
 
-def heads(
-    method: NGCSE,
-    sentences: Sequence[str],
-    template: int = 0,
-) -> Tensor:
+def heads(method, sentences, template=0):
     """The normalised vectors that the loss compares, in float64, one sentence at a time."""
     rows = []
     for sentence in sentences:
@@ -97,7 +80,7 @@ def heads(
     return torch.nn.functional.normalize(torch.cat(rows), dim=1).detach()
 
 
-def row_losses(anchor: Tensor, candidates: Tensor) -> list[float]:
+def row_losses(anchor, candidates):
     """InfoNCE of each anchor, whose positive is the candidate of its number."""
     similarities = (anchor @ candidates.T).tolist()
     return [
@@ -110,17 +93,13 @@ def row_losses(anchor: Tensor, candidates: Tensor) -> list[float]:
     ]
 
 
-def info_nce(
-    anchor: Tensor,
-    positive: Tensor,
-    negative: Tensor | None = None,
-) -> float:
+def info_nce(anchor, positive, negative=None):
     """InfoNCE, where every negative is one for all rows."""
     candidates = positive if negative is None else torch.cat([positive, negative])
     return sum(row_losses(anchor, candidates)) / len(anchor)
 
 
-def completed(anchor: Tensor, written: Tensor) -> Tensor:
+def completed(anchor, written):
     """The positives: those of LLM rows, and the anchors themselves."""
     positive = anchor.clone()
     positive[LLM] = written
@@ -129,7 +108,7 @@ def completed(anchor: Tensor, written: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("llm_positive", ["intermediate", "positive"])
 @pytest.mark.parametrize("beta", [1.0, 0.25, 0.0])
-def test_triplet_loss_is_added_on_llm_rows(llm_positive: str, beta: float) -> None:
+def test_triplet_loss_is_added_on_llm_rows(llm_positive, beta):
     method = make(
         STS,
         **TRIPLET,
@@ -153,7 +132,7 @@ def test_triplet_loss_is_added_on_llm_rows(llm_positive: str, beta: float) -> No
     assert ("negative" in method.roles) == bool(beta), "what is not used is not encoded"
 
 
-def test_triplet_loss_uses_the_first_of_several_negatives() -> None:
+def test_triplet_loss_uses_the_first_of_several_negatives():
     method = make(STS, **TRIPLET)
     given = batch(method)
     want = method.training_step(given, 0)["loss"].item()
@@ -172,7 +151,7 @@ def test_triplet_loss_uses_the_first_of_several_negatives() -> None:
 
 
 @pytest.mark.parametrize("llm_positive", ["intermediate", "positive"])
-def test_single_positive_with_hard_negatives_for_all_rows(llm_positive: str) -> None:
+def test_single_positive_with_hard_negatives_for_all_rows(llm_positive):
     method = make(STS, llm_positive=llm_positive)
     anchor = heads(method, ANCHORS)
     positive = completed(anchor, heads(method, WRITTEN[llm_positive]))
@@ -194,7 +173,7 @@ def test_single_positive_with_hard_negatives_for_all_rows(llm_positive: str) -> 
         [],
     ],
 )
-def test_second_positive_has_its_own_pass_over_llm_rows(llm: list[int]) -> None:
+def test_second_positive_has_its_own_pass_over_llm_rows(llm):
     """The authors' code: the loss of an LLM row is the mean of two passes, negatives in one."""
     method = make(STS, contrastive="multiple_positive")
     given = batch(method, llm)
@@ -228,7 +207,7 @@ def test_second_positive_has_its_own_pass_over_llm_rows(llm: list[int]) -> None:
         LABELLED,
     ],
 )
-def test_without_llm_rows_the_loss_is_info_nce(roles: Sequence[str]) -> None:
+def test_without_llm_rows_the_loss_is_info_nce(roles):
     method = make(roles)
     sentences = {
         "anchor": ANCHORS,
@@ -247,7 +226,7 @@ def test_without_llm_rows_the_loss_is_info_nce(roles: Sequence[str]) -> None:
     assert step["loss"].item() == pytest.approx(want, rel=1e-5)
 
 
-def test_batch_without_llm_rows_has_the_contrastive_loss_alone() -> None:
+def test_batch_without_llm_rows_has_the_contrastive_loss_alone():
     method = make(STS, **TRIPLET)
     anchor = heads(method, ANCHORS)
     outputs = method.training_step(batch(method, llm=[]), 0)
@@ -256,7 +235,7 @@ def test_batch_without_llm_rows_has_the_contrastive_loss_alone() -> None:
     assert outputs["sentences"] == 2 * len(ANCHORS)
 
 
-def test_order_of_rows_does_not_matter() -> None:
+def test_order_of_rows_does_not_matter():
     method = make(STS, **TRIPLET)
     given = batch(method)
     order = torch.tensor([3, 0, 2, 1])
@@ -279,7 +258,7 @@ def test_order_of_rows_does_not_matter() -> None:
     assert got == pytest.approx(want, rel=1e-5)
 
 
-def test_anchor_is_its_own_positive_under_another_dropout_mask() -> None:
+def test_anchor_is_its_own_positive_under_another_dropout_mask():
     method = make(ALONE, dropout=0.3).train()
     assert method.needs_dropout
     vectors = method.training_step(batch(method), 0)["embeddings"]
@@ -291,7 +270,7 @@ def test_anchor_is_its_own_positive_under_another_dropout_mask() -> None:
     assert not make(AUGMENTED).needs_dropout
 
 
-def test_head_learns_and_is_not_used_in_evaluation() -> None:
+def test_head_learns_and_is_not_used_in_evaluation():
     method = make(STS, **TRIPLET).train()
     method.training_step(batch(method), 0)["loss"].backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in method.head.parameters())
@@ -313,12 +292,7 @@ def test_head_learns_and_is_not_used_in_evaluation() -> None:
         (STS, TRIPLET | {"llm_positive": "positive"}, "positive", STS),
     ],
 )
-def test_diagnostics_measure_the_trained_pair(
-    roles: Sequence[str],
-    options: dict[str, str],
-    aligned: str,
-    spread: Sequence[str],
-) -> None:
+def test_diagnostics_measure_the_trained_pair(roles, options, aligned, spread):
     method = make(roles, **options)
     assert method.pairs == {"primary": ("anchor", aligned)}
     assert method.spread == tuple(spread)
@@ -334,16 +308,12 @@ def test_diagnostics_measure_the_trained_pair(
         (ALONE, {"margins": (5e-3, 5e-2)}, r"no effect with method\.contrastive=single_positive"),
     ],
 )
-def test_settings_that_do_not_fit_are_errors(
-    roles: Sequence[str],
-    options: dict[str, Any],
-    message: str,
-) -> None:
+def test_settings_that_do_not_fit_are_errors(roles, options, message):
     with pytest.raises(ConfigError, match=message):
         make(roles, **options)
 
 
-def test_prompts_give_the_second_view_the_second_template() -> None:
+def test_prompts_give_the_second_view_the_second_template():
     method = make(
         STS,
         pooling="prompt",

@@ -100,7 +100,7 @@ def test_no_rows_are_an_error(
 
 
 def test_checkpoint_has_the_curves_of_rfd_alone():
-    def make() -> nn.ModuleDict:
+    def make():
         return nn.ModuleDict({"rfd": RelativeFittingDifficulty(), "uniformity": Uniformity()})
 
     module = make()
@@ -114,11 +114,7 @@ def test_checkpoint_has_the_curves_of_rfd_alone():
     assert resumed["rfd"].compute().item() == want
 
 
-def evaluate_part(
-    rank: int,
-    store: str,
-    out: str,
-) -> None:
+def evaluate_part(rank, store, out):
     """Evaluate one of two parts; the second process has fewer rows, or none."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group(

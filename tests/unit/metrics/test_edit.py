@@ -9,7 +9,7 @@ from lightning_cse.metrics import match_error_rate
 few_words = st.lists(st.sampled_from(["one", "two", "three", "a"]), max_size=6)
 
 
-def alignments(reference: list[str], hypothesis: list[str]) -> list[tuple[int, int]]:
+def alignments(reference, hypothesis):
     """Return errors and hits of the alignments with the fewest errors."""
     if not reference or not hypothesis:
         return [(len(reference) + len(hypothesis), 0)]

@@ -10,7 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import normal
-from torch import Tensor
 
 from lightning_cse.metrics import (
     alignment,
@@ -35,16 +34,12 @@ PUBLISHED = {
 values = st.floats(-100, 100)
 
 
-def unit_rows(x: Tensor) -> list[list[float]]:
+def unit_rows(x):
     rows = x.double().tolist()
     return [[value / math.hypot(*row) for value in row] for row in rows]
 
 
-def alignment_loop(
-    x: Tensor,
-    y: Tensor,
-    alpha: float = 2,
-) -> float:
+def alignment_loop(x, y, alpha=2):
     pairs = zip(
         unit_rows(x),
         unit_rows(y),
@@ -53,7 +48,7 @@ def alignment_loop(
     return math.fsum(math.dist(a, b) ** alpha for a, b in pairs) / len(x)
 
 
-def uniformity_loop(x: Tensor, t: float = 2) -> float:
+def uniformity_loop(x, t=2):
     rows = unit_rows(x)
     terms = []
     for i, row in enumerate(rows):
@@ -95,7 +90,7 @@ def test_memory_of_uniformity_is_bounded(monkeypatch):
     sizes = []
     matmul = torch.Tensor.__matmul__
 
-    def recorded(a: Tensor, b: Tensor) -> Tensor:
+    def recorded(a, b):
         product = matmul(a, b)
         sizes.append(product.numel())
         return product
@@ -152,7 +147,7 @@ def test_any_precision_is_computed_in_float64(dtype):
 
 
 @pytest.fixture(scope="module")
-def curves() -> Path:
+def curves():
     data_dir = os.environ.get("LIGHTNING_CSE_DATA")
     folder = Path(data_dir or "/nowhere").parent / "paper/ngcse_curves"
     if not folder.is_dir():
@@ -160,7 +155,7 @@ def curves() -> Path:
     return folder
 
 
-def read_columns(path: Path, *columns: str) -> list[list[float]]:
+def read_columns(path, *columns):
     """The columns of a released file, without the row of step 0."""
     with path.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row.get("step") not in ("0", "0.0")]
@@ -168,7 +163,7 @@ def read_columns(path: Path, *columns: str) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("setting", PUBLISHED)
-def test_released_curves_give_published_values(curves: Path, setting: str) -> None:
+def test_released_curves_give_published_values(curves, setting):
     measures = ("step", "alignment", "uniformity")
     folder = curves / setting
     steps, *held_out = read_columns(folder / "train_alignment_and_uniformity", *measures)

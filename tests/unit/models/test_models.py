@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from oracles import SENTENCES, normal
-from torch import Tensor
 
 from lightning_cse.embeddings import (
     DualEmbedding,
@@ -95,12 +94,12 @@ QUESTIONS = {
 }
 
 
-def make(kind: type[Model], **options: Any) -> Any:
+def make(kind, **options):
     torch.manual_seed(0)
     return kind(tiny_encoder(), **options).eval()
 
 
-def tokens(model: Model, sentences: list[str] = SENTENCES) -> Tokens:
+def tokens(model, sentences=SENTENCES):
     return Tokens.pad(model.encoder.tokenizer(sentences))
 
 
@@ -108,9 +107,7 @@ def tokens(model: Model, sentences: list[str] = SENTENCES) -> Tokens:
 
 
 @pytest.mark.parametrize(("kind", "options"), MODELS)
-def test_settings_and_weights_build_the_same_model_again(
-    kind: type[Model], options: dict[str, Any]
-) -> None:
+def test_settings_and_weights_build_the_same_model_again(kind, options):
     model = make(kind, **options)
     settings = model.settings()
     assert settings["_target_"] == f"{kind.__module__}.{kind.__name__}"
@@ -139,13 +136,13 @@ def test_settings_and_weights_build_the_same_model_again(
         ({}, "cannot be imported"),
     ],
 )
-def test_build_refuses_unknown_models(settings: dict[str, Any], words: str) -> None:
+def test_build_refuses_unknown_models(settings, words):
     with pytest.raises(EncoderError, match=words):
         build(tiny_encoder(), settings)
 
 
 @pytest.mark.parametrize(("kind", "options"), MODELS)
-def test_the_questions_are_answered_row_by_row(kind: type[Model], options: dict[str, Any]) -> None:
+def test_the_questions_are_answered_row_by_row(kind, options):
     model = make(kind, **options)
     a = model.embed(SENTENCES)
     b = a[
@@ -173,9 +170,7 @@ def test_the_questions_are_answered_row_by_row(kind: type[Model], options: dict[
     assert torch.equal(model.features(a), next(iter(a.views().values())))
 
 
-def test_each_encoder_of_a_bi_encoder_has_a_gradient_on_several_devices(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_encoder_of_a_bi_encoder_has_a_gradient_on_several_devices(monkeypatch):
     model = make(DualModel, architecture="bi")
     alone = model.encode(tokens(model))[0].explicit
     monkeypatch.setattr(
@@ -190,11 +185,7 @@ def test_each_encoder_of_a_bi_encoder_has_a_gradient_on_several_devices(
 
 
 @pytest.mark.parametrize(("kind", "options"), MODELS)
-def test_a_sentence_has_the_same_embedding_alone_and_among_others(
-    kind: type[Model],
-    options: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_sentence_has_the_same_embedding_alone_and_among_others(kind, options, monkeypatch):
     model = make(kind, **options)
     together = model.embed(SENTENCES)
     monkeypatch.setattr(
@@ -235,13 +226,13 @@ def test_a_sentence_has_the_same_embedding_alone_and_among_others(
         "prompt",
     ],
 )
-def test_an_encoder_alone_is_a_model_with_every_pooling(pooling: str) -> None:
+def test_an_encoder_alone_is_a_model_with_every_pooling(pooling):
     model = PointModel(tiny_encoder(pooling=pooling)).eval()
     (pooled,) = model.encoder([(tokens(model), model.encoder.template())])
     torch.testing.assert_close(model.embed(SENTENCES).fields(), {"vector": pooled.detach()})
 
 
-def test_points_are_compared_by_cosine() -> None:
+def test_points_are_compared_by_cosine():
     model = make(PointModel)
     a, b = normal(2, 6, 4)
     want = (a * b).sum(1) / a.norm(dim=1) / b.norm(dim=1)
@@ -252,7 +243,7 @@ def test_points_are_compared_by_cosine() -> None:
 # Gaussians
 
 
-def gaussians(n: int = 6, d: int = 4) -> GaussianEmbedding:
+def gaussians(n=6, d=4):
     return GaussianEmbedding(
         *torch.randn(
             2,
@@ -263,7 +254,7 @@ def gaussians(n: int = 6, d: int = 4) -> GaussianEmbedding:
     )
 
 
-def test_a_hypothesis_is_scored_against_its_premise() -> None:
+def test_a_hypothesis_is_scored_against_its_premise():
     model = make(GaussianModel)
     torch.manual_seed(1)
     premise, hypothesis = gaussians(), gaussians()
@@ -277,7 +268,7 @@ def test_a_hypothesis_is_scored_against_its_premise() -> None:
     assert torch.equal(model.similarity(premise, hypothesis), cosine(premise.mean, hypothesis.mean))
 
 
-def test_gaussians_are_compared_symmetrically_where_asked() -> None:
+def test_gaussians_are_compared_symmetrically_where_asked():
     model = make(
         GaussianModel,
         reduce="sim_of_sum",
@@ -294,7 +285,7 @@ def test_gaussians_are_compared_symmetrically_where_asked() -> None:
 # Two vectors or two Gaussians
 
 
-def test_dual_scores_are_the_papers() -> None:
+def test_dual_scores_are_the_papers():
     model = make(DualModel)
     torch.manual_seed(1)
     p, h = (DualEmbedding(torch.randn(6, 4), torch.randn(6, 4)) for _ in range(2))
@@ -303,7 +294,7 @@ def test_dual_scores_are_the_papers() -> None:
     assert torch.equal(model.implicitness(p), 1 - cosine(p.explicit, p.implicit).double())
 
 
-def test_dual_gaussian_scores_are_the_same_with_the_similarity_of_gaussians() -> None:
+def test_dual_gaussian_scores_are_the_same_with_the_similarity_of_gaussians():
     model = make(DualGaussianModel)
     torch.manual_seed(1)
     p, h = (DualGaussianEmbedding(*torch.randn(4, 6, 5)) for _ in range(2))
@@ -318,7 +309,7 @@ def test_dual_gaussian_scores_are_the_same_with_the_similarity_of_gaussians() ->
     assert torch.equal(model.log_determinant(p), p.explicit_log_variance.sum(1))
 
 
-def test_implicitness_does_not_tie_where_similarities_are_small() -> None:
+def test_implicitness_does_not_tie_where_similarities_are_small():
     model = make(DualGaussianModel, reduce="sim_of_sum")
     torch.manual_seed(1)
     far = DualGaussianEmbedding(
@@ -337,7 +328,7 @@ def test_implicitness_does_not_tie_where_similarities_are_small() -> None:
     assert len(model.implicitness(far).unique()) == len(similarities.unique())
 
 
-def test_cross_reads_the_word_and_bi_has_two_encoders_and_heads() -> None:
+def test_cross_reads_the_word_and_bi_has_two_encoders_and_heads():
     cross, bi = make(DualGaussianModel), make(DualGaussianModel, architecture="bi")
     word = cross.encoder.tokenizer(["implicit"])[0]
     assert list(cross.implicit_template.suffix[-1 - len(word) : -1]) == word
@@ -359,11 +350,7 @@ def test_cross_reads_the_word_and_bi_has_two_encoders_and_heads() -> None:
 # ImpScore
 
 
-def by_hand(
-    a: Tensor,
-    b: Tensor,
-    metric: str,
-) -> float:
+def by_hand(a, b, metric):
     a, b = a.double(), b.double()
     if metric == "euclidean":
         return math.sqrt(float(((a - b) ** 2).sum()))
@@ -371,7 +358,7 @@ def by_hand(
 
 
 @pytest.mark.parametrize(("direction", "metric"), list(itertools.product(MAPS, METRICS)))
-def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metric: str) -> None:
+def test_implicitness_and_pragmatic_distance_are_the_papers(direction, metric):
     model = make(
         ImpScoreModel,
         dim=8,
@@ -426,7 +413,7 @@ def test_implicitness_and_pragmatic_distance_are_the_papers(direction: str, metr
         assert score.tolist() == pytest.approx([-distance for distance in apart], abs=1e-4)
 
 
-def test_sentences_of_the_table_are_not_tokenised_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentences_of_the_table_are_not_tokenised_again(monkeypatch):
     model = PointModel(tiny_encoder(seed=0)).eval()
     want = model.embed(SENTENCES).vector
     model.table = TokenTable.of([*SENTENCES[::-1], "another one"], model.encoder.tokenizer)

@@ -1,7 +1,6 @@
 """Tables and figures as files: what they hold, and what is reported of a file that is wrong."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -61,11 +60,11 @@ Read = Callable[..., Artefact]
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> Read:
+def read(tmp_path):
     """Write and read an artefact ``dualcse/table5``."""
     (tmp_path / "dualcse").mkdir()
 
-    def write_and_read(text: str = TABLE, numbers: str = NUMBERS) -> Artefact:
+    def write_and_read(text=TABLE, numbers=NUMBERS):
         (tmp_path / "dualcse" / "published.csv").write_text(numbers)
         (tmp_path / "dualcse" / "table5.yaml").write_text(text)
         return read_artefact(tmp_path / "dualcse" / "table5.yaml")
@@ -73,7 +72,7 @@ def read(tmp_path: Path) -> Read:
     return write_and_read
 
 
-def test_what_a_file_says(read: Read) -> None:
+def test_what_a_file_says(read):
     artefact = read()
     assert (artefact.key, artefact.title, artefact.source, artefact.note) == (
         *("dualcse/table5", "What the terms contribute", "DualCSE, Table 5"),
@@ -137,7 +136,7 @@ FIVE, THREE = (0, 1, 2, 3, 4), (0, 1, 2)
 BOTH = ("roberta_base", "bert_base")
 
 
-def of(encoder: str) -> Evaluate:
+def of(encoder):
     return Evaluate(
         "sts",
         encoder,
@@ -146,7 +145,7 @@ def of(encoder: str) -> Evaluate:
     )
 
 
-def test_a_row_is_a_line_for_each_encoder(read: Read) -> None:
+def test_a_row_is_a_line_for_each_encoder(read):
     found = [
         (line.label, line.encoder, line.paper_encoder, line.way, line.seeds)
         for line in read().lines(Request())
@@ -211,21 +210,15 @@ def test_a_row_is_a_line_for_each_encoder(read: Read) -> None:
     ],
 )
 def test_a_profile_or_an_encoder_replaces_all_encoders(
-    read: Read,
-    label: str,
-    request_: Request,
-    encoder: str,
-    paper: str,
-    way: object,
-    seeds: tuple[int, ...],
-) -> None:
+    read, label, request_, encoder, paper, way, seeds
+):
     (line,) = [line for line in read().lines(request_) if line.label == label]
     assert (line.encoder, line.paper_encoder, line.way, line.seeds) == (encoder, paper, way, seeds)
     (hub,) = read().lines(Request("small", only=("hub",)))
     assert isinstance(hub.way, Published), "no encoder replaces a model of its own"
 
 
-def test_a_baseline_needs_what_its_row_needs(read: Read) -> None:
+def test_a_baseline_needs_what_its_row_needs(read):
     artefact = read()
     needs = {line.label: line.needs for line in artefact.lines(Request()) if line.needs}
     assert needs == dict.fromkeys(("LENGTH", "paid"), Needs("CSE_MAY_ASK", "it costs money"))
@@ -242,11 +235,7 @@ def test_a_baseline_needs_what_its_row_needs(read: Read) -> None:
         (Request(encoder="bert_bse"), r"no encoder 'bert_bse' - did you mean 'bert_base'\?"),
     ],
 )
-def test_unknown_names_in_a_request(
-    read: Read,
-    request_: Request,
-    told: str,
-) -> None:
+def test_unknown_names_in_a_request(read, request_, told):
     with pytest.raises(ConfigError, match=told):
         read().lines(request_)
 
@@ -323,12 +312,7 @@ def test_unknown_names_in_a_request(
         ("title: What", "published: table55\ntitle: What", r"published: .*'table55'"),
     ],
 )
-def test_faults_name_file_and_key(
-    read: Read,
-    old: str,
-    new: str,
-    told: str,
-) -> None:
+def test_faults_name_file_and_key(read, old, new, told):
     assert TABLE.count(old) == 1
     with pytest.raises(ConfigError, match=told) as caught:
         read(TABLE.replace(old, new))
@@ -345,16 +329,12 @@ def test_faults_name_file_and_key(
         ("table5,DualCSE-Cross,bert_base,RTE,nan,,", r"line 6\.value: .*finite"),
     ],
 )
-def test_faults_in_published_numbers_name_the_line(
-    read: Read,
-    line: str,
-    told: str,
-) -> None:
+def test_faults_in_published_numbers_name_the_line(read, line, told):
     with pytest.raises(ConfigError, match=rf"table5\.yaml: published.*{told}"):
         read(numbers=f"{NUMBERS}{line}\n")
 
 
-def test_a_part_of_another_table(read: Read) -> None:
+def test_a_part_of_another_table(read):
     """Base-size rows of a table in the appendix: its other rows, encoders and columns are no
     faults.
     """
@@ -368,7 +348,7 @@ def test_a_part_of_another_table(read: Read) -> None:
     assert [value.value for value in artefact.published] == [70.0]
 
 
-def test_what_the_files_of_a_folder_share(read: Read, tmp_path: Path) -> None:
+def test_what_the_files_of_a_folder_share(read, tmp_path):
     small = "small: {overrides: [diag.sentences=9], seeds: 2, rows: {DualCSE: [data.train_rows=7], other: [x=1]}}"
     (tmp_path / "dualcse" / "profiles.yaml").write_text(small)
     shared, own = TABLE.replace("small: {", "laptop: {"), read()
@@ -387,12 +367,12 @@ def test_what_the_files_of_a_folder_share(read: Read, tmp_path: Path) -> None:
         read(shared)
 
 
-def test_rows_are_asked_of_the_artefacts_that_have_them() -> None:
+def test_rows_are_asked_of_the_artefacts_that_have_them():
     table2, table5 = (
         find_artefacts(experiments_dir())[f"dualcse/{name}"] for name in ("table2", "table5")
     )
 
-    def asked(*labels: str) -> list[tuple[str, ...] | None]:
+    def asked(*labels):
         requests = (Request(only=labels).within(one, (table2, table5)) for one in (table2, table5))
         return [None if request is None else request.only for request in requests]
 
@@ -406,7 +386,7 @@ def test_rows_are_asked_of_the_artefacts_that_have_them() -> None:
         table2.lines(Request(only=asked("DualCSE-By")[0] or ()))
 
 
-def test_the_papers_own_artefacts_are_right() -> None:
+def test_the_papers_own_artefacts_are_right():
     artefacts = find_artefacts(experiments_dir())
     files = [file for file in experiments_dir().glob("*/*.yaml") if file.name != "profiles.yaml"]
     assert len(artefacts) == len(files) >= 26

@@ -6,7 +6,6 @@ import math
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -22,11 +21,11 @@ from lightning_cse.embeddings import DualEmbedding
 from lightning_cse.errors import ConfigError, EncoderError
 from lightning_cse.evaluation import Direction, run_tasks
 from lightning_cse.papers import figures
-from lightning_cse.papers.artefacts import Artefact, Line, Request
-from lightning_cse.papers.figures import Inputs, Result, dualcse, gausscse
+from lightning_cse.papers.artefacts import Request
+from lightning_cse.papers.figures import Inputs, dualcse, gausscse
 from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.records import Found
-from lightning_cse.runs import Curves, Run, summarise
+from lightning_cse.runs import Curves, summarise
 
 TINY = Request(profile="tiny")
 SIDES = ("premise", "hypothesis")
@@ -37,15 +36,11 @@ KEYS = [
 ]
 
 
-def artefact(key: str) -> Artefact:
+def artefact(key):
     return read_artefact(experiments_dir() / f"{key}.yaml")
 
 
-def make(
-    key: str,
-    found: Callable[[Line], Sequence[Found]] = lambda line: (),
-    request: Request = TINY,
-) -> Result:
+def make(key, found=lambda line: (), request=TINY):
     made_of = artefact(key)
     lines = made_of.lines(request)
     return figures.make(
@@ -58,23 +53,17 @@ def make(
     )
 
 
-def curves_of(seed: int) -> dict[str, list[tuple[int, float]]]:
+def curves_of(seed):
     generator = random.Random(seed)
     found = {key: [(125 * k, generator.uniform(0.1, 0.6)) for k in range(5)] for key in KEYS}
     return found | {"val/stsb/spearman": [(125 * k, generator.uniform(0.7, 0.9)) for k in range(5)]}
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Callable[..., Found]:
+def kept(tmp_path):
     """Make a record that was kept as a file, its curves beside it."""
 
-    def make_one(
-        name: str,
-        seed: int = 0,
-        *,
-        curves: bool = True,
-        monitor: str = "val/stsb/spearman",
-    ) -> Found:
+    def make_one(name, seed=0, *, curves=True, monitor="val/stsb/spearman"):
         points = curves_of(len(name) + 100 * seed)
         source = tmp_path / f"{name}-s{seed}.json"
         for key, values in points.items() if curves else ():
@@ -95,13 +84,13 @@ def kept(tmp_path: Path) -> Callable[..., Found]:
     return make_one
 
 
-def coloured(made: Result, name: str) -> int:
+def coloured(made, name):
     """How many points of a figure are coloured by a score."""
     drawn = made.figures[name].axes[0].collections
     return sum(len(one.get_offsets()) for one in drawn if one.get_array() is not None)
 
 
-def test_the_makers_load_nothing_heavy() -> None:
+def test_the_makers_load_nothing_heavy():
     code = "import sys, lightning_cse.papers.figures; print({'torch', 'matplotlib', 'pandas'} & {*sys.modules})"
     assert (
         subprocess.run(
@@ -117,7 +106,7 @@ def test_the_makers_load_nothing_heavy() -> None:
     )
 
 
-def test_fitting_difficulty_of_all_runs(kept: Callable[..., Found]) -> None:
+def test_fitting_difficulty_of_all_runs(kept):
     made = make("ngcse/figure1", lambda line: [kept(line.label)])
     assert coloured(made, "fitting_difficulty") == 13
     want = vars(summarise(curves_of(len("NLI.SUP"))))
@@ -138,8 +127,8 @@ def test_fitting_difficulty_of_all_runs(kept: Callable[..., Found]) -> None:
     assert "Left out" not in made.text
 
 
-def test_fitting_difficulty_of_some_runs_and_of_two_seeds(kept: Callable[..., Found]) -> None:
-    def found(line: Line) -> list[Found]:
+def test_fitting_difficulty_of_some_runs_and_of_two_seeds(kept):
+    def found(line):
         return (
             [kept(line.label, seed) for seed in (0, 1)]
             if line.label.startswith("NLI.token")
@@ -173,11 +162,7 @@ def test_fitting_difficulty_of_some_runs_and_of_two_seeds(kept: Callable[..., Fo
         ("ngcse/figure3", "process"),
     ],
 )
-def test_one_run_and_none(
-    key: str,
-    figure: str,
-    kept: Callable[..., Found],
-) -> None:
+def test_one_run_and_none(key, figure, kept):
     made = make(key, lambda line: [kept(line.label)] if line.label == "NLI.SUP" else [])
     assert list(made.figures) == [figure]
     labels = ", ".join(line.label for line in artefact(key).lines(TINY))
@@ -185,7 +170,7 @@ def test_one_run_and_none(
     assert make(key).text.startswith(f"Left out, since no run of them is finished: {labels}.\n")
 
 
-def test_a_run_without_curves_counts_by_its_record(kept: Callable[..., Found]) -> None:
+def test_a_run_without_curves_counts_by_its_record(kept):
     process = make("ngcse/figure3", lambda line: [kept(line.label, curves=False)])
     assert not process.figures
     assert "curves were not kept: NLI.SUP, NLI.dropout, Wiki.dropout." in process.text
@@ -197,13 +182,13 @@ def test_a_run_without_curves_counts_by_its_record(kept: Callable[..., Found]) -
     )
 
 
-def test_a_record_names_its_own_dev_score(kept: Callable[..., Found]) -> None:
+def test_a_record_names_its_own_dev_score(kept):
     made = make("ngcse/figure2", lambda line: [kept(line.label, monitor="val/snli/auprc")])
     assert {row["final_score"] for row in made.tables["settings"]} == {None}
     assert not made.figures
 
 
-def test_the_encoder_before_training_is_step_0_of_dropout(kept: Callable[..., Found]) -> None:
+def test_the_encoder_before_training_is_step_0_of_dropout(kept):
     made = make("ngcse/figure2", lambda line: [kept(line.label)])
     start = {key: points[0][1] for key, points in curves_of(len("NLI.dropout")).items()}
     (text,) = [
@@ -213,7 +198,7 @@ def test_the_encoder_before_training_is_step_0_of_dropout(kept: Callable[..., Fo
     assert text.get_text() == f"pretrained ({100 * start['val/stsb/spearman']:.1f})"
 
 
-def test_settings_are_side_by_side_in_the_order_of_the_lines(kept: Callable[..., Found]) -> None:
+def test_settings_are_side_by_side_in_the_order_of_the_lines(kept):
     figure = make(
         "ngcse/figure6", lambda line: [kept(line.label, seed) for seed in range(2)]
     ).figures["process"]
@@ -227,7 +212,7 @@ def test_settings_are_side_by_side_in_the_order_of_the_lines(kept: Callable[...,
     assert [len(axes.get_lines()) for axes in figure.axes] == [4] * 8, "two runs, two sides"
 
 
-def study_run(line: Line, seed: int) -> Found:
+def study_run(line, seed):
     """A run whose score shows its options and its seed."""
     margins = {"margin_positive": 5e-3, "margin_negative": 5e-2}
     config = OmegaConf.create(
@@ -250,7 +235,7 @@ def study_run(line: Line, seed: int) -> Found:
     )
 
 
-def test_studies_of_all_runs() -> None:
+def test_studies_of_all_runs():
     made = make(
         "ngcse/figure5",
         lambda line: [study_run(line, seed) for seed in line.seeds],
@@ -271,7 +256,7 @@ def test_studies_of_all_runs() -> None:
     assert made.text == ""
 
 
-def test_studies_of_some_runs_of_one_and_of_none() -> None:
+def test_studies_of_some_runs_of_one_and_of_none():
     for labels, axes, not_drawn in (
         (("625", "m1 0.1", "m1 0.2"), [1], 2),
         (("625",), [], 3),
@@ -286,7 +271,7 @@ def test_studies_of_some_runs_of_one_and_of_none() -> None:
         assert made.text.count("Not drawn") == not_drawn
 
 
-def test_pattern_complexity_needs_no_run() -> None:
+def test_pattern_complexity_needs_no_run():
     labels = ("Wiki.token_shuffle", "NLI.SUP", "Wiki.STS")
     settings = ("data.train_rows=12", "paths.cache_dir=null", "trainer.max_epochs=1")
     made = make(
@@ -316,7 +301,7 @@ def test_pattern_complexity_needs_no_run() -> None:
         ("SICK", "sick/test"),
     ],
 )
-def test_the_share_of_longer_premises_is_the_accuracy_of_length(name: str, source: str) -> None:
+def test_the_share_of_longer_premises_is_the_accuracy_of_length(name, source):
     made = make("gausscse/figure2")
     task = Direction(
         data_dir=str(sample_dir()),
@@ -345,7 +330,7 @@ def test_the_share_of_longer_premises_is_the_accuracy_of_length(name: str, sourc
     assert f"| {name} | {source} | {shown} |" in made.text
 
 
-def test_bars_are_shares_of_right_and_wrong_pairs() -> None:
+def test_bars_are_shares_of_right_and_wrong_pairs():
     figure = gausscse.length_figure(
         {
             "one": np.array(
@@ -384,7 +369,7 @@ def test_bars_are_shares_of_right_and_wrong_pairs() -> None:
     )
 
 
-def test_corpora_follow_the_profile_and_the_settings(real_data: Path) -> None:
+def test_corpora_follow_the_profile_and_the_settings(real_data):
     there = f"paths.data_dir={real_data}"
     small = make(
         "gausscse/figure2",
@@ -419,7 +404,7 @@ def test_corpora_follow_the_profile_and_the_settings(real_data: Path) -> None:
         )
 
 
-def test_data_statistics_beside_the_papers() -> None:
+def test_data_statistics_beside_the_papers():
     made = make("dualcse/table6")
     counts = {
         (row["row"], row["column"]): (row["pairs"], row["published"])
@@ -446,7 +431,7 @@ def test_data_statistics_beside_the_papers() -> None:
     assert "sample corpus" in made.text
 
 
-def test_official_and_missing_corpora(real_data: Path, tmp_path: Path) -> None:
+def test_official_and_missing_corpora(real_data, tmp_path):
     assert dualcse.pair_counts("inli", real_data) == {
         "train": 32_000,
         "dev": 4_000,
@@ -462,10 +447,10 @@ class Letters:
     word.
     """
 
-    def __init__(self, scale: float = 1.0) -> None:
+    def __init__(self, scale=1.0):
         self.scale = scale
 
-    def embed(self, sentences: Sequence[str]) -> DualEmbedding:
+    def embed(self, sentences):
         texts = sentences, [sentence.partition(" ")[2] for sentence in sentences]
         letters = [
             [[text.lower().count(letter) for letter in ascii_lowercase] for text in side]
@@ -474,7 +459,7 @@ class Letters:
         return DualEmbedding(*self.scale * torch.tensor(letters, dtype=torch.float32))
 
 
-def test_nearest_against_a_loop() -> None:
+def test_nearest_against_a_loop():
     corpus = dualcse.hypotheses(
         read_corpus(
             "inli",
@@ -521,7 +506,7 @@ def test_nearest_against_a_loop() -> None:
 
 
 @pytest.fixture(scope="module")
-def run(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Found:
+def run(run_tiny, tmp_path_factory):
     small = (
         "baselines=none",
         "data.train_rows=16",
@@ -542,7 +527,7 @@ def run(run_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) 
     )
 
 
-def test_retrieval_asks_the_best_run(run: Found, tmp_path: Path) -> None:
+def test_retrieval_asks_the_best_run(run, tmp_path):
     score = run.record["best"]["score"]
     worse = {
         **run.record,
@@ -599,7 +584,7 @@ def test_retrieval_asks_the_best_run(run: Found, tmp_path: Path) -> None:
     )
 
 
-def test_retrieval_without_checkpoints(run: Found) -> None:
+def test_retrieval_without_checkpoints(run):
     made = make(
         "dualcse/table3",
         lambda line: [

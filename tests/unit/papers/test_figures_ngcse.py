@@ -32,7 +32,7 @@ RELEASED = [f"{domain}.{pattern}" for domain, patterns in PATTERNS.items() for p
 
 
 @pytest.fixture(scope="module")
-def published() -> pd.DataFrame:
+def published():
     """The thirteen settings and the encoder before training, as published."""
     table = pd.read_csv(experiments_dir() / "ngcse" / "published_rfd.csv")
     return (
@@ -41,7 +41,7 @@ def published() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def released(repository: Path) -> pd.DataFrame:
+def released(repository):
     """The settings that the authors released; the test is skipped where their curves are
     missing.
     """
@@ -54,7 +54,7 @@ def released(repository: Path) -> pd.DataFrame:
     return reader(repository)(folder)
 
 
-def reader(repository: Path) -> Callable[[Path], pd.DataFrame]:
+def reader(repository):
     found: Callable[[Path], pd.DataFrame] = runpy.run_path(
         f"{repository}/scripts/ngcse_figures.py"
     )["released_runs"]
@@ -62,16 +62,12 @@ def reader(repository: Path) -> Callable[[Path], pd.DataFrame]:
 
 
 @pytest.mark.parametrize("setting", RELEASED)
-def test_released_curves_give_the_published_summary(
-    setting: str,
-    released: pd.DataFrame,
-    published: pd.DataFrame,
-) -> None:
+def test_released_curves_give_the_published_summary(setting, released, published):
     got = released.set_index("title").loc[setting, ngcse.SUMMARY].astype(float)
     assert got.to_dict() == pytest.approx(published.loc[setting, ngcse.SUMMARY].to_dict(), abs=1e-6)
 
 
-def test_a_release_has_the_keys_of_a_run(tmp_path: Path, repository: Path) -> None:
+def test_a_release_has_the_keys_of_a_run(tmp_path, repository):
     folder = tmp_path / "wiki" / "sts_ht"
     folder.mkdir(parents=True)
     (folder / "metrics").write_text(
@@ -94,7 +90,7 @@ def test_a_release_has_the_keys_of_a_run(tmp_path: Path, repository: Path) -> No
     assert {name: run[name] for name in ngcse.SUMMARY} == asdict(summarise(run["curves"]))
 
 
-def test_the_published_settings_are_thirteen(published: pd.DataFrame) -> None:
+def test_the_published_settings_are_thirteen(published):
     assert (
         published.loc["pretrained", "best_score"],
         published.loc["pretrained", "best_step"],
@@ -129,7 +125,7 @@ def test_the_published_settings_are_thirteen(published: pd.DataFrame) -> None:
         )
 
 
-def test_the_tendency_of_the_authors_nine_settings(published: pd.DataFrame) -> None:
+def test_the_tendency_of_the_authors_nine_settings(published):
     rows, text = ngcse.correlations(ngcse.settings(published.drop("pretrained")))
     for cells in (
         "| RFD_a, all | 9 | +0.898 [+0.58, +0.98] |",
@@ -141,7 +137,7 @@ def test_the_tendency_of_the_authors_nine_settings(published: pd.DataFrame) -> N
     assert [row["scope"] for row in rows[::3]] == ["all", "Wiki", "NLI"]
 
 
-def test_fishers_interval_by_hand_and_by_scipy() -> None:
+def test_fishers_interval_by_hand_and_by_scipy():
     x, y = (
         [
             1.0,
@@ -172,7 +168,7 @@ def test_fishers_interval_by_hand_and_by_scipy() -> None:
     )
 
 
-def test_the_interval_of_ranks() -> None:
+def test_the_interval_of_ranks():
     x, y = (
         [
             1.0,
@@ -208,15 +204,11 @@ def test_the_interval_of_ranks() -> None:
         ([1, 2, 3], [1, 1, 1], (None, None, None)),
     ],
 )
-def test_no_correlation_or_no_interval(
-    x: list[float],
-    y: list[float],
-    want: tuple[float | None, ...],
-) -> None:
+def test_no_correlation_or_no_interval(x, y, want):
     assert correlation(x, y, ranks=False) == want
 
 
-def test_correlations_are_of_settings_and_empty_below_three() -> None:
+def test_correlations_are_of_settings_and_empty_below_three():
     runs = pd.DataFrame(
         [
             [
@@ -245,7 +237,7 @@ def test_correlations_are_of_settings_and_empty_below_three() -> None:
     assert "| RFD_a, all | 2 |  |  |" in text
 
 
-def test_the_pooled_interval_by_hand() -> None:
+def test_the_pooled_interval_by_hand():
     runs = pd.DataFrame(
         {
             "value": [

@@ -25,7 +25,7 @@ TABLES = sorted(
     TABLES,
     ids=lambda file: f"{file.parent.parent.name}/{file.stem}",
 )
-def test_a_kept_table_is_that_of_its_records(file: Path, tmp_path: Path) -> None:
+def test_a_kept_table_is_that_of_its_records(file, tmp_path):
     name, profile, *encoder = file.stem.split(".")
     artefact = find_artefacts(EXPERIMENTS)[f"{file.parent.parent.name}/{name}"]
     table = RunsTable(tmp_path, kept_records(EXPERIMENTS))
@@ -43,7 +43,7 @@ def test_a_kept_table_is_that_of_its_records(file: Path, tmp_path: Path) -> None
     assert render(made.table, "markdown").strip() == file.read_text(encoding="utf-8").strip()
 
 
-def test_kept_records_are_of_committed_code() -> None:
+def test_kept_records_are_of_committed_code():
     assert {file.parent.parent.name for file in TABLES} == {"dualcse", "gausscse", "ngcse"}
     files = [file for folder in kept_records(EXPERIMENTS) for file in folder.glob("*.json")]
     assert len(files) > 30

@@ -2,8 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from omegaconf import OmegaConf
 
 from lightning_cse import runs as records
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.papers.artefacts import Artefact, Request
+from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.points import Point, composed, points_of
 from lightning_cse.papers.records import RunsTable, key_of
@@ -38,18 +37,13 @@ HT = "+experiment=ngcse_wiki_sts_ht encoder=roberta_base"
 
 
 @pytest.fixture
-def artefact(tmp_path: Path) -> Artefact:
+def artefact(tmp_path):
     path = tmp_path / "table1.yaml"
     path.write_text(TABLE)
     return read_artefact(path)
 
 
-def points(
-    artefact: Artefact,
-    label: str,
-    column: int = 0,
-    **request: Any,
-) -> tuple[Point, ...]:
+def points(artefact, label, column=0, **request):
     line = next(line for line in artefact.lines(Request(**request)) if line.label == label)
     return points_of(
         artefact,
@@ -59,11 +53,11 @@ def points(
     )
 
 
-def train(line: str) -> Point:
+def train(line):
     return Point("train", tuple(line.split()))
 
 
-def evaluate(line: str, of: Point | None = None) -> Point:
+def evaluate(line, of=None):
     return Point(
         "evaluate",
         tuple(line.split()),
@@ -126,14 +120,7 @@ LIKE = "+suite=transfer transfer.protocol=senteval"
         ),
     ],
 )
-def test_points(
-    artefact: Artefact,
-    label: str,
-    column: int,
-    profile: str | None,
-    settings: str,
-    wanted: Any,
-) -> None:
+def test_points(artefact, label, column, profile, settings, wanted):
     found = points(
         artefact,
         label,
@@ -159,11 +146,7 @@ def test_points(
         ("whatever", r"^'whatever' is not an override"),
     ],
 )
-def test_wrong_settings(
-    artefact: Artefact,
-    setting: str,
-    told: str,
-) -> None:
+def test_wrong_settings(artefact, setting, told):
     with pytest.raises(ConfigError, match=told):
         composed(
             points(
@@ -184,7 +167,7 @@ def test_wrong_settings(
         "+experiment=simcse_unsup recipe.default.lr=5e-4 encoder=tiny encoder.width=16 limits.dev_pairs=null",
     ],
 )
-def test_composed_as_hydra_does(compose: Callable[..., Any], line: str) -> None:
+def test_composed_as_hydra_does(compose, line):
     assert composed(train(line)) == OmegaConf.to_container(compose(*line.split()), resolve=True)
 
 
@@ -197,16 +180,11 @@ POINT = train(HEAD)
 class Runs:
     """Run folders as training and evaluating leave them."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.root = root
         self.index = RunsTable(root)
 
-    def begin(
-        self,
-        point: Point,
-        digest: str = "0a",
-        seed: int = 0,
-    ) -> records.Run:
+    def begin(self, point, digest="0a", seed=0):
         run = records.Run(
             self.root,
             composed(point)["name"],
@@ -216,13 +194,7 @@ class Runs:
         run.start(OmegaConf.to_yaml(OmegaConf.create(composed(point))), key_of(point))
         return run
 
-    def record(
-        self,
-        point: Point,
-        digest: str = "0a",
-        seed: int = 0,
-        **more: Any,
-    ) -> dict[str, Any]:
+    def record(self, point, digest="0a", seed=0, **more):
         config, resolved = composed(point), more.pop("resolved", {"trainer.accelerator": "cpu"})
         own = {
             "name": config["name"],
@@ -252,13 +224,7 @@ class Runs:
             | more
         )
 
-    def finish(
-        self,
-        point: Point,
-        digest: str = "0a",
-        seed: int = 0,
-        **more: Any,
-    ) -> records.Run:
+    def finish(self, point, digest="0a", seed=0, **more):
         run = self.begin(
             point,
             digest,
@@ -275,13 +241,7 @@ class Runs:
         self.index.refresh()
         return run
 
-    def evaluated(
-        self,
-        point: Point,
-        model: str,
-        run: records.Run | None = None,
-        **read: Any,
-    ) -> Path:
+    def evaluated(self, point, model, run=None, **read):
         """Leave a finished evaluation, and return its folder."""
         options = {
             "suite": composed(point)["suite"],
@@ -332,7 +292,7 @@ class Runs:
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Runs:
+def runs(tmp_path):
     return Runs(tmp_path / "runs")
 
 
@@ -358,12 +318,7 @@ def runs(tmp_path: Path) -> Runs:
         ("paths.data_dir=${sample_dir:}", "", True),
     ],
 )
-def test_runs_are_found_by_what_decides_their_results(
-    runs: Runs,
-    made: str,
-    asked: str,
-    same: bool,
-) -> None:
+def test_runs_are_found_by_what_decides_their_results(runs, made, asked, same):
     run = runs.finish(train(f"{HEAD} {made}"))
     runs.begin(
         train(f"{HEAD} {made}"),
@@ -376,7 +331,7 @@ def test_runs_are_found_by_what_decides_their_results(
     assert (key_of(train(f"{HEAD} {made}")) == key_of(train(f"{HEAD} {asked}"))) == same
 
 
-def test_states_of_a_run(runs: Runs) -> None:
+def test_states_of_a_run(runs):
     index = runs.index
     assert (index.state(POINT, 0), index.find(POINT, 0), index.failure(POINT, 0)) == (
         "missing",
@@ -398,7 +353,7 @@ def test_states_of_a_run(runs: Runs) -> None:
     assert index.state(POINT, 1) == "missing"
 
 
-def test_kept_records(runs: Runs, tmp_path: Path) -> None:
+def test_kept_records(runs, tmp_path):
     kept = tmp_path / "kept"
     kept.mkdir()
     layouts: Mapping[str, Any] = {
@@ -461,13 +416,7 @@ PLAIN = "model=bert_base +suite=stsb"
         ("", {}, "model=roberta_base", False),
     ],
 )
-def test_evaluations_of_a_named_model(
-    runs: Runs,
-    made: str,
-    read: Any,
-    asked: str,
-    same: bool,
-) -> None:
+def test_evaluations_of_a_named_model(runs, made, read, asked, same):
     folder = runs.evaluated(
         evaluate(f"{PLAIN} {made}"),
         "bert_base",
@@ -478,7 +427,7 @@ def test_evaluations_of_a_named_model(
     assert runs.index.find(evaluate("model=bert_base +suite=sts"), 0) is None
 
 
-def test_evaluations_of_a_run(runs: Runs) -> None:
+def test_evaluations_of_a_run(runs):
     point = evaluate("+suite=stsb corpora=sample paths=sample", POINT)
     assert runs.index.state(point, 0) == "missing"
     of = [runs.finish(POINT, "0a", seed) for seed in (0, 1)]

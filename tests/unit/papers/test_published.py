@@ -6,13 +6,12 @@ import csv
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
-from lightning_cse.papers.artefacts import Artefact, Chosen, Evaluate, Request, Train
+from lightning_cse.papers.artefacts import Chosen, Evaluate, Request, Train
 from lightning_cse.papers.figures import MAKERS
 from lightning_cse.papers.files import find_artefacts
 from lightning_cse.papers.points import Point, composed, points_of
@@ -63,7 +62,7 @@ Cell = tuple[str, str, str]
 """Row, encoder, column."""
 
 
-def rows_of(paper: str, table: str) -> list[dict[str, str]]:
+def rows_of(paper, table):
     with (EXPERIMENTS / paper / "published.csv").open(
         encoding="utf-8",
         newline="",
@@ -71,14 +70,14 @@ def rows_of(paper: str, table: str) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(file) if row["table"] == table]
 
 
-def printed(paper: str, table: str) -> dict[Cell, str]:
+def printed(paper, table):
     """Return the numbers of a table as they are printed."""
     return {
         (row["row"], row["encoder"], row["column"]): row["value"] for row in rows_of(paper, table)
     }
 
 
-def lines_of(paper: str, table: str) -> Iterator[tuple[tuple[str, str], dict[str, float]]]:
+def lines_of(paper, table):
     """Yield row and encoder with the numbers by column."""
     lines: dict[tuple[str, str], dict[str, float]] = {}
     for (row, encoder, column), value in printed(paper, table).items():
@@ -87,11 +86,11 @@ def lines_of(paper: str, table: str) -> Iterator[tuple[tuple[str, str], dict[str
 
 
 @pytest.fixture(scope="module")
-def artefacts() -> dict[str, Artefact]:
+def artefacts():
     return find_artefacts(EXPERIMENTS)
 
 
-def test_every_number_is_there_once_beside_its_cell(artefacts: dict[str, Artefact]) -> None:
+def test_every_number_is_there_once_beside_its_cell(artefacts):
     counts = {
         f"{paper}/{table}": count
         for paper, tables in COUNTS.items()
@@ -116,11 +115,7 @@ def test_every_number_is_there_once_beside_its_cell(artefacts: dict[str, Artefac
         ("dualcse", "table5", "table9"),
     ],
 )
-def test_a_short_table_is_a_part_of_its_long_one(
-    paper: str,
-    part: str,
-    whole: str,
-) -> None:
+def test_a_short_table_is_a_part_of_its_long_one(paper, part, whole):
     long = printed(paper, whole)
     short = {
         cell: value for cell, value in printed(paper, part).items() if cell[2] != "Avg acc"
@@ -137,11 +132,7 @@ def test_a_short_table_is_a_part_of_its_long_one(
         ("4", "Avg", 17),
     ],
 )
-def test_gausscse_cuts_its_averages_off(
-    table: str,
-    average: str,
-    lines: int,
-) -> None:
+def test_gausscse_cuts_its_averages_off(table, average, lines):
     found = list(lines_of("gausscse", f"table{table}"))
     assert len(found) == lines
     for line, values in found:
@@ -149,7 +140,7 @@ def test_gausscse_cuts_its_averages_off(
         assert cents // 3 == round(100 * values[average]), line
 
 
-def test_gausscse_chose_the_best_of_its_grid() -> None:
+def test_gausscse_chose_the_best_of_its_grid():
     recipe = OmegaConf.load(ROOT / "conf" / "experiment" / "gausscse.yaml").recipe
     best: dict[str, tuple[float, str, str]] = {}
     for (batch_size, encoder, lr), value in printed("gausscse", "table5").items():
@@ -160,7 +151,7 @@ def test_gausscse_chose_the_best_of_its_grid() -> None:
         assert (chosen.batch_size, chosen.lr) == (int(batch_size), float(lr)), encoder
 
 
-def test_dualcse_all_is_the_mean_of_the_four_kinds() -> None:
+def test_dualcse_all_is_the_mean_of_the_four_kinds():
     lines = dict(lines_of("dualcse", "table7"))
     assert len(lines) == 8 + 2 * 5
     for line, values in lines.items():
@@ -169,7 +160,7 @@ def test_dualcse_all_is_the_mean_of_the_four_kinds() -> None:
 
 
 @pytest.mark.parametrize("table", ["table7", "table8"])
-def test_dualcse_tables_share_the_whole_loss(table: str) -> None:
+def test_dualcse_tables_share_the_whole_loss(table):
     ablation, other = printed("dualcse", "table9"), printed("dualcse", table)
     common = ablation.keys() & other.keys()
     assert len(common) == 4
@@ -184,12 +175,7 @@ def test_dualcse_tables_share_the_whole_loss(table: str) -> None:
         ("table4", TRANSFER, "transfer Avg", 1),
     ],
 )
-def test_ngcse_averages_differ_where_the_notes_say(
-    table: str,
-    parts: tuple[str, ...],
-    average: str,
-    off: int,
-) -> None:
+def test_ngcse_averages_differ_where_the_notes_say(table, parts, average, off):
     notes = {
         (row["row"], row["encoder"]): row["note"]
         for row in rows_of("ngcse", table)
@@ -206,7 +192,7 @@ def test_ngcse_averages_differ_where_the_notes_say(
     assert told == off
 
 
-def test_ngcse_prints_one_model_three_times() -> None:
+def test_ngcse_prints_one_model_three_times():
     cell = ("Wiki.STS_HT", "bert_base", "STS Avg")
     assert printed("ngcse", "table1")[cell] == printed("ngcse", "table3")[cell] == "79.79"
     margins = printed("ngcse", "figure5")
@@ -222,7 +208,7 @@ def test_ngcse_prints_one_model_three_times() -> None:
     assert all(0 < float(deviation) < 1 for deviation in deviations)
 
 
-def test_the_figures_have_the_released_summaries() -> None:
+def test_the_figures_have_the_released_summaries():
     with (EXPERIMENTS / "ngcse" / "published_rfd.csv").open(
         encoding="utf-8",
         newline="",
@@ -252,7 +238,7 @@ def test_the_figures_have_the_released_summaries() -> None:
     assert checked == 31 + 27
 
 
-def test_what_makes_a_figure_or_a_text_exists(artefacts: dict[str, Artefact]) -> None:
+def test_what_makes_a_figure_or_a_text_exists(artefacts):
     assert {artefact.make for artefact in artefacts.values() if artefact.make} == set(MAKERS)
     assert all(artefact.make for artefact in artefacts.values() if "Figure" in artefact.source)
 
@@ -261,7 +247,7 @@ ADDED = {"STS test", "AUC explicit", "AUC implied"}
 """Columns that no paper prints, of NGCSE's Figure 1 and of RTE."""
 
 
-def test_every_row_and_column_has_a_number(artefacts: dict[str, Artefact]) -> None:
+def test_every_row_and_column_has_a_number(artefacts):
     """Those without: rows of ours, fits of ours; and settings that no curve is released of."""
     without = set()
     for key, artefact in artefacts.items():
@@ -283,9 +269,7 @@ def test_every_row_and_column_has_a_number(artefacts: dict[str, Artefact]) -> No
     }
 
 
-def test_rte_tables_have_areas_and_simcse_on_inli_the_steps_of_dualcse(
-    artefacts: dict[str, Artefact],
-) -> None:
+def test_rte_tables_have_areas_and_simcse_on_inli_the_steps_of_dualcse(artefacts):
     by_key = {
         key: {column.keys[0] for column in artefact.columns} for key, artefact in artefacts.items()
     }
@@ -306,9 +290,7 @@ def test_rte_tables_have_areas_and_simcse_on_inli_the_steps_of_dualcse(
         assert "steps" in artefacts[key].match
 
 
-def test_published_checkpoints_are_read_as_their_authors_test_them(
-    artefacts: dict[str, Artefact],
-) -> None:
+def test_published_checkpoints_are_read_as_their_authors_test_them(artefacts):
     """The supervised ones through their pooler, the unsupervised ones without; whitening on NLI, or
     named.
     """
@@ -343,7 +325,7 @@ def test_published_checkpoints_are_read_as_their_authors_test_them(
     assert all(("STS-B train" in label) == ("stsb" in fit) for label, fit in fits.items())
 
 
-def test_language_models_are_asked_only_where_it_is_allowed(artefacts: dict[str, Artefact]) -> None:
+def test_language_models_are_asked_only_where_it_is_allowed(artefacts):
     rows = [(artefact.key, row) for artefact in artefacts.values() for row in artefact.rows]
     asked = {
         (key, row.label)
@@ -375,11 +357,7 @@ def test_language_models_are_asked_only_where_it_is_allowed(artefacts: dict[str,
         *(("tiny", key) for key in ("gausscse/table5", "ngcse/table4")),
     ],
 )
-def test_every_point_composes(
-    artefacts: dict[str, Artefact],
-    key: str,
-    profile: str,
-) -> None:
+def test_every_point_composes(artefacts, key, profile):
     artefact, request, trained = artefacts[key], Request(profile=profile), set()
     for line in artefact.lines(request):
         for column in artefact.columns:
@@ -399,11 +377,7 @@ def test_every_point_composes(
 @pytest.mark.parametrize(
     ("settings", "protocol"), [((), "senteval"), (("transfer.protocol=lbfgs",), "lbfgs")]
 )
-def test_transfer_is_measured_by_senteval_s_protocol(
-    artefacts: dict[str, Artefact],
-    settings: tuple[str, ...],
-    protocol: str,
-) -> None:
+def test_transfer_is_measured_by_senteval_s_protocol(artefacts, settings, protocol):
     table, found = artefacts["ngcse/table4"], set()
     for request in (Request(settings=settings), Request("small", settings=settings)):
         for line in table.lines(request):
@@ -420,7 +394,7 @@ def test_transfer_is_measured_by_senteval_s_protocol(
     assert marks == [{f"test/{task.lower()}/accuracy_lbfgs": why} for task in TRANSFER]
 
 
-def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts: dict[str, Artefact]) -> None:
+def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts):
     """Tables 5 and 6: what is printed is in the recipes, and in Table 6 a point of its grid."""
     checked = 0
     for table in ("table5", "table6"):
@@ -449,9 +423,7 @@ def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts: dict[str,
     assert checked == 3 + 8
 
 
-def test_the_committed_runs_of_figure_1_are_its_points(
-    artefacts: dict[str, Artefact], tmp_path: Path
-) -> None:
+def test_the_committed_runs_of_figure_1_are_its_points(artefacts, tmp_path):
     kept = EXPERIMENTS / "ngcse" / "results" / "records"
     artefact, request = artefacts["ngcse/figure1"], Request(profile="small")
     index = RunsTable(tmp_path, [kept])

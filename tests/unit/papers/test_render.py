@@ -13,7 +13,7 @@ from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import render, write
-from lightning_cse.papers.tables import Table, make_table
+from lightning_cse.papers.tables import make_table
 
 FILE = """
 title: Terms & losses
@@ -36,7 +36,7 @@ table1,a,minilm_l6,EIS_1,99.97,,
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Table:
+def table(tmp_path):
     """Two lines, three columns; a cell is empty, a line stale."""
     path = tmp_path / "mine" / "table1.yaml"
     path.parent.mkdir()
@@ -76,7 +76,7 @@ def table(tmp_path: Path) -> Table:
     return make_table(plan)
 
 
-def terminal(table: Table, width: int) -> list[str]:
+def terminal(table, width):
     console = Console(
         width=width,
         file=io.StringIO(),
@@ -86,7 +86,7 @@ def terminal(table: Table, width: int) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
-def test_terminal(table: Table) -> None:
+def test_terminal(table):
     lines = terminal(table, 80)
     assert lines[:3] == [
         "Mine, Table 1: Terms & losses",
@@ -130,7 +130,7 @@ def test_terminal(table: Table) -> None:
     ]
 
 
-def test_no_number_of_eight_columns_is_cut_off(table: Table) -> None:
+def test_no_number_of_eight_columns_is_cut_off(table):
     made = yaml.safe_load(FILE)
     path = table.artefact.path
     titles = [
@@ -174,7 +174,7 @@ def test_no_number_of_eight_columns_is_cut_off(table: Table) -> None:
     assert max(map(len, lines)) <= 100
 
 
-def test_markdown(table: Table) -> None:
+def test_markdown(table):
     text = render(table, "markdown")
     assert (
         "| a | 3 | 80.12 ± 1.69<br>paper 80.38 ± 0.25 (-0.26) | -<br>paper 99.97 | 1e-05 |" in text
@@ -186,7 +186,7 @@ def test_markdown(table: Table) -> None:
     assert {line.replace("\\|", "").count("|") for line in rows[4:]} == {9}
 
 
-def test_csv_is_unrounded(table: Table) -> None:
+def test_csv_is_unrounded(table):
     rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     assert len(rows) == 6
     first, empty, setting = rows[:3]
@@ -219,7 +219,7 @@ def test_csv_is_unrounded(table: Table) -> None:
     )
 
 
-def test_latex(table: Table) -> None:
+def test_latex(table):
     text = render(table, "latex")
     assert r"\begin{tabular}{lrrrr}" in text
     assert r" & n & RTE all & EIS\_1 & lr \\" in text
@@ -234,7 +234,7 @@ def test_latex(table: Table) -> None:
     assert text.rstrip().endswith("\\label{tab:mine-table1}\n\\end{table}")
 
 
-def test_files_are_written(table: Table, tmp_path: Path) -> None:
+def test_files_are_written(table, tmp_path):
     assert [
         path.name
         for path in write(

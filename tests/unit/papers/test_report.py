@@ -6,8 +6,6 @@ import base64
 import hashlib
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,13 +18,7 @@ MONITOR = "val/rte/accuracy_all"
 EVIL = "<script>alert(1)</script><img src=http://example.com/x onerror=alert(2)>"
 
 
-def write_run(
-    root: Path,
-    seed: int = 0,
-    lr: float = 1e-5,
-    name: str = "dualcse_cross",
-    **changed: Any,
-) -> Path:
+def write_run(root, seed=0, lr=1e-5, name="dualcse_cross", **changed):
     """Leave a finished run as training does, as far as the report looks at it, and return its
     folder.
     """
@@ -71,7 +63,7 @@ def write_run(
     return folder
 
 
-def page_of(*paths: Path) -> str:
+def page_of(*paths):
     runs = read_runs(paths)
     return build_report(
         "Runs",
@@ -80,7 +72,7 @@ def page_of(*paths: Path) -> str:
     )
 
 
-def rows_of(page: str) -> list[str]:
+def rows_of(page):
     """Return the text of every row of the page's tables, cells apart by bars."""
     cells = (
         re.findall(
@@ -109,7 +101,7 @@ def rows_of(page: str) -> list[str]:
     ]
 
 
-def test_what_runs_measured(tmp_path: Path) -> None:
+def test_what_runs_measured(tmp_path):
     for seed in (0, 1):
         for lr in (1e-5, 3e-5):
             write_run(tmp_path, seed, lr)
@@ -137,7 +129,7 @@ def test_what_runs_measured(tmp_path: Path) -> None:
     }
 
 
-def test_the_page_loads_nothing_and_only_its_own_script_may_run(tmp_path: Path) -> None:
+def test_the_page_loads_nothing_and_only_its_own_script_may_run(tmp_path):
     for lr in (1e-5, 3e-5):
         write_run(tmp_path, lr=lr)
     page = page_of(tmp_path)
@@ -157,7 +149,7 @@ def test_the_page_loads_nothing_and_only_its_own_script_may_run(tmp_path: Path) 
     assert len(identifiers) == len(set(identifiers))
 
 
-def test_whatever_a_record_says_is_only_text(tmp_path: Path) -> None:
+def test_whatever_a_record_says_is_only_text(tmp_path):
     records = {
         "device": EVIL,
         "best": {
@@ -189,7 +181,7 @@ def test_whatever_a_record_says_is_only_text(tmp_path: Path) -> None:
     assert page.count("&lt;script&gt;alert(1)") > 10
 
 
-def test_which_runs_are_found(tmp_path: Path) -> None:
+def test_which_runs_are_found(tmp_path):
     folder = write_run(tmp_path / "runs")
     write_run(tmp_path / "runs", seed=1)
     sweep = tmp_path / "runs" / "sweeps" / "2026-01-01"
@@ -257,7 +249,7 @@ def test_which_runs_are_found(tmp_path: Path) -> None:
             read_runs([tmp_path / place])
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path, capsys):
     write_run(tmp_path / "runs")
     target = tmp_path / "x.html"
     common = [

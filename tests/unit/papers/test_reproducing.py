@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from lightning_cse import arguments
 from lightning_cse import runs as records
@@ -46,15 +46,10 @@ MakePlan = Callable[..., Plan]
 
 
 @pytest.fixture
-def plan_of(tmp_path: Path) -> MakePlan:
+def plan_of(tmp_path):
     index = RunsTable(tmp_path / "runs")
 
-    def plan(
-        text: str = TABLE,
-        seeds: tuple[int, ...] = (0, 1),
-        name: str = "table1",
-        **request: Any,
-    ) -> Plan:
+    def plan(text=TABLE, seeds=(0, 1), name="table1", **request):
         path = tmp_path / "paper" / f"{name}.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
@@ -67,12 +62,7 @@ def plan_of(tmp_path: Path) -> MakePlan:
     return plan
 
 
-def finish(
-    runs: Path,
-    point: Point,
-    seed: int,
-    score: float = 0.5,
-) -> Path:
+def finish(runs, point, seed, score=0.5):
     """Leave the record of a finished training."""
     config = composed(point)
     document = records.decisive(
@@ -123,11 +113,11 @@ def finish(
     return run.path
 
 
-def point_of(plan: Plan, label: str) -> Point:
+def point_of(plan, label):
     return next(plan.jobs(line)[0].point for line in plan.lines if line.label == label)
 
 
-def fail(plan: Plan, label: str) -> records.Run:
+def fail(plan, label):
     config = composed(point_of(plan, label))
     run = records.Run(
         plan.table.runs_dir,
@@ -141,7 +131,7 @@ def fail(plan: Plan, label: str) -> records.Run:
     return run
 
 
-def shown(table: RenderableType) -> str:
+def shown(table):
     console = Console(
         width=160,
         force_terminal=False,
@@ -154,12 +144,7 @@ def shown(table: RenderableType) -> str:
 class Command:
     """Stands for the command that runs points: finishes them, unless it is to fail."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        monkeypatch: pytest.MonkeyPatch,
-        code: int = 0,
-    ) -> None:
+    def __init__(self, plan, monkeypatch, code=0):
         self.runs, self.code = plan.table.runs_dir, code
         self.calls: list[list[str]] = []
         self.points: list[list[list[str]]] = []
@@ -169,11 +154,7 @@ class Command:
             self,
         )
 
-    def __call__(
-        self,
-        command: list[str],
-        environment: dict[str, str],
-    ) -> int:
+    def __call__(self, command, environment):
         assert environment["LIGHTNING_CSE_RUNS"] == str(self.runs)
         file = command[4].removeprefix("hydra.sweeper.file='").removesuffix("'").replace("\\'", "'")
         self.calls.append(command)
@@ -187,7 +168,7 @@ class Command:
         return self.code
 
 
-def test_what_a_plan_needs(plan_of: MakePlan) -> None:
+def test_what_a_plan_needs(plan_of):
     plan, same = plan_of(), plan_of(name="table2")
     assert [job.seed for job in status([plan])["missing"]] == [0, 1, 0, 1], (
         "LENGTH is measured by a run of whole"
@@ -210,7 +191,7 @@ def test_what_a_plan_needs(plan_of: MakePlan) -> None:
     assert table.cells["mean"].dropna().tolist() == [25.0, 50.0]
 
 
-def test_a_part_never_takes_the_name_of_the_whole(plan_of: MakePlan) -> None:
+def test_a_part_never_takes_the_name_of_the_whole(plan_of):
     requests: list[dict[str, Any]] = [
         {},
         {"seeds": (0,)},
@@ -223,11 +204,7 @@ def test_a_part_never_takes_the_name_of_the_whole(plan_of: MakePlan) -> None:
     assert len(set(stems)) == len(stems)
 
 
-def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
-    plan_of: MakePlan,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(plan_of, tmp_path, monkeypatch):
     plan = plan_of(GRID)
     (line,) = plan.lines
     low, high = (job.point for job in plan.jobs(line))
@@ -265,11 +242,7 @@ def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
         wrong.jobs(wrong.lines[0])
 
 
-def test_what_is_trained_is_evaluated_after(
-    plan_of: MakePlan,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_trained_is_evaluated_after(plan_of, tmp_path, monkeypatch):
     plan = plan_of(EVALUATED, (0,))
     command = Command(
         plan,
@@ -298,11 +271,7 @@ def test_what_is_trained_is_evaluated_after(
     ]
 
 
-def test_failed_runs_wait_until_they_are_asked_for(
-    plan_of: MakePlan,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_failed_runs_wait_until_they_are_asked_for(plan_of, tmp_path, monkeypatch):
     plan = plan_of(seeds=(0,))
     fail(plan, "whole")
     told = shown(status_table([plan]))
@@ -326,11 +295,7 @@ def test_failed_runs_wait_until_they_are_asked_for(
     assert ["retry_failed=true" in call for call in command.calls] == [False, True]
 
 
-def test_runs_of_another_process_are_left_alone(
-    plan_of: MakePlan,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_runs_of_another_process_are_left_alone(plan_of, tmp_path, monkeypatch):
     plan = plan_of(seeds=(0,))
     Command(plan, monkeypatch)
     with fail(plan, "whole").lock():
@@ -339,12 +304,7 @@ def test_runs_of_another_process_are_left_alone(
 
 
 @pytest.mark.parametrize("value", [None, "", "0"])
-def test_what_needs_a_variable_is_not_run_without_it(
-    plan_of: MakePlan,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    value: str | None,
-) -> None:
+def test_what_needs_a_variable_is_not_run_without_it(plan_of, tmp_path, monkeypatch, value):
     monkeypatch.setenv("CSE_MAY_ASK", value) if value is not None else monkeypatch.delenv(
         "CSE_MAY_ASK", raising=False
     )
@@ -389,7 +349,7 @@ def test_what_needs_a_variable_is_not_run_without_it(
     assert len(plan.found(plan.lines[1])) == 1, "what was paid for stays in the table"
 
 
-def test_tables_of_what_is_missing(plan_of: MakePlan) -> None:
+def test_tables_of_what_is_missing(plan_of):
     plan = plan_of()
     finish(
         plan.table.runs_dir,
@@ -412,9 +372,7 @@ def test_tables_of_what_is_missing(plan_of: MakePlan) -> None:
     assert "6 runs: 1 finished, 5 missing" in told
 
 
-def test_a_kept_reproduction_is_made_again_from_its_records(
-    plan_of: MakePlan, tmp_path: Path
-) -> None:
+def test_a_kept_reproduction_is_made_again_from_its_records(plan_of, tmp_path):
     plan = plan_of(seeds=(0,))
     folders = [
         finish(
@@ -445,7 +403,7 @@ def test_a_kept_reproduction_is_made_again_from_its_records(
 
 
 @pytest.mark.parametrize("text", ["", "0,", "-1", "a,1", "0 1"])
-def test_seeds_are_whole_numbers(text: str) -> None:
+def test_seeds_are_whole_numbers(text):
     assert arguments.seeds("2,0,2") == (2, 0)
     with pytest.raises(argparse.ArgumentTypeError, match=r"must be a list of seeds such as 0,1,2"):
         arguments.seeds(text)
@@ -459,12 +417,8 @@ MATCHED = HEAD.replace("columns", "reference: dual\nmatch: steps\ncolumns") + (
 
 @pytest.mark.parametrize(("match", "steps"), [("steps", 10), ("{sentences: [dual, more]}", 4)])
 def test_matched_rows_train_for_as_many_steps_as_the_first(
-    plan_of: MakePlan,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    match: str,
-    steps: int,
-) -> None:
+    plan_of, tmp_path, monkeypatch, match, steps
+):
     """The first row makes 10 steps and reads 800 sentences; a step of 64 triplets reads 192."""
     plan = plan_of(MATCHED.replace("match: steps", f"match: {match}"), seeds=(0, 1))
     command = Command(plan, monkeypatch)
@@ -510,7 +464,7 @@ def test_matched_rows_train_for_as_many_steps_as_the_first(
     assert evaluated.of == Point("train", (*own, *limit))
 
 
-def test_a_match_is_of_trained_rows_and_of_rows_of_one_size(plan_of: MakePlan) -> None:
+def test_a_match_is_of_trained_rows_and_of_rows_of_one_size(plan_of):
     wrong = {
         "stps": r"match\.stps",
         "{steps: [dual, length]}": r"match\.steps .a trained row.*'length'",

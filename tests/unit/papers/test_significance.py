@@ -3,10 +3,9 @@ they left.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import comb
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +33,7 @@ N = 60
 # Tests against loops
 
 
-def test_the_printed_example_of_holm() -> None:
+def test_the_printed_example_of_holm():
     # A family of four tests at 0.05: only the first and the last are rejected.
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
@@ -47,7 +46,7 @@ def test_the_printed_example_of_holm() -> None:
     ),
     st.floats(0.001, 0.999),
 )
-def test_holm_rejects_what_stepping_down_rejects(values: list[float], level: float) -> None:
+def test_holm_rejects_what_stepping_down_rejects(values, level):
     rejected = set()
     for step, index in enumerate(sorted(range(len(values)), key=values.__getitem__)):
         if (len(values) - step) * values[index] >= level:
@@ -68,14 +67,14 @@ def test_holm_rejects_what_stepping_down_rejects(values: list[float], level: flo
         )
     )
 )
-def test_the_vote_is_that_of_more_than_half(seeds: list[list[bool]]) -> None:
+def test_the_vote_is_that_of_more_than_half(seeds):
     assert majority_vote(seeds).tolist() == [
         2 * sum(of) > len(seeds) for of in zip(*seeds, strict=True)
     ]
 
 
 @pytest.mark.parametrize("distinct", [3, 8, 1000])
-def test_correlations_of_draws_against_scipy_on_the_drawn_pairs(distinct: int) -> None:
+def test_correlations_of_draws_against_scipy_on_the_drawn_pairs(distinct):
     generator = np.random.default_rng(distinct)
     n, draws = 25, 40
     gold, scores = (
@@ -105,7 +104,7 @@ def test_correlations_of_draws_against_scipy_on_the_drawn_pairs(distinct: int) -
     ) == pytest.approx(np.array(want), abs=1e-12)
 
 
-def test_a_draw_with_a_constant_side_has_no_correlation() -> None:
+def test_a_draw_with_a_constant_side_has_no_correlation():
     counts = np.array(
         [
             [3.0, 0, 1],
@@ -124,12 +123,12 @@ def test_a_draw_with_a_constant_side_has_no_correlation() -> None:
 # Runs
 
 
-def answers(name: str, rate: float) -> list[bool]:
+def answers(name, rate):
     generator = random.Random(name)
     return [generator.random() < rate for _ in range(N)]
 
 
-def eis(correct: list[bool]) -> dict[str, list[Any]]:
+def eis(correct):
     """Predictions with a column that says what is right."""
     return {
         "row": list(range(len(correct))),
@@ -138,7 +137,7 @@ def eis(correct: list[bool]) -> dict[str, list[Any]]:
     }
 
 
-def rte(correct: list[bool]) -> dict[str, list[Any]]:
+def rte(correct):
     """Predictions of labels, every third of them positive."""
     labels = [row % 3 == 0 for row in range(len(correct))]
     predicted = [
@@ -157,16 +156,10 @@ def rte(correct: list[bool]) -> dict[str, list[Any]]:
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> MakeRun:
+def make_run(tmp_path):
     """Leave a finished run and return its folder."""
 
-    def make(
-        name: str,
-        seed: int,
-        predictions: Mapping[str, Any],
-        config_hash: str = "01",
-        **record: Any,
-    ) -> Path:
+    def make(name, seed, predictions, config_hash="01", **record):
         run = Run(
             tmp_path / "runs",
             name,
@@ -193,16 +186,16 @@ def make_run(tmp_path: Path) -> MakeRun:
     return make
 
 
-def compared(*paths: Path, tasks: tuple[str, ...] = ()) -> list[Any]:
+def compared(*paths, tasks=()):
     return list(compare(points(map(read_run, paths)), tasks).itertuples())
 
 
-def exact(b: int, c: int) -> float:
+def exact(b, c):
     """Return the closed form of McNemar's exact test."""
     return min(1.0, 2 * sum(comb(b + c, k) for k in range(min(b, c) + 1)) / 2 ** (b + c))
 
 
-def test_mcnemar_of_votes_against_loops_over_rows(make_run: MakeRun) -> None:
+def test_mcnemar_of_votes_against_loops_over_rows(make_run):
     right = {
         name: [answers(f"{name}{s}", rate) for s in range(3)]
         for name, rate in (("a", 0.9), ("b", 0.5))
@@ -234,7 +227,7 @@ def test_mcnemar_of_votes_against_loops_over_rows(make_run: MakeRun) -> None:
     assert found.difference == pytest.approx(100 * (accuracy[0] - accuracy[1]))
 
 
-def test_all_pairs_on_all_tasks_and_holm_over_them(make_run: MakeRun) -> None:
+def test_all_pairs_on_all_tasks_and_holm_over_them(make_run):
     right = {name: answers(name, rate) for name, rate in (("a", 0.9), ("b", 0.6), ("c", 0.5))}
     stored = {"sts": {"row": [0], "score": [0.5]}}
     folders = [
@@ -259,7 +252,7 @@ def test_all_pairs_on_all_tasks_and_holm_over_them(make_run: MakeRun) -> None:
     assert [c.task for c in compared(*folders, tasks=("rte",))] == ["rte"] * 3
 
 
-def test_seeds_that_only_one_has_vote(make_run: MakeRun) -> None:
+def test_seeds_that_only_one_has_vote(make_run):
     a = [
         make_run(
             "a",
@@ -291,7 +284,7 @@ def test_seeds_that_only_one_has_vote(make_run: MakeRun) -> None:
     )
 
 
-def test_a_baseline_is_one_point_for_each_encoder(make_run: MakeRun) -> None:
+def test_a_baseline_is_one_point_for_each_encoder(make_run):
     right = {
         ("a", 0): "tiny",
         ("b", 0): "large",
@@ -329,7 +322,7 @@ def test_a_baseline_is_one_point_for_each_encoder(make_run: MakeRun) -> None:
         baseline_points("untraind", runs)
 
 
-def test_types_and_variants_of_an_accuracy(tmp_path: Path) -> None:
+def test_types_and_variants_of_an_accuracy(tmp_path):
     columns = {
         "row": [0, 1],
         "type": ["neutral", "implied"],
@@ -368,11 +361,7 @@ def test_types_and_variants_of_an_accuracy(tmp_path: Path) -> None:
         ({"correct": [True, True]}, "examples or answers are missing"),
     ],
 )
-def test_predictions_that_say_too_little(
-    tmp_path: Path,
-    columns: dict[str, Any],
-    message: str,
-) -> None:
+def test_predictions_that_say_too_little(tmp_path, columns, message):
     with pytest.raises(DataError, match=message):
         read_outcome(
             write_predictions(
@@ -392,7 +381,7 @@ def test_predictions_that_say_too_little(
         "task_data",
     ],
 )
-def test_runs_of_other_examples_are_refused(make_run: MakeRun, other: Any) -> None:
+def test_runs_of_other_examples_are_refused(make_run, other):
     mine = rte([True] * 3)
     a = make_run(
         "a",
@@ -413,7 +402,7 @@ def test_runs_of_other_examples_are_refused(make_run: MakeRun, other: Any) -> No
         compared(a, b)
 
 
-def test_nothing_to_compare(make_run: MakeRun, tmp_path: Path) -> None:
+def test_nothing_to_compare(make_run, tmp_path):
     a, b = (
         make_run(
             "a",
@@ -450,7 +439,7 @@ def test_nothing_to_compare(make_run: MakeRun, tmp_path: Path) -> None:
         points(map(read_run, (copy, make_run("a", 0, {}))))
 
 
-def test_the_bootstrap_of_runs_against_a_loop(make_run: MakeRun) -> None:
+def test_the_bootstrap_of_runs_against_a_loop(make_run):
     gold = [float(row % 7) for row in range(N)]
     noise = {
         name: np.random.default_rng(seed).normal(
@@ -528,11 +517,7 @@ def test_the_bootstrap_of_runs_against_a_loop(make_run: MakeRun) -> None:
 # Names
 
 
-def config(
-    lr: float = 1e-5,
-    batch: int = 16,
-    **more: Any,
-) -> dict[str, Any]:
+def config(lr=1e-5, batch=16, **more):
     return {
         "method": {"optimizer": {"lr": lr}},
         "data": {"batch_size": batch},
@@ -561,11 +546,7 @@ def config(
         ([config(e={"name": n, "x": n}) for n in ("s", "b")], [["e=s"], ["e=b"]], ["e s", "e b"]),
     ],
 )
-def test_points_of_one_name_are_called_by_what_differs(
-    configs: list[Any],
-    overrides: list[Any],
-    labels: list[str],
-) -> None:
+def test_points_of_one_name_are_called_by_what_differs(configs, overrides, labels):
     records = [
         {
             "name": "a",

@@ -1,8 +1,5 @@
 """Whether a method has changed since a run, from the digest in the run's record."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from lightning_cse.papers.records import Found
@@ -15,7 +12,7 @@ METHOD = {
 }
 
 
-def record(code: str | None) -> dict[str, Any]:
+def record(code):
     run = {
         "name": "simcse",
         "config_hash": "0a",
@@ -28,7 +25,7 @@ def record(code: str | None) -> dict[str, Any]:
     }
 
 
-def without(document: dict[str, Any], key: str) -> dict[str, Any]:
+def without(document, key):
     return {name: value for name, value in document.items() if name != key}
 
 
@@ -41,11 +38,7 @@ def without(document: dict[str, Any], key: str) -> dict[str, Any]:
         (without(record(None), "code"), "unknown"),
     ],
 )
-def test_training_is_stale_if_its_method_has_changed(
-    tmp_path: Path,
-    of_run: dict[str, Any],
-    wanted: str,
-) -> None:
+def test_training_is_stale_if_its_method_has_changed(tmp_path, of_run, wanted):
     assert (
         change_of(
             Found(
@@ -58,9 +51,7 @@ def test_training_is_stale_if_its_method_has_changed(
     )
 
 
-def test_missing_training_is_unknown(
-    tmp_path: Path,
-) -> None:
+def test_missing_training_is_unknown(tmp_path):
     assert change_of(None) == "unknown"
     assert (
         change_of(

@@ -5,9 +5,7 @@ them.
 import copy
 import random
 import statistics
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,12 +14,12 @@ from fake_plan import FakePlan
 
 from lightning_cse.errors import DataError
 from lightning_cse.metrics import mcnemar
-from lightning_cse.papers.artefacts import Artefact, Request
+from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import write
 from lightning_cse.papers.statistics import holm
-from lightning_cse.papers.tables import Table, make_table
+from lightning_cse.papers.tables import make_table
 from lightning_cse.runs import write_predictions
 
 RTE, EIS = "test/rte/accuracy_all", "test/eis/accuracy"
@@ -30,13 +28,7 @@ LENGTH = {"baseline": "length", "of": "a"}
 Runs = dict[str, dict[int, Found]]
 
 
-def artefact(
-    folder: Path,
-    columns: Mapping[str, Any],
-    rows: Mapping[str, Any],
-    paper: str = "",
-    **more: Any,
-) -> Artefact:
+def artefact(folder, columns, rows, paper="", **more):
     """Write and read an artefact file; ``paper`` holds lines of published.csv without the table."""
     path = folder / "mine" / "table1.yaml"
     path.parent.mkdir(exist_ok=True)
@@ -64,7 +56,7 @@ def artefact(
     return read_artefact(path)
 
 
-def record(metrics: Mapping[str, Any] = {}, **more: Any) -> dict[str, Any]:
+def record(metrics=(), **more):
     machine = {"cpu": "Z80", "cores": 2}
     environment = {"commit": "24357b6c9c" + "0" * 30, "machine": machine}
     common = {
@@ -81,7 +73,7 @@ def record(metrics: Mapping[str, Any] = {}, **more: Any) -> dict[str, Any]:
     }
 
 
-def kept(records: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> Runs:
+def kept(records):
     return {
         name: {
             s: Found(
@@ -95,18 +87,18 @@ def kept(records: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> Runs:
     }
 
 
-def of_seeds(key: str, *values: float | None) -> dict[int, dict[str, Any]]:
+def of_seeds(key, *values):
     return {
         seed: record({} if value is None else {key: value}) for seed, value in enumerate(values)
     }
 
 
 def table(
-    made: Artefact,
-    runs: Runs,
-    request: Request = Request(),  # noqa: B008 - frozen
-    **more: Any,
-) -> Table:
+    made,
+    runs,
+    request=Request(),  # noqa: B008 - frozen
+    **more,
+):
     change = more.pop("change_of", lambda run: "fresh")
     plan = FakePlan(
         made,
@@ -118,15 +110,11 @@ def table(
     return make_table(plan, **more)
 
 
-def cell(
-    found: Table,
-    number: int,
-    title: str,
-) -> Any:
+def cell(found, number, title):
     return found.cells.loc[(number, title)]
 
 
-def test_mean_deviation_range_and_published_number(tmp_path: Path) -> None:
+def test_mean_deviation_range_and_published_number(tmp_path):
     made = artefact(
         tmp_path,
         {"RTE": RTE, "EIS": EIS},
@@ -170,7 +158,7 @@ def test_mean_deviation_range_and_published_number(tmp_path: Path) -> None:
     assert (found.commits, found.machines) == (("24357b6",), ("cpu, Z80, 2 cores",))
 
 
-def test_fields_means_and_baselines(tmp_path: Path) -> None:
+def test_fields_means_and_baselines(tmp_path):
     columns = {
         "RTE": RTE,
         "EIS": EIS,
@@ -223,7 +211,7 @@ def test_fields_means_and_baselines(tmp_path: Path) -> None:
     )
 
 
-def test_settings_are_shown_as_they_are(tmp_path: Path) -> None:
+def test_settings_are_shown_as_they_are(tmp_path):
     columns = {
         "lr": {"config": "method.lr"},
         "sets": {"config": "loss.sets"},
@@ -253,9 +241,7 @@ def test_settings_are_shown_as_they_are(tmp_path: Path) -> None:
     assert cell(found, 0, "lr").difference == pytest.approx(-2e-5)
 
 
-def test_an_interval_is_of_the_mean_standard_error_and_missing_where_a_run_has_none(
-    tmp_path: Path,
-) -> None:
+def test_an_interval_is_of_the_mean_standard_error_and_missing_where_a_run_has_none(tmp_path):
     made = artefact(
         tmp_path,
         {"AUC": "test/rte/auc_implied"},
@@ -284,7 +270,7 @@ def test_an_interval_is_of_the_mean_standard_error_and_missing_where_a_run_has_n
     assert any("95 % interval" in line for line in found.legend)
 
 
-def test_a_final_score_says_of_how_many_evaluations_it_is(tmp_path: Path) -> None:
+def test_a_final_score_says_of_how_many_evaluations_it_is(tmp_path):
     made = artefact(
         tmp_path,
         {"score": {"field": "summary.final_score"}},
@@ -313,7 +299,7 @@ def test_a_final_score_says_of_how_many_evaluations_it_is(tmp_path: Path) -> Non
     )
 
 
-def test_what_is_not_a_number_is_refused_with_its_file(tmp_path: Path) -> None:
+def test_what_is_not_a_number_is_refused_with_its_file(tmp_path):
     made = artefact(
         tmp_path,
         {"RTE": RTE},
@@ -323,9 +309,7 @@ def test_what_is_not_a_number_is_refused_with_its_file(tmp_path: Path) -> None:
         table(made, kept({"a": {0: record({RTE: "high"})}}))
 
 
-def test_a_row_that_needs_a_variable_has_the_paper_s_number_until_it_is_measured(
-    tmp_path: Path,
-) -> None:
+def test_a_row_that_needs_a_variable_has_the_paper_s_number_until_it_is_measured(tmp_path):
     needs = {"variable": "CSE_MAY_ASK", "why": "calls are paid"}
     llm = {
         "evaluate": {"model": "llm", "suite": "inli"},
@@ -354,7 +338,7 @@ def test_a_row_that_needs_a_variable_has_the_paper_s_number_until_it_is_measured
     assert (found.quoted, cell(found, 1, "RTE").difference) == ((False, False, True), 9)
 
 
-def test_marks_that_all_cells_share_are_said_once(tmp_path: Path) -> None:
+def test_marks_that_all_cells_share_are_said_once(tmp_path):
     columns = {
         "EIS": {"metric": EIS, "instead": {"test/eis2/accuracy": "matched dev."}},
         "Avg": {"mean": ["EIS"]},
@@ -402,20 +386,12 @@ def test_marks_that_all_cells_share_are_said_once(tmp_path: Path) -> None:
 # Significance
 
 
-def rightness(
-    name: str,
-    rate: float,
-    n: int = 200,
-) -> list[bool]:
+def rightness(name, rate, n=200):
     generator = random.Random(name)
     return [generator.random() < rate for _ in range(n)]
 
 
-def make_runs(
-    folder: Path,
-    rates: Mapping[str, float],
-    seeds: int = 3,
-) -> Runs:
+def make_runs(folder, rates, seeds=3):
     """Leave runs whose every seed gets a share of EIS right, with LENGTH beside them."""
     runs: Runs = {}
     for label, rate in rates.items():
@@ -443,7 +419,7 @@ def make_runs(
     return runs
 
 
-def without_predictions(runs: Runs) -> Runs:
+def without_predictions(runs):
     return {
         name: {
             s: Found(
@@ -457,7 +433,7 @@ def without_predictions(runs: Runs) -> Runs:
     }
 
 
-def votes(label: str, rate: float) -> list[bool]:
+def votes(label, rate):
     return [
         sum(of) >= 2
         for of in zip(*(rightness(f"{label}{seed}", rate) for seed in range(3)), strict=True)
@@ -471,11 +447,7 @@ RATES = {
 }
 
 
-def with_tests(
-    folder: Path,
-    test: str = "mcnemar",
-    rows: str = "abc",
-) -> Artefact:
+def with_tests(folder, test="mcnemar", rows="abc"):
     named = dict.fromkeys(rows, TRAIN) | {"LENGTH": LENGTH}
     return artefact(
         folder,
@@ -486,7 +458,7 @@ def with_tests(
     )
 
 
-def test_votes_are_compared_with_the_reference_and_holm_is_over_the_table(tmp_path: Path) -> None:
+def test_votes_are_compared_with_the_reference_and_holm_is_over_the_table(tmp_path):
     found = table(with_tests(tmp_path), make_runs(tmp_path, RATES))
     against = {
         **{label: votes(label, RATES[label]) for label in "bc"},
@@ -502,7 +474,7 @@ def test_votes_are_compared_with_the_reference_and_holm_is_over_the_table(tmp_pa
     assert "Holm over 3 comparisons" in found.legend[0]
 
 
-def test_between_all_rows(tmp_path: Path) -> None:
+def test_between_all_rows(tmp_path):
     found = table(with_tests(tmp_path, "mcnemar_all"), make_runs(tmp_path, RATES))
     pairs = list(
         zip(
@@ -531,7 +503,7 @@ def test_between_all_rows(tmp_path: Path) -> None:
     assert "Letters: p < 0.05 against b: b, c: c, d: LENGTH." in found.legend
 
 
-def test_as_many_seeds_vote_on_both_sides_and_an_odd_number(tmp_path: Path) -> None:
+def test_as_many_seeds_vote_on_both_sides_and_an_odd_number(tmp_path):
     # A tie counts as wrong: two votes of three equally good seeds would differ from one seed's
     # answers.
     runs = make_runs(tmp_path, {"a": 0.7, "b": 0.7})
@@ -544,7 +516,7 @@ def test_as_many_seeds_vote_on_both_sides_and_an_odd_number(tmp_path: Path) -> N
     assert tests.p[0] == mcnemar(votes("b", 0.7), votes("a", 0.7)).pvalue
 
 
-def test_kept_tests_stand_in_for_the_predictions_of_the_same_runs(tmp_path: Path) -> None:
+def test_kept_tests_stand_in_for_the_predictions_of_the_same_runs(tmp_path):
     runs, made = make_runs(tmp_path, RATES), with_tests(tmp_path)
     first = table(made, runs)
     file = write(first, tmp_path, "t")[-1]
@@ -587,11 +559,7 @@ def test_kept_tests_stand_in_for_the_predictions_of_the_same_runs(tmp_path: Path
         (0.05, ""),
     ],
 )
-def test_stars_begin_below_a_level(
-    tmp_path: Path,
-    p: float,
-    sign: str,
-) -> None:
+def test_stars_begin_below_a_level(tmp_path, p, sign):
     runs, made = (
         make_runs(tmp_path, {"a": 0.6, "b": 0.6}),
         artefact(
@@ -616,11 +584,11 @@ def test_stars_begin_below_a_level(
     )
 
 
-def found_sign(found: Table) -> str:
+def found_sign(found):
     return found.signs(list(found.cells.itertuples())[1])
 
 
-def test_no_p_value_is_zero(tmp_path: Path) -> None:
+def test_no_p_value_is_zero(tmp_path):
     runs = make_runs(
         tmp_path,
         {"a": 0.8, "b": 0.5},
@@ -646,7 +614,7 @@ def test_no_p_value_is_zero(tmp_path: Path) -> None:
     assert "| &lt;1e-99 | &lt;1e-99 |" in write(found, tmp_path, "t")[0].read_text()
 
 
-def test_lines_of_another_encoder_have_their_own_reference(tmp_path: Path) -> None:
+def test_lines_of_another_encoder_have_their_own_reference(tmp_path):
     made = artefact(
         *(
             tmp_path,
@@ -673,7 +641,7 @@ def test_lines_of_another_encoder_have_their_own_reference(tmp_path: Path) -> No
     ]
 
 
-def test_runs_on_other_examples_are_refused(tmp_path: Path) -> None:
+def test_runs_on_other_examples_are_refused(tmp_path):
     runs = make_runs(tmp_path, {"a": 0.8, "b": 0.5})
     write_predictions(
         runs["b"][1].folder / "predictions",
@@ -684,7 +652,7 @@ def test_runs_on_other_examples_are_refused(tmp_path: Path) -> None:
         table(with_tests(tmp_path, rows="ab"), runs)
 
 
-def test_correlations_and_their_mean_are_bootstrapped(tmp_path: Path) -> None:
+def test_correlations_and_their_mean_are_bootstrapped(tmp_path):
     keys = {
         "x": "test/x/spearman_all",
         "y": "test/y/spearman",

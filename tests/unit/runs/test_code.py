@@ -2,7 +2,6 @@
 
 import ast
 import sys
-from pathlib import Path
 from typing import Any
 
 import golden
@@ -31,12 +30,12 @@ def scale(vector, limit=None):
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
+def package(tmp_path):
     (tmp_path / "file.py").write_text(SOURCE)
     return tmp_path
 
 
-def source(package: Path, function: str = "scale") -> str:
+def source(package, function="scale"):
     code.functions_of.cache_clear()
     return code.source_digest([f"file.py:{function}"], package)
 
@@ -57,12 +56,7 @@ def source(package: Path, function: str = "scale") -> str:
         ("def scale", "def other():\n    return 1\n\n\ndef scale", False),
     ],
 )
-def test_source_digest(
-    package: Path,
-    old: str,
-    new: str,
-    is_changed: bool,
-) -> None:
+def test_source_digest(package, old, new, is_changed):
     before = source(package)
     assert old in SOURCE
     (package / "file.py").write_text(SOURCE.replace(old, new))
@@ -70,14 +64,11 @@ def test_source_digest(
     assert (source(package, name) != before) == is_changed
 
 
-def test_missing_function_changes_the_digest(package: Path) -> None:
+def test_missing_function_changes_the_digest(package):
     assert source(package, "missing") != source(package)
 
 
-def test_empty_fields_of_later_python_versions_do_not_count(
-    package: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_empty_fields_of_later_python_versions_do_not_count(package, monkeypatch):
     before = source(package)
     monkeypatch.setattr(
         ast.FunctionDef,
@@ -93,7 +84,7 @@ def test_empty_fields_of_later_python_versions_do_not_count(
     assert source(package) == before
 
 
-def test_digest_follows_the_golden_results_of_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_follows_the_golden_results_of_the_method(monkeypatch):
     before = code_digest(METHOD)
     other = code_digest({"_target_": "lightning_cse.methods.DualCSE"})
     known = code.golden_methods()
@@ -107,7 +98,7 @@ def test_digest_follows_the_golden_results_of_the_method(monkeypatch: pytest.Mon
     assert code_digest({"_target_": "lightning_cse.methods.DualCSE"}) == other
 
 
-def test_golden_file_agrees_with_the_golden_results() -> None:
+def test_golden_file_agrees_with_the_golden_results():
     results = golden.read("runs")
     methods: dict[str, dict[str, Any]] = {}
     for name, config in golden.read("configs").items():
@@ -118,7 +109,7 @@ def test_golden_file_agrees_with_the_golden_results() -> None:
     )
 
 
-def test_unexercised_functions_exist() -> None:
+def test_unexercised_functions_exist():
     functions = golden_code.places()
     for method, known in code.golden_methods().items():
         unknown = set(known["unexercised"]) - functions
@@ -135,11 +126,8 @@ def test_unexercised_functions_exist() -> None:
     ],
 )
 def test_digest_of_outside_code_follows_the_modules_it_imports(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    file: str,
-    is_changed: bool,
-) -> None:
+    tmp_path, monkeypatch, file, is_changed
+):
     files = {
         "mine.py": "import torch\nfrom helper import value\nclass Mine: ...\n",
         "helper.py": "from folder import deep\nvalue = 1\n",

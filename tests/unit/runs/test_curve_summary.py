@@ -1,7 +1,6 @@
 """The summary of curves: hand-made cases, and a run's own diagnostics."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from lightning_cse.evaluation import Embedded
 from lightning_cse.runs import Curves, CurveSummary, summarise
 
 
-def test_step_zero_does_not_count() -> None:
+def test_step_zero_does_not_count():
     curves = {
         "val/stsb/spearman": [
             (0, 0.99),
@@ -64,11 +63,11 @@ def test_step_zero_does_not_count() -> None:
         {"val/stsb/spearman": [(5, math.nan)], "diag/held_out/alignment": [(5, 0.5)]},
     ],
 )
-def test_missing_curves_give_none(curves: dict[str, list[tuple[int, float]]]) -> None:
+def test_missing_curves_give_none(curves):
     assert summarise(curves) == CurveSummary()
 
 
-def test_non_finite_values_give_none() -> None:
+def test_non_finite_values_give_none():
     curves = {
         "val/rte/accuracy_all": [
             (5, 0.5),
@@ -87,14 +86,14 @@ def test_non_finite_values_give_none() -> None:
     )
 
 
-def test_run_reports_the_same_summary(tmp_path: Path) -> None:
+def test_run_reports_the_same_summary(tmp_path):
     """The summary is, to the last bit, the running RFD that a run logs at its last evaluation."""
     generator = torch.Generator().manual_seed(0)
 
     class Moving:
         """Embeds every sentence as a vector that is new at every asking."""
 
-        def embed(self, sentences: list[str]) -> PointEmbedding:
+        def embed(self, sentences):
             return PointEmbedding(
                 torch.randn(
                     len(sentences),

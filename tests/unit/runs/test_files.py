@@ -1,7 +1,6 @@
 """Curves and predictions of a run."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,7 +10,7 @@ from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs import Curves, write_predictions
 
 
-def test_curves_round_trip(tmp_path: Path) -> None:
+def test_curves_round_trip(tmp_path):
     values = [
         0.1 + 0.2,
         1e-320,
@@ -32,7 +31,7 @@ def test_curves_round_trip(tmp_path: Path) -> None:
     assert math.isnan(curves.read()["nan"][0][1])
 
 
-def test_curves_of_a_resumed_run(tmp_path: Path) -> None:
+def test_curves_of_a_resumed_run(tmp_path):
     curves = Curves(tmp_path / "c.csv")
     curves.keep(lambda step, key: False)
     assert not curves.path.exists()
@@ -48,7 +47,7 @@ def test_curves_of_a_resumed_run(tmp_path: Path) -> None:
     assert curves.path.read_bytes() == whole
 
 
-def test_partial_last_line_is_dropped(tmp_path: Path) -> None:
+def test_partial_last_line_is_dropped(tmp_path):
     curves = Curves(tmp_path / "c.csv")
     curves.append(1, {"train/loss": 0.125})
     curves.append(2, {"train/loss": 0.0625})
@@ -62,7 +61,7 @@ def test_partial_last_line_is_dropped(tmp_path: Path) -> None:
         assert curves.read()["train/loss"] == [*want, (3, 1.0)]
 
 
-def test_damaged_line_is_an_error(tmp_path: Path) -> None:
+def test_damaged_line_is_an_error(tmp_path):
     path = tmp_path / "c.csv"
     path.write_bytes(b"step,key,value\n1,a,1.0\n\0\0\0\n")  # a power failure
     assert Curves(path).read() == {"a": [(1, 1.0)]}
@@ -71,7 +70,7 @@ def test_damaged_line_is_an_error(tmp_path: Path) -> None:
         Curves(path).read()
 
 
-def test_predictions(tmp_path: Path) -> None:
+def test_predictions(tmp_path):
     columns = {
         "id": [0, 1],
         "type": ["a", "ü"],

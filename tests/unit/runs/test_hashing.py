@@ -50,7 +50,7 @@ REMOVED = ("data.distinct_in_batch",)
 """Keys that configs no longer have, and that must not enter the hash of older records."""
 
 
-def changed(path: str, value: Any) -> dict[str, Any]:
+def changed(path, value):
     """Return CONFIG with one dotted key set."""
     config: dict[str, Any] = json.loads(json.dumps(CONFIG))
     *parents, last = path.split(".")
@@ -61,7 +61,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     return config
 
 
-def of(config: dict[str, Any], **others: Any) -> str:
+def of(config, **others):
     return config_hash(
         config,
         **{
@@ -73,7 +73,7 @@ def of(config: dict[str, Any], **others: Any) -> str:
     )
 
 
-def test_hash_is_pinned() -> None:
+def test_hash_is_pinned():
     # A change here orphans every finished run: make it only on purpose.
     config = {"a": 1, "b": {"_target_": "lightning_cse.x.Y"}}
     assert (
@@ -125,7 +125,7 @@ def test_hash_is_pinned() -> None:
         ("callbacks.early_stopping", {"patience": None, "min_delta": 0}),
     ],
 )
-def test_hash_ignores_irrelevant_settings(path: str, value: Any) -> None:
+def test_hash_ignores_irrelevant_settings(path, value):
     assert of(changed(path, value)) == of(CONFIG)
 
 
@@ -159,7 +159,7 @@ def test_hash_ignores_irrelevant_settings(path: str, value: Any) -> None:
         ),
     ],
 )
-def test_hash_depends_on_decisive_settings(path: str, value: Any) -> None:
+def test_hash_depends_on_decisive_settings(path, value):
     assert of(changed(path, value)) != of(CONFIG)
 
 
@@ -172,14 +172,14 @@ def test_hash_depends_on_decisive_settings(path: str, value: Any) -> None:
         {"resolved": {"trainer.accelerator": "cuda"}},
     ],
 )
-def test_hash_depends_on_files_encoder_and_machine(others: dict[str, Any]) -> None:
+def test_hash_depends_on_files_encoder_and_machine(others):
     assert of(CONFIG, **others) != of(CONFIG)
     # An encoder without digests is known by its source.
     assert of(changed("encoder.source", "other"), encoder={}) != of(CONFIG, encoder={})
 
 
-def test_hash_ignores_precision_of_evaluation() -> None:
-    def of_evaluation(resolved: dict[str, Any], **config: Any) -> str:
+def test_hash_ignores_precision_of_evaluation():
+    def of_evaluation(resolved, **config):
         return config_hash(
             {"suite": {}, **config},
             data={},
@@ -192,7 +192,7 @@ def test_hash_ignores_precision_of_evaluation() -> None:
     assert of_evaluation({"precision": "bf16"}) == want
 
 
-def test_decisive_document() -> None:
+def test_decisive_document():
     document = decisive(
         CONFIG,
         data=DATA,
@@ -210,14 +210,14 @@ def test_decisive_document() -> None:
     assert "least_evaluations" not in document["config"]
 
 
-def test_neutral_values_are_config_defaults(compose: Any) -> None:
+def test_neutral_values_are_config_defaults(compose):
     cfg = compose("+experiment=gausscse")
     neutral = {key: value for key, value in NEUTRAL.items() if key not in REMOVED}
     assert {key: OmegaConf.select(cfg, key) for key in neutral} == neutral
     assert all(OmegaConf.select(cfg, key) is None for key in REMOVED)
 
 
-def test_limit_of_one_batch_differs_from_all() -> None:
+def test_limit_of_one_batch_differs_from_all():
     assert of(changed("trainer.limit_train_batches", 1)) != of(
         changed("trainer.limit_train_batches", 1.0)
     )

@@ -1,7 +1,6 @@
 """The commit that a record names."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,7 @@ from lightning_cse.runs import machine
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def checkout(tmp_path, monkeypatch):
     """A repository with one commit, which the code seems to come from."""
     for name in ("src/machine.py", "experiments/table.md", "conf/train.yaml"):
         file = tmp_path / name
@@ -25,7 +24,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def git(folder: Path, *arguments: str) -> None:
+def git(folder, *arguments):
     settings = ("user.name=a", "user.email=a@b", "commit.gpgsign=false")
     options = [word for setting in settings for word in ("-c", setting)]
     command = [
@@ -42,7 +41,7 @@ def git(folder: Path, *arguments: str) -> None:
     )
 
 
-def test_results_do_not_make_the_commit_dirty(checkout: Path) -> None:
+def test_results_do_not_make_the_commit_dirty(checkout):
     commit = machine.environment()["commit"]
     assert len(commit) == 40
     (checkout / "experiments/table.md").write_text("b")
@@ -51,7 +50,7 @@ def test_results_do_not_make_the_commit_dirty(checkout: Path) -> None:
     assert machine.environment()["commit"] == f"{commit}-dirty"
 
 
-def test_in_history(checkout: Path) -> None:
+def test_in_history(checkout):
     first = machine.commit()
     assert first is not None
     git(

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ with Run(Path(sys.argv[1]), "x", "0a", 3).lock():
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path):
     return Run(
         tmp_path / "runs",
         "x",
@@ -45,7 +44,7 @@ def run(tmp_path: Path) -> Run:
     )
 
 
-def started(code: str, *arguments: Path) -> subprocess.Popen[str]:
+def started(code, *arguments):
     """Start code in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(Path(runs.__file__).parents[2])}
     command = [
@@ -63,7 +62,7 @@ def started(code: str, *arguments: Path) -> subprocess.Popen[str]:
 
 
 @pytest.fixture
-def holder(run: Run) -> Iterator[subprocess.Popen[str]]:
+def holder(run):
     """A process that holds the lock of the run."""
     with started(HOLDS, run.root) as process:
         assert process.stdout is not None
@@ -72,7 +71,7 @@ def holder(run: Run) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_path_and_back(run: Run, tmp_path: Path) -> None:
+def test_path_and_back(run, tmp_path):
     assert run.path == tmp_path / "runs" / "x" / "0a-s3"
     found = Run.at(run.path)
     assert (found.path, found.name, found.config_hash, found.seed) == (run.path, "x", "0a", 3)
@@ -80,7 +79,7 @@ def test_path_and_back(run: Run, tmp_path: Path) -> None:
         Run.at(tmp_path)
 
 
-def test_status_from_new_to_finished(run: Run) -> None:
+def test_status_from_new_to_finished(run):
     assert run.status == "new"
     with run.lock():
         assert run.status == "new"  # as it was found
@@ -111,7 +110,7 @@ def test_status_from_new_to_finished(run: Run) -> None:
     assert not run.lock_path.exists()
 
 
-def test_one_process_at_a_time(run: Run, holder: subprocess.Popen[str]) -> None:
+def test_one_process_at_a_time(run, holder):
     assert run.status == "running"
     with pytest.raises(Busy, match=rf"0a-s3 \(pid {holder.pid}\) is in use"), run.lock():
         pass
@@ -123,7 +122,7 @@ def test_one_process_at_a_time(run: Run, holder: subprocess.Popen[str]) -> None:
         pass
 
 
-def test_folder_made_for_the_lock_is_removed(run: Run) -> None:
+def test_folder_made_for_the_lock_is_removed(run):
     with pytest.raises(RuntimeError), run.lock():
         raise RuntimeError
     assert not run.path.exists()
@@ -140,11 +139,7 @@ def test_folder_made_for_the_lock_is_removed(run: Run) -> None:
         ('{"name": "x"}', "has no config_hash, seed, metrics"),
     ],
 )
-def test_unusable_records(
-    run: Run,
-    content: str,
-    message: str,
-) -> None:
+def test_unusable_records(run, content, message):
     with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):
         run.read()
     run.path.mkdir(parents=True)
@@ -153,7 +148,7 @@ def test_unusable_records(
         run.read()
 
 
-def test_clear_does_not_follow_links(run: Run, tmp_path: Path) -> None:
+def test_clear_does_not_follow_links(run, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("x")
@@ -171,7 +166,7 @@ def test_clear_does_not_follow_links(run: Run, tmp_path: Path) -> None:
         Run(run.root, "x", "0b", 0).clear()
 
 
-def test_find_runs(run: Run) -> None:
+def test_find_runs(run):
     wanted = [
         Run(run.root, "a/b", "0c", 1),
         run,
@@ -190,11 +185,11 @@ def test_find_runs(run: Run) -> None:
     ]
 
 
-def test_full_disk_keeps_the_old_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_keeps_the_old_file(run, monkeypatch):
     run.start("old: true\n")
     run.finish(RECORD)
 
-    def no_space(*_: Any) -> None:
+    def no_space(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
@@ -211,7 +206,7 @@ def test_full_disk_keeps_the_old_file(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml", "record.json"]
 
 
-def test_kill_while_writing_keeps_the_old_file(tmp_path: Path) -> None:
+def test_kill_while_writing_keeps_the_old_file(tmp_path):
     write_atomic(tmp_path / "file", "old")
     code = (
         "import os, signal, sys; from pathlib import Path; from lightning_cse.runs import write_atomic\n"
@@ -231,12 +226,7 @@ def test_kill_while_writing_keeps_the_old_file(tmp_path: Path) -> None:
         ("mps", "mps", "mps"),
     ],
 )
-def test_device_of_accelerator(
-    accelerator: str,
-    with_cuda: str,
-    without: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_device_of_accelerator(accelerator, with_cuda, without, monkeypatch):
     for cuda, want in ((True, with_cuda), (False, without)):
         monkeypatch.setattr(
             torch.cuda,
@@ -246,7 +236,7 @@ def test_device_of_accelerator(
         assert device_of(accelerator) == torch.device(want)
 
 
-def test_tables_of_run(run: Run) -> None:
+def test_tables_of_run(run):
     with pytest.raises(LightningCSEError, match=r"has no record\.json: the run is new"):
         run.table()
     assert run.curves().empty

@@ -4,7 +4,6 @@ import io
 from pathlib import Path
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from lightning_cse.runs.table import print_run, run_table
@@ -43,20 +42,20 @@ RECORD: dict[str, Any] = {
 }
 
 
-def text(record: dict[str, Any]) -> str:
+def text(record):
     """Return what a table looks like as plain text."""
     sink = io.StringIO()
     Console(file=sink, width=100).print(run_table(record))
     return sink.getvalue()
 
 
-def cells(shown: str, name: str) -> list[str]:
+def cells(shown, name):
     """Return the numbers of the row that starts with a name."""
     (row,) = [line for line in shown.splitlines() if line.startswith(f"{name} ")]
     return row.removeprefix(name).split()
 
 
-def test_method_and_baselines() -> None:
+def test_method_and_baselines():
     shown = text(RECORD)
     assert cells(shown, "dualcse_[cross]") == [
         "91.23",
@@ -80,7 +79,7 @@ def test_method_and_baselines() -> None:
     assert "final score" not in shown
 
 
-def test_sts_and_transfer_tables() -> None:
+def test_sts_and_transfer_tables():
     sts = {f"test/sts{year}/spearman_all": year / 100 for year in range(12, 17)}
     sts |= {
         "test/stsb/spearman": 0.8203,
@@ -101,7 +100,7 @@ def test_sts_and_transfer_tables() -> None:
     ]
 
 
-def test_symmetric_score_has_no_direction() -> None:
+def test_symmetric_score_has_no_direction():
     left_out = {
         "sick_direction": ["its score is the same both ways"],
         "eis": ["it needs implicitness"],
@@ -119,7 +118,7 @@ def test_symmetric_score_has_no_direction() -> None:
     ]
 
 
-def test_final_score() -> None:
+def test_final_score():
     summary = {"final_score": 0.73124, "best_score": 0.7426}
     for evaluations, of in {
         8: "5 best of 8",
@@ -135,9 +134,7 @@ def test_final_score() -> None:
     assert text({}) == ""
 
 
-def test_printed_table_ends_with_the_path(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_printed_table_ends_with_the_path(capsys):
     path = Path("/a/very" * 20)
     print_run(RECORD, path)
     lines = capsys.readouterr().out.splitlines()
