@@ -116,7 +116,7 @@ def cleaned(
         words = r"\s+".join(map(re.escape, field.split()))
         around.append(re.compile(rf"(?i)\A([*_`]*){words}\s*(?:\1\s*[:：]|[:：]\s*\1)\s*"))
 
-    # A JSON reply is cleaned twice: the parser takes no lone surrogate, and escapes hide characters.
+    # Cleaned twice: the parser of JSON takes no lone surrogate, and escapes hide characters.
     text = _content(_CONTROL.sub("", text))
     text = _CONTROL.sub("", text)
     before = None
