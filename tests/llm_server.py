@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -29,8 +28,8 @@ connection closed before or in the body; and, with status 200, malformed JSON, H
 half a reply.
 """
 
-FAULTS = (*TRANSIENT, "silent", "trickle", "array", "numbers")
-"""Faults without a reply; the added ones: silence, one byte at a time, other JSON, no text."""
+FAULTS = (*TRANSIENT, "silent", "trickle", "numbers")
+"""Faults without a reply; the added ones: silence, one byte at a time, no text."""
 
 ODD = ("refusal", "filter", "length", "null", "no_usage", "surrogate")
 """Unusual but valid replies: a refusal, only `content_filter`, cut off, null content, no usage,
@@ -39,17 +38,11 @@ half an emoji.
 
 STATUSES = {  # with code and message
     "limit": (429, "rate_limit_exceeded", "Rate limit reached"),
-    "quota": (429, "insufficient_quota", "You exceeded your current quota"),
     "error": (500, None, "The server had an error"),
     "unauthorized": (401, "invalid_api_key", "Incorrect API key provided: {held}."),
     "forbidden": (403, "forbidden", "Your country is not supported."),
-    "payment": (402, "insufficient_balance", "Insufficient Balance"),
     "filter_400": (400, "content_filter", "The response was filtered."),
-    "too_long": (
-        400,
-        "context_length_exceeded",
-        "This model's maximum context length is 8 tokens.",
-    ),
+    "too_long": (400, "x", "This model's maximum context length is 8 tokens."),
     "bad_request": (400, "unsupported_parameter", "Unsupported parameter: 'max_tokens'."),
     "no_schema": (400, None, "response_format is not supported."),
     "no_model": (404, "model_not_found", "The model does not exist."),
@@ -58,13 +51,10 @@ STATUSES = {  # with code and message
 BODIES = {  # of answers with status 200
     "html": b"<html><body>Please log in</body></html>",
     "garbage": b'{"choices": [{"message"}',
-    "array": b"[1, 2]",
     "empty": b'{"object": "chat.completion", "choices": [], "usage": null}',
     "numbers": b'{"choices": [{"message": {"role": "assistant", "content": 7}, "finish_reason": "stop"}]}',
     "finish_error": b'{"choices": [{"message": {}, "finish_reason": "error", "error": "Provider is down"}]}',
 }
-Plan = Callable[[dict[str, Any], int], "str | None"]
-Answer = Callable[[dict[str, Any]], str]
 
 
 def prompt(body):
@@ -136,14 +126,14 @@ class ChatServer(ThreadingHTTPServer):
         self.seconds = seconds
         self.retry_after = retry_after
         self.structured = structured
-        self.calls: list[Call] = []
-        self.answered: Counter[str] = Counter()  # how often each prompt was answered in full
+        self.calls = []
+        self.answered = Counter()  # how often each prompt was answered in full
         self.peak = 0  # the most simultaneous calls, without stalled ones
         self.lock = threading.Lock()
         self.stopped = threading.Event()
-        self._seen: Counter[str] = Counter()
+        self._seen = Counter()
         self._inside = 0
-        self._connections: WeakSet[socket.socket] = WeakSet()
+        self._connections = WeakSet()
 
     @property
     def url(self):
@@ -151,12 +141,7 @@ class ChatServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def __enter__(self):
-        threading.Thread(
-            target=self.serve_forever,
-            args=(0.01,),
-            name="chat server",
-            daemon=True,
-        ).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, *_):
@@ -183,14 +168,7 @@ class ChatServer(ThreadingHTTPServer):
                 fault = "unauthorized"
             elif not self.structured and "response_format" in body:
                 fault = "no_schema"
-            self.calls.append(
-                Call(
-                    body,
-                    fault,
-                    authorization,
-                    time.monotonic(),
-                )
-            )
+            self.calls.append(Call(body, fault, authorization, time.monotonic()))
         return fault
 
     def end(self, body, answered):
@@ -224,11 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.end(body, answered=fault is None or fault in ODD or fault == "filter_400")
         if fault in STATUSES:
             status, code, text = STATUSES[fault]
-            error = {
-                "message": text.format(held=self.headers["Authorization"]),
-                "type": "x",
-                "code": code,
-            }
+            text = text.format(held=self.headers["Authorization"])
+            error = {"message": text, "type": "x", "code": code}
             self._send(status, json.dumps({"error": error}).encode())
         elif fault == "unavailable":
             self._send(503, b"<html><body>503 Service Unavailable</body></html>")
@@ -239,17 +214,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reply(self, body, odd):
         text = self.server.answer(body)
-        finish = "stop"
-        if odd in {"refusal", "filter", "null"}:
-            text = ""
-        elif odd == "length":
-            text = text[:3]
-        elif odd == "surrogate":
-            text = "cut \ud83d"
-        if odd == "filter":
-            finish = "content_filter"
-        elif odd == "length":
-            finish = "length"
+        texts = {"refusal": "", "filter": "", "null": "", "length": text[:3]}
+        text = {**texts, "surrogate": "cut \ud83d"}.get(odd, text)
+        finish = {"filter": "content_filter", "length": "length"}.get(odd, "stop")
         message = {
             "role": "assistant",
             "content": text or None,

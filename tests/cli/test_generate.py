@@ -6,15 +6,11 @@ import json
 import random
 import signal
 import sqlite3
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from llm_server import TRANSIENT, ChatServer, prompt, share
-
-Start = Callable[..., "subprocess.Popen[str]"]
 
 pytestmark = pytest.mark.timeout(900)  # as the other tests that start processes on a busy machine
 
@@ -34,26 +30,12 @@ def answer(body):
     """
     system, words = body["messages"][0]["content"], prompt(body).rstrip(".").split()
     if random.random() < 0.1:
-        return random.choice(
-            [
-                prompt(body),
-                "I'm sorry, but I can't help with that.",
-                "One. Two of it. Three of it.",
-            ]
-        )
+        refusal = "I'm sorry, but I can't help with that."
+        return random.choice([prompt(body), refusal, "One. Two of it. Three of it."])
     if "fewer details" in system:
         return " ".join(words[: len(words) // 2]) + "."
-    return (
-        " ".join(
-            [
-                *words[1:],
-                "so" if "means the same" in system else "never",
-                "it",
-                "is",
-            ]
-        )
-        + "."
-    )
+    mark = "so" if "means the same" in system else "never"
+    return " ".join([*words[1:], mark, "it", "is"]) + "."
 
 
 def rows(folder):
@@ -76,32 +58,27 @@ def cached(folder):
         )
 
 
+def answered(server, process, count):
+    """Wait until the server has answered this often, or the process has ended."""
+    while sum(server.answered.values()) < count and process.poll() is None:
+        time.sleep(0.005)
+
+
 def test_generate_end_to_end(start, tmp_path, key):
     with ChatServer(answer, key=key) as server:
-        stdout, stderr = start(
-            *LINE,
-            f"llm.base_url={server.url}",
-            "n=20",
-            "encoder=tiny",
-        ).communicate(timeout=300)
+        line = (f"llm.base_url={server.url}", "n=20", "encoder=tiny")
+        stdout, stderr = start(*LINE, *line).communicate(timeout=300)
     assert stderr == ""
     (folder,) = (tmp_path / "runs" / "generate").iterdir()
-    names = {
-        "config.yaml",
-        "histograms.png",
-        "summary.json",
-        "wiki_sts.provenance.json",
-        "given_up.jsonl",
-    }
-    assert {*names, "wiki_sts.jsonl"} == {path.name for path in folder.iterdir()}
+    names = ["config.yaml", "given_up.jsonl", "histograms.png", "summary.json"]
+    names += ["wiki_sts.jsonl", "wiki_sts.provenance.json"]
+    assert sorted(path.name for path in folder.iterdir()) == names
     assert len(rows(tmp_path)) == 20
-    assert stdout.splitlines()[-1].strip() == (
-        "python -m lightning_cse.train +experiment=ngcse_wiki_sts_ht corpora=sample paths=sample "
-        f"'data.watched_in=[{folder}/wiki_sts.jsonl]' 'corpora.llm_wiki_sts=[{folder}/wiki_sts.jsonl]'"
-    )
-    assert not [
-        path for path in tmp_path.rglob("*") if path.is_file() and key.encode() in path.read_bytes()
-    ]
+    command = stdout.splitlines()[-1].strip()
+    assert command.startswith("python -m lightning_cse.train +experiment=ngcse_wiki_sts_ht ")
+    assert f"corpora.llm_wiki_sts=[{folder}/wiki_sts.jsonl]" in command
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if key.encode() in path.read_bytes()]
     assert key not in stdout
 
 
@@ -109,17 +86,16 @@ def test_generate_end_to_end(start, tmp_path, key):
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_continues_after_a_signal(start, tmp_path, signum, code):
     with ChatServer(answer, seconds=0.02) as server:
-        line = (f"llm.base_url={server.url}", "n=60", "llm.concurrency=4", "~encoder")
-        process = start(*LINE, *line)
-        while sum(server.answered.values()) < 40 and process.poll() is None:
-            time.sleep(0.005)
+        line = (*LINE, f"llm.base_url={server.url}", "n=60", "llm.concurrency=4", "~encoder")
+        process = start(*line)
+        answered(server, process, 40)
         process.send_signal(signum)
         _, stderr = process.communicate(timeout=200)
         assert (process.returncode, "Traceback" in stderr) == (code, False), stderr
         assert "the same command continues" in stderr.splitlines()[-1]
         before, kept = len(server.calls), cached(tmp_path).total()
         assert before == kept, "calls under way are waited for"
-        assert start(*LINE, *line).communicate(timeout=200)[1] == ""
+        assert start(*line).communicate(timeout=200)[1] == ""
         assert len(server.calls) - before == cached(tmp_path).total() - kept
     assert len(rows(tmp_path)) == 60
 
@@ -128,21 +104,16 @@ def test_continues_after_a_signal(start, tmp_path, signum, code):
 def test_kills_and_faults_lose_no_reply_and_pay_none_twice(start, tmp_path):
     count, at_once = 200, 16
     with ChatServer(answer, share(0.1, TRANSIENT, times=3)) as server:
-        line = [
-            f"llm.base_url={server.url}",
-            f"n={count}",
-            f"llm.concurrency={at_once}",
-        ]
+        line = [*LINE, f"llm.base_url={server.url}", f"n={count}", f"llm.concurrency={at_once}"]
         line += ["~encoder", "llm.timeout=2", "llm.retries=8", "samples=8"]
         for kill in (150, 400):
-            process = start(*LINE, *line)
-            while sum(server.answered.values()) < kill and process.poll() is None:
-                time.sleep(0.005)
+            process = start(*line)
+            answered(server, process, kill)
             process.kill()
             process.communicate()
             finished, before = cached(tmp_path), len(server.calls)
             assert sum(server.answered.values()) - finished.total() <= 2 * at_once
-        assert start(*LINE, *line).communicate(timeout=300)[1] == ""
+        assert start(*line).communicate(timeout=300)[1] == ""
         final = cached(tmp_path)
         # What has one reply only was not rejected, so that nothing was to be asked again.
         done = {asked for asked, replies in finished.items() if final[asked] == replies == 1}

@@ -59,7 +59,7 @@ class LanguageModel(FewShot):
     ) -> list[str]:
         """Return the type of every hypothesis, in order; raise LLMError if replies are missing."""
         self.sentences = len({*premises, *hypotheses})
-        self._pairs = self.llm.announce(self.label, self.requests(premises, hypotheses))
+        self._pairs = len(premises)
         return super().judge(premises, hypotheses)
 
 
@@ -406,7 +406,7 @@ def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
     if cfg.max_length != "auto" and (not isinstance(cfg.max_length, int) or cfg.max_length < 1):
         yield f"max_length: must be auto or an integer >= 1, got {cfg.max_length!r}"
     if cfg.model == LLM:
-        yield from llm.wrong_settings(plain(cfg.llm))
+        yield from llm.wrong_settings(plain(cfg.llm), cfg.paths.cache_dir)
         return
     names = [override.lstrip("+") for override in overrides]
     if cfg.llm.model or any(name.startswith(("llm.", "few_shot.")) for name in names):

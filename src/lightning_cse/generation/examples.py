@@ -1,7 +1,7 @@
 """The examples of a pattern: pairs of a corpus, drawn by a seed."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,35 +46,32 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
 
     @property
     def label(self) -> str:
-        """The name of the source, such as ``sts12/train, score above 4``."""
-        parts = list(self.from_)
+        """The name of the source, such as ``sts12/train, above 4``."""
         bounds = [f"{name} {bound:g}" for name, bound in self.scores or () if bound is not None]
 
-        if bounds:
-            parts.append(f"score {' and '.join(bounds)}")
+        return ", ".join([*self.from_, *bounds])
 
-        return ", ".join(parts)
+    def pairs(self, table: Rows) -> list[Pair | None]:
+        """Return the pair of each row in the source's order, or None if it makes no example."""
+        pairs = list(zip(table.column(self.first), table.column(self.second), strict=True))
+        made = [self._pair(*pair) for pair in pairs]
 
-    def pair(
-        self,
-        first: object,
-        second: object,
-    ) -> Pair | None:
-        """Return a pair in the source's order, or None if it makes no example."""
-        if not isinstance(first, str) or not isinstance(second, str):
+        if self.scores is not None:
+            for row, score in enumerate(table.column("score")):
+                if score is None or score not in self.scores:
+                    made[row] = None
+
+        return made
+
+    def _pair(self, first: str | None, second: str | None) -> Pair | None:
+        if not first or not second or len({"", letters(first), letters(second)}) < 3:
             return None
-
-        if not letters(first) or not letters(second) or letters(first) == letters(second):
-            return None
-
-        if not self.longer_first:
-            return first, second
 
         difference = len(first.split()) - len(second.split())
-        if difference == 0:
-            return None
+        if not self.longer_first or difference > 0:
+            return first, second
 
-        return (first, second) if difference > 0 else (second, first)
+        return (second, first) if difference < 0 else None
 
 
 @dataclass(frozen=True)
@@ -106,12 +103,7 @@ def draw_examples(
 
     drawn: dict[str, Examples] = {}
     for group in groups.values():
-        drawn |= _draw_group(
-            group,
-            data_dir,
-            shots,
-            seed,
-        )
+        drawn |= _draw_group(group, data_dir, shots, seed)
 
     return drawn
 
@@ -123,46 +115,40 @@ def _draw_group(
     seed: int,
 ) -> dict[str, Examples]:
     """Draw the examples of roles that are shown the same rows."""
-    key = next(iter(group))
-    sources = list(group.values())
-    tables = read_sources(
-        sources[0].from_,
-        data_dir,
-        key=f"{key}.from",
-    )
+    (key, source), *_ = group.items()
+    tables = read_sources(source.from_, data_dir, key=f"{key}.from")
     digests = {file.name: file.sha256 for table in tables for file in table.files}
-    rows: list[tuple[Pair, ...]] = []
 
     try:
-        for table in _as_triplets(tables, sources):
-            rows.extend(_eligible(table, sources))
+        rows = _complete_rows(tables, list(group.values()))
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
 
-    chosen = _draw(
-        rows,
-        shots,
-        seed,
-    )
+    chosen = _draw(rows, shots, seed)
     if len(chosen) < shots:
         raise DataError(
-            f"{' and '.join(group)}: {sources[0].label} has {len(rows)} pairs, {len(chosen)} of "
-            f"them without a repeated sentence, and pattern.shots is {shots}: set fewer shots, or "
-            "add sources"
+            f"{key}: {source.label} has {len(rows)} pairs, {len(chosen)} of them without a "
+            f"repeated sentence, and pattern.shots is {shots}: set fewer shots, or add sources"
         )
 
-    drawn = {}
-    for place, (name, source) in enumerate(group.items()):
-        shown = tuple(pairs[place] for pairs in chosen)
-        pool = tuple(pairs[place] for pairs in rows)
-        drawn[name] = Examples(
-            shown,
-            pool,
-            source.label,
-            digests,
-        )
+    columns = zip(group.items(), zip(*chosen, strict=True), zip(*rows, strict=True), strict=True)
+    return {
+        name: Examples(shown, pool, source.label, digests)
+        for (name, source), shown, pool in columns
+    }
 
-    return drawn
+
+def _complete_rows(tables: Sequence[Rows], sources: Sequence[Source]) -> list[tuple[Pair, ...]]:
+    """Return the pair of each source for every row that makes an example for all of them."""
+    rows = []
+
+    for table in _as_triplets(tables, sources):
+        for pairs in zip(*(source.pairs(table) for source in sources), strict=True):
+            complete = tuple(pair for pair in pairs if pair is not None)
+            if len(complete) == len(pairs):
+                rows.append(complete)
+
+    return rows
 
 
 def _as_triplets(tables: Sequence[Rows], sources: Sequence[Source]) -> list[Rows]:
@@ -175,32 +161,6 @@ def _as_triplets(tables: Sequence[Rows], sources: Sequence[Source]) -> list[Rows
 
     others = [table for table in tables if "hypothesis" not in table.names]
     return [*others, NLITriplets()(labelled)]
-
-
-def _eligible(table: Rows, sources: Sequence[Source]) -> Iterator[tuple[Pair, ...]]:
-    """Yield the pair of each source for every row that makes an example for all of them."""
-    bounds = sources[0].scores
-    scores = table.column("score") if bounds else []
-    firsts = [table.column(source.first) for source in sources]
-    seconds = [table.column(source.second) for source in sources]
-
-    for row in range(len(table)):
-        if bounds is not None and (scores[row] is None or scores[row] not in bounds):
-            continue
-
-        pairs = []
-        for source, first, second in zip(
-            sources,
-            firsts,
-            seconds,
-            strict=True,
-        ):
-            pair = source.pair(first[row], second[row])
-            if pair is not None:
-                pairs.append(pair)
-
-        if len(pairs) == len(sources):
-            yield tuple(pairs)
 
 
 def _draw(

@@ -57,19 +57,8 @@ def judge(
     written: Mapping[str, str],
 ) -> tuple[str, str | None]:
     """Return the sentence of a reply and the first reason to reject it, None if it is accepted."""
-    text = cleaned(
-        reply.text,
-        role.fields[1],
-        reference,
-    )
-    candidate = Candidate(
-        reply,
-        text,
-        role,
-        source,
-        reference,
-        written,
-    )
+    text = cleaned(reply.text, role.fields[1], reference)
+    candidate = Candidate(reply, text, role, source, reference, written)
 
     return candidate.sentence, next(_reasons(candidate), None)
 
@@ -105,40 +94,19 @@ def _reasons(candidate: Candidate) -> Iterator[str]:
 
 
 def _is_refusal(candidate: Candidate) -> bool:
-    if candidate.reply.refused:
-        return True
-
     beginnings = candidate.role.checks.refused_words or ()
-    if any(refuses(sentence, beginnings) for sentence in candidate.given):
-        return False
+    texts = (candidate.text, *candidate.given)
+    refused, *asked_to = [refuses(text, beginnings) for text in texts]
 
-    return refuses(candidate.text, beginnings)
+    return candidate.reply.refused or (refused and not any(asked_to))
 
 
 def _is_empty(candidate: Candidate, content: str) -> bool:
-    """Whether there are no letters, or just "none" or a label in reply to longer sentences."""
+    """Whether there are no letters, or just a word such as "none" in reply to longer sentences."""
     if not content:
         return True
 
-    labels = [
-        re.sub(
-            r"\d+$",
-            "",
-            letters(field),
-        )
-        for field in candidate.role.fields
-    ]
-    is_word = (
-        _NOTHING.fullmatch(content)
-        or re.sub(
-            r"\d+$",
-            "",
-            content,
-        )
-        in labels
-    )
-
-    return bool(is_word) and all(
+    return bool(_NOTHING.fullmatch(content)) and all(
         len(sentence.split()) > candidate.words for sentence in candidate.given
     )
 
@@ -159,8 +127,7 @@ def _echoes_prompt(candidate: Candidate, content: str) -> bool:
         if letters(pair[0]) != asked and content in map(letters, pair):
             return True
 
-    runs = _runs(candidate.text) & _runs(role.system)
-    return not runs <= _runs(candidate.source) | _runs(candidate.reference)
+    return bool(_runs(candidate.text) & _runs(role.system) - _runs(given))
 
 
 def _has_more_sentences(candidate: Candidate) -> bool:
@@ -197,20 +164,10 @@ def _detail(sentence: str, source: str) -> tuple[int, float]:
     return len(sentence.split()), -match_error_rate(source, sentence)
 
 
-@lru_cache(maxsize=64)
 def _label(field: str) -> re.Pattern[str]:
-    """Return the pattern of a field's label, whatever its number; its case counts within a line."""
-    words = [
-        re.sub(
-            r"\d+",
-            r"\\d+",
-            re.escape(word),
-        )
-        for word in field.split()
-    ]
-    label = r"\s+".join(words) or r"(?!)"
-
-    return re.compile(rf"(?:^[\s\W_]*(?i:{label})|(?<![^\W_]){label})[\s*_`]*[:：]", re.MULTILINE)
+    """Return the pattern of a field's label, whatever its number."""
+    label = re.sub(r"\d+", r"\\d+", re.escape(field.strip()))
+    return re.compile(rf"(?i)\b{label}\W*[:：]")
 
 
 @lru_cache(maxsize=256)

@@ -3,14 +3,13 @@
 import hashlib
 import json
 import logging
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Final
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
@@ -23,78 +22,50 @@ from lightning_cse.data.parsers import LLM_PATTERNS
 from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
 from lightning_cse.data.roles import RoleRows
 from lightning_cse.data.sources import read_sources
-from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import built, check_nodes
-from lightning_cse.errors import ConfigError, DataError, EncoderError
+from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.pattern import ANCHOR, build_pattern, wrong_pattern
 from lightning_cse.generation.summary import print_prompts, print_summary, summarise
 from lightning_cse.generation.writing import Row, Tally, Writer
-from lightning_cse.llm import LLM, LLMError, commonest, price_of, wrong_settings
+from lightning_cse.llm import LLM, LLMError, commonest, wrong_settings
 
 log = logging.getLogger(__name__)
 
 SHARED_WITH_TRAINING = ("corpora=", "corpora.", "paths=", "paths.data_dir=", "data.columns=")
 """Beginnings of overrides that the command for training takes over."""
 
+_DOMAINS: Final = {
+    "wiki": ("wiki", "ngcse_wiki"),
+    "file": ("wiki", "ngcse_wiki"),
+    "nli": ("nli", "nli_train"),
+}
+"""The domain of NGCSE's experiments and the corpus of its sentences, by data set."""
+
 
 def run(cfg: DictConfig) -> None:
     """Generate the rows of a config and print a summary, or only print the requests."""
-    console = Console(
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     hydra = HydraConfig.get()
     check(cfg)
-    generation = Generation(
-        cfg,
-        str(hydra.runtime.choices["data"]),
-        list(map(str, hydra.overrides.task)),
-    )
+    overrides = list(map(str, hydra.overrides.task))
+    generation = Generation(cfg, str(hydra.runtime.choices["data"]), overrides)
 
     if cfg.show_prompts:
-        sentences = generation.sentences[: generation.wanted]
-        print_prompts(
-            generation.writer,
-            sentences,
-            generation.finished,
-            console,
-        )
-
+        print_prompts(generation.writer, generation.sentences[: generation.wanted], console)
         return
 
+    # A missing encoder is reported before anything is paid for.
+    encoder = built(cfg.encoder) if cfg.get("encoder") else None
     provenance = generation.run()
     summary = summarise(
         generation.pattern,
         generation.rows,
-        _encoder(cfg),
+        encoder,
         most=cfg.summary_rows,
         seed=cfg.seed,
     )
-    print_summary(
-        summary,
-        provenance,
-        console,
-    )
-    console.print(
-        "",
-        *generation.conclusion(),
-        sep="\n",
-    )
-
-
-def _encoder(cfg: DictConfig) -> SentenceEncoder | None:
-    """Return the encoder for the cosines of the summary; None without one."""
-    if cfg.get("encoder") is None:
-        return None
-
-    try:
-        encoder: SentenceEncoder = built(cfg.encoder)
-    except EncoderError as error:
-        log.warning("the rows are written, and no cosines are measured: %s", error)
-        return None
-
-    return encoder
+    print_summary(summary, provenance, console)
+    console.print("", *generation.conclusion(), sep="\n")
 
 
 class Generation:
@@ -112,22 +83,15 @@ class Generation:
         overrides: Sequence[str] = (),
     ) -> None:
         self.cfg = cfg
+        self.data = data
         self.overrides = list(overrides)
         data_dir = Path(cfg.paths.data_dir).expanduser()
         values: Any = OmegaConf.to_container(cfg, resolve=True)
         self.pattern = build_pattern(values["pattern"], data_dir)
         model = cfg.llm.model or "(llm.model is not set)"
         self.llm = LLM({**values["llm"], "model": model}, cfg.paths.cache_dir)
-        self.writer = Writer(
-            self.llm,
-            self.pattern,
-            cfg.samples,
-        )
-        self.sentences, self.digests = draw_sentences(
-            cfg,
-            data,
-            data_dir,
-        )
+        self.writer = Writer(self.llm, self.pattern, cfg.samples)
+        self.sentences, self.digests = draw_sentences(cfg, data, data_dir)
         self.wanted = len(self.sentences) if cfg.n is None else int(cfg.n)
         self.name = f"{data.replace('/', '_')}_{self.pattern.name}"
         runs_dir = Path(cfg.paths.runs_dir).expanduser()
@@ -144,33 +108,18 @@ class Generation:
                 "digest": self.pattern.digest,
                 "checks": [repr(role.checks) for role in self.pattern.roles],
             },
-            "llm": {
-                "model": self.llm.endpoint.model,
-                "parameters": self.llm.parameters,
-            },
+            "llm": {"model": self.llm.endpoint.model, "parameters": self.llm.parameters},
             "samples": self.cfg.samples,
             "n": self.wanted,
         }
 
-        return runs.config_hash(
-            decisive,
-            data={},
-            encoder={},
-            resolved={},
-        )
-
-    @property
-    def finished(self) -> bool:
-        """Whether the rows are complete and unchanged; their provenance is written last."""
-        if not self.rows.is_file():
-            return False
-
-        provenance = read_provenance(self.rows)
-        return provenance is not None and bool(provenance.get("unchanged"))
+        return runs.config_hash(decisive, data={}, encoder={}, resolved={})
 
     def run(self) -> dict[str, Any]:
         """Write the rows, unless they are finished, and return their provenance."""
-        if not self.finished:
+        provenance = read_provenance(self.rows) if self.rows.is_file() else None
+        # It is written last: without it, or with changed rows, they are written again.
+        if provenance is None or not provenance.get("unchanged"):
             with runs.locked(self.folder / "run.lock", str(self.folder)):
                 config = OmegaConf.to_yaml(self.cfg, resolve=True)
                 runs.write_atomic(self.folder / "config.yaml", config)
@@ -178,8 +127,8 @@ class Generation:
                 tally = self._write()
                 write_provenance(self.rows, self._provenance(tally, started))
 
-        provenance: dict[str, Any] = json.loads(side_file(self.rows).read_text(encoding="utf-8"))
-        return provenance
+        written: dict[str, Any] = json.loads(side_file(self.rows).read_text(encoding="utf-8"))
+        return written
 
     def _write(self) -> Tally:
         """Write rows and given-up sentences in the order of drawing, not in that of the replies."""
@@ -191,114 +140,70 @@ class Generation:
             self.folder,
         )
         tally = Tally({role.name: Counter() for role in self.pattern.roles})
-        lost: Counter[str] = Counter()
+        lines: dict[Path, dict[int, str]] = {self.rows: {}, self.given_up: {}}
 
-        with (
-            runs.atomic_file(self.given_up) as given_up,
-            runs.atomic_file(self.rows) as rows,
-            self.llm.watching(
-                self.name,
-                "rows",
-                self.wanted,
-            ) as advance,
-        ):
-            in_order = _InOrder(rows, given_up)
-            for row in self._written(tally, lost):
+        with self.llm.watching(self.name, "rows", self.wanted) as advance:
+            for row in self._written(tally):
                 tally.add(row)
                 advance(int(row.complete), f"{tally.given_up:,} given up")
-                self._check_patience(tally)
-                in_order.write(row)
+                if tally.given_up > max(self.cfg.patience, tally.complete):
+                    raise _impatient(tally, row)
 
-            if lost:
-                reason = commonest(lost)
-                raise LLMError(
-                    f"{lost.total()} of {self.wanted} sentences have no reply: {reason}; "
-                    f"{tally.complete} have a row; the same command requests the missing replies"
-                )
+                path = self.rows if row.complete else self.given_up
+                lines[path][row.position] = json.dumps(row.cells, ensure_ascii=False) + "\n"
 
-            self._check_patience(tally, at_end=True)
+        if not tally.complete:
+            raise _impatient(tally, row)
+
+        for path, texts in lines.items():
+            runs.write_atomic(path, "".join(texts[position] for position in sorted(texts)))
 
         return tally
 
-    def _written(
-        self,
-        tally: Tally,
-        lost: Counter[str],
-    ) -> Iterator[Row]:
+    def _written(self, tally: Tally) -> Iterator[Row]:
         """Yield rows as they are written: one for each that is wanted, then for those given up.
 
-        Rows without a reply are counted in ``lost``, and no further sentences are begun.
+        Raise LLMError if requests have no reply, after the other rows.
         """
         begun = 0
+        places = list(enumerate(self.sentences))
+        lost = Counter[str]()
 
-        while not lost:
-            end = min(begun + self.wanted - tally.complete, len(self.sentences))
-            if begun == end:
-                return
-
-            places = [(position, self.sentences[position]) for position in range(begun, end)]
-            begun = end
-
-            with closing(self.llm.each(self.writer.write, places)) as rows:
+        while tally.complete < self.wanted and begun < len(places):
+            end = begun + self.wanted - tally.complete
+            with closing(self.llm.each(self.writer.write, places[begun:end])) as rows:
                 for row in rows:
                     if row.lost:
                         lost[row.lost] += 1
                     else:
                         yield row
 
-    def _check_patience(
-        self,
-        tally: Tally,
-        at_end: bool = False,
-    ) -> None:
-        """Raise LLMError if so many sentences are given up that the fault cannot be with them."""
-        patience = self.cfg.patience
-        too_many = patience is not None and tally.given_up > max(patience, tally.complete)
+            begun = end
+            if lost:
+                raise LLMError(
+                    f"{lost.total()} of {self.wanted} sentences have no reply: {commonest(lost)}; "
+                    f"{tally.complete} have a row; the same command requests the missing replies"
+                )
 
-        if not too_many and (tally.complete or not at_end):
-            return
-
-        last = tally.last_rejected
-        raise LLMError(
-            f"{tally.given_up} of {tally.given_up + tally.complete} sentences were given up; "
-            f"of the last one, the {last['role']} was rejected ({last['reason']}): "
-            f"{last['text'][:200]!r}. Change the pattern's prompts or checks, or llm.parameters "
-            "(max_tokens, where replies are cut off); patience=null continues"
-        )
-
-    def _provenance(
-        self,
-        tally: Tally,
-        started: str,
-    ) -> dict[str, Any]:
+    def _provenance(self, tally: Tally, started: str) -> dict[str, Any]:
         pattern = self.pattern
         endpoint = self.llm.endpoint
-        tokens = tally.tokens
-        cost = None
-
-        if endpoint.price and tokens["prompt"]:
-            cost = price_of(
-                endpoint.price,
-                tokens["prompt"],
-                tokens["completion"],
-            )
+        replies = tally.replies
 
         return {
             "model": endpoint.model,
-            "served": dict(sorted(tally.served.items())),
+            "served": dict(sorted(replies.served.items())),
             "endpoint": endpoint.address,
             "pattern": {
                 "name": self.cfg.pattern.name,
                 "shots": self.cfg.pattern.shots,
                 "seed": self.cfg.pattern.seed,
                 "roles": [role.name for role in pattern.roles],
-                "references": [role.reference for role in pattern.roles],
                 "digest": pattern.digest,
                 "examples": pattern.digests,
             },
             "parameters": self.llm.parameters,
             "seed": self.cfg.seed,
-            "samples": self.cfg.samples,
             "sources": {
                 "data": self.digests,
                 "sentences": len(self.sentences),
@@ -308,20 +213,16 @@ class Generation:
                 "sources": {"complete": tally.complete, "given_up": tally.given_up},
                 "roles": {role: _acceptance(counts) for role, counts in tally.roles.items()},
             },
-            "tokens": tokens,
-            "cost": cost,
-            "price": endpoint.price,
+            "tokens": {"prompt": replies.prompt_tokens, "completion": replies.completion_tokens},
+            "cost": replies.cost(endpoint.price),
             "time": {"started": started, "finished": _now()},
             "environment": runs.environment(),
             "overrides": portable(self.overrides),
         }
 
     def conclusion(self) -> Iterator[str]:
-        """Yield the paths of the outputs, and the command that trains on the rows."""
-        yield f"rows: {self.rows}"
-        yield f"provenance: {side_file(self.rows)}"
-        yield f"given up: {self.given_up}"
-        yield f"figure: {self.folder / 'histograms.png'}"
+        """Yield the place of the outputs, and the command that trains on the rows."""
+        yield f"rows, provenance and figure: {self.folder}"
         words = self._training_overrides()
 
         if words:
@@ -332,78 +233,41 @@ class Generation:
         """Return the overrides that train on the rows and their corpus; none if no recipe fits."""
         roles = {ANCHOR, *(role.name for role in self.pattern.roles)}
         kinds = [kind for kind, columns in LLM_PATTERNS.items() if roles.issuperset(columns)]
-        target = str(self.cfg.data.rows._target_)
+        domain, corpus = _DOMAINS.get(self.data, ("", ""))
 
-        if not kinds or target.endswith(".ImplicitPairs"):  # their rows have no anchor
+        if not kinds or not domain:
             return []
 
-        kind = kinds[0]
-        is_plain = target.endswith((".Sentences", ".OwnRows"))
-        domain = "wiki" if is_plain else "nli"
-        words = [f"+experiment=ngcse_{domain}_{'sts_ht' if kind == 'sts' else 'nli'}"]
-        words += [line for line in self.overrides if line.startswith(SHARED_WITH_TRAINING)]
-        corpus = "ngcse_wiki" if is_plain else "nli_train"
+        recipe = {"sts": "sts_ht", "nli": "nli"}[kinds[0]]
+        shared = [line for line in self.overrides if line.startswith(SHARED_WITH_TRAINING)]
         train = self.cfg.data.train
-
-        if train != self.cfg.corpora[corpus]:
-            sources = [train] if isinstance(train, str) else train
-            words.append(f"corpora.{corpus}=[{','.join(map(hydra_text, sources))}]")
-
-        if not is_plain and not target.endswith(".NLITriplets"):
-            # Of INLI's rows, those with an anchor.
-            with_anchor = re.sub(
-                r"\.INLI\w+$",
-                ".INLITriplets",
-                target,
-            )
-            words.append(f"data.rows.corpus._target_={with_anchor}")
-
+        sources = [train] if isinstance(train, str) else train
         rows = hydra_text(str(self.rows))
-        words.append(f"data.watched_in=[{rows}]")
-        words.append(f"corpora.llm_{domain}_{kind}=[{rows}]")
-
-        return words
-
-
-class _InOrder:
-    """Writes rows by position: a row that comes early waits for those before it."""
-
-    def __init__(
-        self,
-        rows: BinaryIO,
-        given_up: BinaryIO,
-    ) -> None:
-        self.rows = rows
-        self.given_up = given_up
-        self.waiting: dict[int, Row] = {}
-        self.written = 0
-
-    def write(self, row: Row) -> None:
-        self.waiting[row.position] = row
-        while self.written in self.waiting:
-            ready = self.waiting.pop(self.written)
-            file = self.rows if ready.complete else self.given_up
-            file.write(_line(ready))
-            self.written += 1
+        return [
+            f"+experiment=ngcse_{domain}_{recipe}",
+            *shared,
+            f"corpora.{corpus}=[{','.join(map(hydra_text, sources))}]",
+            f"data.watched_in=[{rows}]",
+            f"corpora.llm_{domain}_{kinds[0]}=[{rows}]",
+        ]
 
 
-def _line(row: Row) -> bytes:
-    cells: dict[str, Any] = {ANCHOR: row.anchor, **row.sentences}
-    if not row.complete:
-        cells["rejected"] = row.rejected
-
-    return (json.dumps(cells, ensure_ascii=False) + "\n").encode()
+def _impatient(tally: Tally, row: Row) -> LLMError:
+    """Return the error that stops a command whose sentences are mostly given up."""
+    last = row.rejected[-1]
+    return LLMError(
+        f"{tally.given_up} of {tally.given_up + tally.complete} sentences were given up; "
+        f"of the last one, the {last['role']} was rejected ({last['reason']}): "
+        f"{last['text'][:200]!r}. Change the pattern's prompts or checks, llm.parameters "
+        "(max_tokens, where replies are cut off), or raise patience"
+    )
 
 
 def _acceptance(counts: Counter[str | None]) -> dict[str, Any]:
     """Return the numbers of replies of a role, accepted and rejected by reason."""
     rejected = {reason: count for reason, count in counts.most_common() if reason is not None}
 
-    return {
-        "asked": counts.total(),
-        "accepted": counts[None],
-        "rejected": rejected,
-    }
+    return {"asked": counts.total(), "accepted": counts[None], "rejected": rejected}
 
 
 def _now() -> str:
@@ -427,17 +291,14 @@ def draw_sentences(
         key="data.train",
         columns=cfg.data.columns,
     )
-    distinct = list(dict.fromkeys(build(tables).column(build.roles[0])))
-    most = cfg.most_words
-    kept = [text for text in distinct if most is None or len(text.split()) <= most]
-
-    if len(kept) < len(distinct):
-        log.info(
-            "data=%s: %d sentences have more than %d words (most_words)",
-            data,
-            len(distinct) - len(kept),
-            most,
-        )
+    distinct = dict.fromkeys(build(tables).column(build.roles[0]))
+    kept = [text for text in distinct if len(text.split()) <= cfg.most_words]
+    log.info(
+        "data=%s: %d sentences have more than %d words (most_words)",
+        data,
+        len(distinct) - len(kept),
+        cfg.most_words,
+    )
 
     if len(kept) < max(1, cfg.n or 1):
         raise DataError(
@@ -470,10 +331,7 @@ def _faults(cfg: DictConfig) -> Iterator[str]:
             "data=nli"
         )
 
-    if cfg.paths.cache_dir is None and not cfg.show_prompts:
-        yield "paths.cache_dir: must be a folder: replies that are not kept are paid for again"
-
-    for fault in wrong_settings(values.get("llm")):
+    for fault in wrong_settings(values.get("llm"), cfg.paths.cache_dir):
         if not (cfg.show_prompts and "llm.model:" in fault):
             yield fault
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import pydantic
-from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from lightning_cse.errors import did_you_mean
 from lightning_cse.generation.examples import Examples, Pair, Source, draw_examples
@@ -22,11 +21,11 @@ SOURCE: Final = "source"
 ANCHOR: Final = "anchor"
 """That sentence's key in a row."""
 
-_PLACEHOLDERS: Final = {
-    "prompt": ("task", "relation", "examples", "rule"),
-    "example": ("number", "first_field", "first", "second_field", "second"),
-}
-"""The placeholders that a layout may have in braces."""
+_PLACEHOLDERS: Final = (
+    *("task", "relation", "examples", "rule"),
+    *("number", "first_field", "first", "second_field", "second"),
+)
+"""The placeholders that a layout may have in braces, those of the prompt and of an example."""
 
 Text = Annotated[str, Field(pattern=r"\S")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -60,21 +59,13 @@ class _Layout(BaseModel, extra="forbid", strict=True):
 
     @pydantic.field_validator("prompt", "example")
     @classmethod
-    def _has_known_placeholders(
-        cls,
-        text: str,
-        info: pydantic.ValidationInfo,
-    ) -> str:
-        known = _PLACEHOLDERS[str(info.field_name)]
-        for name in re.findall(r"\{(\w+)\}", text):
-            if name not in known:
-                raise ValueError(f"unknown placeholder {{{name}}}{did_you_mean(name, known)}")
+    def _has_known_placeholders(cls, text: str) -> str:
+        try:
+            text.format(**dict.fromkeys(_PLACEHOLDERS, ""))
+        except (KeyError, IndexError) as error:
+            raise ValueError(f"unknown placeholder {error}") from None
 
         return text
-
-
-def _kind_of_examples(node: Any) -> str:
-    return "drawn" if isinstance(node, dict | Source) else "pairs"
 
 
 class _Role(BaseModel, extra="forbid", strict=True):
@@ -83,10 +74,7 @@ class _Role(BaseModel, extra="forbid", strict=True):
     task: Text
     relation: Text
     fields: tuple[Text, Text]
-    examples: Annotated[
-        Annotated[tuple[tuple[Text, Text], ...], Tag("pairs")] | Annotated[Source, Tag("drawn")],
-        Discriminator(_kind_of_examples),
-    ]
+    examples: tuple[tuple[Text, Text], ...] | Source
     rule: Text
     checks: Checks | None = None
 
@@ -102,31 +90,21 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
 
     @pydantic.model_validator(mode="after")
     def _refers_to_earlier_roles(self) -> _Pattern:
-        faults: list[str] = []
         known = [SOURCE]
 
-        for number, role in enumerate(self.roles):
-            faults.extend(f"roles.{number}.{fault}" for fault in _wrong_names(role, known))
+        for role in self.roles:
+            if role.name in (ANCHOR, *known):
+                raise ValueError(f"{role.name} must not be the source or an earlier role")
+
+            other = role.checks.less_detail_than if role.checks else None
+            for name in (role.reference, other or SOURCE):
+                if name not in known:
+                    near = did_you_mean(name, known)
+                    raise ValueError(f"{role.name}: {name!r} must be one of {known}{near}")
+
             known.append(role.name)
 
-        if faults:
-            raise ValueError("; ".join(faults))
-
         return self
-
-
-def _wrong_names(role: _Role, known: list[str]) -> Iterator[str]:
-    """Yield a fault for each name of a role that is not the source or that of an earlier role."""
-    if role.name in (ANCHOR, *known):
-        yield f"name: must not be the source or an earlier role, got {role.name!r}"
-
-    references = {"reference": role.reference}
-    if role.checks and role.checks.less_detail_than:
-        references["checks.less_detail_than"] = role.checks.less_detail_than
-
-    for key, name in references.items():
-        if name not in known:
-            yield f"{key}: must be one of {known}, got {name!r}{did_you_mean(name, known)}"
 
 
 def wrong_pattern(node: Any) -> Iterator[str]:
@@ -173,15 +151,7 @@ class Pattern:
     @cached_property
     def digest(self) -> str:
         """The sha256 of what is the same for every sentence: names, references, system messages."""
-        document = [
-            [
-                role.name,
-                role.reference,
-                role.system,
-            ]
-            for role in self.roles
-        ]
-
+        document = [[role.name, role.reference, role.system] for role in self.roles]
         return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
     @property
@@ -200,31 +170,22 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
     config = _Pattern.model_validate_json(json.dumps(node))
     keys = {f"pattern.roles.{number}.examples": role for number, role in enumerate(config.roles)}
     wanted = {key: role.examples for key, role in keys.items() if isinstance(role.examples, Source)}
-    drawn = draw_examples(
-        wanted,
-        data_dir,
-        shots=config.shots,
-        seed=config.seed,
-    )
+    drawn = draw_examples(wanted, data_dir, shots=config.shots, seed=config.seed)
     roles = []
 
     for key, role in keys.items():
         if isinstance(role.examples, Source):
             examples = drawn[key]
         else:
-            examples = Examples(shown=role.examples, pool=role.examples)
+            examples = Examples(role.examples, role.examples)
         roles.append(
             Role(
-                name=role.name,
-                reference=role.reference,
-                system=_system_message(
-                    role,
-                    examples.shown,
-                    config.layout,
-                ),
-                fields=role.fields,
-                examples=examples,
-                checks=role.checks or Checks(),
+                role.name,
+                role.reference,
+                _system_message(role, examples.shown, config.layout),
+                role.fields,
+                examples,
+                role.checks or Checks(),
             )
         )
 
@@ -236,32 +197,22 @@ def _system_message(
     examples: tuple[Pair, ...],
     layout: _Layout,
 ) -> str:
-    shown = []
-    for number, (first, second) in enumerate(examples, start=1):
-        example = _filled(
-            layout.example,
-            number=str(number),
-            first_field=role.fields[0],
+    first_field, second_field = role.fields
+    shown = [
+        layout.example.format(
+            number=number,
+            first_field=first_field,
             first=first,
-            second_field=role.fields[1],
+            second_field=second_field,
             second=second,
         )
-        shown.append(example)
+        for number, (first, second) in enumerate(examples, start=1)
+    ]
 
-    prompt = _filled(
-        layout.prompt,
+    prompt = layout.prompt.format(
         task=role.task.strip(),
         relation=role.relation.strip(),
         examples="\n\n".join(shown),
         rule=role.rule.strip(),
     )
     return prompt.strip()
-
-
-def _filled(layout: str, **values: str) -> str:
-    """Return a layout with its placeholders filled; braces in the values are left alone."""
-    return re.sub(
-        r"\{(\w+)\}",
-        lambda match: values[match[1]],
-        layout,
-    )

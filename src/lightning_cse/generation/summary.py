@@ -1,9 +1,7 @@
 """Show the requests for LLM rows beforehand, and compare the rows with the pattern afterwards."""
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,17 +19,11 @@ from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern, Role
 from lightning_cse.generation.writing import Writer
 from lightning_cse.llm import dollars, price_of
 
-_BYTES: Final = 4
-"""Bytes of a token, in English."""
-_FRAME: Final = 8
-"""Tokens around the two messages."""
+_LETTERS: Final = 4
+"""Letters of a token, in English."""
 _FEWEST: Final = 30
-"""Pairs for a histogram of the pattern; our choice, as fewer leave most bins empty."""
-_DRAWS: Final = 500
-"""Draws of two histograms from the same pairs, for two digits of the mean overlap."""
+"""Pairs of a pattern for an overlap; our choice, as fewer leave most bins empty."""
 _MEASURES: Final = {"mer": "MER", "cosine": "cosine"}
-
-Histograms = Mapping[str, np.ndarray]
 
 # Before ------------------------------------------------------------------------------------------
 
@@ -39,88 +31,37 @@ Histograms = Mapping[str, np.ndarray]
 def print_prompts(
     writer: Writer,
     sentences: Sequence[str],
-    finished: bool,
     console: Console,
 ) -> None:
     """Print the requests for the first sentence, and estimate calls, tokens and cost for all.
 
-    The estimate is for the case that no reply is rejected.
+    The estimate is for the case that no reply is rejected or in the cache.
     """
-    for number, role in enumerate(writer.pattern.roles, start=1):
-        _print_prompt(
-            writer,
-            number,
-            role,
-            sentences[0],
-            console,
-        )
-
-    console.print(
-        Rule(align="left"),
-        *_estimate(writer, sentences, finished),
-        sep="\n",
-    )
-
-
-def _print_prompt(
-    writer: Writer,
-    number: int,
-    role: Role,
-    source: str,
-    console: Console,
-) -> None:
-    is_first = role.reference == SOURCE
-    reference = "the source" if is_first else f"the {role.reference} that was written"
-    count = len(writer.pattern.roles)
-    title = f"{role.name} ({number} of {count}), made from {reference}"
-    console.print(Rule(title, align="left"))
-    request = writer.request(role, source if is_first else f"<{role.reference}>")
-
-    for who, text in request.messages:
-        console.print(f"[{who}]", style="bold")
-        console.print(f"{text}\n")
-
-    parameters = {"model": writer.llm.endpoint.model, **request.parameters}
-    console.print(f"with {json.dumps(parameters, ensure_ascii=False)}\n", style="dim")
-
-
-def _estimate(
-    writer: Writer,
-    sentences: Sequence[str],
-    finished: bool,
-) -> Iterator[str]:
-    """Yield the lines that estimate the cost of the rows."""
     roles = writer.pattern.roles
     endpoint = writer.llm.endpoint
-    left = [] if finished else sentences
-    length = sum(len(text.encode()) for text in left) / _BYTES
-    received = len(roles) * length
-    instructions = sum(len(role.system.encode()) / _BYTES + _FRAME for role in roles)
-    sent = received + len(left) * instructions
 
-    if endpoint.price is None:
-        cost = (
-            "unknown: llm.price is not set, as in llm.price={input: 0.5, output: 1.5} "
-            "(USD per million tokens)"
-        )
-    else:
-        price = endpoint.price
-        money = dollars(price_of(price, round(sent), round(received)), least=2)
-        cost = f"about {money}, at ${price['input']:g} and ${price['output']:g} per million tokens"
+    for role in roles:
+        console.print(Rule(f"{role.name}, made from the {role.reference}", align="left"))
+        given = sentences[0] if role.reference == SOURCE else f"<{role.reference}>"
+        request = writer.request(role, given)
 
-    yield f"rows: {len(sentences):,}{', all written' if finished else ''}"
-    yield (
-        f"calls: {len(roles) * len(left):,} to {endpoint.address}; fewer where replies are in the "
-        f"cache, more where some are rejected (up to {writer.samples} for a role, then another "
-        "sentence takes its place)"
+        for who, text in request.messages:
+            console.print(f"[{who}]", style="bold")
+            console.print(f"{text}\n")
+
+        console.print(f"with {request.parameters}\n", style="dim")
+
+    received = len(roles) * sum(map(len, sentences)) / _LETTERS
+    sent = received + len(sentences) * sum(len(role.system) for role in roles) / _LETTERS
+    cost = price_of(endpoint.price, sent, received) if endpoint.price else None
+    console.print(
+        Rule(align="left"),
+        f"calls: {len(roles) * len(sentences):,} to {endpoint.address}, if no reply is rejected",
+        f"tokens: about {sent:,.0f} sent and {received:,.0f} received",
+        f"cost: {dollars(cost)}",
+        "nothing was sent; leave out show_prompts=true to send it",
+        sep="\n",
     )
-    yield f"tokens: about {_two_digits(sent)} sent and {_two_digits(received)} received"
-    yield f"cost: {cost}"
-    yield "nothing was sent; leave out show_prompts=true to send it"
-
-
-def _two_digits(count: float) -> str:
-    return f"{float(f'{count:.2g}'):,.0f}"
 
 
 # Afterwards --------------------------------------------------------------------------------------
@@ -139,65 +80,36 @@ def summarise(
     For each role, the ``written`` pairs are anchor and sentence, and the ``pattern`` pairs are all
     those that its examples were drawn from; at most ``most`` of each are measured. The summary
     has their match error rates and, with an encoder, cosines. It also has the ``overlap`` of their
-    histograms p and q, the sum of min(p, q) over the bins, and ``overlap_of_draws``, the mean
-    overlap of two draws of the same sizes from the pattern's histogram. Both are null if the
-    pattern has fewer than 30 pairs.
+    histograms p and q, the sum of min(p, q) over the bins, which is null if the pattern has fewer
+    than 30 pairs.
 
     Source: NGCSE, figure 7; Swain and Ballard 1991, "Color indexing", histogram intersection.
     Differs: the paper compares histograms by eye.
     """
-    written, examples = _measured(
-        pattern,
-        rows,
-        encoder,
-        most,
-        seed,
-    )
-    comparable = [_enough(pairs) for pairs in examples]
-    sets = {"written": written}
-
-    if any(len(pairs.mer) for pairs in comparable):
-        sets["pattern"] = comparable
-
+    written, examples = _measured(pattern, rows, encoder, most, seed)
+    sets = {"written": written, "pattern": examples}
     bins = bins_of(sets)
     draw_histograms(sets, rows.with_name("histograms.png"))
     roles: dict[str, Any] = {}
 
-    for place, role in enumerate(pattern.roles):
+    for role, ours, theirs in zip(pattern.roles, written, examples, strict=True):
         roles[role.name] = {
-            "written": describing.pair_summary(written[place]),
-            "pattern": describing.pair_summary(examples[place]),
-            **_overlaps(
-                written[place],
-                comparable[place],
-                bins,
-                seed,
-            ),
+            "written": describing.pair_summary(ours),
+            "pattern": describing.pair_summary(theirs),
+            "overlap": {name: _overlap(ours, theirs, name, bins.get(name)) for name in _MEASURES},
         }
 
+    about = encoder and {"name": encoder.name, "pooling": encoder.pooling, **encoder.digests}
     summary = {
-        "pattern": {
-            "name": pattern.name,
-            "digest": pattern.digest,
-            "examples": pattern.digests,
-        },
-        "rows": {
-            "file": rows.name,
-            "sha256": hashlib.sha256(rows.read_bytes()).hexdigest(),
-        },
+        "pattern": {"digest": pattern.digest, "examples": pattern.digests},
+        "encoder": about,
         "seed": seed,
         "measured": most,
-        "encoder": _identity(encoder),
         "roles": roles,
         "figure": "histograms.png",
         "environment": runs.environment(),
     }
-    text = json.dumps(
-        summary,
-        indent=2,
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
     runs.write_atomic(rows.with_name("summary.json"), text + "\n")
 
     return summary
@@ -211,43 +123,20 @@ def _measured(
     seed: int,
 ) -> list[list[Pairs]]:
     """Return the measured pairs of each role, those that were written and those of the pattern."""
-    lines = rows.read_text(encoding="utf-8").rstrip("\n").split("\n")
-    cells = [json.loads(line) for line in lines]
-    written = []
-    examples = []
+    cells = [json.loads(line) for line in rows.read_text(encoding="utf-8").split("\n") if line]
+    drawn: list[list[Pairs]] = [[], []]
 
     for role in pattern.roles:
         pairs = [(row[ANCHOR], row[role.name]) for row in cells]
-        label = f"{ANCHOR} - {role.name}"
-        written.append(
-            _drawn(
-                role.name,
-                label,
-                pairs,
-                most,
-                seed,
-            )
-        )
+        drawn[0].append(_drawn(role, f"{ANCHOR} - {role.name}", pairs, most, seed))
         label = f"{role.name}: {role.examples.label}"
-        examples.append(
-            _drawn(
-                role.name,
-                label,
-                role.examples.pool,
-                most,
-                seed,
-            )
-        )
+        drawn[1].append(_drawn(role, label, role.examples.pool, most, seed))
 
-    return describing.measure(
-        encoder,
-        (written, examples),
-        seed,
-    )
+    return describing.measure(encoder, drawn, seed)
 
 
 def _drawn(
-    role: str,
+    role: Role,
     label: str,
     pairs: Sequence[Pair],
     most: int,
@@ -256,67 +145,22 @@ def _drawn(
     """Return at most ``most`` pairs, drawn by the seed."""
     shuffled = (pairs[place] for place in seeded_order(len(pairs), seed))
 
-    return describing.drawn_pairs(
-        describing.kind_of(role),
-        label,
-        shuffled,
-        most,
-    )
+    return describing.drawn_pairs(describing.kind_of(role.name), label, shuffled, most)
 
 
-def _enough(pairs: Pairs) -> Pairs:
-    """Return the pairs, without their measures if there are too few for a histogram."""
-    return (
-        pairs
-        if pairs.total >= _FEWEST
-        else replace(
-            pairs,
-            mer=(),
-            cosine=(),
-        )
-    )
-
-
-def _identity(encoder: SentenceEncoder | None) -> dict[str, str] | None:
-    if encoder is None:
-        return None
-    return {
-        "name": encoder.name,
-        "pooling": encoder.pooling,
-        **encoder.digests,
-    }
-
-
-def _overlaps(
+def _overlap(
     written: Pairs,
     examples: Pairs,
-    bins: Histograms,
-    seed: int,
-) -> dict[str, Any]:
-    """Return the overlap of the histograms, and that of two draws from the pattern's histogram."""
-    overlap: dict[str, float | None] = dict.fromkeys(_MEASURES)
-    of_draws: dict[str, float | None] = dict.fromkeys(_MEASURES)
+    measure: str,
+    edges: np.ndarray | None,
+) -> float | None:
+    """Return what the histograms of a measure share; None without it, or with too few pairs."""
+    if edges is None or examples.total < _FEWEST:
+        return None
 
-    if len(examples.mer):
-        for name, edges in bins.items():
-            expected = shares(getattr(examples, name), edges)
-            measured = shares(getattr(written, name), edges)
-            overlap[name] = float(np.minimum(measured, expected).sum())
-            generator = np.random.default_rng(seed)
-            first = _draws(generator, len(written.mer), expected)
-            second = _draws(generator, len(examples.mer), expected)
-            of_draws[name] = float(np.minimum(first, second).sum(axis=1).mean())
-
-    return {"overlap": overlap, "overlap_of_draws": of_draws}
-
-
-def _draws(
-    generator: np.random.Generator,
-    count: int,
-    expected: np.ndarray,
-) -> np.ndarray:
-    """Return the shares of `_DRAWS` draws of ``count`` pairs from a histogram: (draws, bins)."""
-    return generator.multinomial(count, expected, _DRAWS) / count
+    expected = shares(getattr(examples, measure), edges)
+    measured = shares(getattr(written, measure), edges)
+    return float(np.minimum(measured, expected).sum())
 
 
 def print_summary(
@@ -325,64 +169,34 @@ def print_summary(
     console: Console,
 ) -> None:
     """Print the accepted replies by role, the rows beside the pattern, and the tokens and cost."""
-    accepted = describing.table(
-        "role",
-        "replies",
-        "accepted",
-        left=1,
-    )
-    accepted.add_column("rejected as")
+    columns = ["role", "replies", "accepted"]
+    for title in _MEASURES.values():
+        columns += [f"{title}: written", "pattern", "overlap"]
+
+    table = describing.table(*columns, left=1)
+    table.add_column("rejected as")
 
     for role, counts in provenance["acceptance"]["roles"].items():
+        measured = summary["roles"][role]
+        cells = [f"{counts['asked']:,}", f"{counts['accepted']:,}"]
+
+        for name in _MEASURES:
+            cells += [describing.mean_cell(measured[side][name]) for side in ("written", "pattern")]
+            overlap = measured["overlap"][name]
+            cells.append("-" if overlap is None else f"{overlap:.2f}")
+
         reasons = [f"{reason} {count:,}" for reason, count in counts["rejected"].items()]
-        accepted.add_row(
-            role,
-            f"{counts['asked']:,}",
-            f"{counts['accepted']:,}",
-            "\n".join(reasons),
-        )
+        table.add_row(role, *cells, "\n".join(reasons))
 
-    columns = ["role", "rows", "pattern's pairs"]
-    for title in _MEASURES.values():
-        columns += [
-            f"{title}: written",
-            "pattern",
-            "overlap (of draws)",
-        ]
-
-    compared = describing.table(*columns, left=1)
-    for role, measured in summary["roles"].items():
-        compared.add_row(role, *_compared(measured))
-
-    describing.print_tables([accepted, compared], console)
-
+    describing.print_tables([table], console)
     sources = provenance["acceptance"]["sources"]
-    tokens = provenance["tokens"]
-    cost = provenance["cost"]
     encoder = summary["encoder"]
     console.print(
         f"MER: mean match error rate of words between {ANCHOR} and role; "
-        f"cosine: {'no encoder' if encoder is None else encoder['name']}",
-        "overlap: the area that both histograms share, 0 to 1 (in parentheses: what two draws of "
-        f"the pattern share); no overlap with patterns of fewer than {_FEWEST} pairs",
+        f"cosine: {encoder['name'] if encoder else 'no encoder'}",
+        "overlap: the area that both histograms share, 0 to 1; two draws of 1,000 pairs share "
+        f"0.9 or more; none with patterns of fewer than {_FEWEST} pairs",
         f"rows: {sources['complete']:,}, {sources['given_up']:,} given up; "
-        f"tokens: {tokens['prompt']:,} sent, {tokens['completion']:,} received; "
-        f"cost: {'unknown' if cost is None else dollars(cost)}",
+        f"tokens: {sum(provenance['tokens'].values()):,}; cost: {dollars(provenance['cost'])}",
         sep="\n",
     )
-
-
-def _compared(measured: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the cells of a role: counts, then per measure both means and the overlap."""
-    yield f"{measured['written']['measured']:,}"
-    yield f"{measured['pattern']['measured']:,}"
-
-    for name in _MEASURES:
-        yield describing.mean_cell(measured["written"][name])
-        yield describing.mean_cell(measured["pattern"][name])
-        overlap = measured["overlap"][name]
-
-        if overlap is None:
-            yield "-"
-        else:
-            yield f"{overlap:.2f} ({measured['overlap_of_draws'][name]:.2f})"

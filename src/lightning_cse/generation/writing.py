@@ -1,12 +1,12 @@
 """Have a language model write rows by a pattern; rejected replies are asked for again."""
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from lightning_cse.generation.filters import judge
-from lightning_cse.generation.pattern import SOURCE, Pattern, Role
-from lightning_cse.llm import LLM, Failure, Reply, Request
+from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern, Role
+from lightning_cse.llm import LLM, Account, Failure, Reply, Request
 
 SCHEMA: Final = {
     "type": "object",
@@ -33,20 +33,15 @@ class Row:
     lost: str | None = None
     complete: bool = False
 
-    def reject(
-        self,
-        role: Role,
-        reason: str,
-        text: str,
-    ) -> None:
+    def reject(self, role: Role, reason: str, text: str) -> None:
         """Note a rejected reply."""
-        self.rejected.append(
-            {
-                "role": role.name,
-                "reason": reason,
-                "text": text,
-            }
-        )
+        self.rejected.append({"role": role.name, "reason": reason, "text": text})
+
+    @property
+    def cells(self) -> dict[str, Any]:
+        """The row as it is written to a file; one that was given up with its rejected replies."""
+        cells = {ANCHOR: self.anchor, **self.sentences}
+        return cells if self.complete else {**cells, "rejected": self.rejected}
 
 
 class Writer:
@@ -83,12 +78,7 @@ class Writer:
             parameters["seed"] = seed + sample
 
         messages = (("system", role.system), ("user", sentence))
-        return Request(
-            messages,
-            parameters,
-            sample,
-            SCHEMA,
-        )
+        return Request(messages, parameters, sample, SCHEMA)
 
     async def write(self, place: tuple[int, str]) -> Row:
         """Return the row for a position and its sentence, complete or as far as it got."""
@@ -101,35 +91,19 @@ class Writer:
         row.complete = True
         return row
 
-    async def _write_role(
-        self,
-        row: Row,
-        role: Role,
-    ) -> bool:
+    async def _write_role(self, row: Row, role: Role) -> bool:
         """Write the sentence of a role; return whether a reply was accepted."""
         reference = row.anchor if role.reference == SOURCE else row.sentences[role.reference]
 
         for sample in range(self.samples):
             reply = await self.llm.reply(self.request(role, reference, sample))
             if isinstance(reply, Failure):
-                if not reply.final:
-                    row.lost = reply.reason
-
-                row.reject(
-                    role,
-                    "refused by the endpoint",
-                    reply.reason,
-                )
+                row.lost = None if reply.final else reply.reason
+                row.reject(role, "refused by the endpoint", reply.reason)
                 return False
 
             row.replies.append(reply)
-            sentence, reason = judge(
-                reply,
-                role,
-                row.anchor,
-                reference,
-                row.sentences,
-            )
+            sentence, reason = judge(reply, role, row.anchor, reference, row.sentences)
 
             if reason is None:
                 row.sentences[role.name] = sentence
@@ -140,47 +114,29 @@ class Writer:
         return False
 
 
-def _no_tokens() -> Counter[str]:
-    return Counter(prompt=0, completion=0, unmetered=0)
-
-
 @dataclass
 class Tally:
     """Counts over rows.
 
-    ``roles`` counts the replies of each role by the reason to reject them, None for those accepted.
+    ``roles`` counts the replies of each role by the reason to reject them, None for those accepted;
+    ``replies`` is the account of all replies, as if none had been in the cache.
     """
 
     roles: dict[str, Counter[str | None]]
     complete: int = 0
     given_up: int = 0
-    tokens: Counter[str] = field(default_factory=_no_tokens)
-    served: Counter[str] = field(default_factory=Counter)
-    last_rejected: dict[str, str] = field(default_factory=dict)
+    replies: Account = field(default_factory=Account)
 
     def add(self, row: Row) -> None:
         """Count a row."""
-        if row.complete:
-            self.complete += 1
-        else:
-            self.given_up += 1
+        self.complete += row.complete
+        self.given_up += not row.complete
 
         for reply in row.replies:
-            self._add_reply(reply)
+            self.replies.add(replace(reply, cached=False))
 
         for role in row.sentences:
             self.roles[role][None] += 1
 
         for rejected in row.rejected:
             self.roles[rejected["role"]][rejected["reason"]] += 1
-            self.last_rejected = rejected
-
-    def _add_reply(self, reply: Reply) -> None:
-        self.tokens["prompt"] += reply.prompt_tokens or 0
-        self.tokens["completion"] += reply.completion_tokens or 0
-
-        if reply.prompt_tokens is None or reply.completion_tokens is None:
-            self.tokens["unmetered"] += 1
-
-        if reply.model:
-            self.served[reply.model] += 1

@@ -3,6 +3,7 @@
 from lightning_cse.llm.client import LLM
 from lightning_cse.llm.endpoint import Endpoint, wrong_settings
 from lightning_cse.llm.requests import (
+    Account,
     Failure,
     LLMError,
     Reply,
@@ -14,6 +15,7 @@ from lightning_cse.llm.requests import (
 
 __all__ = [
     "LLM",
+    "Account",
     "Endpoint",
     "Failure",
     "LLMError",

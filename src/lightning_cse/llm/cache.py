@@ -47,16 +47,18 @@ _INSERT: Final = (
 
 
 class ReplyCache:
-    """Replies by `Request.key` in one SQLite file, which processes may share, or in memory."""
+    """Replies by `Request.key` in one SQLite file, which processes may share."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = None
 
     def get(self, key: str) -> Reply | None:
         """Return the reply that is kept under a key, or None."""
         with self._open() as connection:
-            return next((Reply(*row) for row in connection.execute(_SELECT, (key,))), None)
+            row = connection.execute(_SELECT, (key,)).fetchone()
+
+        return Reply(*row) if row else None
 
     def put(
         self,
@@ -74,11 +76,7 @@ class ReplyCache:
             model,
             digest,
             last,
-            json.dumps(
-                dict(request.parameters),
-                sort_keys=True,
-                ensure_ascii=False,
-            ),
+            json.dumps(dict(request.parameters), sort_keys=True, ensure_ascii=False),
             request.sample,
             reply.text,
             reply.finish,
@@ -111,27 +109,14 @@ class ReplyCache:
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             if self._connection is None:
-                self._connection = self._connected()
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._connection = sqlite3.connect(self.path, timeout=60)  # others may be writing
+                with FileLock(f"{self.path}.lock"):  # the timeout does not cover a new file
+                    self._connection.executescript(_TABLES)
+
             yield self._connection
         except (sqlite3.Error, OSError) as error:
             raise LLMError(
                 f"the cache of replies {self.path} cannot be used: {error}. If it is damaged, "
                 "move it away: then every question is asked again"
             ) from error
-
-    def _connected(self) -> sqlite3.Connection:
-        if self.path is None:
-            connection = sqlite3.connect(":memory:")
-            connection.executescript(_TABLES)
-            return connection
-
-        self.path.parent.mkdir(
-            parents=True,
-            exist_ok=True,
-        )
-        connection = sqlite3.connect(self.path, timeout=60)  # other processes may be writing
-
-        with FileLock(f"{self.path}.lock"):  # the timeout does not cover a new file
-            connection.executescript(_TABLES)
-
-        return connection

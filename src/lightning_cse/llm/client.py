@@ -32,19 +32,17 @@ log = logging.getLogger(__name__)
 
 
 class LLM:
-    """A language model at an endpoint; without a folder for caches, no reply is kept."""
+    """A language model at an endpoint, whose replies are kept in a folder for caches."""
 
     def __init__(
         self,
         llm: Mapping[str, Any],
-        cache_dir: str | None,
+        cache_dir: str,
     ) -> None:
         self.endpoint = Endpoint.model_validate(llm)
         parameters = self.endpoint.parameters.items()
         self.parameters = {name: value for name, value in parameters if value is not None}
-        self.kept = cache_dir is not None
-        path = Path(cache_dir).expanduser() / "llm" / "replies.sqlite" if cache_dir else None
-        self.cache = ReplyCache(path)
+        self.cache = ReplyCache(Path(cache_dir).expanduser() / "llm" / "replies.sqlite")
         self.account = Account()
         self._calls: Calls
 
@@ -69,19 +67,10 @@ class LLM:
         call.add_done_callback(lambda _: asked.pop(key))
         return await asyncio.shield(call)
 
-    async def _ask(
-        self,
-        key: str,
-        request: Request,
-    ) -> Outcome:
+    async def _ask(self, key: str, request: Request) -> Outcome:
         outcome = await self._calls.call(request)
         if isinstance(outcome, Reply):
-            outcome = self.cache.put(
-                key,
-                self.endpoint.model,
-                request,
-                outcome,
-            )
+            outcome = self.cache.put(key, self.endpoint.model, request, outcome)
 
         self.account.add(outcome)
         return outcome
@@ -136,62 +125,27 @@ class LLM:
             number, request = item
             return number, await self.reply(request)
 
-        passing = Counter[str]()
-        final = Counter[str]()
+        reasons = Counter[str]()
+        passing = 0
 
         with (
-            self.watching(
-                what,
-                "replies",
-                total,
-            ) as advance,
+            self.watching(what, "replies", total) as advance,
             closing(self.each(one, enumerate(requests))) as outcomes,
         ):
             for number, outcome in outcomes:
                 if isinstance(outcome, Failure):
-                    failures = final if outcome.final else passing
-                    failures[outcome.reason] += 1
+                    reasons[outcome.reason] += 1
+                    passing += not outcome.final
 
                 advance(1)
                 yield number, outcome
 
-        if final:
-            message = "%s: %d questions get no reply: %s"
-            log.warning(
-                message,
-                what,
-                final.total(),
-                commonest(final),
-            )
-
+        without = f"{reasons.total()} questions have no reply: {commonest(reasons)}"
         if passing:
-            rest = "asks for the missing replies"
-            if not self.kept:
-                rest = "asks for all replies again, since paths.cache_dir is null"
-            missing = f"{passing.total()} questions have no reply: {commonest(passing)}"
-            raise LLMError(f"{missing}. The same command {rest}")
+            raise LLMError(f"{without}. The same command asks for the missing replies")
 
-    def announce(
-        self,
-        what: str,
-        requests: Iterable[Request],
-    ) -> int:
-        """Log how many calls requests will take, and return the number of requests."""
-        keys = Counter(request.key(self.endpoint.model) for request in requests)
-
-        with closing(self.cache):
-            calls = sum(self.cache.get(key) is None for key in keys)
-
-        note = "" if self.kept else "; paths.cache_dir is null, so no reply is kept"
-        log.info(
-            "%s: %d questions to %s: %d calls%s",
-            what,
-            len(keys),
-            self.endpoint.model,
-            calls,
-            note,
-        )
-        return keys.total()
+        if reasons:
+            log.warning("%s: %s", what, without)
 
     @contextmanager
     def watching(
@@ -202,58 +156,27 @@ class LLM:
     ) -> Iterator[Callable[..., None]]:
         """Show a bar, or log a line per minute, as the yielded function is called."""
         last = time.monotonic()
-        now = 0
 
         def advance(count: int, *shown: str) -> None:
-            nonlocal last, now
-            now += count
+            nonlocal last
             note = ", ".join([*shown, self.account.spent(self.endpoint.price)])
-            bar.update(
-                task,
-                completed=now,
-                note=note,
-            )
+            bar.update(task, advance=count, note=note)
             if bar.disable and time.monotonic() - last > 60:
                 last = time.monotonic()
-                limit = f" of {total:,}" if total else ""
-                log.info(
-                    "%s: %s%s %s, %s",
-                    what,
-                    f"{now:,}",
-                    limit,
-                    of,
-                    note,
-                )
+                log.info("%s: %d %s, %s", what, bar.tasks[task].completed, of, note)
 
         with progress(TextColumn("{task.fields[note]}")) as bar:
-            task = bar.add_task(
-                f"{what}: {of}",
-                total=total,
-                note="",
-            )
+            task = bar.add_task(f"{what}: {of}", total=total, note="")
             try:
                 yield advance
             finally:
-                account = self.account
-                log.info(
-                    "%s: %d questions, %d replies from the cache, %d failed, %d retried; %s",
-                    what,
-                    account.requests,
-                    account.cached,
-                    account.failed,
-                    account.retried,
-                    account.spent(self.endpoint.price),
-                )
+                log.info("%s: %s", what, self.account.spent(self.endpoint.price))
 
     def taken(self) -> dict[str, Any]:
-        """Return the account since the last call, with ``cost`` and ``cost_if_new``."""
+        """Return the account since the last call, with its ``cost``."""
         account = self.account
         self.account = Account()
-        return {
-            **vars(account),
-            "cost": account.cost(self.endpoint.price),
-            "cost_if_new": account.cost(self.endpoint.price, if_new=True),
-        }
+        return {**vars(account), "cost": account.cost(self.endpoint.price)}
 
 
 @contextmanager

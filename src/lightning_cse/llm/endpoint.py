@@ -10,54 +10,34 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from lightning_cse.errors import did_you_mean
 from lightning_cse.llm.requests import LLMError
 
-_Limit = Annotated[
-    float,
-    Field(
-        gt=0,
-        allow_inf_nan=False,
-    ),
-]
+_Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Endpoint(BaseModel, extra="forbid", frozen=True):
     """One model at one OpenAI-compatible endpoint; conf/llm/default.yaml explains the settings."""
 
     model: str = Field(min_length=1)
-    base_url: str | None = Field(
-        default=None,
-        validate_default=True,
-    )
-    key_variable: str = Field(
-        default="OPENAI_API_KEY",
-        min_length=1,
-    )
+    base_url: str | None = Field(default=None, validate_default=True)
+    key_variable: str = "OPENAI_API_KEY"
     timeout: _Limit = 60.0
-    retries: int = Field(
-        default=5,
-        ge=0,
-    )
-    concurrency: int = Field(
-        default=8,
-        ge=1,
-    )
+    retries: int = Field(default=5, ge=0)
+    concurrency: int = Field(default=8, ge=1)
     requests_per_minute: _Limit | None = None
     tokens_per_minute: _Limit | None = None
     price: dict[Literal["input", "output"], Annotated[float, Field(ge=0)]] | None = Field(
-        default=None,
-        min_length=2,
+        default=None, min_length=2
     )
     parameters: dict[str, Any] = {}
 
     @field_validator("base_url")
     @classmethod
     def _is_address(cls, url: str | None) -> str | None:
-        address = url or os.environ.get("OPENAI_BASE_URL", "")
-        name = "" if url else "OPENAI_BASE_URL in the environment "
-        parts = urlsplit(address or "http://localhost")
+        parts = urlsplit(url or os.environ.get("OPENAI_BASE_URL") or "http://localhost")
         # The address is not shown: it may hold a password.
-        if parts.scheme not in {"http", "https"} or not parts.hostname or set("@?#") & set(address):
+        if parts.scheme not in {"http", "https"} or parts.username or parts.query:
             raise ValueError(
-                f"{name}must be http://... or https://..., without user, password, '?' and '#'"
+                "must be http://... or https://..., without user, password and '?'; "
+                "null takes OPENAI_BASE_URL from the environment"
             )
 
         return url
@@ -65,9 +45,8 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
     @property
     def address(self) -> str:
         """The address: from the settings, else from OPENAI_BASE_URL, else OpenAI's own."""
-        return (
-            self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-        ).rstrip("/")
+        default = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        return (self.base_url or default).rstrip("/")
 
     @property
     def here(self) -> bool:
@@ -83,28 +62,23 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
                 f"{self.address} needs a key in the environment variable {self.key_variable}"
             )
 
-        if not (key.isascii() and key.isprintable()):
-            raise LLMError(f"the environment variable {self.key_variable} does not hold a key")
-
         return key or "none-needed"
 
 
-def wrong_settings(llm: Any) -> Iterator[str]:
-    """Yield all faults of the settings below ``llm``, given as plain values."""
+def wrong_settings(llm: Any, cache_dir: str | None) -> Iterator[str]:
+    """Yield all faults of the settings below ``llm``, given as plain values, and of the cache."""
+    if cache_dir is None:
+        yield "paths.cache_dir: must be a folder: replies that are not kept are paid for again"
+
     try:
         Endpoint.model_validate(llm)
     except ValidationError as error:
-        for fault in error.errors(
-            include_url=False,
-            include_input=False,
-        ):
-            name = ".".join(["llm", *(str(part) for part in fault["loc"] if part != "[key]")])
+        for fault in error.errors(include_url=False, include_input=False):
+            name = ".".join(["llm", *map(str, fault["loc"])])
             message = fault["msg"].removeprefix("Value error, ")
             if fault["type"] == "extra_forbidden":
                 near = did_you_mean(str(fault["loc"][-1]), Endpoint.model_fields)
-                message = (
-                    f"unknown setting{near or '; parameters of the model go under llm.parameters'}"
-                )
+                message = f"unknown setting{near}; parameters of the model go under llm.parameters"
 
             if name == "llm.model":
                 message = "must be set, as in llm.model=my-model"

@@ -18,18 +18,9 @@ except ImportError as missing:
         f"language models need further packages: pip install 'lightning_cse[llm]' ({missing})"
     ) from missing
 
-_CONTINUES: Final = "The same command continues"
-_ADVICE: Final = {
-    401: "Correct the key in the environment variable {variable}, or set llm.key_variable",
-    402: f"The endpoint asks for payment. {_CONTINUES}",
-    403: "Is the key in the environment variable {variable} right?",
-    404: "llm.base_url usually ends in /v1; llm.model must be the endpoint's name of the model",
-}
-_CODES: Final = {  # error codes that say more than the status
-    "insufficient_quota": 402,
-    "model_not_found": 404,
-}
-_LATER: Final = frozenset({408, 409, 429})  # statuses below 500 that may pass
+_OF_THE_SETTINGS: Final = frozenset({401, 402, 403, 404})
+_OF_THE_REQUEST: Final = frozenset({400, 403, 413, 422})
+"""Statuses that another attempt does not change."""
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +50,8 @@ class Calls(openai.DefaultAsyncHttpxClient):
         tokens = endpoint.tokens_per_minute
         self._requests = AsyncLimiter(1, 60 / requests) if requests else None
         self._tokens = AsyncLimiter(tokens / 60, 1) if tokens else None
-        self._owed = 0.0  # tokens, estimated or used, that were not waited for yet
+        self._owed = 0.0  # tokens that were used and not waited for yet
         self._line = asyncio.Lock()  # first come, first served
-        self._reached = False
         self._answered = False
         self._structured = True
         self._failed = 0  # requests without a reply, in a row
@@ -93,18 +83,9 @@ class Calls(openai.DefaultAsyncHttpxClient):
             task.cancel()
 
         if self._under_way:
-            message = "waiting for %d calls under way (at most %g s); Ctrl-C again aborts them"
-            log.info(
-                message,
-                len(self._under_way),
-                self.endpoint.timeout,
-            )
+            log.info("waiting for %d calls; Ctrl-C again aborts them", len(self._under_way))
 
-        await asyncio.gather(
-            *tasks,
-            *self.asked.values(),
-            return_exceptions=True,
-        )
+        await asyncio.gather(*tasks, *self.asked.values(), return_exceptions=True)
         await self.aclose()
 
     async def call(self, request: Request) -> Reply | Failure:
@@ -115,9 +96,8 @@ class Calls(openai.DefaultAsyncHttpxClient):
             outcome = await self._ask(request)
         except openai.APIStatusError as error:
             outcome = self._refused(error)
-        except openai.OpenAIError as error:
-            passing = isinstance(error, openai.APIConnectionError)
-            outcome = Failure(self._short(error.__cause__ or error), final=not passing)
+        except openai.APIConnectionError as error:
+            outcome = Failure(self._short(error.__cause__))
 
         if isinstance(outcome, Reply):
             self._answered = True
@@ -129,7 +109,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
             raise LLMError(
                 f"the last {self._failed} requests to {self.endpoint.address} all failed, "
                 f"the last one: {outcome.reason}. Is llm.base_url right? It usually ends in /v1. "
-                f"{_CONTINUES}"
+                "The same command continues"
             )
 
         return outcome
@@ -140,22 +120,21 @@ class Calls(openai.DefaultAsyncHttpxClient):
             "messages": [{"role": role, "content": text} for role, text in request.messages],
             **request.parameters,
         }
-        if request.schema is not None and self._structured:
-            try:
-                return await self._post(body | {"response_format": _json_schema(request.schema)})
-            except (openai.BadRequestError, openai.UnprocessableEntityError):
-                reply = await self._post(body)
-                self._structured = False  # the endpoint does not offer it
-                return reply
+        if request.schema is None or not self._structured:
+            return await self._post(body)
 
-        return await self._post(body)
+        schema = {"name": "reply", "strict": True, "schema": request.schema}
+        form = {"type": "json_schema", "json_schema": schema}
+        try:
+            return await self._post({**body, "response_format": form})
+        except (openai.BadRequestError, openai.UnprocessableEntityError):
+            reply = await self._post(body)
+            self._structured = False  # the endpoint does not offer it
+            return reply
 
     async def _post(self, body: Mapping[str, Any]) -> Reply:
-        response = await self._openai.post(
-            "/chat/completions",
-            cast_to=httpx2.Response,
-            body=body,
-        )
+        path = "/chat/completions"
+        response = await self._openai.post(path, cast_to=httpx2.Response, body=body)
         reply: Reply = response.extensions["reply"]
         return reply
 
@@ -164,63 +143,47 @@ class Calls(openai.DefaultAsyncHttpxClient):
         request: httpx2.Request,
         **options: Any,
     ) -> httpx2.Response:
-        """Make one call when the limits allow it; the reply is an extension of the response."""
-        estimate = len(request.content) // 3
-        await self._wait_for_turn(estimate)
+        """Make one call when the limits allow it; the reply is an extension of the response.
+
+        The openai client calls this again after an error of httpx2 or a status that may pass.
+        """
+        await self._wait_for_turn()
+        if self.ended:
+            raise asyncio.CancelledError
+
         self.account.retried += request.headers.get("x-stainless-retry-count", "0") != "0"
         task = asyncio.current_task()
         self._under_way.add(task)
-        used = estimate
 
         try:
             async with asyncio.timeout(self.endpoint.timeout):
                 response = await super().send(request, **options)
-            self._reached = True
-            if response.is_error:
-                used = 0
-            else:
+
+            if response.is_success:
                 reply = read_reply(response.content, self.endpoint.address)
-                used = reply.tokens or estimate
+                self._owed += reply.tokens
                 response.extensions["reply"] = reply
-        except Exception as error:
-            translated = self._translated(error)
-            if translated is error:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            if self._answered:
                 raise
-            raise translated from error
+            raise LLMError(
+                f"{self.endpoint.address} cannot be reached ({error!r}): "
+                "is the server running, and is llm.base_url its address?"
+            ) from error
+        except (TimeoutError, ValueError) as error:
+            reason = str(error) or f"no answer within {self.endpoint.timeout:g} s"
+            raise httpx2.RemoteProtocolError(reason) from error
         finally:
             self._under_way.discard(task)
-            self._owed += used - estimate
-
-        if response.is_error and self.ended:  # it is not asked again
-            raise asyncio.CancelledError
 
         return response
 
-    def _translated(self, error: Exception) -> BaseException:
-        """Return the exception that makes the openai client try again, or give up."""
-        if self.ended:
-            return asyncio.CancelledError()
-
-        if isinstance(error, TimeoutError | ValueError):
-            reason = str(error) or f"no answer within {self.endpoint.timeout:g} s"
-            return httpx2.RemoteProtocolError(reason)
-
-        no_connection = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-        if no_connection and not self._reached:
-            return LLMError(
-                f"{self.endpoint.address} cannot be reached ({error!r}): "
-                "is the server running, and is llm.base_url its address?"
-            )
-
-        return error
-
-    async def _wait_for_turn(self, tokens: int) -> None:
-        """Wait until the limits per minute allow a call of this estimated size."""
+    async def _wait_for_turn(self) -> None:
+        """Wait until the limits per minute allow a call."""
         async with self._line:
             if self._requests is not None:
                 await self._requests.acquire()
 
-            self._owed += tokens
             while self._tokens is not None and self._owed > 0:
                 part = min(self._owed, self._tokens.max_rate)
                 await self._tokens.acquire(part)
@@ -229,32 +192,18 @@ class Calls(openai.DefaultAsyncHttpxClient):
     def _refused(self, error: openai.APIStatusError) -> Reply | Failure:
         """Return what an error status means for one request; raise LLMError if for all."""
         if error.code == "content_filter":
-            return Reply(
-                "",
-                error.code,
-                endpoint=self.endpoint.address,
+            return Reply("", error.code, endpoint=self.endpoint.address)
+
+        status = error.status_code
+        reason = f"status {status}: {self._short(error.body)}"
+        if status in _OF_THE_SETTINGS and not self._answered:
+            raise LLMError(
+                f"{self.endpoint.address}, {self.endpoint.model}: {reason}. Check llm.model, "
+                f"llm.base_url (it usually ends in /v1) and the key in {self.endpoint.key_variable}"
             )
 
-        body = error.body if isinstance(error.body, dict) else {}
-        message = self._short(body.get("message") or body.get("detail") or error.response.text)
-        reason = f"status {error.status_code}: {message}"
-        status = _CODES.get(error.code or "", error.status_code)
-        forbidden_here = status == 403 and self._answered  # other requests were answered
-        if status in _ADVICE and not forbidden_here:
-            advice = _ADVICE[status].format(variable=self.endpoint.key_variable)
-            raise LLMError(f"{self.endpoint.address}, {self.endpoint.model}: {reason} {advice}")
-
-        return Failure(reason, final=status < 500 and status not in _LATER)
+        return Failure(reason, final=status in _OF_THE_REQUEST)
 
     def _short(self, message: object) -> str:
         """Return a message as one short line, without the key, which some servers repeat."""
         return " ".join(str(message).replace(self._openai.api_key, "***").split())[:300]
-
-
-def _json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    named = {
-        "name": "reply",
-        "strict": True,
-        "schema": schema,
-    }
-    return {"type": "json_schema", "json_schema": named}

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -122,11 +121,8 @@ class Account:
     cached: int = 0  # of these, answered without a call of their own
     failed: int = 0  # of these, without a reply
     retried: int = 0  # calls beyond the first of a request
-    unmetered: int = 0  # new replies without a count of tokens
-    prompt_tokens: int = 0  # of new replies
+    prompt_tokens: int = 0  # of new replies, as far as the endpoint reported them
     completion_tokens: int = 0
-    cached_prompt_tokens: int = 0  # of cached replies, when these were new
-    cached_completion_tokens: int = 0
     served: Counter[str] = field(default_factory=Counter)  # replies by the model that answered
 
     def add(self, outcome: Reply | Failure) -> None:
@@ -139,65 +135,41 @@ class Account:
         if outcome.model:
             self.served[outcome.model] += 1
 
-        sent = outcome.prompt_tokens or 0
-        received = outcome.completion_tokens or 0
         if outcome.cached:
             self.cached += 1
-            self.cached_prompt_tokens += sent
-            self.cached_completion_tokens += received
         else:
-            self.unmetered += None in (outcome.prompt_tokens, outcome.completion_tokens)
-            self.prompt_tokens += sent
-            self.completion_tokens += received
+            self.prompt_tokens += outcome.prompt_tokens or 0
+            self.completion_tokens += outcome.completion_tokens or 0
 
-    def cost(
-        self,
-        price: Mapping[Any, float] | None,
-        *,
-        if_new: bool = False,
-    ) -> float | None:
-        """Return the cost of new replies in USD, with ``if_new`` of all; None if it is unknown."""
-        replies = self.requests - self.failed
-        sent = self.prompt_tokens
-        received = self.completion_tokens
-        if if_new:
-            sent += self.cached_prompt_tokens
-            received += self.cached_completion_tokens
-        else:
-            replies -= self.cached
-
-        if price is None or (self.unmetered and self.unmetered == replies):
+    def cost(self, price: Mapping[Any, float] | None) -> float | None:
+        """Return the cost of new replies in USD; None if the price or the tokens are unknown."""
+        replies = self.requests - self.failed - self.cached
+        if price is None or (replies and not self.prompt_tokens):
             return None
 
-        return price_of(
-            price,
-            sent,
-            received,
-        )
+        return price_of(price, self.prompt_tokens, self.completion_tokens)
 
     def spent(self, price: Mapping[Any, float] | None) -> str:
-        """Return the tokens and cost of new replies as text for a log line."""
-        cost = self.cost(price)
-        shown = "cost unknown" if price else "llm.price is not set"
-        if cost is not None:
-            shown = dollars(cost)
-
-        return f"{self.prompt_tokens + self.completion_tokens:,} tokens, {shown}"
+        """Return the counts, tokens and cost as text."""
+        tokens = self.prompt_tokens + self.completion_tokens
+        return (
+            f"{self.requests:,} questions, {self.cached:,} of them in the cache, "
+            f"{self.failed:,} failed; {tokens:,} tokens, cost: {dollars(self.cost(price))}"
+        )
 
 
 def price_of(
     price: Mapping[Any, float],
-    sent: int,
-    received: int,
+    sent: float,
+    received: float,
 ) -> float:
     """Return the cost of tokens, at a price in USD per million ``input`` and ``output``."""
     return (sent * price["input"] + received * price["output"]) / 1_000_000
 
 
-def dollars(cost: float, least: int = 4) -> str:
-    """Return a sum with two significant digits, as in $12.5000 and $0.000042."""
-    decimals = max(least, 1 - math.floor(math.log10(cost))) if cost > 0 else 2
-    return f"${cost:,.{decimals}f}"
+def dollars(cost: float | None) -> str:
+    """Return a sum of money as text."""
+    return "unknown (see llm.price)" if cost is None else f"${cost:,.4f}"
 
 
 def commonest(reasons: Counter[str]) -> str:

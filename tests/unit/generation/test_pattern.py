@@ -2,9 +2,7 @@
 config.
 """
 
-import copy
 import json
-from typing import Any
 
 import pytest
 from hydra import compose as hydra_compose
@@ -16,8 +14,6 @@ from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.examples import Source, draw_examples
 from lightning_cse.generation.pattern import Checks, build_pattern, wrong_pattern
 from lightning_cse.generation.text import letters
-
-Node = dict[str, Any]
 
 # Of the prompts on the sample corpus. Whoever changes a word of them, or the draw of the examples,
 # changes these.
@@ -52,8 +48,7 @@ roles:
 
 
 def four():
-    node: Node = OmegaConf.to_container(OmegaConf.create(FOUR), resolve=True)  # type: ignore[assignment]
-    return node
+    return OmegaConf.to_container(OmegaConf.create(FOUR), resolve=True)
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +57,9 @@ def built(repository):
 
     def build(name, *overrides, data_dir=None):
         with initialize_config_dir(str(repository / "conf"), version_base="1.3"):
-            cfg = hydra_compose(
-                overrides=[
-                    "+corpora=full",
-                    f"+pattern={name}",
-                    *overrides,
-                ]
-            )
+            cfg = hydra_compose(overrides=["+corpora=full", f"+pattern={name}", *overrides])
 
-        node: Node = OmegaConf.to_container(cfg, resolve=True)["pattern"]  # type: ignore[assignment,index,call-overload]
+        node = OmegaConf.to_container(cfg, resolve=True)["pattern"]
 
         assert list(wrong_pattern(node)) == []
 
@@ -89,32 +78,17 @@ def test_prompt_digest_of_official_corpus(built, real_data):
 
 
 def test_digest_covers_what_is_sent(built):
-    changed = [
-        "seed=1",
-        "shots=2",
-        "reference=source",
-        "roles.0.rule=Be brief.",
-        "roles.2.name=opposite",
-    ]
+    changes = ["seed=1", "shots=2", "reference=source", "roles.0.rule=x", "roles.2.name=opposite"]
+    digests = {built("sts", f"pattern.{change}").digest for change in changes}
 
-    assert (
-        len({built("sts", f"pattern.{change}").digest for change in changed} | {DIGESTS["sts"]})
-        == 6
-    )
-
-    for kept in ("name=mine", "roles.1.checks.longest=9"):
-        assert built("sts", f"pattern.{kept}").digest == DIGESTS["sts"]
+    assert len(digests | {DIGESTS["sts"]}) == 6
+    assert built("sts", "pattern.roles.1.checks.longest=9").digest == DIGESTS["sts"]
 
 
 def test_custom_pattern():
     node = four()
-    drawn = {
-        "from": ["sts12/train"],
-        "first": "sentence1",
-        "second": "sentence2",
-        "scores": {"below": 1},
-    }
-    node["roles"][3]["examples"] = drawn
+    drawn = {"from": ["sts12/train"], "first": "sentence1", "second": "sentence2"}
+    node["roles"][3]["examples"] = {**drawn, "scores": {"below": 1}}
 
     assert list(wrong_pattern(node)) == []
 
@@ -130,135 +104,78 @@ def test_custom_pattern():
     assert [len(role.examples.shown) for role in pattern.roles] == [2, 1, 1, 3]
     assert [role.checks for role in pattern.roles[2:]] == [Checks(longest=None), Checks()]
 
-    with pytest.raises(
-        DataError, match=r"^pattern\.roles\.3\.examples: .*, and pattern\.shots is 99: set fewer"
-    ):
+    with pytest.raises(DataError, match=r"^pattern\.roles\.3\.examples: .*pattern\.shots is 99"):
         build_pattern(node | {"shots": 99}, sample_dir())
-
-
-GOOD = {
-    "from": ["sts12/train"],
-    "first": "sentence1",
-    "second": "sentence2",
-    "scores": {"above": 1, "below": None},
-}
 
 
 @pytest.mark.parametrize(
     ("path", "value", "fault"),
     [
-        ("roles.3.examples", GOOD | {"longer_first": None}, None),
-        ("roles.3.checks", {"refused_words": ["Es tut mir leid"], "shortest": 1}, None),
         ("name", "a/b", "name: String should match"),
         ("shot", 3, "shot: Extra inputs are not permitted"),
-        ("layout.prompt", "{taks} {examples}", "layout.prompt: Value error, unknown placeholder {taks} - did you mean 'task"),
-        ("roles", [], "roles: "),
-        ("roles.3.name", "gleich", ": Value error, roles.3.name: must not be the source or an earlier role, got 'gleich'"),
-        ("roles.1.reference", "gleic", ": Value error, roles.1.reference: must be one of ['source', 'gleich'], got 'gleic' - did you"),
-        ("roles.3.field", 3, "roles.3.field: Extra inputs are not permitted"),
-        ("roles.3.checks", {"longest": 0}, "roles.3.checks.longest: Input should be greater than 0"),
-        ("roles.1.checks", {"less_detail_than": "frage"}, ": Value error, roles.1.checks.less_detail_than: must be one of"),
+        ("layout.prompt", "{taks} {examples}", "layout.prompt: Value error, unknown placeholder"),
+        ("roles.3.name", "gleich", "gleich must not be the source or an earlier role"),
+        ("roles.1.reference", "gleic", "'gleic' must be one of ['source', 'gleich'] - did you"),
+        ("roles.3.checks", {"longest": 0}, "roles.3.checks.longest: Input should be greater"),
+        ("roles.1.checks", {"less_detail_than": "frage"}, "kürzer: 'frage' must be one of"),
     ],
-)  # fmt: skip
+)
 def test_faults(path, value, fault):
-    node: Any = four()
+    node = four()
     *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     place = node
 
     for part in way:
         place = place[part]
 
-    if value is ...:
-        del place[last]
-    else:
-        place[last] = copy.deepcopy(value)
+    place[last] = value
+    (found,) = wrong_pattern(node)
 
-    found = list(wrong_pattern(node))
-
-    assert len(found) == (fault is not None)
-    assert fault is None or fault in found[0], found
+    assert fault in found
 
 
 # Examples
 
 
-def source(**given):
-    node = {
-        "from": ("sts12/train",),
-        "first": "sentence1",
-        "second": "sentence2",
-        **given,
-    }
-    return Source.model_validate(node)
-
-
-def nli(second, *names):
-    return source(
-        **{"from": names or ("simcse_nli/train",)},
-        first="premise",
-        second=second,
-    )
+def source(*names, first="sentence1", second="sentence2", **given):
+    names = names or ("sts12/train",)
+    return Source.model_validate({"from": names, "first": first, "second": second, **given})
 
 
 def draw(*sources, shots=3, seed=0, data_dir=None):
     wanted = {f"examples.{number}": each for number, each in enumerate(sources)}
-    return list(
-        draw_examples(
-            wanted,
-            data_dir or sample_dir(),
-            shots=shots,
-            seed=seed,
-        ).values()
-    )
+    drawn = draw_examples(wanted, data_dir or sample_dir(), shots=shots, seed=seed)
+    return list(drawn.values())
 
 
-def own(folder, rows, **given):
-    """What is drawn from a file of these pairs."""
+def own(folder, rows):
+    """The source of a file of these pairs."""
     path = folder / "rows.jsonl"
     lines = [
-        json.dumps(
-            {
-                "anchor": first,
-                "positive": second,
-                "negative": "Nothing.",
-            }
-        )
+        json.dumps({"anchor": first, "positive": second, "negative": "Nothing."})
         for first, second in rows
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
 
-    return source(
-        **{"from": (str(path),)},
-        first="anchor",
-        second="positive",
-        **given,
-    )
+    return source(str(path), first="anchor", second="positive")
 
 
 def test_score_bounds():
-    rows = read_corpus(
-        "sts12",
-        "train",
-        sample_dir(),
-    )
+    rows = read_corpus("sts12", "train", sample_dir())
 
     assert {1.0, 4.0} <= set(rows.column("score"))  # the bounds themselves are outside
 
-    for low, high in ((4, None), (1, 4), (None, 1), (None, None)):
+    for low, high in ((4, None), (1, 4), (None, 1)):
         (found,) = draw(source(scores={"above": low, "below": high}))
         within = [
-            row
+            (row["sentence1"], row["sentence2"])
             for row in rows
             if (low is None or row["score"] > low) and (high is None or row["score"] < high)
         ]
 
-        assert list(found.pool) == [(row["sentence1"], row["sentence2"]) for row in within]
+        assert list(found.pool) == within
         assert len(set(found.shown).intersection(found.pool)) == 3
 
-    assert (
-        draw(source(scores={"above": 1, "below": 4}))[0].label
-        == "sts12/train, score above 1 and below 4"
-    )
     assert found.digests == {file.name: file.sha256 for file in rows.files}
 
 
@@ -280,20 +197,10 @@ def test_trivial_and_repeated_pairs_are_left_out(tmp_path):
 
     assert draw(own(tmp_path, rows), shots=1)[0].pool == (("Snow fell.", "It snowed."),)
 
-    rows = [
-        ("One.", "Two."),
-        ("Two!", "Three."),
-        ("Three", "Four."),
-        ("five", "ONE"),
-        ("Six.", "Seven."),
-    ]
+    rows = [("One.", "Two."), ("Two!", "Three."), ("Three", "Four."), ("five", "ONE"), ("Six", "7")]
     for seed in range(10):
-        shown = draw(
-            own(tmp_path, rows),
-            shots=2,
-            seed=seed,
-        )[0].shown
-        assert len({letters(sentence) for pair in shown for sentence in pair}) == 4
+        (found,) = draw(own(tmp_path, rows), shots=2, seed=seed)
+        assert len({letters(sentence) for pair in found.shown for sentence in pair}) == 4
 
 
 def test_longer_first():
@@ -308,51 +215,26 @@ def test_longer_first():
 
 
 def test_labelled_pairs_become_triplets():
-    (mixed,), (alone,) = (
-        draw(
-            nli(
-                "entailment",
-                "simcse_nli/train",
-                *more,
-            )
-        )
-        for more in (["snli/train"], [])
-    )
-    rows = [
-        row
-        for row in read_corpus(
-            "snli",
-            "train",
-            sample_dir(),
-        )
+    columns = {"first": "premise", "second": "entailment"}
+    (mixed,) = draw(source("simcse_nli/train", "snli/train", **columns))
+    (alone,) = draw(source("simcse_nli/train", **columns))
+    entailed = {
+        (row["premise"], row["hypothesis"])
+        for row in read_corpus("snli", "train", sample_dir())
         if row["label"] == "entailment"
-    ]
+    }
     added = mixed.pool[len(alone.pool) :]
 
     assert mixed.pool[: len(alone.pool)] == alone.pool
-    assert (
-        0
-        < len(added)
-        == len({(row["premise"], row["hypothesis"]) for row in rows}.intersection(added))
-    )
-
-    (raw,) = draw(nli("hypothesis", "snli/train"))
-
-    assert len(raw.pool) > len(added)
+    assert 0 < len(added) == len(entailed.intersection(added))
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            source(scores={"above": 4.9}),
-            "examples.0: sts12/train, score above 4.9 has 5 pairs, 5 of them without a rep",
-        ),
+        (source(scores={"above": 4.9}), "examples.0: sts12/train, above 4.9 has 5 pairs, 5 of"),
         (source(first="sentence"), "examples.0: .*no column 'sentence' - did you mean"),
-        (
-            source(**{"from": ("/none.jsonl",)}),
-            "examples.0.from: /none.jsonl: there is no such file",
-        ),
+        (source("/none.jsonl"), "examples.0.from: /none.jsonl: there is no such file"),
     ],
 )
 def test_draw_errors_name_the_key(given, message):
@@ -363,15 +245,8 @@ def test_draw_errors_name_the_key(given, message):
 def test_pool_sizes_of_official_corpora(real_data):
     bands = [
         source(scores={"above": 4}),
-        source(
-            scores={"above": 1, "below": 4},
-            longer_first=True,
-        ),
-    ]
-    found = draw(
-        *bands,
+        source(scores={"above": 1, "below": 4}, longer_first=True),
         source(scores={"below": 1}),
-        data_dir=real_data,
-    )
+    ]
 
-    assert [len(each.pool) for each in found] == [759, 829, 261]
+    assert [len(each.pool) for each in draw(*bands, data_dir=real_data)] == [759, 829, 261]

@@ -1,6 +1,5 @@
 """Local servers and models behind them, with a key that must not appear anywhere."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
@@ -9,9 +8,6 @@ from llm_server import ChatServer
 from lightning_cse.llm import LLM
 
 KEY = "sk-hush-0123456789abcdef"
-
-Serve = Callable[..., ChatServer]
-Model = Callable[..., LLM]
 
 
 @pytest.fixture(autouse=True)
@@ -35,15 +31,8 @@ def serve():
 def model(tmp_path):
     """A model behind a server, with the test's folder for caches."""
 
-    def make(server, *, cache_dir=str(tmp_path), **settings):
+    def make(server, **settings):
         url = server if isinstance(server, str) else server.url
-        return LLM(
-            {
-                "model": "m",
-                "base_url": url,
-                **settings,
-            },
-            cache_dir,
-        )
+        return LLM({"model": "m", "base_url": url, **settings}, str(tmp_path))
 
     return make

@@ -17,14 +17,7 @@ REQUEST = Request(
     {"temperature": 0.5, "max_tokens": 3},
     sample=2,
 )
-REPLY = Reply(
-    "ja 😀\n",
-    "stop",
-    "m-1",
-    12,
-    3,
-    "https://one/v1",
-)
+REPLY = Reply("ja 😀\n", "stop", "m-1", 12, 3, "https://one/v1")
 
 
 @pytest.fixture
@@ -35,78 +28,49 @@ def path(tmp_path):
 def test_round_trip_of_a_reply(path):
     cache, key = ReplyCache(path), REQUEST.key("m")
     assert cache.get(key) is None
-    assert (
-        cache.put(
-            key,
-            "m",
-            REQUEST,
-            REPLY,
-        )
-        == REPLY
-    )
-    assert ReplyCache(path).get(key) == replace(REPLY, cached=True), (
-        "another process sees it at once"
-    )
-    later = Reply(
-        "second",
-        "length",
-        "m-2",
-        2,
-        2,
-        "https://two/v1",
-    )
-    assert cache.put(
-        key,
-        "m",
-        REQUEST,
-        later,
-    ) == replace(
-        REPLY,
-        prompt_tokens=2,
-        completion_tokens=2,
-    )
+    assert cache.put(key, "m", REQUEST, REPLY) == REPLY
+    assert ReplyCache(path).get(key) == replace(REPLY, cached=True), "for another process"
+    later = Reply("second", "length", "m-2", 2, 2, "https://two/v1")
+    kept = replace(REPLY, prompt_tokens=2, completion_tokens=2)
+    assert cache.put(key, "m", REQUEST, later) == kept
     cache.close()
     assert cache.get(key) == replace(REPLY, cached=True)
 
 
 def test_requests_are_kept_and_shared_messages_stored_once(path):
     shared = (("system", "Be brief. " * 300), ("user", "Is it?"), ("assistant", "No. "))
-    requests = [Request((*shared, ("user", str(number))), {"seed": number}) for number in range(50)]
     with closing(ReplyCache(path)) as cache:
-        for request in requests:
-            cache.put(
-                request.key("m"),
-                "m",
-                request,
-                REPLY,
-            )
+        for number in range(50):
+            request = Request((*shared, ("user", str(number))), {"seed": number})
+            cache.put(request.key("m"), "m", request, REPLY)
     assert path.stat().st_size < 50_000, "the prompts are 150,000"
+    columns = "key, model, messages, last, parameters"
     with closing(sqlite3.connect(path)) as file:
         rows = file.execute(
-            "SELECT key, model, messages, last, parameters, endpoint FROM replies JOIN standing ON standing = digest"
+            f"SELECT {columns} FROM replies JOIN standing ON standing = digest"
         ).fetchall()
     assert len(rows) == 50
-    for key, model, standing, last, parameters, endpoint in rows:
+    for key, model, standing, last, parameters in rows:
         messages = tuple((role, text) for role, text in [*json.loads(standing), json.loads(last)])
         assert Request(messages, json.loads(parameters)).key(model) == key
-        assert endpoint == "https://one/v1"
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from lightning_cse.llm import Reply, Request
+from lightning_cse.llm.cache import ReplyCache
+cache = ReplyCache(Path(sys.argv[1]))
+input()
+for k in range(40):
+    print(cache.put(str(k), 'm', Request((('user', ''),)), Reply(sys.argv[2], 'stop')).text)
+"""
 
 
 def test_processes_share_one_file(path):
-    script = (
-        "import sys; from pathlib import Path; from lightning_cse.llm import Reply, Request\n"
-        "from lightning_cse.llm.cache import ReplyCache; cache = ReplyCache(Path(sys.argv[1])); input()\n"
-        "for k in range(40): print(cache.put(str(k), 'm', Request((('user', ''),)), Reply(sys.argv[2], 'stop')).text)\n"
-    )
     processes = [
         subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                script,
-                str(path),
-                name,
-            ],
+            [sys.executable, "-c", SCRIPT, str(path), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -114,18 +78,16 @@ def test_processes_share_one_file(path):
         for name in "abc"
     ]
     for process in processes:
-        assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    printed = [process.communicate(timeout=60)[0].splitlines() for process in processes]
-    assert len(printed[0]) == 40
-    assert printed[0] == printed[1] == printed[2]
+    first, *others = [process.communicate(timeout=60)[0].splitlines() for process in processes]
+    assert len(first) == 40
+    assert others == [first, first]
 
 
 def test_an_unusable_cache_file(path):
     path.parent.mkdir()
     path.write_bytes(b"no database, but longer than a header is" * 5)
-    for broken in (path, path / "below" / "replies.sqlite"):
-        with pytest.raises(LLMError, match=r"replies\.sqlite cannot be used: .* move it away"):
-            ReplyCache(broken).get("key")
+    with pytest.raises(LLMError, match=r"replies\.sqlite cannot be used: .* move it away"):
+        ReplyCache(path).get("key")
     assert path.read_bytes().startswith(b"no database")
