@@ -1,9 +1,11 @@
 """The examples of a pattern: pairs of a corpus, drawn by a seed."""
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -16,23 +18,11 @@ from lightning_cse.generation.text import letters
 Pair = tuple[str, str]
 
 
-class Bounds(BaseModel, extra="forbid", strict=True, frozen=True):
-    """Bounds for the scores of pairs; the bounds themselves are excluded."""
-
-    above: float | None = None
-    below: float | None = None
-
-    def __contains__(self, score: float) -> bool:
-        if self.above is not None and score <= self.above:
-            return False
-        return self.below is None or score < self.below
-
-
 class Source(BaseModel, extra="forbid", strict=True, frozen=True):
     """The source of a role's examples: splits (``sts12/train``) or own files, and two columns.
 
-    ``scores`` bounds the column ``score``. With ``longer_first``, the sentence with more words
-    comes first, and ties are left out.
+    ``scores`` bounds the column ``score``; the bounds themselves are excluded. With
+    ``longer_first``, the sentence with more words comes first, and ties are left out.
     """
 
     from_: tuple[str, ...] = Field(
@@ -41,27 +31,31 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
     )
     first: str
     second: str
-    scores: Bounds | None = None
-    longer_first: bool | None = False
+    scores: dict[Literal["above", "below"], float] = {}
+    longer_first: bool = False
 
     @property
     def label(self) -> str:
         """The name of the source, such as ``sts12/train, above 4``."""
-        bounds = [f"{name} {bound:g}" for name, bound in self.scores or () if bound is not None]
+        bounds = [f"{name} {bound:g}" for name, bound in self.scores.items()]
 
         return ", ".join([*self.from_, *bounds])
 
     def pairs(self, table: Rows) -> list[Pair | None]:
         """Return the pair of each row in the source's order, or None if it makes no example."""
-        pairs = list(zip(table.column(self.first), table.column(self.second), strict=True))
-        made = [self._pair(*pair) for pair in pairs]
+        columns = zip(table.column(self.first), table.column(self.second), strict=True)
+        pairs = [self._pair(first, second) for first, second in columns]
 
-        if self.scores is not None:
-            for row, score in enumerate(table.column("score")):
-                if score is None or score not in self.scores:
-                    made[row] = None
+        if not self.scores:
+            return pairs
 
-        return made
+        low = self.scores.get("above", -math.inf)
+        high = self.scores.get("below", math.inf)
+        scores = table.column("score")
+        return [
+            pair if score is not None and low < score < high else None
+            for pair, score in zip(pairs, scores, strict=True)
+        ]
 
     def _pair(self, first: str | None, second: str | None) -> Pair | None:
         if not first or not second or len({"", letters(first), letters(second)}) < 3:
@@ -96,10 +90,10 @@ def draw_examples(
     Roles with the same sources and bounds are shown the same rows: those that make an example for
     all of them. No two examples of a role share a sentence. Raises DataError if there are too few.
     """
-    groups: dict[tuple[tuple[str, ...], Bounds | None], dict[str, Source]] = {}
+    groups: dict[str, dict[str, Source]] = {}
 
     for key, source in wanted.items():
-        groups.setdefault((source.from_, source.scores), {})[key] = source
+        groups.setdefault(source.label, {})[key] = source
 
     drawn: dict[str, Examples] = {}
     for group in groups.values():

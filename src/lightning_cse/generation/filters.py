@@ -9,7 +9,6 @@ from typing import Final
 from lightning_cse.generation.pattern import SOURCE, Role
 from lightning_cse.generation.text import cleaned, count_sentences, is_complete, letters, refuses
 from lightning_cse.llm import Reply
-from lightning_cse.metrics import match_error_rate
 
 _RUN: Final = 8
 """Consecutive words of the prompt that no reply has by chance."""
@@ -94,11 +93,10 @@ def _reasons(candidate: Candidate) -> Iterator[str]:
 
 
 def _is_refusal(candidate: Candidate) -> bool:
-    beginnings = candidate.role.checks.refused_words or ()
-    texts = (candidate.text, *candidate.given)
-    refused, *asked_to = [refuses(text, beginnings) for text in texts]
+    if candidate.reply.refused:
+        return True
 
-    return candidate.reply.refused or (refused and not any(asked_to))
+    return refuses(candidate.text) and not any(map(refuses, candidate.given))
 
 
 def _is_empty(candidate: Candidate, content: str) -> bool:
@@ -156,12 +154,7 @@ def _has_more_detail(candidate: Candidate) -> bool:
         return False
 
     other = {SOURCE: candidate.source, **candidate.written}[than]
-    return _detail(candidate.sentence, candidate.source) >= _detail(other, candidate.source)
-
-
-def _detail(sentence: str, source: str) -> tuple[int, float]:
-    """Return the number of words and, to break ties, how close a sentence is to the source."""
-    return len(sentence.split()), -match_error_rate(source, sentence)
+    return candidate.words >= len(other.split())
 
 
 def _label(field: str) -> re.Pattern[str]:

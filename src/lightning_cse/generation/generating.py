@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-import logging
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,17 +18,15 @@ from lightning_cse import runs
 from lightning_cse.arguments import hydra_text
 from lightning_cse.config.compose import portable
 from lightning_cse.data.parsers import LLM_PATTERNS
-from lightning_cse.data.provenance import read_provenance, side_file, write_provenance
+from lightning_cse.data.provenance import read_provenance, write_provenance
 from lightning_cse.data.roles import RoleRows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.engine.build import built, check_nodes
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.pattern import ANCHOR, build_pattern, wrong_pattern
 from lightning_cse.generation.summary import print_prompts, print_summary, summarise
-from lightning_cse.generation.writing import Row, Tally, Writer
+from lightning_cse.generation.writing import Row, Writer
 from lightning_cse.llm import LLM, LLMError, commonest, wrong_settings
-
-log = logging.getLogger(__name__)
 
 SHARED_WITH_TRAINING = ("corpora=", "corpora.", "paths=", "paths.data_dir=", "data.columns=")
 """Beginnings of overrides that the command for training takes over."""
@@ -124,43 +121,41 @@ class Generation:
                 config = OmegaConf.to_yaml(self.cfg, resolve=True)
                 runs.write_atomic(self.folder / "config.yaml", config)
                 started = _now()
-                tally = self._write()
-                write_provenance(self.rows, self._provenance(tally, started))
+                counts = self._write()
+                write_provenance(self.rows, self._provenance(counts, started))
 
-        written: dict[str, Any] = json.loads(side_file(self.rows).read_text(encoding="utf-8"))
-        return written
+        return read_provenance(self.rows) or {}
 
-    def _write(self) -> Tally:
-        """Write rows and given-up sentences in the order of drawing, not in that of the replies."""
-        log.info(
-            "%s: %d rows from %s; everything goes to %s",
-            self.name,
-            self.wanted,
-            self.llm.endpoint.model,
-            self.folder,
-        )
-        tally = Tally({role.name: Counter() for role in self.pattern.roles})
-        lines: dict[Path, dict[int, str]] = {self.rows: {}, self.given_up: {}}
+    def _write(self) -> dict[str, int]:
+        """Write rows and given-up sentences in the order of drawing, and return their numbers."""
+        self.writer = Writer(self.llm, self.pattern, self.cfg.samples)
+        complete: dict[int, Row] = {}
+        given_up: dict[int, Row] = {}
 
         with self.llm.watching(self.name, "rows", self.wanted) as advance:
-            for row in self._written(tally):
-                tally.add(row)
-                advance(int(row.complete), f"{tally.given_up:,} given up")
-                if tally.given_up > max(self.cfg.patience, tally.complete):
-                    raise _impatient(tally, row)
+            for row in self._written(complete):
+                rows = complete if row.complete else given_up
+                rows[row.position] = row
+                advance(int(row.complete), f"{len(given_up):,} given up")
+                if len(given_up) > max(self.cfg.patience, len(complete)):
+                    break
 
-                path = self.rows if row.complete else self.given_up
-                lines[path][row.position] = json.dumps(row.cells, ensure_ascii=False) + "\n"
+        if not complete or len(given_up) > max(self.cfg.patience, len(complete)):
+            last = row.rejected[-1]
+            raise LLMError(
+                f"{len(given_up)} of {len(given_up) + len(complete)} sentences were given up; "
+                f"of the last one, the {last['role']} was rejected ({last['reason']}): "
+                f"{last['text'][:200]!r}. Change the pattern's prompts or checks, llm.parameters "
+                "(max_tokens, where replies are cut off), or raise patience"
+            )
 
-        if not tally.complete:
-            raise _impatient(tally, row)
+        for path, rows in ((self.rows, complete), (self.given_up, given_up)):
+            lines = [json.dumps(rows[place].cells, ensure_ascii=False) for place in sorted(rows)]
+            runs.write_atomic(path, "".join(f"{line}\n" for line in lines))
 
-        for path, texts in lines.items():
-            runs.write_atomic(path, "".join(texts[position] for position in sorted(texts)))
+        return {"complete": len(complete), "given_up": len(given_up)}
 
-        return tally
-
-    def _written(self, tally: Tally) -> Iterator[Row]:
+    def _written(self, complete: Mapping[int, Row]) -> Iterator[Row]:
         """Yield rows as they are written: one for each that is wanted, then for those given up.
 
         Raise LLMError if requests have no reply, after the other rows.
@@ -169,8 +164,8 @@ class Generation:
         places = list(enumerate(self.sentences))
         lost = Counter[str]()
 
-        while tally.complete < self.wanted and begun < len(places):
-            end = begun + self.wanted - tally.complete
+        while len(complete) < self.wanted and begun < len(places):
+            end = begun + self.wanted - len(complete)
             with closing(self.llm.each(self.writer.write, places[begun:end])) as rows:
                 for row in rows:
                     if row.lost:
@@ -182,20 +177,20 @@ class Generation:
             if lost:
                 raise LLMError(
                     f"{lost.total()} of {self.wanted} sentences have no reply: {commonest(lost)}; "
-                    f"{tally.complete} have a row; the same command requests the missing replies"
+                    f"{len(complete)} have a row; the same command requests the missing replies"
                 )
 
-    def _provenance(self, tally: Tally, started: str) -> dict[str, Any]:
+    def _provenance(self, counts: Mapping[str, int], started: str) -> dict[str, Any]:
         pattern = self.pattern
         endpoint = self.llm.endpoint
-        replies = tally.replies
+        replies = self.writer.replies
 
         return {
             "model": endpoint.model,
             "served": dict(sorted(replies.served.items())),
             "endpoint": endpoint.address,
             "pattern": {
-                "name": self.cfg.pattern.name,
+                "name": pattern.name,
                 "shots": self.cfg.pattern.shots,
                 "seed": self.cfg.pattern.seed,
                 "roles": [role.name for role in pattern.roles],
@@ -204,14 +199,10 @@ class Generation:
             },
             "parameters": self.llm.parameters,
             "seed": self.cfg.seed,
-            "sources": {
-                "data": self.digests,
-                "sentences": len(self.sentences),
-                "drawn": tally.complete + tally.given_up,
-            },
+            "sources": {"data": self.digests, "sentences": len(self.sentences)},
             "acceptance": {
-                "sources": {"complete": tally.complete, "given_up": tally.given_up},
-                "roles": {role: _acceptance(counts) for role, counts in tally.roles.items()},
+                "sources": counts,
+                "roles": {role: _acceptance(of) for role, of in self.writer.roles.items()},
             },
             "tokens": {"prompt": replies.prompt_tokens, "completion": replies.completion_tokens},
             "cost": replies.cost(endpoint.price),
@@ -221,46 +212,25 @@ class Generation:
         }
 
     def conclusion(self) -> Iterator[str]:
-        """Yield the place of the outputs, and the command that trains on the rows."""
+        """Yield the place of the outputs, and the overrides that train on the rows, if any do."""
         yield f"rows, provenance and figure: {self.folder}"
-        words = self._training_overrides()
-
-        if words:
-            command = shlex.join(words)
-            yield f"\nto train on them:\n  python -m lightning_cse.train {command}"
-
-    def _training_overrides(self) -> list[str]:
-        """Return the overrides that train on the rows and their corpus; none if no recipe fits."""
         roles = {ANCHOR, *(role.name for role in self.pattern.roles)}
         kinds = [kind for kind, columns in LLM_PATTERNS.items() if roles.issuperset(columns)]
-        domain, corpus = _DOMAINS.get(self.data, ("", ""))
 
-        if not kinds or not domain:
-            return []
-
-        recipe = {"sts": "sts_ht", "nli": "nli"}[kinds[0]]
-        shared = [line for line in self.overrides if line.startswith(SHARED_WITH_TRAINING)]
-        train = self.cfg.data.train
-        sources = [train] if isinstance(train, str) else train
-        rows = hydra_text(str(self.rows))
-        return [
-            f"+experiment=ngcse_{domain}_{recipe}",
-            *shared,
-            f"corpora.{corpus}=[{','.join(map(hydra_text, sources))}]",
-            f"data.watched_in=[{rows}]",
-            f"corpora.llm_{domain}_{kinds[0]}=[{rows}]",
-        ]
-
-
-def _impatient(tally: Tally, row: Row) -> LLMError:
-    """Return the error that stops a command whose sentences are mostly given up."""
-    last = row.rejected[-1]
-    return LLMError(
-        f"{tally.given_up} of {tally.given_up + tally.complete} sentences were given up; "
-        f"of the last one, the {last['role']} was rejected ({last['reason']}): "
-        f"{last['text'][:200]!r}. Change the pattern's prompts or checks, llm.parameters "
-        "(max_tokens, where replies are cut off), or raise patience"
-    )
+        if kinds and self.data in _DOMAINS:
+            domain, corpus = _DOMAINS[self.data]
+            train = self.cfg.data.train
+            sources = [train] if isinstance(train, str) else train
+            rows = hydra_text(str(self.rows))
+            recipe = {"sts": "sts_ht", "nli": "nli"}[kinds[0]]
+            command = [
+                f"+experiment=ngcse_{domain}_{recipe}",
+                *(line for line in self.overrides if line.startswith(SHARED_WITH_TRAINING)),
+                f"corpora.{corpus}=[{','.join(map(hydra_text, sources))}]",
+                f"data.watched_in=[{rows}]",
+                f"corpora.llm_{domain}_{kinds[0]}=[{rows}]",
+            ]
+            yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(command)}"
 
 
 def _acceptance(counts: Counter[str | None]) -> dict[str, Any]:
@@ -293,13 +263,6 @@ def draw_sentences(
     )
     distinct = dict.fromkeys(build(tables).column(build.roles[0]))
     kept = [text for text in distinct if len(text.split()) <= cfg.most_words]
-    log.info(
-        "data=%s: %d sentences have more than %d words (most_words)",
-        data,
-        len(distinct) - len(kept),
-        cfg.most_words,
-    )
-
     if len(kept) < max(1, cfg.n or 1):
         raise DataError(
             f"n: must be at most {len(kept)}, the sentences of data={data}, or null for all; "

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import pydantic
 from pydantic import BaseModel, Field, ValidationError
@@ -20,12 +20,6 @@ SOURCE: Final = "source"
 """The reference of a role that is made from the sentence itself."""
 ANCHOR: Final = "anchor"
 """That sentence's key in a row."""
-
-_PLACEHOLDERS: Final = (
-    *("task", "relation", "examples", "rule"),
-    *("number", "first_field", "first", "second_field", "second"),
-)
-"""The placeholders that a layout may have in braces, those of the prompt and of an example."""
 
 Text = Annotated[str, Field(pattern=r"\S")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -39,8 +33,7 @@ class Checks(BaseModel, extra="forbid", strict=True, frozen=True):
     - ``most_sentences``: unless the sentence that the role is made from has more.
     - ``longest``: times the words of that sentence, or ``always_allowed`` words.
     - ``shortest``: times the words of that sentence, if it has six or more.
-    - ``less_detail_than``: an earlier role with more words, or as many and closer to the source.
-    - ``refused_words``: how refusals begin in other languages.
+    - ``less_detail_than``: an earlier role, which must have more words.
 
     Source: NGCSE, whose code takes every reply. Differs: every filter is our own.
     """
@@ -50,22 +43,6 @@ class Checks(BaseModel, extra="forbid", strict=True, frozen=True):
     always_allowed: Annotated[int, Field(ge=0)] = 16
     less_detail_than: str | None = None
     shortest: Positive | None = None
-    refused_words: list[Text] | None = None
-
-
-class _Layout(BaseModel, extra="forbid", strict=True):
-    prompt: str
-    example: str
-
-    @pydantic.field_validator("prompt", "example")
-    @classmethod
-    def _has_known_placeholders(cls, text: str) -> str:
-        try:
-            text.format(**dict.fromkeys(_PLACEHOLDERS, ""))
-        except (KeyError, IndexError) as error:
-            raise ValueError(f"unknown placeholder {error}") from None
-
-        return text
 
 
 class _Role(BaseModel, extra="forbid", strict=True):
@@ -85,7 +62,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
     seed: int = Field(ge=0)
     reference: str | None = None  # for roles that share one, by interpolation
     longer_first: bool = False  # the same
-    layout: _Layout
+    layout: dict[Literal["prompt", "example"], str] = Field(min_length=2)
     roles: tuple[_Role, ...] = Field(min_length=1)
 
     @pydantic.model_validator(mode="after")
@@ -93,6 +70,11 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
         known = [SOURCE]
 
         for role in self.roles:
+            try:
+                _system_message(role, (("first", "second"),), self.layout)
+            except (KeyError, IndexError, ValueError) as error:
+                raise ValueError(f"layout: unknown placeholder {error}") from None
+
             if role.name in (ANCHOR, *known):
                 raise ValueError(f"{role.name} must not be the source or an earlier role")
 
@@ -195,11 +177,11 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
 def _system_message(
     role: _Role,
     examples: tuple[Pair, ...],
-    layout: _Layout,
+    layout: Mapping[Any, str],
 ) -> str:
     first_field, second_field = role.fields
     shown = [
-        layout.example.format(
+        layout["example"].format(
             number=number,
             first_field=first_field,
             first=first,
@@ -209,7 +191,7 @@ def _system_message(
         for number, (first, second) in enumerate(examples, start=1)
     ]
 
-    prompt = layout.prompt.format(
+    prompt = layout["prompt"].format(
         task=role.task.strip(),
         relation=role.relation.strip(),
         examples="\n\n".join(shown),

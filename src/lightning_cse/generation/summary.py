@@ -56,7 +56,7 @@ def print_prompts(
     cost = price_of(endpoint.price, sent, received) if endpoint.price else None
     console.print(
         Rule(align="left"),
-        f"calls: {len(roles) * len(sentences):,} to {endpoint.address}, if no reply is rejected",
+        f"calls: {len(roles) * len(sentences):,}, if no reply is rejected",
         f"tokens: about {sent:,.0f} sent and {received:,.0f} received",
         f"cost: {dollars(cost)}",
         "nothing was sent; leave out show_prompts=true to send it",
@@ -192,10 +192,8 @@ def print_summary(
     sources = provenance["acceptance"]["sources"]
     encoder = summary["encoder"]
     console.print(
-        f"MER: mean match error rate of words between {ANCHOR} and role; "
+        "MER: match error rate; overlap: the area that both histograms share, 0 to 1; "
         f"cosine: {encoder['name'] if encoder else 'no encoder'}",
-        "overlap: the area that both histograms share, 0 to 1; two draws of 1,000 pairs share "
-        f"0.9 or more; none with patterns of fewer than {_FEWEST} pairs",
         f"rows: {sources['complete']:,}, {sources['given_up']:,} given up; "
         f"tokens: {sum(provenance['tokens'].values()):,}; cost: {dollars(provenance['cost'])}",
         sep="\n",

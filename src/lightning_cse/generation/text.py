@@ -56,18 +56,11 @@ _QUOTED: Final = re.compile(r"[\"'“«].*[,.!?][\"'”»] \w")
 """Something said by somebody in a story."""
 
 
-def refuses(text: str, beginnings: Sequence[str] = ()) -> bool:
-    """Return whether a text begins like an English refusal or with one of the ``beginnings``."""
+def refuses(text: str) -> bool:
+    """Return whether a text begins like an English refusal."""
     plain = folded(text[:400].replace("’", "'"))
 
-    if _QUOTED.match(plain):
-        return False
-
-    plain = plain.strip(" *_#>`~-\"'“”«»")
-    if _REFUSALS.match(plain):
-        return True
-
-    return plain.startswith(tuple(map(folded, beginnings)))
+    return not _QUOTED.match(plain) and bool(_REFUSALS.match(plain.strip(" *_#>`~-\"'“”«»")))
 
 
 # What is around the sentence ---------------------------------------------------------------------

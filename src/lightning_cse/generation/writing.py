@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from lightning_cse.generation.filters import judge
 from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern, Role
-from lightning_cse.llm import LLM, Account, Failure, Reply, Request
+from lightning_cse.llm import LLM, Account, Failure, Request
 
 SCHEMA: Final = {
     "type": "object",
@@ -29,13 +29,8 @@ class Row:
     anchor: str
     sentences: dict[str, str] = field(default_factory=dict)
     rejected: list[dict[str, str]] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
     lost: str | None = None
     complete: bool = False
-
-    def reject(self, role: Role, reason: str, text: str) -> None:
-        """Note a rejected reply."""
-        self.rejected.append({"role": role.name, "reason": reason, "text": text})
 
     @property
     def cells(self) -> dict[str, Any]:
@@ -46,6 +41,9 @@ class Row:
 
 class Writer:
     """Writes rows by a pattern, with at most ``samples`` replies for each role.
+
+    ``roles`` counts the replies of each role by the reason to reject them, None for those accepted;
+    ``replies`` is the account of all replies, as if none had been in the cache.
 
     Source: NGCSE, similarity pattern simulation. Differs: the authors' code has no filters, and
     takes every reply.
@@ -60,6 +58,8 @@ class Writer:
         self.llm = llm
         self.pattern = pattern
         self.samples = samples
+        self.roles = {role.name: Counter[str | None]() for role in pattern.roles}
+        self.replies = Account()
 
     def request(
         self,
@@ -99,44 +99,20 @@ class Writer:
             reply = await self.llm.reply(self.request(role, reference, sample))
             if isinstance(reply, Failure):
                 row.lost = None if reply.final else reply.reason
-                row.reject(role, "refused by the endpoint", reply.reason)
+                self._count(row, role, "refused by the endpoint", reply.reason)
                 return False
 
-            row.replies.append(reply)
+            self.replies.add(replace(reply, cached=False))
             sentence, reason = judge(reply, role, row.anchor, reference, row.sentences)
+            self._count(row, role, reason, reply.text)
 
             if reason is None:
                 row.sentences[role.name] = sentence
                 return True
 
-            row.reject(role, reason, reply.text)
-
         return False
 
-
-@dataclass
-class Tally:
-    """Counts over rows.
-
-    ``roles`` counts the replies of each role by the reason to reject them, None for those accepted;
-    ``replies`` is the account of all replies, as if none had been in the cache.
-    """
-
-    roles: dict[str, Counter[str | None]]
-    complete: int = 0
-    given_up: int = 0
-    replies: Account = field(default_factory=Account)
-
-    def add(self, row: Row) -> None:
-        """Count a row."""
-        self.complete += row.complete
-        self.given_up += not row.complete
-
-        for reply in row.replies:
-            self.replies.add(replace(reply, cached=False))
-
-        for role in row.sentences:
-            self.roles[role][None] += 1
-
-        for rejected in row.rejected:
-            self.roles[rejected["role"]][rejected["reason"]] += 1
+    def _count(self, row: Row, role: Role, reason: str | None, text: str) -> None:
+        self.roles[role.name][reason] += 1
+        if reason is not None:
+            row.rejected.append({"role": role.name, "reason": reason, "text": text})

@@ -38,11 +38,11 @@ CREATE TABLE IF NOT EXISTS replies (
 );
 """
 _SELECT: Final = """
-SELECT text, finish_reason, served, prompt_tokens, completion_tokens, endpoint, TRUE
+SELECT text, finish_reason, served, prompt_tokens, completion_tokens, TRUE
 FROM replies WHERE key = ?
 """
 _INSERT: Final = (
-    "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?)"
+    "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, NULL, ?)"
 )
 
 
@@ -83,7 +83,6 @@ class ReplyCache:
             reply.prompt_tokens,
             reply.completion_tokens,
             reply.model,
-            reply.endpoint,
             datetime.now(UTC).isoformat(timespec="seconds"),
         )
 

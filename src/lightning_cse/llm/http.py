@@ -160,7 +160,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
                 response = await super().send(request, **options)
 
             if response.is_success:
-                reply = read_reply(response.content, self.endpoint.address)
+                reply = read_reply(response.content)
                 self._owed += reply.tokens
                 response.extensions["reply"] = reply
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
@@ -192,7 +192,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
     def _refused(self, error: openai.APIStatusError) -> Reply | Failure:
         """Return what an error status means for one request; raise LLMError if for all."""
         if error.code == "content_filter":
-            return Reply("", error.code, endpoint=self.endpoint.address)
+            return Reply("", error.code)
 
         status = error.status_code
         reason = f"status {status}: {self._short(error.body)}"

@@ -60,8 +60,6 @@ class Reply:
     # None: the endpoint did not report them.
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    # The address that answered.
-    endpoint: str | None = None
     # Whether it came from the cache, or from an equal request, and cost nothing.
     cached: bool = False
 
@@ -84,7 +82,7 @@ class Failure:
     final: bool = False
 
 
-def read_reply(content: bytes, endpoint: str) -> Reply:
+def read_reply(content: bytes) -> Reply:
     """Return the reply in the body of a chat completion, or raise ValueError with the reason."""
     try:
         answer = json.loads(content)
@@ -100,7 +98,6 @@ def read_reply(content: bytes, endpoint: str) -> Reply:
             model=model if isinstance(model, str) else None,
             prompt_tokens=usage.get("prompt_tokens"),
             completion_tokens=usage.get("completion_tokens"),
-            endpoint=endpoint,
         )
     except (ValueError, LookupError, TypeError, AttributeError):
         raise ValueError(

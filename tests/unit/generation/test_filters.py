@@ -42,7 +42,6 @@ def judged(text, *, finish="stop", source=SOURCE, reference=None, written=(), **
 
 
 SORRY = "I'm sorry, but I can't assist you with this."
-GERMAN = {"refused_words": ["Es tut mir leid, aber", "申し訳"]}
 LESS = {"less_detail_than": "positive", "written": {"positive": POSITIVE}}
 QUESTION = {"source": "What is the capital of France?", "shortest": 0.3}
 
@@ -52,7 +51,6 @@ REASONS = [
     (None, "犬が走っている。", {"finish": "length"}),
     ("refused", SORRY, {}),
     ("refused", POSITIVE, {"finish": "content_filter"}),
-    ("refused", "申し訳ありません。", GERMAN),
     (None, "I apologize, but I can't help you with that.", {"source": SORRY}),
     ("cut off", "A dog with brown fur runs over the", {"finish": "length"}),
     ("cut off", '{"sentence": "A dog with brown fur runs', {"finish": "length"}),
@@ -77,8 +75,8 @@ REASONS = [
     ("too short", "Paris.", QUESTION),
     (None, "Which city rules France?", QUESTION),
     ("more detail", "A dog with soft brown fur runs over damp grass.", LESS),  # ten words for nine
-    ("more detail", "A dog with brown fur jumps over damp grass.", LESS),  # as many, and as near
-    (None, "A cat with black fur sleeps under dry leaves.", LESS),  # as many, and farther
+    ("more detail", "A cat with black fur sleeps under dry leaves.", LESS),  # as many
+    (None, "A cat sleeps under dry leaves.", LESS),
     ("more detail", f"{POSITIVE[:-1]} today.", {"less_detail_than": "source"}),
     ("equal to another role", f"{POSITIVE[:-1]}!", LESS),
 ]

@@ -289,7 +289,7 @@ def test_show_prompts_sends_nothing(serve, generation):
     shown = screen.getvalue()
 
     assert server.calls == []
-    assert "calls: 18 to http://127.0.0.1" in shown
+    assert "calls: 18" in shown
 
     made.run()
     sent = {message["content"] for call in server.calls for message in call.body["messages"][:-1]}

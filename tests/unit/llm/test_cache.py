@@ -17,7 +17,7 @@ REQUEST = Request(
     {"temperature": 0.5, "max_tokens": 3},
     sample=2,
 )
-REPLY = Reply("ja 😀\n", "stop", "m-1", 12, 3, "https://one/v1")
+REPLY = Reply("ja 😀\n", "stop", "m-1", 12, 3)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_round_trip_of_a_reply(path):
     assert cache.get(key) is None
     assert cache.put(key, "m", REQUEST, REPLY) == REPLY
     assert ReplyCache(path).get(key) == replace(REPLY, cached=True), "for another process"
-    later = Reply("second", "length", "m-2", 2, 2, "https://two/v1")
+    later = Reply("second", "length", "m-2", 2, 2)
     kept = replace(REPLY, prompt_tokens=2, completion_tokens=2)
     assert cache.put(key, "m", REQUEST, later) == kept
     cache.close()
