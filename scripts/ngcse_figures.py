@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lightning_cse.papers.figures import ngcse
+from lightning_cse.papers.figures import markdown_table, ngcse
 from lightning_cse.plots import save_figures
 from lightning_cse.runs import summarise
 
@@ -48,7 +48,7 @@ if __name__ == "__main__":
     }
     drawn["best_step.png"] = ngcse.scatter_figure(runs, ngcse.BEST_STEP)
     print(
-        ngcse.correlations(ngcse.settings(runs))[1],
+        markdown_table(ngcse.correlations(ngcse.settings(runs))),
         *save_figures(drawn, Path(sys.argv[2])),
         sep="\n",
     )

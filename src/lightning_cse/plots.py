@@ -29,28 +29,12 @@ PURPLE: Final = "#CC79A7"
 SKY: Final = "#56B4E9"
 VERMILION: Final = "#D55E00"
 GREY: Final = "#777777"
-PALETTE: Final = (
-    BLUE,
-    ORANGE,
-    GREEN,
-    PURPLE,
-    SKY,
-    VERMILION,
-    GREY,
-)
+PALETTE: Final = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, GREY)
 STYLES: Final = ("-", "--", ":", "-.")
 
 RFD_SIDES: Final = {
-    "held_out": {
-        "label": "held-out side",
-        "color": BLUE,
-        "linestyle": "-",
-    },
-    "eval": {
-        "label": "evaluation side",
-        "color": ORANGE,
-        "linestyle": "--",
-    },
+    "held_out": {"label": "held-out side", "color": BLUE, "linestyle": "-"},
+    "eval": {"label": "evaluation side", "color": ORANGE, "linestyle": "--"},
 }
 """How the curves of the two sides that RFD compares are drawn, by the part of their keys."""
 
@@ -70,17 +54,12 @@ def save_figures(drawings: Mapping[str, Figure | None], folder: Path) -> list[Pa
     """Write each figure that is not None as a PNG under its name, and return the files."""
     paths = []
     for name, figure in drawings.items():
-        if figure is None:
-            continue
-        buffer = io.BytesIO()
-        with plot_style():
-            figure.savefig(
-                buffer,
-                format="png",
-                metadata={"Software": None},
-            )
-        write_atomic(folder / name, buffer.getvalue())
-        paths.append(folder / name)
+        if figure is not None:
+            buffer = io.BytesIO()
+            with plot_style():
+                figure.savefig(buffer, format="png", metadata={"Software": None})
+            write_atomic(folder / name, buffer.getvalue())
+            paths.append(folder / name)
     return paths
 
 
@@ -112,31 +91,15 @@ def xy(points: Points) -> NDArray[np.float64]:
     return np.asarray(points, dtype=np.float64).reshape(-1, 2).T
 
 
-def line(
-    axes: Axes,
-    points: Points,
-    **options: Any,
-) -> None:
+def line(axes: Axes, points: Points, **options: Any) -> None:
     """Draw a curve, with markers if it has few points."""
     marker = "o" if len(points) <= 30 else ""
-    axes.plot(
-        *xy(points),
-        **{
-            "marker": marker,
-            "markersize": 3.2,
-            **options,
-        },
-    )
+    axes.plot(*xy(points), **{"marker": marker, "markersize": 3.2, **options})
 
 
 def zero_line(axes: Axes) -> None:
     """Mark zero on the vertical axis."""
-    axes.axhline(
-        0,
-        color=GREY,
-        linewidth=0.8,
-        zorder=1,
-    )
+    axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
 
 
 def by_step(axes: Axes) -> None:
@@ -148,9 +111,14 @@ def by_step(axes: Axes) -> None:
     axes.margins(x=0.03, y=0.08)
 
 
-def moving_average(values: Sequence[float], span: int) -> list[float]:
-    """Return the centred moving average of the finite values over an odd span."""
+def smoothed(points: Points) -> tuple[Points, int]:
+    """Return the centred moving average of the finite values of a curve, and its odd span: 1, and
+    so the curve itself, for a curve of fewer than 20 points.
+    """
     import pandas as pd
 
-    finite = pd.Series(values, dtype=float).where(np.isfinite)
-    return list(finite.rolling(span, center=True, min_periods=1).mean())
+    span = 2 * max(2, len(points) // 80) + 1 if len(points) >= 20 else 1
+    steps, values = xy(points)
+    finite = pd.Series(values).where(np.isfinite)
+    average = finite.rolling(span, center=True, min_periods=1).mean()
+    return list(zip(steps.tolist(), average, strict=True)), span

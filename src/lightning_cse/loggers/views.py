@@ -8,9 +8,8 @@ import math
 import os
 import re
 import shutil
-import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
@@ -22,8 +21,6 @@ from lightning_cse.runs import Curves, Run
 log = logging.getLogger("lightning_cse.loggers")
 
 STEP: Final = "trainer/global_step"  # the axis of every curve
-_LONGEST: Final = 128  # characters in W&B's ids, names and groups
-_LONGEST_TAG: Final = 64
 _SETTINGS: Final = {
     "reinit": "create_new",  # not the process's global run: runs of a sweep stay apart
     "console": "off",
@@ -58,21 +55,13 @@ class CurvesLogger(Logger):
         """The name of the run's folder."""
         return self.curves.path.parent.name
 
-    def log_metrics(
-        self,
-        metrics: Mapping[str, float],
-        step: int | None = None,
-    ) -> None:
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Append the values of one step; only the first process of a run has loggers."""
         if step is None:
             raise ValueError(f"{sorted(metrics)} must be logged with a step")
         self.curves.append(step, metrics)
 
-    def log_hyperparams(
-        self,
-        *args: Any,
-        **kwargs: Any,
-    ) -> None:
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: the run folder holds the resolved config."""
 
 
@@ -91,11 +80,7 @@ class RunView(Logger):
         """The object that takes the values, started on first use; None if the view is off."""
         return self._guarded("start", self._started)
 
-    def log_metrics(
-        self,
-        metrics: Mapping[str, float],
-        step: int | None = None,
-    ) -> None:
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Show the values of one step."""
         self._guarded("log", lambda: self._log(metrics, step))
 
@@ -103,14 +88,9 @@ class RunView(Logger):
         """Show the final values of a finished run next to its settings, but no sentences or
         predictions.
         """
-        steps = int(record["steps"])
-        self._guarded("show the result", lambda: self._conclude(final_values(record), steps))
+        self._guarded("conclude", lambda: self._conclude(final_values(record), record["steps"]))
 
-    def log_hyperparams(
-        self,
-        *args: Any,
-        **kwargs: Any,
-    ) -> None:
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: the view has the resolved config from the start."""
 
     def finalize(self, status: str) -> None:
@@ -126,54 +106,28 @@ class RunView(Logger):
     def _started(self) -> Any:
         return super().experiment  # type: ignore[misc]  # of the wrapped logger
 
-    def _log(
-        self,
-        metrics: Mapping[str, float],
-        step: int | None,
-    ) -> None:
+    def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
         super().log_metrics(dict(metrics), step)  # type: ignore[safe-super]
 
     @abstractmethod
-    def _conclude(
-        self,
-        values: dict[str, float],
-        step: int,
-    ) -> None: ...
+    def _conclude(self, values: dict[str, float], step: int) -> None: ...
 
     @abstractmethod
     def _end(self, exit_code: int) -> None: ...
 
-    def _guarded(
-        self,
-        what: str,
-        call: Callable[[], Any],
-    ) -> Any:
+    def _guarded(self, what: str, call: Callable[[], Any]) -> Any:
         if self._off:
             return None
         try:
             return call()
         except Exception as error:  # noqa: BLE001 - no failure of a view may reach the run
-            self._switch_off(what, error)
+            if not self._off:  # else a nested call has reported it
+                self._off = True
+                text = "%s could not %s (%s): the run continues without it"
+                log.warning(text, self.CALLED, what, one_line(error))
+                with contextlib.suppress(Exception):
+                    self._end(1)  # an open view would be in use when this run is started again
             return None
-
-    def _switch_off(
-        self,
-        what: str,
-        error: Exception,
-    ) -> None:
-        if self._off:  # a nested call has reported it
-            return
-        self._off = True
-        text = "%s could not %s (%s): the run continues without it"
-        log.warning(
-            text,
-            self.CALLED,
-            what,
-            one_line(error),
-        )
-        if what != "finish":
-            with contextlib.suppress(Exception):
-                self._end(1)  # an open view would be in use when this run is started again
 
 
 class TensorBoardView(RunView, TensorBoardLogger):
@@ -197,35 +151,20 @@ class TensorBoardView(RunView, TensorBoardLogger):
         resumed_at: int | None = None,
     ) -> None:
         folder = run.path / "tensorboard"
-        purge_step = None
         if resumed_at is None:
             shutil.rmtree(folder, ignore_errors=True)
-        else:
-            purge_step = resumed_at + 1
         super().__init__(
             folder,
             name="",
             version="",
             default_hp_metric=False,
-            purge_step=purge_step,
+            purge_step=None if resumed_at is None else resumed_at + 1,
             max_queue=1000,
         )
-        self._settings = {
-            **settings,
-            "group": group,
-            "tags": " ".join(tags),
-        }
+        self._settings = {**settings, "group": group, "tags": " ".join(tags)}
 
-    def _conclude(
-        self,
-        values: dict[str, float],
-        step: int,
-    ) -> None:
-        super(RunView, self).log_hyperparams(
-            self._settings,
-            metrics=values,
-            step=step,
-        )
+    def _conclude(self, values: dict[str, float], step: int) -> None:
+        super(RunView, self).log_hyperparams(self._settings, metrics=values, step=step)
 
     def _end(self, exit_code: int) -> None:
         if self._experiment is not None:
@@ -263,18 +202,18 @@ class WandbView(RunView, WandbLogger):
         resumed_at: int | None = None,
         tags: Sequence[str] = (),
     ) -> None:
-        suffix = f"-{run.config_hash}-s{run.seed}"
-        name = re.sub(r"[^A-Za-z0-9_-]+", "-", run.name).strip("-")
-        all_tags = (*_default_tags(settings), *tags)
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", run.name)
+        method = (settings.get("method") or {}).get("_target_", "").rpartition(".")[2].lower()
+        encoder = (settings.get("encoder") or {}).get("name", "")
         mode = _mode(offline)
         super().__init__(
             project=project,
             entity=entity,
-            id=name[: _LONGEST - len(suffix)] + suffix,
-            name=f"{run.name[: _LONGEST - 24]}-s{run.seed}",
-            group=group[:_LONGEST],
+            id=f"{name}-{run.config_hash}-s{run.seed}",
+            name=f"{run.name}-s{run.seed}",
+            group=group,
             job_type="train",
-            tags=list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in all_tags if tag)),
+            tags=[str(tag) for tag in dict.fromkeys((method, encoder, *tags)) if tag],
             config=dict(settings),
             save_dir=run.path,
             mode=mode,
@@ -288,8 +227,8 @@ class WandbView(RunView, WandbLogger):
     def _started(self) -> Any:
         if self._experiment is not None:
             return self._experiment
-        with _quick_start():
-            run = super()._started()
+        run = super()._started()
+        os.environ.pop("WANDB_SERVICE", None)  # the processes of later jobs would look for it
         if self._wandb_init["mode"] == "offline":
             folder = f"{self.save_dir}/wandb"
             log.info("W&B: offline in %s; `wandb sync` on the folder in it uploads the run", folder)
@@ -297,25 +236,18 @@ class WandbView(RunView, WandbLogger):
             log.info("W&B: %s", run.url)
         return run
 
-    def _log(
-        self,
-        metrics: Mapping[str, float],
-        step: int | None,
-    ) -> None:
+    def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
         for key in metrics.keys() - self._defined:
             self._defined.add(key)
+            best = {"val": "max,last", "train": "min,last"}.get(key.partition("/")[0])
             self.experiment.define_metric(
                 key,
                 step_metric=STEP,
-                summary=_summary_of(key),
+                summary=None if key.endswith(("/learning_rate", "threshold")) else best,
             )
         super()._log(metrics, step)
 
-    def _conclude(
-        self,
-        values: dict[str, float],
-        step: int,
-    ) -> None:
+    def _conclude(self, values: dict[str, float], step: int) -> None:
         self.experiment.summary.update(values)
 
     def _end(self, exit_code: int) -> None:
@@ -323,45 +255,12 @@ class WandbView(RunView, WandbLogger):
             self._experiment.finish(exit_code=exit_code)
 
 
-def _default_tags(settings: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the class of the method, in lower case, and the name of the encoder."""
-    method = settings.get("method") or {}
-    encoder = settings.get("encoder") or {}
-    class_name = str(method.get("_target_", "")).rpartition(".")[2]
-    return class_name.lower(), str(encoder.get("name", ""))
-
-
-def _summary_of(key: str) -> str | None:
-    """Return how a curve is summarised in the table of runs; None for its last value."""
-    if key.endswith(("/learning_rate", "threshold")):
-        return None
-    family = key.partition("/")[0]
-    return {"val": "max,last", "train": "min,last"}.get(family)
-
-
-@contextlib.contextmanager
-def _quick_start() -> Iterator[None]:
-    """Keep W&B from importing its Launch, which takes seconds in a large process, and from changing
-    the environment.
-    """
-    launch = "wandb.sdk.launch"
-    has_service = "WANDB_SERVICE" in os.environ
-    sys.modules.setdefault(launch, None)  # type: ignore[arg-type]
-    try:
-        yield
-    finally:
-        if sys.modules[launch] is None:
-            del sys.modules[launch]
-        if not has_service:  # the processes of later jobs would look for this one's service
-            os.environ.pop("WANDB_SERVICE", None)
-
-
 def _mode(offline: bool | None) -> str:
-    """Return ``online``, ``offline`` or ``disabled``."""
-    given = os.environ.get("WANDB_MODE", "").strip().lower()
+    """Return ``online``, ``offline`` or ``disabled``; only who is logged in is online."""
+    given = os.environ.get("WANDB_MODE", "").lower()
     if given == "disabled":
         return given
-    if offline or given in ("offline", "dryrun"):
+    if offline or given == "offline":
         return "offline"
     if is_logged_in():
         return "online"
@@ -382,12 +281,9 @@ def final_values(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the finite numbers of a record for a table of runs: ``test/...``, ``best/score``,
     ``summary/...``.
     """
-    values = dict(record["metrics"])
-    for key in ("score", "step"):
-        values[f"best/{key}"] = record["best"][key]
-    for key, value in (record.get("summary") or {}).items():
-        if not key.startswith("best_"):
-            values[f"summary/{key}"] = value
+    best = {f"best/{key}": record["best"][key] for key in ("score", "step")}
+    summary = {f"summary/{key}": value for key, value in (record.get("summary") or {}).items()}
+    values = {**record["metrics"], **best, **summary}
     return {
         key: value for key, value in values.items() if value is not None and math.isfinite(value)
     }

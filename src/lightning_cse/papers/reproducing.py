@@ -152,10 +152,9 @@ def reproduce(plan: Plan, kept_tests: Path | None = None) -> Reproduction:
     if artefact.columns and (is_measured or artefact.make is None):
         table = make_table(plan, kept_tests)
     if artefact.make is not None:
-        from lightning_cse.papers.figures import Inputs, make
+        from lightning_cse.papers.figures import make
 
-        found = {line: plan.found(line) for line in lines}
-        made = make(Inputs(artefact, lines, found, plan.request))
+        made = make(plan)
     return Reproduction(plan, table, made)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lightning_cse.errors import DataError, did_you_mean
+from lightning_cse.errors import DataError
 from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.artefacts import Baseline, Line
 from lightning_cse.papers.labels import labels_of
@@ -30,27 +30,16 @@ from lightning_cse.papers.statistics import (
 )
 from lightning_cse.runs import Run
 
-_IDENTITY: Final = (
-    "row",
-    "encoder",
-    "column",
-    "reference",
-    "test",
-    "seeds",
-    "seeds_reference",
-)
-_NUMBERS: Final = ("mean", "mean_reference", "p", "p_holm")
+_IDENTITY: Final = ["row", "encoder", "column", "reference", "test", "seeds", "seeds_reference"]
+_NUMBERS: Final = ["mean", "mean_reference", "p", "p_holm"]
 TEST_FIELDS: Final = [*_IDENTITY, *_NUMBERS]
 """The columns of the comparisons that are kept beside a table."""
-_EXAMPLE: Final = (
-    "row",
-    "type",
-    "label",
-    "subset",
-    "gold",
-)
+_EXAMPLE: Final = ["row", "type", "label", "subset", "gold"]
 """The columns that identify an example in a file of predictions; a file may lack some of them."""
 _SMALLEST_P: Final = 1e-300  # a float cannot tell smaller values from 0, and no test is certain
+
+Votes = list[NDArray[np.bool_]]
+"""For each run of a point, which examples it got right."""
 
 
 @dataclass(frozen=True)
@@ -70,48 +59,27 @@ class Point:
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks for which any of its runs has predictions."""
+        """The tasks for which all of its runs have predictions."""
         prefix = f"{self.baseline}-" if self.baseline else ""
-        names = {name for run in self.runs for name in stored(run) if name.startswith(prefix)}
-        tasks = {name.removeprefix(prefix) for name in names}
-        return sorted(task for task in tasks if "-" not in task)
+        common = set.intersection(*(set(stored(run)) for run in self.runs))
+        tasks = [name.removeprefix(prefix) for name in sorted(common) if name.startswith(prefix)]
+        return [task for task in tasks if "-" not in task]
 
     def files(self, task: str) -> list[Path]:
-        """Return the prediction files of a task, one per run; raises DataError if one is
-        missing.
-        """
+        """Return the prediction files of one of the ``tasks``, one per run."""
         name = f"{self.baseline}-{task}" if self.baseline else task
-        paths = []
-        for run in self.runs:
-            known = stored(run)
-            if run.folder is None or name not in known:
-                place = run.folder or run.source
-                raise DataError(f"{place} has no predictions of {name}{_near(name, known)}")
-            paths.append(run.folder / "predictions" / f"{name}.parquet")
-        return paths
+        return [stored(run)[name] for run in self.runs]
 
 
-def _near(name: str, known: Sequence[str]) -> str:
-    return f"{did_you_mean(name, known)} (found: {', '.join(known) or 'none'})"
-
-
-def stored(run: Found) -> list[str]:
-    """Return the names of a run's prediction files: ``<task>`` or ``<baseline>-<task>``."""
-    if run.folder is None:
-        return []
-    return sorted(path.stem for path in run.folder.glob("predictions/*.parquet"))
+def stored(run: Found) -> dict[str, Path]:
+    """Return a run's prediction files by name: ``<task>`` or ``<baseline>-<task>``."""
+    files = run.folder.glob("predictions/*.parquet") if run.folder else ()
+    return {path.stem: path for path in files}
 
 
 def read_run(path: Path) -> Found:
     """Return the finished run in a folder; raises LightningCSEError if there is none."""
-    return Found(
-        Run.at(path).read(),
-        path,
-        path / "record.json",
-    )
-
-
-# Points and their labels
+    return Found(Run.at(path).read(), path, path / "record.json")
 
 
 def points(runs: Iterable[Found]) -> list[Point]:
@@ -121,10 +89,10 @@ def points(runs: Iterable[Found]) -> list[Point]:
         name = run.record["name"]
         seed = int(run.record["seed"])
         group = groups.setdefault((name, run.record["config_hash"]), {})
-        if seed in group:
-            both = f"{group[seed].source} and {run.source}"
+        other = group.setdefault(seed, run)
+        if other is not run:
+            both = f"{other.source} and {run.source}"
             raise DataError(f"{both} are both seed {seed} of {name}: give only one of them")
-        group[seed] = run
     by_seed = [[group[seed] for seed in sorted(group)] for group in groups.values()]
     labels = labels_of([runs[0].record for runs in by_seed])
     return [Point(label, tuple(runs)) for label, runs in zip(labels, by_seed, strict=True)]
@@ -133,26 +101,22 @@ def points(runs: Iterable[Found]) -> list[Point]:
 def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
     """Return a baseline that was evaluated beside these runs, as one point per encoder."""
     groups: dict[str, list[Found]] = {}
-    known = {name for run in runs for name in stored(run) if "-" in name}
     for run in runs:
         if any(name.startswith(f"{baseline}-") for name in stored(run)):
-            encoder = ""  # the lengths of sentences do not depend on it
-            if baseline != "length":
-                config = value_at(run.record, "decisive.config.encoder")
-                encoder = json.dumps([run.record.get("encoder"), config])
-            groups.setdefault(encoder, []).append(run)
+            config = value_at(run.record, "decisive.config.encoder")
+            encoder = json.dumps([run.record.get("encoder"), config])
+            # The lengths of sentences do not depend on the encoder.
+            groups.setdefault("" if baseline == "length" else encoder, []).append(run)
     if not groups:
-        near = _near(baseline, sorted({name.rpartition("-")[0] for name in known}))
-        raise DataError(f"no run has predictions of the baseline {baseline!r}{near}")
+        names = {name.rpartition("-")[0] for run in runs for name in stored(run) if "-" in name}
+        found = ", ".join(sorted(names)) or "none"
+        raise DataError(f"no run has predictions of the baseline {baseline!r} (found: {found})")
     points = []
     for group in groups.values():
         encoder = value_at(group[0].record, "encoder.name")
         label = f"{baseline} {encoder}" if len(groups) > 1 else baseline
         points.append(Point(label, tuple(group), baseline))
     return points
-
-
-# Predictions
 
 
 def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
@@ -163,38 +127,20 @@ def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
     """
     frame = pd.read_parquet(path)
     variant = metric.partition("_")[2]
-    if variant and "type" in frame and (frame["type"] == variant).any():
+    if "type" in frame and (frame["type"] == variant).any():
         frame = frame[frame["type"] == variant].reset_index(drop=True)
-    if f"correct_{variant}" in frame:
-        answers = frame[[f"correct_{variant}"]]
-    elif "correct" in frame:
-        answers = frame[["correct"]]
-    elif {"label", "prediction"} <= set(frame):
-        answers = frame[["label", "prediction"]]
-    else:
+    examples = _examples(frame)
+    for column in (f"correct_{variant}", "correct"):
+        if column in frame:
+            return examples.assign(correct=frame[column].astype(bool))
+    if "prediction" not in frame:
         found = ", ".join(frame)
         raise DataError(f"{path}: no column correct, and no label and prediction (found: {found})")
-    examples = _examples(frame)
-    if answers.isna().any(axis=None) or frame.empty or examples.empty:
-        raise DataError(f"{path}: examples or answers are missing; redo the run with force=true")
-    if answers.shape[1] == 2:
-        correct = answers["label"] == answers["prediction"]
-    else:
-        correct = answers.iloc[:, 0].astype(bool)
-    return examples.assign(correct=correct)
+    return examples.assign(correct=frame["label"] == frame["prediction"])
 
 
 def _examples(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[[name for name in _EXAMPLE if name in frame]]
-
-
-@functools.cache
-def _read_scores(path: Path) -> pd.DataFrame:
-    frame = pd.read_parquet(path)
-    has_columns = {"row", "gold", "score"} <= set(frame)
-    if not has_columns or not np.isfinite(frame[["gold", "score"]]).all(axis=None):
-        raise DataError(f"{path}: no finite scores of pairs in the columns row, gold and score")
-    return frame
 
 
 def _predictions(
@@ -202,39 +148,19 @@ def _predictions(
     points: Sequence[Point],
     read: Callable[[Path], pd.DataFrame],
 ) -> list[list[pd.DataFrame]]:
-    """Read the runs of each point; refuse runs that were evaluated on different files or
-    examples.
-    """
+    """Read the runs of each point; refuse runs that were evaluated on different examples."""
     paths = [path for point in points for path in point.files(task)]
-    runs = [run for point in points for run in point.runs]
-    digests = [(run.record.get("task_data") or {}).get(task) for run in runs]
-    frames = [read(path) for path in paths]
-    first = _examples(frames[0])
-    for path, digest, frame in zip(
-        paths,
-        digests,
-        frames,
-        strict=True,
-    ):
-        other_files = digest and digests[0] and digest != digests[0]
-        if other_files or not _examples(frame).equals(first):
+    frames = {path: read(path) for path in paths}
+    first = _examples(frames[paths[0]])
+    for path, frame in frames.items():
+        if not _examples(frame).equals(first):
             both = f"{paths[0]} and {path}"
             raise DataError(f"{both} are of different examples of {task}: they cannot be compared")
-    remaining = iter(frames)
-    return [list(itertools.islice(remaining, len(point.runs))) for point in points]
+    return [[frames[path] for path in point.files(task)] for point in points]
 
 
-def _votes(
-    task: str,
-    points: Sequence[Point],
-    metric: str = "accuracy",
-) -> list[list[NDArray[np.bool_]]]:
-    """Return, for each run of each point, which examples it got right."""
-    frames = _predictions(
-        task,
-        points,
-        functools.partial(read_outcome, metric=metric),
-    )
+def _votes(task: str, points: Sequence[Point], metric: str = "accuracy") -> list[Votes]:
+    frames = _predictions(task, points, functools.partial(read_outcome, metric=metric))
     return [[frame["correct"].to_numpy() for frame in runs] for runs in frames]
 
 
@@ -256,7 +182,7 @@ def bootstrap(
     differences = []
     for metric in metrics:
         task = metric.split("/")[1]
-        _predictions(task, (a, b), _read_scores)
+        _predictions(task, (a, b), pd.read_parquet)
         of_a = _drawn(tuple(a.files(task)), task, draws)
         of_b = _drawn(tuple(b.files(task)), task, draws)
         differences.append(of_a - of_b)
@@ -264,23 +190,11 @@ def bootstrap(
 
 
 @functools.cache
-def _drawn(
-    paths: tuple[Path, ...],
-    task: str,
-    draws: int,
-) -> NDArray[np.float64]:
-    frames = [_read_scores(path) for path in paths]
+def _drawn(paths: tuple[Path, ...], task: str, draws: int) -> NDArray[np.float64]:
+    frames = [pd.read_parquet(path) for path in paths]
     gold = frames[0]["gold"].to_numpy(np.float64)
     scores = np.stack([frame["score"].to_numpy(np.float64) for frame in frames])
-    return bootstrap_spearman(
-        gold,
-        scores,
-        draws,
-        zlib.crc32(task.encode()),
-    )
-
-
-# Comparisons of runs
+    return bootstrap_spearman(gold, scores, draws, zlib.crc32(task.encode()))
 
 
 def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
@@ -292,56 +206,35 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     ``attrs["left_out"]`` has the labels by task. Accuracies are fractions, and the difference is in
     percentage points.
     """
-    rows: list[dict[str, Any]] = []
+    rows = []
     left_out = {}
     for task in dict.fromkeys(tasks or _tasks_with_answers(points)):
-        having = [point for point in points if task in point.tasks] or points
-        if missing := [point.label for point in points if point not in having]:
-            left_out[task] = missing
-        outcomes = zip(having, _votes(task, having), strict=True)
+        having = [point for point in points if task in point.tasks]
+        if len(having) < len(points):
+            left_out[task] = [point.label for point in points if point not in having]
+        votes = _votes(task, having) if having else []
+        outcomes = zip(having, votes, strict=True)
         for (a, of_a), (b, of_b) in itertools.combinations(outcomes, 2):
-            rows.append(
-                {
-                    "task": task,
-                    **_compare_pair(
-                        a,
-                        b,
-                        of_a,
-                        of_b,
-                    ),
-                }
-            )
-    frame = pd.DataFrame(rows, columns=None if rows else ["a", "b", "p_exact"])
-    compared = {*frame["a"], *frame["b"]}
-    if len(points) < 2 or not compared.issuperset(point.label for point in points):
+            rows.append({"task": task, **_compare_pair(a, b, of_a, of_b)})
+    if not rows:
         known = [f"\n  {one.label}: {', '.join(one.tasks) or 'no predictions'}" for one in points]
         needs = "a comparison needs two points with a task in common, of right and wrong answers"
         raise DataError(needs + "".join(known))
+    frame = pd.DataFrame(rows)
     frame["p_holm"] = holm(frame["p_exact"])
     frame.attrs["left_out"] = left_out
     return frame
 
 
 def _tasks_with_answers(points: Sequence[Point]) -> list[str]:
-    """Return the tasks of the runs (of the baselines, if nothing else is given) that have right and
-    wrong answers.
-    """
-    methods = [point for point in points if not point.baseline] or points
-    first = {task: point for point in reversed(methods) for task in point.tasks}
-    tasks = []
-    for task in sorted(first):
-        columns = pd.read_parquet(first[task].files(task)[0]).columns
-        if "correct" in columns or "prediction" in columns:
-            tasks.append(task)
-    return tasks
+    """Return the tasks of the runs that have right and wrong answers."""
+    runs = [point for point in points if not point.baseline]
+    files = {task: point.files(task)[0] for point in runs for task in point.tasks}
+    answers = {"correct", "prediction"}
+    return [task for task in sorted(files) if answers & set(pd.read_parquet(files[task]))]
 
 
-def _compare_pair(
-    a: Point,
-    b: Point,
-    of_a: Sequence[NDArray[np.bool_]],
-    of_b: Sequence[NDArray[np.bool_]],
-) -> dict[str, Any]:
+def _compare_pair(a: Point, b: Point, of_a: Votes, of_b: Votes) -> dict[str, Any]:
     test = mcnemar(majority_vote(of_a), majority_vote(of_b))
     accuracy_a = float(np.mean(of_a))
     accuracy_b = float(np.mean(of_b))
@@ -361,9 +254,6 @@ def _compare_pair(
     }
 
 
-# Comparisons of the lines of a table
-
-
 class Side(NamedTuple):
     """A cell of a table as a side of a comparison: the number of its line, and what was
     measured.
@@ -381,6 +271,11 @@ class Side(NamedTuple):
         """The name of the baseline that the cell measures, if any."""
         return self.line.way.name if isinstance(self.line.way, Baseline) else None
 
+    def point(self, seeds: Sequence[int]) -> Point:
+        """Return the runs of these seeds."""
+        runs = tuple(run for run in self.found if run.record["seed"] in seeds)
+        return Point(self.line.label, runs, self.baseline)
+
 
 def compare_lines(
     pairs: Sequence[tuple[Side, Side]],
@@ -391,120 +286,55 @@ def compare_lines(
     """Test the pairs whose predictions exist or whose p-value was kept, with Holm's adjustment.
 
     The second side of a pair is the reference. Each comparison is one row: `TEST_FIELDS`, and ``a``
-    and ``b``, the numbers of the two lines.
+    and ``b``, the numbers of the two lines. A kept p-value with other means is of other runs.
     """
-    earlier = read_tests(kept).set_index(list(_IDENTITY)).to_dict("index")
+    earlier = read_tests(kept).set_index(_IDENTITY).to_dict("index")
     rows = []
     for a, b in pairs:
-        seeds = _voters(a, b) if test == "mcnemar" else (sorted(a.values), sorted(b.values))
-        identity = (
-            a.line.label,
-            a.line.encoder or "",
-            a.column,
-            b.line.label,
-            test,
-            *(" ".join(map(str, side)) for side in seeds),
-        )
+        seeds = _voters(a, b) if test == "mcnemar" else [sorted(a.values), sorted(b.values)]
+        texts = [" ".join(map(str, side)) for side in seeds]
         means = [statistics.fmean(side.values.values()) for side in (a, b)]
-        p = _kept_p(earlier.get(identity), means)
-        if p is None:
-            p = _measure(
-                a,
-                b,
-                seeds,
-                test,
-                draws,
-            )
+        place = [a.line.label, a.line.encoder or "", a.column, b.line.label, test, *texts]
+        known = earlier.get(tuple(place), {"mean": np.nan, "mean_reference": np.nan})
+        if np.allclose([known["mean"], known["mean_reference"]], means, rtol=1e-9, atol=1e-12):
+            p = known["p"]
+        else:
+            p = _pvalue(a.point(seeds[0]), b.point(seeds[1]), a.metrics, test, draws)
         if p is not None:
-            rows.append(
-                (
-                    *identity,
-                    *means,
-                    max(p, _SMALLEST_P),
-                    1.0,
-                    a.number,
-                    b.number,
-                )
-            )
-    frame = pd.DataFrame(
-        rows,
-        columns=[
-            *TEST_FIELDS,
-            "a",
-            "b",
-        ],
-    )
+            rows.append([*place, *means, max(p, _SMALLEST_P), 1.0, a.number, b.number])
+    frame = pd.DataFrame(rows, columns=[*TEST_FIELDS, "a", "b"])
     return frame.assign(p_holm=holm(frame["p"].astype(float)))
 
 
-def _kept_p(earlier: Mapping[Any, float] | None, means: Sequence[float]) -> float | None:
-    """Return the p-value of an earlier comparison; None if its means are others, since runs were
-    trained again.
-    """
-    if earlier is None:
-        return None
-    known = [earlier["mean"], earlier["mean_reference"]]
-    return (
-        earlier["p"]
-        if np.allclose(
-            known,
-            means,
-            rtol=1e-9,
-            atol=1e-12,
-        )
-        else None
-    )
-
-
-def _measure(
-    a: Side,
-    b: Side,
-    seeds: tuple[list[int], list[int]],
+def _pvalue(
+    a: Point,
+    b: Point,
+    metrics: Sequence[str],
     test: str,
     draws: int,
 ) -> float | None:
     """Return the p-value of two cells; None where predictions are missing."""
-    first = _point(a, seeds[0])
-    second = _point(b, seeds[1])
-    if first is None or second is None:
+    tasks = {metric.split("/")[1] for metric in metrics}
+    if not tasks.issubset(a.tasks) or not tasks.issubset(b.tasks):
         return None
     if test == "bootstrap":
-        return bootstrap(
-            first,
-            second,
-            a.metrics,
-            draws,
-        )
-    _, task, metric = a.metrics[0].split("/")
-    return mcnemar(*map(majority_vote, _votes(task, (first, second), metric))).pvalue
+        return bootstrap(a, b, metrics, draws)
+    _, task, metric = metrics[0].split("/")
+    return mcnemar(*map(majority_vote, _votes(task, (a, b), metric))).pvalue
 
 
-def _voters(a: Side, b: Side) -> tuple[list[int], list[int]]:
+def _voters(a: Side, b: Side) -> list[list[int]]:
     """Return the seeds that vote: the same odd number on both sides, beginning with the seeds that
     both have.
 
     A majority of several is right more often than one seed, and a tie is wrong. A baseline is the
     same for every seed.
     """
-    counts = [len(side.values) for side in (a, b) if not (side.baseline and len(side.values) == 1)]
+    counts = [len(side.values) for side in (a, b) if not side.baseline]
     odd = (min(counts, default=1) - 1) // 2 * 2 + 1
     common = a.values.keys() & b.values.keys()
-    voters = []
-    for side in (a, b):
-        in_order = sorted(side.values, key=lambda seed: (seed not in common, seed))
-        voters.append(sorted(in_order[:odd]))
-    return voters[0], voters[1]
-
-
-def _point(side: Side, seeds: Sequence[int]) -> Point | None:
-    """Return a side as a point of these seeds; None where predictions are missing."""
-    runs = side.found
-    if len(seeds) < len(side.values):
-        runs = tuple(run for seed, run in zip(side.values, runs, strict=True) if seed in seeds)
-    point = Point(side.line.label, runs, side.baseline)
-    tasks = {metric.split("/")[1] for metric in side.metrics}
-    have_all = all(tasks <= set(Point("", (run,), side.baseline).tasks) for run in runs)
-    return point if have_all else None
+    in_order = [sorted(side.values, key=lambda seed: (seed not in common, seed)) for side in (a, b)]
+    return [sorted(seeds[:odd]) for seeds in in_order]
 
 
 def read_tests(path: Path | None) -> pd.DataFrame:
@@ -514,14 +344,8 @@ def read_tests(path: Path | None) -> pd.DataFrame:
     if path is None or not path.is_file():
         return pd.DataFrame(columns=TEST_FIELDS)
     try:
-        frame = pd.read_csv(
-            path,
-            dtype=str,
-            keep_default_na=False,
-            usecols=TEST_FIELDS,
-        )
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False, usecols=TEST_FIELDS)
         return frame.astype(dict.fromkeys(_NUMBERS, float))
     except ValueError as error:
-        raise DataError(
-            f"{path} is damaged ({error}); remove the file, and the tests are redone"
-        ) from None
+        redo = "remove the file, and the tests are redone"
+        raise DataError(f"{path} is damaged ({error}); {redo}") from None

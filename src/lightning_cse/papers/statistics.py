@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+Array = NDArray[np.float64]
+
 _CHUNK: Final = 16  # draws at a time: their counts stay in the processor's cache
 
 
-def holm(pvalues: ArrayLike) -> NDArray[np.float64]:
+def holm(pvalues: ArrayLike) -> Array:
     r"""Return p-values adjusted for their number (Holm 1979), in the order given.
 
     .. math:: \tilde p_{(i)} = \max_{j \le i} \min \bigl( 1, \; (m - j + 1) \, p_{(j)} \bigr)
@@ -31,11 +33,10 @@ def majority_vote(correct_by_seed: Sequence[ArrayLike]) -> NDArray[np.bool_]:
 
     Ours: GaussCSE does not say how it merges seeds.
     """
-    votes = np.sum(np.asarray(correct_by_seed, dtype=np.int64), axis=0)
-    return np.asarray(2 * votes > len(correct_by_seed))
+    return np.asarray(np.mean(np.asarray(correct_by_seed, dtype=float), axis=0) > 0.5)
 
 
-def bootstrap_pvalue(differences: NDArray[np.float64]) -> float:
+def bootstrap_pvalue(differences: Array) -> float:
     r"""Return the two-sided p-value of a paired bootstrap from the difference on every draw,
     ``(D,)``.
 
@@ -51,38 +52,32 @@ def bootstrap_pvalue(differences: NDArray[np.float64]) -> float:
 
 
 def bootstrap_spearman(
-    gold: NDArray[np.float64],
-    scores: NDArray[np.float64],
+    gold: Array,
+    scores: Array,
     draws: int = 10_000,
     seed: int = 0,
-) -> NDArray[np.float64]:
+) -> Array:
     """Return the rank correlation of every draw of the pairs, averaged over models: ``(n,)``, ``(S,
     n)`` to ``(D,)``.
 
     Calls with equal ``seed``, ``draws`` and number of pairs draw the same pairs.
     """
     generator = np.random.default_rng(seed)
-    pairs = len(gold)
     correlations = []
     for start in range(0, draws, _CHUNK):
         size = min(_CHUNK, draws - start)
-        rows = generator.integers(0, pairs, size=(pairs, size))
+        rows = generator.integers(0, len(gold), size=(len(gold), size))
         cells = rows * size + np.arange(size)
         counts = np.bincount(cells.ravel(), minlength=rows.size).reshape(rows.shape)
-        of_models = spearman_of_draws(
-            gold,
-            scores,
-            counts.astype(np.float64),
-        )
-        correlations.append(of_models.mean(axis=0))
+        correlations.append(spearman_of_draws(gold, scores, counts.astype(float)).mean(axis=0))
     return np.concatenate(correlations)
 
 
 def spearman_of_draws(
-    gold: NDArray[np.float64],
-    scores: NDArray[np.float64],
-    counts: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    gold: Array,
+    scores: Array,
+    counts: Array,
+) -> Array:
     """Return the rank correlations of many draws, ``(S, D)``, from how often each pair was drawn,
     ``(n, D)``.
 
@@ -93,25 +88,13 @@ def spearman_of_draws(
     correlations = np.zeros((len(scores), counts.shape[1]))
     for model, values in enumerate(scores):
         ranks, squares = _centred_ranks(values, counts)
-        products = np.einsum(
-            "nd,nd,nd->d",
-            counts,
-            gold_ranks,
-            ranks,
-        )
+        products = np.einsum("nd,nd,nd->d", counts, gold_ranks, ranks)
         scale = np.sqrt(gold_squares * squares)
-        np.divide(
-            products,
-            scale,
-            out=correlations[model],
-            where=scale > 0,
-        )
+        np.divide(products, scale, out=correlations[model], where=scale > 0)
     return correlations
 
 
-def _centred_ranks(
-    values: NDArray[np.float64], counts: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _centred_ranks(values: Array, counts: Array) -> tuple[Array, Array]:
     r"""Return each pair's rank in every draw less the mean rank, ``(n, D)``, and the sums of their
     squares, ``(D,)``.
 
@@ -124,12 +107,7 @@ def _centred_ranks(
     starts = np.flatnonzero(np.diff(places[order], prepend=-1))
     drawn = np.add.reduceat(counts[order], starts, axis=0)
     ranks = np.cumsum(drawn, axis=0) - (drawn + counts.sum(axis=0)) / 2
-    return ranks[places], np.einsum(
-        "kd,kd,kd->d",
-        drawn,
-        ranks,
-        ranks,
-    )
+    return ranks[places], np.einsum("kd,kd,kd->d", drawn, ranks, ranks)
 
 
 def correlation(
@@ -149,8 +127,7 @@ def correlation(
     """
     if len(x) < 3 or len(set(x)) == 1 or len(set(y)) == 1:
         return None, None, None
-    statistic = stats.spearmanr if ranks else stats.pearsonr
-    r = float(statistic(x, y).statistic)
+    r = float((stats.spearmanr if ranks else stats.pearsonr)(x, y).statistic)
     if len(x) == 3 or 1 - abs(r) < 1e-12:
         return r, None, None
     variance = (1 + ranks * r * r / 2) / (len(x) - 3)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,8 +19,16 @@ from lightning_cse.data.sources import HYPOTHESES
 from lightning_cse.engine.load import CHECKPOINT, load
 from lightning_cse.errors import DataError
 from lightning_cse.models.base import finite
-from lightning_cse.papers.figures import Inputs, Result, data_config, made, markdown_table
+from lightning_cse.papers.figures import (
+    Result,
+    data_config,
+    made,
+    markdown_table,
+    title_of,
+    unfinished,
+)
 from lightning_cse.papers.nested import value_at
+from lightning_cse.papers.plan import Plan
 from lightning_cse.similarity import cosine_matrix
 
 if TYPE_CHECKING:
@@ -34,53 +41,35 @@ _QUERIES: Final = 5  # our choice, the paper shows a few
 _QUERY_SEED: Final = 0
 _NEAREST: Final = 3
 _CORPORA: Final = {"INLI": "inli", "Wang et al.": "impscore"}
-_COLUMNS: Final = [
-    "query",
-    "view",
-    "rank",
-    "found",
-    "kind",
-    "cosine",
-]
+_COLUMNS: Final = ["query", "view", "rank", "found", "kind", "cosine"]
+_SHOWN: Final = ["view", "rank", "cosine", "kind", "sentence"]
 
 
-def data_statistics(material: Inputs) -> Result:
+def data_statistics(plan: Plan) -> Result:
     """Make DualCSE's Table 6: the number of pairs in each corpus whose files exist, beside the
     paper's numbers.
     """
-    data_dir = Path(data_config(material).paths.data_dir)
+    data_dir = Path(data_config(plan).paths.data_dir)
     is_sample = data_dir == sample_dir()
     counted = "sample corpus, which is a small part" if is_sample else "official files"
     notes = [f"Counted in the {counted}."]
-    titles = [column.title for column in material.artefact.columns]
-    published = {(each.row, each.column): each.value for each in material.artefact.published}
+    published = {(each.row, each.column): int(each.value) for each in plan.artefact.published}
     rows = []
-    cells = []
-    for line in material.lines:
+    for line in plan.lines:
         counts: dict[str, int] = {}
         try:
             counts = pair_counts(_CORPORA[line.name], data_dir)
         except DataError as error:
             notes.append(f"{line.label} is not counted: {str(error).splitlines()[0]}.")
-        cells.append([line.label])
-        for title in titles:
+        for column in plan.artefact.columns:
             row = {
                 "row": line.label,
-                "column": title,
-                "pairs": counts.get(title),
-                "published": published.get((line.name, title)),
+                "column": column.title,
+                "pairs": counts.get(column.title),
+                "published": published.get((line.name, column.title)),
             }
             rows.append(row)
-            cells[-1].append(f"{_count(row['pairs'])} (paper {_count(row['published'])})")
-    return made(
-        {},
-        [markdown_table(["", *titles], cells), " ".join(notes)],
-        pairs=rows,
-    )
-
-
-def _count(number: Any) -> str:
-    return "-" if number is None else f"{number:,.0f}"
+    return made({}, [markdown_table(rows), " ".join(notes)], pairs=rows)
 
 
 def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
@@ -93,79 +82,57 @@ def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
     counts = {}
     for split in dict.fromkeys(file.split for file in get_corpus(corpus).files):
         rows = read_corpus(corpus, split, data_dir)
-        texts = rows.table.select([name for name in rows.names if name in HYPOTHESES])
-        pairs = int(texts.to_pandas().count().sum())
-        if "pos_implicit" in rows.names:
-            pairs = 2 * len(rows)
+        pairs = 2 * len(rows)
+        if "pos_implicit" not in rows.names:
+            pairs = int(rows.table.to_pandas()[_hypothesis_columns(rows)].count().sum())
         counts["dev" if split == "val" else split] = pairs
     return counts
 
 
-def retrieval(material: Inputs) -> Result:
+def _hypothesis_columns(rows: Rows) -> list[str]:
+    return [name for name in rows.names if name in HYPOTHESES]
+
+
+def retrieval(plan: Plan) -> Result:
     """Make DualCSE's Table 3 from the best run of each line; the text quotes INLI, the table names
     file and line.
     """
-    parts = material.missing()
-    rows = []
-    for line in material.lines:
-        runs = [run for run in material.runs(line) if _has_checkpoint(run)]
+    parts = unfinished(plan)
+    rows: list[dict[Any, Any]] = []
+    for line in plan.lines:
+        title = title_of(plan, line)
+        found = plan.found(line)
+        runs = [run for run in found if run.folder and (run.folder / CHECKPOINT).is_file()]
         if runs:
-            best = max(runs, key=_best_score)
-            hits = _nearest_of_run(best, Path(data_config(material).paths.data_dir))
-            parts += _quoted(material.title(line), best, hits)
-            found = hits[_COLUMNS].to_dict("records")
-            rows += [
-                {
-                    "row": line.label,
-                    "encoder": line.encoder,
-                    **hit,
-                }
-                for hit in found
-            ]
-        elif material.runs(line):
-            title = material.title(line)
+            best = max(runs, key=lambda run: float(value_at(run.record, "best.score") or 0))
+            hits = _nearest_of_run(best, Path(data_config(plan).paths.data_dir))
+            parts += _quoted(title, best, hits)
+            table = hits[_COLUMNS].assign(row=line.label, encoder=line.encoder)
+            rows += table[["row", "encoder", *_COLUMNS]].to_dict("records")
+        elif found:
             parts.append(f"{title}: the checkpoints of its runs were not kept; none can be loaded.")
-    return replace(made({}, parts, nearest=rows), quotes=True)
-
-
-def _has_checkpoint(run: Found) -> bool:
-    return run.folder is not None and (run.folder / CHECKPOINT).is_file()
-
-
-def _best_score(run: Found) -> float:
-    return float(value_at(run.record, "best.score") or 0)
+    return made({}, parts, quotes=True, nearest=rows)
 
 
 def _nearest_of_run(run: Found, data_dir: Path) -> pd.DataFrame:
     dev = read_corpus("inli", "val", data_dir)
     train = read_corpus("inli", "train", data_dir)
     queries = dev.select(sorted(seeded_order(len(dev), _QUERY_SEED)[:_QUERIES]))
-    answers = load(str(run.folder)).answers
-    return nearest(answers, queries, hypotheses(train))
+    return nearest(load(str(run.folder)).answers, queries, hypotheses(train))
 
 
 def hypotheses(rows: Rows) -> pd.DataFrame:
     """Return the distinct hypotheses, each at its first occurrence: ``sentence``, ``kind`` and
     ``found``.
     """
-    columns = [name for name in rows.names if name in HYPOTHESES]
     table = rows.table.to_pandas().assign(found=_places(rows))
-    long = table.melt(
-        "found",
-        columns,
-        "kind",
-        "sentence",
-        ignore_index=False,
-    )
+    columns = _hypothesis_columns(rows)
+    long = table.melt("found", columns, "kind", "sentence", ignore_index=False)
     in_order = long.sort_index(kind="stable")
     return in_order.dropna(subset="sentence").drop_duplicates("sentence")
 
 
-def nearest(
-    answers: Answers,
-    queries: Rows,
-    corpus: pd.DataFrame,
-) -> pd.DataFrame:
+def nearest(answers: Answers, queries: Rows, corpus: pd.DataFrame) -> pd.DataFrame:
     """Return the sentences of a corpus nearest to each premise by each of its views, one row each,
     best first.
 
@@ -175,24 +142,20 @@ def nearest(
     primary view.
     """
     log.info("embedding %d sentences", len(corpus))
-    embedded = finite(answers.embed(corpus["sentence"].tolist())).views()
-    primary = next(iter(embedded.values()))
+    primary, *_ = finite(answers.embed(corpus["sentence"].tolist())).views().values()
     premises = queries.column("premise")
-    cosines = {
-        view: cosine_matrix(vectors, primary)
-        for view, vectors in finite(answers.embed(premises)).views().items()
-    }
+    views = finite(answers.embed(premises)).views()
     count = min(_NEAREST, len(corpus))
+    best = {view: cosine_matrix(each, primary).topk(count) for view, each in views.items()}
     hits = []
     for number, place in enumerate(_places(queries)):
-        for view, matrix in cosines.items():
-            best = matrix[number].topk(count)
-            found = corpus.iloc[best.indices.tolist()].assign(
+        for view, (cosines, indices) in best.items():
+            found = corpus.iloc[indices[number].tolist()].assign(
                 query=place,
                 premise=premises[number],
                 view=view,
                 rank=range(1, count + 1),
-                cosine=best.values.tolist(),
+                cosine=cosines[number].tolist(),
             )
             hits.append(found)
     return pd.concat(hits)
@@ -201,40 +164,18 @@ def nearest(
 def _places(rows: Rows) -> list[str]:
     """Return ``file:line`` for each row, with the file names of the official layout."""
     names = {file.path: file.name for file in rows.files}
-    places = zip(
-        rows.column("file"),
-        rows.column("line"),
-        strict=True,
-    )
+    places = zip(rows.column("file"), rows.column("line"), strict=True)
     return [f"{names[file]}:{line}" for file, line in places]
 
 
-def _quoted(
-    title: str,
-    run: Found,
-    found: pd.DataFrame,
-) -> Iterator[str]:
-    """Yield the Markdown of a run: a heading, and one table per query with one column per view."""
-    best: dict[str, Any] = run.record.get("best") or {}
-    score = ""
-    if best.get("score") is not None:
-        score = f", {best['monitor']} {100 * float(best['score']):.2f}"
-    yield f"## {title}: seed {run.record.get('seed')}{score}"
-    cells = [
-        f"{_plain(hit.sentence)} ({hit.kind.replace('_', ' ')}, {hit.cosine:.3f})"
-        for hit in found.itertuples()
-    ]
-    queries = found.assign(cell=cells).groupby(["query", "premise"], sort=False)
-    for (place, premise), hits in queries:
+def _quoted(title: str, run: Found, found: pd.DataFrame) -> Iterator[str]:
+    """Yield the Markdown of a run: a heading, and one table per query."""
+    score = value_at(run.record, "best.score")
+    yield f"## {title}: seed {run.record['seed']}, dev score {score}"
+    shown = found.assign(sentence=found["sentence"].map(_plain))
+    for (place, premise), hits in shown.groupby(["query", "premise"], sort=False):
         yield f"**{_plain(premise)}** ({place})"
-        views = hits["view"].unique()
-        shown = hits.pivot(
-            index="rank",
-            columns="view",
-            values="cell",
-        )[views]
-        heads = ["", *(f"by its {view} vector" for view in views)]
-        yield markdown_table(heads, shown.itertuples(), left=3)
+        yield markdown_table(hits[_SHOWN].to_dict("records"))
 
 
 def _plain(sentence: str) -> str:

@@ -14,8 +14,9 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
 from lightning_cse.papers.artefacts import Artefact
-from lightning_cse.papers.figures import Inputs, Result, made, markdown_table
+from lightning_cse.papers.figures import Result, made, markdown_table, title_of, unfinished
 from lightning_cse.papers.nested import value_at
+from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.statistics import correlation
 from lightning_cse.plots import GREY, RFD_SIDES, blank_figure, plot_style, xy, zero_line
 from lightning_cse.runs import CurveSummary, summarise
@@ -42,37 +43,30 @@ _RFD: Final = {
     "rfd_uniformity": "RFD_u",
     "rfd": "RFD_a + RFD_u",
 }
-_HEADS: Final = ("correlation with the final score", "settings", "Pearson", "Spearman")
 _MARKERS: Final = {"Wiki": "o", "NLI": "s"}
 
 
-def runs_of(material: Inputs) -> pd.DataFrame:
+def runs_of(plan: Plan) -> pd.DataFrame:
     """Return one row per run: its setting, encoder and seed, its summary, and its title and curves
     for figures.
     """
     rows = []
-    for line in material.lines:
-        for run in material.runs(line):
-            monitor = str(value_at(run.record, "best.monitor") or MONITOR)
+    for line in plan.lines:
+        for run in plan.found(line):
             summary = run.record.get("summary") or {}
             if run.curves:
+                monitor = str(value_at(run.record, "best.monitor") or MONITOR)
                 summary = asdict(summarise(run.curves, monitor))
             row = {
                 "setting": line.label,
                 "encoder": line.encoder,
                 "seed": run.record.get("seed"),
-                **{name: summary.get(name) for name in SUMMARY},
-                "title": material.title(line),
+                **summary,
+                "title": title_of(plan, line),
                 "curves": run.curves,
             }
             rows.append(row)
-    columns = [
-        "setting",
-        "encoder",
-        "seed",
-        *SUMMARY,
-        *_DRAWN,
-    ]
+    columns = ["setting", "encoder", "seed", *SUMMARY, *_DRAWN]
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
@@ -87,8 +81,7 @@ def published_settings(artefact: Artefact) -> pd.DataFrame:
     columns = {column.title: column for column in artefact.columns if column.source == "field"}
     rows: dict[str, dict[str, Any]] = {}
     for each in artefact.published:
-        if each.column in columns:
-            column = columns[each.column]
+        if column := columns.get(each.column):
             row = rows.setdefault(each.row, {"title": each.row})
             row[column.keys[0].removeprefix("summary.")] = each.value / column.scale
     return settings(pd.DataFrame(list(rows.values()), columns=["title", *SUMMARY]))
@@ -101,9 +94,9 @@ def domain(title: str) -> str:
     return title.partition(".")[0] if "." in title else ""
 
 
-def correlations(summary: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
-    """Correlate each RFD and their sum with the final score, overall and by domain; return rows and
-    Markdown.
+def correlations(summary: pd.DataFrame) -> list[dict[str, Any]]:
+    """Correlate each RFD and their sum with the final score, overall and by domain, and return a
+    row for each.
 
     A point is a setting, the mean of its runs, since several runs of one setting do not count as
     several settings.
@@ -111,76 +104,39 @@ def correlations(summary: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
     domains = summary.index.map(domain)
     scopes = {"all": summary} if len(summary) else {}
     scopes |= {name: summary[domains == name] for name in domains.unique() if name}
-    rows: list[dict[str, Any]] = []
-    cells: list[list[object]] = []
+    rows = []
     for (scope, some), (measure, title) in itertools.product(scopes.items(), _RFD.items()):
         both = some[[measure, "final_score"]].dropna()
-        row: dict[str, Any] = {
-            "measure": title,
-            "scope": scope,
-            "settings": len(both),
-        }
-        cell: list[object] = [f"{title}, {scope}", len(both)]
-        x, y = both.to_numpy().T.tolist()
+        row = {"measure": title, "scope": scope, "settings": len(both)}
         for name in ("pearson", "spearman"):
-            r, low, high = correlation(x, y, ranks=name == "spearman")
-            row |= {
-                name: r,
-                f"{name}_low": low,
-                f"{name}_high": high,
-            }
-            cell.append(_correlation_text(r, low, high))
+            ends = correlation(*both.to_numpy().T.tolist(), ranks=name == "spearman")
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
         rows.append(row)
-        cells.append(cell)
-    return rows, markdown_table(_HEADS, cells)
+    return rows
 
 
-def _correlation_text(
-    r: float | None,
-    low: float | None,
-    high: float | None,
-) -> str:
-    interval = "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
-    return "" if r is None else f"{r:+.3f}{interval}"
-
-
-def fitting_difficulty(material: Inputs) -> Result:
+def fitting_difficulty(plan: Plan) -> Result:
     """Make NGCSE's Figure 1, and the correlations of RFD with the final score, here and in the
     paper's numbers.
     """
-    runs = runs_of(material)
-    parts = material.missing()
+    runs = runs_of(plan)
+    sources = {"here": settings(runs), "authors": published_settings(plan.artefact)}
     rows = []
-    sources = (
-        ("here", "Here:", settings(runs)),
-        (
-            "authors",
-            "The same of the settings that the authors released:",
-            published_settings(material.artefact),
-        ),
-    )
-    for source, heading, summary in sources:
-        of_source, text = correlations(summary)
-        if any(row["pearson"] is not None for row in of_source):
-            parts += [heading, text]
-        rows += [{"of": source, **row} for row in of_source]
-    tables = {"settings": _summaries(runs), "correlations": rows}
+    for source, summary in sources.items():
+        rows += [{"of": source, **row} for row in correlations(summary)]
     return made(
         {"fitting_difficulty": scatter_figure(runs, FITTING)},
-        parts,
-        **tables,
-    )
-
-
-def best_step(material: Inputs) -> Result:
-    """Make NGCSE's Figure 2; the encoder before training is step 0 of the runs themselves."""
-    runs = runs_of(material)
-    figure = scatter_figure(runs, BEST_STEP)
-    return made(
-        {"best_step": figure},
-        material.missing(),
+        [*unfinished(plan), "Correlations with the final score:", markdown_table(rows)],
         settings=_summaries(runs),
+        correlations=rows,
     )
+
+
+def best_step(plan: Plan) -> Result:
+    """Make NGCSE's Figure 2; the encoder before training is step 0 of the runs themselves."""
+    runs = runs_of(plan)
+    figure = scatter_figure(runs, BEST_STEP)
+    return made({"best_step": figure}, unfinished(plan), settings=_summaries(runs))
 
 
 def _summaries(runs: pd.DataFrame) -> list[dict[Any, Any]]:
@@ -196,62 +152,32 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
     Source: NGCSE, figures 1 and 2.  Differs: no marker is moved, and the score is that of the same
     step.
     """
-    across, up, score = measures
-    points = settings(runs)[
-        [
-            across,
-            up,
-            score,
-        ]
-    ].dropna()
+    points = settings(runs)[list(measures)].dropna()
     if points.empty:
         return None
     labels = {}
     for title, x, y, value in points.itertuples():
         labels[f"{title} ({100 * value:.1f})"] = (x, y)
     with plot_style():
-        axes = _scatter(points, measures[score])
-        axes.set(
-            xlabel=measures[across],
-            ylabel=measures[up],
-        )
-        if score == "final_score":
+        axes = _scatter(points, measures)
+        if measures is FITTING:
             zero_line(axes)
-            axes.axvline(
-                0,
-                color=GREY,
-                linewidth=0.8,
-                zorder=1,
-            )
+            axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
             _connect_runs(axes, points, runs)
         else:
             labels |= _draw_start(axes, runs)
         return _label(axes, labels)
 
 
-def _connect_runs(
-    axes: Axes,
-    points: pd.DataFrame,
-    runs: pd.DataFrame,
-) -> None:
+def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Draw a line from each setting with several runs to each of them."""
-    measures = list(points.columns[:2])
-    several = runs[runs["title"].duplicated(keep=False) & runs["title"].isin(points.index)]
-    look: Any = {
-        "color": GREY,
-        "linewidth": 0.7,
-        "marker": ".",
-        "markersize": 3,
-        "zorder": 2,
-    }
-    for title, x, y in several.set_index("title")[measures].astype(float).dropna().itertuples():
-        centre = points.loc[title]
-        axes.plot(
-            [centre.iloc[0], x],
-            [centre.iloc[1], y],
-            markevery=[1],
-            **look,
-        )
+    across, up, _ = points
+    look: Any = {"color": GREY, "linewidth": 0.7, "marker": ".", "markersize": 3, "zorder": 2}
+    for title, some in runs.groupby("title", sort=False):
+        for x, y in some[[across, up]].astype(float).dropna().to_numpy():
+            if len(some) > 1 and title in points.index:
+                centre = points.loc[title]
+                axes.plot([centre[across], x], [centre[up], y], markevery=[1], **look)
 
 
 def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -260,70 +186,35 @@ def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]
     Step 0 is that of NLI.dropout, or else of the first run that has one. Its score has no colour:
     it is so low that on a common scale the others would look alike.
     """
-    first = runs.sort_values(
-        "title",
-        key=lambda titles: titles != "NLI.dropout",
-        kind="stable",
-    )
-    for curves in first["curves"]:
+    look: Any = {"marker": "D", "s": 48, "facecolor": "white", "edgecolor": GREY, "linewidth": 1.4}
+    first = runs["title"] != "NLI.dropout"
+    for curves in runs["curves"][first.sort_values(kind="stable").index]:
         keys = ("diag/eval/uniformity", "diag/eval/alignment", MONITOR)
         x, y, score = (dict(curves.get(key, ())).get(0) for key in keys)
         if x is not None and y is not None:
-            look: Any = {
-                "marker": "D",
-                "s": 48,
-                "facecolor": "white",
-                "edgecolor": GREY,
-            }
-            axes.scatter(
-                x,
-                y,
-                linewidth=1.4,
-                zorder=3,
-                **look,
-            )
+            axes.scatter(x, y, zorder=3, **look)
             return {"pretrained" if score is None else f"pretrained ({100 * score:.1f})": (x, y)}
     return {}
 
 
-def _scatter(points: pd.DataFrame, title: str) -> Axes:
+def _scatter(points: pd.DataFrame, measures: Mapping[str, str]) -> Axes:
     """Draw settings by the first two columns, coloured by the third, with one marker per domain."""
     figure = blank_figure(6.8, 4.6)
     axes = figure.subplots()
-    across, up, score = points.columns
+    across, up, score = measures
     percent = 100 * points[score]
-    scale: Any = {"vmin": percent.min(), "vmax": percent.max()}
+    scale: Any = {"vmin": percent.min(), "vmax": percent.max(), "zorder": 3}
     for name, some in points.groupby(domain, sort=False):
         marker = _MARKERS.get(str(name), "^")
-        look: Any = {
-            "s": 62,
-            "edgecolor": "black",
-            "linewidth": 0.6,
-            "marker": marker,
-        }
-        drawn = axes.scatter(
-            some[across],
-            some[up],
-            c=percent[some.index],
-            zorder=3,
-            **scale,
-            **look,
-        )
+        look: Any = {"s": 62, "edgecolor": "black", "linewidth": 0.6, "marker": marker}
+        drawn = axes.scatter(some[across], some[up], c=percent[some.index], **scale, **look)
         if len(some) < len(points):
-            axes.scatter(
-                [],
-                [],
-                facecolor="white",
-                label=name or "other",
-                **look,
-            )
+            axes.scatter([], [], facecolor="white", label=name or "other", **look)
             axes.legend(loc="best")
-    figure.colorbar(
-        drawn,
-        ax=axes,
-        label=f"{title}, ×100",
-    ).outline.set_visible(False)
+    bar = figure.colorbar(drawn, ax=axes, label=f"{measures[score]}, ×100")
+    bar.outline.set_visible(False)
     axes.margins(0.14)
+    axes.set(xlabel=measures[across], ylabel=measures[up])
     return axes
 
 
@@ -338,22 +229,8 @@ def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
     taken += [Bbox([place, place]).padded(8) for place in places]
     # The margins with the axis and the colour bar.
     box = axes.bbox
-    taken.append(
-        Bbox.from_extents(
-            0,
-            box.y0,
-            box.x0,
-            box.y1,
-        )
-    )
-    taken.append(
-        Bbox.from_extents(
-            box.x1,
-            box.y0,
-            figure.bbox.x1,
-            box.y1,
-        )
-    )
+    taken.append(Bbox.from_extents(0, box.y0, box.x0, box.y1))
+    taken.append(Bbox.from_extents(box.x1, box.y0, figure.bbox.x1, box.y1))
     look: Any = {
         "textcoords": "offset points",
         "fontsize": 8,
@@ -361,12 +238,7 @@ def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
         "path_effects": [withStroke(linewidth=2.5, foreground="white")],
     }
     for label, point in labels.items():
-        text: Any = axes.annotate(
-            label,
-            point,
-            (0, 0),
-            **look,
-        )
+        text: Any = axes.annotate(label, point, (0, 0), **look)
         covered = []
         for number, position in enumerate(_positions()):
             text.set(**position)
@@ -389,10 +261,10 @@ def _positions() -> Iterator[dict[str, Any]]:
             }
 
 
-def process(material: Inputs) -> Result:
+def process(plan: Plan) -> Result:
     """Make NGCSE's Figures 3 and 6: alignment and uniformity by step, the settings side by side."""
-    runs = runs_of(material)
-    parts = material.missing()
+    runs = runs_of(plan)
+    parts = unfinished(plan)
     without_curves = runs.loc[~runs["curves"].astype(bool), "title"].unique()
     if len(without_curves):
         parts.append(f"Not drawn where a run's curves were not kept: {', '.join(without_curves)}.")
@@ -405,41 +277,26 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
 
     Source: NGCSE, figures 3 and 6.  Differs: the axes span the measured values.
     """
-    has_curves = [any(key.startswith("diag/") for key in curves) for curves in runs["curves"]]
-    groups = list(runs.loc[has_curves].groupby("title", sort=False)["curves"])
+    groups = list(runs[runs["curves"].astype(bool)].groupby("title", sort=False)["curves"])
     if not groups:
         return None
     with plot_style():
         figure = blank_figure(1.3 + 2.1 * len(groups), 4.6)
-        grid = figure.subplots(
-            2,
-            len(groups),
-            squeeze=False,
-            sharex=True,
-            sharey="row",
-        )
-        for (above, below), (title, curves) in zip(grid.T, groups, strict=True):
-            _draw_sides(above, curves, "alignment")
-            _draw_sides(below, curves, "uniformity")
-            above.set_title(title)
-            below.set_xlabel("optimizer step")
-            below.margins(x=0.03)
+        grid = figure.subplots(2, len(groups), squeeze=False, sharex=True, sharey="row")
+        for column, (title, curves) in zip(grid.T, groups, strict=True):
+            for axes, measure in zip(column, ("alignment", "uniformity"), strict=True):
+                _draw_sides(axes, curves, measure)
+            column[0].set_title(title)
+            column[1].set_xlabel("optimizer step")
+            column[1].margins(x=0.03)
         grid[0][0].set_ylabel("alignment")
         grid[1][0].set_ylabel("uniformity")
-        place: Any = {
-            "loc": "outside lower center",
-            "ncols": 2,
-            "handlelength": 3,
-        }
-        figure.legend(*grid[0][0].get_legend_handles_labels(), **place)
+        handles = grid[0][0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=2, handlelength=3)
     return figure
 
 
-def _draw_sides(
-    axes: Axes,
-    runs: pd.Series,
-    measure: str,
-) -> None:
+def _draw_sides(axes: Axes, runs: pd.Series, measure: str) -> None:
     for side, look in RFD_SIDES.items():
         for number, curves in enumerate(runs):
             points = xy(sorted(curves.get(f"diag/{side}/{measure}", ())))

@@ -5,15 +5,16 @@ of patterns.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 from scipy import stats
 
 from lightning_cse.config.compose import compose
-from lightning_cse.papers.figures import Inputs, Result, data_config, made, spread
+from lightning_cse.papers.figures import Result, data_config, made, spread, unfinished
 from lightning_cse.papers.nested import value_at
+from lightning_cse.papers.plan import Plan
 from lightning_cse.plots import BLUE, GREY, ORANGE, VERMILION, blank_figure, plot_style
 
 if TYPE_CHECKING:
@@ -25,75 +26,57 @@ _STUDIES: Final = {  # the title of the horizontal axis by option, for each figu
     "llm_rows": {"data.llm_rows": "number of LLM rows"},
     "margins": {f"{_MARGIN}_positive": "margin $m_1$", f"{_MARGIN}_negative": "margin $m_2$"},
 }
-_STAR: Final = {
-    "marker": "*",
-    "s": 160,
-    "edgecolor": "white",
-    "linewidth": 0.8,
-    "zorder": 4,
-}
 
-Study = tuple[pd.DataFrame, Sequence[tuple[float, float]]]
+Study = tuple[pd.DataFrame, Mapping[float, float]]
 """The runs of a study, and the paper's scores by value."""
 
 
-def studies(material: Inputs) -> Result:
-    """Make NGCSE's Figure 5 for the first metric column: studies of the number of LLM rows and of
-    each margin.
+def studies(plan: Plan) -> Result:
+    """Make NGCSE's Figure 5 for the first column: studies of the number of LLM rows and of each
+    margin.
     """
-    metrics = [column.keys[0] for column in material.artefact.columns if column.source == "metric"]
-    parts = material.missing()
-    if not any(material.runs(line) for line in material.lines):
-        return made({}, parts)
-    rows = []
+    parts = unfinished(plan)
+    rows: list[dict[Any, Any]] = []
     figures = {}
     for name, options in _STUDIES.items():
         drawn = {}
         for option, title in options.items():
-            runs, published = study(material, option, metrics[0])
+            runs, published = study(plan, option)
             if runs["value"].nunique() > 1:
                 drawn[title] = (runs, published)
                 rows += runs.assign(study=option)[["study", *runs]].to_dict("records")
             else:
-                reason = f"no two values of it have finished runs with {metrics[0]}"
-                parts.append(f"Not drawn: {option}, since {reason}.")
-        figures[name] = studies_figure(drawn)
+                parts.append(f"Not drawn: {option}, since no two values of it have finished runs.")
+        figures[name] = studies_figure(drawn) if drawn else None
     return made(figures, parts, studies=rows)
 
 
-def study(
-    material: Inputs,
-    option: str,
-    metric: str,
-) -> Study:
+def study(plan: Plan, option: str) -> Study:
     """Return the runs of the rows that set an option, by its value, and the paper's scores by
     value, in percent.
     """
-    published = {(each.row, each.encoder): each.value for each in material.artefact.published}
+    published = {(each.row, each.encoder): each.value for each in plan.artefact.published}
+    metric = plan.columns[0].keys[0]
     rows = []
     paper = {}
-    for line in material.lines:
+    for line in plan.lines:
         overrides = getattr(line.way, "overrides", ())
         given = dict(override.split("=", 1) for override in overrides)
-        if option not in given or line.encoder != material.lines[0].encoder:
+        if option not in given or line.encoder != plan.lines[0].encoder:
             continue
         if (line.name, line.paper_encoder) in published:
             paper[float(given[option])] = published[line.name, line.paper_encoder]
-        for run in material.runs(line):
+        for run in plan.found(line):
             value = float(value_at(run.record, f"decisive.config.{option}"))
             score = 100 * run.record["metrics"].get(metric, math.nan)
             rows.append((line.encoder, value, score))
     runs = pd.DataFrame(rows, columns=["encoder", "value", "score"])
     runs = runs.dropna().sort_values("value", kind="stable")
-    runs.insert(
-        2,
-        "run",
-        runs.groupby("value").cumcount(),
-    )
-    return runs, sorted(paper.items())
+    runs.insert(2, "run", runs.groupby("value").cumcount())
+    return runs, dict(sorted(paper.items()))
 
 
-def studies_figure(drawn: Mapping[str, Study]) -> Figure | None:
+def studies_figure(drawn: Mapping[str, Study]) -> Figure:
     """Draw studies side by side with the paper's scores: the mean as a line, every run as a dot,
     the best as a star.
 
@@ -103,94 +86,36 @@ def studies_figure(drawn: Mapping[str, Study]) -> Figure | None:
 
     Source: NGCSE, figure 5.  Differs: the paper does not say what its band is.
     """
-    if not drawn:
-        return None
     with plot_style():
         figure = blank_figure(1.0 + 4.2 * len(drawn), 3.8)
-        panels = figure.subplots(
-            1,
-            len(drawn),
-            squeeze=False,
-            sharey=True,
-        )[0]
-        for axes, (title, (runs, published)) in zip(panels, drawn.items(), strict=True):
-            _draw_runs(axes, runs)
-            if published:
-                _draw_published(axes, published)
-            _mark_best(axes, runs)
+        panels = figure.subplots(1, len(drawn), squeeze=False, sharey=True)[0]
+        for axes, (title, study) in zip(panels, drawn.items(), strict=True):
+            _draw_study(axes, *study)
             axes.set_xlabel(title)
             axes.margins(x=0.04, y=0.1)
-            above_axes: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
-            axes.legend(ncols=2, **above_axes)
+            axes.legend(ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
         panels[0].set_ylabel("score, ×100")
     return figure
 
 
-def _draw_runs(axes: Axes, runs: pd.DataFrame) -> None:
+def _draw_study(axes: Axes, runs: pd.DataFrame, published: Mapping[float, float]) -> None:
     means = runs.groupby("value")["score"].mean()
     half = pooled_interval(runs)
     label = "one run each" if half is None else "mean of the runs"
-    axes.plot(
-        means.index,
-        means,
-        color=BLUE,
-        marker="o",
-        markersize=4,
-        zorder=3,
-        label=label,
-    )
-    if half is None:
-        return
-    band: Any = {
-        "color": BLUE,
-        "alpha": 0.15,
-        "linewidth": 0,
-        "label": "95 % interval",
-    }
-    axes.fill_between(
-        means.index,
-        means - half,
-        means + half,
-        **band,
-    )
-    dots: Any = {
-        "s": 9,
-        "color": GREY,
-        "linewidth": 0,
-        "zorder": 2,
-        "label": "one run",
-    }
-    axes.scatter(runs["value"], runs["score"], **dots)
-
-
-def _draw_published(axes: Axes, published: Sequence[tuple[float, float]]) -> None:
-    values, scores = zip(*published, strict=True)
-    look: Any = {
-        "color": ORANGE,
-        "linewidth": 1.2,
-        "markersize": 3,
-        "label": "the paper",
-    }
-    axes.plot(
-        values,
-        scores,
-        "s--",
-        **look,
-    )
-
-
-def _mark_best(axes: Axes, runs: pd.DataFrame) -> None:
-    means = runs.groupby("value")["score"].mean()
+    look: Any = {"color": BLUE, "marker": "o", "markersize": 4, "zorder": 3}
+    axes.plot(means.index, means, label=label, **look)
+    if half is not None:
+        band: Any = {"color": BLUE, "alpha": 0.15, "linewidth": 0, "label": "95 % interval"}
+        axes.fill_between(means.index, means - half, means + half, **band)
+        dots: Any = {"s": 9, "color": GREY, "linewidth": 0, "zorder": 2, "label": "one run"}
+        axes.scatter(runs["value"], runs["score"], **dots)
+    if published:
+        paper: Any = {"color": ORANGE, "linewidth": 1.2, "markersize": 3, "label": "the paper"}
+        axes.plot(list(published), list(published.values()), "s--", **paper)
     best = means.idxmax()
-    look: Any = _STAR
-    label = f"best: {means.max():.2f} at {best:g}"
-    axes.scatter(
-        best,
-        means.max(),
-        color=VERMILION,
-        label=label,
-        **look,
-    )
+    star: Any = {"color": VERMILION, "marker": "*", "s": 160, "edgecolor": "white", "zorder": 4}
+    label = f"best: {means[best]:.2f} at {best:g}"
+    axes.scatter(best, means[best], linewidth=0.8, label=label, **star)
 
 
 def pooled_interval(runs: pd.DataFrame) -> Any:
@@ -205,7 +130,7 @@ def pooled_interval(runs: pd.DataFrame) -> Any:
     return stats.t.ppf(0.975, freedom) * (variance / groups.count()) ** 0.5
 
 
-def pattern_complexity(material: Inputs) -> Result:
+def pattern_complexity(plan: Plan) -> Result:
     """Make NGCSE's Figure 7: match error rates and cosines of the pairs of training sets, with
     STS-B below each domain.
 
@@ -215,25 +140,18 @@ def pattern_complexity(material: Inputs) -> Result:
     from lightning_cse.analysis.histograms import histograms_figure
 
     configs = {}
-    for label in dict.fromkeys(line.label for line in material.lines):
+    for label in dict.fromkeys(line.label for line in plan.lines):
         experiment = f"ngcse_{label.lower().replace('.', '_')}"
         data = str(compose("train", f"+experiment={experiment}").hydra.runtime.choices["data"])
-        configs[label] = data_config(
-            material,
-            label,
-            data=data,
-            encoder=material.request.encoder,
-        )
+        configs[label] = data_config(plan, label, data=data, encoder=plan.request.encoder)
     sets = pair_sets(configs)
     *names, stsb = sets
-    domains: dict[str, list[str]] = {}
-    for name in names:
-        domains.setdefault(name.partition(".")[0].lower(), []).append(name)
     figures = {}
-    with plot_style():
-        for domain, of_domain in domains.items():
-            shown = {name: sets[name] for name in (*of_domain, stsb)}
-            figures[f"pattern_complexity_{domain}"] = histograms_figure(shown)
+    for domain in dict.fromkeys(name.partition(".")[0] for name in names):
+        shown = [name for name in names if name.startswith(f"{domain}.")]
+        with plot_style():
+            figure = histograms_figure({name: sets[name] for name in (*shown, stsb)})
+        figures[f"pattern_complexity_{domain.lower()}"] = figure
     rows = []
     for name, measured in sets.items():
         for pairs in measured:
