@@ -241,7 +241,7 @@ def test_csv_and_json_are_unrounded(two, capsys):
     ("arguments", "message"),
     [
         (["nowhere"], "is not the folder of a run"),
-        (["--task", "snli"], "has no predictions of snli (found: rte, untrained-rte)"),
+        (["--task", "snli"], "two points with a task in common"),
         (
             ["--baseline", "length"],
             "no run has predictions of the baseline 'length' (found: untrained)",
