@@ -22,47 +22,24 @@ def test_the_page_in_a_browser(tmp_path):
     for name, seed in itertools.product("ab", (0, 1)):
         run = tmp_path / "runs" / name / f"0123456789-s{seed}"
         run.mkdir(parents=True)
-        record = {
-            "name": name,
-            "config_hash": "0123456789",
-            "seed": seed,
-            "steps": 2,
-        }
-        (run / "record.json").write_text(
-            json.dumps({**record, "metrics": {"test/x/accuracy": 0.5 + seed / 10}})
-        )
+        record = {"name": name, "config_hash": "0123456789", "seed": seed, "steps": 2}
+        scores = {"metrics": {"test/x/accuracy": 0.5 + seed / 10}}
+        (run / "record.json").write_text(json.dumps({**record, **scores}))
         (run / "curves.csv").write_text("step,key,value\n0,train/loss,2\n1,train/loss,1\n")
     page = tmp_path / "report.html"
-    assert (
-        main(
-            [
-                str(tmp_path / "runs"),
-                "--to",
-                str(page),
-            ]
-        )
-        == 0
-    )
-    options = [
+    assert main([str(tmp_path / "runs"), "--to", str(page)]) == 0
+    command = [
+        program,
         "--headless=new",
         "--no-sandbox",
         "--disable-gpu",
         "--enable-logging=stderr",
         "--virtual-time-budget=2000",
-    ]
-    command = [
-        program,
-        *options,
         f"--user-data-dir={tmp_path / 'profile'}",
         "--dump-dom",
         page.as_uri(),
     ]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert "CONSOLE" not in done.stderr, "an error or a refusal of the policy"
     assert re.search(r'<html lang="en" class="live">', done.stdout)
     assert re.search(

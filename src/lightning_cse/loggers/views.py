@@ -125,8 +125,9 @@ class RunView(Logger):
                 self._off = True
                 text = "%s could not %s (%s): the run continues without it"
                 log.warning(text, self.CALLED, what, one_line(error))
-                with contextlib.suppress(Exception):
-                    self._end(1)  # an open view would be in use when this run is started again
+                with contextlib.suppress(Exception):  # an open view would stay in use
+                    if what != "finish":
+                        self._end(1)
             return None
 
 
@@ -213,7 +214,9 @@ class WandbView(RunView, WandbLogger):
             name=f"{run.name}-s{run.seed}",
             group=group,
             job_type="train",
-            tags=[str(tag) for tag in dict.fromkeys((method, encoder, *tags)) if tag],
+            tags=[
+                tag[:64] for tag in dict.fromkeys((method, encoder, *tags)) if tag
+            ],  # W&B's limit
             config=dict(settings),
             save_dir=run.path,
             mode=mode,

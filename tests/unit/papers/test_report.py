@@ -2,7 +2,6 @@
 finds.
 """
 
-import base64
 import hashlib
 import json
 import re
@@ -25,80 +24,42 @@ def write_run(root, seed=0, lr=1e-5, name="dualcse_cross", **changed):
     config_hash = hashlib.sha256(f"{name}{lr}".encode()).hexdigest()[:10]
     folder = root / name / f"{config_hash}-s{seed}"
     folder.mkdir(parents=True)
+    scores = {"test/rte/accuracy_all": 0.7 + seed / 100, "test/rte/threshold": 0.5}
     record = {
         "name": name,
         "config_hash": config_hash,
         "seed": seed,
         "steps": 40,
         "device": "cpu",
-        "metrics": {
-            "test/rte/accuracy_all": 0.7 + seed / 100,
-            "test/rte/threshold": 0.5,
-            "test/rte/loss": 1.5,
-        },
+        "metrics": {**scores, "test/rte/loss": 1.5},
         "baselines": {"length": {"test/rte/accuracy_all": 0.999}},
-        "best": {
-            "step": 20,
-            "score": 0.8,
-            "monitor": MONITOR,
-        },
-        "seconds": {"training": 61.0, "test": 4.0},
+        "best": {"step": 20, "score": 0.8, "monitor": MONITOR},
         "encoder": {"name": "minilm_l6"},
         "environment": {"commit": "0123456789abcdef-dirty", "machine": {"cpu": "Z80", "cores": 2}},
-        "decisive": {
-            "config": {"method": {"optimizer": {"lr": lr}}, "name": name},
-            "data": {"train.csv": "ab"},
-        },
+        "decisive": {"config": {"method": {"optimizer": {"lr": lr}}, "name": name}},
         **changed,
     }
     (folder / "record.json").write_text(json.dumps(record))
     rows = ["step,key,value"]
     for step in range(0, 41, 5):
         rows += [f"{step},train/loss,{2 - step / 40}", f"{step},{MONITOR},{0.6 + lr * step}"]
-        for what in ("alignment", "uniformity"):
-            rows += [
-                f"{step},diag/{key}{what},{0.4 + lr}" for key in ("held_out/", "eval/", "rfd_")
-            ]
+        rows += [f"{step},diag/{key}alignment,{lr}" for key in ("held_out/", "eval/", "rfd_")]
     (folder / "curves.csv").write_text("\n".join(rows) + "\n")
     return folder
 
 
 def page_of(*paths):
     runs = read_runs(paths)
-    return build_report(
-        "Runs",
-        run_sections(runs),
-        facts=run_facts(runs),
-    )
+    return build_report("Runs", run_sections(runs), facts=run_facts(runs))
 
 
 def rows_of(page):
     """Return the text of every row of the page's tables, cells apart by bars."""
-    cells = (
-        re.findall(
-            r"<t[hd][^>]*>(.*?)</t[hd]>",
-            row,
-            re.DOTALL,
-        )
-        for row in re.findall(
-            r"<tr>(.*?)</tr>",
-            page,
-            re.DOTALL,
-        )
-    )
-    return [
-        "|".join(
-            " ".join(
-                re.sub(
-                    r"<wbr>|<[^>]+>",
-                    lambda m: " " * (m[0] != "<wbr>"),
-                    cell,
-                ).split()
-            )
-            for cell in row
-        )
-        for row in cells
-    ]
+    rows = []
+    for row in re.findall(r"(?s)<tr>(.*?)</tr>", page.replace("<wbr>", "")):
+        cells = re.findall(r"(?s)<t[hd][^>]*>(.*?)</t[hd]>", row)
+        rows.append("|".join(" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in cells))
+    return rows
 
 
 def test_what_runs_measured(tmp_path):
@@ -106,18 +67,17 @@ def test_what_runs_measured(tmp_path):
         for lr in (1e-5, 3e-5):
             write_run(tmp_path, seed, lr)
     page = page_of(tmp_path)
-    rows = rows_of(page)
-    assert rows[:4] == [
-        "run|seeds|dev|rte accuracy_all|rte loss",
+    assert rows_of(page) == [
+        "run|seeds|dev|rte/accuracy_all|rte/loss",
         "lr 3e-05|2|80.00 ± 0.00|70.50 ± 0.71|1.5000 ± 0.0000",
         "lr 1e-05|2|80.00 ± 0.00|70.50 ± 0.71|1.5000 ± 0.0000",
-        "LENGTH baseline|–|–|99.90|–",
+        "length baseline|1|–|99.90|–",
+        "key|lr 3e-05|lr 1e-05",
+        "method.optimizer.lr|3e-05|1e-05",
     ]
-    assert rows[-1] == "method.optimizer.lr|3e-05|1e-05"
-    assert "1 keys differ, 2 are the same for all" in page
     titles = re.findall(r"<h3>(.*?)</h3>", page)
-    assert titles[:2] == ["Dev score: rte/accuracy_all", "Training loss, moving average"]
-    assert {"RFD of alignment", "Uniformity, held-out side"} <= set(titles)
+    assert titles[:2] == ["train/loss", MONITOR]
+    assert len(titles) == 2 + 3
     assert page.count('data-series="sweep-1"') == 2 * len(titles), "two seeds in each chart"
     facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page))
     assert facts == {
@@ -125,11 +85,10 @@ def test_what_runs_measured(tmp_path):
         "encoder": "minilm_l6",
         "machine": "cpu, Z80, 2 cores",
         "commit": "0123456-dirty",
-        "time": "0:04:20",
     }
 
 
-def test_the_page_loads_nothing_and_only_its_own_script_may_run(tmp_path):
+def test_the_page_loads_nothing(tmp_path):
     for lr in (1e-5, 3e-5):
         write_run(tmp_path, lr=lr)
     page = page_of(tmp_path)
@@ -138,44 +97,19 @@ def test_the_page_loads_nothing_and_only_its_own_script_may_run(tmp_path):
     assert len(links) > 5
     assert all(link.startswith(("#", "data:")) for link in links)
     assert not re.search(r"@import|https?:|url\((?!#)", page.replace("http://www.w3.org/", ""))
-    (script,) = re.findall(
-        r"<script>(.*?)</script>",
-        page,
-        re.DOTALL,
-    )
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
+    assert "Content-Security-Policy\" content=\"default-src 'none';" in page
     identifiers = re.findall(r'\bid="([^"]+)"', page)
     assert len(identifiers) == len(set(identifiers))
 
 
 def test_whatever_a_record_says_is_only_text(tmp_path):
-    records = {
-        "device": EVIL,
-        "best": {
-            "step": 1,
-            "score": 0.5,
-            "monitor": EVIL,
-        },
-        "encoder": {"name": EVIL},
-    }
-    runs = read_runs(
-        [
-            write_run(tmp_path, **records),
-            write_run(
-                tmp_path,
-                name="b",
-                baselines={EVIL: {}},
-            ),
-        ]
-    )
+    best = {"step": 1, "score": 0.5, "monitor": EVIL}
+    first = write_run(tmp_path, device=EVIL, best=best, encoder={"name": EVIL})
+    second = write_run(tmp_path, name="b", baselines={EVIL: {}})
+    runs = read_runs([first, second])
     text = f"[a](http://example.com) ![b](http://example.com/b)\n\n{EVIL}"
     sections = [section | {"text": text} for section in run_sections(runs, part=EVIL)]
-    page = build_report(
-        EVIL,
-        sections,
-        facts={EVIL: EVIL, **run_facts(runs)},
-    )
+    page = build_report(EVIL, sections, facts={EVIL: EVIL, **run_facts(runs)})
     assert page.count("<script") == 1
     assert not re.search(r"<img|<[^>]*\sonerror=|(href|src)=\"http", page)
     assert page.count("&lt;script&gt;alert(1)") > 10
@@ -186,102 +120,37 @@ def test_which_runs_are_found(tmp_path):
     write_run(tmp_path / "runs", seed=1)
     sweep = tmp_path / "runs" / "sweeps" / "2026-01-01"
     sweep.mkdir(parents=True)
-    (sweep / "0.json").write_text(
-        json.dumps(
-            {
-                "overrides": [],
-                "status": "finished",
-                "folder": str(folder),
-            }
-        )
-    )
-    (sweep / "1.json").write_text(
-        json.dumps(
-            {
-                "overrides": [],
-                "status": "failed",
-                "folder": None,
-            }
-        )
-    )
+    (sweep / "0.json").write_text(json.dumps({"folder": str(folder)}))
     (sweep / "damaged.json").write_text("{")
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "a.json").write_text((folder / "record.json").read_text())
     (kept / "a.curves.csv").write_text((folder / "curves.csv").read_text())
-    for seed, file in ((2, "failed.json"), (3, "checkpoints/last.ckpt")):
-        open_run = folder.with_name(f"{folder.name[:-1]}{seed}")
-        (open_run / "checkpoints").mkdir(parents=True)
-        (open_run / "config.yaml").write_text("name: dualcse_cross\n")
-        (open_run / file).write_text('{"type": "DataError", "message": "no file"}')
-    found = {
-        place: sorted((run.record["seed"], run.state) for run in read_runs([tmp_path / place]))
-        for place in (
-            "runs",
-            "runs/dualcse_cross",
-            "runs/sweeps",
-            "kept",
-            "kept/a.json",
-        )
-    }
-    every = [
-        (0, "finished"),
-        (1, "finished"),
-        (2, "failed"),
-        (3, "interrupted"),
-    ]
-    one = [(0, "finished")]
-    assert list(found.values()) == [
-        every,
-        every,
-        one,
-        one,
-        one,
-    ]
+    failed = folder.with_name(f"{folder.name[:-1]}2")
+    failed.mkdir()
+    (failed / "config.yaml").write_text("name: dualcse_cross\n")
+    (failed / "failed.json").write_text('{"type": "DataError", "message": "no file"}')
+    every = [(0, "finished"), (1, "finished"), (2, "failed")]
+    places = {"runs": every, "runs/sweeps": every[:1], "kept": every[:1], "kept/a.json": every[:1]}
+    for place, want in places.items():
+        runs = read_runs([tmp_path / place])
+        assert sorted((run.record["seed"], run.state) for run in runs) == want
     assert read_runs([kept])[0].curves[MONITOR]
-    assert "lr" not in rows_of(page_of(tmp_path / "runs"))[1], (
-        "one point, with its unfinished seeds"
-    )
-    assert [run.record["seed"] for run in read_runs([tmp_path / "runs"], seeds=(1, 5))] == [1]
-    (tmp_path / "none").mkdir()
-    for place in ("none", "runs/sweeps/2026-01-01/damaged.json"):
-        with pytest.raises(LightningCSEError, match=f"{place} holds no runs"):
-            read_runs([tmp_path / place])
+    assert rows_of(page_of(tmp_path / "runs"))[1].startswith("dualcse_cross|2|"), "one point"
+    with pytest.raises(LightningCSEError, match=r"damaged\.json holds no runs"):
+        read_runs([sweep / "damaged.json"])
 
 
 def test_the_command(tmp_path, capsys):
     write_run(tmp_path / "runs")
     target = tmp_path / "x.html"
-    common = [
-        "--profile",
-        "small",
-        "--kept",
-        "--seeds",
-        "0,1",
-        "--to",
-        str(target),
-        "--runs-dir",
-        str(tmp_path / "runs"),
-    ]
-    assert (
-        main(
-            [
-                "gausscse/table4",
-                str(tmp_path / "runs"),
-                *common,
-            ]
-        )
-        == 0
-    )
+    runs = str(tmp_path / "runs")
+    common = ["--profile", "small", "--kept", "--seeds", "0,1", "--to", str(target)]
+    assert main(["gausscse/table4", runs, *common, "--runs-dir", runs]) == 0
     page = target.read_text()
     assert "<h1>GaussCSE</h1>" in page
     assert any(row.startswith("ent+rev|2|95.99 ± 0.13 97.60 (-1.61)|") for row in rows_of(page))
-    assert re.findall(r'<section id="([^"]+)"', page)[:2] == [
-        "gausscse-table4",
-        "gausscse-sweep-runs",
-    ]
+    sections = re.findall(r'<section id="([^"]+)"', page)
+    assert sections[:2] == ["gausscse-table4", "gausscse-sweep-runs"]
     assert main(["dualcse/tabel5", *common]) == 2
-    assert (
-        "dualcse/tabel5: neither an artefact nor a path - did you mean 'dualcse/table5'?"
-        in capsys.readouterr().err
-    )
+    assert "dualcse/tabel5 holds no runs" in capsys.readouterr().err
