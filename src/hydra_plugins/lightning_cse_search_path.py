@@ -1,5 +1,5 @@
-"""Hydra plugin: configs of one's own, from the folder that ``reproduce --config-dir`` names, beside
-those of ``conf/``.
+"""Hydra plugin: configs of one's own, from the folder that ``--config-dir`` names, beside those of
+``conf/``.
 """
 
 import os
@@ -7,7 +7,7 @@ import os
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from lightning_cse.config.compose import CONFIG_DIR
+from lightning_cse.config.compose import CONFIG_DIR, PROVIDER
 
 
 class OwnConfigs(SearchPathPlugin):
@@ -18,4 +18,4 @@ class OwnConfigs(SearchPathPlugin):
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Append the folder, if there is one."""
         if folder := os.environ.get(CONFIG_DIR):
-            search_path.append("lightning_cse", f"file://{folder}")
+            search_path.append(PROVIDER, f"file://{folder}")

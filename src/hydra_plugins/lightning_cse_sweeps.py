@@ -45,10 +45,10 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from lightning_cse.config import compose
-from lightning_cse.config.check import check, unread
-from lightning_cse.config.compose import complete, config_folders
+from lightning_cse.config.check import check
+from lightning_cse.config.compose import complete
 from lightning_cse.config.launch import as_custom, explained, ordered
-from lightning_cse.errors import ConfigError
+from lightning_cse.errors import ConfigError, one_line
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,6 @@ class PointsSweeper(Sweeper):
         """Keep the objects that Hydra passes, and build the launcher."""
         self.cfg = config
         self.loader = hydra_context.config_loader
-        self.folders = config_folders(config.hydra)
         self.points_launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context,
             task_function=task_function,
@@ -110,7 +109,7 @@ class PointsSweeper(Sweeper):
         from lightning_cse.runs.sweep import Sweep  # a single run needs no table
 
         jobs = self.jobs(arguments)
-        self._check(jobs, {override.key_or_group for override in self._parse(arguments)})
+        self._check(jobs)
         compose.current_sweep = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
 
         return self.points_launcher.launch(jobs, initial_job_idx=0)
@@ -125,7 +124,7 @@ class PointsSweeper(Sweeper):
             own = self._parse(as_custom(point))
             own_keys = {override.key_or_group for override in own}
             merged = [other for other in shared if other.key_or_group not in own_keys]
-            jobs += [ordered(job, self.folders) for job in _combinations([*merged, *own])]
+            jobs += [ordered(job) for job in _combinations([*merged, *own])]
 
         return jobs
 
@@ -146,47 +145,27 @@ class PointsSweeper(Sweeper):
 
         is_list = isinstance(points, Sequence) and len(points) > 0
         if not is_list or any(isinstance(p, str) or not isinstance(p, Sequence) for p in points):
-            raise ConfigError(
-                [
-                    f"{place}: must be a list of points, each a list of overrides: [[seed=0, ...], ...]"
-                ]
-            )
+            raise ConfigError([f"{place}: must be a list of points, each a list of overrides"])
 
         return [list(map(str, point)) for point in points]
 
     def _parse(self, lines: Sequence[str]) -> list[Override]:
         return OverridesParser.create(config_loader=self.loader).parse_overrides(list(lines))
 
-    def _check(
-        self,
-        jobs: Sequence[Sequence[str]],
-        typed: set[str],
-    ) -> None:
-        """Check points until all overrides are covered; one must read each ``typed`` key."""
+    def _check(self, jobs: Sequence[Sequence[str]]) -> None:
+        """Check points until all overrides are covered."""
         seen: set[str] = set()
-        ineffective: dict[str, str] | None = None
         for job in jobs:
             new = {override for override in job if not override.startswith("seed=")} - seen
             if seen and not new:
                 continue
 
             seen |= new
-            with explained(job, self.folders):
+            with explained():
                 cfg = self.loader.load_sweep_config(self.cfg, list(job))
 
             complete(cfg)
-            check(
-                cfg,
-                str(self.cfg.hydra.job.config_name),
-                job,
-                all_read=False,
-            )
-            faults = unread(cfg, job)
-            candidates = typed if ineffective is None else ineffective.keys()
-            ineffective = {key: fault for key, fault in faults.items() if key in candidates}
-
-        if ineffective:
-            raise ConfigError(ineffective.values())
+            check(cfg, str(self.cfg.hydra.job.config_name))
 
 
 def _combinations(overrides: Sequence[Override]) -> list[list[str]]:
@@ -291,12 +270,7 @@ class RayLauncher(Launcher):
             self._start(ray)
 
         try:
-            resources = ray.cluster_resources()
-            log.info(
-                "Ray is launching %d points, with %s",
-                len(job_overrides),
-                resources,
-            )
+            log.info("Ray is launching %d points", len(job_overrides))
             task = ray.remote(**self.remote)(_run)
             shared = ray.put((*self.work, Singleton.get_state()))  # it holds every config source
             references = [
@@ -319,9 +293,7 @@ class RayLauncher(Launcher):
         try:
             ray.init(**settings)
         except Exception as error:
-            ray.shutdown()
-            why = " ".join(str(error).split())
-            raise ConfigError([f"hydra.launcher.ray.init: Ray cannot be started: {why}"]) from error
+            raise ConfigError([f"hydra.launcher.ray.init: {one_line(error)}"]) from error
 
     @staticmethod
     def _result(
@@ -333,12 +305,7 @@ class RayLauncher(Launcher):
         try:
             result: JobReturn = ray.get(reference)
         except ray.exceptions.RayError as error:
-            reason = " ".join(str(error).split()).partition(". ")[0]  # without the long advice
-            log.error(
-                "%s was lost: %s",
-                " ".join(filter_overrides(overrides)),
-                reason,
-            )
+            log.error("%s was lost: %s", " ".join(filter_overrides(overrides)), error)
             return JobReturn(
                 overrides=list(overrides),
                 status=JobStatus.FAILED,

@@ -133,7 +133,8 @@ def report(error: BaseException, *, verbose: bool = False) -> int:
     ``verbose`` prints the traceback too. That of a fault of lightning_cse is kept in the run's log
     or a temporary file.
     """
-    if isinstance(error, BrokenPipeError) and _stdout_is_closed():
+    if isinstance(error, BrokenPipeError):  # Python flushes stdout once more when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
 
     if verbose:
@@ -201,17 +202,3 @@ def _keep_traceback(error: BaseException) -> str:
         file.write("".join(traceback.format_exception(error)))
 
     return file.name
-
-
-def _stdout_is_closed() -> bool:
-    """Whether the reader of stdout is gone."""
-    try:
-        sys.stdout.write("\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # Python flushes once more when it ends
-        return True
-
-    return False

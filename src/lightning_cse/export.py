@@ -59,23 +59,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         action="store_true",
         help="with --push: a repository only you can read",
     )
-    add(
-        "--dry-run",
-        action="store_true",
-        help="with --push: list the files, upload nothing",
-    )
     options = parser.parse_args(argv)
     if options.push and options.push.count("/") != 1:
         parser.error(f"--push: must be USER/NAME, got {options.push!r}")
-    if (options.private or options.dry_run) and not options.push:
-        parser.error("--private and --dry-run need --push USER/NAME")
     model = load(
         options.model,
         "cpu",
         pooling=options.pooling,
     )
 
-    from lightning_cse.analysis.exporting import export, listing, push
+    from lightning_cse.analysis.exporting import export, push
 
     done = export(
         model,
@@ -86,8 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     sys.stderr.write(f"{done}\n")
     if options.push:
-        act = listing if options.dry_run else push
-        sys.stdout.write(f"{act(options.to, options.push, private=options.private)}\n")
+        sys.stdout.write(f"{push(options.to, options.push, private=options.private)}\n")
     sys.stdout.write(f"{options.to}\n")
 
 

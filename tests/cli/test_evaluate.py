@@ -24,12 +24,8 @@ def tiny(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (("modl=tiny", "+suite=stsb"), "'modl' - did you mean 'model'?"),
+        (("modl=tiny", "+suite=stsb"), "'modl' - did you mean 'model' or"),
         (("model=tiny", "+suite=nly"), "there is no suite 'nly' - did you mean 'nli'?"),
-        (
-            ("model=tiny", "+suite=stsb", "corpora=sampel"),
-            "there is no corpora 'sampel' - did you mean 'sample'?",
-        ),
         (("model=tiny",), "+suite=<one of these>"),
         (("+suite=stsb",), "model: "),
         (("model=org/nothing like it", "+suite=stsb", *SAMPLE), "no model 'org/nothing like it'"),
@@ -41,15 +37,6 @@ def tiny(tmp_path):
                 "pooling=men",
             ),
             "did you mean 'mean'?",
-        ),
-        (
-            (
-                "model=tiny",
-                "+suite=stsb",
-                *SAMPLE,
-                "precision=16-mixed",
-            ),
-            "precision: ",
         ),
     ],
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
+from lightning_cse.config.compose import CONFIG_DIR
 from lightning_cse.config.launch import launch
 
 Give = Callable[..., "tuple[int, str, str]"]
@@ -21,6 +22,7 @@ def give(tmp_path, monkeypatch, capsys):
         monkeypatch.delenv(name, raising=False)
 
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+    monkeypatch.setenv(CONFIG_DIR, "")
 
     def given(*args, command="train"):
         monkeypatch.setattr(

@@ -44,7 +44,7 @@ COUNTS = {
     "paths": 2,
     "pattern": 6,
     "profile": 3,
-    "suite": 10,
+    "suite": 9,
     "sweep": 10,
     "trainer": 1,
 }
@@ -54,7 +54,6 @@ OF_OTHER_COMMANDS = {
     "evaluate.yaml",
     "generate.yaml",
     "llm/default.yaml",
-    "suite/mteb.yaml",
 }
 COMPOSED = [
     name for name in FILES if name not in OF_OTHER_COMMANDS and not name.startswith("pattern/")

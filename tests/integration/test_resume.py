@@ -2,7 +2,6 @@
 last bit.
 """
 
-import errno
 import functools
 import json
 import os
@@ -23,12 +22,11 @@ import torch
 from small_runs import STEPS, Killed, assert_same, dies_at, environment
 
 from lightning_cse.callbacks import BestAndLast, Evaluation, StepLog
-from lightning_cse.engine import fit
 from lightning_cse.engine import train as training
 from lightning_cse.errors import Interrupted, LightningCSEError, TrainingError
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.methods import DualCSE
-from lightning_cse.runs import Curves, Run, disk_errors
+from lightning_cse.runs import Run
 
 Train = Callable[..., Run]
 Moments = tuple[tuple[Any, str], ...]
@@ -46,8 +44,8 @@ MOMENTS: Moments = (
     (BestAndLast, "_write"),  # before the best, and between the best and the last
     (DualCSE, "on_train_epoch_end"),
     (DualCSE, "on_train_end"),
-    (fit, "_test"),
-    (fit.runs, "write_predictions"),
+    (training, "_test"),
+    (training.runs, "write_predictions"),
     (Run, "finish"),
 )
 STEP: Moments = ((DualCSE, "training_step"),)
@@ -186,26 +184,6 @@ def test_resume_matches_uninterrupted_run(variant, run, reference):
     assert_same(run(*overrides), whole)
 
 
-def test_kill_after_early_stopping(run, reference):
-    overrides, steps = variant_of("stopped early")
-    with (
-        killed_at(
-            0,
-            [],
-            ((fit, "_test"),),
-        ),
-        pytest.raises(Killed),
-    ):
-        run(*overrides)
-
-    resumed = run(*overrides)
-    assert_same(resumed, reference(*overrides))
-    record = resumed.read()
-
-    assert record["stopped_early"] == "val/rte/accuracy_all has not improved in 2 evaluations"
-    assert record["best"]["step"] == steps - 2
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_stop_at_every_step(variant, run, reference, tmp_path):
@@ -302,11 +280,7 @@ def test_failed_run_is_resumed(moment, checkpoints, run, reference, tmp_path):
 
     (failed,) = tmp_path.rglob("failed.json")
     failure = json.loads(failed.read_text())
-
-    assert failure["type"] == "RuntimeError"
-    assert failure["stage"] == "training"
-    assert failure["message"] == "a bug"
-    assert "training_step" in failure["traceback"]
+    assert (failure["type"], failure["message"]) == ("RuntimeError", "a bug")
     assert not list(tmp_path.rglob("record.json"))
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == checkpoints
     assert Run.at(failed.parent).status == "failed"
@@ -348,31 +322,6 @@ def test_full_disk_keeps_the_previous_checkpoint(which, time, kept, run, referen
 
     (failed,) = tmp_path.rglob("failed.json")
     assert json.loads(failed.read_text())["type"] == "LightningCSEError"
-
-    assert_same(run(), reference())
-
-
-def test_full_disk_while_curves_are_written(run, reference, monkeypatch):
-    append = Curves.append
-
-    def half_a_line(self, step, values):
-        if step == 5:
-            with disk_errors(self.path), self.path.open("a") as file:
-                file.write("5,train/l")
-                raise OSError(errno.ENOSPC, "No space left on device")
-
-        append(self, step, values)
-
-    with (
-        monkeypatch.context() as patch,
-        pytest.raises(LightningCSEError, match=r"no space left .*curves\.csv"),
-    ):
-        patch.setattr(
-            Curves,
-            "append",
-            half_a_line,
-        )
-        run()
 
     assert_same(run(), reference())
 
@@ -487,7 +436,7 @@ def test_signals_outside_of_steps(run, reference, tmp_path):
 
     said = stopped_at(
         run,
-        fit,
+        training,
         "_test",
         1,
     )

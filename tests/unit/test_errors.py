@@ -25,7 +25,6 @@ from lightning_cse.errors import ConfigError, DataError, Interrupted, report, re
             2,
             "error: runs: Permission denied\n",
         ),
-        (OSError(errno.ENOSPC, "No space left on device"), 2, "error: No space left on device\n"),
         (KeyboardInterrupt(), 130, "interrupted; the same command continues where it stopped\n"),
         (Interrupted("stopped at step 40", signal.SIGTERM), 143, "stopped at step 40\n"),
     ],

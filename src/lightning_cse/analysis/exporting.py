@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import httpx2  # used by huggingface_hub
 import torch
-from huggingface_hub import HfApi, ModelCard
+from huggingface_hub import HfApi
 from tokenizers.processors import TemplateProcessing
 from torch import nn
 from torch.nn import functional as F
@@ -29,7 +29,7 @@ from lightning_cse.analysis.card import model_card
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import Template
 from lightning_cse.engine.inference import SentenceModel
-from lightning_cse.errors import EncoderError, LightningCSEError, TaskError
+from lightning_cse.errors import EncoderError, LightningCSEError, TaskError, one_line
 from lightning_cse.models import Normalize, View
 from lightning_cse.similarity import is_same
 
@@ -68,44 +68,27 @@ def export(
     sentences = _probes()
     embedding = model.embed(sentences)
     name = view or next(iter(embedding.views()))
-    expected = _view_vectors(model, embedding, name)
-    parts = model.answers.view_layers()
-    if name not in parts:
-        raise EncoderError(
-            f"{type(model.answers).__name__} does not declare the layers of {name} (view_layers), "
-            f"so it cannot be exported. {INSTEAD}"
-        )
-    similarity = _similarity(model, embedding, name)
+    if name not in embedding.views():
+        raise TaskError(f"--view: {model} has no view {name!r}")
+    part = _part(model, name)
     to.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        dir=to.parent,
-        prefix=f".{to.name}.",
-    ) as place:
+    with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}.") as place:
         folder = Path(place) / "exported"
         exported = sentence_transformer(
-            modules=_modules(parts[name], Path(place) / "parts"),
+            modules=_modules(part, Path(place) / "parts"),
             device="cpu",
-            similarity_fn_name=similarity or "cosine",
+            similarity_fn_name="cosine",
         )
         exported.save_pretrained(str(folder), create_model_card=False)
-        _keep_without_pooler(folder, parts[name].encoder.backbone)
-        card = model_card(
-            model,
-            name,
-            similarity,
-            repo or to.name,
-        )
-        card.save(folder / "README.md")
-        distance = _checked_distance(
-            sentence_transformer(str(folder), device="cpu"),
-            sentences,
-            expected,
-        )
+        _keep_without_pooler(folder, part.encoder.backbone)
+        is_cosine = _is_cosine(model, embedding, name)
+        model_card(model, name, is_cosine, repo or to.name).save(folder / "README.md")
+        loaded = sentence_transformer(str(folder), device="cpu")
+        distance = _checked_distance(loaded, sentences, embedding.views()[name])
         if to.exists():
             to.rename(Path(place) / "replaced")
         folder.rename(to)
-    count = len(sentences)
-    return f"{model.method_name}, view {name}: {count} vectors within {distance:.0e} of the model's"
+    return f"{model.method_name}, view {name}: 64 vectors within {distance:.0e} of the model's"
 
 
 def _checked_distance(
@@ -114,7 +97,9 @@ def _checked_distance(
     expected: torch.Tensor,
 ) -> float:
     """Return the largest distance of exported vectors from the model's; raise if it is large."""
-    distance = _distance(exported, sentences, expected)
+    vectors = exported.encode(sentences, convert_to_tensor=True, show_progress_bar=False)
+    lengths = expected.norm(dim=1).clamp(min=1e-12)
+    distance = float(((vectors - expected).norm(dim=1) / lengths).max())
     if not distance <= TOLERANCE:
         raise LightningCSEError(
             f"the exported vectors differ from the model's by {distance:.1e}: "
@@ -139,46 +124,18 @@ def push(
     private: bool,
 ) -> str:
     """Upload a folder with the token of ``hf auth login`` or ``HF_TOKEN``, and return the address
-    of the commit.
-
-    The repository is created if there is none. With ``private``, one that others can read is
-    refused. The hub checks the card before anything is uploaded.
+    of the commit. The repository is created if there is none.
     """
     api = HfApi()
     try:
-        ModelCard.load(folder / "README.md").validate()
-        api.create_repo(
-            repo,
-            private=private or None,
-            exist_ok=True,
-        )
-        if private and not api.model_info(repo).private:
-            raise LightningCSEError(f"--private: {repo} is public already: nothing is uploaded")
-        commit = api.upload_folder(
-            repo_id=repo,
-            folder_path=folder,
-        )
+        api.create_repo(repo, private=private or None, exist_ok=True)
+        commit = api.upload_folder(repo_id=repo, folder_path=folder)
     except (httpx2.HTTPError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:300]
         raise LightningCSEError(
-            f"--push: {repo}: {type(error).__name__}: {reason}. {folder} is kept: log in with "
+            f"--push: {repo}: {one_line(error)}. {folder} is kept: log in with "
             f"`hf auth login` or set HF_TOKEN, then `hf upload {repo} {folder}`"
         ) from error
     return str(commit.commit_url)
-
-
-def listing(
-    folder: Path,
-    repo: str,
-    *,
-    private: bool,
-) -> str:
-    """Return what `push` would upload, without network."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    where = "private" if private else "public, or as the repository is"
-    head = f"{len(files)} files would be uploaded to https://huggingface.co/{repo} ({where})"
-    names = [path.relative_to(folder).as_posix() for path in files]
-    return "\n  ".join([head, *names])
 
 
 def _sentence_transformer() -> Any:
@@ -194,66 +151,30 @@ def _sentence_transformer() -> Any:
     return SentenceTransformer
 
 
+def _part(model: SentenceModel, view: str) -> View:
+    """Return the layers of a view."""
+    parts = model.answers.view_layers()
+    if view not in parts:
+        raise EncoderError(
+            f"{type(model.answers).__name__} does not declare the layers of {view} (view_layers), "
+            f"so it cannot be exported. {INSTEAD}"
+        )
+    return parts[view]
+
+
 def _probes() -> list[str]:
     """Return 64 sentences on which the exported model is compared with the original."""
     premises = dict.fromkeys(read_corpus("inli", "train", sample_dir()).column("premise"))
     return [*itertools.islice(premises, 64 - len(ODD)), *ODD]
 
 
-def _view_vectors(
-    model: SentenceModel,
-    embedding: Any,
-    view: str,
-) -> torch.Tensor:
-    views = embedding.views()
-    if view not in views:
-        known = ", ".join(views)
-        raise TaskError(f"--view: {model.name} has no view {view!r} (it has: {known})")
-    vectors: torch.Tensor = views[view]
-    return vectors
-
-
-def _similarity(
-    model: SentenceModel,
-    embedding: Any,
-    view: str,
-) -> str | None:
-    """Return the name in sentence-transformers of the model's own similarity, or None if it is
-    another.
-    """
-
-    def euclidean(a: Any, b: Any) -> torch.Tensor:
-        return -F.pairwise_distance(
-            a.views()[view],
-            b.views()[view],
-            eps=0,
-        )
+def _is_cosine(model: SentenceModel, embedding: Any, view: str) -> bool:
+    """Whether the model's own similarity is the cosine of a view."""
 
     def cosine(a: Any, b: Any) -> torch.Tensor:
         return F.cosine_similarity(a.views()[view], b.views()[view])
 
-    for name, measure in (("euclidean", euclidean), ("cosine", cosine)):
-        if is_same(
-            model.answers.similarity,
-            measure,
-            embedding,
-        ):
-            return name
-    return None
-
-
-def _distance(
-    loaded: Any,
-    sentences: list[str],
-    expected: torch.Tensor,
-) -> float:
-    vectors = loaded.encode(
-        sentences,
-        convert_to_tensor=True,
-        show_progress_bar=False,
-    )
-    lengths = expected.norm(dim=1).clamp(min=1e-12)
-    return float(((vectors - expected).norm(dim=1) / lengths).max())
+    return is_same(model.answers.similarity, cosine, embedding)
 
 
 def _modules(view: View, folder: Path) -> list[nn.Module]:

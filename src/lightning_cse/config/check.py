@@ -1,44 +1,194 @@
 """The check of a composed config before anything heavy is imported: types and values.
 
-The schema only serves this check and is then discarded. Nodes with a ``_target_`` are checked where
+A config of ``train`` is merged into the schema `Train`, which only serves this check and is then
+discarded: it has types and no defaults. Nodes of type Any, with a ``_target_``, are checked where
 they are built.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from lightning_cse.config.compose import is_choice, parse, plain_line
-from lightning_cse.config.schema import (
-    AT_LEAST,
-    BELOW,
-    CHOICES,
-    CHOSEN,
-    INDIRECT,
-    OWN,
-    PRECISIONS,
-    WITH_A_SUITE,
-    Train,
-)
+from lightning_cse.config.compose import plain_line
 from lightning_cse.errors import ConfigError, did_you_mean, user_error
+from lightning_cse.runs.hashing import PRECISIONS
 
 
-def check(
-    cfg: DictConfig,
-    config_name: str,
-    overrides: Sequence[str] = (),
-    *,
-    all_read: bool = True,
-) -> None:
+@dataclass
+class Paths:
+    """The folders of data, runs and caches."""
+
+    data_dir: str = MISSING
+    runs_dir: str = MISSING
+    cache_dir: str | None = MISSING
+
+
+@dataclass
+class Trainer:
+    """The arguments of Lightning's Trainer that a user sets; the engine sets the others."""
+
+    _target_: str = MISSING
+    accelerator: str = MISSING
+    strategy: str = MISSING
+    devices: Any = MISSING
+    num_nodes: int = MISSING
+    precision: Any = MISSING
+    max_epochs: int | None = MISSING
+    max_steps: int = MISSING
+    max_time: Any = MISSING
+    limit_train_batches: Any = MISSING
+    limit_val_batches: Any = MISSING
+    accumulate_grad_batches: int = MISSING
+    gradient_clip_val: float | None = MISSING
+    gradient_clip_algorithm: str | None = MISSING
+    num_sanity_val_steps: int = MISSING
+    log_every_n_steps: int = MISSING
+    enable_model_summary: bool = MISSING
+    deterministic: Any = MISSING
+    benchmark: bool | None = MISSING
+
+
+@dataclass
+class EarlyStopping:
+    """When a run stops before its last step."""
+
+    patience: int | None = MISSING
+    min_delta: float = MISSING
+
+
+@dataclass
+class Callbacks:
+    """The settings of callbacks."""
+
+    early_stopping: EarlyStopping = field(default_factory=EarlyStopping)
+
+
+@dataclass
+class Diagnostics:
+    """What is measured beside the tasks."""
+
+    evaluation: str = MISSING
+    dropout: bool = MISSING
+    positive_score: float = MISSING
+    negative_score: float = MISSING
+    sentences: int = MISSING
+
+
+@dataclass
+class Train:
+    """The top-level keys of ``conf/train.yaml``."""
+
+    name: str = MISSING
+    seed: int = MISSING
+    monitor: str = MISSING
+    eval_every: int = MISSING
+    least_evaluations: int = MISSING
+    force: bool = MISSING
+    retry_failed: bool = MISSING
+    keep_last: bool = MISSING
+    figures: bool = MISSING
+    limits: dict[str, int | None] = MISSING
+    data: Any = MISSING
+    suite: Any = MISSING
+    encoder: Any = MISSING
+    corpora: Any = MISSING
+    baselines: Any = MISSING
+    logger: Any = MISSING
+    recipe: Any = MISSING
+    transfer: Any = MISSING
+    own: Any = MISSING
+    method: Any = MISSING
+    trainer: Trainer = field(default_factory=Trainer)
+    callbacks: Callbacks = field(default_factory=Callbacks)
+    paths: Paths = field(default_factory=Paths)
+    diag: Diagnostics = field(default_factory=Diagnostics)
+
+
+WITH_A_SUITE: Final = {"transfer", "own"}
+"""The keys of `Train` that only some suites add."""
+
+CHOSEN: Final = {
+    "name": "experiment",
+    "suite": "suite",
+    "pattern": "pattern",
+    "data": "data",
+}
+"""Keys that are set by choosing an option of a group."""
+
+OPEN: Final = ("llm.parameters.", "method.optimizer.", "suite.", "baselines.", "hydra.")
+"""Nodes to which a plus adds any key. All others have only the keys in ``conf/``."""
+
+OWN: Final = ("sts", "nli", "direction", "retrieval")
+"""The test sets of ``suite=own``."""
+
+AT_LEAST: Final = {
+    "few_shot.shots": 0,
+    "data.llm_rows": 0,
+    "patience": 0,
+    "eval_every": 1,
+    "least_evaluations": 1,
+    "limits.dev_rows": 1,
+    "limits.test_rows": 1,
+    "limits.dev_pairs": 1,
+    "limits.test_pairs": 1,
+    "n": 1,
+    "samples": 1,
+    "most_words": 1,
+    "callbacks.early_stopping.patience": 1,
+    "data.max_tokens": 1,
+    "data.held_out_rows": 1,
+    "data.llm_rows_together": 1,
+    "trainer.accumulate_grad_batches": 1,
+    "trainer.num_nodes": 1,
+    "method.chunk_size": 1,
+    "data.batch_size": 2,
+    "data.train_rows": 2,
+    "diag.sentences": 2,
+    "rows": 2,
+    "summary_rows": 2,
+}
+"""Keys whose value, if not null, must be an integer of at least this."""
+
+BELOW: Final = {
+    "seed": 2**32,
+    "encoder.dropout": 1,
+    "diag.positive_score": float("inf"),
+    "diag.negative_score": float("inf"),
+    "method.optimizer.lr": float("inf"),
+    "trainer.gradient_clip_val": float("inf"),
+    "callbacks.early_stopping.min_delta": float("inf"),
+}
+"""Keys whose value, if not null, must be a number from 0 to just below this."""
+
+_ACCELERATORS: Final = ("auto", "cpu", "gpu", "cuda", "mps")
+_SWITCH: Final = ("True", "False")
+CHOICES: Final = {
+    "trainer.precision": (*PRECISIONS.values(), "auto"),
+    "trainer.accelerator": _ACCELERATORS,
+    "precision": ("32-true", "bf16-mixed", "auto"),
+    "accelerator": _ACCELERATORS,
+    "diag.evaluation": ("stsb_dev", "corpus_dev", "none"),
+    "beside.split": ("train", "dev", "test"),
+    "show_prompts": _SWITCH,
+    "force": _SWITCH,
+    "retry_failed": _SWITCH,
+}
+"""Keys whose value, if not null, must be one of these."""
+
+
+# The check -------------------------------------------------------------------
+
+
+def check(cfg: DictConfig, config_name: str) -> None:
     """Check a composed config; it is not changed.
 
-    ``overrides`` are those of the command line; with ``all_read``, each must have an effect. Raises
-    ConfigError for unknown keys, wrong types, and values that allow no run.
+    Raises ConfigError for unknown keys, wrong types, and values that allow no run.
     """
-    cfg = without_hydra(cfg)
+    cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
     if "local" in cfg:
         raise ConfigError(["conf/local: the first line of the file must be '# @package _global_'"])
 
@@ -47,18 +197,8 @@ def check(
 
         raise ConfigError(not_chosen(cfg))
 
-    plain = _resolved(cfg, config_name)
-    faults = list(_value_faults(plain))
-    if not faults and all_read:
-        faults = list(unread(cfg, overrides).values())
-
-    if faults:
+    if faults := list(_value_faults(_resolved(cfg, config_name))):
         raise ConfigError(faults)
-
-
-def without_hydra(cfg: DictConfig) -> DictConfig:
-    """Return a config without Hydra's own node."""
-    return OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
 
 
 def _resolved(cfg: DictConfig, config_name: str) -> DictConfig:
@@ -77,7 +217,7 @@ def _resolved(cfg: DictConfig, config_name: str) -> DictConfig:
         if isinstance(error, ConfigKeyError):
             near = did_you_mean(str(error.key), error.parent_node)
 
-        fault = f"{error.full_key}: {plain_line(error)}{near}"
+        fault = f"{error.full_key or 'config'}: {plain_line(error)}{near}"
         raise user_error(error) or ConfigError([fault]) from error
 
     return plain
@@ -85,60 +225,11 @@ def _resolved(cfg: DictConfig, config_name: str) -> DictConfig:
 
 def _check_types(plain: DictConfig) -> None:
     """Merge a config into the schema of ``train``."""
-    for key in ("trainer", "method", "limits", "callbacks", "diag"):
-        if not isinstance(plain.get(key), Mapping):
-            raise ConfigError([f"{key}: must be a mapping, got {plain.get(key)!r}"])
-
     schema = OmegaConf.structured(Train)
-    OmegaConf.set_struct(schema.method, False)
-    OmegaConf.set_struct(schema.method.optimizer, False)
     missing = OmegaConf.missing_keys(OmegaConf.merge(schema, plain)) - WITH_A_SUITE
 
     if missing:
         raise ConfigError(f"{key}: is missing, and cannot be left out" for key in sorted(missing))
-
-
-def unread(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
-    """Return a fault for each override that has no effect, by its key.
-
-    Keys of `INDIRECT` nodes only have an effect through keys that refer to them: without one, the
-    value would be ignored.
-    """
-    cfg = without_hydra(cfg)
-    faults = {}
-    for override in map(parse, overrides):
-        key = override.key_or_group
-        top = key.partition(".")[0]
-        if top not in INDIRECT or override.is_delete() or is_choice(override):
-            continue
-
-        all_keys = [f"{top}.{name}" for name in cfg[top]]
-        own_keys = all_keys if key == top else [key]
-        if not any(_has_effect(cfg, one) for one in own_keys):
-            effective = [one for one in all_keys if _has_effect(cfg, one)]
-            faults[key] = (
-                f"{override.input_line}: nothing reads {key} here; leave it out "
-                f"(keys that are read: {', '.join(effective) or 'none'})"
-            )
-
-    return faults
-
-
-def _has_effect(cfg: DictConfig, key: str) -> bool:
-    """Whether another value of a key changes any node that is not itself `INDIRECT`."""
-    changed = cfg.copy()
-    OmegaConf.update(
-        changed,
-        key,
-        "another value",
-        merge=False,
-    )
-    return _direct_values(changed) != _direct_values(cfg)
-
-
-def _direct_values(cfg: DictConfig) -> dict[Any, Any]:
-    values: Any = OmegaConf.to_container(cfg, resolve=True)
-    return {key: value for key, value in values.items() if key not in INDIRECT}
 
 
 # Values --------------------------------------------------------------------------------------
@@ -163,8 +254,8 @@ def _value_faults(plain: DictConfig) -> Iterator[str]:
             near = did_you_mean(str(value), choices)
             yield f"{key}: must be {' or '.join(choices)}, got {value!r}{near}"
 
-    if "own" in plain:
-        yield from _own_test_sets(plain.own)
+    if "own" in plain and not any(plain.own.get(name) for name in OWN):
+        yield f"suite=own: has no test set; add own.{'=FILE, own.'.join(OWN)}=FOLDER"
 
     if "monitor" in plain:
         yield from _training(plain)
@@ -177,21 +268,10 @@ def _training(plain: DictConfig) -> Iterator[str]:
         allowed = "up to 80 letters, digits and . _ + - per level"
         yield f"name: {name!r} is not a valid name: use {allowed}"
 
-    stopping = plain.callbacks.early_stopping
-    if stopping.patience is None and stopping.min_delta:
-        needed = "callbacks.early_stopping.patience"
-        yield f"callbacks.early_stopping.min_delta: needs {needed}; set that too"
-
     trainer = plain.trainer
     if trainer.max_epochs in (None, -1) and trainer.max_steps == -1:
         limits = "trainer.max_epochs or trainer.max_steps"
         yield f"trainer.max_epochs: training never ends unless {limits} is set"
-
-    limit = trainer.limit_train_batches
-    is_share = type(limit) is float and 0 <= limit <= 1
-    if limit is not None and not is_share and not (type(limit) is int and limit >= 0):
-        kinds = "a number of batches, or a share from 0.0 to 1.0"
-        yield f"trainer.limit_train_batches: must be {kinds}, got {limit!r}"
 
     chosen = trainer.devices
     is_list = isinstance(chosen, ListConfig) and len(chosen) > 0
@@ -220,19 +300,3 @@ def devices(cfg: DictConfig) -> int:
         chosen = 1
 
     return int(chosen * cfg.trainer.num_nodes)
-
-
-def _own_test_sets(own: DictConfig) -> Iterator[str]:
-    """Yield a fault if ``suite=own`` has no test set, and for each column that none reads."""
-    given = [name for name in OWN if own.get(name) is not None]
-    if not given:
-        keys = "own.sts=FILE, own.nli=FILE, own.direction=FILE or own.retrieval=FOLDER"
-        yield f"suite=own: has no test set; add {keys}"
-        return
-
-    known = [column for name in given for column in OWN[name]]
-    for column in own.get("columns") or ():
-        if column not in known:
-            near = did_you_mean(str(column), known)
-            names = ", ".join(dict.fromkeys(known)) or "none"
-            yield f"own.columns: no test set reads a column {column!r}{near} (columns: {names})"

@@ -4,8 +4,7 @@ import contextlib
 import functools
 import os
 import re
-import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 APPENDED: Final = ("experiment", "profile", "sweep", "debug")
 CONFIG_DIR: Final = "LIGHTNING_CSE_CONFIG_DIR"
 """The environment variable with a folder of further configs; a plugin gives it to Hydra."""
+PROVIDER: Final = "lightning_cse"
+"""The name under which Hydra lists that folder."""
 # Errors that Hydra raises for overrides or configs that do not compose.
 CompositionError = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
 
@@ -105,40 +106,16 @@ def _composed(config_name: str, overrides: tuple[str, ...]) -> DictConfig:
     return OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
 
 
-def _roots(folders: Sequence[Path]) -> list[Path]:
-    """Return the folders of configs: ``conf/``, and those of --config-dir."""
-    roots = [conf_dir(), *folders]
-    if CONFIG_DIR in os.environ:
-        roots.append(Path(os.environ[CONFIG_DIR]))
-    if HydraConfig.initialized():
-        roots += config_folders(HydraConfig.get())
-
-    return roots
-
-
-def options(group: str, folders: Sequence[Path] = ()) -> tuple[str, ...]:
-    """Return the options of a group, without parts of others (``_name``).
-
-    ``folders`` are those of --config-dir, before Hydra knows them.
-    """
-    names = {path.stem for root in _roots(folders) for path in Path(root, group).glob("*.yaml")}
+def options(group: str) -> tuple[str, ...]:
+    """Return the options of a group, without parts of others (``_name``)."""
+    names = {path.stem for root in _roots() for path in Path(root, group).glob("*.yaml")}
     return tuple(sorted(name for name in names if not name.startswith("_")))
 
 
-def describe(
-    group: str,
-    option: str,
-    folders: Sequence[Path] = (),
-) -> str:
-    """Return the first line of the comment that opens an option's file."""
-    for root in _roots(folders):
-        file = Path(root, group, f"{option}.yaml")
-        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        for line in lines:
-            if line.startswith("#") and "@package" not in line:
-                return line.strip("# ")
-
-    return ""
+def _roots() -> list[Path]:
+    """Return the folders of configs: ``conf/``, and that of --config-dir."""
+    own = os.environ.get(CONFIG_DIR)
+    return [conf_dir(), Path(own)] if own else [conf_dir()]
 
 
 @functools.cache
@@ -147,17 +124,17 @@ def parse(line: str) -> Override:
     return OverridesParser.create().parse_override(line)
 
 
-def is_group(name: str, folders: Sequence[Path] = ()) -> bool:
+def is_group(name: str) -> bool:
     """Whether a name is that of a config group: of ``conf/``, --config-dir or Hydra."""
     if "/" in name or "@" in name:
         return True
 
-    return name.isidentifier() and any(Path(root, name).is_dir() for root in _roots(folders))
+    return name.isidentifier() and any(Path(root, name).is_dir() for root in _roots())
 
 
-def is_choice(override: Override, folders: Sequence[Path] = ()) -> bool:
+def is_choice(override: Override) -> bool:
     """Whether an override chooses an option of a group."""
-    return not isinstance(override.value(), dict) and is_group(override.key_or_group, folders)
+    return not isinstance(override.value(), dict) and is_group(override.key_or_group)
 
 
 def plain_line(error: BaseException) -> str:
@@ -196,12 +173,8 @@ def _recipe(key: str, *, _root_: DictConfig) -> Any:
         return numbers[key]
 
     known = {str(known) for node in recipes.values() for known in node}
-    raise ConfigError(
-        [
-            f"${{recipe:{key}}}: neither recipe.{name}.{key} nor recipe.default.{key} exists"
-            f"{did_you_mean(key, known)}"
-        ]
-    )
+    near = did_you_mean(key, known)
+    raise ConfigError([f"${{recipe:{key}}}: recipe.{name} and recipe.default lack {key}{near}"])
 
 
 def recipe_name(cfg: DictConfig) -> str:
@@ -271,7 +244,6 @@ def portable(overrides: Iterable[Any]) -> list[str]:
 
 current_sweep: "Sweep | None" = None
 """The sweep of this process; Hydra gives its callers no other access to it."""
-_gpu: Any = None  # the lock of the GPU that this process uses, until it ends
 
 
 def in_sweep() -> bool:
@@ -282,7 +254,7 @@ def in_sweep() -> bool:
 def config_folders(hydra_cfg: Any) -> list[Path]:
     """Return the folders of --config-dir, from Hydra's own node of a config."""
     sources = hydra_cfg.runtime.config_sources
-    return [Path(source.path) for source in sources if source.provider == "command-line"]
+    return [Path(source.path) for source in sources if source.provider == PROVIDER]
 
 
 class Outcomes(Callback):
@@ -298,26 +270,3 @@ class Outcomes(Callback):
         if in_sweep() and hasattr(job_return.return_value, "write"):
             folder = Path(config.hydra.runtime.cwd, str(config.hydra.sweep.dir))
             job_return.return_value.write(folder / f"{config.hydra.job.num}.json")
-
-
-def take_gpu() -> None:
-    """Make ``cuda`` mean another GPU in each worker of a joblib sweep, if there are enough."""
-    global _gpu  # noqa: PLW0603 - a worker runs many points, and keeps its GPU
-    if _gpu is not None or not in_sweep() or "joblib" not in HydraConfig.get().launcher._target_:
-        return
-
-    import torch
-    from filelock import FileLock, Timeout
-
-    folder = Path(HydraConfig.get().runtime.cwd, HydraConfig.get().sweep.dir)
-
-    for device in range(torch.cuda.device_count()):
-        lock = FileLock(folder / f"gpu-{socket.gethostname()}-{device}.lock", timeout=0)
-        try:
-            lock.acquire()
-        except Timeout:
-            continue
-
-        _gpu = lock
-        torch.cuda.set_device(device)  # unlike environment variables, it can be set at any time
-        return

@@ -7,17 +7,15 @@ point starts. Nothing heavy is imported until the config is checked, so ``--help
 answered at once.
 """
 
+import argparse
 import contextlib
 import importlib
 import logging
 import os
 import pickle
-import re
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, open_dict
 
 from lightning_cse.config import compose, conf_dir, encoder_configs
-from lightning_cse.config.check import check, devices
+from lightning_cse.config.check import OPEN, check, devices
 from lightning_cse.config.compose import (
     APPENDED,
     CompositionError,
@@ -38,9 +36,9 @@ from lightning_cse.config.compose import (
     config_folders,
     is_group,
     register,
+    use_config_dir,
 )
-from lightning_cse.config.schema import OPEN
-from lightning_cse.errors import ConfigError, report, reported, stop_signals, user_error
+from lightning_cse.errors import ConfigError, report, reported, user_error
 
 _ONE_RUN = "one call from Python is one run: call it in a loop, or sweep with the command train"
 _RESULT = "LIGHTNING_CSE_RESULT"  # the file to which a separate process writes the result of a run
@@ -60,8 +58,7 @@ def launch(
     """
     argv = sys.argv
     full_error = os.environ.get("HYDRA_FULL_ERROR", "0")
-    words = list(argv[1:] if args is None else args)
-    folders = _config_dirs(words)
+    words = _without_config_dir(argv[1:] if args is None else args)
     runner = Runner(
         task,
         config_name,
@@ -75,8 +72,8 @@ def launch(
 
     try:
         os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its exceptions instead of printing them
-        sys.argv = [argv[0], *ordered(as_custom(words), folders)]
-        with explained(sys.argv[1:], folders):
+        sys.argv = [argv[0], *ordered(as_custom(words))]
+        with explained():
             command(runner)()
     finally:
         sys.argv = argv
@@ -103,6 +100,9 @@ def call(
     words = ordered(as_custom(overrides))
     before = Singleton.get_state()
     register()
+    if not logging.root.handlers:  # the program has not set up logging
+        logging.basicConfig(stream=sys.stdout, format="%(message)s")
+        logging.getLogger("lightning_cse").setLevel(logging.INFO)
 
     try:
         GlobalHydra.instance().clear()  # for a program that was itself started by Hydra
@@ -112,9 +112,8 @@ def call(
                 config_name,
                 "1.3",
             ),
-            _progress_printed(),
         ):
-            with explained(words):
+            with explained():
                 cfg = hydra.compose(
                     config_name,
                     words,
@@ -134,38 +133,14 @@ def call(
 
 
 @contextlib.contextmanager
-def explained(words: Sequence[str], folders: Sequence[Path] = ()) -> Iterator[None]:
+def explained() -> Iterator[None]:
     """Replace Hydra's error for words that do not compose by a user error."""
     try:
         yield
     except CompositionError as error:
         from lightning_cse.config.suggestions import explain
 
-        overrides = [word for word in words if "=" in word and not word.startswith("-")]
-        known = user_error(error) or explain(overrides, error, folders)
-        raise known from error
-
-
-@contextlib.contextmanager
-def _progress_printed() -> Iterator[None]:
-    """Print the progress where the program has not set up logging."""
-    root = logging.getLogger()
-    ours = logging.getLogger("lightning_cse")
-    handlers = list(root.handlers)
-    level = ours.level
-
-    if not handlers:
-        logging.basicConfig(
-            stream=sys.stdout,
-            format="%(message)s",
-        )
-        ours.setLevel(logging.INFO)
-
-    try:
-        yield
-    finally:
-        ours.setLevel(level)
-        root.handlers[:] = handlers
+        raise user_error(error) or explain(error) from error
 
 
 # A run -----------------------------------------------------------------------------------
@@ -219,19 +194,11 @@ class Runner:
 
             register_corpora(folder)
 
-        overrides = list(map(str, HydraConfig.get().overrides.task))
         complete(cfg)
-        check(
-            cfg,
-            self.config_name,
-            overrides,
-            all_read=not compose.in_sweep(),
-        )
-
+        check(cfg, self.config_name)
         if self.config_name == "train" and devices(cfg) > 1 and not _is_own_process():
-            return _in_own_process(overrides)
+            return _in_own_process(list(map(str, HydraConfig.get().overrides.task)))
 
-        compose.take_gpu()
         module, _, function = self.task.partition(":")
         return _run_task(getattr(importlib.import_module(module), function), cfg)
 
@@ -251,19 +218,11 @@ def _in_own_process(overrides: Sequence[str]) -> Any:
         *overrides,
         "hydra.mode=RUN",
     ]
-    command += [f"--config-dir={folder}" for folder in config_folders(HydraConfig.get())]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "result")
-        environment = os.environ | {_RESULT: str(file)}
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            start_new_session=True,
-        )
-
-        with _signals_forwarded(process.pid):
-            code = process.wait()
-
+        code = subprocess.run(
+            command, check=False, env=os.environ | {_RESULT: str(file)}
+        ).returncode
         if not file.is_file():
             line = " ".join(command)
             raise RuntimeError(f"the process of the run ended with exit code {code}: {line}")
@@ -274,24 +233,6 @@ def _in_own_process(overrides: Sequence[str]) -> Any:
         raise result
 
     return result
-
-
-@contextlib.contextmanager
-def _signals_forwarded(group: int) -> Iterator[None]:
-    """Forward stop signals to a process group; only a main thread gets signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def forward(signum: int, frame: object) -> None:
-        os.killpg(group, signum)
-
-    previous = {one: signal.signal(one, forward) for one in stop_signals()}
-    try:
-        yield
-    finally:
-        for signum, handler in previous.items():
-            signal.signal(signum, handler)
 
 
 def _run_task(task: Callable[[DictConfig], Any], cfg: DictConfig) -> Any:
@@ -329,11 +270,11 @@ def as_custom(args: Iterable[str]) -> list[str]:
     return written
 
 
-def ordered(args: Iterable[str], folders: Sequence[Path] = ()) -> list[str]:
+def ordered(args: Iterable[str]) -> list[str]:
     """Put experiment, profile, sweep and debug first, with their plus, and flags last.
 
     Another plus stays only where it chooses an option of a group or adds to an open node: Hydra
-    refuses unknown keys without a plus. ``folders`` are those of --config-dir.
+    refuses unknown keys without a plus.
 
     Examples:
         >>> ordered(["-m", "seed=0,1", "+debug=tiny", "experiment=simcse", "++force=true"])
@@ -348,23 +289,28 @@ def ordered(args: Iterable[str], folders: Sequence[Path] = ()) -> list[str]:
         is_override = arg[:1] != "-" and ("=" in arg or arg[:1] == "~")
         return len(APPENDED) if is_override else len(APPENDED) + 1
 
-    return [_with_its_plus(arg, folders) for arg in sorted(args, key=place)]
+    return [_with_its_plus(arg) for arg in sorted(args, key=place)]
 
 
-def _with_its_plus(arg: str, folders: Sequence[Path]) -> str:
+def _with_its_plus(arg: str) -> str:
     """Return an override with a plus only where Hydra needs one."""
     plain = arg.lstrip("+")
     name, equals, _ = plain.partition("=")
     if name in APPENDED and equals:
         return f"+{plain}"
 
-    if name.startswith(OPEN) or is_group(name, folders):
+    if name.startswith(OPEN) or is_group(name):
         return arg
 
     return plain
 
 
-def _config_dirs(words: Sequence[str]) -> list[Path]:
-    """Return the folder that a command line names by --config-dir, if any."""
-    line = "\n".join(words)
-    return [Path(folder) for folder in re.findall(r"(?m)^(?:--config-dir|-cd)[=\n](.+)$", line)]
+def _without_config_dir(words: Iterable[str]) -> list[str]:
+    """Read configs of the folder that a command line names by --config-dir; return the rest."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config-dir", "-cd", type=Path)
+    given, rest = parser.parse_known_args(list(words))
+    if given.config_dir is not None:
+        use_config_dir(given.config_dir)
+
+    return rest

@@ -1,39 +1,26 @@
 """What is wrong with a command line that Hydra refuses, and what was probably meant."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
-from lightning_cse.config import conf_dir
-from lightning_cse.config.compose import APPENDED, describe, options, plain_line
-from lightning_cse.config.schema import CHOSEN
+from lightning_cse.config.check import CHOSEN
+from lightning_cse.config.compose import APPENDED, options, plain_line
 from lightning_cse.errors import ConfigError, did_you_mean
 
-_EXTRAS: Final = {
-    "joblib": "joblib",
-    "submitit_local": "slurm",
-    "submitit_slurm": "slurm",
-}
 
-
-def explain(
-    overrides: Iterable[str],
-    error: BaseException,
-    folders: Sequence[Path] = (),
-) -> ConfigError:
-    """Return a user error for overrides that do not compose; ``folders`` are of --config-dir."""
+def explain(error: BaseException) -> ConfigError:
+    """Return a user error for Hydra's error about overrides that do not compose."""
     if isinstance(error, OverrideParseException):
         hint = "write key=value, and quote special characters for Hydra and the shell"
         return ConfigError([f"{error.override}: not a valid override; {hint}: 'key=\"a b\"'"])
 
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        file = error.missing_cfg_file.removeprefix("hydra/")
-        group, _, option = file.partition("/")
+        group, _, option = error.missing_cfg_file.removeprefix("hydra/").partition("/")
         return ConfigError([no_option(group, option, error.options or ())])
 
     cause: BaseException | None = error
@@ -44,28 +31,17 @@ def explain(
         return ConfigError([plain_line(error)])
 
     key = str(cause.full_key)
-    up = "." * (key.count(".") + 1)
-    cfg = OmegaConf.select(cause.parent_node, up)  # the whole config
-    faults = list(not_chosen(cfg, folders))
-
-    if not faults:
-        line = next((line for line in overrides if _sets(line, key)), key)
-        faults = [f"{line}: {_unknown_key(key, cfg)}"]
-
-    return ConfigError(faults)
+    cfg = OmegaConf.select(cause.parent_node, "." * (key.count(".") + 1))  # the whole config
+    return ConfigError(list(not_chosen(cfg)) or [_unknown_key(key, cfg)])
 
 
-def not_chosen(cfg: DictConfig, folders: Sequence[Path] = ()) -> Iterator[str]:
+def not_chosen(cfg: DictConfig) -> Iterator[str]:
     """Yield a fault for each group of which no option was chosen, with a list of the options."""
     for key, group in CHOSEN.items():
-        if not OmegaConf.is_missing(cfg, key):
-            continue
-
-        names = options(group, folders)
-        width = max(map(len, names), default=0)
-        rows = [f"\n    {name:<{width}}  {describe(group, name, folders)}" for name in names]
-        plus = "" if group == "data" else "+"
-        yield f"{key}: no {group} was chosen - add {plus}{group}=<one of these>:{''.join(rows)}"
+        if OmegaConf.is_missing(cfg, key):
+            plus = "" if group == "data" else "+"
+            names = ", ".join(options(group))
+            yield f"{key}: no {group} was chosen - add {plus}{group}=<one of these>: {names}"
 
 
 def no_option(
@@ -76,66 +52,28 @@ def no_option(
     """Return a fault for an option that a group does not have, with the options that it has."""
     names = [name for name in known or options(group) if not name.startswith("_")]
     hint = did_you_mean(option, names)
-    if group == "launcher" and option in _EXTRAS:
-        hint = f" - pip install 'lightning_cse[{_EXTRAS[option]}]'"
+    if group == "launcher":
+        hint = " - joblib and submitit are extras: pip install 'lightning_cse[joblib,slurm]'"
     elif group == "data" and ("/" in option or "." in option):
         hint = f" - for a file of your own: data=file data.train={option}"
 
-    choices = ", ".join(names) or "none"
-    return f"there is no {group} '{option}'{hint} (choose from: {choices})"
-
-
-def _sets(line: str, key: str) -> bool:
-    """Whether an override sets a key, a key below it or a node that contains it."""
-    own = line.lstrip("+~").partition("=")[0]
-    return f"{own}.".startswith(f"{key}.") or f"{key}.".startswith(f"{own}.")
+    return f"there is no {group} '{option}'{hint} (choose from: {', '.join(names) or 'none'})"
 
 
 def _unknown_key(key: str, cfg: DictConfig) -> str:
-    """Return what is wrong with an unknown key, with the keys that were probably meant."""
-    suite = key.partition(".")[0]
-    file = conf_dir() / "suite" / f"{suite}.yaml"
-    if suite not in cfg and file.is_file() and suite in OmegaConf.load(file):
-        choice = f"suite={suite}" if "method" in cfg else f"+suite={suite}"
-        return f"comes with a suite: add {choice}"
-
-    known = [name for name in _keys(cfg) if not name.startswith(("hydra", "recipe"))]
-    if "." not in key:
-        known += [f"+{group}=" for group in APPENDED]
-
-    meant = " or ".join(map(repr, _similar(key, known)))
-    hint = f" - did you mean {meant}?" if meant else ""
-    return f"unknown key '{key}'{hint}"
-
-
-def _similar(key: str, known: Sequence[str]) -> list[str]:
-    """Return the known key that is spelled alike, or those whose last word is spelled alike."""
-    whole = difflib.get_close_matches(
-        key,
-        known,
-        n=1,
-        cutoff=0.85,
-    )
-    if whole:
-        return whole
-
-    last = {name: name.rpartition(".")[2] for name in known}
+    """Return what is wrong with an unknown key, with the keys whose last word is spelled alike."""
+    last = {name: name.rpartition(".")[2] for name in _keys(cfg, "")}
+    last |= {f"+{group}=": group for group in APPENDED}
     word = key.rpartition(".")[2]
-    words = difflib.get_close_matches(
-        word,
-        last.values(),
-        n=1,
-        cutoff=0.7,
-    )
-
-    return [name for name in known if last[name] in words][:3]
+    close = difflib.get_close_matches(word, last.values(), n=1, cutoff=0.7)
+    meant = " or ".join(repr(name) for name in sorted(last, key=len) if last[name] in close)
+    return f"unknown key '{key}'" + (f" - did you mean {meant}?" if meant else "")
 
 
-def _keys(node: Any, prefix: str = "") -> Iterator[str]:
-    """Yield every dotted key of a config."""
+def _keys(node: Any, prefix: str) -> Iterator[str]:
+    """Yield every dotted key of a config that a user sets."""
     if isinstance(node, DictConfig):
-        node = OmegaConf.to_container(node, resolve=False)
-    if isinstance(node, dict):
-        for key, value in node.items():
-            yield f"{prefix}{key}"
-            yield from _keys(value, f"{prefix}{key}.")
+        for key in map(str, node):
+            if key not in ("hydra", "recipe"):
+                yield f"{prefix}{key}"
+                yield from _keys(node._get_node(key), f"{prefix}{key}.")

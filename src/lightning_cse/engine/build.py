@@ -1,27 +1,28 @@
 """Build the objects of a run from a config; each node is checked against its class first."""
 
 import inspect
+import json
 import logging
 import pkgutil
 import re
-import types
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
-from lightning_cse.config.schema import PRECISIONS
 from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
 from lightning_cse.evaluation import Task, check_parts
 from lightning_cse.methods import Method
+from lightning_cse.runs.hashing import PRECISIONS
 from lightning_cse.runs.machine import has
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,12 @@ def build(cfg: DictConfig) -> Parts:
     )
 
     tasks, left_out = build_tasks(cfg.suite)
-    left_out |= _unsuitable(tasks, method)
+    for name in sorted(tasks):
+        if not tasks[name].suits(method.model):
+            needs = " and ".join(tasks[name].needs)
+            left_out[name] = f"it needs {needs}, which {type(method).__name__} does not give"
+            log.info("the task %s is left out: %s", name, left_out[name])
+
     _check_monitor(cfg.monitor, tasks, left_out)
     diagnostics = build_diagnostics(
         method,
@@ -91,22 +97,6 @@ def build(cfg: DictConfig) -> Parts:
     )
 
 
-def _unsuitable(tasks: Mapping[str, Task], method: Method) -> dict[str, str]:
-    """Return the reason for each task whose questions the method's model does not answer."""
-    reasons = {}
-    for name, task in sorted(tasks.items()):
-        if not task.suits(method.model):
-            needs = " and ".join(task.needs)
-            reasons[name] = f"it needs {needs}, which {type(method).__name__} does not give"
-            log.info(
-                "the task %s is left out: %s",
-                name,
-                reasons[name],
-            )
-
-    return reasons
-
-
 def _check_monitor(
     monitor: str,
     tasks: Mapping[str, Task],
@@ -121,16 +111,12 @@ def _check_monitor(
         elif name not in left_out:
             scores += [f"val/{name}/{metric}" for metric in task.metrics]
 
-    if monitor in scores:
-        return
-
-    task_name = "/".join(str(monitor).split("/")[1:2])
-    why = did_you_mean(monitor, scores)
-    if task_name in reasons:
-        why = f" of {task_name}: {reasons[task_name]}"
-
-    choices = ", ".join(scores) or "none"
-    raise ConfigError([f"monitor: {monitor!r} is not a dev score{why} (choose from: {choices})"])
+    if monitor not in scores:
+        reason = reasons.get(monitor.partition("/")[2].partition("/")[0])
+        why = f": {reason}" if reason else did_you_mean(monitor, scores)
+        choices = ", ".join(scores) or "none"
+        fault = f"monitor: {monitor!r} is not a dev score{why} (choose from: {choices})"
+        raise ConfigError([fault])
 
 
 def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, Any]:
@@ -251,12 +237,6 @@ def check_nodes(cfg: DictConfig) -> None:
         throw_on_missing=True,
     )
     faults: dict[str, str] = {}
-    for group in ("suite", "baselines"):
-        for name, node in (values.get(group) or {}).items():
-            if not isinstance(node, list) and "_target_" not in (node or {}):
-                key = f"{group}.{name}"
-                faults[key] = f"{key}: has no _target_; leave it out with ~{key}"
-
     for key, node in _nodes(values, ""):
         for fault in _faults(node, key, GIVEN.get(key, ())):
             faults.setdefault(fault.partition(": ")[2], fault)  # a node may be referred to
@@ -284,93 +264,63 @@ def _faults(
     """Yield one line per unknown, mistyped or missing argument; ``given`` are added later."""
     try:
         target = pkgutil.resolve_name(node["_target_"])
-        signature = _signature(target)
+        signature = inspect.signature(target)
     except (ImportError, AttributeError, ValueError) as error:
         yield f"{key}._target_: {node['_target_']!r} cannot be used ({error})"
         return
 
     name = target.__name__
-    parameters = signature.parameters
+    kinds, takes_any = _kinds(target, signature)
+    known = kinds.keys()
     arguments = {option: value for option, value in node.items() if not option.startswith("_")}
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-
     for option, value in arguments.items():
-        if option in parameters:
-            yield from _type_fault(
-                value,
-                f"{key}.{option}: {name}",
-                parameters[option].annotation,
-            )
-        elif not takes_any:
-            near = did_you_mean(option, parameters)
+        if option not in known and not takes_any:
+            near = did_you_mean(option, known)
             yield f"{key}: {name} got an unexpected argument '{option}'{near}"
+        elif not _fits(value, kinds.get(option, Any)):
+            kind = inspect.formatannotation(kinds[option]).replace("typing.", "")
+            near = did_you_mean(str(value), re.findall(r"'([^']+)'", kind))
+            yield f"{key}.{option}: {name} takes {kind}, got {value!r}{near}"
 
-    known = dict.fromkeys(option for option in (*arguments, *given) if option in parameters)
     bind = signature.bind_partial if node.get("_partial_") else signature.bind
     try:
-        bind(**known)
+        bind(**dict.fromkeys(option for option in (*arguments, *given) if option in known))
     except TypeError as error:
         yield f"{key}: {name}: {error}"
 
 
-def _type_fault(
-    value: Any,
-    place: str,
-    annotation: Any,
-) -> Iterator[str]:
-    """Yield a fault if a value does not fit an annotation."""
-    if not _is(value, annotation):
-        kind = inspect.formatannotation(annotation).replace("typing.", "")
-        near = did_you_mean(str(value), re.findall(r"'([^']+)'", kind))
-        yield f"{place} takes {kind}, got {value!r}{near}"
-
-
-def _signature(target: Any) -> inspect.Signature:
-    """Return the signature of a callable, with the options of an unpacked TypedDict one by one."""
+def _kinds(target: Any, signature: inspect.Signature) -> tuple[dict[str, Any], bool]:
+    """Return the annotations of a callable's arguments, with the options of an unpacked TypedDict
+    one by one, and whether it takes any others.
+    """
     try:
-        signature = inspect.signature(target, eval_str=True)
+        hints = get_type_hints(target if inspect.isfunction(target) else target.__init__)
     except NameError:  # a name imported for type checkers only
-        signature = inspect.signature(target)
+        hints = {}
 
-    parameters = dict(signature.parameters)
+    kinds: dict[str, Any] = {}
+    takes_any = False
     for name, parameter in signature.parameters.items():
-        if get_origin(parameter.annotation) is Unpack:
-            del parameters[name]
-            (options,) = get_args(parameter.annotation)
-            for option, kind in get_type_hints(options).items():
-                parameters[option] = inspect.Parameter(
-                    option,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=None,
-                    annotation=kind,
-                )
+        kinds[name] = hints.get(name, Any)
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options = get_args(kinds.pop(name))
+            takes_any = not options
+            for option in options:
+                kinds |= get_type_hints(option)
 
-    return signature.replace(parameters=list(parameters.values()))
+    return kinds, takes_any
 
 
-def _is(value: Any, kind: Any) -> bool:
-    """Whether a value fits an annotation; true where this cannot be decided."""
-    origin = get_origin(kind)
-    inner = get_args(kind)
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value of a config fits an annotation; true where pydantic cannot decide."""
     if isinstance(value, dict) and "_target_" in value:
         return True
 
-    if origin in (Union, types.UnionType):
-        return any(_is(value, option) for option in inner)
-
-    if origin is Literal:
-        return value in inner
-
-    if origin in (list, tuple, Sequence):
-        return isinstance(value, list) and all(_is(item, inner[0]) for item in value)
-
-    if kind in (int, float) and isinstance(value, bool):
+    try:
+        TypeAdapter(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError:
         return False
+    except PydanticUserError:  # of a class that pydantic does not know
+        return True
 
-    if kind is float:
-        return isinstance(value, int | float)
-
-    if kind in (bool, int, str):
-        return isinstance(value, kind)
-
-    return value is None or kind is not types.NoneType
+    return True

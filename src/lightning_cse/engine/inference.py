@@ -16,18 +16,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lightning_cse.embeddings import Embedding, PointEmbedding
+from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, TaskError, did_you_mean
 from lightning_cse.models import Model
 from lightning_cse.models.base import finite
 from lightning_cse.progress import progress
 from lightning_cse.runs import atomic_file
-from lightning_cse.similarity import Comparison, Read, cosine, is_same
+from lightning_cse.similarity import Comparison, cosine, is_same
 from lightning_cse.tokens import TokenTable
 
 if TYPE_CHECKING:
-    from lightning_cse.engine.mteb_suite import MTEBModel
+    from lightning_cse.engine.mteb import MTEBModel
 
 Sentences = str | Iterable[str]
 Scores = float | np.ndarray
@@ -147,7 +147,6 @@ class SentenceModel:
         sentences: Sentences,
         view: str | None = None,
         *,
-        batch_size: int = 1024,
         normalize: bool = False,
         show_progress: bool | None = None,
     ) -> np.ndarray:
@@ -155,20 +154,10 @@ class SentenceModel:
         else (n, d).
 
         The vectors are as in an evaluation, in the order of the sentences; ``normalize`` scales
-        each to length 1. ``batch_size`` sentences of similar length are encoded between two updates
-        of the progress bar, which None shows only on a terminal. It does not bound memory; the
-        encoder does so by tokens.
+        each to length 1. ``show_progress=None`` shows a progress bar only on a terminal.
         """
-        view = self._checked_view(view)
-        texts = _as_list(sentences)
-        # The longest sentences come first: they need the most memory.
-        order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
-        vectors = torch.empty(len(texts), self._width(view))
-        with progress(shown=show_progress) as bar:
-            starts = range(0, len(texts), batch_size)
-            for start in bar.track(starts, description=f"{len(texts):,} sentences"):
-                rows = order[start : start + batch_size]
-                vectors[rows] = _vectors(self.embed([texts[row] for row in rows]))[view]
+        view = self._checked_view(view, self.views)
+        vectors = _vectors(self.embed(sentences, show_progress=show_progress))[view]
         if normalize:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
         return vectors[0].numpy() if isinstance(sentences, str) else vectors.numpy()
@@ -182,38 +171,27 @@ class SentenceModel:
         chunk: int = 8192,
         normalize: bool = False,
     ) -> int:
-        """Write the vectors of sentences to a ``.npy`` or ``.parquet`` file, and return how many
-        there are.
+        """Write the vectors of sentences to a ``.npy`` file, and return how many there are.
 
-        Row i is sentence i in float32; Parquet has the columns ``sentence`` and ``vector``.
-        ``chunk`` sentences are in memory at a time, so the sentences can be a generator of any
-        length. The file is put in place when it is complete. Raises ConfigError for another file
-        type.
+        Row i is sentence i in float32. ``chunk`` sentences are in memory at a time, so the
+        sentences can be a generator of any length. The file is put in place when it is complete.
         """
         path = Path(path).expanduser()
-        writers = {".npy": _write_numpy, ".parquet": _write_parquet}
-        if path.suffix not in writers:
-            raise ConfigError([f"path: must end in .npy or .parquet, got {path.name}"])
-        view = self._checked_view(view)
-
-        def chunks() -> Iterator[tuple[list[str], np.ndarray]]:
-            remaining = iter(sentences)
+        if path.suffix != ".npy":
+            raise ConfigError([f"path: must end in .npy, got {path.name}"])
+        width = self.encode("a", view).size
+        remaining = iter(sentences)
+        count = 0
+        with atomic_file(path) as file:
+            _write_header(file, (count, width))
             while texts := list(itertools.islice(remaining, chunk)):
-                yield (
-                    texts,
-                    self.encode(
-                        texts,
-                        view,
-                        normalize=normalize,
-                        show_progress=False,
-                    ),
-                )
-
-        return writers[path.suffix](
-            path,
-            chunks(),
-            self._width(view),
-        )
+                vectors = self.encode(texts, view, normalize=normalize, show_progress=False)
+                file.write(vectors.astype("<f4").tobytes())
+                count += len(texts)
+            # The header has room for any number of rows, so that its length does not change.
+            file.seek(0)
+            _write_header(file, (count, width))
+        return count
 
     def similarity(
         self,
@@ -280,7 +258,7 @@ class SentenceModel:
     def search(
         self,
         queries: Sentences,
-        corpus: Sequence[str] | np.ndarray,
+        corpus: Sequence[str],
         k: int = 10,
         *,
         relation: Relation = "similar",
@@ -291,39 +269,25 @@ class SentenceModel:
         first.
 
         The search is exact: every sentence is compared in float32, and the best ones again in
-        float64; of equal scores, the first row comes first. ``corpus`` is sentences, or an array
-        (n, d) that `encode_to` wrote, which may be memory-mapped.
+        float64; of equal scores, the first row comes first.
 
-        For sentences, ``relation`` is the question: ``similar`` (the model's own similarity),
-        ``entails`` (the query is the premise) or ``entailed_by``. Instead, a ``view`` of the query
-        can be compared by cosine with the view ``against`` of the sentences (by default the primary
-        one); an array is always compared so.
+        ``relation`` is the question: ``similar`` (the model's own similarity), ``entails`` (the
+        query is the premise) or ``entailed_by``. Instead, a ``view`` of the query can be compared
+        by cosine with the view ``against`` of the sentences (by default the primary one).
 
         Raises TaskError if the model has no such question or view.
         """
+        compared = self._comparison(relation, view, against)
         embedded = self.embed(queries)
-        if isinstance(corpus, np.ndarray):
-            vectors = embedded.views()[self._checked_view(view, embedded.views())]
-            embedded = PointEmbedding(vectors)
-            compared = Comparison.of(lambda a, b: cosine(a.vector, b.vector), embedded)
-            read = _array_reader(corpus, vectors.shape[1])
-        else:
-            compared = self._comparison(relation, view, against)
-            read = _embedding_reader(self.embed(corpus))
+        candidates = self.embed(corpus)
+
+        def read(rows: Sequence[int]) -> Embedding:
+            return candidates[torch.tensor(list(rows), dtype=torch.long)]
+
         results = []
         with torch.no_grad():
-            candidates = compared.candidates(
-                embedded,
-                read,
-                len(corpus),
-                k,
-            )
-            for number, rows in enumerate(candidates):
-                ranked = compared.ranked(
-                    embedded[number : number + 1],
-                    read,
-                    rows,
-                )
+            for number, rows in enumerate(compared.candidates(embedded, read, len(corpus), k)):
+                ranked = compared.ranked(embedded[number : number + 1], read, rows)
                 results.append([Hit(row, score) for row, score in ranked[:k]])
         return results
 
@@ -331,7 +295,7 @@ class SentenceModel:
         """Return this model as a model of the mteb library, for ``mteb.evaluate(model.to_mteb(),
         tasks)``.
         """
-        from lightning_cse.engine.mteb_suite import MTEBModel
+        from lightning_cse.engine.mteb import MTEBModel
 
         return MTEBModel(self, revision=self.digests["weights"][:12])
 
@@ -352,21 +316,11 @@ class SentenceModel:
             self._example,
         )
 
-    def _width(self, view: str) -> int:
-        return _vectors(self._example)[view].shape[1]
-
-    def _checked_view(
-        self,
-        view: str | None,
-        views: Iterable[str] | None = None,
-    ) -> str:
-        known = self.views if views is None else list(views)
+    def _checked_view(self, view: str | None, known: Iterable[str]) -> str:
+        known = list(known)
         if view is not None and view not in known:
             near = did_you_mean(view, known)
-            raise TaskError(
-                f"{self.name} ({self.method_name}) has no view {view!r}{near}"
-                f" (it has: {', '.join(known)})"
-            )
+            raise TaskError(f"{self} has no view {view!r}{near}")
         return view or known[0]
 
     def _question(self, name: str) -> Callable[..., Tensor]:
@@ -407,21 +361,15 @@ class SentenceModel:
         ask: Callable[..., Tensor],
         *arguments: Sentences,
     ) -> Scores:
-        embedded = [self.embed(argument) for argument in arguments]
-        if all(isinstance(argument, str) for argument in arguments):
-            with torch.no_grad():
-                return float(ask(*embedded))
-        pairs = list(zip(arguments, embedded, strict=True))
-        count = max(len(each) for argument, each in pairs if not isinstance(argument, str))
-        repeated = torch.zeros(count, dtype=torch.long)
-        rows = []
-        for argument, each in pairs:
-            rows.append(each[repeated] if isinstance(argument, str) else each)
-        lengths = [len(each) for each in rows]
-        if len(set(lengths)) > 1:
-            raise ValueError(f"cannot compare {lengths[0]} and {lengths[1]} sentences row by row")
+        given = [(argument, self.embed(argument)) for argument in arguments]
+        lengths = {len(each) for argument, each in given if not isinstance(argument, str)}
+        if len(lengths) > 1:
+            raise ValueError(f"cannot compare row by row: {sorted(lengths)} sentences")
+        repeated = torch.zeros(*lengths or (1,), dtype=torch.long)
+        rows = [each[repeated] if isinstance(argument, str) else each for argument, each in given]
         with torch.no_grad():
-            return np.asarray(ask(*rows))
+            scores = ask(*rows)
+        return np.asarray(scores) if lengths else float(scores)
 
     def _autocast(self) -> torch.autocast:
         reduced = self.dtype != torch.float32
@@ -445,27 +393,6 @@ def _as_list(sentences: Sentences) -> list[str]:
     return [sentences] if isinstance(sentences, str) else list(sentences)
 
 
-def _array_reader(array: np.ndarray, width: int) -> Read:
-    """Return a function that reads rows of an array of vectors; raise ConfigError if it has another
-    shape.
-    """
-    if array.ndim != 2 or array.shape[1] != width:
-        raise ConfigError([f"corpus: must be an array (n, {width}), got {array.shape}"])
-
-    def read(rows: Sequence[int]) -> Embedding:
-        vectors = np.array(array[list(rows)], dtype=np.float32)
-        return PointEmbedding(torch.from_numpy(vectors))
-
-    return read
-
-
-def _embedding_reader(embedding: Embedding) -> Read:
-    def read(rows: Sequence[int]) -> Embedding:
-        return embedding[torch.tensor(list(rows), dtype=torch.long)]
-
-    return read
-
-
 def _vectors(embedding: Embedding) -> dict[str, Tensor]:
     """Return the views of an embedding, and its variances, by name."""
     vectors = dict(embedding.views())
@@ -475,26 +402,6 @@ def _vectors(embedding: Embedding) -> dict[str, Tensor]:
     return vectors
 
 
-Chunks = Iterable[tuple[list[str], np.ndarray]]
-
-
-def _write_numpy(
-    path: Path,
-    chunks: Chunks,
-    width: int,
-) -> int:
-    count = 0
-    with atomic_file(path) as file:
-        _write_header(file, (count, width))
-        for _, vectors in chunks:
-            file.write(vectors.astype("<f4").tobytes())
-            count += len(vectors)
-        # The header has room for any number of rows, so that its length does not change.
-        file.seek(0)
-        _write_header(file, (count, width))
-    return count
-
-
 def _write_header(file: Any, shape: tuple[int, int]) -> None:
     header = {
         "descr": "<f4",
@@ -502,22 +409,3 @@ def _write_header(file: Any, shape: tuple[int, int]) -> None:
         "shape": shape,
     }
     np.lib.format.write_array_header_1_0(file, header)
-
-
-def _write_parquet(
-    path: Path,
-    chunks: Chunks,
-    width: int,
-) -> int:
-    import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]  # slow to import
-    import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
-
-    kind = pa.list_(pa.float32(), width)
-    schema = pa.schema({"sentence": pa.string(), "vector": kind})
-    count = 0
-    with atomic_file(path) as file, pq.ParquetWriter(file, schema) as writer:
-        for texts, vectors in chunks:
-            column = pa.FixedSizeListArray.from_arrays(vectors.ravel(), width)
-            writer.write_table(pa.Table.from_arrays([pa.array(texts), column], schema=schema))
-            count += len(texts)
-    return count

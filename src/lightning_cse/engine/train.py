@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import logging
+import time
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,24 +19,36 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
 from lightning_cse import runs
-from lightning_cse.callbacks import Evaluation, Interrupts
+from lightning_cse.callbacks import (
+    BestAndLast,
+    Evaluation,
+    Interrupts,
+    RandomState,
+    StepBar,
+    StepLog,
+)
 from lightning_cse.config.check import devices
 from lightning_cse.config.compose import in_sweep, portable, recipe_name
-from lightning_cse.config.key import training_key
+from lightning_cse.data.token_cache import token_table
+from lightning_cse.devices import together
 from lightning_cse.engine.build import (
+    Parts,
     automatic_reading,
     build,
+    built,
     check_nodes,
     plain,
     resolve_automatic,
 )
-from lightning_cse.engine.fit import Job, fit_and_test
 from lightning_cse.errors import Interrupted, TrainingError, one_line
+from lightning_cse.evaluation import TaskResult, run_tasks
 from lightning_cse.loggers import CurvesLogger
-from lightning_cse.runs.table import print_run
+from lightning_cse.runs.hashing import training_key
+from lightning_cse.runs.machine import device_name, peak_memory
 
 if TYPE_CHECKING:
     from lightning_cse.loggers import RunView
@@ -39,10 +56,29 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Job:
+    """A run to train: its config, the objects built from it, its folder and its hash's content."""
+
+    cfg: DictConfig
+    parts: Parts
+    folder: runs.Run
+    key: str
+    decisive: dict[str, Any]
+    interrupts: Interrupts
+
+    @property
+    def last(self) -> Path:
+        """Return the checkpoint from which the run is resumed."""
+        return self.folder.checkpoints / "last.ckpt"
+
+
 def run(cfg: DictConfig) -> runs.Outcome:
     """Train a method and print the table; the command calls this once per point of a sweep."""
     outcome = train(cfg)
     if rank_of(cfg) == 0:
+        from lightning_cse.runs.table import print_run
+
         folder = runs.Run.at(Path(outcome.folder))
         print_run(folder.read(), folder.record_path)
 
@@ -75,7 +111,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
                     record = _run(job)
             else:
                 record = job.folder.read()
-                _report_finished(job, record)
+                log.info("%s is finished; force=true runs it again", job.folder.path)
 
     score = record.get("best", {}).get("score")
     return runs.Outcome(
@@ -105,12 +141,7 @@ def _prepare(cfg: DictConfig, interrupts: Interrupts) -> Job:
     key = training_key(plain(cfg))  # of the settings as they were requested
     resolved = resolve_automatic(cfg)
     check_nodes(cfg)
-    pl.seed_everything(
-        cfg.seed,
-        workers=True,
-        verbose=False,
-    )
-
+    pl.seed_everything(cfg.seed, workers=True, verbose=False)
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()  # else, in a sweep, that of the previous point
 
@@ -153,16 +184,6 @@ def _follow(job: Job) -> runs.Outcome:
         )
 
     return runs.Outcome("finished", str(job.folder.path))
-
-
-def _report_finished(job: Job, record: Mapping[str, Any]) -> None:
-    """Log that a run is finished, and which baselines it has no values of."""
-    log.info("%s is finished; force=true runs it again", job.folder.path)
-    recorded = record.get("baselines", ())
-    missing = [name for name in job.cfg.baselines if name not in recorded]
-
-    if missing:
-        log.warning("it has no values of the baselines %s: force=true adds them", missing)
 
 
 def _run(job: Job) -> dict[str, Any]:
@@ -344,3 +365,268 @@ def _logging_to(path: Path) -> Iterator[None]:
         logging.captureWarnings(False)
         root.removeHandler(handler)
         handler.close()
+
+
+# Training and test of the objects built ----------------------------------------------
+
+
+@together()
+def fit_and_test(
+    job: Job,
+    loggers: list[Logger],
+    last: Path | None,
+) -> dict[str, Any]:
+    """Train from the start or the last checkpoint, test the best one, and return the results."""
+    parts = job.parts
+    parts.data.limit_train_batches = job.cfg.trainer.limit_train_batches
+    parts.data.setup()
+    cut = _count_cut(parts)
+
+    steps = StepLog()
+    evaluation = _evaluation(job)
+    checkpoints = BestAndLast(job.folder.checkpoints, evaluation)
+    bar = [StepBar(evaluation)] if loggers else []
+    callbacks = [
+        job.interrupts,
+        RandomState(),
+        steps,
+        evaluation,
+        *bar,
+        checkpoints,
+    ]
+    trainer = _trainer(job, loggers, callbacks)
+    _fit(job, trainer, last)
+
+    job.interrupts.continues = "repeats only the test"
+    start = time.perf_counter()
+    metrics, baselines = _test(job, trainer, checkpoints.best)
+    seconds = {
+        "training": steps.seconds,
+        "evaluation": evaluation.seconds,
+        "test": time.perf_counter() - start,
+    }
+
+    return {
+        "model": parts.method.model.settings(),
+        "metrics": metrics,
+        "baselines": baselines,
+        "left_out": {name: [reason] for name, reason in parts.left_out.items()},
+        "steps": trainer.global_step,
+        "rows": parts.data.counts | cut,
+        **_scores(job.cfg, job.folder, evaluation),
+        **_inputs(job, trainer, checkpoints.best),
+        "seconds": seconds,
+        "evaluation_share": evaluation.seconds / max(evaluation.seconds + steps.seconds, 1e-9),
+        "sentences_per_second": steps.sentences / max(steps.seconds, 1e-9),
+        "peak_memory_mib": peak_memory(),
+    }
+
+
+def _evaluation(job: Job) -> Evaluation:
+    """Return the callback that evaluates on the way."""
+    cfg = job.cfg
+    return Evaluation(
+        job.parts.tasks,
+        job.parts.diagnostics,
+        every=cfg.eval_every,
+        least=cfg.least_evaluations,
+        monitor=cfg.monitor,
+        **cfg.callbacks.early_stopping,
+        dropout=cfg.diag.dropout,
+        interrupts=job.interrupts,
+    )
+
+
+def _trainer(
+    job: Job,
+    loggers: list[Logger],
+    callbacks: list[pl.Callback],
+) -> pl.Trainer:
+    """Return Lightning's Trainer for a run."""
+    trainer: pl.Trainer = built(
+        job.cfg.trainer,
+        logger=loggers or False,
+        callbacks=callbacks,
+        limit_train_batches=None,  # the data loader applies it
+        default_root_dir=str(job.folder.path),
+        _convert_="all",
+    )
+
+    if trainer.global_rank:  # its own dropout masks
+        pl.seed_everything(job.cfg.seed + trainer.global_rank, workers=True, verbose=False)
+
+    return trainer
+
+
+def _scores(
+    cfg: DictConfig,
+    folder: runs.Run,
+    evaluation: Evaluation,
+) -> dict[str, Any]:
+    """Return the dev scores for the record."""
+    curves = runs.Curves(folder.curves_path).read()
+    step = evaluation.best_step
+    return {
+        "best": {"step": step, "score": evaluation.best_score, "monitor": cfg.monitor},
+        "final": evaluation.latest,
+        "summary": dataclasses.asdict(runs.summarise(curves, cfg.monitor)),
+        "stopped_early": evaluation.stopped,
+    }
+
+
+def _inputs(job: Job, trainer: pl.Trainer, best: Path) -> dict[str, Any]:
+    """Return the digests of data, encoder, best checkpoint and code, and the environment."""
+    parts = job.parts
+    from lightning_cse.runs.code import code_digest
+
+    with best.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "data": parts.digests,
+        "task_data": {name: task.digests for name, task in parts.tasks.items()},
+        "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
+        "checkpoint": {"sha256": sha256},
+        "code": code_digest(plain(job.cfg.method)),
+        "device": device_name(trainer.strategy.root_device),
+        "precision": str(trainer.precision),
+        "environment": runs.environment(),
+    }
+
+
+def _count_cut(parts: Parts) -> dict[str, int]:
+    """Count the sentences that are cut, and give the model the evaluation's tokens."""
+    longest = parts.encoder.max_length - max(map(len, parts.method.templates))
+    evaluated = set(parts.diagnostics.sentences())
+    for task in parts.tasks.values():
+        evaluated.update(task.sentences("dev"), task.sentences("test"))
+
+    table = token_table(
+        sorted(evaluated),
+        parts.encoder.tokenizer,
+        parts.data.cache_dir,
+    )
+    parts.method.model.table = table  # embedded at every evaluation
+    cut = {
+        "sentences_cut": parts.data.longer_than(longest),
+        "evaluation_sentences_cut": int((table.lengths > longest).sum()),
+    }
+
+    if any(cut.values()):
+        log.warning(
+            "%d training sentences and %d evaluation sentences are longer than encoder.max_length "
+            "or data.max_tokens, and are cut",
+            *cut.values(),
+        )
+
+    return cut
+
+
+def _fit(
+    job: Job,
+    trainer: pl.Trainer,
+    last: Path | None,
+) -> None:
+    """Train; name the rows of a failed step, and raise Ctrl-C where Lightning exits."""
+    data = job.parts.data
+    try:
+        with warnings.catch_warnings():
+            # Lightning 2.6 itself causes it with torch 2.13.
+            warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
+            trainer.fit(job.parts.method, data, ckpt_path=last, weights_only=True)
+    except SystemExit as ending:  # Lightning turns a KeyboardInterrupt into this
+        if isinstance(ending.__context__, KeyboardInterrupt):
+            raise ending.__context__ from None
+        raise
+    except TrainingError as error:
+        if not error.rows:
+            raise
+        places = ", ".join(data.train.where(row) for row in error.rows[:3])
+        raise TrainingError(f"{error} (the first: {places})", error.rows) from error
+
+    if trainer.global_step == 0:
+        limits = "trainer.limit_train_batches and trainer.max_time"
+        raise TrainingError(f"no training step was made: see {limits}")
+
+
+# The test ------------------------------------------------------------------------------------
+
+_baselines: dict[str, tuple[str, dict[str, TaskResult]]] = {}
+"""The latest results of each baseline, with a key of their inputs, for the points of a sweep."""
+
+
+def _test(
+    job: Job,
+    trainer: pl.Trainer,
+    best: Path,
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Return the test metrics of every task, for the best checkpoint and for the baselines."""
+    parts = job.parts
+    weights = torch.load(
+        best,
+        map_location="cpu",
+        weights_only=True,
+    )["state_dict"]
+    parts.method.load_state_dict(weights)
+    parts.method.to(trainer.strategy.root_device).eval()
+    baselines = {}
+
+    with trainer.precision_plugin.forward_context():
+        results = run_tasks(parts.tasks, parts.method.model, "test")
+        metrics = _metrics(job, trainer, results)
+        for name in map(str, job.cfg.baselines):
+            baseline_results = _baseline_results(job, trainer, name)
+            baselines[name] = _metrics(
+                job,
+                trainer,
+                baseline_results,
+                f"{name}-",
+            )
+
+    parts.left_out.update(
+        {task: result.reason for task, result in results.items() if result.reason}
+    )
+    return metrics, baselines
+
+
+def _baseline_results(
+    job: Job,
+    trainer: pl.Trainer,
+    name: str,
+) -> dict[str, TaskResult]:
+    """Return the results of a baseline; points of a sweep with the same inputs share them."""
+    node = job.cfg.baselines[name]
+    device = trainer.strategy.root_device
+    inputs = [
+        plain(node),
+        plain(job.cfg.suite),
+        job.parts.digests,
+        job.parts.encoder.digests,
+    ]
+    key = f"{inputs} {device} {trainer.precision}"
+
+    if name not in _baselines or _baselines[name][0] != key:
+        model = built(node).to(device).eval()
+        _baselines[name] = (key, run_tasks(job.parts.tasks, model, "test"))
+
+    return _baselines[name][1]
+
+
+def _metrics(
+    job: Job,
+    trainer: pl.Trainer,
+    results: Mapping[str, TaskResult],
+    prefix: str = "",
+) -> dict[str, float]:
+    """Write the predictions of each task, and return its metrics by their keys."""
+    metrics = {}
+    for task, result in results.items():
+        if result.predictions and trainer.is_global_zero:  # an average of other tasks has none
+            runs.write_predictions(
+                job.folder.predictions,
+                f"{prefix}{task}",
+                result.predictions,
+            )
+        for name, value in result.metrics.items():
+            metrics[f"test/{task}/{name}"] = value
+
+    return metrics

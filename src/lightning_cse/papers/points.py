@@ -25,12 +25,12 @@ from lightning_cse.config.compose import (
     is_choice,
     parse,
 )
-from lightning_cse.config.key import evaluation_key, training_key
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
 from lightning_cse.papers import artefacts
 from lightning_cse.papers.artefacts import Artefact, Column, Line, Request
 from lightning_cse.papers.profiles import profile_encoder, profile_override
+from lightning_cse.runs.hashing import evaluation_key, training_key
 
 Command = Literal["train", "evaluate", "describe"]
 
@@ -215,7 +215,7 @@ def composed(point: Point) -> dict[str, Any]:
 
 @functools.cache
 def key_of(point: Point) -> str:
-    """Return the key that the records of a point have; see `lightning_cse.config.key`."""
+    """Return the key that the records of a point have; see `lightning_cse.runs.hashing`."""
     config = composed(point)
     if point.command == "train":
         return training_key(config)
@@ -231,7 +231,7 @@ def explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
     try:
         yield
     except (*CompositionError, ConfigError) as error:
-        known = user_error(error) or explain(overrides, error)
+        known = user_error(error) or explain(error)
         faults = known.faults if isinstance(known, ConfigError) else [str(known)]
         raise ConfigError(
             [f"{command} {' '.join(overrides)}: {fault}" for fault in faults]

@@ -1,7 +1,7 @@
 """Tells whether the method of a run has changed since the run."""
 
-from lightning_cse import runs
 from lightning_cse.papers.records import Found
+from lightning_cse.runs.code import code_digest
 
 
 def change_of(training: Found | None) -> str:
@@ -9,7 +9,7 @@ def change_of(training: Found | None) -> str:
     ``fresh``.
 
     Without the training's record, or without ``code`` in it, the answer is ``unknown``; see
-    `runs.code_digest`.
+    `lightning_cse.runs.code.code_digest`.
     """
     if training is None:
         return "unknown"
@@ -19,4 +19,4 @@ def change_of(training: Found | None) -> str:
         return "fresh"
     if "code" not in record:
         return "unknown"
-    return "fresh" if record["code"] == runs.code_digest(method) else "stale"
+    return "fresh" if record["code"] == code_digest(method) else "stale"

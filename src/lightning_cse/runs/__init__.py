@@ -1,6 +1,5 @@
 """A run on disk: its folder, status, lock, record, curves, predictions, and its hash."""
 
-from lightning_cse.runs.code import code_digest
 from lightning_cse.runs.curves import Curves, CurveSummary, mean_of_text, summarise
 from lightning_cse.runs.files import (
     Busy,
@@ -22,7 +21,6 @@ __all__ = [
     "Outcome",
     "Run",
     "atomic_file",
-    "code_digest",
     "config_hash",
     "decisive",
     "disk_errors",

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,10 +67,6 @@ def write_predictions(
     import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
     import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
 
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", task):
-        raise ValueError(
-            f"the task {task!r} gives a file its name: use letters, digits, '_', '-' and '.'"
-        )
     path = folder / f"{task}.parquet"
     with atomic_file(path) as file:
         pq.write_table(pa.table({name: pa.array(values) for name, values in columns.items()}), file)

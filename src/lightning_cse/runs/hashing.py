@@ -1,9 +1,15 @@
-"""The settings that affect a result, and the hash of them that names a run."""
+"""The settings that affect a result: the hash of them that names a run, and the key by which a
+table finds it.
+
+The key is a hash of the settings as they were requested. It depends on no file and no machine, so
+it is known before a run is made.
+"""
 
 import hashlib
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 # Top-level keys that do not affect a result, or only through the nodes that read them (corpora,
@@ -60,6 +66,14 @@ _ENCODER: Final = frozenset({"source", "package"})
 _MODULES: Final = re.compile(
     r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*'
 )
+
+_SAMPLE: Final = Path(__file__).resolve().parents[1] / "data" / "sample"
+PRECISIONS: Final = {
+    "32": "32-true",
+    "bf16": "bf16-mixed",
+    "16": "16-mixed",
+}
+"""Training precisions, by Lightning's short names; ``16-mixed`` needs a GPU."""
 
 NEUTRAL: Final[Mapping[str, Any]] = {
     "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
@@ -199,3 +213,35 @@ def _canonical(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
+
+
+# Keys of tables
+
+_READING = ("suite", "prompt", "whitening", "accelerator", "pooling", "max_length")
+
+
+def training_key(config: Mapping[str, Any]) -> str:
+    """Return the key of a training from its resolved config, with automatic choices still
+    ``auto``.
+    """
+    precision = str(config["trainer"]["precision"])
+    trainer = {**config["trainer"], "precision": PRECISIONS.get(precision, precision)}
+    return _key(config, {**config, "trainer": trainer})
+
+
+def evaluation_key(config: Mapping[str, Any], training: str | None = None) -> str:
+    """Return the key of an evaluation; ``training`` is the key of the training whose model it
+    evaluates, if any.
+    """
+    settings = {name: config[name] for name in _READING}
+    settings["model"] = training or [config["model"]]
+    if config["model"] == "llm":
+        llm = config["llm"]
+        settings["llm"] = {"model": llm["model"], "parameters": llm["parameters"]}
+        settings["few_shot"] = config["few_shot"]
+    return _key(config, settings)
+
+
+def _key(config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    document = {**settings, "sample": Path(config["paths"]["data_dir"]) == _SAMPLE}
+    return config_hash(document, data={}, encoder={"name": ""}, resolved={})

@@ -40,7 +40,6 @@ def environment() -> dict[str, Any]:
             "platform": platform.platform(),
             "cpu": _cpu(),
             "cores": _cores(),
-            "memory_gib": _memory(),
         },
         "threads": os.cpu_count() if torch is None else int(torch.get_num_threads()),
     }
@@ -73,13 +72,6 @@ def _cores() -> int | None:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count()
-
-
-def _memory() -> float | None:
-    if not hasattr(os, "sysconf"):
-        return None
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return round(memory / 2**30, 1)
 
 
 def _git(*arguments: str) -> str:

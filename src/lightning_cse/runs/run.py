@@ -150,7 +150,7 @@ class Run:
 
     @property
     def key(self) -> str | None:
-        """The key by which tables find the run (`lightning_cse.config.key`), as `start` wrote it;
+        """The key by which tables find the run (`lightning_cse.runs.hashing`), as `start` wrote it;
         None without one.
         """
         with contextlib.suppress(OSError, UnicodeDecodeError), self.config_path.open() as file:
@@ -244,11 +244,6 @@ class Run:
 
     def clear(self) -> None:
         """Remove everything in this folder but its lock; links are removed, never followed."""
-        if self.path.is_symlink():
-            target = self.path.readlink()
-            raise LightningCSEError(
-                f"{self.path} is a link to {target}: clear that folder yourself"
-            )
         # The record is first: a run that is cleared half-way must not look finished.
         self.record_path.unlink(missing_ok=True)
         if not self.path.is_dir():

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from lightning_cse.arguments import quote_free_text
-from lightning_cse.config.compose import describe, options, parse, register
+from lightning_cse.config.compose import parse, register
 from lightning_cse.config.launch import ordered
 from lightning_cse.errors import ConfigError, user_error
 
@@ -72,9 +72,3 @@ def test_recipe_of_the_encoder_precedes_the_default():
     known = user_error(wrapped.value)
     assert isinstance(known, ConfigError)
     assert "did you mean 'warmup'?" in str(known)
-
-
-def test_options_of_a_group():
-    assert {"dualcse_cross", "gausscse", "simcse_sup"} <= set(options("experiment"))
-    assert not [name for name in options("method") if name.startswith("_")]
-    assert describe("experiment", "dualcse_cross").startswith("DualCSE with a cross-encoder")

@@ -12,13 +12,11 @@ import pytest
 from oracles import Numbers
 from sklearn.metrics import roc_auc_score
 
-from lightning_cse.config.schema import OWN
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation import (
     OwnDirection,
     OwnNLI,
     OwnSTS,
-    Retrieval,
     run_tasks,
 )
 
@@ -55,16 +53,6 @@ def evaluated(task, split="test", model=None):
         model or Difference(),
         split,
     )["own"]
-
-
-def test_each_task_reads_the_columns_that_may_be_mapped_for_it():
-    tasks: dict[str, Any] = {
-        "sts": OwnSTS,
-        "nli": OwnNLI,
-        "direction": OwnDirection,
-        "retrieval": Retrieval,
-    }
-    assert {name: getattr(task, "reads", ()) for name, task in tasks.items()} == OWN
 
 
 def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path):

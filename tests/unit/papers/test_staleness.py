@@ -4,7 +4,7 @@ import pytest
 
 from lightning_cse.papers.records import Found
 from lightning_cse.papers.staleness import change_of
-from lightning_cse.runs import code_digest
+from lightning_cse.runs.code import code_digest
 
 METHOD = {
     "_target_": "lightning_cse.methods.SimCSE",

@@ -50,23 +50,6 @@ def test_step_zero_does_not_count():
     )
 
 
-@pytest.mark.parametrize(
-    "curves",
-    [
-        {},
-        {"train/loss": [(1, 0.5)]},
-        {
-            "val/stsb/spearman": [(0, 0.5)],
-            "diag/held_out/alignment": [(5, 0.5)],
-            "diag/eval/alignment": [(10, 0.5)],
-        },
-        {"val/stsb/spearman": [(5, math.nan)], "diag/held_out/alignment": [(5, 0.5)]},
-    ],
-)
-def test_missing_curves_give_none(curves):
-    assert summarise(curves) == CurveSummary()
-
-
 def test_non_finite_values_give_none():
     curves = {
         "val/rte/accuracy_all": [

@@ -48,25 +48,3 @@ def test_results_do_not_make_the_commit_dirty(checkout):
     assert machine.environment()["commit"] == commit
     (checkout / "conf/train.yaml").write_text("b")
     assert machine.environment()["commit"] == f"{commit}-dirty"
-
-
-def test_in_history(checkout):
-    first = machine.commit()
-    assert first is not None
-    git(
-        checkout,
-        "commit",
-        "--allow-empty",
-        "-m",
-        "b",
-    )
-    second = machine.commit()
-    assert machine.in_history(f"{first}-dirty")
-    git(
-        checkout,
-        "reset",
-        "--hard",
-        first,
-    )
-    assert not machine.in_history(str(second))
-    assert not machine.in_history("0" * 40)

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from lightning_cse import runs
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs import Busy, Curves, Run, find_runs, write_atomic
-from lightning_cse.runs.machine import device_of
 
 RECORD: dict[str, Any] = {
     "name": "x",
@@ -122,15 +120,6 @@ def test_one_process_at_a_time(run, holder):
         pass
 
 
-def test_folder_made_for_the_lock_is_removed(run):
-    with pytest.raises(RuntimeError), run.lock():
-        raise RuntimeError
-    assert not run.path.exists()
-    with run.lock():
-        run.start("")
-    assert [path.name for path in run.path.iterdir()] == ["config.yaml"]
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -161,9 +150,6 @@ def test_clear_does_not_follow_links(run, tmp_path):
         run.clear()
         assert [path.name for path in run.path.iterdir()] == ["run.lock"]
     assert (outside / "precious").read_text() == "x"
-    (run.root / "x" / "0b-s0").symlink_to(outside)
-    with pytest.raises(LightningCSEError, match="is a link to"):
-        Run(run.root, "x", "0b", 0).clear()
 
 
 def test_find_runs(run):
@@ -217,47 +203,13 @@ def test_kill_while_writing_keeps_the_old_file(tmp_path):
     assert (tmp_path / "file").read_text() == "old"
 
 
-@pytest.mark.parametrize(
-    ("accelerator", "with_cuda", "without"),
-    [
-        ("auto", "cuda", "cpu"),
-        ("gpu", "cuda", "mps"),
-        ("cpu", "cpu", "cpu"),
-        ("mps", "mps", "mps"),
-    ],
-)
-def test_device_of_accelerator(accelerator, with_cuda, without, monkeypatch):
-    for cuda, want in ((True, with_cuda), (False, without)):
-        monkeypatch.setattr(
-            torch.cuda,
-            "is_available",
-            lambda cuda=cuda: cuda,
-        )
-        assert device_of(accelerator) == torch.device(want)
-
-
 def test_tables_of_run(run):
-    with pytest.raises(LightningCSEError, match=r"has no record\.json: the run is new"):
-        run.table()
     assert run.curves().empty
     run.start("")
-    for step, values in (
-        (0, {"val/m": 0.5}),
-        (1, {"train/loss": 2.0}),
-        (2, {"train/loss": 1.0, "val/m": 0.75}),
-    ):
+    for step, values in ((0, {"val/m": 0.5}), (1, {"train/loss": 2.0}), (2, {"val/m": 0.75})):
         Curves(run.curves_path).append(step, values)
     curves = run.curves()
     assert curves.index.tolist() == [0, 1, 2]
     assert curves["val/m"].dropna().to_dict() == {0: 0.5, 2: 0.75}
-    assert curves.loc[2].to_dict() == {"val/m": 0.75, "train/loss": 1.0}
-    record = {
-        "name": "x",
-        "config_hash": "0a",
-        "seed": 3,
-        "metrics": {"test/m": 0.7, "test/n": 0.1},
-    }
-    run.finish(record | {"baselines": {"length": {"test/m": 0.2}}})
-    table = run.table()
-    assert table["x"].to_dict() == record["metrics"]
-    assert table["length"].dropna().to_dict() == {"test/m": 0.2}
+    run.finish(RECORD | {"baselines": {"length": {"a": 0.2}}})
+    assert run.table().loc["a"].to_dict() == {"x": RECORD["metrics"]["a"], "length": 0.2}

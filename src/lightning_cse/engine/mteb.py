@@ -1,19 +1,13 @@
-"""Adapters for the mteb library: our models as its encoders, and its tasks as tasks of an
-evaluation.
-"""
+"""An adapter for the mteb library: our models as its encoders."""
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from lightning_cse.errors import DataError, TaskError
-from lightning_cse.evaluation import TaskResult
-from lightning_cse.runs import Run
 from lightning_cse.similarity import cosine, cosine_matrix
 
 if TYPE_CHECKING:
@@ -39,9 +33,14 @@ class MTEBModel:
     @property
     def mteb_model_meta(self) -> Any:
         """The metadata that mteb writes into its results; unknown values are None."""
+        import mteb  # optional and slow to import
+
         name = self.model.name
-        meta = _mteb().models.ModelMeta
-        unknown = {key: None for key, field in meta.model_fields.items() if field.is_required()}
+        unknown = {
+            key: None
+            for key, field in mteb.models.ModelMeta.model_fields.items()
+            if field.is_required()
+        }
         known = {
             "name": name if name.count("/") == 1 else f"lightning_cse/{name.replace('/', '_')}",
             "revision": self.revision,
@@ -51,7 +50,7 @@ class MTEBModel:
             "framework": ["PyTorch"],
             "use_instructions": False,
         }
-        return meta(**unknown | known)
+        return mteb.models.ModelMeta(**unknown | known)
 
     def encode(
         self,
@@ -81,58 +80,6 @@ class MTEBModel:
         return cosine(_matrix(embeddings1), _matrix(embeddings2))
 
 
-class MTEBTask:
-    """A task of the mteb library, by its name there; the metric is ``main_score`` on its test
-    split.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        try:
-            self._task = _mteb().get_task(name)
-        except KeyError as error:
-            raise TaskError(f"suite.tasks, mteb: {error.args[0]}") from error
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """The revision of the data set, which mteb pins, and the version of mteb."""
-        dataset = self._task.metadata.dataset
-        return {
-            f"mteb/{dataset['path']}": str(dataset["revision"]),
-            "mteb": importlib.metadata.version("mteb"),
-        }
-
-    def evaluate(
-        self,
-        model: SentenceModel,
-        run: Run,
-    ) -> TaskResult:
-        """Evaluate a model with mteb, which writes its own results to ``mteb/`` in the run's
-        folder.
-        """
-        try:
-            self._task.load_data()
-        except Exception as error:
-            raise DataError(f"mteb cannot load {self.name}: {error}") from error
-        results = _mteb().evaluate(
-            MTEBModel(model, revision=run.config_hash),
-            self._task,
-            cache=_mteb().ResultCache(run.path / "mteb"),
-            encode_kwargs={"batch_size": 1024},
-            co2_tracker=False,
-            show_progress_bar=False,
-        )
-        return TaskResult({"main_score": float(results.task_results[0].get_score())})
-
-
 def _matrix(vectors: Any) -> Tensor:
     matrix: Tensor = torch.atleast_2d(torch.as_tensor(vectors))
     return matrix
-
-
-def _mteb() -> Any:
-    try:
-        import mteb  # optional and slow to import
-    except ModuleNotFoundError as error:
-        raise TaskError(f"suite=mteb: {error}; pip install 'lightning_cse[mteb]'") from error
-    return mteb
