@@ -178,12 +178,6 @@ MUTANTS = (
         "SimCSE",
     ),
     Mutant(
-        "encoders/gpu.py",
-        "** -0.5",
-        "** -0.4",
-        "SimCSE",
-    ),
-    Mutant(
         "encoders/load.py",
         '"num_hidden_layers", 1)',
         '"num_hidden_layers", 2)',

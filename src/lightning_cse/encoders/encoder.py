@@ -1,10 +1,9 @@
 """A sentence encoder: transformer backbone and pooling, one pass for all sentences of a step."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,6 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lightning_cse.devices import gather, share
-from lightning_cse.encoders import gpu
 from lightning_cse.encoders.batching import cut_by_length, cut_evenly
 from lightning_cse.encoders.packing import (
     MODEL_TYPES,
@@ -21,7 +19,7 @@ from lightning_cse.encoders.packing import (
     make_dropout_fast,
     use_window_attention,
 )
-from lightning_cse.encoders.pooling import EARLIER_STATES, POOLINGS, pool, pool_row
+from lightning_cse.encoders.pooling import EARLIER_STATES, POOLINGS, pool
 from lightning_cse.encoders.templates import PROMPTS, Sequences, Template
 from lightning_cse.errors import EncoderError, did_you_mean
 from lightning_cse.tokens import Tokens
@@ -29,8 +27,8 @@ from lightning_cse.tokens import Tokens
 TOKENS_AT_ONCE = 4096
 """On a CPU: enough tokens for the matrix products, few enough for the cache."""
 
-Encode = Callable[[Sequences, int | None], Iterator[Tensor]]
-"""Encodes sequences sorted by length, some of them at once: yields (k, d)."""
+PADDING_ON_GPU = 4096
+"""Padding tokens of a group on a GPU: about the cost of another, smaller pass through BERT-base."""
 
 
 class Tokenizer:
@@ -38,11 +36,7 @@ class Tokenizer:
     the cache key.
     """
 
-    def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        digest: str,
-    ) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, digest: str) -> None:
         self.tokenizer = tokenizer
         self.digest = digest
         self.pad_id = int(tokenizer.pad_token_id)
@@ -67,23 +61,11 @@ class Tokenizer:
         return [str(text) for text in texts]
 
 
-class PackedRow(NamedTuple):
-    """Sequences in windows: a model's inputs, and the place and the mask (n, length) of each
-    token.
-    """
-
-    ids: Tensor
-    inputs: dict[str, Any]
-    places: Tensor
-    mask: Tensor
-
-
 class SentenceEncoder(nn.Module):
     r"""Encode sentences as vectors: template, transformer, pooling.
 
     All sentences of a step are encoded in one call. For BERT-like models (`MODEL_TYPES`) they
-    are packed into windows on a CPU and concatenated on a GPU (with torch's compiler if
-    ``compiled``). Otherwise, they are padded in groups of similar length.
+    are packed into windows on a CPU. Otherwise, they are padded in groups of similar length.
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
 
@@ -116,7 +98,7 @@ class SentenceEncoder(nn.Module):
         prompts: Sequence[str] | None = None,
         denoise: bool = False,
         freeze_embeddings: bool = False,
-        compile: bool = False,  # noqa: A002 - the option's name,
+        compile: bool = False,  # noqa: A002 - the option's name
     ) -> None:
         super().__init__()
         self._first_position, limit = positions(backbone)
@@ -125,10 +107,6 @@ class SentenceEncoder(nn.Module):
                 f"encoder.max_length: {max_length} is more than the {limit} positions of {name}"
             )
         _check_pooling(pooling, backbone, name)
-        if tokenizer.pad_token_id is None:
-            raise EncoderError(
-                f"encoder {name}: its tokenizer has no padding token; set one and save it again"
-            )
         self.backbone = backbone
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
         self.name = name
@@ -146,7 +124,7 @@ class SentenceEncoder(nn.Module):
         self.has_segments = getattr(backbone.config, "type_vocab_size", 0) > 1
         make_dropout_fast(backbone)
         if freeze_embeddings:
-            _freeze_embeddings(backbone, name)
+            backbone.get_submodule("embeddings").requires_grad_(False)
         self._is_packed = use_window_attention(backbone)
         self.templates = tuple(self._single_templates(prompts))
         """The templates of a single sentence: one per prompt, or just one without prompts."""
@@ -155,7 +133,11 @@ class SentenceEncoder(nn.Module):
         """Yield one template per prompt, or the tokenizer's own where no prompt is pooled."""
         tokenizer = self.tokenizer.tokenizer
         if self.pooling == "prompt":
-            self._check_prompts(prompts)
+            if self.denoise and not self._is_packed:
+                raise EncoderError(
+                    f"encoder.denoise: the positions of {self.backbone.config.model_type} cannot be "
+                    f"set, only those of {', '.join(MODEL_TYPES)}"
+                )
             for prompt in prompts or PROMPTS:
                 yield self._with_room(Template.from_prompt(tokenizer, prompt))
             return
@@ -163,31 +145,14 @@ class SentenceEncoder(nn.Module):
             raise EncoderError(
                 f"encoder.prompts, encoder.denoise: need encoder.pooling=prompt, got {self.pooling}"
             )
-        template = self._with_room(Template.from_tokenizer(tokenizer))
-        if self.pooling in ("cls", "cls_pooler") and not template.prefix:
-            raise EncoderError(
-                f"encoder.pooling: the tokenizer of {self.name} puts no [CLS] before a sentence; "
-                "choose mean"
-            )
-        yield template
-
-    def _check_prompts(self, prompts: Sequence[str] | None) -> None:
-        if self.denoise and not self._is_packed:
-            raise EncoderError(
-                f"encoder.denoise: the positions of {self.backbone.config.model_type} cannot be "
-                f"set, only those of {', '.join(MODEL_TYPES)}"
-            )
-        if isinstance(prompts, str) or (prompts is not None and len(prompts) == 0):
-            raise EncoderError(
-                f"encoder.prompts: must be a list of prompts, or null for NGCSE's two; got {prompts!r}"
-            )
+        yield self._with_room(Template.from_tokenizer(tokenizer))
 
     def _with_room(self, template: Template) -> Template:
         """Return the template if a sentence has room beside it."""
         if len(template) >= self.max_length:
-            kind = "special tokens" if template.pooled is None else "tokens of the prompt"
             raise EncoderError(
-                f"encoder.max_length: {self.max_length} leaves no room beside {len(template)} {kind}"
+                f"encoder.max_length: {self.max_length} leaves no room for a sentence beside "
+                f"{len(template)} special tokens and tokens of the prompt"
             )
         return template
 
@@ -208,12 +173,6 @@ class SentenceEncoder(nn.Module):
             )
         tokenizer = self.tokenizer.tokenizer
         template = Template.from_tokenizer(tokenizer, second)
-        around = {*template.prefix, *template.suffix}
-        if around.isdisjoint(tokenizer.all_special_ids):
-            raise EncoderError(
-                f"the tokenizer of {self.name} writes no special token between a sentence and "
-                f"{second!r}; choose method.architecture=bi"
-            )
         if not self.has_segments:
             template = replace(template, suffix_types=(0,) * len(template.suffix))
         return self._with_room(template)
@@ -230,24 +189,12 @@ class SentenceEncoder(nn.Module):
         in evaluation.
         """
         parts = [template.apply(tokens, self.max_length) for tokens, template in requests]
-        if self.denoise:
-            return self._encode_denoised(
-                parts,
-                [template for _, template in requests],
-                most,
-            )
-        return self._encode(parts, most)
-
-    def _encode_denoised(
-        self,
-        parts: Sequence[Sequences],
-        templates: Sequence[Template],
-        most: int | None,
-    ) -> list[Tensor]:
-        """Encode sentences and, once per length, their templates alone; return the differences."""
+        if not self.denoise:
+            return self._encode(parts, most)
+        # Each template alone, once per length.
         lengths = [part.lengths.unique() for part in parts]
         alone = []
-        for template, some in zip(templates, lengths, strict=True):
+        for (_, template), some in zip(requests, lengths, strict=True):
             alone.append(template.alone(some - len(template)))
         encoded = self._encode([*parts, *alone], most)
         vectors = encoded[: len(parts)]
@@ -257,18 +204,14 @@ class SentenceEncoder(nn.Module):
             denoised.append(vector - bias[torch.searchsorted(some, part.lengths)])
         return denoised
 
-    def _encode(
-        self,
-        parts: Sequence[Sequences],
-        most: int | None,
-    ) -> list[Tensor]:
+    def _encode(self, parts: Sequence[Sequences], most: int | None) -> list[Tensor]:
         """Encode this process's share of all sequences, sorted by length.
 
         Return the vectors of all.
         """
         sequences = Sequences.cat(parts, self.tokenizer.pad_id)
         order = torch.argsort(sequences.lengths, stable=True)
-        encode = self._encode_on(order.device)
+        encode = self._packed if self._is_packed and order.is_cpu else self._padded
 
         def encoded(rows: Tensor) -> Tensor:
             vectors = torch.cat(list(encode(sequences.take(rows), most)))
@@ -284,56 +227,19 @@ class SentenceEncoder(nn.Module):
         sizes = [len(part.ids) for part in parts]
         return list(vectors[order.argsort()].split(sizes))
 
-    def _encode_on(self, device: torch.device) -> Encode:
-        """Return the fastest way to encode on a device."""
-        kernel = gpu.kernel_for(self.backbone, device) if self._is_packed else None
-        run = None
-        if self.compiled and torch.is_grad_enabled():  # evaluation has too many shapes
-            run = gpu.compiled(kernel)
-        if kernel is not None:
-            return partial(self._in_rows, kernel, run)
-        if self._is_packed and device.type == "cpu":
-            return self._packed
-        return self._padded
-
     def _through_pooler(self, vectors: Tensor) -> Tensor:
         # Vectors rounded to bfloat16 make ties between scores.
         with torch.autocast(vectors.device.type, enabled=False):
             pooled: Tensor = self.backbone.get_submodule("pooler")(vectors[:, None])
         return pooled
 
-    def _in_rows(
-        self,
-        kernel: gpu.Kernel,
-        run: Any,
-        sequences: Sequences,
-        most: int | None,
-    ) -> Iterator[Tensor]:
-        """Encode sequences, sorted by length, concatenated without padding
-        (`lightning_cse.encoders.gpu`).
-        """
-        for part, total, inputs in gpu.rows(
-            sequences,
-            most,
-            kernel,
-            rounded=run is not None,
-        ):
-            inputs["position_ids"] += self._first_position
-            if not self.has_segments:
-                del inputs["token_type_ids"]
-            hidden = self._states(inputs, run)[0, :total]
-            yield pool_row(self.pooling, hidden, part)
-
-    def _padded(
-        self,
-        sequences: Sequences,
-        most: int | None,
-    ) -> Iterator[Tensor]:
+    def _padded(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
         """Encode sequences, sorted by length, in groups of similar length, each padded to its
         longest.
         """
         lengths = sequences.lengths.cpu().numpy()
-        for start, end in pairwise([0, *cut_by_length(lengths, most=most)]):
+        overhead = 256 if sequences.ids.is_cpu else PADDING_ON_GPU
+        for start, end in pairwise([0, *cut_by_length(lengths, overhead, most)]):
             part = sequences.take(slice(start, end))
             width = int(lengths[end - 1])
             mask = torch.arange(width, device=part.ids.device) < part.lengths[:, None]
@@ -344,18 +250,9 @@ class SentenceEncoder(nn.Module):
                 inputs["token_type_ids"] = part.type_ids[:, :width]
             if self.denoise:
                 inputs["position_ids"] = part.positions[:, :width] + self._first_position
-            yield pool(
-                self.pooling,
-                self._states(inputs),
-                mask,
-                part.pooled,
-            )
+            yield pool(self.pooling, self._states(inputs), mask, part.pooled)
 
-    def _packed(
-        self,
-        sequences: Sequences,
-        most: int | None,
-    ) -> Iterator[Tensor]:
+    def _packed(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
         """Encode sequences, sorted by length, in rows of a few thousand tokens
         (`lightning_cse.encoders.packing`).
         """
@@ -363,11 +260,11 @@ class SentenceEncoder(nn.Module):
         ends = cut_evenly(sequences.lengths.numpy(), min(TOKENS_AT_ONCE, most or TOKENS_AT_ONCE))
         parts = [sequences.take(slice(start, end)) for start, end in pairwise([0, *ends])]
         rows = [self._packed_row(part) for part in parts]
-        embedded = self._embedded([row.ids for row in rows])
-        for part, row, inputs_embeds in zip(parts, rows, embedded, strict=True):
-            hidden = self._states({"inputs_embeds": inputs_embeds[None], **row.inputs})[0]
-            hidden = hidden.index_select(0, row.places.flatten()).unflatten(0, row.places.shape)
-            yield pool(self.pooling, hidden, row.mask, part.pooled)
+        embedded = self._embedded([ids for ids, *_ in rows])
+        for part, (_, inputs, places, mask), vectors in zip(parts, rows, embedded, strict=True):
+            hidden = self._states({"inputs_embeds": vectors[None], **inputs})[0]
+            hidden = hidden.index_select(0, places.flatten()).unflatten(0, places.shape)
+            yield pool(self.pooling, hidden, mask, part.pooled)
 
     def _embedded(self, ids: Sequence[Tensor]) -> Iterator[Tensor]:
         """Yield the word embeddings of each row of tokens."""
@@ -379,8 +276,11 @@ class SentenceEncoder(nn.Module):
         else:
             yield from map(table, ids)
 
-    def _packed_row(self, part: Sequences) -> PackedRow:
-        """Lay sequences out in one row of windows."""
+    def _packed_row(self, part: Sequences) -> tuple[Tensor, dict[str, Any], Tensor, Tensor]:
+        """Lay sequences out in one row of windows.
+
+        Return the ids, a model's inputs, and the place and the mask (n, length) of each token.
+        """
         windows = Windows.pack(part.lengths.numpy())
         width = int(part.lengths.max())
         position = torch.arange(width).expand(len(part.lengths), -1)
@@ -390,11 +290,7 @@ class SentenceEncoder(nn.Module):
 
         def laid_out(values: Tensor, padding: int) -> Tensor:
             row = torch.full((windows.count * windows.width,), padding)
-            return row.index_copy_(
-                0,
-                inside,
-                values[:, :width][mask],
-            )
+            return row.index_copy_(0, inside, values[:, :width][mask])
 
         first = self._first_position
         inputs: dict[str, Any] = {
@@ -407,24 +303,15 @@ class SentenceEncoder(nn.Module):
             # Without this, ModernBERT makes a mask over every pair of tokens of a row.
             inputs["attention_mask"] = dict.fromkeys(kinds)
         ids = laid_out(part.ids, self.tokenizer.pad_id)
-        return PackedRow(
-            ids,
-            inputs,
-            places.where(mask, 0),
-            mask,
-        )
+        return ids, inputs, places.where(mask, 0), mask
 
-    def _states(
-        self,
-        inputs: dict[str, Any],
-        run: Any = None,
-    ) -> Tensor:
+    def _states(self, inputs: dict[str, Any]) -> Tensor:
         """Return the states of every token for pooling: the last layer's, or their average with an
         earlier layer's.
         """
         earlier = EARLIER_STATES.get(self.pooling)
         inputs["output_hidden_states"] = earlier is not None
-        output = run(self.backbone, inputs) if run else self.backbone(**inputs)
+        output = self.backbone(**inputs)
         if earlier is None:
             last: Tensor = output.last_hidden_state
             return last
@@ -432,11 +319,7 @@ class SentenceEncoder(nn.Module):
         return (states[earlier].float() + states[-1].float()) / 2
 
 
-def _check_pooling(
-    pooling: str,
-    backbone: PreTrainedModel,
-    name: str,
-) -> None:
+def _check_pooling(pooling: str, backbone: PreTrainedModel, name: str) -> None:
     if pooling not in POOLINGS:
         near = did_you_mean(pooling, POOLINGS)
         raise EncoderError(
@@ -447,15 +330,6 @@ def _check_pooling(
             f"encoder.pooling: {name} ({backbone.config.model_type}) has no pooler (a dense layer "
             "and tanh on [CLS]); choose cls or mean"
         )
-
-
-def _freeze_embeddings(backbone: PreTrainedModel, name: str) -> None:
-    embeddings = getattr(backbone, "embeddings", None)
-    if not isinstance(embeddings, nn.Module):
-        raise EncoderError(
-            f"encoder.freeze_embeddings: {name} has no module `embeddings`; set it to false"
-        )
-    embeddings.requires_grad_(False)
 
 
 def _drops(module: nn.Module) -> bool:
@@ -474,19 +348,6 @@ def positions(backbone: PreTrainedModel) -> tuple[int, int | None]:
     None without a limit.
     """
     # Positions of RoBERTa and MPNet start after the padding id, so two of their 514 are never used.
-    first = (
-        int(
-            getattr(
-                getattr(backbone, "embeddings", None),
-                "padding_idx",
-                -1,
-            )
-        )
-        + 1
-    )
-    limit = getattr(
-        backbone.config,
-        "max_position_embeddings",
-        None,
-    )
+    first = int(getattr(getattr(backbone, "embeddings", None), "padding_idx", -1)) + 1
+    limit = getattr(backbone.config, "max_position_embeddings", None)
     return first, None if limit is None else limit - first

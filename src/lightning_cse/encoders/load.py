@@ -3,13 +3,12 @@
 Or a small random one for tests.
 """
 
-import contextlib
 import hashlib
 import importlib.util
 import inspect
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, cast
@@ -80,25 +79,26 @@ def load_encoder(
     that tokenizer and backbone allow if it gives no length.
     """
     folder = find_encoder(source, package)
-    _check_files(folder, source)
+    _check_files(folder)
     if pooling == "auto":
         pooling = read_pooling(folder)
     try:
         config = _config(folder, layers)
         set_dropout(config, dropout)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True)
-        backbone = _backbone(
-            folder,
-            config,
-            has_pooler=pooling == "cls_pooler",
-        )
+        backbone = _backbone(folder, config, pooling == "cls_pooler")
         length = _max_length(folder, backbone, tokenizer) if max_length == "auto" else max_length
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise EncoderError(
             f"the encoder in {folder} cannot be loaded: {' '.join(str(error).split())} "
             "(it needs what save_pretrained writes for a model and its tokenizer)"
         ) from error
-    _check_tokenizer(tokenizer, backbone, folder)
+    rows = cast("torch.nn.Embedding", backbone.get_input_embeddings()).num_embeddings
+    if max(tokenizer.get_vocab().values()) >= rows:
+        raise EncoderError(
+            f"the tokenizer in {folder} has more ids than the {rows} rows of the embedding; "
+            "save both from one model, after resize_token_embeddings"
+        )
     return SentenceEncoder(
         backbone,
         tokenizer,
@@ -110,56 +110,32 @@ def load_encoder(
     )
 
 
-def _check_files(folder: Path, source: str) -> None:
+def _check_files(folder: Path) -> None:
     """Raise EncoderError for a folder of another kind: a run, or weights as a pickle."""
     if (folder / "record.json").is_file():
         raise EncoderError(
             f"{folder} is a run, not an encoder: python -m lightning_cse.export --model {folder} "
             "--to FOLDER, then use FOLDER"
         )
-    if not (folder / "config.json").is_file():
+    if not (folder / "config.json").is_file() or not (folder / "tokenizer_config.json").is_file():
         raise EncoderError(
-            f"{folder} has no config.json: it is not a folder that save_pretrained wrote for a model"
+            f"{folder} is not a folder that save_pretrained wrote for a model and its tokenizer: "
+            "it needs config.json and tokenizer_config.json"
         )
     if not any(folder.glob("model*.safetensors")):
         raise EncoderError(
             f"{folder} has no model.safetensors, and weights as pytorch_model.bin are not read, "
-            'since they can run code. If you trust them, convert them: python -c "from transformers '
-            "import AutoModel as M, AutoTokenizer as T; [A.from_pretrained("
-            f"'{source}').save_pretrained('FOLDER') for A in (M, T)]\", then use FOLDER"
-        )
-
-
-def _check_tokenizer(
-    tokenizer: PreTrainedTokenizerBase,
-    backbone: PreTrainedModel,
-    folder: Path,
-) -> None:
-    ids = set(tokenizer.get_vocab().values())
-    if ids <= set(tokenizer.all_special_ids):  # transformers made one up
-        raise EncoderError(
-            f"{folder} has no tokenizer: save it beside the weights with tokenizer.save_pretrained"
-        )
-    rows = cast("torch.nn.Embedding", backbone.get_input_embeddings()).num_embeddings
-    if max(ids) >= rows:
-        raise EncoderError(
-            f"the tokenizer in {folder} has ids up to {max(ids)}, but the embedding has {rows} rows; "
-            "save both from one model, after resize_token_embeddings"
+            "since they can run code: load and save them with transformers if you trust them"
         )
 
 
 def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
     config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(folder)
-    is_causal = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
     is_masked = type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING
-    kind = None
-    if config.is_encoder_decoder:
-        kind = "an encoder-decoder"
-    elif (is_causal and not is_masked) or getattr(config, "is_decoder", False):
-        kind = "a decoder, whose tokens see only earlier ones"
-    if kind is not None:
+    if config.is_encoder_decoder or getattr(config, "is_decoder", False) or not is_masked:
         raise EncoderError(
-            f"the {config.model_type} in {folder} is {kind}; choose an encoder such as BERT"
+            f"the {config.model_type} in {folder} is a decoder or not a text model; choose an "
+            "encoder such as BERT"
         )
     if layers is not None:
         _keep_layers(config, layers)
@@ -177,54 +153,29 @@ def _keep_layers(config: PreTrainedConfig, layers: int) -> None:
         config.layer_types = config.layer_types[:layers]
 
 
-def _backbone(
-    folder: Path,
-    config: PreTrainedConfig,
-    *,
-    has_pooler: bool,
-) -> PreTrainedModel:
+def _backbone(folder: Path, config: PreTrainedConfig, has_pooler: bool) -> PreTrainedModel:
     kind: Any = transformers.MODEL_MAPPING[type(config)]
     # Mismatched and missing parameters become random numbers; both are reported below.
     options: dict[str, Any] = {"ignore_mismatched_sizes": True, "output_loading_info": True}
     # An unused pooler would never get a gradient; not every architecture has the switch.
     if "add_pooling_layer" in inspect.signature(kind).parameters:
         options["add_pooling_layer"] = has_pooler
-    with _quiet_transformers():
-        backbone, report = kind.from_pretrained(
-            folder,
-            config=config,
-            dtype=torch.float32,
-            use_safetensors=True,
-            **options,
-        )
-    names = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
-    if has_pooler and any("pooler" in name for name in names):
-        raise EncoderError(
-            f"encoder.pooling: the checkpoint in {folder} has no pooler (a dense layer and tanh on "
-            "[CLS]); choose cls or mean"
-        )
-    missing = sorted(name for name in names if "pooler" not in name)
-    if missing:
-        raise ValueError(
-            f"{len(missing)} parameters of {kind.__name__} are missing from the weights or have "
-            f"another shape: {', '.join(missing[:3])}"
-        )
-    return backbone  # type: ignore[no-any-return]
-
-
-@contextlib.contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """Silence the report that lists poolers and heads, which are not needed here."""
     verbosity = transformers_logging.get_verbosity()
-    has_bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
+    transformers_logging.set_verbosity_error()  # no report of unused poolers and heads
     transformers_logging.disable_progress_bar()
     try:
-        yield
+        backbone, report = kind.from_pretrained(
+            folder, config=config, dtype=torch.float32, use_safetensors=True, **options
+        )
     finally:
         transformers_logging.set_verbosity(verbosity)
-        if has_bars:
-            transformers_logging.enable_progress_bar()
+    names = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
+    missing = sorted(name for name in names if has_pooler or "pooler" not in name)
+    if missing:
+        raise ValueError(
+            f"parameters are missing from the weights or have another shape: {missing}"
+        )
+    return backbone  # type: ignore[no-any-return]
 
 
 def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
@@ -242,46 +193,32 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
         modules = {}
         for module in read_json(path):
             modules[str(module["type"]).rpartition(".")[2]] = module["path"]
-        mode = _pooling_mode(read_json(folder / modules.pop("Pooling") / "config.json"))
+        config = read_json(folder / modules.pop("Pooling") / "config.json")
+        modes = config.get("pooling_mode") or [
+            key for key, value in config.items() if "pooling_mode_" in key and value
+        ]
+        (mode,) = [modes] if isinstance(modes, str) else modes
+        pooling = KNOWN_POOLINGS[mode]
         path = folder / "config_sentence_transformers.json"
-        prompt = read_json(path).get("default_prompt_name") if path.is_file() else None
+        if path.is_file() and read_json(path).get("default_prompt_name"):
+            raise ValueError("a prompt before sentences is not supported")
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise EncoderError(f"{path} does not say how it pools ({error!r}): set pooling") from error
-    known = {
-        "Transformer",
-        "Normalize",
-        *applied,
-    }
-    unsupported = [f"the module {kind}" for kind in modules if kind not in known]
-    if prompt:
-        unsupported.append(f"the prompt {prompt!r} before sentences")
-    if mode not in KNOWN_POOLINGS:
-        unsupported.append(f"the pooling {mode}")
-    if unsupported:
         raise EncoderError(
-            f"{folder} has {' and '.join(unsupported)}, not supported here: set pooling"
+            f"{path} does not say how it pools, by cls or mean alone ({error!r}): set pooling"
+        ) from error
+    if unsupported := modules.keys() - {"Transformer", "Normalize", *applied}:
+        raise EncoderError(
+            f"{folder} has the modules {', '.join(sorted(unsupported))}, not supported here: "
+            "set pooling"
         )
     if "Normalize" in modules and "Normalize" not in applied:
         log.info(
             "%s scales its vectors to length one, which is omitted here: no cosine changes", folder
         )
-    return KNOWN_POOLINGS[mode]
+    return pooling
 
 
-def _pooling_mode(config: Any) -> str:
-    """Return the only pooling of a Pooling module."""
-    modes = config.get("pooling_mode")
-    if modes is None:
-        modes = [key for key, value in config.items() if "pooling_mode_" in key and value]
-    (mode,) = [modes] if isinstance(modes, str) else modes
-    return str(mode)
-
-
-def _max_length(
-    folder: Path,
-    backbone: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-) -> int:
+def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     path = folder / "sentence_bert_config.json"
     length = read_json(path).get("max_seq_length") if path.is_file() else None
     if length is None:
@@ -289,9 +226,7 @@ def _max_length(
         # A tokenizer without a limit gives 1e30.
         length = min((limit for limit in limits if limit and limit < 10**9), default=None)
     if type(length) is not int or length < 1:
-        raise EncoderError(
-            f"encoder.max_length: {folder} says {length!r}, not a positive number; set one"
-        )
+        raise EncoderError(f"encoder.max_length: {path} has none, or {length!r}; set one")
     return length
 
 
@@ -382,10 +317,7 @@ def tiny_encoder(
     """
     with as_file(files("lightning_cse.encoders") / "tiny_vocab.txt") as path:
         vocabulary = path.read_bytes()
-        tokenizer = transformers.BertTokenizer(
-            vocab=str(path),
-            do_lower_case=True,
-        )
+        tokenizer = transformers.BertTokenizer(vocab=str(path), do_lower_case=True)
     config = transformers.BertConfig(
         hidden_size=width,
         intermediate_size=2 * width,

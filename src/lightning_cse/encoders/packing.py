@@ -31,7 +31,6 @@ from transformers import (
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from lightning_cse.encoders.gpu import Row
 from lightning_cse.errors import EncoderError
 
 MODEL_TYPES = (
@@ -79,11 +78,7 @@ class FastOutput(nn.Module):
     dropout: nn.Module
     LayerNorm: nn.Module
 
-    def forward(
-        self,
-        hidden: Tensor,
-        residual: Tensor,
-    ) -> Tensor:
+    def forward(self, hidden: Tensor, residual: Tensor) -> Tensor:
         """Add in place and in one dtype: a sum of two dtypes takes longer than a cast and a sum."""
         hidden = self.dropout(self.dense(hidden)).to(residual.dtype)
         normed: Tensor = self.LayerNorm(hidden.add_(residual))
@@ -166,11 +161,7 @@ class Windows:
             self._near[distance] = Windows(self.count, self.width, self.starts, bias)
         return self._near[distance]
 
-    def bias_a_head(
-        self,
-        dtype: torch.dtype,
-        heads: int,
-    ) -> Tensor:
+    def bias_a_head(self, dtype: torch.dtype, heads: int) -> Tensor:
         """Return the bias for every head: (count * heads, width, width)."""
         if dtype not in self._biases:
             bias = self.bias.to(dtype).expand(-1, heads, -1, -1)
@@ -192,7 +183,7 @@ def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
 def window_attention(
     module: nn.Module,
     *states: Any,
-    windows: Windows | Row | None = None,
+    windows: Windows | None = None,
     dropout: float = 0.0,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
@@ -200,42 +191,17 @@ def window_attention(
     heads, width).
     """
     if windows is None:
-        return sdpa_attention_forward(
-            module,
-            *states,
-            dropout=dropout,
-            **options,
-        )  # type: ignore[misc]
-    if isinstance(windows, Row):
-        return windows.attend(
-            *states[:3],
-            dropout=dropout,
-            **options,
-        )
+        return sdpa_attention_forward(module, *states, dropout=dropout, **options)  # type: ignore[misc]
     windows = windows.within(options.get("sliding_window"))
     q, k, v = (tensor[0].transpose(0, 1) for tensor in states[:3])  # (tokens, heads, width)
     scale = options.get("scaling") or q.shape[-1] ** -0.5
     if dropout > 0 and is_fast(q, dropout):
-        mixed: Tensor = _WindowAttention.apply(
-            q,
-            k,
-            v,
-            windows,
-            dropout,
-            scale,
-        )  # type: ignore[no-untyped-call]
+        mixed: Tensor = _WindowAttention.apply(q, k, v, windows, dropout, scale)  # type: ignore[no-untyped-call]
         return mixed[None], None
     shape = (windows.count, windows.width)
     q, k, v = (tensor.unflatten(0, shape).transpose(1, 2) for tensor in (q, k, v))
     bias = windows.bias.to(q.dtype)
-    mixed = nn.functional.scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        attn_mask=bias,
-        dropout_p=dropout,
-        scale=scale,
-    )
+    mixed = nn.functional.scaled_dot_product_attention(q, k, v, bias, dropout, scale=scale)
     return mixed.transpose(1, 2).flatten(0, 1)[None], None
 
 
@@ -276,12 +242,7 @@ class _WindowAttention(torch.autograd.Function):
     ) -> Tensor:
         q, k, v = (_swapped(x, windows.count) for x in (q, k, v * _scale(dropout)))
         bias = windows.bias_a_head(q.dtype, len(q) // windows.count)
-        weights = torch.baddbmm(
-            bias,
-            q,
-            k.transpose(1, 2),
-            alpha=scale,
-        ).softmax(-1)
+        weights = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale).softmax(-1)
         mask = keep_mask(tuple(weights.shape), dropout)
         ctx.save_for_backward(q, k, v, weights, mask)
         ctx.count = windows.count  # not the bias, which is large
@@ -296,12 +257,7 @@ class _WindowAttention(torch.autograd.Function):
         g = _swapped(grad, ctx.count)
         kept = mask.to(grad.dtype)
         weights_grad = torch.bmm(g, v.transpose(1, 2)).mul_(kept)
-        scores_grad = torch._softmax_backward_data(
-            weights_grad,
-            weights,
-            -1,
-            weights.dtype,
-        )
+        scores_grad = torch._softmax_backward_data(weights_grad, weights, -1, weights.dtype)
         q_grad = torch.bmm(scores_grad, k).mul_(ctx.scale)
         k_grad = torch.bmm(scores_grad.transpose(1, 2), q).mul_(ctx.scale)
         v_grad = torch.bmm(kept.mul_(weights).transpose(1, 2), g).mul_(_scale(ctx.dropout))
@@ -336,11 +292,7 @@ def _scale(p: float) -> float:
     return LANES / (LANES - round(p * LANES))
 
 
-def apply_mask(
-    x: Tensor,
-    mask: Tensor,
-    p: float,
-) -> Tensor:
+def apply_mask(x: Tensor, mask: Tensor, p: float) -> Tensor:
     """Return ``x / (1 - p)`` where the mask keeps and 0 elsewhere, for the rounded ``p`` that it
     was drawn with.
     """
@@ -351,11 +303,7 @@ def apply_mask(
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        p: float,
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
         mask = keep_mask(tuple(x.shape), p)
         ctx.save_for_backward(mask)
         ctx.p = p

@@ -1,12 +1,7 @@
 """Pooling: from the vectors of a sentence's tokens to one vector."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from lightning_cse.encoders.templates import Sequences
 
 POOLINGS = ("cls", "cls_pooler", "embedding_last", "first_last", "mean", "prompt")
 
@@ -22,12 +17,7 @@ BERT-base an average of 60.73 on the seven STS tasks (their issue 285). The pape
 """
 
 
-def pool(
-    pooling: str,
-    hidden: Tensor,
-    mask: Tensor,
-    place: Tensor,
-) -> Tensor:
+def pool(pooling: str, hidden: Tensor, mask: Tensor, place: Tensor) -> Tensor:
     """Pool padded token vectors (n, length, d) to (n, d) in float32.
 
     The result is the first vector, the one at ``place`` (n,), or the mean over ``mask``.
@@ -39,23 +29,3 @@ def pool(
         return hidden[torch.arange(len(hidden), device=hidden.device), place]
     weights = mask.to(hidden.dtype)[:, :, None]
     return torch.sum(hidden * weights, 1) / weights.sum(1).clamp(min=1)
-
-
-def pool_row(
-    pooling: str,
-    hidden: Tensor,
-    part: "Sequences",
-) -> Tensor:
-    """Pool the concatenated token vectors of all sequences (tokens, d) to (n, d), as `pool`
-    does.
-    """
-    if pooling in ("cls", "cls_pooler", "prompt"):
-        first = part.lengths.cumsum(0) - part.lengths
-        return hidden[first + part.pooled].float()  # without a prompt, `pooled` is 0
-    # unsafe: checking the lengths would wait for the GPU
-    return torch.segment_reduce(
-        hidden.float(),
-        "mean",
-        lengths=part.lengths,
-        unsafe=True,
-    )

@@ -88,19 +88,13 @@ class Template:
 
     @classmethod
     def from_tokenizer(
-        cls,
-        tokenizer: PreTrainedTokenizerBase,
-        second: str | None = None,
+        cls, tokenizer: PreTrainedTokenizerBase, second: str | None = None
     ) -> Template:
         """Return the template of a single sentence, or of a pair whose second segment is the word
         ``second``.
         """
         probe = list(tokenizer(PROBE, add_special_tokens=False)["input_ids"])
-        encoded = tokenizer(
-            PROBE,
-            second,
-            return_token_type_ids=True,
-        )
+        encoded = tokenizer(PROBE, second, return_token_type_ids=True)
         ids = tuple(encoded["input_ids"])
         types = tuple(encoded["token_type_ids"])
         for start in range(len(ids) - len(probe) + 1):
@@ -114,17 +108,12 @@ class Template:
                     pad_id=int(tokenizer.pad_token_id),
                 )
         raise EncoderError(
-            f"the tokenizer {tokenizer.name_or_path} writes {PROBE!r} as {probe} alone but not "
-            f"inside {list(ids)}: its special tokens cannot be separated from the sentence; "
+            f"the tokenizer {tokenizer.name_or_path} changes a sentence between special tokens; "
             "use another encoder"
         )
 
     @classmethod
-    def from_prompt(
-        cls,
-        tokenizer: PreTrainedTokenizerBase,
-        prompt: str,
-    ) -> Template:
+    def from_prompt(cls, tokenizer: PreTrainedTokenizerBase, prompt: str) -> Template:
         r"""Return the template of a prompt: text with ``{}`` for the sentence and, after it,
         ``{mask}`` for the mask.
 
@@ -140,11 +129,6 @@ class Template:
         if (prompt.count(SENTENCE), prompt.count(MASK), rest.count(MASK)) != (1, 1, 1):
             raise EncoderError(
                 f"encoder.prompts: {prompt!r} needs one {SENTENCE} and, behind it, one {MASK}"
-            )
-        if tokenizer.mask_token_id is None:
-            raise EncoderError(
-                f"encoder.pooling: the tokenizer {tokenizer.name_or_path} has no mask token for a "
-                "prompt; choose mean"
             )
 
         def ids(text: str) -> tuple[int, ...]:
@@ -166,11 +150,7 @@ class Template:
     def __len__(self) -> int:
         return len(self.prefix) + len(self.suffix)
 
-    def apply(
-        self,
-        tokens: Tokens,
-        max_length: int,
-    ) -> Sequences:
+    def apply(self, tokens: Tokens, max_length: int) -> Sequences:
         """Put the template around each sentence of ``tokens``, cut so that all fits
         ``max_length``.
         """
@@ -185,41 +165,15 @@ class Template:
         after = position - body
         suffix = torch.where(after >= start, after, count)
         place = torch.where(position < start, position, suffix).clamp(max=count)
-        ids = self._table(
-            self.prefix + self.suffix,
-            self.pad_id,
-            device,
-        )[place]
-        types = self._table(
-            self.prefix_types + self.suffix_types,
-            0,
-            device,
-        )[place]
+        ids = torch.tensor([*self.prefix, *self.suffix, self.pad_id], device=device)[place]
+        types = torch.tensor([*self.prefix_types, *self.suffix_types, 0], device=device)[place]
         width = tokens.ids.shape[1]
         if width:
             sentence = tokens.ids.gather(1, (position - start).clamp(0, width - 1))
-            ids = torch.where(
-                (position >= start) & (after < start),
-                sentence,
-                ids,
-            )
+            ids = torch.where((position >= start) & (after < start), sentence, ids)
 
         pooled = torch.zeros_like(lengths) if self.pooled is None else lengths - self.pooled
-        return Sequences(
-            ids,
-            types,
-            position,
-            lengths[:, 0],
-            pooled[:, 0],
-        )
-
-    @staticmethod
-    def _table(
-        values: tuple[int, ...],
-        padding: int,
-        device: torch.device,
-    ) -> Tensor:
-        return torch.tensor([*values, padding], device=device)
+        return Sequences(ids, types, position, lengths[:, 0], pooled[:, 0])
 
     def alone(self, sentence_lengths: Tensor) -> Sequences:
         """Return the template without a sentence, its suffix at its positions after a sentence of

@@ -67,6 +67,8 @@ class Method(pl.LightningModule, ABC):
         for part in model.modules():
             if isinstance(part, SentenceEncoder):
                 part.chunk_size = chunk_size
+                if part.compiled and torch.cuda.is_available():
+                    part.backbone.compile(dynamic=True)
         self._rows: list[Tensor] = []  # training rows of the batches since the last optimizer step
 
     @property

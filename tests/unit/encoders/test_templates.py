@@ -1,18 +1,13 @@
 """A template is right if it writes what the tokenizer itself would have written."""
 
-import copy
-import re
-
 import pytest
 import torch
 from encoder_kinds import roberta_tokenizer
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer
 
 from lightning_cse.encoders.templates import PROMPTS, Template
-from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
-Tokenizers = dict[str, PreTrainedTokenizerBase]
 SENTENCES = [
     "A cat.",
     "The dog chased the cat across the yard while it rained on all of us.",
@@ -107,37 +102,3 @@ def test_prompt_equals_the_text_around_the_sentence(tokenizers, name, prompt):
     assert torch.equal(got.lengths, want["attention_mask"].sum(1))
     assert (got.type_ids == 0).all()
     assert torch.equal((got.ids == tokenizer.mask_token_id).int().argmax(1), got.pooled)
-
-
-# What is refused
-
-
-@pytest.mark.parametrize(
-    "prompt", ["no place {mask}", "{} and {} {mask}", "{} no mask", "{mask} {} {mask}", ""]
-)
-def test_prompts_without_one_sentence_and_one_mask(tokenizers, prompt):
-    with pytest.raises(
-        EncoderError, match=re.escape(f"encoder.prompts: {prompt!r} needs one {{}} and, behind it,")
-    ):
-        Template.from_prompt(tokenizers["tiny"], prompt)
-
-
-def test_tokenizers_that_do_not_fit(tokenizers):
-    unmasked = copy.deepcopy(tokenizers["tiny"])
-    unmasked.mask_token = None
-    with pytest.raises(EncoderError, match="has no mask token for a prompt; choose mean"):
-        Template.from_prompt(unmasked, PROMPTS[0])
-
-    class Odd:
-        """Writes a sentence between special tokens differently from the sentence alone."""
-
-        name_or_path = "odd"
-        pad_token_id = 0
-
-        def __call__(self, *_, add_special_tokens=True, **__):
-            return {"input_ids": [2] if add_special_tokens else [1], "token_type_ids": [0]}
-
-    with pytest.raises(
-        EncoderError, match=r"tokenizer odd writes 'zebra' as \[1\] alone but not inside \[2\]"
-    ):
-        Template.from_tokenizer(Odd())  # type: ignore[arg-type]

@@ -1,23 +1,15 @@
 """Encoders of the kinds that people train: trained, recorded, loaded and exported."""
 
-from dataclasses import replace
-from functools import partial
-from typing import Any
-
 import pytest
 import torch
-import transformers as hf
 from encoder_kinds import KINDS, save_kind
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from small_runs import LITTLE
 
 from lightning_cse.analysis.exporting import export
-from lightning_cse.encoders import load_encoder
 from lightning_cse.encoders.load import digests
 from lightning_cse.engine.load import load as load_model
-from lightning_cse.losses import DualContrastive
-from lightning_cse.methods import DualCSE, Schedule
 
 SENTENCES = ["The ferry leaves at noon.", "", "Is that yours?", "Über 🙃 naïveté."]
 RUNS = {
@@ -59,34 +51,4 @@ def test_train_record_load_export(name, run_tiny, tmp_path, caplog):
         theirs = SentenceTransformer(str(tmp_path / "exported"), device="cpu")
         vectors = theirs.encode(SENTENCES, convert_to_tensor=True)
         ours = next(iter(model.answers.embed(SENTENCES).views().values()))
-        torch.testing.assert_close(
-            vectors,
-            ours,
-            atol=1e-5,
-            rtol=1e-4,
-        )
-
-
-def test_tokenizer_with_segments_for_a_model_without(tmp_path):
-    folder = save_kind(
-        "roberta",
-        tmp_path / "roberta",
-        pad_token_id=0,
-    )
-    bert = save_kind("bert", tmp_path / "bert")
-    hf.AutoTokenizer.from_pretrained(bert).save_pretrained(folder)
-    encoder = load_encoder(
-        name="x",
-        source=str(folder),
-        pooling="mean",
-        max_length=64,
-    )
-    options: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW), "schedule": Schedule()}
-    model = DualCSE(
-        encoder,
-        DualContrastive(),
-        **options,
-    ).model.eval()
-    assert not any(model.explicit_template.suffix_types)
-    loaded = replace(load_model(str(folder), pooling="mean"), answers=model)
-    assert export(loaded, tmp_path / "exported").startswith("PointModel, view explicit: 64 vectors")
+        torch.testing.assert_close(vectors, ours, atol=1e-5, rtol=1e-4)
