@@ -60,7 +60,7 @@ def main() -> None:
         for protocol in arguments.protocols:
             task = Transfer(data_dir=str(default_data_dir()), corpus=corpus, protocol=protocol)
             wall, processor = time.perf_counter(), time.process_time()
-            (accuracy,) = task.evaluate(answers, embedded, "test").metrics.values()
+            (accuracy,) = task.evaluate(embedded, "test").metrics.values()
             wall, processor = time.perf_counter() - wall, time.process_time() - processor
             row = (f"{100 * accuracy:.2f}", f"{embedding:.0f}", f"{wall:.0f}", f"{processor:.0f}")
             table.add_row(corpus, protocol, *row)

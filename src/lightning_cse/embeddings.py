@@ -61,20 +61,12 @@ class Embedding:
     @classmethod
     def cat(cls, parts: Sequence[Self]) -> Self:
         """Join batches of one kind row-wise; ``Embedding.cat`` joins any kind."""
-        kinds = sorted({type(part).__name__ for part in parts})
-        if len(kinds) != 1 or not isinstance(parts[0], cls):
-            got = ", ".join(kinds) or "none"
-            raise TypeError(f"{cls.__name__}.cat: need parts of the same kind, got {got}")
         joined = {}
         for name in parts[0].fields():
             joined[name] = torch.cat([getattr(part, name) for part in parts])
         return type(parts[0])(**joined)
 
-    def to(
-        self,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Self:
+    def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move or convert every tensor; takes what `torch.Tensor.to` takes."""
         return self._map(lambda value: value.to(*args, **kwargs))
 
@@ -148,12 +140,7 @@ class DualGaussianEmbedding(Embedding):
         implicit: GaussianEmbedding,
     ) -> Self:
         """Return the embedding with two Gaussians per sentence."""
-        return cls(
-            explicit.mean,
-            explicit.log_variance,
-            implicit.mean,
-            implicit.log_variance,
-        )
+        return cls(*explicit.fields().values(), *implicit.fields().values())
 
     @property
     def explicit(self) -> GaussianEmbedding:

@@ -6,7 +6,7 @@ Every function computes in the widest dtype of its inputs, at least float32, als
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
@@ -20,9 +20,6 @@ Reduce = Literal["mean_of_sims", "sim_of_sum"]
 
 Ask = Callable[[Any, Any], Tensor]
 """A score of two embeddings: row by row, (n,), or of every pair, (n, m)."""
-
-Read = Callable[[Sequence[int]], Embedding]
-"""The embeddings of some rows of a corpus."""
 
 _ZERO_NORM = 1e-12  # a shorter vector counts as the zero vector: it is not divided by its norm
 
@@ -224,36 +221,20 @@ class Similarity(Protocol):
         ...
 
 
-def is_same(
-    first: Ask,
-    second: Ask,
-    like: Embedding,
-) -> bool:
+def is_same(first: Ask, second: Ask, like: Embedding) -> bool:
     """Return whether two row-by-row scores agree on fixed random embeddings of the given kind."""
     generator = torch.Generator().manual_seed(0)
     widths = [value.shape[1] for value in like.fields().values()]
 
     def draw() -> Embedding:
-        fields = [
-            torch.randn(
-                16,
-                d,
-                generator=generator,
-                dtype=torch.float64,
-            )
-            for d in widths
-        ]
-        return type(like)(*fields)
+        return type(like)(
+            *(torch.randn(16, d, generator=generator, dtype=torch.float64) for d in widths)
+        )
 
     a = draw()
     b = draw()
     with torch.no_grad():
-        return torch.allclose(
-            first(a, b).double(),
-            second(a, b).double(),
-            rtol=1e-5,
-            atol=1e-9,
-        )
+        return torch.allclose(first(a, b).double(), second(a, b).double(), rtol=1e-5, atol=1e-9)
 
 
 @dataclass(frozen=True)
@@ -290,40 +271,34 @@ class Comparison:
         repeated = (a[torch.full((len(b),), row)] for row in range(len(a)))
         return torch.stack([self.ask(one, b) for one in repeated])
 
-    def candidates(
-        self,
-        queries: Embedding,
-        read: Read,
-        total: int,
-        count: int,
-    ) -> list[list[int]]:
-        """Return the best rows of each query in float32: ``count`` and a margin, or all rows."""
-        count += _MARGIN
+    def search(
+        self, queries: Embedding, documents: Embedding, count: int
+    ) -> Iterator[list[tuple[int, float]]]:
+        """Yield the best documents of each query, by number, with their float64 scores, best first.
+
+        All are compared in float32, the best ``count`` and a margin again in float64; of equal
+        scores, the first document comes first.
+        """
+        rows = self._candidates(queries, documents, count + _MARGIN)
+        for number, chosen in enumerate(rows.sort(dim=1).values):
+            query = queries[torch.full((len(chosen),), number)]
+            exact = self.ask(query.to(torch.float64), documents[chosen].to(torch.float64))
+            best = exact.sort(descending=True, stable=True)
+            yield list(zip(chosen[best.indices].tolist(), best.values.tolist(), strict=True))
+
+    def _candidates(self, queries: Embedding, documents: Embedding, count: int) -> Tensor:
+        """Return the best documents of each query in float32, in no order: (queries, count)."""
         scores = torch.empty(len(queries), 0)
         rows = torch.empty(len(queries), 0, dtype=torch.long)
-        for start in range(0, total, _SENTENCES):
-            block = read(range(start, min(start + _SENTENCES, total)))
+        for start in range(0, len(documents), _SENTENCES):
+            block = documents[start : start + _SENTENCES]
             starts = range(0, len(queries), _QUERIES)
             found = [_top(self.matrix(queries[q : q + _QUERIES], block), count) for q in starts]
             scores = torch.cat([scores, torch.cat([values for values, _ in found])], dim=1)
             rows = torch.cat([rows, torch.cat([places + start for _, places in found])], dim=1)
             scores, kept = _top(scores, count)
             rows = rows.gather(1, kept)
-        return rows.tolist()
-
-    def ranked(
-        self,
-        query: Embedding,
-        read: Read,
-        rows: Iterable[int],
-    ) -> list[tuple[int, float]]:
-        """Return one query's candidates and float64 scores, best first; ties in order of rows."""
-        chosen = sorted(set(rows))
-        first = torch.zeros(len(chosen), dtype=torch.long)
-        scores = self.ask(query.to(torch.float64)[first], read(chosen).to(torch.float64))
-        best = scores.sort(descending=True, stable=True)
-        ordered = [chosen[place] for place in best.indices.tolist()]
-        return list(zip(ordered, best.values.tolist(), strict=True))
+        return rows
 
 
 def check_reduce(reduce: Reduce) -> Reduce:

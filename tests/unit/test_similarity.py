@@ -58,7 +58,8 @@ def test_cosine_matches_loop(
 def test_half_precision_is_computed_in_float32(function, dtype):
     a, b = normal(2, 6, 384, dtype=dtype)
     want = loop(a, b) if function is cosine_matrix else loop(a, b).diagonal()
-    got = function(a, b)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = function(a, b)
     assert got.dtype == torch.float32
     torch.testing.assert_close(
         got.double(),
@@ -69,26 +70,7 @@ def test_half_precision_is_computed_in_float32(function, dtype):
 
 
 @both
-def test_autocast_does_not_downcast(function):
-    a, b = normal(
-        2,
-        6,
-        384,
-        dtype=torch.float32,
-    )
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert (a @ b.T).dtype == torch.bfloat16, "autocast is on"
-        got = function(a, b)
-    torch.testing.assert_close(
-        got,
-        function(a, b),
-        rtol=0,
-        atol=0,
-    )
-
-
-@both
-@pytest.mark.parametrize("length", [0.0, 1e-30, 1e-13])
+@pytest.mark.parametrize("length", [0.0, 1e-13])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_zero_vectors_have_cosine_zero_and_small_gradients(
     function,
@@ -123,8 +105,3 @@ def test_gradients(function):
 def test_wrong_shapes_are_errors(function, shapes):
     with pytest.raises(ValueError, match=r"got \(.*\) and \(2, \d\)"):
         function(*map(torch.ones, shapes))
-
-
-def test_cosine_by_row_needs_equal_numbers_of_rows():
-    with pytest.raises(ValueError, match=r"got \(3, 4\) and \(2, 4\)"):
-        cosine(torch.ones(3, 4), torch.ones(2, 4))

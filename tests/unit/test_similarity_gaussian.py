@@ -23,7 +23,7 @@ both = pytest.mark.parametrize("reduce", ["mean_of_sims", "sim_of_sum"])
 
 
 def leaves(*embeddings):
-    tensors: list[Tensor] = []
+    tensors = []
     for embedding in embeddings:
         tensors += embedding.fields().values()
     return tensors
@@ -155,38 +155,13 @@ def test_default_is_the_mean_of_similarities_and_direction_is_from_the_candidate
     assert_near(compared.rows(b, a), matrix.diagonal())
 
 
-@both
-@every_function
-def test_translation_and_scale_do_not_matter(function, reduce):
-    a, b = pair(5, 6)
-    shift = gaussians(1, 6, seed=2).mean
-    scale = gaussians(1, 6, seed=3).mean
-
-    def moved(x):
-        return GaussianEmbedding((x.mean + shift) * scale.exp(), x.log_variance + 2 * scale)
-
-    assert_near(
-        function(
-            moved(a),
-            moved(b),
-            reduce,
-        ),
-        function(a, b, reduce),
-    )
-
-
 # Blocks and gradients
 
 
-@pytest.mark.parametrize("numbers", [1, 7, 26, 200, 10_000])
+@pytest.mark.parametrize("numbers", [1, 26, 10_000])
 @pytest.mark.parametrize(
     ("n", "m", "d"),
-    [
-        (9, 4, 13),
-        (1, 11, 5),
-        (11, 1, 5),
-        (6, 6, 1),
-    ],
+    [(9, 4, 13), (1, 11, 5), (6, 6, 1)],
 )
 def test_block_size_does_not_matter(
     monkeypatch,
@@ -208,26 +183,6 @@ def test_block_size_does_not_matter(
     got = gaussian_similarity_matrix(a, b)
     assert_near(got, want)
     assert_near(torch.autograd.grad((got * weights).sum(), leaves(a, b)), want_gradients)
-
-
-@both
-def test_no_rows(reduce):
-    none = trainable(gaussians(0, 3))
-    some = trainable(gaussians(2, 3))
-    assert gaussian_similarity_matrix(
-        none,
-        some,
-        reduce,
-    ).shape == (0, 2)
-    got = gaussian_similarity_matrix(
-        some,
-        none,
-        reduce,
-    )
-    assert got.shape == (2, 0)
-    got.sum().backward()
-    assert not some.mean.grad.any()
-    assert all(function(none, none, reduce).shape == (0,) for function in ROWS)
 
 
 class Largest(TorchDispatchMode):
@@ -323,53 +278,22 @@ def test_similarity_to_itself_is_one(
     )
     for function in ROWS:
         assert torch.equal(function(x, x, reduce), torch.ones(n))
-    double = x.to(torch.float64)
-    own = gaussian_similarity_matrix(
-        double,
-        double,
-        reduce,
-    ).diagonal()
-    # The products of sim_of_sum cancel terms that are 1e16 times as large.
-    assert_near(
-        own,
-        torch.ones(n).double(),
-        0 if reduce == "mean_of_sims" else 1e-8,
-    )
 
 
-@pytest.mark.parametrize("apart", [0.0, 1e-8, 1e-6, 1e-4, 1e-2])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("n", "d"), [(24, 48), (200, 1)])
+@pytest.mark.parametrize("apart", [0.0, 1e-6, 1e-2])
 @both
 @every_function
-def test_no_similarity_exceeds_one(
-    function,
-    reduce,
-    n,
-    d,
-    dtype,
-    apart,
-):
-    a = gaussians(
-        n,
-        d,
-        dtype=dtype,
-        scale=3,
-    )
-    other = gaussians(
-        n,
-        d,
-        dtype=dtype,
-        seed=1,
-    )
+def test_no_similarity_exceeds_one(function, reduce, apart):
+    a = gaussians(24, 48, dtype=torch.float32, scale=3)
+    other = gaussians(24, 48, dtype=torch.float32, seed=1)
     b = GaussianEmbedding(a.mean + apart * other.mean, a.log_variance + apart * other.log_variance)
     got = function(a, b, reduce)
     assert got.max() <= 1
     assert got.min() > 0
 
 
-@pytest.mark.parametrize("log", [0.0, -6.0, -12.0])
-@pytest.mark.parametrize("apart", [1.0, 0.03, 0.001])
+@pytest.mark.parametrize("log", [0.0, -12.0])
+@pytest.mark.parametrize("apart", [1.0, 0.001])
 @both
 def test_float32_is_accurate_for_small_variances(
     reduce,
@@ -422,15 +346,10 @@ def test_extreme_variances_stay_finite(
         assert gradient.dtype == dtype
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @both
 @every_function
-def test_half_precision_is_computed_in_float32(
-    function,
-    reduce,
-    dtype,
-):
-    a, b = pair(6, 32, dtype=dtype)
+def test_half_precision_is_computed_in_float32(function, reduce):
+    a, b = pair(6, 32, dtype=torch.bfloat16)
     got = function(a, b, reduce)
     assert got.dtype == torch.float32
     assert_near(
@@ -442,9 +361,6 @@ def test_half_precision_is_computed_in_float32(
         ),
         1e-6,
     )
-    # Under autocast a mean can be the narrower one.
-    mixed = GaussianEmbedding(a.mean, a.log_variance.double())
-    assert function(mixed, b, reduce).dtype == function(b, mixed, reduce).dtype == torch.float64
 
 
 @both
@@ -479,6 +395,3 @@ def test_wrong_shapes_and_reductions_are_errors(function):
             a,
             reduce="mean_of_sim",
         )
-    if function in ROWS:
-        with pytest.raises(ValueError, match=r"got \(3, 4\) and \(2, 4\)"):
-            function(a, gaussians(2, 4))

@@ -167,7 +167,7 @@ class Evaluation(Callback):
             embedded = self._embed(method, sentences if self.dropout else sentences + watched)
             values: dict[str, float] = {}
             for name, task in tasks.items():
-                metrics = task.evaluate(method.model, embedded, "dev").metrics
+                metrics = task.evaluate(embedded, "dev").metrics
                 values |= {f"val/{name}/{metric}": value for metric, value in metrics.items()}
         if not watched:
             return values

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
@@ -262,8 +261,8 @@ def _measure(
         model.truncated = 0
         answers = model.answers
         embed = partial(model.embed, show_progress=None, label=label)
-    embedded = Embedded(SimpleNamespace(embed=embed), task.sentences("test"))
-    result = task.evaluate(answers, embedded, "test")
+    embedded = Embedded(answers, task.sentences("test"), embed)
+    result = task.evaluate(embedded, "test")
     return result, {"sentences": len(embedded.embedding), "cut": getattr(model, "truncated", 0)}
 
 

@@ -279,17 +279,10 @@ class SentenceModel:
         """
         compared = self._comparison(relation, view, against)
         embedded = self.embed(queries)
-        candidates = self.embed(corpus)
-
-        def read(rows: Sequence[int]) -> Embedding:
-            return candidates[torch.tensor(list(rows), dtype=torch.long)]
-
-        results = []
+        documents = self.embed(corpus)
         with torch.no_grad():
-            for number, rows in enumerate(compared.candidates(embedded, read, len(corpus), k)):
-                ranked = compared.ranked(embedded[number : number + 1], read, rows)
-                results.append([Hit(row, score) for row, score in ranked[:k]])
-        return results
+            found = list(compared.search(embedded, documents, k))
+        return [list(itertools.starmap(Hit, ranked[:k])) for ranked in found]
 
     def to_mteb(self) -> MTEBModel:
         """Return this model as a model of the mteb library, for ``mteb.evaluate(model.to_mteb(),

@@ -5,14 +5,14 @@ sentence implies more?
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Unpack
 
 import numpy as np
 
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import missing_file
 from lightning_cse.evaluation.task import (
-    Answers,
+    Corpora,
     CorpusTask,
     Embedded,
     Split,
@@ -20,7 +20,7 @@ from lightning_cse.evaluation.task import (
     sides,
     texts,
 )
-from lightning_cse.metrics import auc, auc_error, best_threshold, share_larger
+from lightning_cse.metrics import auc, auc_error, share_larger
 
 log = logging.getLogger(__name__)
 
@@ -42,28 +42,10 @@ class INLITask(CorpusTask):
     premises.
     """
 
+    corpora: ClassVar = {"dev": "inli/val", "test": "inli/test"}
     types: ClassVar[tuple[str, ...]] = tuple(HYPOTHESES)
 
-    def __init__(
-        self,
-        *,
-        data_dir: str,
-        dev_rows: int | None = None,
-        test_rows: int | None = None,
-    ) -> None:
-        super().__init__(
-            data_dir=data_dir,
-            dev="inli/val",
-            test="inli/test",
-            dev_rows=dev_rows,
-            test_rows=test_rows,
-        )
-
-    def select(
-        self,
-        rows: Rows,
-        split: Split,
-    ) -> Rows:
+    def select(self, rows: Rows, split: Split) -> Rows:
         """Return the pairs of the split."""
         rows = super().select(rows, split)
         count = len(rows)
@@ -123,33 +105,10 @@ class RTE(INLITask):
             sentences += texts(self.rows("test"))
         return sentences
 
-    def evaluate(
-        self,
-        answers: Answers,
-        embedded: Embedded,
-        split: Split,
-    ) -> TaskResult:
+    def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold on dev, and apply it to the split."""
-        dev = self.rows("dev")
         rows = self.rows(split)
-        scores = self.ask_pairs(
-            answers,
-            "entailment_score",
-            embedded,
-            dev,
-        )
-        threshold, _ = best_threshold(
-            dev.column("label"),
-            scores,
-            strict=True,
-        )
-        if split == "test":
-            scores = self.ask_pairs(
-                answers,
-                "entailment_score",
-                embedded,
-                rows,
-            )
+        threshold, scores = self.tune(embedded, self.rows("dev"), rows, strict=True)
         predictions = {
             **_described(rows),
             "score": scores.tolist(),
@@ -163,11 +122,7 @@ class RTE(INLITask):
         }
         return TaskResult(metrics, predictions)
 
-    def judged(
-        self,
-        judge: Any,
-        split: Split,
-    ) -> TaskResult:
+    def judged(self, judge: Any, split: Split) -> TaskResult:
         """Compare the types that the model names with those of the pairs of the split."""
         rows = self.rows(split)
         predictions = _described(rows)
@@ -236,14 +191,10 @@ class ImplicitnessTask(CorpusTask):
     needs = ("implicitness",)
     metrics: tuple[str, ...] = ("accuracy",)
 
-    def evaluate(
-        self,
-        answers: Answers,
-        embedded: Embedded,
-        split: Split,
-    ) -> TaskResult:
+    def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Compare the two sentences of each pair."""
         rows = self.rows(split)
+        answers = embedded.answers
         first, second = sides(rows)
         implicit = answers.implicitness(embedded[rows.column(first)]).double()
         explicit = answers.implicitness(embedded[rows.column(second)]).double()
@@ -282,22 +233,9 @@ class PairEIS(ImplicitnessTask):
     """
 
     def __init__(
-        self,
-        *,
-        data_dir: str,
-        dev: str,
-        test: str,
-        optional: bool = False,
-        dev_rows: int | None = None,
-        test_rows: int | None = None,
+        self, *, data_dir: str, optional: bool = False, **corpora: Unpack[Corpora]
     ) -> None:
-        super().__init__(
-            data_dir=data_dir,
-            dev=dev,
-            test=test,
-            dev_rows=dev_rows,
-            test_rows=test_rows,
-        )
+        super().__init__(data_dir=data_dir, **corpora)
         self.optional = optional
 
     def lacking(self) -> str | None:
@@ -310,20 +248,12 @@ class PairEIS(ImplicitnessTask):
         if reason := missing_file(self.sources["test"], self.data_dir):
             return reason
         if "dev" in self.sources and (reason := missing_file(self.sources["dev"], self.data_dir)):
-            log.info(
-                "PairEIS: no evaluation during training, %s is left out: %s",
-                self.sources["dev"],
-                reason,
-            )
+            log.info("PairEIS: no evaluation during training: %s", reason)
             del self.sources["dev"]
             self.splits = ("test",)
         return None
 
-    def select(
-        self,
-        rows: Rows,
-        split: Split,
-    ) -> Rows:
+    def select(self, rows: Rows, split: Split) -> Rows:
         """Return the positive pairs of the split, then the negative ones."""
         rows = super().select(rows, split)
         return rows.select([*range(len(rows))] * 2).with_columns(

@@ -1,18 +1,18 @@
 """Two-way natural language inference: is the hypothesis entailed by the premise or not?"""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
-from lightning_cse.data import Rows
 from lightning_cse.evaluation.task import (
-    Answers,
+    Corpora,
     CorpusTask,
     Embedded,
     Split,
     TaskResult,
+    entailed,
     texts,
 )
-from lightning_cse.metrics import auprc, best_threshold, threshold_accuracy
+from lightning_cse.metrics import auprc, threshold_accuracy
 
 
 class NLI(CorpusTask):
@@ -39,27 +39,12 @@ class NLI(CorpusTask):
         self,
         *,
         data_dir: str,
-        test: str,
-        dev: str | None = None,
-        watched: bool = True,
-        dev_rows: int | None = None,
-        test_rows: int | None = None,
         auprc_thresholds: int | None = None,
+        **corpora: Unpack[Corpora],
     ) -> None:
-        super().__init__(
-            data_dir=data_dir,
-            test=test,
-            dev=dev,
-            watched=watched,
-            dev_rows=dev_rows,
-            test_rows=test_rows,
-        )
+        super().__init__(data_dir=data_dir, **corpora)
         self.auprc_thresholds = auprc_thresholds
         if auprc_thresholds is not None:
-            if auprc_thresholds < 2:
-                raise ValueError(
-                    f"auprc_thresholds: must be null or an integer >= 2, got {auprc_thresholds}"
-                )
             self.metrics = (*self.metrics, f"auprc_{auprc_thresholds}")
 
     def sentences(self, split: Split) -> list[str]:
@@ -72,33 +57,11 @@ class NLI(CorpusTask):
         tuned = texts(self.table("dev")) if "dev" in self.sources else []
         return tuned + texts(self.rows("test"))
 
-    def evaluate(
-        self,
-        answers: Answers,
-        embedded: Embedded,
-        split: Split,
-    ) -> TaskResult:
+    def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold on dev, and apply it to the split."""
         rows = self.rows(split)
-        tuned = rows if split == "dev" else self.table("dev")
-        scores = self.ask_pairs(
-            answers,
-            "entailment_score",
-            embedded,
-            tuned,
-        )
-        threshold, _ = best_threshold(
-            entailed(tuned),
-            scores,
-            grid=self.grid,
-        )
-        if split == "test":
-            scores = self.ask_pairs(
-                answers,
-                "entailment_score",
-                embedded,
-                rows,
-            )
+        dev = rows if split == "dev" else self.table("dev")
+        threshold, scores = self.tune(embedded, dev, rows, grid=self.grid)
         labels = entailed(rows)
         metrics = {
             "accuracy": threshold_accuracy(labels, scores, threshold),
@@ -116,8 +79,3 @@ class NLI(CorpusTask):
             "prediction": (scores >= threshold).tolist(),
         }
         return TaskResult(metrics, predictions)
-
-
-def entailed(rows: Rows) -> list[bool]:
-    """Return whether each pair is labelled as entailed; your own files may have 1 for it."""
-    return [label in ("entailment", "1") for label in rows.column("label")]

@@ -2,10 +2,9 @@
 side.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +13,17 @@ from lightning_cse.data import Rows
 from lightning_cse.data.own import read_table
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation.direction import DirectionTask
-from lightning_cse.evaluation.nli import NLI, entailed
+from lightning_cse.evaluation.nli import NLI
 from lightning_cse.evaluation.sts import STS
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult
+from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult, entailed
 from lightning_cse.metrics import auc, auprc, best_threshold
 
-log = logging.getLogger(__name__)
+
+class Limits(TypedDict, total=False):
+    """The maximum numbers of rows, passed on to `CorpusTask`."""
+
+    dev_rows: int | None
+    test_rows: int | None
 
 
 class OwnTask(CorpusTask):
@@ -45,8 +49,7 @@ class OwnTask(CorpusTask):
         files: Any,
         columns: dict[str, str] | None = None,
         key: str = "files",
-        dev_rows: int | None = None,
-        test_rows: int | None = None,
+        **limits: Unpack[Limits],
     ) -> None:
         sources = dict(files) if isinstance(files, Mapping) else {"test": files}
         has_files = all(isinstance(some, str | Sequence) and some for some in sources.values())
@@ -59,23 +62,13 @@ class OwnTask(CorpusTask):
         self.without_dev = f"give it one: {key}={{dev: FILE, test: FILE}}"
         columns = columns or {}
         self.columns = {name: columns[name] for name in columns if name in self.reads} or None
-        super().__init__(
-            data_dir="",
-            test=key,
-            dev=key if "dev" in sources else None,
-            dev_rows=dev_rows,
-            test_rows=test_rows,
-        )
+        dev = key if "dev" in sources else None
+        super().__init__(data_dir="", test=key, dev=dev, **limits)
 
     def read(self, split: Split) -> Rows:
         """Read the files of a split, or raise DataError if a column is missing."""
         takes = f"{self.key} reads {', '.join(self.reads)}"
-        rows = read_table(
-            self.files[split],
-            columns=self.columns,
-            key=self.key,
-            takes=takes,
-        )
+        rows = read_table(self.files[split], columns=self.columns, key=self.key, takes=takes)
         present = {*rows.names, *self.optional}
         missing = [name for name in self.reads if name not in present]
         if missing:
@@ -84,8 +77,6 @@ class OwnTask(CorpusTask):
                 f"{self.key}: {rows.files[0].path}: no {' and no '.join(missing)}; columns "
                 f'recognised: {", ".join(rows.names)}; set "own.columns={{{columns}}}"'
             )
-        if "label" in self.reads and "label" in rows.names and "1" in rows.column("label"):
-            log.info("%s: label 1 is read as entailment, label 0 as no entailment", self.key)
         return rows
 
     @property
@@ -102,19 +93,6 @@ class OwnSTS(OwnTask, STS):
     """`STS` on files of your own; scores may have any range, since only their order counts."""
 
     reads = ("sentence1", "sentence2", "score")
-
-    def read(self, split: Split) -> Rows:
-        """Read the files of a split.
-
-        If the error names a column ``label``, add that it may be the score.
-        """
-        try:
-            return super().read(split)
-        except DataError as error:
-            if ": label " not in str(error):
-                raise
-            hint = "if it is the score: own.columns={score: label}"
-            raise DataError(f"{error}; {hint}") from None
 
 
 class OwnNLI(OwnTask, NLI):
@@ -139,39 +117,15 @@ class OwnNLI(OwnTask, NLI):
             return (*NLI.metrics, "auc")
         return ("accuracy_two_fold", "auprc", "auc")
 
-    def select(
-        self,
-        rows: Rows,
-        split: Split,
-    ) -> Rows:
-        """Return the rows of a split to evaluate; there must be pairs of both kinds."""
-        rows = super().select(rows, split)
-        if len(set(entailed(rows))) < 2:
-            raise DataError(
-                f"{self.key}: {rows.files[0].path}: all labels are {rows.column('label')[0]!r}; "
-                "both entailed and other pairs are needed"
-            )
-        return rows
-
-    def evaluate(
-        self,
-        answers: Answers,
-        embedded: Embedded,
-        split: Split,
-    ) -> TaskResult:
+    def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold, and apply it to the split."""
         if "dev" in self.sources:
-            result = super().evaluate(answers, embedded, split)
+            result = super().evaluate(embedded, split)
             area = auc(result.predictions["label"], result.predictions["score"])
             return TaskResult(result.metrics | {"auc": area}, result.predictions)
         rows = self.rows(split)
         labels = np.array(entailed(rows))
-        scores = self.ask_pairs(
-            answers,
-            "entailment_score",
-            embedded,
-            rows,
-        ).numpy()
+        scores = embedded.ask("entailment_score", rows).numpy()
         predicted = two_fold_predictions(labels, scores)
         metrics = {
             "accuracy_two_fold": float(np.mean(predicted == labels)),
@@ -188,20 +142,12 @@ class OwnNLI(OwnTask, NLI):
 
 
 def two_fold_predictions(
-    labels: NDArray[np.bool_],
-    scores: NDArray[np.float64],
+    labels: NDArray[np.bool_], scores: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
     """Classify each of two folds by the threshold tuned on the other one."""
     # Every second row of each label: with every second row of all, rows in turn would put one label
     # in a fold.
-    fold = (
-        np.where(
-            labels,
-            np.cumsum(labels),
-            np.cumsum(~labels),
-        )
-        % 2
-    )
+    fold = np.where(labels, np.cumsum(labels), np.cumsum(~labels)) % 2
     predicted = np.empty(len(labels), dtype=bool)
     for number in (0, 1):
         is_tested = fold == number
@@ -218,16 +164,10 @@ class OwnDirection(OwnTask, DirectionTask):
     reads = ("premise", "hypothesis", "label")
     optional = ("label",)
 
-    def select(
-        self,
-        rows: Rows,
-        split: Split,
-    ) -> Rows:
+    def select(self, rows: Rows, split: Split) -> Rows:
         """Return the entailed pairs."""
         rows = super().select(rows, split)
         if "label" not in rows.names:
             return rows
-        chosen = [row for row, is_entailed in enumerate(entailed(rows)) if is_entailed]
-        if not chosen:
-            raise DataError(f"{self.key}: {rows.files[0].path}: no pair has the label entailment")
+        chosen = np.flatnonzero(entailed(rows)).tolist()
         return rows.select(chosen, reason="not entailed")

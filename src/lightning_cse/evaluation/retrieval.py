@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import logging
 import math
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
@@ -12,13 +11,10 @@ from typing import Any, Final
 from lightning_cse.data.cells import columns_of
 from lightning_cse.data.files import decoded, read_bytes
 from lightning_cse.data.parsers import READERS, parse
-from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult
+from lightning_cse.evaluation.task import Embedded, Split, Task, TaskResult
 from lightning_cse.metrics import ndcg, recall
 from lightning_cse.similarity import Comparison
-
-log = logging.getLogger(__name__)
 
 Relevance = dict[str, dict[str, float]]
 """The relevance of documents, by query."""
@@ -42,7 +38,7 @@ class Retrieval(Task):
         files: a folder with ``corpus.jsonl`` (keys ``_id``, ``text``, and optionally ``title``,
             which is put before the text), ``queries.jsonl`` (``_id``, ``text``) and
             ``qrels/test.tsv`` (``query-id``, ``corpus-id``, ``score``). Evaluation during training
-            needs ``qrels/dev.tsv``. Each file may end in ``.gz``.
+            needs ``qrels/dev.tsv``.
         key: the config key of the folder, for messages.
         dev_rows, test_rows: the maximum numbers of queries, the first ones of the split; None uses
             all.
@@ -67,7 +63,7 @@ class Retrieval(Task):
         self.key = key
         self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
         self.without_dev = f"add {self.folder}/qrels/dev.tsv"
-        self.splits = ("dev", "test") if self._path("qrels/dev.tsv").exists() else ("test",)
+        self.splits = ("dev", "test") if (self.folder / "qrels/dev.tsv").exists() else ("test",)
         self._digests: dict[str, str] = {}
 
     @cached_property
@@ -86,12 +82,7 @@ class Retrieval(Task):
         qrels: dict[Split, Relevance] = {}
         for split in self.splits:
             text, path = self._read(f"qrels/{split}.tsv")
-            qrels[split] = _judgements(
-                text,
-                path,
-                self.documents,
-                self.queries,
-            )
+            qrels[split] = _judgements(text, path, self.queries)
         return qrels
 
     @property
@@ -99,14 +90,9 @@ class Retrieval(Task):
         """The sha256 of the files of the folder."""
         return self._digests if self.qrels else {}
 
-    def _path(self, name: str) -> Path:
-        plain = self.folder / name
-        packed = self.folder / f"{name}.gz"
-        return packed if packed.exists() and not plain.exists() else plain
-
     def _read(self, name: str) -> tuple[str, str]:
         """Return the text of a file, and its name in messages."""
-        path = self._path(name)
+        path = self.folder / name
         shown = f"{self.key}: {path}"
         if not path.exists():
             raise DataError(
@@ -126,16 +112,11 @@ class Retrieval(Task):
             return []
         return [*(self.queries[query] for query in self.relevance(split)), *self.documents.values()]
 
-    def evaluate(
-        self,
-        answers: Answers,
-        embedded: Embedded,
-        split: Split,
-    ) -> TaskResult:
+    def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Rank all documents for each query."""
         relevance = self.relevance(split)
         table: list[dict[str, Any]] = []
-        rankings = self._rankings(answers, embedded, list(relevance))
+        rankings = self._rankings(embedded, list(relevance))
         for number, (query, best) in enumerate(zip(relevance, rankings, strict=True)):
             judged = relevance[query]
             ranked = [judged.get(document, 0.0) for document in best]
@@ -158,42 +139,19 @@ class Retrieval(Task):
             metrics[name] = math.fsum(column) / len(table)
         return TaskResult(metrics, predictions)
 
-    def _rankings(
-        self,
-        answers: Answers,
-        embedded: Embedded,
-        queries: Sequence[str],
-    ) -> Iterator[list[str]]:
+    def _rankings(self, embedded: Embedded, queries: Sequence[str]) -> Iterator[list[str]]:
         """Yield the ids of the most similar documents of each query, without its own."""
         ids = list(self.documents)
-        texts = list(self.documents.values())
         embeddings = embedded[[self.queries[query] for query in queries]]
-
-        def read(rows: Sequence[int]) -> Embedding:
-            return embedded[[texts[row] for row in rows]]
-
-        compared = Comparison.of(answers.similarity, embeddings)
-        candidates = compared.candidates(
-            embeddings,
-            read,
-            len(ids),
-            DEPTH + 1,
-        )
-        for number, query in enumerate(queries):
-            found = compared.ranked(
-                embeddings[number : number + 1],
-                read,
-                candidates[number],
-            )
-            ranked = [ids[row] for row, _ in found]
+        documents = embedded[list(self.documents.values())]
+        compared = Comparison.of(embedded.answers.similarity, embeddings)
+        found = compared.search(embeddings, documents, DEPTH + 1)
+        for query, best in zip(queries, found, strict=True):
+            ranked = [ids[row] for row, _ in best]
             yield [document for document in ranked if document != query][:DEPTH]
 
 
-def _objects(
-    text: str,
-    path: str,
-    kind: str,
-) -> dict[str, str]:
+def _objects(text: str, path: str, kind: str) -> dict[str, str]:
     """Return title and text of the objects of a JSON-lines file, by id."""
     rows = []
     for line, row in READERS["json"](text, path, []):
@@ -214,12 +172,7 @@ def _objects(
     return objects
 
 
-def _judgements(
-    text: str,
-    path: str,
-    documents: Collection[str],
-    queries: Collection[str],
-) -> Relevance:
+def _judgements(text: str, path: str, queries: Collection[str]) -> Relevance:
     columns = {
         "query": {"text": "query-id"},
         "document": {"text": "corpus-id"},
@@ -227,18 +180,8 @@ def _judgements(
     }
     values, lines, _ = parse(text, path, reader="tsv", columns=columns)
     judged: Relevance = {}
-    unknown = []
     for line, query, document, relevance in zip(lines, *values.values(), strict=True):
         if query not in queries:
             raise DataError(f"{path}:{line}: the query-id {query!r} is not in queries.jsonl")
         judged.setdefault(query, {})[document] = relevance
-        if document not in documents:
-            unknown.append(f"{path}:{line}: {document!r}")
-    if unknown:
-        log.warning(
-            "%d of %d judged documents are not in corpus.jsonl and count as not found (the first: %s)",
-            len(unknown),
-            len(lines),
-            unknown[0],
-        )
     return judged

@@ -1,6 +1,8 @@
 """Semantic textual similarity: do similar sentences get similar embeddings?"""
 
-from lightning_cse.evaluation.task import Answers, CorpusTask, Embedded, Split, TaskResult
+from typing import ClassVar
+
+from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult
 from lightning_cse.metrics import AGGREGATIONS, spearman
 
 
@@ -30,26 +32,12 @@ class STS(CorpusTask):
             return ("spearman_all", "spearman_mean", "spearman_wmean")
         return ("spearman",)
 
-    def evaluate(
-        self,
-        answers: Answers,
-        embedded: Embedded,
-        split: Split,
-    ) -> TaskResult:
+    def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Correlate similarity and gold score over the pairs of the split."""
         rows = self.rows(split)
         gold = rows.column("score")
-        scores = self.ask_pairs(
-            answers,
-            "similarity",
-            embedded,
-            rows,
-        ).tolist()
-        predictions = {
-            "row": list(range(len(rows))),
-            "gold": gold,
-            "score": scores,
-        }
+        scores = embedded.ask("similarity", rows).tolist()
+        predictions = {"row": list(range(len(rows))), "gold": gold, "score": scores}
         if "subset" not in rows.names:
             return TaskResult({"spearman": spearman(gold, scores, constant=0.0)}, predictions)
         names = rows.column("subset")
@@ -71,17 +59,4 @@ class STSB(STS):
     Source: Cer et al. 2017; SimCSE evaluates its dev split while training.  Differs: as `STS`.
     """
 
-    def __init__(
-        self,
-        *,
-        data_dir: str,
-        dev_rows: int | None = None,
-        test_rows: int | None = None,
-    ) -> None:
-        super().__init__(
-            data_dir=data_dir,
-            dev="stsb/dev",
-            test="stsb/test",
-            dev_rows=dev_rows,
-            test_rows=test_rows,
-        )
+    corpora: ClassVar = {"dev": "stsb/dev", "test": "stsb/test"}

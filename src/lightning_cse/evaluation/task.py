@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from lightning_cse.data import Rows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.metrics import best_threshold
 
 Split = Literal["dev", "test"]
 
@@ -45,6 +46,8 @@ SENTENCE_COLUMNS = (
 Answers = Any
 """A model that embeds sentences and answers those `QUESTIONS` that are its methods."""
 
+Embed = Callable[[list[str]], Any]
+
 
 @dataclass(frozen=True)
 class TaskResult:
@@ -59,23 +62,29 @@ class TaskResult:
 
 
 class Embedded:
-    """The embeddings of sentences, looked up by sentence.
+    """A model, and its embeddings of sentences, looked up by sentence.
 
-    Each distinct sentence is embedded once.
+    Each distinct sentence is embedded once, by ``embed`` if given, otherwise by the model.
     """
 
     def __init__(
-        self,
-        answers: Answers,
-        sentences: Iterable[str],
+        self, answers: Answers, sentences: Iterable[str], embed: Embed | None = None
     ) -> None:
+        self.answers = answers
         self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
-        self.embedding: Embedding = answers.embed(list(self._row))
+        self.embedding = (embed or answers.embed)(list(self._row))
 
     def __getitem__(self, sentences: Sequence[str]) -> Embedding:
         """Return one embedding per sentence, in order."""
         rows = [self._row[sentence] for sentence in sentences]
-        return self.embedding[torch.tensor(rows, dtype=torch.long)]
+        chosen: Embedding = self.embedding[torch.tensor(rows, dtype=torch.long)]
+        return chosen
+
+    def ask(self, question: str, rows: Rows) -> Tensor:
+        """Return the float64 answers to a question about the sentence pairs of rows: (n,)."""
+        first, second = (self[rows.column(side)] for side in sides(rows))
+        scores: Tensor = getattr(self.answers, question)(first, second)
+        return scores.double()
 
 
 class Task(ABC):
@@ -108,13 +117,8 @@ class Task(ABC):
         return []
 
     @abstractmethod
-    def evaluate(
-        self,
-        answers: Answers,
-        embedded: Embedded,
-        split: Split,
-    ) -> TaskResult:
-        """Return metrics and predictions of a model on a split."""
+    def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
+        """Return metrics and predictions of the model of ``embedded`` on a split."""
 
     def lacking(self) -> str | None:
         """Return why the task cannot run with any model, or None if it can."""
@@ -123,6 +127,16 @@ class Task(ABC):
     def suits(self, answers: object) -> bool:
         """Whether the model answers all questions of this task."""
         return all(hasattr(answers, question) for question in self.needs)
+
+
+class Corpora(TypedDict, total=False):
+    """The options of `CorpusTask`, except ``data_dir``."""
+
+    test: str
+    dev: str | None
+    watched: bool
+    dev_rows: int | None
+    test_rows: int | None
 
 
 class CorpusTask(Task):
@@ -138,6 +152,8 @@ class CorpusTask(Task):
             all.
     """
 
+    corpora: ClassVar[dict[Split, str]] = {}
+    """``dev`` and ``test`` of a task that always has the same."""
     limited_by: ClassVar[str | None] = None
     """A column: if a corpus has it, the limits count the rows of each of its values."""
 
@@ -145,70 +161,53 @@ class CorpusTask(Task):
         self,
         *,
         data_dir: str,
-        test: str,
+        test: str | None = None,
         dev: str | None = None,
         watched: bool = True,
         dev_rows: int | None = None,
         test_rows: int | None = None,
     ) -> None:
         self.data_dir = Path(data_dir)
-        self.sources: dict[Split, str] = {} if dev is None else {"dev": dev}
-        self.sources["test"] = test
+        self.sources: dict[Split, str] = dict(self.corpora)
+        if dev is not None:
+            self.sources["dev"] = dev
+        if test is not None:
+            self.sources["test"] = test
         self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
         self.splits = tuple(self.sources) if watched else ("test",)
-        self.suffix = "_matched" if test.endswith("/dev_matched") else ""
+        self.suffix = "_matched" if self.sources["test"].endswith("/dev_matched") else ""
         self.table: Callable[[Split], Rows] = functools.cache(self.read)
         """All rows of a split."""
-        self.rows: Callable[[Split], Rows] = functools.cache(self._selected)
+        self.rows: Callable[[Split], Rows] = functools.cache(
+            lambda split: self.select(self.table(split), split)
+        )
         """The rows that a split is evaluated on."""
 
     def read(self, split: Split) -> Rows:
         """Read all rows of a split."""
-        (rows,) = read_sources(
-            [self.sources[split]],
-            self.data_dir,
-            key=f"suite: {split}",
-        )
+        (rows,) = read_sources([self.sources[split]], self.data_dir, key=f"suite: {split}")
         return rows
 
-    def _selected(self, split: Split) -> Rows:
-        return self.select(self.table(split), split)
-
-    def select(
-        self,
-        rows: Rows,
-        split: Split,
-    ) -> Rows:
+    def select(self, rows: Rows, split: Split) -> Rows:
         """Return the rows of a split to evaluate.
 
         Tasks that need them in another form override this.
         """
-        return first_rows(
-            rows,
-            self.limits[split],
-            each=self.limited_by,
-        )
+        return first_rows(rows, self.limits[split], each=self.limited_by)
 
-    def ask_pairs(
-        self,
-        answers: object,
-        question: str,
-        embedded: Embedded,
-        rows: Rows,
-    ) -> Tensor:
-        """Return the float64 answers of a model to a question about the sentence pairs of rows:
-        (n,).
-        """
-        first, second = (embedded[rows.column(side)] for side in sides(rows))
-        scores: Tensor = getattr(answers, question)(first, second)
-        return scores.double()
+    def tune(
+        self, embedded: Embedded, dev: Rows, rows: Rows, **options: Any
+    ) -> tuple[float, Tensor]:
+        """Return the best threshold of ``entailment_score`` on dev, and the scores of the rows."""
+        scores = embedded.ask("entailment_score", dev)
+        threshold, _ = best_threshold(entailed(dev), scores, **options)
+        return threshold, scores if rows is dev else embedded.ask("entailment_score", rows)
 
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of the files of its splits."""
-        return {
-            file.name: file.sha256 for split in self.sources for file in self.table(split).files
-        }
+        files = [file for split in self.sources for file in self.table(split).files]
+        return {file.name: file.sha256 for file in files}
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split, or none if the split is not evaluated."""
@@ -234,25 +233,11 @@ class Average(Task):
     splits: tuple[Split, ...] = ("test",)
     metrics: tuple[str, ...] = ()
 
-    def __init__(
-        self,
-        *,
-        of: Sequence[str],
-        metric: str,
-    ) -> None:
+    def __init__(self, *, of: Sequence[str], metric: str) -> None:
         self.parts = tuple(of)
-        if not self.parts or len(set(self.parts)) < len(self.parts):
-            raise ValueError(
-                f"of: a mean needs at least one part and each only once, got {list(self.parts)}"
-            )
         self.metrics = (metric,)
 
-    def evaluate(
-        self,
-        answers: Answers,
-        embedded: Embedded,
-        split: Split,
-    ) -> TaskResult:
+    def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Raise TypeError: `summarize_tasks` computes it from the metrics of its parts."""
         raise TypeError("an average is computed by summarize_tasks")
 
@@ -260,13 +245,12 @@ class Average(Task):
 def check_parts(tasks: Mapping[str, Task]) -> None:
     """Raise ConfigError with every part of an average that is not a metric of the suite."""
     known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
-    wanted = [(name, part) for name, task in tasks.items() for part in getattr(task, "parts", ())]
-    faults = [
-        f"suite.{name}.of: {part!r} is not a metric of this suite{did_you_mean(part, known)} "
-        f"(choose from: {', '.join(known)})"
-        for name, part in wanted
-        if part not in known
-    ]
+    faults = []
+    for name, task in tasks.items():
+        for part in getattr(task, "parts", ()):
+            if part not in known:
+                near = did_you_mean(part, known)
+                faults.append(f"suite.{name}.of: {part!r} is not a metric of this suite{near}")
     if faults:
         raise ConfigError(faults)
 
@@ -310,9 +294,14 @@ def run_tasks(
         return {}
     sentences = [sentence for task in suiting.values() for sentence in task.sentences(split)]
     embedded = Embedded(answers, sentences)
-    results = {name: task.evaluate(answers, embedded, split) for name, task in suiting.items()}
+    results = {name: task.evaluate(embedded, split) for name, task in suiting.items()}
     metrics = {name: result.metrics for name, result in results.items()}
     return results | summarize_tasks(tasks, metrics, split)
+
+
+def entailed(rows: Rows) -> list[bool]:
+    """Return whether each pair is labelled as entailed; your own files may have 1 for it."""
+    return [label in ("entailment", "1", True) for label in rows.column("label")]
 
 
 def texts(rows: Rows) -> list[str]:
@@ -328,12 +317,7 @@ def sides(rows: Rows) -> tuple[str, ...]:
     return SENTENCE_COLUMNS[0]
 
 
-def first_rows(
-    rows: Rows,
-    limit: int | None,
-    *,
-    each: str | None = None,
-) -> Rows:
+def first_rows(rows: Rows, limit: int | None, *, each: str | None = None) -> Rows:
     """Return the first ``limit`` rows, or those of each value of the column ``each`` if the rows
     have it.
 

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lightning_cse.data import Rows, read_corpus
-from lightning_cse.errors import DataError
 from lightning_cse.evaluation.logistic import SEED, Fold, Numbers, Solver, fit_lbfgs, fit_senteval
 from lightning_cse.evaluation.task import (
-    Answers,
     Embedded,
     Split,
     Task,
@@ -129,12 +127,7 @@ class Transfer(Task):
             return []
         return [sentence for rows in self.tables.values() for sentence in texts(rows)]
 
-    def evaluate(
-        self,
-        answers: Answers,
-        embedded: Embedded,
-        split: Split,
-    ) -> TaskResult:
+    def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Choose L2, fit and test, round by round."""
         tables = list(self.tables.values())
         classes = self._classes()
@@ -143,18 +136,14 @@ class Transfer(Task):
         for rows in tables:
             labels = np.array([classes.index(label) for label in rows.column("label")])
             order = _senteval_order(rows, labels)
-            features.append(self._features(answers, embedded, rows)[order])
+            features.append(self._features(embedded, rows)[order])
             truths.append(labels[order])
         truth = np.concatenate(truths)
 
         rounds = self._rounds(truth, [len(rows) for rows in tables])
         predicted = np.full(len(truth), -1)
         accuracies = []
-        found = self._predict(
-            rounds,
-            torch.cat(features),
-            torch.from_numpy(truth),
-        )
+        found = self._predict(rounds, torch.cat(features), torch.from_numpy(truth))
         for each, classified in zip(rounds, found, strict=True):
             predicted[each.test] = classified
             accuracies.append(float(np.mean(classified == truth[each.test])))
@@ -173,25 +162,17 @@ class Transfer(Task):
         names = {label for rows in self.tables.values() for label in rows.column("label")}
         return sorted(names, reverse=self.corpus == "subj")
 
-    def _features(
-        self,
-        answers: Answers,
-        embedded: Embedded,
-        rows: Rows,
-    ) -> Tensor:
+    def _features(self, embedded: Embedded, rows: Rows) -> Tensor:
+        features = embedded.answers.features
         parts: list[Tensor] = []
         for column in sides(rows):
-            parts += [answers.features(embedded[rows.column(column)]).float()]
+            parts += [features(embedded[rows.column(column)]).float()]
         if len(parts) == 1:
             return parts[0]
         first, second = parts
         return torch.cat([(first - second).abs(), first * second], dim=1)
 
-    def _rounds(
-        self,
-        truth: Numbers,
-        sizes: list[int],
-    ) -> list[Round]:
+    def _rounds(self, truth: Numbers, sizes: list[int]) -> list[Round]:
         """Return the rounds; rows are numbered through all splits."""
         parts = np.split(np.arange(len(truth)), np.cumsum(sizes)[:-1])
         if len(parts) == 3:
@@ -200,25 +181,12 @@ class Transfer(Task):
         tests = [(parts[0], parts[1])] if len(parts) == 2 else self._folds(parts[0], truth)
         return [Round([*self._folds(train, truth)], train, test) for train, test in tests]
 
-    def _folds(
-        self,
-        rows: Numbers,
-        truth: Numbers,
-    ) -> list[tuple[Numbers, Numbers]]:
+    def _folds(self, rows: Numbers, truth: Numbers) -> list[tuple[Numbers, Numbers]]:
         from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped, unused-ignore]  # slow
 
         _, counts = np.unique(truth[rows], return_counts=True)
         count = min(FOLDS, int(counts.min()))
-        if count < 2:
-            raise DataError(
-                f"transfer: a class has only one of {len(rows)} training rows: "
-                "raise limits.test_pairs"
-            )
-        folds = StratifiedKFold(
-            n_splits=count,
-            shuffle=True,
-            random_state=SEED,
-        )
+        folds = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
         return [(rows[train], rows[test]) for train, test in folds.split(rows, truth[rows])]
 
     def _predict(
@@ -232,12 +200,8 @@ class Transfer(Task):
         """
         solve = SOLVERS[self.protocol]
         best = self._best_l2(rounds, features, truth)
-        final = solve(
-            features,
-            truth,
-            [(each.train, each.dev) for each in rounds],
-            best[:, None],
-        )
+        tests = [(each.train, each.dev) for each in rounds]
+        final = solve(features, truth, tests, best[:, None])
         predicted = []
         for number, each in enumerate(rounds):
             predicted.append(final.predict(number, 0, features[each.test]).numpy())
@@ -258,12 +222,8 @@ class Transfer(Task):
             len(rounds),
         )
         decays = torch.tensor(L2)
-        tried = SOLVERS[self.protocol](
-            features,
-            truth,
-            folds,
-            decays.expand(len(folds), -1),
-        )
+        solve = SOLVERS[self.protocol]
+        tried = solve(features, truth, folds, decays.expand(len(folds), -1))
         accuracy = np.empty((len(folds), len(L2)))
         for number, (_, dev) in enumerate(folds):
             for decay in range(len(L2)):

@@ -94,13 +94,12 @@ class DualContrastive(nn.Module):
             raise ValueError(
                 "DualContrastive: no contradiction; set contradiction=False to train without any"
             )
-        hypotheses: dict[str, Dual] = {}
-        if explicit_entailment is not None:
-            hypotheses["explicit_entailment"] = explicit_entailment
-        if implied_entailment is not None:
-            hypotheses["implied_entailment"] = implied_entailment
-        if contradiction is not None and self.contradiction:
-            hypotheses["contradiction"] = contradiction
+        given = {
+            "explicit_entailment": explicit_entailment,
+            "implied_entailment": implied_entailment,
+            "contradiction": contradiction if self.contradiction else None,
+        }
+        hypotheses = {role: dual for role, dual in given.items() if dual is not None}
         rows = _check_rows(premise, hypotheses, rows or {})
 
         terms = self._inter_sentence(premise, hypotheses, rows)
@@ -154,23 +153,17 @@ def _check_rows(
     hypotheses: Mapping[str, Dual],
     rows: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """Check the shapes, and return the row number of each sentence of each hypothesis."""
-    fields = {"premise": next(iter(premise.fields().values()))}
-    for role, hypothesis in hypotheses.items():
-        fields[role] = next(iter(hypothesis.fields().values()))
-    got = ", ".join(f"{role} {tuple(field.shape)}" for role, field in fields.items())
-    widths = {field.shape[1] for field in fields.values()}
-    if len(premise) < 2 or len(widths) > 1:
-        raise ValueError(
-            f"need premises (n, d) with n >= 2 and hypotheses of their width, got {got}"
-        )
-    every = torch.arange(len(premise), device=fields["premise"].device)
+    """Return the row number of each sentence of each hypothesis."""
+    if len(premise) < 2:
+        raise ValueError(f"need premises (n, d) with n >= 2, got n = {len(premise)}")
+    every = torch.arange(len(premise), device=next(iter(premise.fields().values())).device)
     checked = {}
     for role, hypothesis in hypotheses.items():
         own = rows.get(role, every)
         if len(own) != len(hypothesis) or len(own.unique()) != len(own):
             raise ValueError(
-                f"need one {role} for each premise, or their rows in rows[{role!r}], got {got}"
+                f"need one {role} for each premise, or their rows in rows[{role!r}], got {len(own)} "
+                f"rows for {len(hypothesis)}"
             )
         checked[role] = own
     return checked

@@ -75,11 +75,7 @@ class InfoNCE(nn.Module):
                     f"negative per row, got {negatives} for {count} rows; set it to 0"
                 ]
             )
-        own = torch.eye(
-            count,
-            dtype=blocks[1].dtype,
-            device=blocks[1].device,
-        )
+        own = torch.eye(count, dtype=blocks[1].dtype, device=blocks[1].device)
         # The softmax divides by the temperature.
         return blocks[1] + self.hard_negative_weight * self.temperature * own
 

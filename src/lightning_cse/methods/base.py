@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import pytorch_lightning as pl
 import torch
@@ -18,9 +18,16 @@ from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, EncoderError, TrainingError
 from lightning_cse.methods.schedules import Schedule
 from lightning_cse.models import Model
-from lightning_cse.tokens import Tokens
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
+
+
+class Training(TypedDict):
+    """The options that every method passes on to `Method`."""
+
+    optimizer: MakeOptimizer
+    schedule: Schedule
+    chunk_size: NotRequired[int | None]
 
 
 class Method(pl.LightningModule, ABC):
@@ -96,10 +103,12 @@ class Method(pl.LightningModule, ABC):
             f"the encoder {encoder.name} has no dropout; set encoder.dropout=0.1 to train with it"
         )
 
-    def present_roles(self, batch: Mapping[str, Any]) -> dict[str, Tokens]:
-        """Return the tokens of the roles that at least one row of the batch has."""
-        roles: Mapping[str, Tokens] = batch["roles"]
-        return {role: roles[role] for role in self.roles if len(roles[role])}
+    def embed(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Embed the roles that at least one row of the batch has, in one pass; return them by
+        role.
+        """
+        tokens = {role: batch["roles"][role] for role in self.roles if len(batch["roles"][role])}
+        return dict(zip(tokens, self.model.encode(*tokens.values()), strict=True))
 
     def output(
         self,
@@ -132,34 +141,20 @@ class Method(pl.LightningModule, ABC):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip as Lightning does, also with a fused optimizer, which it refuses under float16."""
+        """Clip as Lightning does, and raise TrainingError if the gradient is not finite."""
         rows = self._rows
         self._rows = []
-        scaler = getattr(
-            self.trainer.precision_plugin,
-            "scaler",
-            None,
-        )  # float16 only
-        if scaler is not None and getattr(
-            optimizer,
-            "_step_supports_amp_scaling",
-            False,
-        ):
-            scaler.unscale_(optimizer)  # Lightning has already unscaled any other optimizer
         by_value = gradient_clip_algorithm == "value"
         most = float("inf") if by_value or not gradient_clip_val else gradient_clip_val
         norm = nn.utils.clip_grad_norm_(self.parameters(), most)
         if by_value and gradient_clip_val:
             nn.utils.clip_grad_value_(self.parameters(), gradient_clip_val)
-        if scaler is None and not torch.isfinite(norm):  # a scaler skips such a step
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is None and not torch.isfinite(norm):  # the scaler of float16 skips such a step
             what = f"the gradient of step {self.global_step + 1} has the norm {norm.item()}"
             raise self._not_finite(what, torch.cat(rows).tolist())
 
-    def _not_finite(
-        self,
-        what: str,
-        rows: list[int],
-    ) -> TrainingError:
+    def _not_finite(self, what: str, rows: list[int]) -> TrainingError:
         return TrainingError(
             f"{what}; training rows {rows}. The last checkpoint is kept: lower "
             "method.optimizer.lr, use trainer.precision=32-true, or look at these rows",

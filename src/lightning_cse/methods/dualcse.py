@@ -1,13 +1,12 @@
 """DualCSE: two vectors per sentence, for what it says (explicit) and what it implies (implicit)."""
 
 import logging
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError
 from lightning_cse.losses import DualContrastive
-from lightning_cse.methods.base import MakeOptimizer, Method
-from lightning_cse.methods.schedules import Schedule
+from lightning_cse.methods.base import Method, Training
 from lightning_cse.models import DualModel
 from lightning_cse.models.dual import Architecture
 from lightning_cse.similarity import CosineSimilarity
@@ -47,10 +46,8 @@ class DualCSE(Method):
         encoder: SentenceEncoder,
         loss: DualContrastive,
         *,
-        optimizer: MakeOptimizer,
-        schedule: Schedule,
-        chunk_size: int | None = None,
         architecture: Architecture = "cross",
+        **training: Unpack[Training],
     ) -> None:
         if not isinstance(loss.similarity, self.compares):
             needed = self.compares.__name__
@@ -63,13 +60,7 @@ class DualCSE(Method):
                 "%s has no segment ids: a separator alone sets the two words apart",
                 encoder.name,
             )
-        super().__init__(
-            self.build_model(encoder, loss, architecture),
-            loss,
-            optimizer=optimizer,
-            schedule=schedule,
-            chunk_size=chunk_size,
-        )
+        super().__init__(self.build_model(encoder, loss, architecture), loss, **training)
         if not loss.contradiction:
             self.roles = self.roles[:3]
 
@@ -88,14 +79,7 @@ class DualCSE(Method):
         batch_idx: int,
     ) -> dict[str, Any]:
         """Embed the premises and hypotheses of a batch, and compare them."""
-        tokens = self.present_roles(batch)
-        embeddings = dict(
-            zip(
-                tokens,
-                self.model.encode(*tokens.values()),
-                strict=True,
-            )
-        )
-        rows = {role: sentences.rows for role, sentences in tokens.items()}
+        embeddings = self.embed(batch)
+        rows = {role: batch["roles"][role].rows for role in embeddings}
         loss = self.loss(**embeddings, rows=rows)
         return self.output(loss, batch["index"], **embeddings)

@@ -1,11 +1,10 @@
 """GaussCSE: a sentence is a Gaussian, and one that entails another is the wider of the two."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.losses import GaussianContrastive, InfoNCE
-from lightning_cse.methods.base import MakeOptimizer, Method
-from lightning_cse.methods.schedules import Schedule
+from lightning_cse.methods.base import Method, Training
 from lightning_cse.models import GaussianModel
 from lightning_cse.models.gaussian import StsSimilarity
 
@@ -36,24 +35,12 @@ class GaussCSE(Method):
         encoder: SentenceEncoder,
         loss: GaussianContrastive,
         *,
-        optimizer: MakeOptimizer,
-        schedule: Schedule,
-        chunk_size: int | None = None,
         sts_similarity: StsSimilarity = "cosine_of_means",
         simcse: InfoNCE | None = None,
+        **training: Unpack[Training],
     ) -> None:
-        model = GaussianModel(
-            encoder,
-            reduce=loss.reduce,
-            sts_similarity=sts_similarity,
-        )
-        super().__init__(
-            model,
-            loss,
-            optimizer=optimizer,
-            schedule=schedule,
-            chunk_size=chunk_size,
-        )
+        model = GaussianModel(encoder, reduce=loss.reduce, sts_similarity=sts_similarity)
+        super().__init__(model, loss, **training)
         self.simcse = simcse
         self.roles: tuple[str, ...] = ("premise", "entailment")
         if "con" in loss.sets or simcse is not None:
@@ -65,9 +52,8 @@ class GaussCSE(Method):
         batch_idx: int,
     ) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""
-        gaussians = self.model.encode(*(batch["roles"][role] for role in self.roles))
-        loss = self.loss(*gaussians)
+        embeddings = self.embed(batch)
+        loss = self.loss(*embeddings.values())
         if self.simcse is not None:
-            loss = loss + self.simcse(*(gaussian.mean for gaussian in gaussians))
-        embeddings = dict(zip(self.roles, gaussians, strict=True))
+            loss = loss + self.simcse(*(gaussian.mean for gaussian in embeddings.values()))
         return self.output(loss, batch["index"], **embeddings)

@@ -4,12 +4,11 @@ import logging
 import warnings
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.data.parsers import PAIR_SENTENCES as ROLES
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.methods.base import MakeOptimizer, Method
@@ -22,16 +21,14 @@ from lightning_cse.tokens import Tokens
 log = logging.getLogger(__name__)
 
 
-class _Kept(NamedTuple):
-    """The vectors of distinct training sentences, and their numbers by role and row."""
+class Maps(TypedDict, total=False):
+    """The options that are passed on to `ImpScoreModel`."""
 
-    vectors: Tensor
-    places: Tensor
-
-    def of_rows(self, index: Tensor) -> list[Tensor]:
-        """Return the vectors of each role in some rows."""
-        chosen = self.places[:, index.to(self.places.device)]
-        return [self.vectors[place] for place in chosen]
+    dim: int
+    implicitness_metric: Distance
+    pragmatic_metric: Distance
+    frozen: bool
+    normalize: bool
 
 
 class ImpScore(Method):
@@ -42,9 +39,8 @@ class ImpScore(Method):
     margin. The first pair must have the smaller pragmatic distance, by another margin.
 
     If the encoder is frozen, every distinct training sentence is encoded once, when training
-    starts, and batches look up the vectors. Sentences of evaluations during training are encoded
-    once, too. Neither the vectors (``width`` float32 numbers per sentence) nor a frozen encoder is
-    part of a checkpoint.
+    starts, and batches look up the vectors. Neither the vectors (``width`` float32 numbers per
+    sentence) nor a frozen encoder is part of a checkpoint.
 
     Source: ImpScore (Wang et al. 2025), method, and the authors' code.  Differs: nothing in the
     method. Their encoder, all-mpnet-base-v2, scales its vectors itself. It is not known how
@@ -69,30 +65,19 @@ class ImpScore(Method):
         optimizer: MakeOptimizer,
         schedule: Schedule,
         chunk_size: int | None = None,
-        dim: int = 64,
         direction: Direction = "p2s",
-        implicitness_metric: Distance = "cosine",
-        pragmatic_metric: Distance = "euclidean",
-        frozen: bool = True,
-        normalize: bool = True,
+        **maps: Unpack[Maps],
     ) -> None:
-        model = ImpScoreModel(
-            encoder,
-            dim=dim,
-            space=direction,
-            implicitness_metric=implicitness_metric,
-            pragmatic_metric=pragmatic_metric,
-            frozen=frozen,
-            normalize=normalize,
-        )
         super().__init__(
-            model,
+            ImpScoreModel(encoder, space=direction, **maps),
             loss,
             optimizer=optimizer,
             schedule=schedule,
             chunk_size=chunk_size,
         )
-        self._kept: _Kept | None = None
+        # The vectors of distinct training sentences, and their numbers by role and row.
+        self._vectors: Tensor | None = None
+        self._places: Tensor | None = None
 
     def on_fit_start(self) -> None:
         """Encode the training sentences once if the encoder is frozen; else start as any method."""
@@ -103,23 +88,16 @@ class ImpScore(Method):
         # When training starts, Lightning warns about modules in evaluation mode; a frozen encoder
         # has to be.
         warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")
-        data = getattr(self.trainer, "datamodule", None)
-        if isinstance(data, ContrastiveDataModule):
-            self.model.kept = {}
-            columns = [data.train.column(role) for role in self.roles]
-            with self.trainer.precision_plugin.forward_context(), torch.no_grad():
-                self._kept = self._encode_once(columns, data.max_tokens)
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        columns = [data.train.column(role) for role in self.roles]
+        with self.trainer.precision_plugin.forward_context(), torch.no_grad():
+            self._encode_once(columns, data.max_tokens)
 
     def on_fit_end(self) -> None:
         """Release the vectors that were kept."""
-        self._kept = None
-        self.model.kept = None
+        self._vectors = None
 
-    def _encode_once(
-        self,
-        columns: Sequence[Sequence[str]],
-        max_tokens: int | None,
-    ) -> _Kept:
+    def _encode_once(self, columns: Sequence[Sequence[str]], max_tokens: int | None) -> None:
         sentences = list(dict.fromkeys(chain(*columns)))
         log.info(
             "the %d distinct sentences of %d training rows are encoded once",
@@ -134,7 +112,8 @@ class ImpScore(Method):
             vectors += self.model.pooled(tokens.to(self.device))
         number = {sentence: place for place, sentence in enumerate(sentences)}
         places = [list(map(number.__getitem__, column)) for column in columns]
-        return _Kept(torch.cat(vectors), torch.tensor(places, device=self.device))
+        self._vectors = torch.cat(vectors)
+        self._places = torch.tensor(places, device=self.device)
 
     def training_step(
         self,
@@ -144,18 +123,17 @@ class ImpScore(Method):
         """Embed the four roles of a batch, and rank their implicitness and distances."""
         model = self.model
         index = batch["index"]
-        if self._kept is None:
-            embeddings = model.encode(*(batch["roles"][role] for role in self.roles))
+        if self._vectors is None or self._places is None:
+            embeddings = self.embed(batch)
         else:
-            embeddings = [model.project(vectors) for vectors in self._kept.of_rows(index)]
-        pos_implicit, pos_explicit, neg_implicit, neg_explicit = embeddings
+            places = self._places[:, index.to(self.device)]
+            embeddings = {}
+            for role, rows in zip(self.roles, places, strict=True):
+                embeddings[role] = model.project(self._vectors[rows])
+        pos_implicit, pos_explicit, neg_implicit, neg_explicit = embeddings.values()
         loss = self.loss(
-            *(model.implicitness(sentence) for sentence in embeddings),
+            *(model.implicitness(sentence) for sentence in embeddings.values()),
             pos_distance=model.pragmatic_distance(pos_implicit, pos_explicit),
             neg_distance=model.pragmatic_distance(neg_implicit, neg_explicit),
         )
-        return self.output(
-            loss,
-            index,
-            **dict(zip(self.roles, embeddings, strict=True)),
-        )
+        return self.output(loss, index, **embeddings)

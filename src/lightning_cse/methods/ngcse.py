@@ -1,7 +1,7 @@
 """NGCSE: contrastive learning on a corpus with sentences by an LLM, from near to far."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +10,7 @@ from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, EncoderError
 from lightning_cse.losses import HierarchicalTriplet
-from lightning_cse.methods.base import MakeOptimizer, Method
-from lightning_cse.methods.schedules import Schedule
+from lightning_cse.methods.base import Method, Training
 from lightning_cse.models import PointModel
 from lightning_cse.models.base import in_float32
 from lightning_cse.tokens import Tokens
@@ -79,23 +78,10 @@ class NGCSE(Method):
         roles: Sequence[str],
         contrastive: Contrastive,
         llm_positive: Literal["intermediate", "positive"],
-        optimizer: MakeOptimizer,
-        schedule: Schedule,
-        chunk_size: int | None = None,
+        **training: Unpack[Training],
     ) -> None:
-        _check_roles(roles, contrastive)
-        _check_triplet(
-            beta,
-            hierarchical_triplet,
-            contrastive,
-        )
-        super().__init__(
-            PointModel(encoder),
-            loss,
-            optimizer=optimizer,
-            schedule=schedule,
-            chunk_size=chunk_size,
-        )
+        _check(roles, contrastive, beta, hierarchical_triplet)
+        super().__init__(PointModel(encoder), loss, **training)
         self.hierarchical_triplet = hierarchical_triplet
         self.beta = beta
         self.has_triplet = contrastive == "hierarchical_triplet"
@@ -157,12 +143,7 @@ class NGCSE(Method):
             parts["hierarchical_triplet"] = self._triplet(tokens, vectors)
             loss = contrastive + self.beta * parts["hierarchical_triplet"]
         embeddings = {role: PointEmbedding(vector) for role, vector in vectors.items()}
-        return self.output(
-            loss,
-            batch["index"],
-            parts,
-            **embeddings,
-        )
+        return self.output(loss, batch["index"], parts, **embeddings)
 
     def _contrastive(
         self,
@@ -174,11 +155,7 @@ class NGCSE(Method):
         anchor = vectors["anchor"]
         has_second_pass = len(self.positives) > 1
         negative = vectors.get("negative") if self.has_negative else None
-        loss: Tensor = self.loss(
-            anchor,
-            positive,
-            None if has_second_pass else negative,
-        )
+        loss: Tensor = self.loss(anchor, positive, None if has_second_pass else negative)
         if not has_second_pass or "intermediate" not in vectors:
             return loss
 
@@ -188,38 +165,23 @@ class NGCSE(Method):
         others = [vectors["again"]] if "again" in vectors else []
         candidates = torch.cat([vectors["negative"], *others])
         first: Tensor = self.loss(written, vectors["positive"], *others)
-        second: Tensor = self.loss(
-            written,
-            vectors["intermediate"],
-            candidates,
-        )
+        second: Tensor = self.loss(written, vectors["intermediate"], candidates)
         return loss + (second - first) * len(written) / (2 * len(anchor))
 
-    def _triplet(
-        self,
-        tokens: Mapping[str, Tokens],
-        vectors: Mapping[str, Tensor],
-    ) -> Tensor:
+    def _triplet(self, tokens: Mapping[str, Tokens], vectors: Mapping[str, Tensor]) -> Tensor:
         """Return the hierarchical triplet loss of the LLM rows."""
         written = vectors["anchor"][tokens["intermediate"].rows]
         # Of several negatives, the first of all rows come first.
         negative = vectors["negative"][: len(written)]
         loss: Tensor = self.hierarchical_triplet(
-            written,
-            vectors["positive"],
-            vectors["intermediate"],
-            negative,
+            written, vectors["positive"], vectors["intermediate"], negative
         )
         return loss
 
     def _without_positive(self, tokens: Mapping[str, Tokens]) -> Tokens:
         """Return the anchors that are their own positive, in a second view."""
         anchor = tokens["anchor"]
-        alone = torch.ones(
-            len(anchor),
-            dtype=torch.bool,
-            device=anchor.rows.device,
-        )
+        alone = torch.ones_like(anchor.rows, dtype=torch.bool)
         for role in self.positives:
             alone[tokens[role].rows] = False
         has_one_view = len(self.templates) == 1 and not self.model.encoder.has_dropout
@@ -257,7 +219,9 @@ def _positives(
     return tuple(roles[1:2])
 
 
-def _check_roles(roles: Sequence[str], contrastive: Contrastive) -> None:
+def _check(
+    roles: Sequence[str], contrastive: Contrastive, beta: float, hierarchical_triplet: nn.Module
+) -> None:
     if tuple(roles) not in ROW_KINDS:
         kinds = " or ".join(str(list(kind)) for kind in ROW_KINDS)
         raise ConfigError([f"method.roles: need {kinds}, got {list(roles)}"])
@@ -265,24 +229,14 @@ def _check_roles(roles: Sequence[str], contrastive: Contrastive) -> None:
         raise ConfigError(
             [f"method.contrastive: {contrastive} needs an intermediate, and method.roles has none"]
         )
-
-
-def _check_triplet(
-    beta: float,
-    hierarchical_triplet: nn.Module,
-    contrastive: Contrastive,
-) -> None:
     if not beta >= 0:
         raise ConfigError([f"method.beta: must be a number >= 0, got {beta}"])
-    if contrastive == "hierarchical_triplet":
-        return
-    is_default = repr(hierarchical_triplet) == repr(HierarchicalTriplet())
-    if beta not in (0, 1) or not is_default:
+    is_default = beta in (0, 1) and repr(hierarchical_triplet) == repr(HierarchicalTriplet())
+    if contrastive != "hierarchical_triplet" and not is_default:
         raise ConfigError(
             [
                 "method.beta and method.hierarchical_triplet have no effect with "
-                f"method.contrastive={contrastive}; remove them, or set "
-                "method.contrastive=hierarchical_triplet"
+                f"method.contrastive={contrastive}; set method.contrastive=hierarchical_triplet"
             ]
         )
 

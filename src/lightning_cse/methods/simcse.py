@@ -1,13 +1,12 @@
 """SimCSE: a sentence is a point, close to what means the same and far from the others."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from torch import nn
 
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.methods.base import MakeOptimizer, Method
-from lightning_cse.methods.schedules import Schedule
+from lightning_cse.methods.base import Method, Training
 from lightning_cse.models import PointModel
 from lightning_cse.models.base import in_float32
 
@@ -32,18 +31,9 @@ class SimCSE(Method):
         self,
         encoder: SentenceEncoder,
         loss: nn.Module,
-        *,
-        optimizer: MakeOptimizer,
-        schedule: Schedule,
-        chunk_size: int | None = None,
+        **training: Unpack[Training],
     ) -> None:
-        super().__init__(
-            PointModel(encoder, has_head=True),
-            loss,
-            optimizer=optimizer,
-            schedule=schedule,
-            chunk_size=chunk_size,
-        )
+        super().__init__(PointModel(encoder, has_head=True), loss, **training)
 
     def training_step(
         self,
@@ -51,14 +41,7 @@ class SimCSE(Method):
         batch_idx: int,
     ) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""
-        tokens = self.present_roles(batch)
-        embeddings = dict(
-            zip(
-                tokens,
-                self.model.encode(*tokens.values()),
-                strict=True,
-            )
-        )
+        embeddings = self.embed(batch)
         vectors = {role: embedding.vector for role, embedding in embeddings.items()}
         loss = self.loss(**vectors)
         return self.output(loss, batch["index"], **embeddings)
@@ -85,18 +68,9 @@ class UnsupervisedSimCSE(Method):
         self,
         encoder: SentenceEncoder,
         loss: nn.Module,
-        *,
-        optimizer: MakeOptimizer,
-        schedule: Schedule,
-        chunk_size: int | None = None,
+        **training: Unpack[Training],
     ) -> None:
-        super().__init__(
-            PointModel(encoder),
-            loss,
-            optimizer=optimizer,
-            schedule=schedule,
-            chunk_size=chunk_size,
-        )
+        super().__init__(PointModel(encoder), loss, **training)
         self.head = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh())
 
     def training_step(

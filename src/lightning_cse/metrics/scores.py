@@ -130,7 +130,7 @@ def auprc(
     """
     positive, values = labels_and_scores(labels, scores)
     if not positive.any():
-        raise ValueError(f"labels must have a 1, got 0 in all {len(positive)} rows")
+        raise ValueError("labels must have a 1")
     order = np.argsort(-values, kind="stable")
     positive = positive[order]
     values = values[order]
@@ -181,8 +181,7 @@ def auc_error(labels: Values, scores: Values) -> float:
 def _placements(labels: Values, scores: Values) -> tuple[Column, Column]:
     positive, values = labels_and_scores(labels, scores)
     if positive.all() or not positive.any():
-        got = int(positive[0])
-        raise ValueError(f"labels must have a 0 and a 1, got {got} in all {len(positive)} rows")
+        raise ValueError("labels must have a 0 and a 1")
     high = np.sort(values[positive])
     low = np.sort(values[~positive])
     # The left and the right place add up to twice the number below, where ties count half.
@@ -206,11 +205,7 @@ def share_larger(first: Values, second: Values) -> float:
         >>> share_larger([0.5, 0.5], [0.25, 0.5])
         0.5
     """
-    larger, smaller = as_columns(
-        first,
-        second,
-        names=("first", "second"),
-    )
+    larger, smaller = as_columns(first, second, ("first", "second"))
     return float(np.mean(larger > smaller))
 
 
@@ -233,14 +228,11 @@ def spearman(
     """
     from scipy import stats  # type: ignore[import-untyped, unused-ignore]  # slow import
 
-    columns = as_columns(gold, scores, names=("gold", "scores"))
-    for name, values in zip(("gold", "scores"), columns, strict=True):
-        if np.any(values != values[0]):
-            continue
-        if constant is not None:
-            return constant
-        got = f"{values[0]:g} in all {len(values)} rows"
-        raise ValueError(f"{name} must vary for a correlation, got {got}")
+    columns = as_columns(gold, scores, ("gold", "scores"))
+    if any(np.all(values == values[0]) for values in columns):
+        if constant is None:
+            raise ValueError("gold and scores must vary for a correlation")
+        return constant
     return float(stats.spearmanr(*columns).statistic)
 
 
@@ -255,11 +247,7 @@ def spearman_all(subsets: Subsets, *, constant: float | None = None) -> float:
     Source: Gao et al. 2021 (SimCSE), appendix on STS evaluation settings.  Differs: nothing.
     """
     gold, scores = zip(*_columns(subsets), strict=True)
-    return spearman(
-        np.concatenate(gold),
-        np.concatenate(scores),
-        constant=constant,
-    )
+    return spearman(np.concatenate(gold), np.concatenate(scores), constant=constant)
 
 
 def spearman_mean(
@@ -291,19 +279,7 @@ AGGREGATIONS: dict[str, Callable[..., float]] = {
 
 
 def _columns(subsets: Subsets) -> list[tuple[Column, Column]]:
-    pairs = list(subsets)
-    if not pairs:
-        raise ValueError("need at least one subset (gold, scores), got none")
-    columns = []
-    for k, (gold, scores) in enumerate(pairs):
-        columns.append(
-            as_columns(
-                gold,
-                scores,
-                (f"gold of subset {k}", f"scores of subset {k}"),
-            )
-        )
-    return columns
+    return [as_columns(gold, scores, ("gold", "scores")) for gold, scores in subsets]
 
 
 @dataclass(frozen=True)
@@ -357,10 +333,7 @@ class McNemar:
 
 def mcnemar(correct_a: Values, correct_b: Values) -> McNemar:
     """Return McNemar's test of two classifiers; each ``(n,)``, 1 (or True) where it is right."""
-    names = ("correct_a", "correct_b")
-    column_a, column_b = as_columns(correct_a, correct_b, names)
-    a = as_flags(column_a, names[0])
-    b = as_flags(column_b, names[1])
+    a, b = (as_flags(side) for side in as_columns(correct_a, correct_b, ("correct_a", "correct_b")))
     return McNemar(
         both=int(np.sum(a & b)),
         only_a=int(np.sum(a & ~b)),
@@ -377,16 +350,11 @@ def as_column(values: Values, name: str) -> Column:
     if column.ndim != 1 or column.size == 0:
         raise ValueError(f"{name} must be a non-empty 1-d sequence, got shape {column.shape}")
     if not np.isfinite(column).all():
-        row = int(np.flatnonzero(~np.isfinite(column))[0])
-        raise ValueError(f"{name} must be finite, got {column[row]} at row {row}")
+        raise ValueError(f"{name} must be finite, got {column[~np.isfinite(column)][0]}")
     return column
 
 
-def as_columns(
-    first: Values,
-    second: Values,
-    names: tuple[str, str],
-) -> tuple[Column, Column]:
+def as_columns(first: Values, second: Values, names: tuple[str, str]) -> tuple[Column, Column]:
     """Return two arrays as `as_column` does, or raise ValueError, also if their lengths differ."""
     columns = as_column(first, names[0]), as_column(second, names[1])
     if len(columns[0]) != len(columns[1]):
@@ -395,19 +363,14 @@ def as_columns(
     return columns
 
 
-def as_flags(values: Column, name: str) -> NDArray[np.bool_]:
+def as_flags(values: Column) -> NDArray[np.bool_]:
     """Return zeros and ones as booleans, or raise ValueError."""
-    wrong = np.flatnonzero((values != 0) & (values != 1))
-    if wrong.size:
-        raise ValueError(f"{name} must be 0 or 1, got {values[wrong[0]]:g} at row {wrong[0]}")
+    if not np.isin(values, (0, 1)).all():
+        raise ValueError("labels must be 0 or 1")
     return np.asarray(values == 1)
 
 
 def labels_and_scores(labels: Values, scores: Values) -> tuple[NDArray[np.bool_], Column]:
     """Return labels as booleans and scores as float64, or raise ValueError."""
-    label_values, values = as_columns(
-        labels,
-        scores,
-        names=("labels", "scores"),
-    )
-    return as_flags(label_values, "labels"), values
+    label_values, values = as_columns(labels, scores, ("labels", "scores"))
+    return as_flags(label_values), values

@@ -146,23 +146,18 @@ def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
     """Build the model that `Model.settings` describe, with freshly initialised layers on the
     encoder.
 
-    Raises EncoderError if the class cannot be imported, is not a `Model`, or takes other arguments.
+    Raises EncoderError if the class cannot be imported or takes other arguments.
     """
     options = dict(settings)
     target = options.pop("_target_", None) or f"lightning_cse.models.{options.pop('class', '')}"
     try:
-        kind = pkgutil.resolve_name(target)
-    except (ImportError, AttributeError, ValueError) as error:
+        model: Model = pkgutil.resolve_name(target)(encoder, **options)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise EncoderError(
-            f"the model {target} cannot be imported ({error}): "
-            "run the command where its file is, or add the file's folder to PYTHONPATH"
+            f"the model {target} cannot be imported or built ({error}): run the command where its "
+            "file is, or add the file's folder to PYTHONPATH"
         ) from error
-    if not (isinstance(kind, type) and issubclass(kind, Model)):
-        raise EncoderError(f"{target} is not a subclass of lightning_cse.models.Model")
-    try:
-        return kind(encoder, **options)
-    except TypeError as error:
-        raise EncoderError(f"{target}: {error}") from error
+    return model
 
 
 def finite(embedding: Kind) -> Kind:

@@ -60,13 +60,7 @@ class DualModel(Model):
         implicit = [(tokens, self.implicit_template) for tokens in roles]
         if self.implicit_encoder is None:
             vectors = self.encoder(explicit + implicit, most=most)
-            return list(
-                zip(
-                    vectors[: len(roles)],
-                    vectors[len(roles) :],
-                    strict=True,
-                )
-            )
+            return list(zip(vectors[: len(roles)], vectors[len(roles) :], strict=True))
         says = self.encoder(explicit, most=most)
         implies = self.implicit_encoder(implicit, most=most)
         if world()[1] > 1:

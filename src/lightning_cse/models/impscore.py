@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from lightning_cse.embeddings import Embedding, PragmaticEmbedding
+from lightning_cse.embeddings import PragmaticEmbedding
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.models.base import Model, Normalize, View, in_float32
-from lightning_cse.models.point import PointModel
 from lightning_cse.similarity import cosine
 from lightning_cse.tokens import Tokens
 
@@ -59,8 +57,6 @@ class ImpScoreModel(Model):
         self.semantic = _xavier(encoder.width, dim)
         self.from_pragmatic = nn.Identity() if space == "s2p" else _xavier(dim, dim)
         self.from_semantic = nn.Identity() if space == "p2s" else _xavier(dim, dim)
-        # Vectors by the sentences embedded together, kept during training with a frozen encoder.
-        self.kept: dict[tuple[str, ...], Tensor] | None = None
         if frozen:
             encoder.requires_grad_(False)
             encoder.eval()
@@ -83,26 +79,18 @@ class ImpScoreModel(Model):
         encoder is frozen.
         """
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            return [self._scaled(vector) for vector in super().pooled(*roles)]
-
-    def _scaled(self, vector: Tensor) -> Tensor:
-        return nn.functional.normalize(vector, dim=-1) if self.normalize else vector
+            vectors = super().pooled(*roles)
+            if self.normalize:
+                vectors = [nn.functional.normalize(vector, dim=-1) for vector in vectors]
+            return vectors
 
     def view_layers(self) -> dict[str, View]:
         """Return how the pragmatic and the semantic vector are computed."""
         template = self.templates[0]
         scaled = (Normalize(),) if self.normalize else ()
         return {
-            "pragmatic": View(
-                self.encoder,
-                template,
-                (*scaled, self.pragmatic),
-            ),
-            "semantic": View(
-                self.encoder,
-                template,
-                (*scaled, self.semantic),
-            ),
+            "pragmatic": View(self.encoder, template, (*scaled, self.pragmatic)),
+            "semantic": View(self.encoder, template, (*scaled, self.semantic)),
         }
 
     def project(self, vector: Tensor) -> PragmaticEmbedding:
@@ -110,17 +98,6 @@ class ImpScoreModel(Model):
         return PragmaticEmbedding(
             in_float32(self.semantic, vector), in_float32(self.pragmatic, vector)
         )
-
-    @torch.no_grad()
-    def embed(self, sentences: Sequence[str]) -> Embedding:
-        """Embed sentences; if their vectors are `kept`, only apply the maps."""
-        if self.kept is None:
-            return super().embed(sentences)
-        key = tuple(sentences)
-        if key not in self.kept:
-            (vectors,) = PointModel(self.encoder).embed(sentences).fields().values()
-            self.kept[key] = self._scaled(vectors)
-        return self.project(self.kept[key].to(self.device)).to("cpu")
 
     def implicitness(self, sentence: PragmaticEmbedding) -> Tensor:
         """Return the distance of the semantic and the pragmatic vector, in the space where they are
@@ -131,30 +108,14 @@ class ImpScoreModel(Model):
         moved = sentence.to(weight.device, weight.dtype)
         semantic = in_float32(self.from_semantic, moved.semantic)
         pragmatic = in_float32(self.from_pragmatic, moved.pragmatic)
-        distance = _distance(
-            semantic,
-            pragmatic,
-            self.implicitness_metric,
-        )
+        distance = _distance(semantic, pragmatic, self.implicitness_metric)
         return distance.to(sentence.semantic.device)
 
-    def pragmatic_distance(
-        self,
-        a: PragmaticEmbedding,
-        b: PragmaticEmbedding,
-    ) -> Tensor:
+    def pragmatic_distance(self, a: PragmaticEmbedding, b: PragmaticEmbedding) -> Tensor:
         """Return the distance of the pragmatic vectors row by row."""
-        return _distance(
-            a.pragmatic,
-            b.pragmatic,
-            self.pragmatic_metric,
-        )
+        return _distance(a.pragmatic, b.pragmatic, self.pragmatic_metric)
 
-    def similarity(
-        self,
-        a: PragmaticEmbedding,
-        b: PragmaticEmbedding,
-    ) -> Tensor:
+    def similarity(self, a: PragmaticEmbedding, b: PragmaticEmbedding) -> Tensor:
         """Return minus the pragmatic distance row by row."""
         return -self.pragmatic_distance(a, b)
 

@@ -68,7 +68,7 @@ def digest(value: Any) -> str:
 
 
 def source_digest(functions: Iterable[str], package: Path = PACKAGE) -> str:
-    """Return a digest of functions (``"encoders/load.py:digests"``), whatever their names and order.
+    """Return a digest of functions (``"tokens.py:_flat"``), whatever their names and order.
 
     Constants of the module that a function reads belong to it. A missing function counts as
     changed.

@@ -2,7 +2,6 @@
 
 import logging
 import random
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,8 +14,6 @@ from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import DataError
 from lightning_cse.models import PointModel
-
-Whiten = Callable[..., Whitening]
 
 WORDS = [
     "the",
@@ -118,41 +115,6 @@ def test_against_numpy_svd(encoder, whiten):
     )
 
 
-def test_similarities_do_not_depend_on_the_units_of_a_direction(encoder, whiten):
-    # The last norm's gain scales each dimension: plain cosines change with it, those of whitened
-    # vectors do not.
-    scaled = tiny_encoder(
-        width=16,
-        pooling="mean",
-    )
-    with torch.no_grad():
-        scaled.backbone.encoder.layer[-1].output.LayerNorm.weight.mul_(torch.linspace(0.5, 3, 16))
-
-    def cosines(model):
-        a, b = model.embed(SENTENCES[:50]), model.embed(SENTENCES[50:100])
-        x, y = a.vector.double(), b.vector.double()
-        want = (x * y).sum(1) / x.norm(dim=1) / y.norm(dim=1)
-        for score in (model.similarity, model.entailment_score):
-            torch.testing.assert_close(
-                score(a, b).double(),
-                want,
-                atol=1e-5,
-                rtol=1e-5,
-            )
-        assert torch.equal(model.features(a), a.vector)
-        return want
-
-    got = [cosines(whiten(e, SENTENCES)) for e in (encoder, scaled)]
-    torch.testing.assert_close(
-        got[0],
-        got[1],
-        atol=1e-3,
-        rtol=1e-3,
-    )
-    plain = [cosines(PointModel(e).eval()) for e in (encoder, scaled)]
-    assert (plain[0] - plain[1]).abs().max() > 0.05
-
-
 def test_fewer_sentences_than_dimensions(encoder, whiten, caplog):
     few = SENTENCES[:6]
     whitening = whiten(encoder, few)
@@ -168,13 +130,9 @@ def test_fewer_sentences_than_dimensions(encoder, whiten, caplog):
     assert np.isfinite(vectors(whitening, SENTENCES)).all()
 
 
-@pytest.mark.parametrize("count", [400, 1])
-def test_equal_sentences_span_no_direction(encoder, whiten, count):
-    with pytest.raises(
-        DataError,
-        match=rf"{count} sentences of .*sentences\.txt span 0 of 16 directions; fit on more",
-    ):
-        whiten(encoder, ["Hi there"] * count).embed(["Hi"])
+def test_equal_sentences_span_no_direction(encoder, whiten):
+    with pytest.raises(DataError, match="span 0 of 16 directions; fit on more"):
+        whiten(encoder, ["Hi there"] * 400).embed(["Hi"])
 
 
 def test_files_and_corpora_of_sentences_or_pairs(encoder, whiten):
@@ -191,26 +149,6 @@ def test_files_and_corpora_of_sentences_or_pairs(encoder, whiten):
     )
     assert list(whitening.sentences) == [*rows.column("sentence1"), *rows.column("sentence2")]
     assert whitening.fitted_on == "stsb/dev"
-    nli = [
-        read_corpus(
-            name,
-            "train",
-            sample_dir(),
-        )
-        for name in ("snli", "mnli")
-    ]
-    every = [
-        sentence
-        for pairs in nli
-        for side in ("premise", "hypothesis")
-        for sentence in pairs.column(side)
-    ]
-    whitening = Whitening(
-        encoder,
-        sources=["snli/train", "mnli/train"],
-        data_dir=sample_dir(),
-    )
-    assert (whitening.sentences, whitening.fitted_on) == (every, "snli/train, mnli/train")
     with pytest.raises(
         DataError, match=r"whitening\.sources: impscore/train has no column sentence, .* or contra"
     ):

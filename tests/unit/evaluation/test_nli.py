@@ -11,16 +11,14 @@ from lightning_cse.baselines import Length
 from lightning_cse.data import sample_dir
 from lightning_cse.evaluation import NLI, Direction, INLIDirection, run_tasks
 
-Pair = tuple[str, str, str]
-
-DEV: list[Pair] = [
+DEV = [
     ("p 0", "a 0.8005", "entailment"),
     ("p 0", "b 0.3", "neutral"),
     ("q 0", "c 0.4", "contradiction"),
     ("q 0", "d 0.6", "entailment"),
     ("q 0", "e 0.1", "-"),
 ]
-TEST: list[Pair] = [
+TEST = [
     ("p 0", "a 0.5", "entailment"),
     ("p 0", "b 0.35", "entailment"),
     ("q 0", "c 0.9", "-"),
@@ -143,31 +141,6 @@ def test_auprc_over_thresholds_is_an_option(data_dir):
     assert (set(metrics), "auprc_3" in nli(data_dir).metrics) == (set(task.metrics), False)
     # At 1 nothing is said to be entailed, at 0.5 half of it is right and found, at 0 everything is.
     assert metrics["auprc_3"] == pytest.approx(0.5 * (1 + 1 / 2) / 2 + 0.5 * 1 / 2)
-    with pytest.raises(
-        ValueError, match="auprc_thresholds: must be null or an integer >= 2, got 1"
-    ):
-        nli(data_dir, auprc_thresholds=1)
-
-
-def test_a_score_equal_to_the_threshold_is_entailed(tmp_path):
-    dev = [("p 0", "a 0.75", "entailment"), ("p 0", "b 0.499", "neutral")]
-    write(
-        tmp_path,
-        [("p 0", "c 0.5", "entailment"), ("p 0", "d 0.25", "neutral")],
-        dev,
-    )
-    metrics = run_tasks(
-        {"snli": nli(tmp_path)},
-        Difference(),
-        "test",
-    )["snli"].metrics
-    assert metrics == pytest.approx(
-        {
-            "accuracy": 1,
-            "auprc": 1,
-            "threshold": 0.5,
-        }
-    )
 
 
 def test_fewer_dev_pairs_are_watched_but_the_threshold_of_the_test_is_tuned_on_all(data_dir):

@@ -2,13 +2,10 @@
 real one.
 """
 
-from pathlib import Path
-
 import pytest
 from oracles import Numbers
 
 from lightning_cse.baselines import Length
-from lightning_cse.data.corpora import sample_dir
 from lightning_cse.errors import DataError
 from lightning_cse.evaluation import EIS, RTE, PairEIS, run_tasks
 
@@ -142,40 +139,6 @@ def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files):
     )["p"].metrics == {"accuracy": 1 / 2}
 
 
-@pytest.mark.parametrize("split", ["dev", "test"])
-def test_pair_accuracy_of_length_against_a_loop(split):
-    """A pair is right if its implicit sentence has more words than its explicit one.
-
-    The positive pairs of all rows come first, then the negative ones.
-    """
-    task = PairEIS(
-        data_dir=str(sample_dir()),
-        dev="impscore/dev",
-        test="impscore/test",
-    )
-
-    correct = []
-    for side in ("pos", "neg"):
-        for row in task.table(split):
-            implicit = row[f"{side}_implicit"]
-            explicit = row[f"{side}_explicit"]
-            words = len(implicit.split())
-            is_longer = words > len(explicit.split())
-            correct.append(is_longer)
-    assert len(correct) == 20
-    assert 0 < sum(correct) < 20
-
-    results = run_tasks(
-        {"eis": task},
-        Length(),
-        split,
-    )
-    result = results["eis"]
-    assert result.predictions["correct"] == correct
-    accuracy = sum(correct) / 20
-    assert result.metrics == {"accuracy": accuracy}
-
-
 def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(pair_files):
     sources = pair_files | {"dev": "impscore/dev", "test": "impscore/test"}
     assert PairEIS(**sources).lacking() is None
@@ -188,35 +151,6 @@ def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(pair_files):
         ).lacking()
         assert reason is not None
         assert reason.startswith("ImpScore/all_data.csv is not in paths.data_dir; ")
-
-
-def test_a_file_of_one_s_own_that_is_missing_or_broken_is_an_error_also_where_it_is_optional(
-    pair_files,
-):
-    for split in ("dev", "test"):
-        task = PairEIS(
-            **{**pair_files, split: "pears.csv"},
-            optional=True,
-        )
-        assert task.lacking() is None
-        with pytest.raises(
-            DataError, match=rf"suite: {split}: .*pears\.csv: there is no such file"
-        ):
-            _ = task.digests
-    Path(pair_files["dev"]).write_text("pos_implicit\nx\n", encoding="utf-8")
-    with pytest.raises(
-        DataError, match=r"suite: dev: .*pairs\.csv: the columns fit no known layout"
-    ):
-        PairEIS(
-            **pair_files,
-            optional=True,
-        ).sentences("dev")
-    with pytest.raises(DataError, match=r"INLI/val\.csv: no column 'pos_implicit'"):
-        PairEIS(
-            data_dir=str(sample_dir()),
-            dev="inli/dev",
-            test="inli/test",
-        ).sentences("dev")
 
 
 def test_length_gives_the_papers_numbers(real_data):

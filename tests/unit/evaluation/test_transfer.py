@@ -11,7 +11,6 @@ from oracles import Numbers, senteval_classifier
 
 from lightning_cse.data import Rows, sample_dir
 from lightning_cse.embeddings import PointEmbedding
-from lightning_cse.errors import DataError
 from lightning_cse.evaluation import Transfer, run_tasks
 from lightning_cse.evaluation import transfer as module
 
@@ -272,50 +271,6 @@ def test_senteval_protocol_against_a_loop_in_float64(monkeypatch):
     assert expected != optimum.metrics["accuracy_lbfgs"]
 
 
-@pytest.mark.parametrize(
-    ("corpus", "classes", "pairs"),
-    [("trec", ("ABBR", "DESC", "LOC"), False), ("mrpc", ("other", "paraphrase"), True)],
-)
-def test_folds_of_train_against_a_loop(monkeypatch, corpus, classes, pairs):
-    tables = {
-        "train": table(
-            120,
-            classes,
-            2,
-            pairs=pairs,
-        ),
-        "test": table(
-            50,
-            classes,
-            3,
-            pairs=pairs,
-        ),
-    }
-    x, y = numbers(
-        tables["train"],
-        classes,
-        senteval_order(tables["train"], classes),
-    )
-    model = fitted(
-        x,
-        y,
-        chosen(x, y, stratified(y)),
-    )
-    x, y = numbers(
-        tables["test"],
-        classes,
-        list(range(50)),
-    )
-    result = evaluated(
-        monkeypatch,
-        corpus,
-        tables,
-    )
-    assert result.metrics == {"accuracy_lbfgs": pytest.approx((model.predict(x) == y).mean())}
-    assert result.predictions["prediction"] == [classes[k] for k in model.predict(x)]
-    assert result.predictions["label"] == tables["test"].column("label")
-
-
 def test_a_given_dev_split_chooses(monkeypatch):
     classes = ("negative", "positive")
     tables = {
@@ -403,18 +358,3 @@ def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus):
     ).tables.values():
         assert set(Counter(rows.column("label")).values()) == {3}
     assert not task.suits(Numbers()), "a model without features"
-
-
-def test_too_few_rows_for_folds():
-    with pytest.raises(DataError, match=r"a class has only one of .* training rows: raise"):
-        run_tasks(
-            {
-                "mr": Transfer(
-                    data_dir=str(sample_dir()),
-                    corpus="mr",
-                    rows=2,
-                )
-            },
-            Hashed(),
-            "test",
-        )

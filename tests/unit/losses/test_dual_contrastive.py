@@ -1,8 +1,5 @@
 """DualContrastive against a loop in all four ablations, also for rows that lack a hypothesis."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given
@@ -20,15 +17,6 @@ ablations = pytest.mark.parametrize(
     OPTIONS,
     ids=str,
 )
-Compare = Callable[
-    [
-        Any,
-        int,
-        Any,
-        int,
-    ],
-    float,
-]
 
 
 def make(n, d, seed=0):
@@ -170,9 +158,6 @@ def test_loss_of_gaussians_matches_loop(options, reduce):
             "implied_entailment": [1, 2],
             "contradiction": [3],
         },
-        {"explicit_entailment": [3, 1], "contradiction": [0, 1, 2, 3]},
-        {"implied_entailment": [0, 1, 2, 3]},
-        {"explicit_entailment": [2]},
         {"contradiction": [1, 2]},
         {role: [3, 0, 1, 2] for role in HYPOTHESES},
     ],
@@ -223,10 +208,8 @@ def test_contradiction_is_required_unless_it_is_off():
 @pytest.mark.parametrize(
     ("lengths", "rows", "message"),
     [
-        ((3, 2, 3, 3), None, r"one explicit_entailment .* explicit_entailment \(2, 4\)"),
-        ((3, 3, 3, 2), None, r"one contradiction for each premise.* contradiction \(2, 4\)"),
-        ((1, 1, 1, 1), None, r"n >= 2.* got premise \(1, 4\)"),
-        ((4, 3), [0, 1], r"rows\['explicit_entailment'\]"),
+        ((3, 2, 3, 3), None, "one explicit_entailment for each premise"),
+        ((1, 1, 1, 1), None, "n >= 2"),
         ((4, 3), [0, 0, 1], r"rows\['explicit_entailment'\]"),
     ],
 )

@@ -123,8 +123,6 @@ def test_contradiction_is_ignored_without_its_set_and_required_with_it():
     [
         {"sets": ["ent", "cont"]},
         {"sets": ("con", "rev")},
-        {"sets": ()},
-        {"sets": "ent"},
         {"reduce": "sim_of_sums"},
     ],
 )

@@ -107,7 +107,7 @@ def completed(anchor, written):
 
 
 @pytest.mark.parametrize("llm_positive", ["intermediate", "positive"])
-@pytest.mark.parametrize("beta", [1.0, 0.25, 0.0])
+@pytest.mark.parametrize("beta", [0.25, 0.0])
 def test_triplet_loss_is_added_on_llm_rows(llm_positive, beta):
     method = make(
         STS,
@@ -166,12 +166,7 @@ def test_single_positive_with_hard_negatives_for_all_rows(llm_positive):
 
 @pytest.mark.parametrize(
     "llm",
-    [
-        LLM,
-        [2],
-        [0, 1, 2, 3],
-        [],
-    ],
+    [LLM, [0, 1, 2, 3], []],
 )
 def test_second_positive_has_its_own_pass_over_llm_rows(llm):
     """The authors' code: the loss of an LLM row is the mean of two passes, negatives in one."""
@@ -226,38 +221,6 @@ def test_without_llm_rows_the_loss_is_info_nce(roles):
     assert step["loss"].item() == pytest.approx(want, rel=1e-5)
 
 
-def test_batch_without_llm_rows_has_the_contrastive_loss_alone():
-    method = make(STS, **TRIPLET)
-    anchor = heads(method, ANCHORS)
-    outputs = method.training_step(batch(method, llm=[]), 0)
-    assert outputs["loss"].item() == pytest.approx(info_nce(anchor, anchor), rel=1e-5)
-    assert set(outputs["parts"]) == {"contrastive"}
-    assert outputs["sentences"] == 2 * len(ANCHORS)
-
-
-def test_order_of_rows_does_not_matter():
-    method = make(STS, **TRIPLET)
-    given = batch(method)
-    order = torch.tensor([3, 0, 2, 1])
-    place = torch.argsort(order)
-    permuted = {"anchor": given["roles"]["anchor"].select(order)}
-    permuted["anchor"] = Tokens(
-        permuted["anchor"].ids,
-        permuted["anchor"].mask,
-        torch.arange(4),
-    )
-    for role in method.roles[1:]:
-        one = given["roles"][role]
-        permuted[role] = Tokens(
-            one.ids,
-            one.mask,
-            place[one.rows],
-        )
-    want = method.training_step(given, 0)["loss"].item()
-    got = method.training_step({"roles": permuted, "index": order}, 0)["loss"].item()
-    assert got == pytest.approx(want, rel=1e-5)
-
-
 def test_anchor_is_its_own_positive_under_another_dropout_mask():
     method = make(ALONE, dropout=0.3).train()
     assert method.needs_dropout
@@ -304,7 +267,6 @@ def test_diagnostics_measure_the_trained_pair(roles, options, aligned, spread):
         (("anchor", "negative"), {}, r"method\.roles: .* got \['anchor', 'negative'\]"),
         (ALONE, TRIPLET, r"method\.contrastive: .* needs an intermediate"),
         (STS, {"beta": -1.0}, r"method\.beta: .* -1\.0"),
-        (STS, {"beta": 0.5}, r"no effect with method\.contrastive=single_positive"),
         (ALONE, {"margins": (5e-3, 5e-2)}, r"no effect with method\.contrastive=single_positive"),
     ],
 )

@@ -2,9 +2,7 @@
 settings.
 """
 
-import itertools
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +13,6 @@ from lightning_cse.embeddings import (
     DualGaussianEmbedding,
     GaussianEmbedding,
     PointEmbedding,
-    PragmaticEmbedding,
 )
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
@@ -25,16 +22,14 @@ from lightning_cse.models import (
     DualModel,
     GaussianModel,
     ImpScoreModel,
-    Model,
     PointModel,
     base,
     build,
     dual,
 )
-from lightning_cse.similarity import GaussianSimilarity, cosine, gaussian_similarity
+from lightning_cse.similarity import cosine, gaussian_similarity
 from lightning_cse.tokens import Tokens, TokenTable
 
-METRICS = ("cosine", "euclidean")
 MAPS = {
     "p2s": {"pragmatic", "semantic", "from_pragmatic"},
     "s2p": {"pragmatic", "semantic", "from_semantic"},
@@ -45,7 +40,7 @@ MAPS = {
         "from_semantic",
     },
 }
-MODELS: list[tuple[type[Model], dict[str, Any]]] = [
+MODELS = [
     (PointModel, {}),
     (PointModel, {"has_head": True}),
     (GaussianModel, {"reduce": "sim_of_sum", "sts_similarity": "symmetric"}),
@@ -64,33 +59,13 @@ MODELS: list[tuple[type[Model], dict[str, Any]]] = [
         },
     ),
 ]
+BASIC = {"similarity", "entailment_score", "features"}
 QUESTIONS = {
-    PointModel: {"similarity", "entailment_score", "features"},
-    GaussianModel: {
-        "similarity",
-        "entailment_score",
-        "features",
-        "log_determinant",
-    },
-    DualModel: {
-        "similarity",
-        "entailment_score",
-        "features",
-        "implicitness",
-    },
-    DualGaussianModel: {
-        "similarity",
-        "entailment_score",
-        "features",
-        "implicitness",
-        "log_determinant",
-    },
-    ImpScoreModel: {
-        "similarity",
-        "entailment_score",
-        "features",
-        "implicitness",
-    },
+    PointModel: BASIC,
+    GaussianModel: BASIC | {"log_determinant"},
+    DualModel: BASIC | {"implicitness"},
+    DualGaussianModel: BASIC | {"implicitness", "log_determinant"},
+    ImpScoreModel: BASIC | {"implicitness"},
 }
 
 
@@ -127,17 +102,14 @@ def test_settings_and_weights_build_the_same_model_again(kind, options):
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    "settings",
     [
-        ({"_target_": "lightning_cse.models.PointsModel"}, "cannot be imported"),
-        ({"_target_": "no_such_module.Model"}, "PYTHONPATH"),
-        ({"_target_": "lightning_cse.models.PointModel", "tanh": True}, "tanh"),
-        ({"_target_": "pathlib.Path"}, "not a subclass"),
-        ({}, "cannot be imported"),
+        {"_target_": "no_such_module.Model"},
+        {"_target_": "lightning_cse.models.PointModel", "tanh": True},
     ],
 )
-def test_build_refuses_unknown_models(settings, words):
-    with pytest.raises(EncoderError, match=words):
+def test_build_refuses_unknown_models(settings):
+    with pytest.raises(EncoderError, match="cannot be imported or built"):
         build(tiny_encoder(), settings)
 
 
@@ -213,23 +185,6 @@ def test_a_sentence_has_the_same_embedding_alone_and_among_others(kind, options,
 
 
 # Points
-
-
-@pytest.mark.parametrize(
-    "pooling",
-    [
-        "cls",
-        "cls_pooler",
-        "mean",
-        "first_last",
-        "embedding_last",
-        "prompt",
-    ],
-)
-def test_an_encoder_alone_is_a_model_with_every_pooling(pooling):
-    model = PointModel(tiny_encoder(pooling=pooling)).eval()
-    (pooled,) = model.encoder([(tokens(model), model.encoder.template())])
-    torch.testing.assert_close(model.embed(SENTENCES).fields(), {"vector": pooled.detach()})
 
 
 def test_points_are_compared_by_cosine():
@@ -309,25 +264,6 @@ def test_dual_gaussian_scores_are_the_same_with_the_similarity_of_gaussians():
     assert torch.equal(model.log_determinant(p), p.explicit_log_variance.sum(1))
 
 
-def test_implicitness_does_not_tie_where_similarities_are_small():
-    model = make(DualGaussianModel, reduce="sim_of_sum")
-    torch.manual_seed(1)
-    far = DualGaussianEmbedding(
-        *(
-            torch.randn(200, 64) * scale
-            for scale in (
-                1,
-                6,
-                1,
-                6,
-            )
-        )
-    )
-    similarities = GaussianSimilarity("sim_of_sum").rows(far.explicit, far.implicit)
-    assert similarities.max() < 1e-5
-    assert len(model.implicitness(far).unique()) == len(similarities.unique())
-
-
 def test_cross_reads_the_word_and_bi_has_two_encoders_and_heads():
     cross, bi = make(DualGaussianModel), make(DualGaussianModel, architecture="bi")
     word = cross.encoder.tokenizer(["implicit"])[0]
@@ -357,69 +293,30 @@ def by_hand(a, b, metric):
     return 1 - float(a @ b / (a @ a).sqrt() / (b @ b).sqrt())
 
 
-@pytest.mark.parametrize(("direction", "metric"), list(itertools.product(MAPS, METRICS)))
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("direction", MAPS)
 def test_implicitness_and_pragmatic_distance_are_the_papers(direction, metric):
-    model = make(
-        ImpScoreModel,
-        dim=8,
-        space=direction,
-        implicitness_metric=metric,
-        pragmatic_metric=metric,
-    )
-    got = model.embed(SENTENCES)
-    assert isinstance(got, PragmaticEmbedding)
+    metrics = {"implicitness_metric": metric, "pragmatic_metric": metric}
+    model = make(ImpScoreModel, dim=8, space=direction, **metrics)
     (x,) = model.encoder([(tokens(model), model.encoder.template())])
     x = x / x.norm(dim=1, keepdim=True)
     weights = {name: value.detach() for name, value in model.state_dict().items()}
-    assert set(weights) == {f"{name}.weight" for name in MAPS[direction]}, "no map has a bias"
-    p, s = x @ weights["pragmatic.weight"].T, x @ weights["semantic.weight"].T
-    torch.testing.assert_close(
-        got.fields(),
-        {"semantic": s, "pragmatic": p},
-        atol=1e-5,
-        rtol=1e-4,
-    )
-    mapped_p = p @ weights["from_pragmatic.weight"].T if direction != "s2p" else p
-    mapped_s = s @ weights["from_semantic.weight"].T if direction != "p2s" else s
-    want = [
-        by_hand(a, b, metric)
-        for a, b in zip(
-            mapped_s,
-            mapped_p,
-            strict=True,
-        )
-    ]
+    p = x @ weights["pragmatic.weight"].T
+    s = x @ weights["semantic.weight"].T
+    mapped_p = p if direction == "s2p" else p @ weights["from_pragmatic.weight"].T
+    mapped_s = s if direction == "p2s" else s @ weights["from_semantic.weight"].T
+    got = model.embed(SENTENCES)
+    want = [by_hand(*pair, metric) for pair in zip(mapped_s, mapped_p, strict=True)]
     assert model.implicitness(got).tolist() == pytest.approx(want, abs=1e-4)
-    other = got[
-        torch.tensor(
-            [
-                2,
-                0,
-                1,
-                4,
-                3,
-            ]
-        )
-    ]
-    apart = [
-        by_hand(a, b, metric)
-        for a, b in zip(
-            got.pragmatic,
-            other.pragmatic,
-            strict=True,
-        )
-    ]
-    for score in (model.entailment_score(got, other), model.similarity(other, got)):
-        assert score.tolist() == pytest.approx([-distance for distance in apart], abs=1e-4)
+    order = torch.tensor([2, 0, 1, 4, 3])
+    apart = [-by_hand(*pair, metric) for pair in zip(p, p[order], strict=True)]
+    assert model.similarity(got, got[order]).tolist() == pytest.approx(apart, abs=1e-4)
 
 
 def test_sentences_of_the_table_are_not_tokenised_again(monkeypatch):
     model = PointModel(tiny_encoder(seed=0)).eval()
     want = model.embed(SENTENCES).vector
     model.table = TokenTable.of([*SENTENCES[::-1], "another one"], model.encoder.tokenizer)
-    assert not any("table" in name for name in (*model.state_dict(), *model.settings()))
-    other = model.embed(["a new one"]).vector
-    assert other.shape == (1, model.encoder.width)
     monkeypatch.delattr(type(model.encoder.tokenizer), "__call__")
     torch.testing.assert_close(
         model.embed(SENTENCES).vector,
