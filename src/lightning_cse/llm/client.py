@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -49,28 +48,13 @@ class LLM:
     async def reply(self, request: Request) -> Outcome:
         """Return the kept reply, or ask for it and keep it; for use within `each`."""
         key = request.key(self.endpoint.model)
-        asked = self._calls.asked
-        outcome: Outcome | None
-        if key in asked:  # an equal request is being asked
-            outcome = await asyncio.shield(asked[key])
-            if isinstance(outcome, Reply):
-                outcome = replace(outcome, cached=True)
-        else:
-            outcome = self.cache.get(key)
 
-        if outcome is not None:
-            self.account.add(outcome)
-            return outcome
-
-        call = asyncio.create_task(self._ask(key, request))
-        asked[key] = call
-        call.add_done_callback(lambda _: asked.pop(key))
-        return await asyncio.shield(call)
-
-    async def _ask(self, key: str, request: Request) -> Outcome:
-        outcome = await self._calls.call(request)
-        if isinstance(outcome, Reply):
-            outcome = self.cache.put(key, self.endpoint.model, request, outcome)
+        async with self._calls.asked[key]:  # an equal request may be under way
+            outcome: Outcome | None = self.cache.get(key)
+            if outcome is None:
+                outcome = await self._calls.call(request)
+                if isinstance(outcome, Reply):
+                    outcome = self.cache.put(key, self.endpoint.model, request, outcome)
 
         self.account.add(outcome)
         return outcome

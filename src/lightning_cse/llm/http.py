@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -40,12 +41,11 @@ class Calls(openai.DefaultAsyncHttpxClient):
 
         self.endpoint = endpoint
         self.account = account
-        # The requests that are being asked or wait for it, by their keys.
-        self.asked: dict[str, asyncio.Task[Reply | Failure]] = {}
+        # Held while a request is asked, by its key.
+        self.asked: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         # Tasks that use replies, as they finish; None at the end.
         self.finished: asyncio.Queue[Any] = asyncio.Queue()
         self.ended = False
-        self._under_way: set[asyncio.Task[Any] | None] = set()
         requests = endpoint.requests_per_minute
         tokens = endpoint.tokens_per_minute
         self._requests = AsyncLimiter(1, 60 / requests) if requests else None
@@ -69,23 +69,16 @@ class Calls(openai.DefaultAsyncHttpxClient):
     def end(self) -> None:
         """Let no further call start."""
         self.ended = True
-
-        for task in set(self.asked.values()) - self._under_way:
-            task.cancel()
-
         self.finished.put_nowait(None)
 
-    async def close(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
-        """End, cancel tasks that use replies, and wait for the calls under way."""
+    async def close(self, tasks: Collection[asyncio.Task[Any]]) -> None:
+        """End, and wait for the tasks whose calls are under way."""
         self.end()
 
-        for task in tasks:
-            task.cancel()
+        if tasks:
+            log.info("waiting for %d calls; Ctrl-C again aborts them", len(tasks))
 
-        if self._under_way:
-            log.info("waiting for %d calls; Ctrl-C again aborts them", len(self._under_way))
-
-        await asyncio.gather(*tasks, *self.asked.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.aclose()
 
     async def call(self, request: Request) -> Reply | Failure:
@@ -148,12 +141,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         The openai client calls this again after an error of httpx2 or a status that may pass.
         """
         await self._wait_for_turn()
-        if self.ended:
-            raise asyncio.CancelledError
-
         self.account.retried += request.headers.get("x-stainless-retry-count", "0") != "0"
-        task = asyncio.current_task()
-        self._under_way.add(task)
 
         try:
             async with asyncio.timeout(self.endpoint.timeout):
@@ -173,14 +161,15 @@ class Calls(openai.DefaultAsyncHttpxClient):
         except (TimeoutError, ValueError) as error:
             reason = str(error) or f"no answer within {self.endpoint.timeout:g} s"
             raise httpx2.RemoteProtocolError(reason) from error
-        finally:
-            self._under_way.discard(task)
 
         return response
 
     async def _wait_for_turn(self) -> None:
-        """Wait until the limits per minute allow a call."""
+        """Wait until the limits per minute allow a call; at the end, let no further call start."""
         async with self._line:
+            if self.ended:
+                raise asyncio.CancelledError
+
             if self._requests is not None:
                 await self._requests.acquire()
 
