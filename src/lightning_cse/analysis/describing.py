@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from omegaconf import DictConfig, OmegaConf
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from lightning_cse import runs
 from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms
@@ -24,21 +22,11 @@ from lightning_cse.data import ContrastiveDataModule, read_corpus
 from lightning_cse.data.drawing import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import automatic_reading, built, check_nodes, plain
-from lightning_cse.errors import ConfigError, did_you_mean
 from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rate
 from lightning_cse.models import PointModel
 from lightning_cse.models.base import finite
 from lightning_cse.runs.machine import device_of
-
-log = logging.getLogger(__name__)
-
-# Options of the data that affect no number here.
-BATCHING: Final = (
-    "batch_size",
-    "drop_last",
-    "llm_rows_together",
-)
 
 Described = tuple[dict[str, Any], list[Pairs]]
 """A data set's entry in ``summary.json``, and its pairs."""
@@ -59,11 +47,7 @@ ROLES: Final[dict[Kind, tuple[str, ...]]] = {
 def run(cfg: DictConfig) -> None:
     """Describe the data set of a command line, and print the tables."""
     hydra = HydraConfig.get()
-    folder = describe(
-        cfg,
-        str(hydra.runtime.choices["data"]),
-        list(hydra.overrides.task),
-    )
+    folder = describe(cfg, str(hydra.runtime.choices["data"]), list(hydra.overrides.task))
     print_summary(json.loads((folder / "summary.json").read_text(encoding="utf-8")), folder)
 
 
@@ -83,27 +67,18 @@ def describe(
     STS-B are not known.
     """
     encoder, sets = _measured({name: cfg})
-    files: dict[str, str] = {}
-    for about, _ in sets:
-        files |= about["data"]
-    decisive: dict[str, Any] = {
-        "data": files,
-        "encoder": {"name": encoder.name, **encoder.digests},
-        "resolved": automatic_reading(cfg, encoder),
-    }
-    identity = runs.config_hash(_decisive_options(cfg), **decisive)
-    root = Path(cfg.paths.runs_dir).expanduser() / "describe"
-    folder = root / f"{name.replace('/', '_')}-{identity}"
+    files = {file: digest for about, _ in sets for file, digest in about["data"].items()}
+    about_encoder = {"name": encoder.name, **encoder.digests}
+    resolved = automatic_reading(cfg, encoder)
+    identity = runs.config_hash(plain(cfg), data=files, encoder=about_encoder, resolved=resolved)
+    folder = Path(cfg.paths.runs_dir).expanduser() / "describe"
+    folder /= f"{name.replace('/', '_')}-{identity}"
     summary = {
         "name": name,
         "config_hash": identity,
         "seed": cfg.seed,
         "measured": cfg.rows,
-        "encoder": {
-            **decisive["encoder"],
-            "pooling": encoder.pooling,
-            "max_length": encoder.max_length,
-        },
+        "encoder": about_encoder | {"pooling": encoder.pooling, "max_length": encoder.max_length},
         "sets": [
             about | {"pairs": [pair_summary(each) for each in pairs]} for about, pairs in sets
         ],
@@ -113,31 +88,10 @@ def describe(
         "overrides": portable(overrides),
     }
     draw_histograms({about["name"]: pairs for about, pairs in sets}, folder / "histograms.png")
-    text = json.dumps(
-        summary,
-        indent=2,
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
     runs.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(cfg, resolve=True))
-    runs.write_atomic(folder / "summary.json", text + "\n")
+    runs.write_atomic(folder / "summary.json", f"{text}\n")
     return folder
-
-
-def _decisive_options(cfg: DictConfig) -> dict[str, Any]:
-    options = plain(cfg)
-    chosen = {
-        key: options[key]
-        for key in (
-            "encoder",
-            "rows",
-            "positive",
-            "negative",
-            "beside",
-        )
-    }
-    chosen["data"] = {key: value for key, value in options["data"].items() if key not in BATCHING}
-    return {**chosen, "draw": cfg.seed}
 
 
 def pair_sets(configs: Mapping[str, DictConfig]) -> dict[str, list[Pairs]]:
@@ -161,166 +115,64 @@ def _measured(
     encoder: SentenceEncoder = built(first.encoder)
     drawn = [_training_set(cfg, name, encoder) for name, cfg in configs.items()]
     drawn.append(_stsb(first))
-    measured = measure(
-        encoder,
-        [pairs for _, pairs in drawn],
-        first.seed,
-    )
+    measured = measure(encoder, [pairs for _, pairs in drawn], first.seed)
     return encoder, [(about, pairs) for (about, _), pairs in zip(drawn, measured, strict=True)]
 
 
-def _training_set(
-    cfg: DictConfig,
-    name: str,
-    encoder: SentenceEncoder,
-) -> Described:
+def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Described:
     """Return the pairs that a training set gives: of the first role with each other role, or with
     its dropout pass.
     """
-    data = ContrastiveDataModule(
-        built(cfg.data),
-        tokenize=encoder.tokenizer,
-        seed=cfg.seed,
-    )
+    data = ContrastiveDataModule(built(cfg.data), tokenize=encoder.tokenizer, seed=cfg.seed)
     rows = data.train.select(seeded_order(len(data.train), cfg.seed))
     anchor = data.roles[0]
-    kinds = _kinds(
-        cfg,
-        name,
-        data.roles,
-        rows.names,
-    )
-    columns = {role: rows.column(role) for role in {*data.roles, *(role for _, role in kinds)}}
-    filled = {role: sum(text is not None for text in columns[role]) for role in data.roles}
+    first = rows.column(anchor)
     if OmegaConf.select(cfg, "data.augmentation") is not None:
-        columns[anchor] = _augmented(data, columns[anchor], cfg.rows)
+        # As augmentation does, so that only its changes are measured.
+        first[: cfg.rows] = data.tokenize.decode(data.tokenize(first[: cfg.rows]))
     pairs = []
-    for kind, role in kinds:
-        label = f"{anchor} - {role}" if role != anchor else f"{anchor}, two dropout passes"
-        both = zip(columns[anchor], columns[role], strict=True)
-        pairs.append(
-            drawn_pairs(
-                kind,
-                label,
-                both,
-                cfg.rows,
-                dropout=role == anchor,
-            )
-        )
+    for kind, known in ROLES.items():
+        roles = [role for role in data.roles if role in known] if cfg[kind] is None else [cfg[kind]]
+        if kind == "positive":
+            roles = roles or [anchor]
+        for role in roles:
+            is_anchor = role == anchor
+            label = f"{anchor}, two dropout passes" if is_anchor else f"{anchor} - {role}"
+            both = zip(first, first if is_anchor else rows.column(role), strict=True)
+            pairs.append(drawn_pairs(kind, label, both, cfg.rows, dropout=is_anchor))
     if pairs[-1].kind == "positive":
-        pairs += _random_negatives(
-            anchor,
-            columns[anchor],
-            cfg.rows,
-        )
+        distinct = list(dict.fromkeys(first[: cfg.rows]))
+        others = [*distinct[1:], *distinct[:1]]
+        label = f"{anchor} - random other {anchor}"
+        pairs.append(Pairs("negative", label, distinct, others, len(first)))
     about = {
         "name": name,
         "rows": len(rows),
-        "roles": filled,
+        "roles": {role: int(rows.has(role).sum()) for role in data.roles},
         "counts": data.counts,
         "data": data.digests,
     }
     return about, pairs
 
 
-def _augmented(
-    data: ContrastiveDataModule,
-    texts: list[str | None],
-    count: int,
-) -> list[str | None]:
-    """Return sentences of which the first ones went through the tokenizer, as augmentation does."""
-    ids = data.tokenize([text or "" for text in texts[:count]])
-    decoded = [text or None for text in data.tokenize.decode(ids)]
-    return [*decoded, *texts[count:]]
-
-
-def _kinds(
-    cfg: DictConfig,
-    name: str,
-    roles: Sequence[str],
-    columns: Sequence[str],
-) -> list[tuple[Kind, str]]:
-    """Return the roles that are paired with the first one, positives first, as chosen or as methods
-    know them.
-    """
-    kinds: list[tuple[Kind, str]] = []
-    for kind, known in ROLES.items():
-        wanted = cfg[kind]
-        if wanted is None:
-            kinds += [(kind, role) for role in roles if role in known]
-            continue
-        if wanted not in columns or (kind == "negative" and wanted == roles[0]):
-            near = f"{did_you_mean(wanted, roles)} (choose from: {', '.join(roles)})"
-            raise ConfigError([f"{kind}: data={name} has no {kind} {wanted!r}{near}"])
-        kinds.append((kind, wanted))
-    if not any(kind == "positive" for kind, _ in kinds):
-        kinds.insert(0, ("positive", roles[0]))
-    return kinds
-
-
-def _random_negatives(
-    anchor: str,
-    column: Sequence[str | None],
-    most: int,
-) -> list[Pairs]:
-    """Return the pairs of each anchor with the next distinct one, in place of missing hard
-    negatives.
-    """
-    texts = [text for text in column if text is not None]
-    distinct = list(dict.fromkeys(texts[:most]))
-    if len(distinct) < 2:
-        return []
-    others = distinct[1:] + distinct[:1]
-    return [
-        Pairs(
-            "negative",
-            f"{anchor} - random other {anchor}",
-            distinct,
-            others,
-            len(texts),
-        )
-    ]
-
-
 def _stsb(cfg: DictConfig) -> Described:
     split = cfg.beside.split
     high = cfg.beside.positive_score
     low = cfg.beside.negative_score
-    rows = read_corpus(
-        "stsb",
-        split,
-        Path(cfg.paths.data_dir),
-    )
-    rows = rows.select(seeded_order(len(rows), cfg.seed))
-    columns = [rows.column(name) for name in ("sentence1", "sentence2", "score")]
-    near = []
-    far = []
-    for first, second, score in zip(*columns, strict=True):
-        if score > high:
-            near.append((first, second))
-        if score < low:
-            far.append((first, second))
-    pairs = [
-        drawn_pairs(
-            "positive",
-            f"score > {high}",
-            near,
-            cfg.rows,
-        ),
-        drawn_pairs(
-            "negative",
-            f"score < {low}",
-            far,
-            cfg.rows,
-        ),
-    ]
+    rows = read_corpus("stsb", split, cfg.paths.data_dir)
+    drawn = list(rows.select(seeded_order(len(rows), cfg.seed)))
+    near = [(row["sentence1"], row["sentence2"]) for row in drawn if row["score"] > high]
+    far = [(row["sentence1"], row["sentence2"]) for row in drawn if row["score"] < low]
     about = {
         "name": f"STS-B {split}",
         "rows": len(rows),
         "counts": rows.counts,
         "data": {file.name: file.sha256 for file in rows.files},
     }
-    return about, pairs
+    return about, [
+        drawn_pairs("positive", f"score > {high}", near, cfg.rows),
+        drawn_pairs("negative", f"score < {low}", far, cfg.rows),
+    ]
 
 
 def drawn_pairs(
@@ -335,14 +187,7 @@ def drawn_pairs(
     complete = [pair for pair in pairs if None not in pair]
     first = [a for a, _ in complete[:most]]
     second = [b for _, b in complete[:most]]
-    return Pairs(
-        kind,
-        label,
-        first,
-        second,
-        len(complete),
-        dropout,
-    )
+    return Pairs(kind, label, first, second, len(complete), dropout)
 
 
 def kind_of(role: str) -> Kind:
@@ -390,11 +235,6 @@ def _two_passes(
     seed: int,
 ) -> tuple[Any, Any]:
     """Embed sentences twice with dropout."""
-    if not model.encoder.has_dropout:
-        log.warning(
-            "the encoder %s has no dropout, so the cosine of its dropout pairs is 1",
-            model.encoder.name,
-        )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model.encoder.train()
@@ -420,89 +260,48 @@ def pair_summary(pairs: Pairs) -> dict[str, Any]:
 def _spread(values: Sequence[float]) -> dict[str, float] | None:
     if not len(values):
         return None
-    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
-    return {
-        "mean": float(np.mean(values)),
-        "lower_quartile": low,
-        "median": middle,
-        "upper_quartile": high,
-    }
+    names = ("lower_quartile", "median", "upper_quartile")
+    quartiles = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    return {"mean": float(np.mean(values)), **dict(zip(names, quartiles, strict=True))}
 
 
 def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
     """Print the content of ``summary.json``: a table of pairs, and notes."""
-    shown = table(
-        "data set",
-        "pairs",
-        "",
-        "number",
-        "MER",
-        "quartiles",
-        "cosine",
-        "quartiles",
-        left=3,
-    )
+    shown = table("data set", "pairs", "", "number", "MER", "cosine", left=3)
     for each in summary["sets"]:
-        name = each["name"]
         for pairs in each["pairs"]:
-            cells = [
-                Text(name),
-                pairs["kind"],
-                Text(pairs["label"]),
-                f"{pairs['pairs']:,}",
-            ]
-            for spread in (pairs["mer"], pairs["cosine"]):
-                cells += [mean_cell(spread), _quartiles(spread)]
-            shown.add_row(*cells)
-            name = ""
-    console = Console(highlight=False)
+            means = (mean_cell(pairs["mer"]), mean_cell(pairs["cosine"]))
+            number = f"{pairs['pairs']:,}"
+            shown.add_row(each["name"], pairs["kind"], pairs["label"], number, *means)
+    console = Console(highlight=False, markup=False)
     print_tables([shown], console)
     encoder = summary["encoder"]
     described = summary["sets"][0]
-    shares = []
-    for role, number in described["roles"].items():
-        shares.append(f"{role} {number:,} ({number / described['rows']:.1%})")
+    roles = ", ".join(f"{role} {number:,}" for role, number in described["roles"].items())
     for note in (
-        f"{described['name']}: {described['rows']:,} rows; {', '.join(shares)}",
+        f"{described['name']}: {described['rows']:,} rows; {roles}",
         f"sampled: at most {summary['measured']} pairs per kind, seed {summary['seed']}",
         f"MER: match error rate of words; cosine: {encoder['name']}, pooling {encoder['pooling']}",
         f"figure: {folder / summary['figure']}",
         f"summary: {folder / 'summary.json'}",
     ):
-        console.print(Text(note), soft_wrap=True)
-
-
-def _quartiles(spread: Mapping[str, float] | None) -> str:
-    if spread is None:
-        return ""
-    return " ".join(f"{spread[key]:.2f}" for key in ("lower_quartile", "median", "upper_quartile"))
+        console.print(note, soft_wrap=True)
 
 
 def table(*columns: str, left: int) -> Table:
     """Return an empty table whose first ``left`` columns are text and whose other columns are
     numbers.
     """
-    empty = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        show_edge=False,
-    )
+    empty = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number, column in enumerate(columns):
-        empty.add_column(
-            column,
-            justify="left" if number < left else "right",
-            no_wrap=True,
-        )
+        empty.add_column(column, justify="left" if number < left else "right", no_wrap=True)
     return empty
 
 
 def print_tables(tables: Sequence[Table], console: Console) -> None:
     """Print tables without cutting a cell, however narrow the console is: a pipe has 80 columns."""
-    wide = console.options.update(width=1000)
-    widths = [console.measure(each, options=wide).maximum for each in tables]
-    console.width = max(console.width, *widths)
     for each in tables:
-        console.print(each, "")
+        console.print(each, "", width=1000, crop=False)
 
 
 def mean_cell(values: Mapping[str, float] | None) -> str:

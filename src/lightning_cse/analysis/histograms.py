@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 import math
 import textwrap
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from lightning_cse.plots import GREY, blank_figure, plot_style, save_figures, series_look
+from lightning_cse.plots import blank_figure, plot_style, save_figures, series_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,31 +67,22 @@ def histograms_figure(sets: PairSets) -> Figure:
     leaves no pair out.
     """
     bins = bins_of(sets)
-    most = [
-        max(Counter(pairs.kind for pairs in each).values(), default=0) for each in sets.values()
-    ]
-    heights = [2.0 + 0.26 * number for number in most]  # with the legends above
-    figure = blank_figure(6.4 * len(bins), 0.4 + sum(heights))
+    lines = sum(len(each) for each in sets.values())
+    height = 0.4 + 2.4 * len(sets) + 0.2 * lines  # with the legends above
+    figure = blank_figure(6.4 * len(bins), height)
     grid = figure.subplots(
         len(sets),
         2 * len(bins),
         squeeze=False,
         sharex="col",
     )
-    *_, last = sets
     for row, (name, each) in zip(grid, sets.items(), strict=True):
         row[0].set_ylabel(f"{name}\nshare of pairs")
         panels = itertools.product(bins, (("positive", 0), ("negative", 3)))
         for axes, (measure, (kind, color)) in zip(row, panels, strict=True):
             values = {pairs.label: getattr(pairs, measure) for pairs in each if pairs.kind == kind}
-            _panel(
-                axes,
-                values,
-                bins[measure],
-                color,
-            )
-            if name == last:
-                axes.set_xlabel(f"{NAMES[measure]}, {kind} pairs")
+            _panel(axes, values, bins[measure], color)
+            axes.set_xlabel(f"{NAMES[measure]}, {kind} pairs")
     return figure
 
 
@@ -107,49 +97,14 @@ def _panel(
         if not len(values):
             continue
         color, style = series_look(first_color + place)
-        name = textwrap.fill(
-            label,
-            36,
-            max_lines=2,
-            placeholder=" ...",
-        )
-        name += f"\nmean {np.mean(values):.2f}, n = {len(values)}"
-        look = (
-            {"linewidth": 1.6, "linestyle": style}
-            if axes.patches
-            else {"fill": True, "alpha": 0.55}
-        )
-        axes.stairs(
-            shares(values, bins),
-            bins,
-            color=color,
-            label=name,
-            **look,
-        )
-        axes.axvline(
-            float(np.mean(values)),
-            color=color,
-            linewidth=1.1,
-            linestyle="--",
-        )
+        mean = float(np.mean(values))
+        name = f"{textwrap.fill(label, 36)}\nmean {mean:.2f}, n = {len(values)}"
+        filled = {"fill": True, "alpha": 0.55}
+        look = {"linewidth": 1.6, "linestyle": style} if axes.patches else filled
+        axes.stairs(shares(values, bins), bins, color=color, label=name, **look)
+        axes.axvline(mean, color=color, linewidth=1.1, linestyle="--")
     if axes.patches:
-        axes.legend(
-            loc="lower center",
-            bbox_to_anchor=(0.5, 1.0),
-            fontsize=7,
-            handlelength=1.2,
-        )
-    else:
-        axes.text(
-            0.5,
-            0.5,
-            "no such pairs",
-            transform=axes.transAxes,
-            ha="center",
-            va="center",
-            color=GREY,
-        )
-        axes.set_yticks([])
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7, handlelength=1.2)
 
 
 def bins_of(sets: PairSets) -> dict[str, np.ndarray]:

@@ -1,22 +1,19 @@
-"""Read the corpora that `corpora.yaml` declares from the data directory or the hub."""
+"""Read the corpora that `corpora.yaml` declares from the data directory."""
 
 import functools
 import hashlib
-import importlib
-import json
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, field_validator
 
 from lightning_cse.data import parsers
-from lightning_cse.data.cells import account, columns_of, converters
+from lightning_cse.data.cells import account, converters
 from lightning_cse.data.files import decoded, read_bytes
-from lightning_cse.errors import ConfigError, DataError, did_you_mean
+from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
 if TYPE_CHECKING:
     from lightning_cse.data.rows import Rows
@@ -24,10 +21,6 @@ if TYPE_CHECKING:
 DATA_DIR_VARIABLE: Final = "LIGHTNING_CSE_DATA"
 DECLARATIONS: Final = "corpora.yaml"
 SAMPLE: Final = "SAMPLE"  # in a data directory with a file of this name, rows are not counted
-
-
-class HubError(DataError):
-    """The Hugging Face hub could not provide the corpus."""
 
 
 class Layout(BaseModel, frozen=True, extra="forbid"):
@@ -39,17 +32,20 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
     width: list[int] = []
     blank: str = ""
     pattern: str = ""
-    form: str = ""
 
-    @model_validator(mode="after")
-    def _is_known(self) -> "Layout":
-        if self.reader not in parsers.READERS:
-            near = did_you_mean(self.reader, parsers.READERS)
-            known = ", ".join(parsers.READERS)
-            raise ValueError(f"no reader {self.reader!r}{near}; choose from: {known}")
+    @field_validator("reader")
+    @classmethod
+    def _is_known(cls, reader: str) -> str:
+        if reader not in parsers.READERS:
+            raise ValueError(f"no reader {reader!r}; choose from: {', '.join(parsers.READERS)}")
 
-        list(converters(self.columns))
-        return self
+        return reader
+
+    @field_validator("columns")
+    @classmethod
+    def _are_known(cls, columns: Any) -> Any:
+        list(converters(columns))
+        return columns
 
 
 class CorpusFile(BaseModel, frozen=True, extra="forbid"):
@@ -65,20 +61,6 @@ class CorpusFile(BaseModel, frozen=True, extra="forbid"):
     only: tuple[str, str] | None = None
     part: str | None = None
 
-    @property
-    def remote_path(self) -> str:
-        """The path below a source."""
-        return self.remote or self.path.rpartition("/")[2]
-
-
-class HubCopy(BaseModel, frozen=True, extra="forbid"):
-    """The data set on the Hugging Face hub that has a copy of a corpus."""
-
-    id: str
-    revision: str
-    splits: dict[str, str]
-    columns: dict[str, str | dict[str, Any]]
-
 
 class Corpus(BaseModel, frozen=True, extra="forbid"):
     """One corpus in its official layout; the fields are those of `corpora.yaml`."""
@@ -93,14 +75,7 @@ class Corpus(BaseModel, frozen=True, extra="forbid"):
     aliases: dict[str, str] = {}
     part_column: str = "subset"
     encoding: str | None = None
-    hub: HubCopy | None = None
-
-    @model_validator(mode="after")
-    def _has_layouts(self) -> "Corpus":
-        for file in self.files:
-            if file.layout is None and self.layout is None:
-                raise ValueError(f"no layout for {file.path}")
-        return self
+    hub: str | None = None
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -109,10 +84,9 @@ class Corpus(BaseModel, frozen=True, extra="forbid"):
 
     def rows(self, split: str) -> int | None:
         """Return the number of rows of a split, over all its parts; None if it is not fixed."""
-        counts = {file.part: file.rows for file in self.split_files(split)}
-        fixed = [count for count in counts.values() if count is not None]
+        counts = {file.part: file.rows for file in self.split_files(split)}.values()
 
-        return sum(fixed) if len(fixed) == len(counts) else None
+        return None if None in counts else sum(filter(None, counts))
 
     def split_files(self, split: str) -> tuple[CorpusFile, ...]:
         """Return the files of a split, or raise DataError, which lists the known splits."""
@@ -120,47 +94,23 @@ class Corpus(BaseModel, frozen=True, extra="forbid"):
         files = tuple(file for file in self.files if file.split == name)
 
         if not files:
-            near = did_you_mean(split, [*self.splits, *self.aliases])
-            raise DataError(
-                f"corpus {self.name!r} has no split {split!r}{near}; "
-                f"choose from: {', '.join([*self.splits, *self.aliases])}"
-            )
+            known = ", ".join([*self.splits, *self.aliases])
+            raise DataError(f"corpus {self.name!r} has no split {split!r}; choose from: {known}")
 
         return files
 
 
 def _declared(path: Path) -> dict[str, Corpus]:
-    """Return the corpora that a file declares, or raise ConfigError with all its faults."""
+    """Return the corpora that a file declares, or raise ConfigError."""
+    corpora: dict[str, Corpus] = {}
+    name = ""
+
     try:
         entries = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError([f"{path}: cannot be read: {' '.join(str(error).split())}"]) from None
-
-    if not isinstance(entries, dict):
-        raise ConfigError([f"{path}: must map names to corpora"])
-
-    corpora: dict[str, Corpus] = {}
-    faults: list[str] = []
-
-    for name, entry in entries.items():
-        if not isinstance(entry, dict):
-            faults.append(f"{path}: {name}: must be a mapping with the key files")
-            continue
-        try:
-            corpora[name] = Corpus.model_validate(
-                {
-                    "title": name,
-                    **entry,
-                    "name": name,
-                }
-            )
-        except ValidationError as error:
-            for fault in error.errors():
-                key = ".".join(map(str, (name, *fault["loc"])))
-                faults.append(f"{path}: {key}: {fault['msg'].removeprefix('Value error, ')}")
-
-    if faults:
-        raise ConfigError(faults)
+        for name, entry in entries.items():
+            corpora[name] = Corpus.model_validate({"title": name, **entry, "name": name})
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise ConfigError([f"{path}: {name}: {one_line(error)}"]) from None
 
     return corpora
 
@@ -181,13 +131,10 @@ def register_corpora(folder: str | Path) -> None:
         return
 
     corpora = _declared(path)
-    taken = sorted(_BUILT_IN & corpora.keys())
+    taken = ", ".join(sorted(_BUILT_IN & corpora.keys()))
 
     if taken:
-        raise ConfigError(
-            f"{path}: {name}: lightning_cse has a corpus of this name; choose another"
-            for name in taken
-        )
+        raise ConfigError([f"{path}: {taken}: corpora of lightning_cse; choose other names"])
 
     CORPORA.update(corpora)
     _read_cached.cache_clear()
@@ -212,36 +159,24 @@ def default_data_dir() -> Path:
     return Path(os.environ.get(DATA_DIR_VARIABLE) or "data").expanduser()
 
 
-def read_corpus(
-    name: str,
-    split: str,
-    data_dir: str | Path,
-) -> "Rows":
+def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
     """Read one split of a corpus.
 
     ``python -m lightning_cse.prepare`` lists the names and splits; ``corpora.yaml`` lists the
-    columns. The Hugging Face hub is queried only for files that ``data_dir`` holds neither plain
-    nor as ``.gz``. Bad rows are a DataError. So is an official file without its declared number of
-    rows, unless ``data_dir`` has a file named ``SAMPLE``.
+    columns. Files are plain or end in ``.gz``. A missing file and bad rows are a DataError, and so
+    is an official file without its declared number of rows, unless ``data_dir`` has a file named
+    ``SAMPLE``.
     """
-    corpus = get_corpus(name)
     folder = Path(data_dir).expanduser().absolute()
     counted = not (folder / SAMPLE).exists()
-    states = tuple(_state(find_file(folder, file)) for file in corpus.split_files(split))
-    # The points of a sweep read each split once. What comes from the hub is cached by `datasets`.
-    read = _read_split if None in states else _read_cached
-    rows = read(
-        name,
-        split,
-        folder,
-        counted,
-        states,
-    )
+    states = tuple(_state(find_file(folder, file)) for file in get_corpus(name).split_files(split))
 
-    return rows.recounted(rows.counts)
+    return _read_cached(name, split, folder, counted, states)
 
 
-def _read_split(
+# The points of a sweep read each split once; the states of the files are part of the key.
+@functools.lru_cache(maxsize=128)
+def _read_cached(
     name: str,
     split: str,
     folder: Path,
@@ -250,29 +185,21 @@ def _read_split(
 ) -> "Rows":
     corpus = get_corpus(name)
     parts: dict[str | None, list[CorpusFile]] = {}
+    tables = []
 
     for file in corpus.split_files(split):
         parts.setdefault(file.part, []).append(file)
 
-    tables = []
-
     for part, files in parts.items():
-        rows = _side_by_side(
-            [
-                _found_or_fetched(
-                    corpus,
-                    file,
-                    folder,
-                )
-                for file in files
-            ]
-        )
-        if counted:
-            _check_count(
-                rows,
-                corpus,
-                files[0],
-                folder,
+        rows = _side_by_side([read_file(corpus, file, folder) for file in files])
+        official = files[0].rows if counted else None
+
+        if official not in (None, len(rows)):
+            raise DataError(
+                f"{rows.files[0].path}: {len(rows):,} rows of split {split!r}, but the official "
+                f"file has {official:,}: is it cut off?\n"
+                f"  to fetch it again: {_command(corpus, folder)} --force\n"
+                f"  if it differs on purpose: put an empty file named {SAMPLE} into {folder}"
             )
 
         if part is not None:
@@ -280,93 +207,62 @@ def _read_split(
 
         tables.append(rows)
 
-    return tables[0] if len(tables) == 1 else type(tables[0]).cat(tables)
+    return tables[0].cat(tables)
 
 
-_read_cached = functools.lru_cache(maxsize=128)(_read_split)
+def _command(corpus: Corpus, folder: Path) -> str:
+    return f"python -m lightning_cse.prepare {corpus.name} --data-dir '{folder}'"
 
 
-def _check_count(
-    rows: "Rows",
-    corpus: Corpus,
-    file: CorpusFile,
-    folder: Path,
-) -> None:
-    if file.rows is None or len(rows) == file.rows:
-        return
-    raise DataError(
-        f"{rows.files[0].path}: {len(rows):,} rows of split {file.split!r}, "
-        f"but the official file has {file.rows:,}: is it cut off?\n"
-        f"  to fetch it again: {_prepare(corpus, '--force', folder)}\n"
-        "  if it differs on purpose: use it as a file of your own, or put an empty file named "
-        f"{SAMPLE} into {folder}: then rows are not counted there"
-    )
-
-
-def _prepare(
-    corpus: Corpus,
-    option: str,
-    folder: Path,
-) -> str:
-    words = [
-        "python -m lightning_cse.prepare",
-        corpus.name,
-        option,
-        "--data-dir",
-    ]
-    return " ".join([*filter(None, words), shlex.quote(str(folder))])
-
-
-def _state(path: Path | None) -> tuple[str, int, int, int, int] | None:
+def _state(path: Path | None) -> tuple[str, int, int, int] | None:
     """Return values that change when a file is replaced or written to; None without a file."""
     if path is None:
         return None
 
     state = path.stat()
-    return str(path), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+    return str(path), state.st_ino, state.st_size, state.st_ctime_ns
 
 
 def find_file(folder: Path, file: CorpusFile) -> Path | None:
     """Return the path of a file in the data directory, plain before ``.gz``, or None."""
-    for path in (folder / file.path, folder / f"{file.path}.gz"):
-        if path.exists():
-            return path
+    paths = (folder / file.path, folder / f"{file.path}.gz")
 
-    return None
+    return next(filter(Path.exists, paths), None)
 
 
-def read_file(
-    corpus: Corpus,
-    file: CorpusFile,
-    path: Path,
-) -> "Rows":
+def read_file(corpus: Corpus, file: CorpusFile, folder: Path) -> "Rows":
+    """Read one file of a corpus from a data directory, or raise DataError."""
+    path = find_file(folder, file)
+    if path is not None:
+        return parse_file(corpus, file, path)
+
+    fetch = f"the command that prepares corpora {corpus.prepare}"
+    if corpus.sources:
+        fetch = f"to fetch it: {_command(corpus, folder)}"
+
+    raise DataError(
+        f"corpus {corpus.name!r}, split {file.split!r} was not found\n"
+        f"  looked for: {folder / file.path}, also with .gz\n  {fetch}\n"
+        f"  if you have it: set {DATA_DIR_VARIABLE} (or paths.data_dir) to the folder that holds "
+        f"{file.path}"
+    )
+
+
+def parse_file(corpus: Corpus, file: CorpusFile, path: Path) -> "Rows":
     """Read one file of a corpus from any path, or raise DataError with the file and line."""
     from lightning_cse.data.rows import Rows, SourceFile
 
     data = read_bytes(path)
-    source = SourceFile(
-        file.path,
-        str(path),
-        hashlib.sha256(data).hexdigest(),
-    )
-    text = decoded(
-        data,
-        str(path),
-        corpus.encoding,
-    )
-    layout: Any = file.layout or corpus.layout
-    columns, lines, dropped = parsers.parse(
-        text,
-        str(path),
-        **layout.model_dump(exclude_unset=True),
-    )
-    counts = account(len(lines), dropped)
-    rows = Rows.of(
-        columns,
-        files=[source],
-        lines=lines,
-        counts=counts,
-    )
+    source = SourceFile(file.path, str(path), hashlib.sha256(data).hexdigest())
+    text = decoded(data, str(path), corpus.encoding)
+    layout = file.layout or corpus.layout
+
+    if layout is None:
+        raise ConfigError([f"corpus {corpus.name!r}: no layout for {file.path}"])
+
+    options: dict[str, Any] = layout.model_dump(exclude_unset=True)
+    columns, lines, dropped = parsers.parse(text, str(path), **options)
+    rows = Rows.of(columns, files=[source], lines=lines, counts=account(len(lines), dropped))
 
     if file.only is None:
         return rows
@@ -377,83 +273,7 @@ def read_file(
     if not chosen:
         raise DataError(f"{path}: no row of the split {file.split!r}: none has {column} = {value}")
 
-    return rows.select(chosen).recounted()
-
-
-def fetch_hub(corpus: Corpus, file: CorpusFile) -> "Rows":
-    """Read one split from the hub, or raise HubError."""
-    from lightning_cse.data.rows import Rows, SourceFile
-
-    hub = corpus.hub
-
-    if hub is None:
-        raise HubError("the Hugging Face hub has no known copy")
-
-    split = hub.splits[file.split]
-    datasets = importlib.import_module("datasets")
-
-    try:
-        dataset = datasets.load_dataset(
-            hub.id,
-            split=split,
-            revision=hub.revision,
-        )
-    except Exception as error:  # the hub's client raises whatever its many layers raise
-        raise HubError(
-            f"the Hugging Face hub ({hub.id}) could not load it: {type(error).__name__}: {error}"
-        ) from error
-
-    path = f"hf://datasets/{hub.id}@{hub.revision[:12]}/{split}"
-    columns, lines, _ = columns_of(
-        enumerate(dataset, start=1),
-        hub.columns,
-        path,
-    )
-    digest = hashlib.sha256(json.dumps(columns).encode()).hexdigest()
-
-    return Rows.of(
-        columns,
-        files=[
-            SourceFile(
-                file.path,
-                path,
-                digest,
-            )
-        ],
-        lines=lines,
-    )
-
-
-def _found_or_fetched(
-    corpus: Corpus,
-    file: CorpusFile,
-    folder: Path,
-) -> "Rows":
-    path = find_file(folder, file)
-    if path is not None:
-        return read_file(
-            corpus,
-            file,
-            path,
-        )
-
-    try:
-        return fetch_hub(corpus, file)
-    except HubError as error:
-        hub = str(error)
-
-    path = folder / file.path
-    fetch = f"to fetch it: {_prepare(corpus, '', folder)}"
-
-    if not corpus.sources and corpus.hub is None:
-        fetch = f"the command that prepares corpora {corpus.prepare}"
-
-    raise DataError(
-        f"corpus {corpus.name!r}, split {file.split!r} was not found\n"
-        f"  looked for: {path} and {path.name}.gz beside it\n  {hub}\n  {fetch}\n"
-        f"  if you have it: set {DATA_DIR_VARIABLE} (or paths.data_dir) to the folder that holds "
-        f"{file.path}"
-    )
+    return Rows(rows.table.take(chosen), files=rows.files)
 
 
 def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
@@ -463,8 +283,7 @@ def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
 
     lengths = {table.files[0].path: table.counts["read"] for table in tables}
     if len(set(lengths.values())) > 1:
-        shown = ", ".join(f"{path}: {length} rows" for path, length in lengths.items())
-        raise DataError(f"files that belong together differ in length: {shown}")
+        raise DataError(f"files that belong together differ in length: {lengths}")
 
     kept = set.intersection(*(set(table.column("line")) for table in tables))
     columns: dict[str, Any] = {}
@@ -476,9 +295,4 @@ def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
         counts |= table.counts
 
     files = [file for table in tables for file in table.files]
-    return type(tables[0]).of(
-        columns,
-        files=files,
-        lines=sorted(kept),
-        counts=counts,
-    )
+    return tables[0].of(columns, files=files, lines=sorted(kept), counts=counts)

@@ -16,12 +16,12 @@ from datasets import Dataset
 from torch import Tensor
 
 from lightning_cse.data.drawing import used
-from lightning_cse.data.preparation import augment, prepare, read_tables
-from lightning_cse.data.roles import FIRST, SOURCE
-from lightning_cse.data.rows import Rows
+from lightning_cse.data.preparation import prepare, read_tables
+from lightning_cse.data.roles import SOURCE, first_role
+from lightning_cse.data.rows import Rows, first_appearance
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering
 from lightning_cse.data.settings import Augmentation, ContrastiveData
-from lightning_cse.data.token_cache import lengths_of, tokenise
+from lightning_cse.data.token_cache import lengths_of, slices, tokenise
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.tokens import Tokenize, Tokens
 
@@ -63,68 +63,53 @@ class ContrastiveDataModule(pl.LightningDataModule):
         self.tokenize = tokenize
         self.seed = seed
         self.max_tokens = settings.max_tokens
-        self.cache_dir = (
-            None if settings.cache_dir is None else Path(settings.cache_dir).expanduser()
-        )
+        cache_dir = settings.cache_dir
+        self.cache_dir = Path(cache_dir).expanduser() if cache_dir else None
         # Applied by the loader; the Trainer itself would make the rest an epoch.
         self.limit_train_batches: int | float | None = None
 
         wanted = roles if settings.augmentation is None else roles[:1]
-        self._tables = read_tables(
-            settings,
-            wanted,
-            optional,
-        )
-        self.train, self.held_out, self.roles = prepare(
-            settings,
-            self._tables,
-            wanted,
-            optional,
-        )
+        self._tables = read_tables(settings, wanted, optional)
+        self.train, self.held_out, self.roles = prepare(settings, self._tables, wanted)
+        self._from_llm = "negative" in self.roles  # only LLM rows have a role of this name
 
         if settings.augmentation is not None:
-            self._augment(settings.augmentation)
+            self.train = self._augmented(self.train, settings.augmentation)
+            self.held_out = self._augmented(self.held_out, settings.augmentation)
+            self.roles = ("anchor", "positive")
 
         self._roles_in_use = self.roles
-        self._from_llm = "negative" in self.roles  # only LLM rows have a role of this name
         self._complete = self.train.has(*self.roles)
         self.has_llm_rows = self._from_llm and 0 < self._complete.sum() < len(self.train)
         self.counts = self._account()
-        self._draws: Draws | None = None
-
-        if settings.weights is not None and settings.is_weighted:
-            self._draws = self._weigh(settings.weights)
-
+        self._draws = self._weigh() if settings.is_weighted else None
         self._loader: BatchLoader | None = None
         self._position: dict[str, Any] | None = None
 
         if roles:
             self.use(roles, optional)
 
-    def _augment(self, augmentation: Augmentation) -> None:
-        if "negative" in self.roles:
-            raise ConfigError(
-                ["data.augmentation: LLM rows already have a positive; set it to null"]
-            )
+    def _augmented(self, rows: Rows, augmentation: Augmentation) -> Rows:
+        """Return the rows with an augmented anchor as the positive of each."""
+        if self._from_llm:
+            raise ConfigError(["data.augmentation: LLM rows already have a positive"])
 
-        self.train = augment(
-            self.train,
-            augmentation,
-            self.tokenize,
+        positives: list[str] = []
+
+        for anchors in slices(rows.values("anchor")):
+            ids = self.tokenize(anchors)
+            augmented = map(augmentation, ids, anchors)
+            positives += self.tokenize.decode(list(augmented))
+
+        return rows.with_columns(
+            anchor=rows.values("anchor"),
+            positive=positives,
+            made_of=rows.values("made_of"),
         )
-        self.held_out = augment(
-            self.held_out,
-            augmentation,
-            self.tokenize,
-        )
-        self.roles = ("anchor", "positive")
 
     def _account(self) -> dict[str, int]:
-        counts = {
-            **self.train.counts,
-            "used": used(self.train),
-            "training_rows": len(self.train),
-        }
+        counts = self.train.counts | {"used": used(self.train), "training_rows": len(self.train)}
+
         if self.has_llm_rows:
             return counts | {"llm_rows": int(self._complete.sum())}
 
@@ -135,16 +120,15 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         return counts
 
-    def _weigh(self, weights: Sequence[float]) -> Draws:
+    def _weigh(self) -> Draws:
         """Return the draws of the weighted rows; add the rows per epoch to the account."""
         if SOURCE not in self.train.names:
-            several = "one row may be made from several sources here; set it to null"
-            raise ConfigError([f"data.weights: {several}"])
+            raise ConfigError(["data.weights: one row may be made from several sources here"])
 
         names = self.settings.sources
         draws = Draws(
             self.train.values(SOURCE).to_numpy(),
-            weights,
+            self.settings.weights or (),
             names,
             batch_size=self.settings.batch_size,
             seed=self.seed,
@@ -187,7 +171,20 @@ class ContrastiveDataModule(pl.LightningDataModule):
                 ]
             )
 
-        self._check_sentences(roles, optional)
+        for role in roles:
+            present = self.train.has(role)
+            without = len(self.train) - int(present.sum())
+
+            if without and role not in optional and not self._from_llm:
+                where = self.train.where(int(np.argmin(present)))
+                raise DataError(
+                    f"{where}: no {role}, which the method trains on; {without} of "
+                    f"{len(present)} training rows lack it: leave them out, or complete them"
+                )
+
+            if without == len(self.train) and self.settings.llm_rows != 0:
+                log.warning("data: none of %d training rows has a sentence of %s", without, role)
+
         more = [name for name in self.train.names if name.startswith("negative_")]
 
         if more and not {"contradiction", "intermediate"}.isdisjoint(roles):
@@ -195,42 +192,6 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         self._roles_in_use = tuple(roles)
         self.__dict__.pop("_tokens", None)
-
-    def _check_sentences(
-        self,
-        roles: Sequence[str],
-        optional: Sequence[str],
-    ) -> None:
-        """Check that the rows have sentences of the roles, as `use` says."""
-        count = len(self.train)
-        present = {role: self.train.has(role) for role in roles}
-        empty = [role for role in roles if count and not present[role].any()]
-
-        if self._from_llm:
-            if empty and self.settings.llm_rows != 0:
-                log.warning(
-                    "data: none of %d training rows is an LLM row: see data.llm_rows", count
-                )
-
-            return
-
-        for role in roles:
-            without = count - int(present[role].sum())
-
-            if without and role not in optional:
-                where = self.train.where(int(np.argmin(present[role])))
-                raise DataError(
-                    f"{where}: no {role}, which the method trains on; {without} of {count} "
-                    "training rows lack it: leave them out, or complete them"
-                )
-
-        if empty:
-            log.warning(
-                "data: none of the %d training rows has a sentence of %s; "
-                "terms of the loss that need it are left out",
-                count,
-                " or ".join(empty),
-            )
 
     def watched(self, roles: Sequence[str]) -> Rows:
         """Return the first ``held_out_rows`` held-out rows that have all these roles; fewer than
@@ -244,11 +205,11 @@ class ContrastiveDataModule(pl.LightningDataModule):
         chosen = self.held_out.has(*roles)
 
         if self._tables.watched_in:
-            codes = self.held_out.codes("anchor")
+            codes = first_appearance(self.held_out.values("anchor"))
             chosen &= (np.bincount(codes) == 1)[codes]
 
         for rows in self._tables.watched_in:
-            anchors = rows.values(next(name for name in FIRST if name in rows.names))
+            anchors = rows.values(first_role(rows))
             chosen &= pc.is_in(self.held_out.values("anchor"), value_set=anchors).to_numpy()
 
         numbers = np.flatnonzero(chosen)
@@ -264,12 +225,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of every file that rows came from, by its name in the official layout."""
-        tables = (
-            self.train,
-            self.held_out,
-            *self._tables.excluded,
-            *self._tables.watched_in,
-        )
+        tables = (self.train, self.held_out, *self._tables.excluded, *self._tables.watched_in)
         return {file.name: file.sha256 for rows in tables for file in rows.files}
 
     @cached_property
@@ -304,11 +260,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         return datasets.concatenate_datasets(columns, axis=1).with_format("arrow")
 
     def _tokenised(self, name: str) -> Dataset:
-        tokens = tokenise(
-            self.train.values(name),
-            self.tokenize,
-            self.cache_dir,
-        )
+        tokens = tokenise(self.train.values(name), self.tokenize, self.cache_dir)
         empty = np.flatnonzero(self.train.has(name) & (lengths_of(tokens, "ids") == 0))
 
         if len(empty):
@@ -337,8 +289,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         """Count the training sentences of more than ``limit`` tokens, or ``max_tokens`` if that is
         smaller.
         """
-        if self.max_tokens is not None:
-            limit = min(limit, self.max_tokens)
+        limit = min(limit, self.max_tokens or limit)
 
         return sum(
             int((lengths_of(self._tokens, name) > limit).sum()) for name in self._columns_in_use()
@@ -356,15 +307,6 @@ class ContrastiveDataModule(pl.LightningDataModule):
         is one.
         """
         settings = self.settings
-        drawn = len(self.train if self._draws is None else self._draws)
-
-        if drawn < settings.batch_size:
-            log.warning(
-                "data.batch_size=%d, but an epoch has only %d rows: all are one batch",
-                settings.batch_size,
-                drawn,
-            )
-
         gathering = None
         if settings.llm_rows_together is not None and self.has_llm_rows:
             gathering = Gathering(torch.from_numpy(self._complete), settings.llm_rows_together)
@@ -403,10 +345,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
             columns = [table[name] for name in self._columns(role)]
             roles[role] = _padded(columns, self.max_tokens)
 
-        return {
-            "roles": roles,
-            "index": index,
-        }
+        return {"roles": roles, "index": index}
 
 
 def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:

@@ -5,7 +5,6 @@ Rows that `Hybrid` added to a corpus are drawn separately from the corpus's own 
 settings of a domain hold out the same sentences and train on the same ones.
 """
 
-import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,8 +16,6 @@ import torch
 from lightning_cse.data.rows import Rows, first_appearance
 from lightning_cse.errors import ConfigError, DataError
 
-log = logging.getLogger(__name__)
-
 SEED: Final = 0
 # A negative that `with_another_anchor` replaces after the hold-out.
 ANOTHER_ANCHOR: Final = "\0another anchor"
@@ -29,11 +26,7 @@ def used(rows: Rows) -> int:
     return int(pc.count_distinct(pc.list_flatten(rows.values("made_of"))).as_py())
 
 
-def keep(
-    rows: Rows,
-    kept: np.ndarray,
-    reason: str,
-) -> Rows:
+def keep(rows: Rows, kept: np.ndarray, reason: str) -> Rows:
     """Return the rows where ``kept`` is true; corpus rows that are no longer used count as dropped
     for ``reason``.
     """
@@ -41,12 +34,7 @@ def keep(
     return left.dropping({reason: used(rows) - used(left)})
 
 
-def hold_out(
-    rows: Rows,
-    share: float,
-    *,
-    of: str,
-) -> tuple[Rows, Rows]:
+def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
     """Split rows into those to train on and those held out: a share of a role's sentences, with all
     their rows.
 
@@ -67,11 +55,7 @@ def hold_out(
 
     apart = _drawn(own, number) | _drawn(added, round(share * _count(added)))
 
-    return keep(
-        rows,
-        ~apart,
-        "held out",
-    ), rows.select(np.flatnonzero(apart))
+    return keep(rows, ~apart, "held out"), rows.select(np.flatnonzero(apart))
 
 
 def subset(rows: Rows, count: int) -> Rows:
@@ -83,27 +67,14 @@ def subset(rows: Rows, count: int) -> Rows:
     total = _count(own) + _count(added)
 
     if count > total:
-        log.warning(
-            "data.train_rows=%d, but there are only %d rows; all are used",
-            count,
-            total,
-        )
         return rows
 
     of_own = round(count * _count(own) / total)
 
-    return keep(
-        rows,
-        _drawn(own, of_own) | _drawn(added, count - of_own),
-        "data.train_rows",
-    )
+    return keep(rows, _drawn(own, of_own) | _drawn(added, count - of_own), "data.train_rows")
 
 
-def fewer_llm_rows(
-    rows: Rows,
-    count: int,
-    roles: Sequence[str],
-) -> Rows:
+def fewer_llm_rows(rows: Rows, count: int, roles: Sequence[str]) -> Rows:
     """Keep ``count`` LLM rows, which have all of these roles; of the others, only the corpus's own
     anchors stay.
     """
@@ -114,39 +85,20 @@ def fewer_llm_rows(
     removed = rows.has(*roles)
     numbers = np.flatnonzero(removed)
 
-    if count > len(numbers):
-        there = f"there are only {len(numbers)} LLM rows to train on"
-        log.warning(
-            "data.llm_rows=%d, but %s; all are used",
-            count,
-            there,
-        )
-
     removed[numbers[seeded_order(len(numbers), SEED)[:count]]] = False
     null = pa.scalar(None, pa.string())
 
     for role in roles[1:]:
-        rows = rows.with_column(
-            role,
-            pc.if_else(
-                removed,
-                null,
-                rows.values(role),
-            ),
-        )
+        rows = rows.with_column(role, pc.if_else(removed, null, rows.values(role)))
 
-    return keep(
-        rows,
-        ~(removed & _added(rows)),
-        "data.llm_rows",
-    )
+    return keep(rows, ~(removed & _added(rows)), "data.llm_rows")
 
 
 def with_another_anchor(rows: Rows) -> Rows:
     """Return the rows with the anchor of another row in place of each `ANOTHER_ANCHOR`.
 
     Call it separately for each side of a hold-out: negatives drawn over both would train on
-    held-out sentences. A single row that needs an anchor is a DataError.
+    held-out sentences.
     """
     if "negative" not in rows.names:
         return rows
@@ -154,26 +106,12 @@ def with_another_anchor(rows: Rows) -> Rows:
     negatives = rows.values("negative")
     waiting = pc.fill_null(pc.equal(negatives, ANOTHER_ANCHOR), False)
     places = np.flatnonzero(waiting.to_numpy())
-
-    if not len(places):
-        return rows
-
-    if len(places) < 2:
-        raise DataError("data: a single stand-in for an LLM row has no other row for its negative")
-
     order = places[seeded_order(len(places), SEED)]
     anchor_of = np.arange(len(rows))
     anchor_of[order] = np.roll(order, -1)
     others = rows.values("anchor").take(anchor_of)
 
-    return rows.with_column(
-        "negative",
-        pc.if_else(
-            waiting,
-            others,
-            negatives,
-        ),
-    )
+    return rows.with_column("negative", pc.if_else(waiting, others, negatives))
 
 
 def seeded_order(count: int, seed: int) -> list[int]:
@@ -193,13 +131,11 @@ def _units(rows: Rows, values: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]
     other rows.
     """
     added = _added(rows)
-    return _numbered(values, ~added), _numbered(values, added)
+    units = np.full((2, len(rows)), -1)
+    units[0, ~added] = first_appearance(values.filter(~added))
+    units[1, added] = first_appearance(values.filter(added))
 
-
-def _numbered(values: pa.ChunkedArray, among: np.ndarray) -> np.ndarray:
-    units = np.full(len(among), -1)
-    units[among] = first_appearance(values.filter(among))
-    return units
+    return units[0], units[1]
 
 
 def _count(units: np.ndarray) -> int:

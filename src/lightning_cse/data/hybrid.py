@@ -5,7 +5,6 @@ negative.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -75,48 +74,26 @@ class Hybrid:
 
         corpus_rows = corpus.values("made_of")
         columns = dict.fromkeys(self.roles, pa.nulls(count, pa.string()))
-        columns |= {
-            "anchor": corpus.values("anchor"),
-            "made_of": corpus_rows,
-        }
+        columns |= {"anchor": corpus.values("anchor"), "made_of": corpus_rows}
         llm = made_of(llm, corpus.counts["read"] + np.arange(len(llm)))
         both = Rows.cat([corpus.with_columns(**columns), llm])
         hybrid = both.select(np.concatenate([order, added]))
+        gone = pc.count_distinct(pc.list_flatten(corpus_rows.take(replaced))).as_py()
+        hybrid = hybrid.dropping({"an LLM row stands for it": gone})
 
-        gone = pc.count_distinct(pc.list_flatten(corpus_rows.take(replaced)))
-        counts = {
-            **hybrid.counts,
-            "dropped: an LLM row stands for it": gone.as_py(),
-        }
-
-        return hybrid.recounted(counts).with_column("added", np.arange(len(hybrid)) >= count)
+        return hybrid.with_column("added", np.arange(len(hybrid)) >= count)
 
     def _read_llm_rows(self) -> Rows:
         """Return the LLM rows, or those that stand in for them; two rows of one anchor are a
         DataError.
         """
-        tables = read_sources(
-            self.llm,
-            Path(self.data_dir),
-            key="data.rows.llm",
-        )
-
-        for table in tables:
-            if "anchor" not in table.names:
-                log.warning(
-                    "no LLM wrote %s: used as LLM rows of the pattern %s",
-                    table.origin,
-                    self.pattern,
-                )
-
+        tables = read_sources(self.llm, self.data_dir, key="data.rows.llm")
         rows = Rows.cat([as_llm_rows(table, self.pattern) for table in tables])
-        codes = rows.codes("anchor")
-        first = np.unique(codes, return_index=True)[1]
+        first = rows.distinct("anchor")
 
         if len(first) < len(rows):
             again = int(np.setdiff1d(np.arange(len(rows)), first)[0])
-            before = rows.where(int(first[codes[again]]))
-            raise DataError(f"{rows.where(again)}: a second LLM row for the anchor of {before}")
+            raise DataError(f"{rows.where(again)}: a second LLM row for its anchor")
 
         return rows
 
@@ -150,16 +127,14 @@ def as_llm_rows(rows: Rows, pattern: str) -> Rows:
 
     columns = _stand_ins(rows, pattern)
     if columns is None:
-        where = rows.files[0].path if rows.files else "rows"
         raise DataError(
-            f"{where}: no LLM rows of the pattern {pattern!r}: need the columns "
+            f"{rows.origin}: no LLM rows of the pattern {pattern!r}: need the columns "
             f"{', '.join(roles)}; found: {', '.join(rows.names)}"
         )
 
     stand_ins = rows.with_columns(**dict(zip(roles, columns, strict=True)))
-    first = np.unique(stand_ins.codes("anchor"), return_index=True)[1]
 
-    return stand_ins.select(first).dropping({"repeated anchor": len(rows) - len(first)})
+    return stand_ins.select(stand_ins.distinct("anchor"), reason="repeated anchor")
 
 
 def _stand_ins(rows: Rows, pattern: str) -> list[Any] | None:
@@ -167,18 +142,9 @@ def _stand_ins(rows: Rows, pattern: str) -> list[Any] | None:
     roles.
     """
     if pattern == "sts" and "simple1" in rows.names:
-        simple1 = rows.values("simple1")
-        both = pc.binary_join_element_wise(
-            simple1,
-            rows.values("simple2"),
-            " ",
-        )
-        return [
-            rows.values("sentence"),
-            both,
-            simple1,
-            [ANOTHER_ANCHOR] * len(rows),
-        ]
+        sentence, simple1, simple2 = map(rows.values, ("sentence", "simple1", "simple2"))
+        both = pc.binary_join_element_wise(simple1, simple2, " ")
+        return [sentence, both, simple1, [ANOTHER_ANCHOR] * len(rows)]
 
     entailment = "entailment" if "entailment" in rows.names else "explicit_entailment"
     names = ("premise", entailment, "contradiction")

@@ -21,9 +21,7 @@ from lightning_cse.data.cells import (
     Row,
     columns_of,
     converters,
-    listed,
     quoted,
-    visible,
 )
 from lightning_cse.errors import DataError
 
@@ -37,32 +35,17 @@ LLM_PATTERNS: Final = {  # by the LLM's examples
 }
 
 
-def parse(
-    text: str,
-    path: str,
-    *,
-    reader: str,
-    columns: Columns,
-    **options: Any,
-) -> Parsed:
+def parse(text: str, path: str, *, reader: str, columns: Columns, **options: Any) -> Parsed:
     """Return the columns of a file, read with one of `READERS`; see `columns_of`."""
     cells = [cell for _, cell, _ in converters(columns)]
-    return columns_of(
-        READERS[reader](
-            text,
-            path,
-            cells,
-            **options,
-        ),
-        columns,
-        path,
-    )
+
+    return columns_of(READERS[reader](text, path, cells, **options), columns, path)
 
 
 def _table(
     text: str,
     path: str,
-    cells: Sequence[str],
+    cells: Sequence[str] = (),
     *,
     delimiter: str = ",",
     quotes: bool = True,
@@ -79,26 +62,16 @@ def _table(
         quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
         strict=True,
     )
-    names = list(header)
-    widths = width or [len(names)]
     line = 1
 
     try:
+        names = header or next(reader, [])
+        widths = width or [len(names)]
+        line += reader.line_num
+
         for row in reader:
-            if not names:
-                names = row
-                widths = [len(names)]
-            elif len(row) in widths:
-                yield (
-                    line,
-                    dict(
-                        zip(
-                            names,
-                            row,
-                            strict=False,
-                        )
-                    ),
-                )
+            if len(row) in widths:
+                yield line, dict(zip(names, row, strict=False))
             elif row:  # blank lines are skipped
                 needed = " or ".join(map(str, widths))
                 raise DataError(f"{path}:{line}: {len(row)} cells, but {needed} columns")
@@ -107,11 +80,7 @@ def _table(
         raise DataError(f"{path}:{line}: not a valid row: {error}") from None
 
 
-def _json(
-    text: str,
-    path: str,
-    cells: Sequence[str],
-) -> Iterator[Row]:
+def _json(text: str, path: str, cells: Sequence[str] = ()) -> Iterator[Row]:
     for line, content in enumerate(text.rstrip("\r\n").split("\n"), start=1):
         try:
             row = json.loads(content)
@@ -124,17 +93,9 @@ def _json(
         yield line, row
 
 
-def _llm_rows(
-    text: str,
-    path: str,
-    cells: Sequence[str],
-) -> Iterator[Row]:
+def _llm_rows(text: str, path: str, cells: Sequence[str] = ()) -> Iterator[Row]:
     """Yield LLM rows by role, also those in the layout of NGCSE's authors."""
-    for line, row in _json(
-        text,
-        path,
-        cells,
-    ):
+    for line, row in _json(text, path):
         if "anchor" in row or "sentence" not in row:
             yield line, row
         elif row.get("split") == "aigen":
@@ -145,28 +106,15 @@ def _llm_rows(
 
 def _by_role(row: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the sentences of a row by role; the keys are numbers, higher for a closer one."""
-    numbers = [key for key in row if key.isdecimal() and row[key]]
-    numbers.sort(
-        key=int,
-        reverse=True,
-    )
+    numbers = sorted((key for key in row if key.isdecimal() and row[key]), key=int, reverse=True)
+    roles = {len(pattern) - 1: pattern[1:] for pattern in LLM_PATTERNS.values()}.get(len(numbers))
+    if roles is None:
+        raise DataError(
+            f"{where}: {len(numbers)} sentences under numbered keys; "
+            "an LLM row has 3 (STS pattern) or 2 (NLI pattern)"
+        )
 
-    for _, *roles in LLM_PATTERNS.values():
-        if len(roles) == len(numbers):
-            sentences = {
-                role: row[key]
-                for role, key in zip(
-                    roles,
-                    numbers,
-                    strict=True,
-                )
-            }
-            return {"anchor": row["sentence"], **sentences}
-
-    raise DataError(
-        f"{where}: {len(numbers)} sentences under numbered keys ({listed(numbers)}); "
-        "an LLM row has 3 (STS pattern) or 2 (NLI pattern)"
-    )
+    return {"anchor": row["sentence"]} | dict(zip(roles, map(row.get, numbers), strict=True))
 
 
 def _lines(
@@ -176,38 +124,28 @@ def _lines(
     *,
     blank: str | None = None,
     pattern: str = "",
-    form: str = "",
 ) -> Iterator[Row]:
     """Yield one cell per line, or the groups of `pattern`; `blank` leaves out invisible lines."""
     text = text.rstrip("\r\n") if blank is None else text.removesuffix("\n")
     fits = re.compile(pattern or f"(?P<{cells[0]}>.*)", re.DOTALL)
 
     for line, content in enumerate(text.split("\n"), start=1):
-        if blank is not None and not visible(content):
+        if blank is not None and not content.strip():
             yield line, blank
             continue
 
         match = fits.fullmatch(content.strip())
         if match is None:
-            raise DataError(f"{path}:{line}: {quoted(content)} is not of the form {form}")
+            raise DataError(f"{path}:{line}: {quoted(content)} is not of the form {pattern}")
 
         yield line, match.groupdict()
 
 
-def _paragraphs(
-    text: str,
-    path: str,
-    cells: Sequence[str],
-) -> Iterator[Row]:
+def _paragraphs(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
     """Yield the sentences of tokenised text, one paragraph per line, without headings."""
     (name,) = cells
 
-    for line, row in _lines(
-        text,
-        path,
-        cells,
-        blank="blank line",
-    ):
+    for line, row in _lines(text, path, cells, blank="blank line"):
         if isinstance(row, str):
             yield line, row
             continue
@@ -222,13 +160,8 @@ def _paragraphs(
 
 
 _ENDS: Final = frozenset(".?!")
-_CLOSING: Final = _ENDS | {  # they stay with the sentence before
-    ")",
-    "]",
-    "}",
-    "''",
-    "\N{RIGHT DOUBLE QUOTATION MARK}",
-}
+# They stay with the sentence before.
+_CLOSING: Final = _ENDS.union(")]}", ["''", "\N{RIGHT DOUBLE QUOTATION MARK}"])
 
 
 def split_sentences(paragraph: str) -> Iterator[str]:
@@ -268,60 +201,29 @@ def split_sentences(paragraph: str) -> Iterator[str]:
 
 _MIDDLE: Final = '", does the hypothesis "'
 _QUESTION: Final = re.compile(
-    f'For the statement, "(.*){_MIDDLE}(.*)" represent entailment, contradiction, or neutrality[?]',
+    f'For the statement, "(?P<premise>.*){_MIDDLE}(?P<hypothesis>.*)" represent entailment, '
+    "contradiction, or neutrality[?]",
     re.DOTALL,
 )
 
 
-def _questions(
-    text: str,
-    path: str,
-    cells: Sequence[str],
-) -> Iterator[Row]:
+def _questions(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
     """Yield the pairs of LLMsKnow: a question with both sentences; the answer is the label."""
-    for line, row in _table(
-        text,
-        path,
-        cells,
-    ):
-        question = row.get("Question", "")
+    for line, row in _table(text, path):
+        question = row["Question"]
         match = _QUESTION.fullmatch(question.strip())
         # If the words in the middle occurred twice, it would be unclear where the premise ends.
         if match is None or question.count(_MIDDLE) > 1:
-            raise DataError(
-                f"{path}:{line}: the Question {quoted(question)} "
-                f"is not of the form {_QUESTION.pattern}"
-            )
+            raise DataError(f"{path}:{line}: the form of {quoted(question)} is not known")
 
-        yield (
-            line,
-            {
-                "premise": match[1],
-                "hypothesis": match[2],
-                "Answer": row["Answer"],
-            },
-        )
+        yield line, row | match.groupdict()
 
 
-def _impscore(
-    text: str,
-    path: str,
-    cells: Sequence[str],
-) -> Iterator[Row]:
+def _impscore(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
     """Yield ImpScore's rows; the cell ``split`` names the split that a row is drawn for."""
-    rows = list(
-        _table(
-            text,
-            path,
-            cells,
-        )
-    )
+    rows = list(_table(text, path))
 
-    for (line, row), split in zip(
-        rows,
-        drawn_splits(len(rows)),
-        strict=True,
-    ):
+    for (line, row), split in zip(rows, drawn_splits(len(rows)), strict=True):
         yield line, row | {"split": split}
 
 
@@ -350,11 +252,7 @@ def drawn_splits(rows: int) -> list[str]:
 
 READERS: Final[Mapping[str, Callable[..., Iterator[Row]]]] = {
     "csv": _table,
-    "tsv": functools.partial(
-        _table,
-        delimiter="\t",
-        quotes=False,
-    ),
+    "tsv": functools.partial(_table, delimiter="\t", quotes=False),
     "quoted_tsv": functools.partial(_table, delimiter="\t"),
     "json": _json,
     "llm": _llm_rows,

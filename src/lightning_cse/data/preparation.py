@@ -4,8 +4,7 @@ rows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from typing import Any
 
 from lightning_cse.data.drawing import (
     fewer_llm_rows,
@@ -15,9 +14,9 @@ from lightning_cse.data.drawing import (
     with_another_anchor,
 )
 from lightning_cse.data.own_rows import OwnRows
-from lightning_cse.data.roles import SOURCE, RoleRows
+from lightning_cse.data.roles import SOURCE
 from lightning_cse.data.rows import Rows
-from lightning_cse.data.settings import Augmentation, ContrastiveData
+from lightning_cse.data.settings import ContrastiveData
 from lightning_cse.data.sources import (
     LEAK,
     all_pairs,
@@ -25,9 +24,7 @@ from lightning_cse.data.sources import (
     read_sources,
     without_pairs,
 )
-from lightning_cse.data.token_cache import slices
 from lightning_cse.errors import DataError
-from lightning_cse.tokens import Tokenize
 
 
 @dataclass(frozen=True)
@@ -46,65 +43,29 @@ def prepare(
     settings: ContrastiveData,
     tables: Tables,
     wanted: Sequence[str],
-    optional: Sequence[str],
 ) -> tuple[Rows, Rows, tuple[str, ...]]:
     """Return training rows, held-out rows and their roles: built by the scheme of the data, split,
     and cut.
     """
     excluded = all_pairs(tables.excluded)
-    scheme = _scheme(
-        settings,
-        tables.train,
-        wanted,
-        optional,
-        "data.train",
-    )
-    train = scheme([without_pairs(table, excluded) for table in tables.train])
-    _check_not_empty(
-        train,
-        tables.train,
-        "data.train",
-    )
+    clean = [without_pairs(table, excluded) for table in tables.train]
+    train, roles = _built(settings, clean, wanted, "data.train")
 
     if tables.held_out is None:
-        train, held_out = hold_out(
-            train,
-            settings.share,
-            of=scheme.roles[0],
-        )
+        train, held_out = hold_out(train, settings.share, of=roles[0])
     else:
-        of_held_out = _scheme(
-            settings,
-            tables.held_out,
-            wanted,
-            optional,
-            "data.held_out",
-        )
-        held_out = of_held_out(tables.held_out)
-        _check_not_empty(
-            held_out,
-            tables.held_out,
-            "data.held_out",
-        )
+        held_out, _ = _built(settings, tables.held_out, wanted, "data.held_out")
 
     train = with_another_anchor(train)
-    train = keep(
-        train,
-        free_of(train, excluded),
-        LEAK,
-    )
+    train = keep(train, free_of(train, excluded), LEAK)
 
     if settings.llm_rows is not None:
-        train = fewer_llm_rows(
-            train,
-            settings.llm_rows,
-            scheme.roles,
-        )
+        train = fewer_llm_rows(train, settings.llm_rows, roles)
 
     if settings.train_rows is not None:
         train = subset(train, settings.train_rows)
 
-    return train, with_another_anchor(held_out), scheme.roles
+    return train, with_another_anchor(held_out), roles
 
 
 def read_tables(
@@ -118,102 +79,38 @@ def read_tables(
     roles = [f"[{role}]" if role in optional else role for role in wanted]
     takes = f"the method reads {', '.join(roles)}" if roles else ""
 
-    data_dir = Path(settings.data_dir)
-    read = partial(
-        read_sources,
-        data_dir=data_dir,
-        may_be_empty=True,
-    )
-    read_own = partial(
-        read_sources,
-        data_dir=data_dir,
-        columns=settings.columns,
-        takes=takes,
-    )
+    def read(sources: str | Sequence[str] | None, key: str, **options: Any) -> list[Rows]:
+        return read_sources(sources, settings.data_dir, key=key, **options) if sources else []
 
-    train = read_own(settings.sources, key="data.train")
+    own: dict[str, Any] = {"columns": settings.columns, "takes": takes}
+    train = read_sources(settings.sources, settings.data_dir, key="data.train", **own)
 
     if settings.is_weighted:
         train = [
             table.with_column(SOURCE, [number] * len(table)) for number, table in enumerate(train)
         ]
 
-    held_out = None
-    if settings.held_out is not None:
-        held_out = read_own(settings.held_out, key="data.held_out")
-
-    excluded = read(settings.excluded, key="data.excluded")
-
-    try:
-        watched_in = read(settings.watched_in, key="data.watched_in")
-    except DataError as error:
-        do = "data.watched_in=[] watches the first held-out rows instead"
-        raise DataError(f"{error}\n  {do}") from None
-
     return Tables(
         train,
-        held_out,
-        excluded,
-        watched_in,
+        None if settings.held_out is None else read(settings.held_out, "data.held_out", **own),
+        read(settings.excluded, "data.excluded"),
+        read(settings.watched_in, "data.watched_in"),
     )
 
 
-def _scheme(
+def _built(
     settings: ContrastiveData,
     tables: Sequence[Rows],
     wanted: Sequence[str],
-    optional: Sequence[str],
     key: str,
-) -> RoleRows:
-    """Return the scheme that makes training rows; that of the user's own files depends on their
-    columns.
-    """
-    if isinstance(settings.rows, OwnRows):
-        return settings.rows.scheme(
-            tables,
-            wanted,
-            optional,
-            key,
-        )
+) -> tuple[Rows, tuple[str, ...]]:
+    """Return training rows and their roles; those of the user's own files depend on the columns."""
+    scheme = settings.rows
+    if isinstance(scheme, OwnRows):
+        scheme = scheme.scheme(tables, wanted, key)
 
-    return settings.rows
+    rows = scheme(tables)
+    if not len(rows):
+        raise DataError(f"{key}: {rows.origin}: no row fits the method: {rows.counts}")
 
-
-def _check_not_empty(
-    rows: Rows,
-    tables: Sequence[Rows],
-    key: str,
-) -> None:
-    if len(rows):
-        return
-
-    account = ", ".join(f"{count} {what}" for what, count in rows.counts.items())
-    found = ", ".join(tables[0].names)
-    raise DataError(f"{key}: {rows.origin}: no row fits the method: {account}; columns: {found}")
-
-
-def augment(
-    rows: Rows,
-    augmentation: Augmentation,
-    tokenize: Tokenize,
-) -> Rows:
-    """Return the rows with an augmented anchor as the positive of each."""
-    positives: list[str] = []
-
-    for anchors in slices(rows.values("anchor")):
-        ids = tokenize(anchors)
-        positives += tokenize.decode(
-            list(
-                map(
-                    augmentation,
-                    ids,
-                    anchors,
-                )
-            )
-        )
-
-    return rows.with_columns(
-        anchor=rows.values("anchor"),
-        positive=positives,
-        made_of=rows.values("made_of"),
-    )
+    return rows, scheme.roles

@@ -188,66 +188,34 @@ class NLITriplets:
 
         return Rows.cat(parts, fill=True)
 
-    def _ready(
-        self,
-        rows: Rows,
-        *,
-        with_source: bool,
-    ) -> Rows:
+    def _ready(self, rows: Rows, *, with_source: bool) -> Rows:
         """Return the triplets, or pairs, that a table holds."""
-        sentences: tuple[str, ...] = TRIPLET[:2]
-
-        for names in _READY:
-            if set(names[:2]) <= set(rows.names):
-                sentences = tuple(name for name in names if name in rows.names)
-                break
-
-        kept = ["intermediate"]
-        if self.contradiction:
-            kept += [name for name in rows.names if name.startswith("negative_")]
-
-        if with_source:
-            kept.append(SOURCE)
+        ready = next((names for names in _READY if set(names[:2]) <= set(rows.names)), TRIPLET[:2])
+        sentences = [name for name in ready if name in rows.names][: len(self.roles)]
+        kept = [name for name in rows.names if name.startswith("negative_") and self.contradiction]
+        kept += ["intermediate", *(source_of(rows) if with_source else ())]
 
         return _triplets(
             rows,
-            *(rows.values(name) for name in sentences[: len(self.roles)]),
+            *map(rows.values, sentences),
             **{name: rows.values(name) for name in kept if name in rows.names},
         )
 
-    def _from_pairs(
-        self,
-        rows: Rows,
-        start: int,
-    ) -> Rows:
+    def _from_pairs(self, rows: Rows, start: int) -> Rows:
         """Build triplets from pairs, grouped by premise; corpus rows are numbered from
         ``start``.
         """
         dropped: Counter[str] = Counter()
-        chosen: list[tuple[int, ...]] = []
-
-        for group in self._groups(rows, dropped).values():
-            chosen += self._chosen(group, dropped)
-
+        groups = self._groups(rows, dropped).values()
+        chosen = [numbers for group in groups for numbers in self._chosen(*group, dropped)]
         numbers = np.array(chosen, dtype=np.int64).reshape(len(chosen), len(self.roles) - 1)
         kept = rows.select(numbers[:, 0]).dropping(dropped)
         hypotheses = rows.values("hypothesis")
         others = [hypotheses.take(column) for column in numbers.T]
 
-        return made_of(
-            _triplets(
-                kept,
-                kept.values("premise"),
-                *others,
-            ),
-            start + numbers,
-        )
+        return made_of(_triplets(kept, kept.values("premise"), *others), start + numbers)
 
-    def _groups(
-        self,
-        rows: Rows,
-        dropped: Counter[str],
-    ) -> dict[str, Group]:
+    def _groups(self, rows: Rows, dropped: Counter[str]) -> dict[str, Group]:
         """Group the rows by premise, without repeated pairs and other labels."""
         groups: dict[str, Group] = {}
         seen: set[tuple[str, str]] = set()
@@ -267,38 +235,32 @@ class NLITriplets:
 
     def _chosen(
         self,
-        group: Group,
+        entailments: list[int],
+        contradictions: list[int],
         dropped: Counter[str],
     ) -> list[tuple[int, ...]]:
         """Return the rows of each triplet of a premise: the entailment and, unless left out, the
         contradiction.
         """
-        entailments, contradictions = group
-
         if not self.contradiction:
             return [(row,) for row in entailments]
 
+        count = len(entailments) + len(contradictions)
+
         if not entailments or not contradictions:
             lacks = "a contradiction" if entailments else "an entailment"
-            dropped[f"premise without {lacks}"] += len(entailments) + len(contradictions)
+            dropped[f"premise without {lacks}"] += count
             return []
 
-        dropped["not chosen"] += len(entailments) + len(contradictions) - 2
+        dropped["not chosen"] += count - 2
 
-        return [self._pair(entailments, contradictions)]
-
-    def _pair(
-        self,
-        entailments: list[int],
-        contradictions: list[int],
-    ) -> tuple[int, int]:
         if self.pairing == "first":
-            return entailments[0], contradictions[0]
+            return [(entailments[0], contradictions[0])]
 
         # A choice of rows, not a secret.
         draw = random.Random(f"{self.seed} {entailments[0]}")  # noqa: S311
 
-        return draw.choice(entailments), draw.choice(contradictions)
+        return [(draw.choice(entailments), draw.choice(contradictions))]
 
 
 @dataclass(frozen=True)
@@ -317,23 +279,21 @@ class Sentences:
         anchors = []
 
         for rows in tables:
-            name = next((name for name in FIRST if name in rows.names), FIRST[0])
-            anchors.append(
-                rows.with_columns(
-                    anchor=rows.values(name),
-                    **source_of(rows),
-                )
-            )
+            sentences = rows.values(first_role(rows))
+            anchors.append(rows.with_columns(anchor=sentences, **source_of(rows)))
 
-        sentences = Rows.cat(anchors)
-        sentences = made_of(sentences, np.arange(len(sentences)))
+        rows = Rows.cat(anchors)
+        rows = made_of(rows, np.arange(len(rows)))
 
         if not self.distinct:
-            return sentences
+            return rows
 
-        first = np.unique(sentences.codes("anchor"), return_index=True)[1]
+        return rows.select(rows.distinct("anchor"), reason="repeated sentence")
 
-        return sentences.select(first, reason="repeated sentence")
+
+def first_role(rows: Rows) -> str:
+    """Return the name of a row's first sentence; corpora differ."""
+    return next((name for name in FIRST if name in rows.names), FIRST[0])
 
 
 def _triplets(
@@ -344,20 +304,9 @@ def _triplets(
     **more: Any,
 ) -> Rows:
     """Return rows with these sentences under the names of NLI and of contrastive learning."""
-    columns = {
-        "premise": premise,
-        "anchor": premise,
-        "entailment": entailment,
-        "positive": entailment,
-    }
-
-    if contradiction is not None:
-        columns |= {
-            "contradiction": contradiction,
-            "negative": contradiction,
-        }
+    sentences = (premise, entailment, contradiction)
+    columns = dict(zip((*TRIPLET, *TRAINED), sentences * 2, strict=True)) | more
 
     return rows.with_columns(
-        **columns,
-        **more,
+        **{name: column for name, column in columns.items() if column is not None}
     )

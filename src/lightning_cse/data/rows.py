@@ -13,7 +13,7 @@ from datasets import Dataset
 from datasets.fingerprint import generate_random_fingerprint
 from datasets.table import InMemoryTable
 
-from lightning_cse.errors import DataError, did_you_mean
+from lightning_cse.errors import DataError
 
 # Where a row comes from.
 PLACE: Final = ("file", "line")
@@ -68,48 +68,33 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         length = len(next(iter(columns.values()), ()))
         arrays = {name: _array(values) for name, values in columns.items()}
         arrays["file"] = pa.repeat(files[0].path if files else "", length)
-        arrays["line"] = pa.array(range(1, length + 1) if lines is None else lines, pa.int64())
+        arrays["line"] = pa.array(lines or range(1, length + 1), pa.int64())
 
-        return cls(
-            pa.table(arrays),
-            files=files,
-            counts=counts,
-        )
+        return cls(pa.table(arrays), files=files, counts=counts)
 
     @classmethod
-    def cat(
-        cls,
-        parts: Sequence[Self],
-        *,
-        fill: bool = False,
-    ) -> Self:
+    def cat(cls, parts: Sequence[Self], *, fill: bool = False) -> Self:
         """Concatenate the rows of one or more tables, with the columns that all of them have.
 
         With ``fill``, all columns are kept, with null where a table lacks one.
         """
-        shared = list(parts[0].column_names)
+        shared = [
+            name for name in parts[0].column_names if all(name in p.column_names for p in parts)
+        ]
+        tables = [part.table if fill else part.table.select(shared) for part in parts]
         counts: Counter[str] = Counter()
-        files: dict[SourceFile, None] = {}
 
         for part in parts:
-            shared = [name for name in shared if name in part.column_names]
             counts.update(part.counts)
-            files.update(dict.fromkeys(part.files))
 
-        tables = [part.table if fill else part.table.select(shared) for part in parts]
+        files = dict.fromkeys(file for part in parts for file in part.files)
 
-        return cls(
-            pa.concat_tables(tables, promote_options="default"),
-            files=files,
-            counts=counts,
-        )
+        return cls(pa.concat_tables(tables, promote_options="default"), files=files, counts=counts)
 
     @property
     def table(self) -> pa.Table:
         """The rows as an Arrow table."""
-        # `filter` of `datasets` does not change the table; it keeps the numbers of the rows beside
-        # it.
-        return self.data.table if self._indices is None else self.with_format("arrow")[:]
+        return self.data.table
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,9 +111,8 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         are.
         """
         if name not in self.column_names:
-            near = did_you_mean(name, self.names)
             found = ", ".join(self.names)
-            raise DataError(f"{self.origin}: no column {name!r}{near}; found: {found}")
+            raise DataError(f"{self.origin}: no column {name!r}; found: {found}")
 
         return self.table.column(name)
 
@@ -147,11 +131,9 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
         return valid
 
-    def codes(self, name: str) -> np.ndarray:
-        """Return the values of one column as numbers, by first appearance: (rows,); raises like
-        `values`.
-        """
-        return first_appearance(self.values(name))
+    def distinct(self, name: str) -> np.ndarray:
+        """Return the first row of each value of one column, in order; raises like `values`."""
+        return np.unique(first_appearance(self.values(name)), return_index=True)[1]
 
     def where(self, index: int) -> str:
         """Return ``path:line`` of one row, for messages."""
@@ -159,27 +141,14 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
         return f"{file}:{line}" if file else f"row {line}"
 
-    def select(
-        self,
-        indices: Iterable[int],
-        *_: Any,
-        reason: str | None = None,
-        **__: Any,
-    ) -> Self:
+    def select(self, indices: Iterable[int], *, reason: str = "") -> Self:
         """Return the rows with these numbers, in this order; with a reason, the account counts the
         rest as dropped.
         """
         chosen = pa.array(indices, pa.int64())
-        counts = Counter(self.counts)
+        rows = self._with(self.table.take(chosen))
 
-        if reason is not None:
-            counts[f"dropped: {reason}"] += len(self) - len(chosen.unique())
-
-        return type(self)(
-            self.table.take(chosen),
-            files=self.files,
-            counts=counts,
-        )
+        return rows.dropping({reason: len(self) - len(chosen.unique())}) if reason else rows
 
     def with_columns(self, **columns: Sequence[Any]) -> Self:
         """Return the same rows with these columns in place of the old ones; files, lines and
@@ -190,50 +159,23 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
         return self._with(pa.table(arrays | places))
 
-    def with_column(
-        self,
-        name: str,
-        values: Sequence[Any] | np.ndarray,
-    ) -> Self:
+    def with_column(self, name: str, values: Any) -> Self:
         """Return the same rows with a column added or replaced."""
-        columns = dict(
-            zip(
-                self.column_names,
-                self.table.columns,
-                strict=True,
-            )
-        )
+        columns = dict(zip(self.column_names, self.table.columns, strict=True))
 
         return self._with(pa.table(columns | {name: _array(values)}))
-
-    def recounted(self, counts: Mapping[str, int] | None = None) -> Self:
-        """Return the same rows with another account; by default, all of them were read and none was
-        dropped.
-        """
-        return type(self)(
-            self.table,
-            files=self.files,
-            counts=counts,
-        )
 
     def dropping(self, counts: Mapping[str, int]) -> Self:
         """Return the same rows, with these numbers of dropped rows, by reason, added to the
         account.
         """
         total = Counter(self.counts)
+        total.update({f"dropped: {reason}": int(n) for reason, n in counts.items() if n})
 
-        for reason, count in counts.items():
-            if count:
-                total[f"dropped: {reason}"] += int(count)
-
-        return self.recounted(total)
+        return type(self)(self.table, files=self.files, counts=total)
 
     def _with(self, table: pa.Table) -> Self:
-        return type(self)(
-            table,
-            files=self.files,
-            counts=self.counts,
-        )
+        return type(self)(table, files=self.files, counts=self.counts)
 
 
 def first_appearance(values: pa.ChunkedArray) -> np.ndarray:

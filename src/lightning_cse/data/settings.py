@@ -69,8 +69,7 @@ class ContrastiveData:
     columns: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        weights = [] if self.weights is None else list(self.weights)
-        wrong = [weight for weight in weights if not 0 < weight <= LARGEST_WEIGHT]
+        weights = self.weights if self.weights is not None else [1] * len(self.sources)
         faults = {
             "held_out: cannot be combined with data.held_out_share; set one of them to null": (
                 self.held_out is not None and self.held_out_share is not None
@@ -78,10 +77,10 @@ class ContrastiveData:
             "weights: cannot be combined with data.llm_rows_together": (
                 self.is_weighted and self.llm_rows_together is not None
             ),
-            f"weights: {len(weights)} numbers for {len(self.sources)} sources of data.train": (
-                self.weights is not None and len(weights) != len(self.sources)
+            f"weights: must be a number in (0, {LARGEST_WEIGHT}] for each source of data.train": (
+                len(weights) != len(self.sources)
+                or not all(0 < weight <= LARGEST_WEIGHT for weight in weights)
             ),
-            f"weights: must be in (0, {LARGEST_WEIGHT}], got {wrong}": bool(wrong),
         }
 
         if any(faults.values()):
