@@ -1,7 +1,6 @@
 """A data module on the sample corpora whose tokens are words, and what its batches hold."""
 
 import zlib
-from typing import ClassVar
 
 from lightning_cse.data import ContrastiveData, ContrastiveDataModule, sample_dir
 
@@ -10,7 +9,9 @@ class Words:
     """A tokenize function whose tokens are words, and that can turn them back."""
 
     digest = "words"
-    known: ClassVar[dict[int, str]] = {}
+
+    def __init__(self):
+        self.known = {}
 
     def __call__(self, sentences):
         return [[self._id(word) for word in sentence.split()] for sentence in sentences]
@@ -26,17 +27,9 @@ class Words:
 
 def data_module(train, rows, *, tokenize=None, seed=0, roles=(), optional=(), **settings):
     """Return a data module with small batches; further arguments are its settings."""
-    default = {
-        "batch_size": 8,
-        "drop_last": False,
-        "data_dir": str(sample_dir()),
-    }
+    settings = {"batch_size": 8, "drop_last": False, "data_dir": str(sample_dir())} | settings
     return ContrastiveDataModule(
-        ContrastiveData(
-            train=train,
-            rows=rows,
-            **default | settings,
-        ),
+        ContrastiveData(train=train, rows=rows, **settings),
         tokenize=tokenize or Words(),
         seed=seed,
         roles=roles,
@@ -52,11 +45,4 @@ def batch_rows(data, epochs=1):
 
 def ids_of(tokens):
     """Return the ids of each sentence, without padding."""
-    return [
-        ids[mask].tolist()
-        for ids, mask in zip(
-            tokens.ids,
-            tokens.mask,
-            strict=True,
-        )
-    ]
+    return [ids[mask].tolist() for ids, mask in zip(tokens.ids, tokens.mask, strict=True)]

@@ -70,7 +70,8 @@ def describe(
     files = {file: digest for about, _ in sets for file, digest in about["data"].items()}
     about_encoder = {"name": encoder.name, **encoder.digests}
     resolved = automatic_reading(cfg, encoder)
-    identity = runs.config_hash(plain(cfg), data=files, encoder=about_encoder, resolved=resolved)
+    options = plain(cfg) | {"draw": cfg.seed}
+    identity = runs.config_hash(options, data=files, encoder=about_encoder, resolved=resolved)
     folder = Path(cfg.paths.runs_dir).expanduser() / "describe"
     folder /= f"{name.replace('/', '_')}-{identity}"
     summary = {

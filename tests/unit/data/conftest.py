@@ -9,10 +9,7 @@ def put(tmp_path):
 
     def put(name, content):
         path = tmp_path / name
-        path.parent.mkdir(
-            parents=True,
-            exist_ok=True,
-        )
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
         return path

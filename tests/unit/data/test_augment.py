@@ -6,72 +6,40 @@ import itertools
 from collections import Counter
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_cse.data.augment import TokenCutoff, TokenShuffle
 
 TEXT = "A word after a word."
-pieces = st.lists(st.integers(0, 30_000), max_size=60)
-sentences = st.text(st.characters(codec="utf-8"), max_size=40)
 
 
-@given(
-    pieces,
-    sentences,
-    st.integers(),
-    st.floats(0, 0.999),
-)
-@example(
-    [7],
-    "x",
-    0,
-    0.99,
-)
+@given(st.lists(st.integers(0, 30_000), max_size=60), st.integers(), st.floats(0, 0.999))
 @settings(max_examples=50)
-def test_shuffle_keeps_pieces_and_cutoff_keeps_order(ids, sentence, seed, share):
-    assert Counter(TokenShuffle(seed)(ids, sentence)) == Counter(ids)
+def test_shuffle_keeps_pieces_and_cutoff_keeps_order(ids, seed, share):
+    assert Counter(TokenShuffle(seed)(ids, TEXT)) == Counter(ids)
 
-    cut = TokenCutoff(share, seed)(ids, sentence)
+    cut = TokenCutoff(share, seed)(ids, TEXT)
     remaining = iter(ids)
 
     assert all(piece in remaining for piece in cut), "a subsequence"
     assert len(cut) == max(len(ids) - round(share * len(ids)), min(len(ids), 1))
 
 
-@pytest.mark.parametrize("augment", [TokenShuffle, TokenCutoff])
-def test_seed_and_sentence_decide(augment):
-    ids = list(range(100))
-
-    assert augment()(ids, TEXT) == augment(seed=0)(ids, TEXT)
-    assert len({tuple(augment(seed=seed)(ids, TEXT)) for seed in (0, 1, -1, 10)}) == 4
-    assert len({tuple(augment()(ids, text)) for text in (TEXT, f"{TEXT} ", "0")}) == 3
-
-
 @pytest.mark.parametrize(
     ("augment", "outcomes", "quantile"),
     [
-        (
-            TokenShuffle(seed=3),
-            list(itertools.permutations(range(4))),
-            57.1,
-        ),  # 23 degrees
-        (
-            TokenCutoff(1 / 3),
-            list(itertools.combinations(range(6), 4)),
-            42.6,
-        ),  # 14 degrees
+        (TokenShuffle(seed=3), list(itertools.permutations(range(4))), 57.1),  # 23 degrees
+        (TokenCutoff(1 / 3), list(itertools.combinations(range(6), 4)), 42.6),  # 14 degrees
     ],
 )
 def test_outcomes_are_equally_likely(augment, outcomes, quantile):
     size = 1 + max(map(max, outcomes))
     texts = [f"sentence {k}" for k in range(500 * len(outcomes))]
     counts = Counter(tuple(augment(range(size), text)) for text in texts)
-
-    assert set(counts) == set(outcomes)
-
     chi_square = sum((count - 500) ** 2 for count in counts.values()) / 500
 
+    assert set(counts) == set(outcomes)
     assert chi_square < quantile, "the 0.9999 quantile"
 
 
@@ -80,7 +48,5 @@ def test_draws_are_those_of_earlier_versions():
     process.
     """
     assert TokenShuffle(seed=42)(range(10), TEXT) == [8, 5, 0, 1, 6, 4, 2, 9, 7, 3]
-    assert TokenCutoff(
-        share=0.3,
-        seed=42,
-    )(range(10), TEXT) == [0, 2, 3, 4, 5, 6, 9]
+    assert TokenCutoff(0.3, seed=42)(range(10), TEXT) == [0, 2, 3, 4, 5, 6, 9]
+    assert TokenShuffle(seed=43)(range(10), TEXT) != TokenShuffle(seed=42)(range(10), TEXT)

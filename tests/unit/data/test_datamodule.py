@@ -2,31 +2,21 @@
 those trained on.
 """
 
-import csv
 import hashlib
 import json
 from collections import Counter
 from itertools import chain
-from typing import Any
 
 import pytest
 import torch
 from data_modules import Words, batch_rows, data_module, ids_of
 
-from lightning_cse.data import (
-    INLIQuadruples,
-    INLITriplets,
-    NLITriplets,
-    Sentences,
-    read_corpus,
-    sample_dir,
-)
+from lightning_cse.data import INLIQuadruples, INLITriplets, NLITriplets, Sentences
 from lightning_cse.errors import ConfigError, DataError
 
 INLI = ["inli/train"]
 WIKI = ["wiki1m/train"]
 NLI = ["simcse_nli/train", "snli/train", "mnli_nyu/train"]
-EVALUATED = ["snli/dev", "snli/test", "mnli_nyu/dev_matched", "sick/test"]
 QUADRUPLE = INLIQuadruples.roles
 
 
@@ -34,20 +24,7 @@ def inli(rows=None, **options):
     if "held_out_share" not in options:
         options["held_out"] = ["inli/val"]
 
-    return data_module(
-        INLI,
-        rows or INLIQuadruples(),
-        **options,
-    )
-
-
-def nli(**options):
-    return data_module(
-        NLI,
-        NLITriplets(),
-        held_out=["snli/dev"],
-        **options,
-    )
+    return data_module(INLI, rows or INLIQuadruples(), **options)
 
 
 def places(rows):
@@ -56,18 +33,12 @@ def places(rows):
 
 def trained_on(data):
     """Return the tokens of the training rows by role, in the order of the rows."""
-    found: dict[str, dict[int, list[int]]] = {}
+    found = {}
 
     for batch in data.train_dataloader():
         for role, tokens in batch["roles"].items():
             rows = batch["index"][tokens.rows].tolist()
-            found.setdefault(role, {}).update(
-                zip(
-                    rows,
-                    ids_of(tokens),
-                    strict=True,
-                )
-            )
+            found.setdefault(role, {}).update(zip(rows, ids_of(tokens), strict=True))
 
     return {role: [ids for _, ids in sorted(rows.items())] for role, rows in found.items()}
 
@@ -78,169 +49,80 @@ def trained_on(data):
 @pytest.mark.parametrize(
     ("rows", "train", "options"),
     [
-        (
-            INLITriplets("implied"),
-            INLI,
-            {
-                "held_out_share": 0.1,
-                "train_rows": 50,
-            },
-        ),
-        (
-            NLITriplets(),
-            [*NLI, "snli/test"],
-            {
-                "train_rows": 20,
-                "excluded": EVALUATED,
-            },
-        ),
+        (INLITriplets("implied"), INLI, {"held_out_share": 0.1, "train_rows": 50}),
+        (NLITriplets(), [*NLI, "snli/test"], {"train_rows": 20, "excluded": ["snli/test"]}),
     ],
 )
 def test_every_row_is_used_or_dropped_for_a_reason(rows, train, options, adds_up):
-    data = data_module(
-        train,
-        rows,
-        **options,
-    )
-    read = [read_corpus(*name.split("/"), sample_dir()).counts["read"] for name in train]
+    data = data_module(train, rows, **options)
 
-    assert data.counts["read"] == sum(read)
-    assert data.counts["training_rows"] == len(data.train)
+    assert data.counts["training_rows"] == len(data.train) == options["train_rows"]
     assert data.counts["used"] >= len(set(places(data.train))) > 0
     assert adds_up(data.counts)
 
 
 @pytest.mark.parametrize("options", [{}, {"held_out_share": 0.1}])
 def test_fewer_rows_are_the_same_premises_for_every_seed_and_scheme(options):
-    want = inli(
-        train_rows=40,
-        **options,
-    ).train.column("premise")
+    want = inli(train_rows=40, **options).train.column("premise")
     whole = inli(**options).train.column("premise")
 
     assert [premise for premise in whole if premise in set(want)] == want != whole[:40]
     assert len(set(want)) == 40
 
-    both = inli(
-        INLITriplets("both"),
-        train_rows=40,
-        seed=2,
-        **options,
-    ).train
+    both = inli(INLITriplets("both"), train_rows=40, seed=2, **options).train
 
     assert both.column("premise") == [premise for premise in want for _ in range(2)]
 
 
 @pytest.mark.parametrize(
     ("rows", "train", "count"),
-    [
-        (INLITriplets(), INLI, 60),
-        (NLITriplets(), NLI, 9),
-        (Sentences(), WIKI, 41),
-    ],
+    [(INLITriplets(), INLI, 60), (NLITriplets(), NLI, 9), (Sentences(), WIKI, 41)],
 )
 def test_held_out_share_is_disjoint_and_the_same_for_every_seed(rows, train, count):
-    data = data_module(
-        train,
-        rows,
-        held_out_share=0.1,
-    )
+    options = {"train": train, "rows": rows, "held_out_share": 0.1}
+    data = data_module(**options)
     held_out = places(data.held_out)
+    role = rows.roles[0]
 
     assert len(set(held_out)) == count
     assert not set(held_out) & set(places(data.train))
+    assert role == "anchor" or not {*data.held_out.column(role)} & {*data.train.column(role)}
 
-    role = rows.roles[0]
+    other = data_module(seed=1, **options)
 
-    if role == "premise":
-        assert not set(data.held_out.column(role)) & set(data.train.column(role))
+    assert (places(other.held_out), places(other.train)) == (held_out, places(data.train))
 
-    other = data_module(
-        train,
-        rows,
-        held_out_share=0.1,
-        seed=1,
-    )
-
-    assert places(other.held_out) == held_out
-    assert places(other.train) == places(data.train)
-
-    fewer = data_module(
-        train,
-        rows,
-        held_out_share=0.1,
-        train_rows=count,
-        held_out_rows=3,
-    )
+    fewer = data_module(train_rows=count, held_out_rows=3, **options)
 
     assert places(fewer.held_out) == held_out
     assert places(fewer.watched(fewer.roles)) == held_out[:3]
     assert set(places(fewer.train)) < set(places(data.train))
 
 
-@pytest.mark.parametrize(
-    ("share", "rows"),
-    [
-        (0.0001, 2),
-        (0.5, 205),
-        (408 / 410, 408),
-    ],
-)
+@pytest.mark.parametrize(("share", "rows"), [(0.0001, 2), (0.5, 205), (408 / 410, 408)])
 def test_both_sides_of_a_share_have_at_least_two_rows(share, rows):
-    data = data_module(
-        WIKI,
-        Sentences(),
-        held_out_share=share,
-    )
+    data = data_module(WIKI, Sentences(), held_out_share=share)
     assert (len(data.held_out), len(data.train)) == (rows, 410 - rows)
 
 
-QUADRUPLES = {
-    "train": [*INLI, "inli/val"],
-    "rows": INLIQuadruples(),
-}
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"held_out_share": 0.998}, r"held_out_share: 0\.998 of 410 sentences leaves too few"),
-    ({"held_out_share": 1.0}, r"held_out_share: must be in \[0, 1\), got 1\.0"),
-    (
-        {
-            "held_out": WIKI,
-            "held_out_share": 0.1,
-        },
-        "held_out: cannot be combined",
-    ),
-    ({"watched_in": ["ngcse/other"]}, r"watched_in: (.|\n)*data\.watched_in=\[\] watches"),
-    (QUADRUPLES | {"weights": [1]}, "weights: 1 numbers for 2 sources"),
-    (QUADRUPLES | {"weights": [1, 0]}, r"weights: must be in \(0, 1000\], got \[0\]"),
-    (
-        QUADRUPLES
-        | {
-            "weights": [1, 2],
-            "llm_rows_together": 4,
-        },
-        "weights: cannot be combined",
-    ),
-    (
-        QUADRUPLES
-        | {
-            "weights": [1, 3],
-            "batch_size": 512,
-        },
-        "weights: some rows are drawn 3",
-    ),
-]
+TWO = {"train": [*INLI, "inli/val"], "rows": INLIQuadruples()}
 
 
-@pytest.mark.parametrize(("options", "message"), REFUSED)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"held_out_share": 0.998}, r"held_out_share: 0\.998 of 410 sentences leaves too few"),
+        ({"held_out_share": 1.0}, r"held_out_share: must be in \[0, 1\), got 1\.0"),
+        ({"held_out": WIKI, "held_out_share": 0.1}, "held_out: cannot be combined"),
+        (TWO | {"weights": [1]}, "weights: must be a number in .* for each source"),
+        (TWO | {"weights": [1, 0]}, r"weights: must be a number in \(0, 1000\]"),
+        (TWO | {"weights": [1, 2], "llm_rows_together": 4}, "weights: cannot be combined"),
+        (TWO | {"weights": [1, 3], "batch_size": 512}, "weights: some rows are drawn 3"),
+    ],
+)
 def test_settings_that_are_refused(options, message):
     with pytest.raises((ConfigError, DataError), match=rf"data\.{message}"):
-        data_module(
-            **{
-                "train": WIKI,
-                "rows": Sentences(),
-            }
-            | options
-        )
+        data_module(**{"train": WIKI, "rows": Sentences()} | options)
 
 
 # Roles and tokens
@@ -263,8 +145,7 @@ def test_batches_have_the_roles_in_use():
 
 
 def test_training_sentences_are_cut_and_counted():
-    whole = nli()
-    cut = nli(max_tokens=6)
+    whole, cut = (inli(train_rows=30, max_tokens=most) for most in (None, 6))
     tokens = trained_on(whole)
     lengths = [len(ids) for role in tokens.values() for ids in role]
 
@@ -282,17 +163,11 @@ def test_training_sentences_are_cut_and_counted():
 RAIN = "It rains in the valley."
 SNOW = "Snow lies on the hill."
 WIND = "The wind shakes a door."
+WEATHER = (RAIN, SNOW, WIND)
 SPLITS = {
     "train": [
-        *(
-            (
-                premise,
-                f"{premise[:-1]} now.",
-                "entailment",
-            )
-            for premise in (RAIN, SNOW, WIND)
-        ),
-        *((premise, "Nothing happens.", "contradiction") for premise in (RAIN, SNOW, WIND)),
+        *((premise, f"{premise[:-1]} now.", "entailment") for premise in WEATHER),
+        *((premise, "Nothing happens.", "contradiction") for premise in WEATHER),
     ],
     "dev": [
         ("A boat sails.", "It moves.", "entailment"),
@@ -322,26 +197,13 @@ def leaking(put, tmp_path):
         put(f"SNLI/snli_1.0/snli_1.0_{split}.jsonl", "\n".join(lines))
 
     put("simcse/nli_for_simcse.csv", TRIPLETS)
+    options = {"held_out": ["snli/dev"], "data_dir": str(tmp_path)}
 
-    return tmp_path
-
-
-def without(folder, *excluded):
-    return data_module(
-        ["simcse_nli/train", "snli/train"],
-        NLITriplets(),
-        held_out=["snli/dev"],
-        excluded=excluded,
-        data_dir=str(folder),
-    )
+    return lambda *excluded: data_module(NLI[:2], NLITriplets(), excluded=excluded, **options)
 
 
-def test_evaluated_pairs_are_not_trained_on(leaking):
-    data = without(
-        leaking,
-        "snli/dev",
-        "snli/test",
-    )
+def test_evaluated_pairs_are_not_trained_on(leaking, tmp_path):
+    data = leaking("snli/dev", "snli/test")
 
     assert data.train.column("premise") == ["Bees hum.", WIND]
     assert data.train.column("entailment") == ["Insects hum.", f"{WIND[:-1]} now."]
@@ -353,102 +215,68 @@ def test_evaluated_pairs_are_not_trained_on(leaking):
         "used": 3,
         "training_rows": 2,
     }
-    assert len(without(leaking).train) == 5
+    assert len(leaking().train) == 5
 
+    paths = [path for path in tmp_path.rglob("*.*") if path.is_file()]
+    digests = {
+        path.relative_to(tmp_path).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+    }
 
-@pytest.mark.parametrize("excluded", [["test"], []])
-def test_digests_have_every_file_that_decides_the_rows(leaking, excluded):
-    splits = [
-        "train",
-        "dev",
-        *excluded,
-    ]
-    names = [f"SNLI/snli_1.0/snli_1.0_{split}.jsonl" for split in splits]
-    names.append("simcse/nli_for_simcse.csv")
-    want = {name: hashlib.sha256((leaking / name).read_bytes()).hexdigest() for name in names}
-
-    assert without(leaking, *(f"snli/{split}" for split in excluded)).digests == want
+    assert data.digests == digests, "of every file that decides the rows"
+    assert len(leaking().digests) == len(digests) - 1
 
 
 # The user's own rows, some of which lack roles, and weights
 
-OWN = [
-    ("Ann closed the window.", "Ann shut a window.", "Ann felt cold.", "Ann opened it."),
-    ("Ben looked at his watch again.", "Ben looked at a watch.", "Ben is in a hurry.", ""),
-    ("The kettle whistled.", "", "Nobody was in the kitchen.", "The kettle made no sound."),
-    ("Only the neutral one is here.", "", "", ""),
-    ("Carl left his plate half full.", "Carl had a plate.", "", ""),
-    ("Dora hums whenever it rains.", "", "", "Dora is silent in the rain."),
-]
-
-
-def put_own(path, rows):
-    with path.open(
-        "w",
-        encoding="utf-8",
-        newline="",
-    ) as file:
-        writer = csv.writer(file)
-        writer.writerow([*QUADRUPLE, "neutral"])
-        writer.writerows([*row, "Something else happened."] for row in rows)
-
-    return str(path)
+OWN = """premise,explicit_entailment,implied_entailment,contradiction,neutral
+Ann closed the window.,Ann shut a window.,Ann felt cold.,Ann opened it.,No.
+Ben looked at his watch again.,Ben looked at a watch.,Ben is in a hurry.,,No.
+The kettle whistled.,,Nobody was in the kitchen.,The kettle made no sound.,No.
+Only the neutral one is here.,,,,No.
+Carl left his plate half full.,Carl had a plate.,,,No.
+Dora hums whenever it rains.,,,Dora is silent in the rain.,No.
+"""
 
 
 @pytest.fixture
-def own(tmp_path):
-    return put_own(tmp_path / "own.csv", OWN)
+def own(put):
+    return str(put("own.csv", OWN))
 
 
 def with_own(own, rows=None, **options):
-    return data_module(
-        [*INLI, own],
-        rows or INLIQuadruples(),
-        **options,
-    )
+    if "held_out_share" not in options:
+        options.setdefault("held_out", ["inli/val"])
+
+    return data_module([*INLI, own], rows or INLIQuadruples(), **options)
 
 
-def test_rows_that_lack_roles_are_in_the_batches_of_the_others(own, tmp_path):
-    for cache_dir in (None, str(tmp_path)):
-        data = with_own(
-            own,
-            held_out=["inli/val"],
-            cache_dir=cache_dir,
-        )
+@pytest.mark.parametrize("cached", [False, True])
+def test_rows_that_lack_roles_are_in_the_batches_of_the_others(own, tmp_path, cached):
+    data = with_own(own, cache_dir=str(tmp_path) if cached else None)
 
-        assert data.counts == {
-            "read": 601,
-            "dropped: no entailment and no contradiction": 1,
-            "used": 600,
-            "training_rows": 600,
-            "rows with explicit_entailment": 598,
-            "rows with implied_entailment": 598,
-            "rows with contradiction": 598,
-        }
-        assert data.sentences == 600 + 3 * 598
+    assert data.counts == {
+        "read": 601,
+        "dropped: no entailment and no contradiction": 1,
+        "used": 600,
+        "training_rows": 600,
+        **{f"rows with {role}": 598 for role in QUADRUPLE[1:]},
+    }
+    assert data.sentences == 600 + 3 * 598
 
-        batch = data.collate(torch.tensor([599, 0, 596]))["roles"]
+    batch = data.collate(torch.tensor([599, 0, 596]))["roles"]
+    rows = [batch[role].rows.tolist() for role in QUADRUPLE]
 
-        assert [batch[role].rows.tolist() for role in QUADRUPLE] == [
-            [0, 1, 2],
-            [1, 2],
-            [1, 2],
-            [0, 1],
-        ]
-        assert ids_of(batch["contradiction"])[0] == Words()([OWN[5][3]])[0]
+    assert rows == [[0, 1, 2], [1, 2], [1, 2], [0, 1]]
+    assert ids_of(batch["contradiction"])[0] == Words()(["Dora is silent in the rain."])[0]
 
-        empty = data.collate(torch.tensor([599, 597]))["roles"]["explicit_entailment"]
+    empty = data.collate(torch.tensor([599, 597]))["roles"]["explicit_entailment"]
 
-        assert (empty.rows.tolist(), empty.ids.shape) == ([], (0, 0))
+    assert (empty.rows.tolist(), empty.ids.shape) == ([], (0, 0))
 
 
 def test_hold_out_of_rows_that_lack_roles(own, adds_up):
-    data = with_own(
-        own,
-        held_out_share=0.5,
-        train_rows=200,
-        weights=[1, 0.5],
-    )
+    data = with_own(own, held_out_share=0.5, train_rows=200, weights=[1, 0.5])
 
     assert len(data.train) == 200
     assert not set(data.train.column("premise")) & set(data.held_out.column("premise"))
@@ -459,22 +287,10 @@ def test_hold_out_of_rows_that_lack_roles(own, adds_up):
         with_own(own, held_out=[own]).watched(data.roles)
 
 
-def test_role_that_no_row_has(tmp_path, caplog):
-    rows = [
-        (
-            f"It is {k}.",
-            f"The number {k} is.",
-            f"Not {k + 1}.",
-            "",
-        )
-        for k in range(9)
-    ]
-    own = put_own(tmp_path / "own.csv", rows)
-    data = data_module(
-        [own],
-        INLIQuadruples(),
-        held_out=["inli/val"],
-    )
+def test_role_that_no_row_has(put, caplog):
+    rows = [f"It is {k}.,The number {k} is.,Not {k + 1}.," for k in range(9)]
+    own = str(put("own.csv", "\n".join([",".join(QUADRUPLE), *rows])))
+    data = data_module([own], INLIQuadruples(), held_out=["inli/val"])
 
     with pytest.raises(DataError, match=r"own\.csv:2: no contradiction, .*; 9 of 9 training rows"):
         data.use(QUADRUPLE)
@@ -485,7 +301,7 @@ def test_role_that_no_row_has(tmp_path, caplog):
 
     data.use(QUADRUPLE, optional=QUADRUPLE[1:])
 
-    assert "none of the 9 training rows has a sentence of contradiction; terms of" in caplog.text
+    assert "none of 9 training rows has a sentence of contradiction" in caplog.text
 
     batch = next(iter(data.train_dataloader()))
 
@@ -493,29 +309,16 @@ def test_role_that_no_row_has(tmp_path, caplog):
 
 
 def test_weighted_rows_and_their_account(own):
-    data = with_own(
-        own,
-        held_out=["inli/val"],
-        weights=[0.5, 3],
-    )
-    drawn = {key: count for key, count in data.counts.items() if key.startswith("rows an epoch")}
+    data = with_own(own, weights=[0.5, 3])
+    names = ("rows an epoch", "rows an epoch: inli/train", f"rows an epoch: {own}")
 
-    assert drawn == {
-        "rows an epoch": 313,
-        "rows an epoch: inli/train": 298,
-        f"rows an epoch: {own}": 15,
-    }
+    assert [data.counts[name] for name in names] == [313, 298, 15]
 
     rows = Counter(chain(*batch_rows(data)))
 
     assert sum(rows.values()) == 313
     assert [rows[row] for row in range(595, 600)] == [3] * 5
 
-    triplets = with_own(
-        own,
-        INLITriplets("both"),
-        held_out=["inli/val"],
-        weights=[1, 2],
-    )
+    triplets = with_own(own, INLITriplets("both"), weights=[1, 2])
 
     assert triplets.counts["rows an epoch"] == 2 * 595 + 2 * 3

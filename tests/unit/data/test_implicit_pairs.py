@@ -9,72 +9,41 @@ from lightning_cse.data.drawing import subset, used
 
 ROLES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 INLI = ("premise", "explicit_entailment", "implied_entailment", "neutral", "contradiction")
-KINDS = {
-    "explicit": INLI[1:2],
-    "implied": INLI[2:3],
-    "both": INLI[1:3],
-}
 
 
 def inli(count=6, **changed):
     columns = {name: [f"{name} {row}" for row in range(count)] for name in INLI}
-    file = SourceFile(
-        "INLI/train.csv",
-        "/data/INLI/train.csv",
-        "",
-    )
-
-    return Rows.of(columns | changed, files=[file])
-
-
-def quadruples(rows):
-    return list(zip(*(rows.column(role) for role in ROLES), strict=True))
+    return Rows.of(columns | changed, files=[SourceFile("train.csv", "/train.csv", "")])
 
 
 def sources(rows):
     return [number for (number,) in rows.column("made_of")]
 
 
-@pytest.mark.parametrize("explicit", KINDS)
+@pytest.mark.parametrize("explicit", ["explicit", "both"])
 @pytest.mark.parametrize("mismatched", ["contradiction", "neutral"])
 def test_premise_is_the_implicit_sentence_of_both_pairs(explicit, mismatched, adds_up):
-    kinds = KINDS[explicit]
-    built = INLIImplicitPairs(
-        explicit=explicit,
-        mismatched=mismatched,
-    )([inli()])
-
-    assert quadruples(built) == [
-        (
-            f"premise {row}",
-            f"{kind} {row}",
-            f"premise {row}",
-            f"{mismatched} {row}",
-        )
+    kinds = INLI[1:2] if explicit == "explicit" else INLI[1:3]
+    built = INLIImplicitPairs(explicit, mismatched)([inli()])
+    want = [
+        (f"premise {row}", f"{kind} {row}", f"premise {row}", f"{mismatched} {row}")
         for row in range(6)
         for kind in kinds
     ]
+
+    assert list(zip(*map(built.column, ROLES), strict=True)) == want
     assert sources(built) == [row for row in range(6) for _ in kinds]
-    assert built.where(len(kinds)) == "/data/INLI/train.csv:2"
+    assert built.where(len(kinds)) == "/train.csv:2"
     assert adds_up(built.counts, used(built))
     assert len(subset(built, 3)) == 3 * len(kinds), "both rows of a premise are drawn together"
 
 
 def test_repeated_sentences_are_never_their_own_mismatch():
-    premise = ["a", "a", "b", "c"]
     entailed = ["one", "two", "one", "three"]  # b entails what a entails
-    rows = inli(
-        4,
-        premise=premise,
-        explicit_entailment=entailed,
-    )
+    rows = inli(4, premise=["a", "a", "b", "c"], explicit_entailment=entailed)
 
     for seed in range(20):
-        built = INLIImplicitPairs(
-            explicit="explicit",
-            seed=seed,
-        )([rows])
-        others = built.column("neg_explicit")
+        others = INLIImplicitPairs("explicit", seed=seed)([rows]).column("neg_explicit")
 
         assert others[:2] == ["three", "three"]
         assert others[2] in ("two", "three")
@@ -89,16 +58,10 @@ def test_rows_without_a_pair_are_dropped_and_counted():
     built = INLIImplicitPairs()([inli(4, **entailed)])
 
     assert sources(built) == [0, 0, 1, 3, 3]
-    assert built.counts == {
-        "read": 4,
-        "dropped: no pair": 1,
-    }
+    assert built.counts == {"read": 4, "dropped: no pair": 1}
     assert built.has(*ROLES).all()
 
-    contradicted = INLIImplicitPairs(
-        explicit="explicit",
-        mismatched="contradiction",
-    )
+    contradicted = INLIImplicitPairs("explicit", "contradiction")
 
     assert sources(contradicted([inli(3, contradiction=[None, "no", None])])) == [1]
     assert len(INLIImplicitPairs()([inli(1)])) == 0

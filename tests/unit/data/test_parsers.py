@@ -1,7 +1,6 @@
 """Every kind of layout: a text gives these columns, and a bad one this message with its line."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -13,28 +12,10 @@ INLI = "dataset,premise,implied_entailment,explicit_entailment,neutral,contradic
 GLUE = "index\tsentence1\tsentence2\tgold_label\n"
 LLMSKNOW = "Question,Answer,Origin\n"
 SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\r"  # at which str.splitlines would split
-PAIRS = "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n"
-TRIPLET = {
-    "anchor": "A.",
-    "positive": "P.",
-    "negative": "N.",
-}
+TRIPLET = {"anchor": "A.", "positive": "P.", "negative": "N."}
 QUADRUPLE = TRIPLET | {"intermediate": "I."}
-AUTHORS = {
-    "split": "aigen",
-    "sentence": "A.",
-    "5": "P.",
-    "4": "I.",
-    "3": "N.",
-    "2": "",
-}
-PLAIN = {
-    "split": "wiki",
-    "sentence": "Plain.",
-    "5": "",
-    "4": "",
-    "3": "",
-}
+AUTHORS = {"split": "aigen", "sentence": "A.", "5": "P.", "4": "I.", "3": "N.", "2": ""}
+PLAIN = {"split": "wiki", "sentence": "Plain.", "5": "", "4": "", "3": ""}
 
 
 def lines(*rows):
@@ -42,13 +23,7 @@ def lines(*rows):
 
 
 def snli(label="neutral", premise="A dog."):
-    return lines(
-        {
-            "gold_label": label,
-            "sentence1": premise,
-            "sentence2": "None",
-        }
-    )
+    return lines({"gold_label": label, "sentence1": premise, "sentence2": "None"})
 
 
 def question(premise, hypothesis, answer="neutral"):
@@ -63,19 +38,15 @@ def read(name, text):
     name, _, part = name.partition("/")
     corpus = CORPORA[name]
     file = next(file for file in corpus.files if part in file.path)
-    layout: Any = file.layout or corpus.layout
+    layout = file.layout or corpus.layout
 
-    return parse(
-        text,
-        "x",
-        **layout.model_dump(exclude_unset=True),
-    )
+    return parse(text, "x", **layout.model_dump(exclude_unset=True))
 
 
 # Layout, text, columns, the lines of the rows, what is left out
 
 
-COLUMNS: list[Any] = [
+COLUMNS = [
     ("inli", INLI + 'circa," Two\nlines, ""quoted""\t",NA,None,n/a,nan\r\n\r\n,P,I,E,N,C\r\n\r\n',
      {"dataset": ["circa", ""], "premise": ['Two\nlines, "quoted"', "P"], "implied_entailment": ["NA", "I"], "explicit_entailment": ["None", "E"], "neutral": ["n/a", "N"], "contradiction": ["nan", "C"],},
      [2, 5], {}),
@@ -136,28 +107,23 @@ def test_split_sentences(sentences):
     assert list(split_sentences(" ".join(sentences))) == sentences
 
 
-# Layout, text, and how the message starts after the file
-
-LLMSKNOW_ROW = question("A\nmore", "B")
-
-
 @pytest.mark.parametrize(
     ("name", "text", "fault"),
     [
         ("inli", INLI + "c,P,I,E,N,C\nc,P,I,E,N\n", ":3: 5 cells, but 6 columns"),
         ("inli", INLI + 'c,"P\n.",I,E,N,C\nc,P,I,E,N, \t\u00a0\n', ":4: contradiction is empty"),
         ("inli", INLI + 'c,"never closed,I,E,N,C\n', ":2: not a valid row: unexpected end"),
-        ("inli", INLI.replace("premise", "premiss") + "c,P,I,E,N,C\n", ":2: no column 'premise' - did you mean 'premiss'?; found: dataset, premiss"),
+        ("inli", INLI.replace("premise", "premiss") + "c,P,I,E,N,C\n", ":2: no column 'premise'; found: dataset, premiss"),
         ("snli", snli() + snli("maybe"), ":2: gold_label 'maybe' is not one of entailment, neutral, contradiction, -"),
         ("snli", lines([1]), ":1: expected a JSON object, got list"),
-        ("snli", snli(premise="\u200b\u200d\u3164\u2800"), ":1: sentence1 is empty (no visible character)"),
-        ("mnli_llmsknow", LLMSKNOW + LLMSKNOW_ROW + LLMSKNOW_ROW.replace("statement", "sentence"), ":4: the Question 'For the sentence"),
+        ("snli", "{", ":1: not valid JSON"),
+        ("mnli_llmsknow", LLMSKNOW + "Why?,neutral,x\n", ":2: the form of 'Why?' is not known"),
         ("sts12", "A.\tB.\nOne.\tTwo.\tThree.\n", ":2: 3 cells, but 2 or 4 columns"),
-        ("sts12/gs", "1\nfive\n", ":2: score 'five' is not a number"),
-        ("sts12/gs", "5.01\n", ":1: score '5.01' is not between 0 and 5"),
-        ("trec", "HUM:ind Who ?\nNUM When ?", ":2: 'NUM When ?' is not of the form COARSE:fine question"),
-        ("wikitext2", " \n = Title = \n \n", ": no rows; left out: blank line (2), heading (1)"),
-        ("ngcse", lines(AUTHORS | {"2": "M."}), ":1: 4 sentences under numbered keys (5, 4, 3, 2); an LLM row"),
+        ("sts12/gs", "1\nfive\n", ":2: score 'five' is not a number between 0 and 5"),
+        ("sts12/gs", "5.01\n", ":1: score '5.01' is not a number between 0 and 5"),
+        ("trec", "HUM:ind Who ?\nNUM When ?", ":2: 'NUM When ?' is not of the form "),
+        ("wikitext2", " \n = Title = \n \n", ": no rows"),
+        ("ngcse", lines(AUTHORS | {"2": "M."}), ":1: 4 sentences under numbered keys"),
     ],
     ids=lambda value: value[:40],
 )  # fmt: skip
@@ -169,20 +135,9 @@ def test_bad_rows_are_reported_with_their_line(name, text, fault):
     assert len(str(caught.value)) < 500
 
 
-# ImpScore's splits
-
-
 def test_the_splits_are_those_of_the_authors_code():
     splits = drawn_splits(56_290)
-    rows: dict[str, list[int]] = {
-        "train": [],
-        "dev": [],
-        "test": [],
-    }
-
-    for row, split in enumerate(splits):
-        rows[split].append(row)
-
+    rows = {name: [row for row, split in enumerate(splits) if split == name] for name in {*splits}}
     sizes = {split: len(numbers) for split, numbers in rows.items()}
 
     assert sizes == {file.split: file.rows for file in CORPORA["impscore"].files}
@@ -191,16 +146,13 @@ def test_the_splits_are_those_of_the_authors_code():
 
 
 def test_a_drawn_split_keeps_the_order_of_the_file(tmp_path, put):
+    header = "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n"
     rows = [f"i{n}, e{n} ,i{n},e{n + 1}\n" for n in range(60)]
-    path = put("ImpScore/all_data.csv", PAIRS + "".join(rows))
+    path = put("ImpScore/all_data.csv", header + "".join(rows))
     numbers = []
 
     for split, size in (("train", 54), ("dev", 3), ("test", 3)):
-        table = read_corpus(
-            "impscore",
-            split,
-            tmp_path,
-        )
+        table = read_corpus("impscore", split, tmp_path)
         drawn = [int(name[1:]) for name in table.column("pos_implicit")]
 
         assert len(drawn) == size
@@ -211,10 +163,6 @@ def test_a_drawn_split_keeps_the_order_of_the_file(tmp_path, put):
 
     assert sorted(numbers) == list(range(60))
 
-    put("ImpScore/all_data.csv", PAIRS + "a,b,a,c\n" * 19)
+    put("ImpScore/all_data.csv", header + "a,b,a,c\n" * 19)
     with pytest.raises(DataError, match="no row of the split 'dev': none has split = dev"):
-        read_corpus(
-            "impscore",
-            "dev",
-            tmp_path,
-        )
+        read_corpus("impscore", "dev", tmp_path)

@@ -2,8 +2,9 @@
 evaluated on.
 """
 
+import itertools
 import re
-from typing import Any
+from collections import Counter
 
 import pytest
 from omegaconf import OmegaConf
@@ -13,82 +14,33 @@ from lightning_cse.data.corpora import CORPORA, read_corpus, sample_dir
 from lightning_cse.data.sources import all_pairs, read_sources
 
 # Rows enough to learn from; the others have 20 to 60 a split.
-SIZES = {
-    "inli": {
-        "train": 595,
-        "val": 120,
-        "test": 180,
-    },
-    "stsb": {
-        "train": 120,
-        "dev": 100,
-        "test": 100,
-    },
-    "wiki1m": {"train": 410},
-    "sts12": {
-        "train": 60,
-        "test": 100,
-    },
-    "sts13": {"test": 60},
-    "sts14": {"test": 120},
-    "sts15": {"test": 100},
-    "sts16": {"test": 100},
-    "impscore": {
-        "train": 180,
-        "dev": 10,
-        "test": 10,
-    },
-    "ngcse": {
-        "wiki_sts": 210,
-        "wiki_nli": 60,
-        "nli_sts": 50,
-        "nli_nli": 50,
-    },
-}
+LARGER = {"inli", "stsb", "wiki1m", "sts12", "sts14", "sts15", "sts16", "impscore", "ngcse"}
 SPLITS = [(name, split) for name, corpus in CORPORA.items() for split in corpus.splits]
 PATHS = list(dict.fromkeys(file.path for corpus in CORPORA.values() for file in corpus.files))
-TRAINING = {
-    "train",
-    "extra",
-    "original_train",
-    "revised_train",
-    *CORPORA["ngcse"].splits,
-}
+TRAINING = {"train", "extra", "original_train", "revised_train", *CORPORA["ngcse"].splits}
 """Splits to train on; every other is evaluated on."""
 
 MIXTURES = sorted(path.stem for path in (conf_dir() / "corpora").glob("*.yaml"))
-TESTED = ("snli_dev", "snli_test", "mnli_test", "sick_test")
+
+
+def sample(name, split):
+    return read_corpus(name, split, sample_dir())
 
 
 @pytest.mark.parametrize(("name", "split"), SPLITS)
 def test_every_corpus_has_every_split_in_the_official_place(name, split):
-    rows = read_corpus(
-        name,
-        split,
-        sample_dir(),
-    )
+    rows = sample(name, split)
     files = [str(sample_dir() / file.path) for file in CORPORA[name].split_files(split)]
 
     assert [file.path for file in rows.files] == files
-
-    if name in SIZES:
-        assert len(rows) == SIZES[name][split]
-    else:
-        assert 20 <= len(rows) <= 60
+    assert 10 <= len(rows) <= (600 if name in LARGER else 60)
 
 
 def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence():
-    found = {
-        path.relative_to(sample_dir()).as_posix()
-        for path in sample_dir().rglob("*")
-        if path.is_file()
-    }
+    paths = [path for path in sample_dir().rglob("*") if path.is_file()]
+    found = {path.relative_to(sample_dir()).as_posix() for path in paths}
 
-    assert found == {
-        "LICENSE",
-        "SAMPLE",
-        *PATHS,
-    }
+    assert found == {"LICENSE", "SAMPLE", *PATHS}
 
     for path in PATHS:
         text = (sample_dir() / path).read_text(encoding="utf-8")
@@ -97,69 +49,67 @@ def test_the_folder_has_these_files_alone_in_plain_signs_under_a_free_licence():
     licence = (sample_dir() / "LICENSE").read_text(encoding="utf-8")
 
     assert "SPDX-License-Identifier: CC0-1.0" in licence
-    assert [path for path in PATHS if f"{path.split('/')[0]}/" not in licence] == []
+    assert all(f"{path.split('/')[0]}/" in licence for path in PATHS)
+
+
+@pytest.mark.parametrize("names", ["snli", "mnli"])
+def test_kinds_of_splits_share_no_pair(names):
+    parts = {}
+    for name, split in SPLITS:
+        if name.startswith(names):
+            kinds = [kind for kind in ("mismatched", "dev", "test", "") if kind in split]
+            pairs = all_pairs([sample(name, split)])
+            parts[name, split, kinds[0]] = pairs
+            assert len(pairs) == len(sample(name, split)), "no pair appears twice"
+
+    for one, other in itertools.combinations(parts, 2):
+        assert one[2] == other[2] or not parts[one] & parts[other], (one, other)
+
+
+@pytest.mark.parametrize("name", ["sts12", "sts13", "sts14", "sts15", "sts16"])
+def test_every_subset_of_sts_has_low_and_high_scores(name):
+    for split in CORPORA[name].splits:
+        rows = sample(name, split)
+        subsets = {file.part for file in CORPORA[name].split_files(split)}
+
+        assert Counter(rows.column("subset")) == dict.fromkeys(subsets, 20)
+
+        for subset in subsets:
+            scores = [row["score"] for row in rows if row["subset"] == subset]
+            assert min(scores) < 1.5 < 3.5 < max(scores)
 
 
 # What is trained on, and what is evaluated
 
 
 def test_no_pair_of_a_dev_or_test_split_is_trained_on():
-    named = {split for name, split in SPLITS if "train" in split or name == "ngcse"}
+    trained = all_pairs([sample(*split) for split in SPLITS if split[1] in TRAINING])
+    evaluated = all_pairs([sample(*split) for split in SPLITS if split[1] not in TRAINING])
 
-    assert named | {"extra"} == TRAINING
-
-    pairs: dict[bool, set[str]] = {}
-
-    for trained in (True, False):
-        splits = [split for split in SPLITS if (split[1] in TRAINING) is trained]
-        pairs[trained] = all_pairs([read_corpus(*split, sample_dir()) for split in splits])
-
-    assert min(map(len, pairs.values())) > 1000
-    assert pairs[True].isdisjoint(pairs[False])
+    assert min(len(trained), len(evaluated)) > 1000
+    assert trained.isdisjoint(evaluated)
 
 
-@pytest.fixture(params=MIXTURES)
-def mixture(request, compose):
-    """Return the config of an experiment with each mixture of corpora."""
-    return compose("+experiment=ngcse_wiki_sts", f"corpora={request.param}")
+@pytest.mark.parametrize("name", MIXTURES)
+def test_mixture_trains_on_nothing_that_it_evaluates(name, compose):
+    cfg = compose("+experiment=ngcse_wiki_sts", f"corpora={name}")
+    sources = {}
 
+    for key, value in OmegaConf.to_container(cfg.corpora, resolve=True).items():
+        sources[key] = {value} if isinstance(value, str) else {*value}
 
-def sources_of(cfg):
-    corpora: Any = OmegaConf.to_container(cfg.corpora, resolve=True)
-    return {key: [value] if isinstance(value, str) else value for key, value in corpora.items()}
-
-
-def test_mixture_trains_on_nothing_that_it_evaluates(mixture):
-    sources = sources_of(mixture)
     stsb = {"stsb/dev", "stsb/test"}
-    tested = {name for key in TESTED for name in sources[key]}
+    tested = [sources[key] for key in ("snli_dev", "snli_test", "mnli_test", "sick_test")]
+    tasks = [(task.get("dev"), task.get("test")) for task in cfg.suite.values()]
 
-    assert tested | stsb == set(sources["evaluated"])
+    assert set().union(*tested) | stsb == sources["evaluated"]
+    assert {*itertools.chain(*tasks)} - {None} | stsb == sources["evaluated_sts"]
 
-    of_suite = set()
+    train = sources["nli_train"] | sources["wiki"]
 
-    for task in mixture.suite.values():
-        of_suite |= {task[split] for split in ("dev", "test") if split in task}
+    assert {source.split("/")[1] for source in train} <= TRAINING
 
-    assert of_suite | stsb == set(sources["evaluated_sts"])
-
-    train = [*sources["nli_train"], *sources["wiki"]]
-
-    assert {name.split("/")[1] for name in train} <= TRAINING
-
-    trained = all_pairs(
-        read_sources(
-            train,
-            sample_dir(),
-            key="corpora",
-        )
-    )
-    evaluated = all_pairs(
-        read_sources(
-            sources["evaluated"],
-            sample_dir(),
-            key="corpora",
-        )
-    )
+    trained = all_pairs(read_sources(train, sample_dir(), key="corpora"))
+    evaluated = all_pairs(read_sources(sources["evaluated"], sample_dir(), key="corpora"))
 
     assert trained.isdisjoint(evaluated)
