@@ -107,7 +107,9 @@ def _optional(cell: object) -> str | None:
 def _label(cell: Any, values: Any = NLI_LABELS) -> str:
     names = values if isinstance(values, Mapping) else {value: value for value in values}
     if cell not in names:
-        raise ValueError(f"{quoted(cell)} is not one of {', '.join(map(str, names))}")
+        raise ValueError(
+            f"{quoted(cell)} is not one of {', '.join(dict.fromkeys(map(str, names)))}"
+        )
 
     return str(names[cell])
 

@@ -157,8 +157,12 @@ def _opened(path: str, mapped: Collection[str]) -> tuple[list[str], list[Row], s
 
     rows = list(reader(text, path, ["text"]))
     cells = (row for _, row in rows if not isinstance(row, str))
+    found = list(dict.fromkeys(itertools.chain.from_iterable(cells)))
 
-    return list(dict.fromkeys(itertools.chain.from_iterable(cells))), rows, digest
+    if not found:
+        raise DataError(f"{path}: no rows")
+
+    return found, rows, digest
 
 
 def _data_set(path: str, data: bytes = b"") -> Dataset:

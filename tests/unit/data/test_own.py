@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
-from lightning_cse.data.own import is_own, read_table
+from lightning_cse.data.own import read_table
 from lightning_cse.data.rows import SourceFile
 from lightning_cse.errors import LightningCSEError
 
@@ -98,28 +98,17 @@ def test_a_text_file_has_a_sentence_a_line(put, monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", ["saved/train", "saved.parquet", "hub:user/name/config:dev"])
 def test_data_sets_with_named_classes(name, tmp_path, monkeypatch):
     dataset = Dataset.from_dict(LABELLED, features=NLI)
-    calls = []
-
-    def load_dataset(*names, split):
-        calls.append((*names, split))
-        return dataset
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    sources = {("user/name", "config", "dev"): dataset}
+    hub = lambda *names, split: sources[*names, split]  # noqa: E731
+    monkeypatch.setattr(datasets, "load_dataset", hub)
     DatasetDict({"train": dataset}).save_to_disk(tmp_path / "saved")
     dataset.to_parquet(tmp_path / "saved.parquet")
     rows = rows_of(name)
 
     assert cells(rows) == LABELLED | {"label": ["entailment", "contradiction", "-"]}
     assert rows.where(2).endswith(f"{name}:3")
-    assert is_own(name)
+    assert len(rows.files[0].sha256) == 64
     assert "saved: has several splits; choose one of: saved/train" in fault("saved")
-
-    if name.startswith("hub"):
-        rows_of("hub:user/name")
-        assert calls == [("user/name", "config", "dev"), ("user/name", "train")]
-        other = Dataset.from_dict(LABELLED | {"label": [0, 2, 1]}, features=NLI)
-        monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: other)
-        assert rows_of(name).files[0].sha256 != rows.files[0].sha256, "of the content"
 
 
 def test_lists_and_globs_are_one_table(put):
@@ -135,24 +124,6 @@ def test_lists_and_globs_are_one_table(put):
 
     put("a3.csv", CSV)
     assert "need the same columns: a1.csv has anchor, positive; " in fault("a*")
-
-
-@pytest.mark.parametrize(
-    ("name", "own"),
-    [
-        ("x.csv", True),
-        ("hub:a/b", True),
-        ("my/folder", True),
-        ("shards/part-?", True),
-        ("snli/train", False),
-        ("mine.json", False),
-    ],
-)
-def test_is_own(put, name, own):
-    put("my/folder/x", "")
-    put("snli/train/x", "")
-
-    assert is_own(name) == own
 
 
 # Columns

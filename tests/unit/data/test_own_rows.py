@@ -134,11 +134,6 @@ def test_files_that_are_refused(files, methods, layouts, experiment, options, me
         data(train, methods[experiment], held_out=files["triplets"], **options)
 
 
-def test_scored_pairs_are_trained_on_if_their_columns_are_mapped(files, methods):
-    columns = {"anchor": "sentence1", "positive": "sentence2"}
-    assert data(files["scored"], methods["simcse_sup"], columns=columns).counts["read"] == ROWS
-
-
 @pytest.mark.parametrize(
     ("layout", "wanted", "first"),
     [
@@ -202,9 +197,3 @@ def test_all_hard_negatives_are_in_the_batch(files, methods):
 
     assert ids_of(roles["negative"]) == Words()(want)
     assert several.sentences == 3 * ROWS + ROWS // 2
-
-
-def test_default_share_is_a_twentieth(tmp_path):
-    default = data(put_csv(tmp_path / "x.csv", CSE, rows=200), held_out_share=None)
-
-    assert (len(default.train), len(default.held_out)) == (190, 10)

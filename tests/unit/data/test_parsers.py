@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lightning_cse.data.corpora import CORPORA, read_corpus
+from lightning_cse.data.corpora import CORPORA
 from lightning_cse.data.parsers import drawn_splits, parse, split_sentences
 from lightning_cse.errors import DataError
 
@@ -143,26 +143,3 @@ def test_the_splits_are_those_of_the_authors_code():
     assert sizes == {file.split: file.rows for file in CORPORA["impscore"].files}
     assert rows["test"][:6] == [9, 14, 24, 28, 51, 59]
     assert rows["dev"][:6] == [45, 76, 94, 99, 111, 120]
-
-
-def test_a_drawn_split_keeps_the_order_of_the_file(tmp_path, put):
-    header = "pos_implicit,pos_explicit,neg_implicit,neg_explicit\n"
-    rows = [f"i{n}, e{n} ,i{n},e{n + 1}\n" for n in range(60)]
-    path = put("ImpScore/all_data.csv", header + "".join(rows))
-    numbers = []
-
-    for split, size in (("train", 54), ("dev", 3), ("test", 3)):
-        table = read_corpus("impscore", split, tmp_path)
-        drawn = [int(name[1:]) for name in table.column("pos_implicit")]
-
-        assert len(drawn) == size
-        assert drawn == sorted(drawn)
-        assert table.where(0) == f"{path}:{drawn[0] + 2}"
-
-        numbers += drawn
-
-    assert sorted(numbers) == list(range(60))
-
-    put("ImpScore/all_data.csv", header + "a,b,a,c\n" * 19)
-    with pytest.raises(DataError, match="no row of the split 'dev': none has split = dev"):
-        read_corpus("impscore", "dev", tmp_path)

@@ -153,8 +153,3 @@ def test_gathered_rows_join_once_enough_wait(together):
                 waiting = []
 
             assert batch == want
-
-
-def test_batch_of_gathered_rows_only_is_kept():
-    batches = loader(16, gathering=Gathering(torch.ones(16, dtype=torch.bool), 16))
-    assert [len(batch) for batch in batches] == [8, 8]
