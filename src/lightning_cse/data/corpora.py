@@ -75,7 +75,6 @@ class Corpus(BaseModel, frozen=True, extra="forbid"):
     aliases: dict[str, str] = {}
     part_column: str = "subset"
     encoding: str | None = None
-    hub: str | None = None
 
     @property
     def splits(self) -> tuple[str, ...]:
