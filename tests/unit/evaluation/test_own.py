@@ -247,7 +247,7 @@ def test_direction_asks_the_pairs_with_the_label_entailment_or_all(labels, tmp_p
 @pytest.mark.parametrize(
     ("columns", "rows", "message"),
     [
-        (("q", "r", "score"), [("a 1", "b 2", 3)], "sentence1: q, sentence2: r"),
+        (("q", "r", "score"), [("a 1", "b 2", 3)], "own.columns={ROLE: COLUMN"),
         (STS[:2], [("a 1", "b 2")], 'no score; .* set "own.columns={score: COLUMN}"'),
         (STS, [("a 1", "b 2", 3), ("a 1", "b 2", "high")], "my.csv:3: score 'high'"),
         (STS, [], "my.csv: no rows"),
