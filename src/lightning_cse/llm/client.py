@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
@@ -14,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.progress import TextColumn
 
-from lightning_cse.errors import Interrupted
 from lightning_cse.llm.cache import ReplyCache
 from lightning_cse.llm.endpoint import Endpoint
 from lightning_cse.llm.requests import Account, Failure, LLMError, Reply, Request, commonest
@@ -74,28 +71,25 @@ class LLM:
 
         source = iter(items)
         tasks = set[asyncio.Task[Result]]()
+        finished = asyncio.Queue[asyncio.Task[Result]]()
 
         with closing(self.cache), asyncio.Runner() as runner:
-            loop = runner.get_loop()
-            calls = Calls(self.endpoint, self.account)
-            self._calls = calls
+            self._calls = Calls(self.endpoint, self.account)
             try:
-                with _signals(lambda: loop.call_soon_threadsafe(calls.end)):
-                    while not calls.ended:
-                        for item in islice(source, self.endpoint.concurrency - len(tasks)):
-                            task = loop.create_task(work(item))
-                            task.add_done_callback(calls.finished.put_nowait)
-                            tasks.add(task)
+                while True:
+                    for item in islice(source, self.endpoint.concurrency - len(tasks)):
+                        task = runner.get_loop().create_task(work(item))
+                        task.add_done_callback(finished.put_nowait)
+                        tasks.add(task)
 
-                        if not tasks:
-                            break
+                    if not tasks:
+                        break
 
-                        done = runner.run(calls.finished.get())
-                        if done is not None:
-                            tasks.remove(done)
-                            yield done.result()
+                    done = runner.run(finished.get())
+                    tasks.remove(done)
+                    yield done.result()
             finally:
-                runner.run(calls.close(tasks))
+                runner.run(self._calls.close(tasks))
 
     def ask(
         self,
@@ -161,27 +155,3 @@ class LLM:
         account = self.account
         self.account = Account()
         return {**vars(account), "cost": account.cost(self.endpoint.price)}
-
-
-@contextmanager
-def _signals(end: Callable[[], object]) -> Iterator[None]:
-    """Let SIGINT and SIGTERM call ``end``, and raise Interrupted afterwards."""
-    received: list[int] = []
-
-    def stop(signum: int, frame: object) -> None:
-        received.append(signum)
-        end()
-
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            before[signum] = signal.signal(signum, stop)
-
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler or signal.SIG_DFL)
-
-    if received:
-        raise Interrupted("stopped; the same command continues where it stopped", received[0])

@@ -43,8 +43,6 @@ class Calls(openai.DefaultAsyncHttpxClient):
         self.account = account
         # Held while a request is asked, by its key.
         self.asked: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        # Tasks that use replies, as they finish; None at the end.
-        self.finished: asyncio.Queue[Any] = asyncio.Queue()
         self.ended = False
         requests = endpoint.requests_per_minute
         tokens = endpoint.tokens_per_minute
@@ -66,14 +64,9 @@ class Calls(openai.DefaultAsyncHttpxClient):
             http_client=self,
         )
 
-    def end(self) -> None:
-        """Let no further call start."""
-        self.ended = True
-        self.finished.put_nowait(None)
-
     async def close(self, tasks: Collection[asyncio.Task[Any]]) -> None:
-        """End, and wait for the tasks whose calls are under way."""
-        self.end()
+        """Let no further call start, and wait for the tasks whose calls are under way."""
+        self.ended = True
 
         if tasks:
             log.info("waiting for %d calls; Ctrl-C again aborts them", len(tasks))
