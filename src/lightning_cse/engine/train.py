@@ -550,9 +550,6 @@ def _fit(
 
 # The test ------------------------------------------------------------------------------------
 
-_baselines: dict[str, tuple[str, dict[str, TaskResult]]] = {}
-"""The latest results of each baseline, with a key of their inputs, for the points of a sweep."""
-
 
 def _test(
     job: Job,
@@ -574,41 +571,14 @@ def _test(
         results = run_tasks(parts.tasks, parts.method.model, "test")
         metrics = _metrics(job, trainer, results)
         for name in map(str, job.cfg.baselines):
-            baseline_results = _baseline_results(job, trainer, name)
-            baselines[name] = _metrics(
-                job,
-                trainer,
-                baseline_results,
-                f"{name}-",
-            )
+            model = built(job.cfg.baselines[name]).to(trainer.strategy.root_device).eval()
+            found = run_tasks(parts.tasks, model, "test")
+            baselines[name] = _metrics(job, trainer, found, f"{name}-")
 
     parts.left_out.update(
         {task: result.reason for task, result in results.items() if result.reason}
     )
     return metrics, baselines
-
-
-def _baseline_results(
-    job: Job,
-    trainer: pl.Trainer,
-    name: str,
-) -> dict[str, TaskResult]:
-    """Return the results of a baseline; points of a sweep with the same inputs share them."""
-    node = job.cfg.baselines[name]
-    device = trainer.strategy.root_device
-    inputs = [
-        plain(node),
-        plain(job.cfg.suite),
-        job.parts.digests,
-        job.parts.encoder.digests,
-    ]
-    key = f"{inputs} {device} {trainer.precision}"
-
-    if name not in _baselines or _baselines[name][0] != key:
-        model = built(node).to(device).eval()
-        _baselines[name] = (key, run_tasks(job.parts.tasks, model, "test"))
-
-    return _baselines[name][1]
 
 
 def _metrics(

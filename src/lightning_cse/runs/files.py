@@ -1,13 +1,15 @@
-"""Files that are written as a whole or not at all, and locks that end with their process."""
+"""Files that are written as a whole or not at all, the CSV of curves, and locks of processes."""
 
 import contextlib
+import csv
 import errno
+import io
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 from filelock import FileLock, Timeout
 
@@ -126,3 +128,85 @@ def is_locked(path: Path) -> bool:
         return True
     except OSError:  # read-only, or owned by another user
         return False
+
+
+class Curves:
+    """Every logged value of a run: a CSV with the columns ``step, key, value``, read back exactly.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     curves = Curves(Path(folder) / "curves.csv")
+        ...     curves.append(100, {"train/loss": 0.5})
+        ...     curves.read()
+        {'train/loss': [(100, 0.5)]}
+    """
+
+    _HEADER: Final = ("step", "key", "value")
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+
+    def append(
+        self,
+        step: int,
+        values: Mapping[str, float],
+    ) -> None:
+        """Write the values of one step."""
+        rows: list[Sequence[Any]] = [
+            (int(step), key, float(value)) for key, value in values.items()
+        ]
+        with disk_errors(self.path):
+            self.path.parent.mkdir(
+                parents=True,
+                exist_ok=True,
+            )
+            with self.path.open(
+                "a",
+                encoding="utf-8",
+                newline="",
+            ) as file:
+                writer = csv.writer(file, lineterminator="\n")
+                if file.tell() == 0:
+                    writer.writerow(self._HEADER)
+                writer.writerows(rows)
+
+    def keep(self, wanted: Callable[[int, str], bool]) -> None:
+        """Keep the rows whose step and key are wanted; drop a last line written only in part."""
+        if not self.path.is_file():
+            return
+        rows = [row for row in self._rows() if wanted(row[0], row[1])]
+        sink = io.StringIO()
+        writer = csv.writer(sink, lineterminator="\n")
+        writer.writerow(self._HEADER)
+        writer.writerows(rows)
+        write_atomic(self.path, sink.getvalue())
+
+    def read(self) -> dict[str, list[tuple[int, float]]]:
+        """Return the points ``(step, value)`` of each key, in the order of logging."""
+        curves: dict[str, list[tuple[int, float]]] = {}
+        for step, key, value in self._rows():
+            curves.setdefault(key, []).append((step, value))
+        return curves
+
+    def _rows(self) -> list[tuple[int, str, float]]:
+        if not self.path.is_file():
+            return []
+        text = self.path.read_text(
+            encoding="utf-8",
+            errors="replace",
+        )
+        lines = text.split("\n")[1:-1]  # the last line is empty, or was written only in part
+        rows = []
+        for number, line in enumerate(lines, start=2):
+            try:
+                step, key, value = next(csv.reader([line], strict=True))
+                rows.append((int(step), key, float(value)))
+            except (ValueError, csv.Error, StopIteration):
+                if number == len(lines) + 1:
+                    break  # after a power failure
+                header = ",".join(self._HEADER)
+                raise LightningCSEError(
+                    f"{self.path}, line {number}: {line!r} is not {header}"
+                ) from None
+        return rows

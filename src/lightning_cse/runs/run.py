@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs.curves import Curves
-from lightning_cse.runs.files import is_locked, locked, write_atomic
+from lightning_cse.runs.files import Curves, is_locked, locked, write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,12 +140,8 @@ class Run:
         """Return in one line why the run failed, or None if it did not."""
         if not self.failed_path.is_file():
             return None
-        try:
-            failure = json.loads(self.failed_path.read_text(encoding="utf-8"))
-            message = " ".join(str(failure["message"]).split())
-            return f"{failure['type']}: {message}"
-        except (OSError, ValueError, KeyError, TypeError):
-            return f"see {self.failed_path}"
+        failure = json.loads(self.failed_path.read_text(encoding="utf-8"))
+        return f"{failure['type']}: {' '.join(failure['message'].split())}"
 
     @property
     def key(self) -> str | None:

@@ -7,7 +7,6 @@ from small_runs import LITTLE, curves
 
 from lightning_cse.data import read_corpus, sample_dir, write_provenance
 from lightning_cse.engine import train
-from lightning_cse.models import PointModel
 from lightning_cse.runs import Run
 
 RunTiny = Callable[..., Run]
@@ -60,48 +59,6 @@ def test_another_process_of_a_finished_run_ends_too(run_tiny, tmp_path, monkeypa
         lambda *_: pytest.fail("it waits for the first"),
     )
     run_tiny(tmp_path, *SMALL)
-
-
-def test_points_of_a_sweep_share_their_baselines(run_tiny, tmp_path, monkeypatch):
-    calls: list[int] = []
-    original = PointModel.embed
-
-    def embed(model, sentences):
-        calls.append(len(sentences))
-        return original(model, sentences)
-
-    monkeypatch.setattr(
-        train,
-        "_baselines",
-        {},
-    )
-    monkeypatch.setattr(
-        PointModel,
-        "embed",
-        embed,
-    )
-
-    def passes(*overrides):
-        calls.clear()
-        run = run_tiny(
-            tmp_path,
-            *SMALL,
-            "baselines=default",
-            "figures=false",
-            *overrides,
-        )
-
-        assert list(run.predictions.glob("untrained-*"))
-
-        return len(calls), run.read()["baselines"]
-
-    first, baselines = passes()
-    assert passes("seed=1") == (first - 1, baselines)
-
-    other_encoder, other_baselines = passes("encoder.seed=1")
-    assert other_encoder == first
-    assert other_baselines["untrained"] != baselines["untrained"]
-    assert passes("encoder.seed=1", "limits.test_rows=5")[0] == first
 
 
 def test_record_names_the_source_of_llm_rows_and_the_hash_does_not(run_tiny, tmp_path):

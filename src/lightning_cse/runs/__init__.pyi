@@ -1,0 +1,17 @@
+from .curves import CurveSummary as CurveSummary
+from .curves import mean_of_text as mean_of_text
+from .curves import summarise as summarise
+from .files import Busy as Busy
+from .files import Curves as Curves
+from .files import atomic_file as atomic_file
+from .files import disk_errors as disk_errors
+from .files import locked as locked
+from .files import write_atomic as write_atomic
+from .files import write_predictions as write_predictions
+from .hashing import config_hash as config_hash
+from .hashing import decisive as decisive
+from .machine import environment as environment
+from .run import FailedBefore as FailedBefore
+from .run import Outcome as Outcome
+from .run import Run as Run
+from .run import find_runs as find_runs
