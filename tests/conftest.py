@@ -20,7 +20,6 @@ os.environ.pop("LIGHTNING_CSE_ASK_LLMS", None)
 # Commands that tests start inherit it. A test that compares to the last bit uses `one_thread`.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +27,8 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
+    pass
 
-    from lightning_cse.runs import Run
 
 # The same examples every time, and no time limit, so that a busy machine causes no failure.
 settings.register_profile(
@@ -79,10 +77,6 @@ def heard_interrupts():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
-
-
-Compose = Callable[..., "DictConfig"]
-RunTiny = Callable[..., "Run"]
 
 
 @pytest.fixture(scope="session")

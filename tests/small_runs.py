@@ -3,7 +3,6 @@
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -78,7 +77,7 @@ COSTS = (
 def outcome(run):
     """Return all that a run leaves, except costs: its record, curves, files and checkpoints."""
     files = sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*"))
-    left: dict[str, Any] = {
+    left = {
         "record": {key: value for key, value in run.read().items() if key not in COSTS},
         "curves": run.curves_path.read_text(),
         "files": files,

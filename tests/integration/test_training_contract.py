@@ -5,21 +5,15 @@ effect.
 import json
 import logging
 import re
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from omegaconf import DictConfig
 from small_runs import SMALL, curves
 
-from lightning_cse.errors import ConfigError, EncoderError, TrainingError
+from lightning_cse.errors import ConfigError, TrainingError
 from lightning_cse.losses import DualContrastive
 from lightning_cse.methods import DualCSE
-from lightning_cse.runs import Run
-
-Compose = Callable[..., DictConfig]
-Train = Callable[..., Run]
 
 # Methods in the place of DualCSE, evaluated by the same tasks of INLI.
 CROSS = "method=dualcse_cross"
@@ -109,22 +103,6 @@ def test_limited_epoch_is_the_start_of_its_order(limit, run, monkeypatch):
         *rows[6:8],
     ]
     assert folder.read()["steps"] == 6  # the schedule's length
-
-
-def test_encoder_without_dropout(run):
-    folder = run("encoder.dropout=0")
-    warning = "the encoder tiny has no dropout; set encoder.dropout=0.1 to train with it"
-
-    assert folder.log_path.read_text().count(warning) == 1
-    assert folder.status == "finished"
-
-    dropout_pairs = f"{UNSUPERVISED} diag.dropout=true"
-    message = r"UnsupervisedSimCSE .* the encoder tiny has no dropout: set encoder\.dropout=0\.1"
-
-    with pytest.raises(EncoderError, match=message):
-        run(f"{dropout_pairs} encoder.dropout=0.0")
-
-    assert run(f"{dropout_pairs} encoder.dropout=0.2").status == "finished"
 
 
 # Numbers that are not finite
@@ -247,7 +225,7 @@ def test_twenty_steps_lower_the_loss(method, run):
 
 
 def test_loss_of_accumulated_batches_is_their_mean(run, monkeypatch):
-    losses: list[float] = []
+    losses = []
     original = DualContrastive.forward
 
     def forward(self, **named):

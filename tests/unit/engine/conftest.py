@@ -1,6 +1,5 @@
 """Evaluations on the sample corpus, for the tests of this folder."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,6 @@ from lightning_cse.arguments import quote_free_text
 from lightning_cse.config.compose import complete, compose
 from lightning_cse.engine.evaluate import evaluate
 from lightning_cse.runs import Run
-
-Evaluate = Callable[..., Run]
 
 
 @pytest.fixture

@@ -2,21 +2,15 @@
 
 import logging
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from lightning_cse.data import corpora
 from lightning_cse.data.corpora import sample_dir
-from lightning_cse.engine.build import Parts, build, build_tasks, check_nodes
+from lightning_cse.engine.build import build, build_tasks, check_nodes
 from lightning_cse.errors import ConfigError
-
-Compose = Callable[..., DictConfig]
-Point = Callable[[int], Parts]
-
 
 # Points of one process
 
@@ -24,7 +18,7 @@ Point = Callable[[int], Parts]
 @pytest.fixture
 def opened(monkeypatch):
     """Start with nothing kept, and note each corpus file that is opened."""
-    paths: list[Path] = []
+    paths = []
 
     def noting(path, real=corpora.read_bytes):
         paths.append(path)
@@ -153,7 +147,7 @@ class Method:
 
 def typed(i: int = 0, f: float = 0.0, s: str = "", b: bool = False, opt: int | None = None,
           seq: Sequence[str] = (), lit: Literal["cls", "mean"] | None = "cls",
-          pair: tuple[float, float] = (0.0, 0.0), loss: Loss = None): ...
+          pair = (0.0, 0.0), loss: Loss = None): ...
 
 def anything(first: int, **rest): ...
 """

@@ -1,9 +1,5 @@
 """A loaded model in Python: vectors, answers, files, search, and what loading imports."""
 
-import subprocess
-import sys
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -29,7 +25,7 @@ SENTENCES = [
 ]
 PREMISES = SENTENCES[:3]
 HYPOTHESES = SENTENCES[3:]
-CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 VIEWS = {
     PointModel: ["primary"],
@@ -220,34 +216,3 @@ def test_device_dtype_and_pooling(tmp_path, monkeypatch):
     ).encode(SENTENCES)
     assert rough.dtype == np.float32
     assert 0 < np.abs(rough - model.encode(SENTENCES)).max() < 0.1
-
-
-def test_loading_and_asking_import_neither_lightning_nor_hydra():
-    code = (
-        "import sys\n"
-        "import lightning_cse\n"
-        "model = lightning_cse.load('tiny')\n"
-        "model.encode(['a', 'b']); model.questions; model.search('a', ['b'])\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            code,
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    modules = set(done.stdout.split())
-    heavy = {
-        "pytorch_lightning",
-        "hydra",
-        "datasets",
-        "torchmetrics",
-        "sklearn",
-        "pandas",
-    }
-    assert not heavy & modules
-    assert not any(name.startswith("lightning_cse.analysis") for name in modules)

@@ -1,15 +1,10 @@
 """What decides a run's hash, and what a finished run does when the same command is given again."""
 
-from collections.abc import Callable
-
 import pytest
 from small_runs import LITTLE, curves
 
 from lightning_cse.data import read_corpus, sample_dir, write_provenance
 from lightning_cse.engine import train
-from lightning_cse.runs import Run
-
-RunTiny = Callable[..., Run]
 
 NLI = ("premise", "hypothesis", "label")
 SMALL = ("+experiment=simcse_inli", *LITTLE, "trainer.max_epochs=1")

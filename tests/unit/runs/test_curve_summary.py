@@ -3,12 +3,8 @@
 import math
 
 import pytest
-import torch
 
-from lightning_cse.callbacks import Diagnostics, Side
-from lightning_cse.embeddings import PointEmbedding
-from lightning_cse.evaluation import Embedded
-from lightning_cse.runs import Curves, CurveSummary, summarise
+from lightning_cse.runs import CurveSummary, summarise
 
 
 def test_step_zero_does_not_count():
@@ -67,37 +63,3 @@ def test_non_finite_values_give_none():
         best_step=5,
         evaluations=2,
     )
-
-
-def test_run_reports_the_same_summary(tmp_path):
-    """The summary is, to the last bit, the running RFD that a run logs at its last evaluation."""
-    generator = torch.Generator().manual_seed(0)
-
-    class Moving:
-        """Embeds every sentence as a vector that is new at every asking."""
-
-        def embed(self, sentences):
-            return PointEmbedding(
-                torch.randn(
-                    len(sentences),
-                    8,
-                    generator=generator,
-                )
-                + 1
-            )
-
-    sides = ([f"{side}{k}" for k in range(12)] for side in "he")
-    diagnostics = Diagnostics(*(Side({"primary": (s[:6], s[6:])}, s) for s in sides))
-    curves = Curves(tmp_path / "curves.csv")
-    for step in range(0, 100, 7):
-        embedded = Embedded(Moving(), diagnostics.sentences())
-        logged = diagnostics.measure(
-            embedded,
-            embedded,
-            step,
-        )
-        curves.append(step, logged)
-    got = summarise(curves.read())
-    assert got.rfd_alignment == logged["diag/rfd_alignment"] != 0
-    assert got.rfd_uniformity == logged["diag/rfd_uniformity"] != 0
-    assert got.best_step is None

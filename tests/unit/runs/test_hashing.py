@@ -1,7 +1,6 @@
 """What a run's hash depends on."""
 
 import json
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -9,7 +8,7 @@ from omegaconf import OmegaConf
 from lightning_cse.runs import config_hash
 from lightning_cse.runs.hashing import NEUTRAL
 
-CONFIG: dict[str, Any] = {
+CONFIG = {
     "name": "dualcse_cross",
     "seed": 0,
     "force": False,
@@ -52,7 +51,7 @@ REMOVED = ("data.distinct_in_batch",)
 
 def changed(path, value):
     """Return CONFIG with one dotted key set."""
-    config: dict[str, Any] = json.loads(json.dumps(CONFIG))
+    config = json.loads(json.dumps(CONFIG))
     *parents, last = path.split(".")
     node = config
     for parent in parents:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from lightning_cse import runs
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs import Busy, Curves, Run, find_runs, write_atomic
 
-RECORD: dict[str, Any] = {
+RECORD = {
     "name": "x",
     "config_hash": "0a",
     "seed": 3,
@@ -122,11 +121,7 @@ def test_one_process_at_a_time(run, holder):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        ('{"a": ', "damaged"),
-        ("[]", "has no name"),
-        ('{"name": "x"}', "has no config_hash, seed, metrics"),
-    ],
+    [('{"a": ', "damaged"), ('{"name": "x"}', "has no config_hash, seed, metrics")],
 )
 def test_unusable_records(run, content, message):
     with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):
