@@ -1,6 +1,6 @@
 """Print how many modules of the package building the DualCSE experiment imports, and their names.
 
-    python scripts/training_imports.py
+python scripts/training_imports.py
 """
 
 import sys
