@@ -16,11 +16,16 @@ from lightning_cse.errors import reported
 if TYPE_CHECKING:
     import pandas as pd
 
-_LEGEND = """\
-Accuracy: mean over the seeds, in percent; difference: upper minus lower line, in points. Seeds are merged by majority
-vote; ties count as wrong, so an odd number of seeds compares more fairly; right only: examples that this vote gets
-right and the other does not. p: McNemar's exact test of the two votes; Holm: adjusted for the {tests} tests of this
-table, * below {alpha:g}. The other formats also give the asymptotic test."""
+_COLUMNS: Final = [
+    *("task", "a", "b", "seeds_a", "seeds_b", "accuracy_a", "accuracy_b", "difference"),
+    *("only_a", "only_b", "p_exact", "p_holm", "significant"),
+]
+_LEGEND: Final = """
+Accuracy: mean over the seeds; difference: a minus b, in percentage points. Seeds are merged by
+majority vote; ties count as wrong, so an odd number of seeds compares more fairly; only: examples
+that this vote gets right and the other does not. p: McNemar's exact test of the two votes; Holm:
+adjusted for all tests of this table. The other formats also give the asymptotic test.
+"""
 
 
 @reported
@@ -40,53 +45,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     found["significant"] = found["p_holm"] < arguments.alpha
     for key in ("seeds_a", "seeds_b"):
         found[key] = [" ".join(map(str, seeds)) for seeds in found[key]]
-    if arguments.format == "table":
-        _print(
-            found,
-            _LEGEND.format(
-                tests=len(found),
-                alpha=arguments.alpha,
-            ),
-        )
-    else:
-        sys.stdout.write(_TEXTS[arguments.format](found))
+    sys.stdout.write(_text(found, arguments.format))
     return 0
 
 
-def _json(found: pd.DataFrame) -> str:
-    return json.dumps(found.to_dict("records"), indent=2) + "\n"
+def _text(found: pd.DataFrame, form: str) -> str:
+    from lightning_cse.papers.figures import markdown_table
 
-
-def _csv(found: pd.DataFrame) -> str:
-    return str(
-        found.map(_no_formula).to_csv(
-            index=False,
-            lineterminator="\n",
-        )
-    )
-
-
-def _no_formula(value: Any) -> Any:
-    """Quote a text that a spreadsheet would read as a formula."""
-    is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@"))
-    return f"'{value}" if is_formula else value
-
-
-def _markdown(found: pd.DataFrame) -> str:
-    texts = found.map(_shown).map(lambda text: text.replace("|", r"\|"))
-    rows = [
-        found.columns,
-        ["---"] * found.shape[1],
-        *texts.to_numpy(),
-    ]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
-
-
-_TEXTS: Final = {
-    "csv": _csv,
-    "markdown": _markdown,
-    "json": _json,
-}
+    if form == "csv":
+        return str(found.to_csv(index=False, lineterminator="\n"))
+    if form == "json":
+        return json.dumps(found.to_dict("records"), indent=2) + "\n"
+    if form == "markdown":
+        texts = found.map(_shown).map(lambda text: text.replace("|", r"\|"))
+        return markdown_table(list(found), texts.to_numpy()) + "\n"
+    return str(found[_COLUMNS].map(_shown).to_string(index=False)) + "\n" + _LEGEND
 
 
 def _shown(value: Any) -> str:
@@ -95,102 +68,19 @@ def _shown(value: Any) -> str:
     return f"{value:.4f}" if value == 0 or abs(value) >= 0.0001 else f"{value:.0e}"
 
 
-def _print(found: pd.DataFrame, legend: str) -> None:
-    """Print a table as wide as the terminal, with two lines per comparison."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-    )
-    table.add_column(
-        "\ntask",
-        overflow="fold",
-        max_width=16,
-    )
-    table.add_column("\npoint", overflow="fold")
-    for title in (
-        "\nseeds",
-        "accu-\nracy",
-        "right\nonly",
-        "differ-\nence",
-        "\np",
-        "p  \nHolm  ",
-    ):
-        table.add_column(
-            title,
-            justify="right",
-            no_wrap=True,
-        )
-    for row in found.itertuples():
-        star = "*" if row.significant else " "
-        table.add_row(
-            row.task,
-            Text(row.a),
-            row.seeds_a or "-",
-            f"{100 * row.accuracy_a:.2f}",
-            str(row.only_a),
-            f"{row.difference:+.2f}",
-            _shown(row.p_exact),
-            f"{_shown(row.p_holm)} {star}",
-        )
-        table.add_row(
-            "",
-            Text(row.b),
-            row.seeds_b or "-",
-            f"{100 * row.accuracy_b:.2f}",
-            str(row.only_b),
-        )
-    console = Console(highlight=False, soft_wrap=False)
-    console.print(table)
-    console.print(Text("\n" + legend.replace("\n", " ")))
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m lightning_cse.compare",
-        description=__doc__,
-    )
+    parser = argparse.ArgumentParser(prog="python -m lightning_cse.compare", description=__doc__)
     add = parser.add_argument
-    add(
-        "run",
-        nargs="+",
-        type=shared.path,
-        metavar="RUN",
-        help="folders of finished runs, with all their seeds",
-    )
-    add(
-        "--task",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="the tasks to compare on (default: all in common)",
-    )
+    runs = "folders of finished runs, with all their seeds"
+    add("run", nargs="+", type=shared.path, metavar="RUN", help=runs)
+    tasks = "the tasks to compare on (default: all in common)"
+    add("--task", nargs="+", action="extend", default=[], help=tasks)
     beside = "baselines that were evaluated beside the runs and are to be compared too, such as untrained"
-    add(
-        "--baseline",
-        nargs="+",
-        action="extend",
-        default=[],
-        help=beside,
-    )
-    add(
-        "--alpha",
-        type=float,
-        default=0.05,
-        help="level of the mark, after Holm (default: 0.05)",
-    )
-    add(
-        "--format",
-        choices=("table", "csv", "markdown", "json"),
-        default="table",
-        help="(default: table)",
-    )
+    add("--baseline", nargs="+", action="extend", default=[], help=beside)
+    level = "level of significance, after Holm (default: 0.05)"
+    add("--alpha", type=float, default=0.05, help=level)
+    forms = ("table", "csv", "markdown", "json")
+    add("--format", choices=forms, default="table", help="(default: table)")
     return parser
 
 

@@ -6,20 +6,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from lightning_cse import arguments as shared
-from lightning_cse.errors import BUSY, LightningCSEError, reported
+from lightning_cse.errors import BUSY, ConfigError, LightningCSEError, did_you_mean, reported
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from lightning_cse.papers.artefacts import Artefact
     from lightning_cse.papers.plan import Plan
-
-REFRESH: Final = 5.0  # seconds between two updates of the status
 
 
 @reported
@@ -30,116 +26,81 @@ def main(argv: Sequence[str] | None = None) -> int:
     With ``--status``, 3 also means that runs are missing.
     """
     given = _parser().parse_args(argv)
-    from rich.console import Console
-
     from lightning_cse.config import experiments_dir
     from lightning_cse.config.compose import use_config_dir
     from lightning_cse.papers.files import find_artefacts
+    from lightning_cse.papers.listing import overview
 
     if given.config_dir is not None:
         use_config_dir(given.config_dir)
     given.experiments = given.experiments or experiments_dir()
-    console = Console(highlight=False)
-    console.width = max(console.width, 100)
     artefacts = find_artefacts(given.experiments)
     if given.all:
         given.artefact = list(artefacts)
     if not given.artefact:
-        console.print("Tables and figures; name one, a paper or --all (with --dry-run: status):\n")
-        titles = (f"  {key:<18}  {artefact.title}" for key, artefact in artefacts.items())
-        console.print(*titles, sep="\n", markup=False)
+        _show("Tables and figures; name one, a paper or --all (with --dry-run: status):\n")
+        _show("\n".join(f"  {key:<18}  {artefact.title}" for key, artefact in artefacts.items()))
         return 0
     plans = _plans(given, artefacts)
-    if given.status:
-        return _show_status(console, plans)
-    return _reproduce(console, plans, given)
+    if given.status or given.dry_run:
+        _show(overview(plans))
+        return _exit_code(plans) if given.status else 0
+    return _reproduce(plans, given)
 
 
-def _plans(given: argparse.Namespace, artefacts: Any) -> list[Plan]:
-    """Return the plans of the artefacts that the command line names."""
+def _plans(given: argparse.Namespace, artefacts: Mapping[str, Artefact]) -> list[Plan]:
+    """Return the plans of the artefacts that the command line names and that have the rows of
+    ``--only``.
+    """
     from lightning_cse.papers.artefacts import Request
     from lightning_cse.papers.plan import Plan
     from lightning_cse.papers.records import RunsTable
-    from lightning_cse.papers.reproducing import check_keys, kept_records
+    from lightning_cse.papers.reproducing import kept_records
 
-    chosen = check_keys(given.artefact, artefacts)
+    keys = {*artefacts, *(artefact.paper for artefact in artefacts.values())}
+    _check("artefact", given.artefact, keys)
+    named = set(given.artefact)
+    chosen = [one for one in artefacts.values() if {one.key, one.paper} & named]
+    _check("row", given.only, {row.label for artefact in chosen for row in artefact.rows})
     settings = tuple(one for one in given.set if not _is_of_hydra(one))
-    request = Request(
-        given.profile,
-        given.encoder,
-        given.seeds,
-        settings,
-        tuple(given.only),
-    )
+    if any(one.startswith("seed=") for one in settings):
+        raise ConfigError(["--set seed=...: use --seeds"])
+    only = tuple(given.only)
+    request = Request(given.profile, given.encoder, given.seeds, settings, only)
     kept = kept_records(given.experiments) if given.kept else []
     table = RunsTable(given.runs_dir, [*given.records, *kept])
-    requests = [(artefact, request.within(artefact, chosen)) for artefact in chosen]
-    return [Plan(artefact, own, table) for artefact, own in requests if own is not None]
+    plans = [Plan(artefact, request, table) for artefact in chosen]
+    return [plan for plan in plans if plan.lines or not only]
+
+
+def _check(what: str, names: Sequence[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ConfigError([f"there is no {what} {name!r}{did_you_mean(name, known)}"])
 
 
 def _is_of_hydra(setting: str) -> bool:
     return setting.lstrip("+").startswith(("hydra.", "hydra/"))
 
 
-def _show_status(console: Console, plans: Sequence[Plan]) -> int:
-    """Show the status of the runs; on a terminal, until none is running."""
-    from rich.live import Live
-
-    from lightning_cse.papers.listing import status_table
-    from lightning_cse.papers.plan import status
-
-    with Live(
-        status_table(plans),
-        console=console,
-        refresh_per_second=1,
-    ) as live:
-        while console.is_terminal and status(plans)["running"]:
-            time.sleep(REFRESH)
-            plans[0].table.refresh()
-            live.update(status_table(plans))
-    console.print(end="" if console.is_terminal else "\n")
-    return _exit_code(plans)
-
-
-def _reproduce(
-    console: Console,
-    plans: Sequence[Plan],
-    given: argparse.Namespace,
-) -> int:
+def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
     """Run what is missing, and make the artefacts."""
-    from lightning_cse.papers.listing import plans_table, status_table
+    from lightning_cse.papers.listing import overview
     from lightning_cse.papers.plan import missing, status
     from lightning_cse.papers.reproducing import run_missing
 
     code = 0
     folder = given.out or given.runs_dir / "reproduce"
-    if given.dry_run:
-        console.print(plans_table(plans), "")
-        return 0
     if not given.no_run and missing(status(plans)):
-        console.print(plans_table(plans), "")
+        _show(overview(plans) + "\n")
         options = [one for one in given.set if _is_of_hydra(one)]
         if given.launcher:
             options.append(f"hydra/launcher={given.launcher}")
-        points = folder / "points"
-        code = run_missing(
-            plans,
-            points,
-            options,
-            retry_failed=given.retry_failed,
-        )
+        code = run_missing(plans, folder / "points", options, retry_failed=given.retry_failed)
     plans[0].table.refresh()
-    made = [
-        _make(
-            console,
-            plan,
-            given,
-            folder / plan.artefact.paper,
-        )
-        for plan in plans
-    ]
+    made = [_make(plan, given, folder / plan.artefact.paper) for plan in plans]
     if not given.no_run and _exit_code(plans):
-        console.print("", status_table(plans))
+        _show("\n" + overview(plans))
         code = code or (1 if missing(status(plans)) else BUSY)
     return code or (0 if all(made) else 2)
 
@@ -153,12 +114,7 @@ def _exit_code(plans: Sequence[Plan]) -> int:
     return BUSY if missing(now) or now["running"] else 0
 
 
-def _make(
-    console: Console,
-    plan: Plan,
-    given: argparse.Namespace,
-    folder: Path,
-) -> bool:
+def _make(plan: Plan, given: argparse.Namespace, folder: Path) -> bool:
     """Make, print and write one artefact; return False, without raising, if it cannot be made."""
     from lightning_cse.papers.render import render
     from lightning_cse.papers.reproducing import keep, reproduce
@@ -173,42 +129,22 @@ def _make(
         sys.stderr.write(f"error: {artefact.key}: {error}\n")
         return False
     if done.table is not None:
-        _show(console, render(done.table, given.format))
+        _show(render(done.table, given.format))
     if done.made is not None and done.made.text:
-        text = done.made.text
-        if given.format == "terminal" and done.table is None:
-            text = f"**{artefact.source}: {artefact.title}**\n\n{text}\n\n{artefact.note}"
-        _show(
-            console,
-            text,
-            markdown=given.format == "terminal",
-        )
+        if done.table is None:
+            _show(f"**{artefact.source}: {artefact.title}**\n")
+        _show(done.made.text)
     files = done.write(folder)
     if given.keep:
         files += keep(done, given.experiments)
     for file in files:
-        console.print(
-            f"written: {file}",
-            soft_wrap=True,
-            style="dim",
-        )
+        _show(f"written: {file}")
     return True
 
 
-def _show(
-    console: Console,
-    part: Any,
-    *,
-    markdown: bool = False,
-) -> None:
-    from rich.markdown import Markdown
-
-    if markdown:
-        console.print(Markdown(part))
-    elif isinstance(part, str):
-        sys.stdout.write(f"{part.rstrip()}\n")
-    else:
-        console.print(part)
+def _show(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()  # before the output of a command that runs in between
 
 
 _EXAMPLES: Final = """Examples:
@@ -230,83 +166,34 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     named = "such as gausscse/table3; a paper's name stands for all of its artefacts"
     add("artefact", nargs="*", help=named)
-    add(
-        "--all",
-        action="store_true",
-        help="every artefact of every paper",
-    )
+    add("--all", action="store_true", help="every artefact of every paper")
     what = parser.add_mutually_exclusive_group()
     for name, purpose in {
         "--dry-run": "show what is finished and what is missing; run nothing",
-        "--status": "show what is running, what failed and why, until the end",
+        "--status": "the same; the exit code says whether all is finished",
         "--no-run": "make the tables from the runs that exist; run nothing",
     }.items():
-        what.add_argument(
-            name,
-            action="store_true",
-            help=purpose,
-        )
-    tables = "folder of tables of your own, DIR/<paper>/<table>.yaml, instead of experiments/"
-    add(
-        "--experiments",
-        type=shared.path,
-        metavar="DIR",
-        help=tables,
-    )
-    configs = "folder of configs of your own, beside conf/"
-    add(
-        "--config-dir",
-        type=shared.path,
-        metavar="DIR",
-        help=configs,
-    )
+        what.add_argument(name, action="store_true", help=purpose)
+    for name, purpose in {
+        "--experiments": "folder of tables of your own, DIR/<paper>/<table>.yaml, instead of experiments/",
+        "--config-dir": "folder of configs of your own, beside conf/",
+        "--out": "where tables and figures go; default: <runs>/reproduce",
+    }.items():
+        add(name, type=shared.path, metavar="DIR", help=purpose)
     shared.add_runs(parser)
     seeds = "seeds to use instead of the artefact's"
-    add(
-        "--seeds",
-        type=shared.seeds,
-        metavar="0,1,2",
-        help=seeds,
-    )
+    add("--seeds", type=shared.seeds, metavar="0,1,2", help=seeds)
     rows = "only the rows with these labels, in all artefacts that have them"
-    add(
-        "--only",
-        nargs="+",
-        default=[],
-        metavar="ROW",
-        help=rows,
-    )
+    add("--only", nargs="+", default=[], metavar="ROW", help=rows)
     setting = "an additional override for every run; with hydra. or hydra/, for the whole sweep"
-    add(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help=setting,
-    )
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help=setting)
     launcher = "joblib, ray, submitit_slurm, ...; default: one run after another"
     add("--launcher", metavar="NAME", help=launcher)
-    add(
-        "--retry-failed",
-        action="store_true",
-        help="also rerun what failed before",
-    )
+    add("--retry-failed", action="store_true", help="also rerun what failed before")
     kept = "also write tables, figures and records into <experiments>/<paper>/results"
     add("--keep", action="store_true", help=kept)
-    out = "where tables and figures go; default: <runs>/reproduce"
-    add(
-        "--out",
-        type=shared.path,
-        metavar="DIR",
-        help=out,
-    )
     forms = ("terminal", "markdown", "csv", "latex")
-    add(
-        "--format",
-        choices=forms,
-        default="terminal",
-        help="for the printed table",
-    )
+    add("--format", choices=forms, default="terminal", help="for the printed table")
     return parser
 
 

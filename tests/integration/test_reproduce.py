@@ -18,139 +18,50 @@ TINY = ["dualcse/table5", "--profile", "tiny"]
 
 
 def test_a_table_is_run_and_then_found(tmp_path, capfd):
-    command = [
-        sys.executable,
-        "-m",
-        "lightning_cse.reproduce",
-        *TINY,
-        "--only",
-        *ROWS,
-    ]
-    environment = {
-        **os.environ,
-        "LIGHTNING_CSE_RUNS": str(tmp_path),
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-    done = subprocess.run(
-        command,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    command = [sys.executable, "-m", "lightning_cse.reproduce", *TINY, "--only", *ROWS]
+    own = {"LIGHTNING_CSE_RUNS": str(tmp_path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **own}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "2 runs: 2 missing" in done.stdout
     table = done.stdout[done.stdout.rindex("DualCSE, Table 5") :]
-    assert all(
-        shown in " ".join(table.split())
-        for shown in (*ROWS, "80.18", "64.68", "tiny in place of roberta_base")
-    )
-    records = {
-        path: json.loads(path.read_text()) for path in tmp_path.glob("dualcse*/*/record.json")
-    }
+    assert all(one in table for one in (*ROWS, "80.18", "64.68", "tiny in place of roberta_base"))
+    records = {path: path.read_text() for path in tmp_path.glob("dualcse*/*/record.json")}
     assert len(records) == 2
-    assert all(
-        f"{100 * record['metrics']['test/rte/accuracy_all']:.2f}" in table
-        for record in records.values()
-    )
-    assert {path.suffix for path in (tmp_path / "reproduce" / "dualcse").glob("table5.tiny.*")} >= {
-        ".md",
-        ".csv",
-        ".tex",
-    }
+    for text in records.values():
+        assert f"{100 * json.loads(text)['metrics']['test/rte/accuracy_all']:.2f}" in table
+    written = (tmp_path / "reproduce" / "dualcse").glob("table5.tiny.*")
+    assert {path.suffix for path in written} >= {".md", ".csv", ".tex"}
 
-    changed = {path: path.stat().st_mtime for path in records}
-    assert (
-        main(
-            [
-                *TINY,
-                "--only",
-                *ROWS,
-                "--runs-dir",
-                str(tmp_path),
-            ]
-        )
-        == 0
-    )
-    assert {
-        path: path.stat().st_mtime for path in tmp_path.glob("dualcse*/*/record.json")
-    } == changed
-    assert "missing" not in capfd.readouterr().out.split("DualCSE, Table 5")[0]
+    runs = ["--runs-dir", str(tmp_path)]
+    assert main([*TINY, "--only", *ROWS, *runs]) == 0
+    assert {path: path.read_text() for path in records} == records
+    assert "missing" not in capfd.readouterr().out
 
-    assert (
-        main(
-            [
-                *TINY,
-                "--no-run",
-                "--runs-dir",
-                str(tmp_path),
-                "--format",
-                "csv",
-            ]
-        )
-        == 0
-    )
+    assert main([*TINY, "--no-run", *runs, "--format", "csv"]) == 0
     lines = capfd.readouterr().out.splitlines()
-    (empty,) = [
-        line
-        for line in lines
-        if line.startswith("DualCSE-Cross w/o contradiction,") and ",RTE all," in line
-    ]
-    assert ",0," in empty, "a row without a run has no measured number"
-    assert "64.57" in empty
+    start = "DualCSE-Cross w/o contradiction,roberta_base,RTE all,0,,"
+    start = start.replace("roberta_base", "tiny")
+    assert any(line.startswith(start) and "64.57" in line for line in lines)
 
-    assert (
-        main(
-            [
-                *TINY,
-                "--status",
-                "--runs-dir",
-                str(tmp_path),
-            ]
-        )
-        == 3
-    )
+    assert main([*TINY, "--status", *runs]) == 3
     assert "4 runs: 2 finished, 2 missing\n" in capfd.readouterr().out
 
 
 @pytest.mark.slow
 def test_a_text_without_a_measured_row_has_no_table(tmp_path, capfd):
-    assert (
-        main(
-            [
-                "dualcse/table6",
-                "--profile",
-                "tiny",
-                "--runs-dir",
-                str(tmp_path),
-            ]
-        )
-        == 0
-    )
+    assert main(["dualcse/table6", "--profile", "tiny", "--runs-dir", str(tmp_path)]) == 0
     shown = " ".join(capfd.readouterr().out.split())
-    assert shown.startswith("DualCSE, Table 6: Sentence pairs of the two data sets train dev test")
-    assert all(
-        part in shown
-        for part in ("(paper 32,000)", "Counted in the sample corpus", "four hypotheses makes four")
-    )
+    assert shown.startswith("**DualCSE, Table 6: Sentence pairs of the two data sets**")
+    assert "(paper 32,000)" in shown
+    assert "Counted in the sample corpus" in shown
     written = {path.name for path in (tmp_path / "reproduce" / "dualcse").iterdir()}
     assert written == {"table6.tiny.text.md", "table6.tiny.pairs.csv"}
 
 
 def test_the_overview_and_the_list_name_every_artefact(tmp_path, capfd):
-    for arguments in (
-        [
-            "--all",
-            "--dry-run",
-            "--profile",
-            "tiny",
-            "--runs-dir",
-            str(tmp_path),
-        ],
-        [],
-    ):
+    everything = ["--all", "--dry-run", "--profile", "tiny", "--runs-dir", str(tmp_path)]
+    for arguments in (everything, []):
         assert main(arguments) == 0
         shown = capfd.readouterr().out
         places = [shown.index(f"{key} ") for key in find_artefacts(experiments_dir())]
@@ -160,40 +71,25 @@ def test_the_overview_and_the_list_name_every_artefact(tmp_path, capfd):
 
 def test_a_table_outside_the_repository(tmp_path, capfd, monkeypatch):
     """A table and an experiment of one's own in one folder; the experiment is trained and shown."""
-    (tmp_path / "own" / "experiment").mkdir(parents=True)
-    (tmp_path / "own" / "mine").mkdir()
+    folder = tmp_path / "own"
+    (folder / "experiment").mkdir(parents=True)
+    (folder / "mine").mkdir()
     experiment = "# @package _global_\ndefaults: [/experiment/simcse_unsup, _self_]\nname: own\n"
-    (tmp_path / "own" / "experiment" / "own.yaml").write_text(experiment)
-    (tmp_path / "own" / "mine" / "table.yaml").write_text(
+    (folder / "experiment" / "own.yaml").write_text(experiment)
+    (folder / "mine" / "table.yaml").write_text(
         "title: t\nsource: Mine, Table 1\nencoders: [bert_base]\nseeds: 1\n"
         "columns: {steps: {field: steps, scale: 1, decimals: 0}}\n"
         "rows: {own: {experiment: own}, theirs: {experiment: simcse_unsup}}\n"
     )
     monkeypatch.setenv("LIGHTNING_CSE_CONFIG_DIR", "")
-    folder = str(tmp_path / "own")
-    command = [
-        "mine/table",
-        "--experiments",
-        folder,
-        "--config-dir",
-        folder,
-        "--profile",
-        "tiny",
+    places = [
+        f"--experiments={folder}",
+        f"--config-dir={folder}",
+        f"--runs-dir={tmp_path / 'runs'}",
     ]
-    assert (
-        main(
-            [
-                *command,
-                "--only",
-                "own",
-                "--runs-dir",
-                str(tmp_path / "runs"),
-            ]
-        )
-        == 0
-    )
+    assert main(["mine/table", *places, "--profile", "tiny", "--only", "own"]) == 0
     shown = capfd.readouterr().out
-    assert f"--config-dir={folder}" in "".join(shown.split())
+    assert f"--config-dir={folder}" in shown
     (record,) = (tmp_path / "runs" / "own").glob("*/record.json")
     row = next(line for line in shown.splitlines()[::-1] if line.startswith("own "))
     assert str(json.loads(record.read_text())["steps"]) in row
@@ -206,21 +102,11 @@ def test_a_table_outside_the_repository(tmp_path, capfd, monkeypatch):
         (["dualcse/table5", "--only", "DualCSE-Bros"], "did you mean 'DualCSE-Cross'"),
         (["dualcse/table5", "--encoder", "robert_base"], "did you mean 'roberta_base'"),
         (["dualcse/table5", "--set", "method.los.temperature=1"], "temperature"),
-        (["dualcse/table5", "--set", "seed=3"], "seeds"),
+        (["dualcse/table5", "--set", "seed=3"], "--seeds"),
     ],
 )
 def test_mistakes(arguments, told, tmp_path, capfd):
-    assert (
-        main(
-            [
-                *arguments,
-                "--dry-run",
-                "--runs-dir",
-                str(tmp_path),
-            ]
-        )
-        == 2
-    )
+    assert main([*arguments, "--dry-run", "--runs-dir", str(tmp_path)]) == 2
     shown = capfd.readouterr().err
     assert told in shown
     assert "Traceback" not in shown

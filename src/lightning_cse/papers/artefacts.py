@@ -1,21 +1,17 @@
-"""Files that describe a paper's tables, figures and texts: columns, rows, how rows are obtained,
-published numbers.
+"""What the file of a table, figure or text says: columns, rows, how rows are obtained, published
+numbers.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -24,48 +20,13 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 
-from lightning_cse.config.compose import APPENDED, options
-from lightning_cse.config.suggestions import no_option
-from lightning_cse.errors import ConfigError, did_you_mean
-from lightning_cse.papers.profiles import profile_encoder
-
-if TYPE_CHECKING:
-    pass
+from lightning_cse.config.compose import compose
 
 Significance = Literal["mcnemar", "mcnemar_all", "bootstrap"]
 Source = Literal["metric", "field", "config", "mean"]
 
-_FILE: Final = ConfigDict(
-    extra="forbid",
-    str_strip_whitespace=True,
-    allow_inf_nan=False,
-)
-_ENCODER: Final = "{encoder}"
+_FILE: Final = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 _WAYS: Final = ("experiment", "evaluate", "baseline", "published")
-_BESIDE: Final = dict.fromkeys(
-    ("overrides", "suite", "suite_overrides", "grid", "choose"), "experiment"
-)
-
-
-def check_override(text: str) -> str:
-    """Return an override that a run of an artefact may have; raise ValueError for any other
-    text.
-    """
-    name = text.partition("=")[0].lstrip("+~")
-    if "=" not in text and not text.startswith("~"):
-        raise ValueError(f"{text!r} is not an override of the form key=value")
-    if name.partition("@")[0] in ("seed", *APPENDED) or re.match(r"hydra\b", name):
-        raise ValueError(f"{text!r} cannot be set here{': use seeds' if name == 'seed' else ''}")
-    return text
-
-
-def _option(*groups: str) -> AfterValidator:
-    def check(name: str) -> str:
-        if not any(name in options(group) for group in groups):
-            raise ValueError(no_option(groups[0], name))
-        return name
-
-    return AfterValidator(check)
 
 
 def _values(adapter: TypeAdapter[Any]) -> BeforeValidator:
@@ -75,65 +36,23 @@ def _values(adapter: TypeAdapter[Any]) -> BeforeValidator:
     )
 
 
-Overrides = tuple[Annotated[str, AfterValidator(check_override)], ...]
-Encoders = tuple[Annotated[str, _option("encoder")], ...]
+Names = tuple[str, ...]
 Seed = Annotated[int, Field(ge=0, strict=True)]
 _COUNT: Final = BeforeValidator(lambda value: tuple(range(value)) if type(value) is int else value)
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), _COUNT]
 _Match = Annotated[
-    Mapping[Literal["steps", "sentences"], tuple[str, ...]],
-    Field(max_length=1),
+    Mapping[Literal["steps"], Names],
     BeforeValidator(lambda by: {by: ()} if isinstance(by, str) else by),
 ]
-Suite = Annotated[str, _option("suite")]
 
 
-@dataclasses.dataclass(frozen=True)
-class Train:
-    """A training run: an experiment with overrides."""
-
-    experiment: str
-    overrides: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True, config=_FILE)
 class Evaluate:
-    """An evaluation of a named model or of a training run; exactly one of ``model`` and ``of`` is
-    given.
-    """
+    """An evaluation of a model by name, in which ``{encoder}`` is the encoder of the line."""
 
-    suite: Suite
-    model: str | None = None
-    of: Train | None = None
-    overrides: Overrides = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Chosen:
-    """The best training run of a grid: the one whose record has the largest value at the dotted
-    path ``by``.
-    """
-
-    among: tuple[Train, ...]
-    by: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Baseline:
-    """A baseline that the runs of another row have measured; ``of`` is the label of that row."""
-
-    name: str
-    of: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Published:
-    """A row with the paper's numbers only; ``why`` gives the reason why nothing is measured."""
-
-    why: str
-
-
-Way = Train | Evaluate | Chosen | Baseline | Published
+    suite: str
+    model: str
+    overrides: Names = ()
 
 
 @dataclass(frozen=True, config=_FILE)
@@ -162,25 +81,21 @@ class Column:
     instead: Mapping[str, str] = field(default_factory=dict, hash=False)
     scale: float = 100.0
     decimals: Annotated[int, Field(ge=0, le=12)] = 2
-    overrides: Overrides = ()
+    overrides: Names = ()
 
     @model_validator(mode="before")
     @classmethod
     def _of_file(cls, node: Any) -> Any:
-        if not isinstance(node, dict) or "source" in node:
+        if not isinstance(node, dict):
             return node
         sources = [source for source in get_args(Source) if source in node]
         if len(sources) != 1:
             raise ValueError(f"must have one of {', '.join(get_args(Source))}")
-        rest, source = dict(node), sources[0]
-        place = rest.pop(source)
+        source = sources[0]
         scale = 100.0 if source in ("metric", "field") else 1.0
-        return {
-            "scale": scale,
-            **rest,
-            "source": source,
-            "keys": place if source == "mean" else [place],
-        }
+        node = {"scale": scale, "source": source, **node}
+        keys = node.pop(source)
+        return {**node, "keys": keys if source == "mean" else [keys]}
 
 
 @dataclass(frozen=True, config=_FILE)
@@ -188,56 +103,27 @@ class Row:
     """A row; its fields are the keys in the file."""
 
     label: str
-    name: str = ""
-    experiment: Annotated[str, _option("experiment")] | None = None
-    overrides: Overrides = ()
-    suite: Suite | None = None
-    suite_overrides: Overrides = ()
+    name: str
+    experiment: str | None = None
+    overrides: Names = ()
+    suite: str | None = None
+    suite_overrides: Names = ()
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, hash=False)
     choose: str = ""
     evaluate: Evaluate | None = None
     baseline: str | None = None
     of: str = ""
-    published: str | None = None
-    encoders: Encoders | None = None
+    published: str = ""
+    encoders: Names | None = None
     seeds: Seeds | None = None
     needs: Needs | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _one_way(cls, node: Any) -> Any:
-        if not isinstance(node, dict):
-            return node
-        ways = [way for way in _WAYS if way in node]
-        if len(ways) != 1:
+        if isinstance(node, dict) and sum(way in node for way in _WAYS) != 1:
             raise ValueError(f"must have one of {', '.join(_WAYS)}")
-        if wrong := [key for key in node if _BESIDE.get(key, ways[0]) != ways[0]]:
-            raise ValueError(f"{wrong[0]} is for rows with {_BESIDE[wrong[0]]}")
-        return {"name": node["label"], **node}
-
-    @functools.cached_property
-    def way(self) -> Way:
-        """How the row is obtained, before the encoder is filled in."""
-        if self.evaluate is not None:
-            return self.evaluate
-        if self.baseline is not None:
-            return Baseline(self.baseline, self.of)
-        if self.experiment is None:
-            return Published(" ".join(str(self.published).split()))
-        if self.suite is not None:
-            return Evaluate(
-                self.suite,
-                None,
-                Train(self.experiment, self.overrides),
-                self.suite_overrides,
-            )
-        lists = [
-            [f"{key}={json.dumps(value)}" for value in values] for key, values in self.grid.items()
-        ]
-        among = tuple(
-            Train(self.experiment, (*self.overrides, *point)) for point in itertools.product(*lists)
-        )
-        return Chosen(among, self.choose) if self.grid else among[0]
+        return node
 
 
 @dataclass(frozen=True, config=_FILE)
@@ -246,9 +132,9 @@ class Profile:
     seeds.
     """
 
-    overrides: Overrides = ()
+    overrides: Names = ()
     seeds: Seeds | None = None
-    rows: Mapping[str, Overrides] = field(default_factory=dict, hash=False)
+    rows: Mapping[str, Names] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, config=_FILE)
@@ -275,34 +161,29 @@ class Request:
     settings: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
 
-    def within(
-        self,
-        artefact: Artefact,
-        others: Iterable[Artefact],
-    ) -> Request | None:
-        """Return the part of the request that concerns an artefact; None if only others have the
-        requested rows.
-        """
-        elsewhere = {row.label for other in others for row in other.rows} - {
-            row.label for row in artefact.rows
-        }
-        only = tuple(label for label in self.only if label not in elsewhere)
-        return dataclasses.replace(self, only=only) if only or not self.only else None
-
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A row with one encoder; ``name`` and ``paper_encoder`` identify the published numbers beside
-    it.
+    """A row with one encoder; its name and ``paper_encoder`` identify the published numbers beside
+    it. ``published`` gives the reason if it has only these.
     """
 
-    label: str
-    name: str
+    row: Row
     encoder: str | None
     paper_encoder: str | None
-    way: Way
     seeds: tuple[int, ...]
-    needs: Needs | None = None
+    needs: Needs | None
+    published: str
+
+    @property
+    def label(self) -> str:
+        """The label of the row."""
+        return self.row.label
+
+    @property
+    def name(self) -> str:
+        """The name of the row among the published numbers."""
+        return self.row.name
 
 
 @dataclass(frozen=True, config=_FILE)
@@ -310,9 +191,9 @@ class Artefact:
     """A table, figure or text of a paper.
 
     ``reference`` is the label of the row that ``test`` compares the others with. The rows in
-    ``match`` train for as many steps, or read as many sentences, as the first of them; if none is
-    named, all trained rows match the reference. ``make`` is the function that makes a figure or a
-    text. ``seeds`` and ``encoders`` are the defaults of the rows.
+    ``match`` train for as many steps as the first of them; if none is named, all trained rows match
+    the reference. ``make`` is the function that makes a figure or a text. ``seeds`` and
+    ``encoders`` are the defaults of the rows.
     """
 
     paper: str
@@ -326,16 +207,11 @@ class Artefact:
     make: str | None = None
     note: str = ""
     path: Path = Path()
-    published: Annotated[
-        tuple[PublishedValue, ...], _values(TypeAdapter(dict[str, PublishedValue]))
-    ] = ()
+    published: tuple[PublishedValue, ...] = ()
     rows: Annotated[tuple[Row, ...], _values(TypeAdapter(dict[str, Row]))] = ()
     seeds: Seeds = (0, 1, 2, 3, 4)
-    profiles: Mapping[Annotated[str, _option("profile", "debug")], Profile] = field(
-        default_factory=dict,
-        hash=False,
-    )
-    encoders: Encoders = ()
+    profiles: Mapping[str, Profile] = field(default_factory=dict, hash=False)
+    encoders: Names = ()
 
     @property
     def key(self) -> str:
@@ -347,18 +223,12 @@ class Artefact:
         return self.profiles.get(request.profile or "", Profile())
 
     def lines(self, request: Request) -> list[Line]:
-        """Return the rows with every requested encoder, in the order of the file.
+        """Return the requested rows with every requested encoder, in the order of the file.
 
         ``request.encoder``, or a profile that sets an encoder, replaces all encoders of a row, so
         the row becomes one line. A row that evaluates one fixed model keeps it; with another
         encoder, it has only the paper's numbers.
         """
-        labels = [row.label for row in self.rows]
-        unknown = unknown_names((f"{self.path}: rows", label, labels) for label in request.only)
-        if unknown:
-            raise ConfigError(unknown)
-        if request.encoder is not None and request.encoder not in options("encoder"):
-            raise ConfigError([no_option("encoder", request.encoder)])
         given = request.encoder
         if given is None and request.profile:
             given = profile_encoder(request.profile)
@@ -368,13 +238,7 @@ class Artefact:
                 lines += self._lines_of(row, request, given)
         return lines
 
-    def line(
-        self,
-        label: str,
-        request: Request,
-        *,
-        like: Line,
-    ) -> Line:
+    def line(self, label: str, request: Request, *, like: Line) -> Line:
         """Return the line of a row that has the same paper encoder as ``like``, or else the row's
         first line.
         """
@@ -382,86 +246,56 @@ class Artefact:
         return next((line for line in found if line.paper_encoder == like.paper_encoder), found[0])
 
     def matched(self, label: str) -> str | None:
-        """Return the row that sets the number of steps or sentences of a row; None if the row is
-        not matched.
-        """
+        """Return the row that sets the number of steps of a row; None if the row is not matched."""
+        if "steps" not in self.match:
+            return None
         trained = [row.label for row in self.rows if row.experiment]
-        rows = [named or (self.reference or trained[0], *trained) for named in self.match.values()]
-        return next((named[0] for named in rows if label in named[1:] and label != named[0]), None)
+        first, *others = self.match["steps"] or (self.reference or trained[0], *trained)
+        return first if label in others and label != first else None
 
     def encoders_of(self, row: Row) -> Sequence[str | None]:
         """Return the encoders that a row is repeated for; None stands for a row without one."""
         if row.encoders:
             return row.encoders
-        if row.published is not None:
+        if row.published:
             printed = {value.encoder for value in self.published if value.row == row.name}
             return [encoder for encoder in self.encoders if encoder in printed] or [None]
         alone = row.baseline is not None or (row.evaluate is not None and row.encoders == ())
         return [None] if alone else self.encoders
 
-    def _lines_of(
-        self,
-        row: Row,
-        request: Request,
-        given: str | None,
-    ) -> Iterator[Line]:
+    def _lines_of(self, row: Row, request: Request, given: str | None) -> Iterator[Line]:
+        # A baseline is measured by the runs of another row.
+        run = next(other for other in self.rows if other.label == row.of) if row.baseline else row
+        quick = (0,) if request.profile == "tiny" else None
+        of_profile = self.profile(request).seeds or quick
+        seeds = request.seeds or of_profile or run.seeds or self.seeds
         papers = self.encoders_of(row)
-        needs, seeds = self._of_runs(row, request)
         if given is not None and papers[0] is not None:
             papers = [given if given in papers else papers[0]]
         for paper in papers:
             encoder = paper and (given or paper)
-            way = _way_with(row.way, encoder, paper)
+            why = " ".join(row.published.split())
+            model = row.evaluate.model if row.evaluate else "{encoder}"
+            if encoder != paper and "{encoder}" not in model:
+                why = f"{model} is a model of its own, so it has no other encoder"
             yield Line(
-                label=row.label,
-                name=row.name,
-                encoder=paper if isinstance(way, Published) else encoder,
+                row=row,
+                encoder=paper if why else encoder,
                 paper_encoder=paper,
-                way=way,
-                seeds=seeds,
-                needs=needs,
+                seeds=(0,) if row.evaluate else seeds,  # an evaluation draws nothing at random
+                needs=row.needs or run.needs,
+                published=why,
             )
 
-    def _of_runs(
-        self,
-        row: Row,
-        request: Request,
-    ) -> tuple[Needs | None, tuple[int, ...]]:
-        """Return the needs and the seeds of a row's runs; a baseline has those of the row that
-        measures it.
-        """
-        if row.baseline is not None:
-            measured = next(other for other in self.rows if other.label == row.of)
-            needs, seeds = self._of_runs(measured, request)
-            return row.needs or needs, seeds
-        if row.evaluate is not None:
-            return row.needs, (0,)  # an evaluation draws nothing at random
-        quick = (0,) if request.profile == "tiny" else None
-        of_profile = self.profile(request).seeds or quick
-        return row.needs, request.seeds or of_profile or row.seeds or self.seeds
+
+def profile_override(profile: str) -> str:
+    """Return the override that chooses a profile: ``+profile=small``, or ``+debug=tiny``."""
+    return f"+debug={profile}" if profile == "tiny" else f"+profile={profile}"
 
 
-def _way_with(
-    way: Way,
-    encoder: str | None,
-    paper: str | None,
-) -> Way:
-    """Return how a row is obtained with an encoder in place of the paper's."""
-    if not isinstance(way, Evaluate) or way.model is None:
-        return way
-    if _ENCODER in way.model:
-        return dataclasses.replace(way, model=way.model.replace(_ENCODER, str(encoder)))
-    if encoder != paper:
-        return Published(f"{way.model} is a model of its own, so it has no other encoder")
-    return way
-
-
-def unknown_names(refers: Iterable[tuple[str, str, Sequence[str]]]) -> list[str]:
-    """Return a fault for each name that is not among the known ones; a reference is its key, name
-    and known names.
-    """
-    return [
-        f"{key}: there is no {name!r}{did_you_mean(name, known)}"
-        for key, name, known in refers
-        if name not in known
-    ]
+@functools.cache
+def profile_encoder(profile: str) -> str | None:
+    """Return the encoder that a profile sets; None if it keeps the experiment's encoder."""
+    configs = compose("train", profile_override(profile)), compose("train")
+    own, default = (str(cfg.hydra.runtime.choices.encoder) for cfg in configs)
+    return own if own != default else None

@@ -1,4 +1,4 @@
-"""Reads the files of artefacts, and the published numbers beside them."""
+"""Reads the files of artefacts, with the profiles and the published numbers beside them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
+from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
+from lightning_cse.arguments import PROFILES
+from lightning_cse.config.compose import plain_line
 from lightning_cse.errors import ConfigError, did_you_mean
 from lightning_cse.papers.artefacts import (
     Artefact,
@@ -19,23 +24,23 @@ from lightning_cse.papers.artefacts import (
     Profile,
     PublishedValue,
     Row,
-    Train,
-    unknown_names,
 )
-from lightning_cse.papers.profiles import SHARED, load_yaml, shared_profiles
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+_SHARED: Final = "profiles.yaml"  # the profiles of the artefacts that do not define them
+
 
 def find_artefacts(folder: Path) -> dict[str, Artefact]:
     """Read all artefacts below a folder, and return them by key."""
-    files = [path for path in sorted(folder.glob("*/*.yaml")) if path.name != SHARED]
-    # The folder may hold configs, too.
-    artefacts = [
-        read_artefact(path) for path in files if load_yaml(path).keys() & {"title", "columns"}
-    ]
-    return {artefact.key: artefact for artefact in artefacts}
+    found = {}
+    for path in sorted(folder.glob("*/*.yaml")):
+        # The folder may hold configs, too.
+        if path.name != _SHARED and _load(path).keys() & {"title", "columns"}:
+            artefact = read_artefact(path)
+            found[artefact.key] = artefact
+    return found
 
 
 def read_artefact(path: Path) -> Artefact:
@@ -46,59 +51,72 @@ def read_artefact(path: Path) -> Artefact:
     the file lacks. If the file lists its seeds, these profiles do not change them. Faults of the
     file are raised as one ConfigError, each with the file and the key.
     """
-    raw = load_yaml(path)
+    raw = _load(path)
     table = str(raw.get("published", path.stem))
-    numbers = dict(_numbers(path.with_name("published.csv"), table))
     named = {
         "test": "mcnemar" if "reference" in raw else None,
         **raw,
-        "published": numbers,
+        "published": list(_numbers(path.with_name("published.csv"), table)),
         "paper": path.absolute().parent.name,
         "name": path.stem,
         "path": path,
-        "profiles": shared_profiles(path, raw) | raw.get("profiles", {}),
-        "columns": _named(raw.get("columns", {}), "title"),
-        "rows": _named(raw.get("rows", {}), "label"),
+        "profiles": _profiles(path, raw),
+        "columns": {
+            title: {"title": title} | (node if isinstance(node, dict) else {"metric": node})
+            for title, node in raw.get("columns", {}).items()
+        },
+        "rows": {
+            label: {"label": label, "name": label} | node
+            for label, node in raw.get("rows", {}).items()
+        },
     }
     try:
         artefact: Artefact = TypeAdapter(Artefact).validate_python(named)
     except ValidationError as error:
         raise ConfigError([f"{path}: {_plain(one)}" for one in error.errors()]) from None
-    unplaced = {number: _unplaced(artefact, number) for number in artefact.published}
-    faults = list(_faults(artefact))
+    faults = list(_unknown(artefact))
+    placed = tuple(number for number in artefact.published if _has_cell(artefact, number))
     if "published" not in raw:
         # All numbers of its own table need a cell; another table may be used in part.
-        for found in unplaced.values():
-            faults += found
-    elif not numbers:
+        others = (number for number in artefact.published if number not in placed)
+        faults += [f"published.csv: there is no cell for {number}" for number in others]
+    elif not artefact.published:
         faults.append(f"published: there is no table {table!r} in published.csv")
     if faults:
         raise ConfigError([f"{path}: {fault}" for fault in faults])
-    placed = [number for number, found in unplaced.items() if not found]
-    return dataclasses.replace(artefact, published=tuple(placed))
+    return dataclasses.replace(artefact, published=placed)
 
 
-def _named(nodes: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return the columns or rows of a file with their names under a key; a text alone is a
-    metric.
+def _profiles(path: Path, artefact: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the profiles of an artefact and the shared ones: only its rows, and no seeds if the
+    artefact lists seeds.
     """
-    named = {}
-    for name, node in nodes.items():
-        node = node if isinstance(node, dict) else {"metric": node}
-        named[name] = {**node, key: name}
-    return named
+    file = path.with_name(_SHARED)
+    profiles: dict[str, Any] = _load(file) if file.is_file() else {}
+    for profile in profiles.values():
+        if isinstance(artefact.get("seeds"), list):
+            profile.pop("seeds", None)
+        rows = profile.get("rows", {})
+        profile["rows"] = {row: rows[row] for row in rows if row in artefact.get("rows", {})}
+    return {**profiles, **artefact.get("profiles", {})}
 
 
-def _numbers(path: Path, table: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the numbers of a table, with their lines in the file."""
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        content: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: {plain_line(error)}"]) from error
+    return dict(content)
+
+
+def _numbers(path: Path, table: str) -> Iterator[dict[str, Any]]:
+    """Yield the numbers of a table."""
     if not path.is_file():
         return
     with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        for line in reader:
+        for line in csv.DictReader(file):
             if line.pop("table", table) == table:
-                node = {key: value for key, value in line.items() if value}
-                yield f"line {reader.line_num}", {"encoder": None, **node}
+                yield {"encoder": None} | {key: value for key, value in line.items() if value}
 
 
 def _plain(error: ErrorDetails) -> str:
@@ -108,42 +126,37 @@ def _plain(error: ErrorDetails) -> str:
     return f"{key}: {text.removeprefix('Value error, ')}".removeprefix(": ")
 
 
-def _faults(artefact: Artefact) -> Iterator[str]:
+def _unknown(artefact: Artefact) -> Iterator[str]:
     """Yield a fault for each name in a file that refers to nothing."""
-    columns = [column.title for column in artefact.columns]
     rows = [row.label for row in artefact.rows]
-    runs = [row.label for row in artefact.rows if row.experiment]
-    trained = [row.label for row in artefact.rows if isinstance(row.way, Train)]
-    refers: list[tuple[str, str, Sequence[str]]] = []
-    if artefact.reference:
-        refers.append(("reference", artefact.reference, rows))
+    trained = [row.label for row in artefact.rows if row.experiment]
+    columns = [column.title for column in artefact.columns]
+    means = [column for column in artefact.columns if column.source == "mean"]
+    baselines = [row for row in artefact.rows if row.baseline]
+    refers: list[tuple[str, Sequence[str], Sequence[str]]] = [
+        ("reference", [artefact.reference] if artefact.reference else [], rows),
+        ("match.steps (a trained row)", artefact.match.get("steps", ()), trained),
+        ("profiles", list(artefact.profiles), PROFILES),
+        *((f"rows.{row.label}.of (a trained row)", [row.of], trained) for row in baselines),
+        *((f"columns.{column.title}.mean", column.keys, columns) for column in means),
+        *(
+            (f"profiles.{name}.rows", list(one.rows), rows)
+            for name, one in artefact.profiles.items()
+        ),
+    ]
     for row in artefact.rows:
-        if row.baseline:
-            refers.append((f"rows.{row.label}.of (a trained row)", row.of, trained))
         if not artefact.encoders_of(row):
             yield f"rows.{row.label}: has no encoders"
-    for by, labels in artefact.match.items():
-        refers += [(f"match.{by} (a trained row)", label, runs) for label in labels]
-    for column in artefact.columns:
-        if column.source == "mean":
-            refers += [(f"columns.{column.title}.mean", key, columns) for key in column.keys]
-    for name, profile in artefact.profiles.items():
-        refers += [(f"profiles.{name}.rows", label, rows) for label in profile.rows]
-    yield from unknown_names(refers)
+    for key, names, known in refers:
+        wrong = [name for name in names if name not in known]
+        yield from (f"{key}: there is no {one!r}{did_you_mean(one, known)}" for one in wrong)
 
 
-def _unplaced(artefact: Artefact, number: PublishedValue) -> list[str]:
-    of_row = {
-        row.name: [one or "none" for one in artefact.encoders_of(row)] for row in artefact.rows
-    }
-    parts = [
-        ("row", number.row, [*of_row]),
-        ("column", number.column, [one.title for one in artefact.columns]),
-    ]
-    parts += (
-        [("encoder", number.encoder or "none", of_row[number.row])] if number.row in of_row else []
-    )
-    return unknown_names((f"published.csv: {part}", name, known) for part, name, known in parts)
+def _has_cell(artefact: Artefact, number: PublishedValue) -> bool:
+    """Return whether a table has the row, encoder and column of a published number."""
+    encoders = {row.name: artefact.encoders_of(row) for row in artefact.rows}
+    columns = [column.title for column in artefact.columns]
+    return number.encoder in encoders.get(number.row, ()) and number.column in columns
 
 
 _KINDS: Final = (Artefact, Row, Column, Profile, Evaluate, Needs, PublishedValue)

@@ -2,7 +2,6 @@
 differ.
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,19 +27,20 @@ def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _differences(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the settings in which records differ: those of their command lines, if these suffice
-    to distinguish.
+    """Return the settings in which records differ, of their command lines if any of these do; else
+    their hashes.
     """
     settings = pd.DataFrame([_settings(record) for record in records]).fillna("null")
-    overrides = itertools.chain.from_iterable(record.get("overrides") or () for record in records)
+    overrides = [one for record in records for one in record.get("overrides") or ()]
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
     differing = settings.columns[settings.nunique() > 1]
     keys = [key for key in differing if not key.endswith("_target_")]
-    given_keys = [key for key in keys if given & {key, key.removesuffix(".name")}]
-    for chosen in (given_keys, keys):
-        texts = _texts(settings[chosen])
-        if len(set(texts)) == len(texts):
-            return texts
+    keys = [key for key in keys if given & {key, key.removesuffix(".name")}] or keys
+    names = [key.removesuffix(".name").rpartition(".")[2] for key in keys]
+    rows = settings[keys].to_numpy()
+    texts = [", ".join(map(" ".join, zip(names, values, strict=True))) for values in rows]
+    if len(set(texts)) == len(texts):
+        return texts
     # The settings are the same, so the files differ, or the encoders of the same name.
     hashes = [f"hash {record['config_hash']}" for record in records]
     return [f"{text}, {one}".lstrip(", ") for text, one in zip(texts, hashes, strict=True)]
@@ -49,14 +49,3 @@ def _differences(records: Sequence[Mapping[str, Any]]) -> list[str]:
 def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     config = value_at(record, "decisive.config") or {}
     return {key: setting_text(value) for key, value in leaves(config)}
-
-
-def _texts(settings: pd.DataFrame) -> list[str]:
-    """Return the settings of each row, with the last parts of their keys where these are unique."""
-    short = [key.removesuffix(".name").rpartition(".")[2] for key in settings]
-    names = list(short)
-    for number, key in enumerate(settings):
-        if short.count(short[number]) > 1:
-            names[number] = key
-    rows = settings.to_numpy()
-    return [", ".join(map(" ".join, zip(names, values, strict=True))) for values in rows]

@@ -8,19 +8,16 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 import pandas as pd
 
-from lightning_cse.errors import ConfigError
-from lightning_cse.papers.artefacts import Artefact, Baseline, Chosen, Column, Line, Request
+from lightning_cse.papers.artefacts import Artefact, Column, Line, Request
 from lightning_cse.papers.nested import value_at
-from lightning_cse.papers.points import Point, composed, key_of, limited, points_of
+from lightning_cse.papers.points import Point, key_of, limited, points_of
 from lightning_cse.papers.records import Found, RunsTable, State
-from lightning_cse.papers.staleness import change_of
 
 STATES: Final = get_args(State)
-_WHOLE: Final = Column("", "metric", ())  # the runs themselves, in a figure without columns
 
 
 @dataclass(frozen=True)
@@ -34,17 +31,11 @@ class Job:
 class Plan:
     """An artefact with a request: its lines, and the runs that each line needs."""
 
-    def __init__(
-        self,
-        artefact: Artefact,
-        request: Request,
-        table: RunsTable,
-    ) -> None:
+    def __init__(self, artefact: Artefact, request: Request, table: RunsTable) -> None:
         self.artefact = artefact
         self.request = request
         self.table = table
         self.lines = artefact.lines(request)
-        self.columns = artefact.columns or (_WHOLE,)
 
     @property
     def stem(self) -> str:
@@ -52,11 +43,7 @@ class Plan:
         the whole.
         """
         request = self.request
-        parts = [
-            self.artefact.name,
-            request.profile,
-            request.encoder,
-        ]
+        parts = [self.artefact.name, request.profile, request.encoder]
         if request.seeds:
             parts.append(f"seeds{'-'.join(map(str, request.seeds))}")
         if request.settings or request.only:
@@ -66,47 +53,43 @@ class Plan:
 
     # What is to be run
 
-    def points(
-        self,
-        line: Line,
-        column: Column,
-    ) -> tuple[Point, ...]:
+    def points(self, line: Line, column: Column) -> tuple[Point, ...]:
         """Return the points of a cell; a matched row has none until the run that it is matched with
         is finished.
         """
-        points = points_of(
-            self.artefact,
-            self.request,
-            line,
-            column,
-        )
-        job = self.matched(line, column)
-        if job is None:
+        points = points_of(self.artefact, self.request, line, column)
+        if self.matched(line, column) is None:
             return points
-        run = self.table.find(job.point, job.seed)
-        if run is None:
-            return ()
-        (by,) = self.artefact.match
-        return tuple(limited(point, by, run.record) for point in points)
+        steps = self.steps(line, column)
+        return tuple(limited(point, steps) for point in points) if steps else ()
 
-    def matched(
-        self,
-        line: Line,
-        column: Column,
-    ) -> Job | None:
+    def steps(self, line: Line, column: Column) -> int | None:
+        """Return the steps of the run that a line is matched with; None while it is missing."""
+        job = self.matched(line, column)
+        run = job and self.table.find(job.point, job.seed)
+        return run.record["steps"] if run else None
+
+    def matched(self, line: Line, column: Column) -> Job | None:
         """Return the run that a line is matched with."""
-        of = line.way.of if isinstance(line.way, Baseline) else line.label
-        label = self.artefact.matched(of)
+        label = self.artefact.matched(line.row.of or line.label)
         if label is None:
             return None
         other = self.artefact.line(label, self.request, like=line)
-        point = points_of(
-            self.artefact,
-            self.request,
-            other,
-            column,
-        )[0]
+        point = points_of(self.artefact, self.request, other, column)[0]
         return Job(point.of or point, other.seeds[0])
+
+    def chosen(self, line: Line, column: Column) -> tuple[Point, ...]:
+        """Return the points that fill a cell: of a grid, the best with the first seed.
+
+        None of a grid is chosen while one is missing; the first wins a tie.
+        """
+        points = self.points(line, column)
+        by = line.row.choose
+        if not line.row.grid or not points:
+            return points
+        found = [self.table.find(point, line.seeds[0]) for point in points]
+        scores = [value_at(run.record, by) for run in found if run is not None]
+        return (points[scores.index(max(scores))],) if len(scores) == len(points) else ()
 
     def jobs(self, line: Line) -> list[Job]:
         """Return the runs that a line needs.
@@ -114,109 +97,54 @@ class Plan:
         A grid is run with the first seed; once it is complete, its winner is run with the other
         seeds too. A matched row first needs the run that it is matched with.
         """
-        jobs = [job for column in self.columns for job in self._jobs(line, column)]
+        jobs = [job for column in self.artefact.columns for job in self._jobs(line, column)]
         return list(dict.fromkeys(jobs))
 
-    def _jobs(
-        self,
-        line: Line,
-        column: Column,
-    ) -> Iterator[Job]:
+    def _jobs(self, line: Line, column: Column) -> Iterator[Job]:
         if column.source == "mean":
             return
-        if column.source == "config" and not isinstance(line.way, Chosen):
-            return  # known without a run
         points = self.points(line, column)
-        seeds = line.seeds
         if not points and (job := self.matched(line, column)) is not None:
             yield job
-        if isinstance(line.way, Chosen):
-            yield from (Job(point, seeds[0]) for point in points)
-            points = self.winner(line, column)
-            seeds = seeds[1:]
-        elif isinstance(line.way, Baseline):
-            seeds = seeds[:1]  # it does not depend on the seed
-        for point in points:
-            for seed in seeds:
+        if line.row.grid:
+            yield from (Job(point, line.seeds[0]) for point in points)
+        for point in self.chosen(line, column):
+            for seed in self.seeds(line, column):
                 if point.of is not None:
                     yield Job(point.of, seed)
                 yield Job(point, seed)
 
-    def winner(
-        self,
-        line: Line,
-        column: Column,
-    ) -> tuple[Point, ...]:
-        """Return the best point of a grid with the first seed, none while one is missing; the first
-        wins a tie.
-        """
-        points = self.points(line, column)
-        by = getattr(line.way, "by", "")
-        found = [self.table.find(point, line.seeds[0]) for point in points]
-        scores = [value_at(run.record, by) for run in found if run is not None]
-        if None in scores:
-            place = f"{self.artefact.path}: rows.{line.label}.choose"
-            raise ConfigError([f"{place}: a record has no {by!r}"])
-        if not points or len(scores) < len(points):
+    def seeds(self, line: Line, column: Column) -> tuple[int, ...]:
+        """Return the seeds that a cell should have; none while its point is not known."""
+        if not self.chosen(line, column):
             return ()
-        return (points[scores.index(max(scores))],)
+        return line.seeds[:1] if line.row.baseline else line.seeds  # it needs no seed
 
     # What is finished
 
-    def runs(
-        self,
-        line: Line,
-        column: Column,
-    ) -> pd.DataFrame:
+    def runs(self, line: Line, column: Column) -> pd.DataFrame:
         """Return the finished runs of a cell, with the seed as index; for a baseline, the first run
         that has it.
         """
-        is_grid = isinstance(line.way, Chosen)
-        points = self.winner(line, column) if is_grid else self.points(line, column)
+        points = self.chosen(line, column)
         if not points:
             return self.table.frame.iloc[:0]
         rows = self.table.finished(points[0], line.seeds)
-        if isinstance(line.way, Baseline):
-            name = line.way.name
-            having = [name in (run.record.get("baselines") or {}) for run in rows["run"]]
+        if line.row.baseline:
+            having = [
+                line.row.baseline in (run.record.get("baselines") or ()) for run in rows["run"]
+            ]
             rows = rows[having].iloc[:1]
         return rows
 
     def found(self, line: Line) -> list[Found]:
         """Return all finished runs of a line, in the order of its columns and seeds."""
-        found = [run for column in self.columns for run in self.runs(line, column)["run"]]
+        found = [run for column in self.artefact.columns for run in self.runs(line, column)["run"]]
         return list({run.source: run for run in found}.values())
 
-    def seeds(
-        self,
-        line: Line,
-        column: Column,
-    ) -> tuple[int, ...]:
-        """Return the seeds that a cell should have; none while its point is not known."""
-        is_grid = isinstance(line.way, Chosen)
-        known = self.winner(line, column) if is_grid else self.points(line, column)
-        if not known:
-            return ()
-        return line.seeds[:1] if isinstance(line.way, Baseline) else line.seeds
-
-    def setting(
-        self,
-        line: Line,
-        column: Column,
-    ) -> Any:
-        """Return the setting of a config column for a line that has no run; None if a run must
-        choose it.
-        """
-        points = () if isinstance(line.way, Chosen) else self.points(line, column)
-        if not points:
-            return None
-        return value_at(composed(points[0].of or points[0]), column.keys[0])
-
-    def change_of(self, run: Found) -> str:
-        """Return whether the method of a run has changed since the run: ``fresh``, ``stale`` or
-        ``unknown``.
-        """
-        return change_of(self.table.training(run))
+    def is_stale(self, run: Found) -> bool:
+        """Return whether the method of a run has changed since the run."""
+        return self.table.is_stale(run)
 
 
 def status(plans: Iterable[Plan], only: Line | None = None) -> dict[str, list[Job]]:
@@ -242,11 +170,7 @@ def status(plans: Iterable[Plan], only: Line | None = None) -> dict[str, list[Jo
 
 def missing(status: Mapping[str, Sequence[Job]]) -> list[Job]:
     """Return the runs that are neither finished nor running nor withheld."""
-    return [
-        *status["missing"],
-        *status["interrupted"],
-        *status["failed"],
-    ]
+    return [*status["missing"], *status["interrupted"], *status["failed"]]
 
 
 def withheld(line: Line) -> bool:

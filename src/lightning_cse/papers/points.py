@@ -6,30 +6,30 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from lightning_cse.arguments import quote_free_text
+from lightning_cse.arguments import hydra_text
 from lightning_cse.config import SAMPLE_DIR
-from lightning_cse.config.compose import (
-    CompositionError,
-    compose,
-    compose_run,
-    is_choice,
-    parse,
-)
+from lightning_cse.config.compose import CompositionError, compose, compose_run
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
-from lightning_cse.papers import artefacts
-from lightning_cse.papers.artefacts import Artefact, Column, Line, Request
-from lightning_cse.papers.profiles import profile_encoder, profile_override
+from lightning_cse.papers.artefacts import (
+    Artefact,
+    Column,
+    Line,
+    Names,
+    Request,
+    Row,
+    profile_encoder,
+    profile_override,
+)
 from lightning_cse.runs.hashing import evaluation_key, training_key
 
 Command = Literal["train", "evaluate", "describe"]
@@ -42,116 +42,62 @@ class Point:
     """
 
     command: Command
-    overrides: tuple[str, ...]
+    overrides: Names
     of: Point | None = None
 
 
 def points_of(
-    artefact: Artefact,
-    request: Request,
-    line: Line,
-    column: Column,
+    artefact: Artefact, request: Request, line: Line, column: Column
 ) -> tuple[Point, ...]:
     """Return the points of a cell: several for a grid, those of its row for a baseline, none if
     only published.
 
-    Overrides are applied in this order, and a later one wins: the profile's for all rows, the
+    Names are applied in this order, and a later one wins: the profile's for all rows, the
     row's, the profile's for this row, the column's, the request's. A setting of the profile or the
     request is left out if only the other command has its key.
     """
-    way = line.way
-    if isinstance(way, artefacts.Published):
+    row = line.row
+    if line.published:
         return ()
-    if isinstance(way, artefacts.Baseline):
-        measured = artefact.line(way.of, request, like=line)
+    if row.baseline:
+        measured = artefact.line(row.of, request, like=line)
         return points_of(artefact, request, measured, column)
-    if isinstance(way, artefacts.Chosen):
-        return tuple(_training(artefact, request, line, column, train) for train in way.among)
-    if isinstance(way, artefacts.Train):
-        return (_training(artefact, request, line, column, way),)
-    head = []
-    if way.model:
-        is_plain = re.fullmatch(r"[\w./-]*", way.model)
-        model = [f"model={way.model}"]
-        head = model if is_plain else quote_free_text(model, ["model"])
-    head += [f"+suite={way.suite}", *_corpora_of(request.profile)]
-    if way.of is None:
-        added = _added(artefact, request, line, column)
-        return (
-            _point(
-                "evaluate",
-                head,
-                way.overrides + added,
-                artefact,
-                request,
-            ),
-        )
-    training = _training(artefact, request, line, column, way.of)
-    return (
-        replace(
-            _point(
-                "evaluate",
-                head,
-                way.overrides,
-                artefact,
-                request,
-            ),
-            of=training,
-        ),
-    )
+    profile = artefact.profile(request)
+
+    def point(command: Command, head: Names, own: Names) -> Point:
+        general = _suiting(command, profile.overrides)
+        return Point(command, (*head, *general, *own, *_suiting(command, request.settings)))
+
+    added = profile.rows.get(row.label, ()) + column.overrides
+    corpora = _corpora_of(request.profile)
+    if row.evaluate:
+        model = row.evaluate.model.replace("{encoder}", str(line.encoder))
+        head = (f"model={hydra_text(model)}", f"+suite={row.evaluate.suite}", *corpora)
+        return (point("evaluate", head, row.evaluate.overrides + added),)
+    head = (f"+experiment={row.experiment}", *_encoder_of(request, line))
+    trained = tuple(point("train", head, (*row.overrides, *one, *added)) for one in _grid(row))
+    if not row.suite:
+        return trained
+    evaluation = point("evaluate", (f"+suite={row.suite}", *corpora), row.suite_overrides)
+    return tuple(replace(evaluation, of=training) for training in trained)
 
 
-def _training(
-    artefact: Artefact,
-    request: Request,
-    line: Line,
-    column: Column,
-    train: artefacts.Train,
-) -> Point:
-    head = [f"+experiment={train.experiment}"]
-    if request.profile is not None:
-        head.append(profile_override(request.profile))
-    if request.encoder or request.profile is None or profile_encoder(request.profile) is None:
-        head.append(f"encoder={line.encoder}")
-    own = train.overrides + _added(artefact, request, line, column)
-    return _point("train", head, own, artefact, request)
+def _grid(row: Row) -> Iterator[Names]:
+    """Yield the overrides of every combination of a row's grid."""
+    lists = [[f"{key}={json.dumps(one)}" for one in values] for key, values in row.grid.items()]
+    yield from itertools.product(*lists)
 
 
-def _added(
-    artefact: Artefact,
-    request: Request,
-    line: Line,
-    column: Column,
-) -> tuple[str, ...]:
-    """Return the overrides of the profile for a row, and those of the column."""
-    return artefact.profile(request).rows.get(line.label, ()) + column.overrides
-
-
-def _point(
-    command: Command,
-    head: Sequence[str],
-    own: Sequence[str],
-    artefact: Artefact,
-    request: Request,
-) -> Point:
-    """Return a point with its own overrides between those of the profile and those of the
-    request.
-    """
-    try:
-        settings = tuple(map(artefacts.check_override, request.settings))
-    except ValueError as error:
-        raise ConfigError([str(error)]) from None
-    general = _suiting(
-        command,
-        tuple(head),
-        artefact.profile(request).overrides,
-    )
-    requested = _suiting(command, tuple(head), settings)
-    return Point(command, (*head, *general, *own, *requested))
+def _encoder_of(request: Request, line: Line) -> Names:
+    """Return the overrides that choose a training's profile and encoder."""
+    profile = request.profile
+    head = () if profile is None else (profile_override(profile),)
+    is_of_profile = profile is not None and profile_encoder(profile) is not None
+    return head if is_of_profile and not request.encoder else (*head, f"encoder={line.encoder}")
 
 
 @functools.cache
-def _corpora_of(profile: str | None) -> tuple[str, ...]:
+def _corpora_of(profile: str | None) -> Names:
     """Return the overrides that give an evaluation the corpora of a profile and its limits on their
     size.
     """
@@ -159,47 +105,36 @@ def _corpora_of(profile: str | None) -> tuple[str, ...]:
         return ()
     own = compose("train", profile_override(profile))
     default = compose("train")
-    limits = []
+    corpora = str(own.hydra.runtime.choices.corpora)
+    overrides = []
+    if Path(own.paths.data_dir) == SAMPLE_DIR:
+        overrides = ["corpora=sample", "paths=sample"]
+    elif corpora != default.hydra.runtime.choices.corpora:
+        overrides = [f"corpora={corpora}"]
     for key, value in own.limits.items():
         if value != default.limits[key]:
-            limits.append(f"limits.{key}={json.dumps(value)}")
-    if Path(own.paths.data_dir) == SAMPLE_DIR:
-        return ("corpora=sample", "paths=sample", *limits)
-    corpora = str(own.hydra.runtime.choices.corpora)
-    is_default = corpora == default.hydra.runtime.choices.corpora
-    return tuple(limits) if is_default else (f"corpora={corpora}", *limits)
+            overrides.append(f"limits.{key}={json.dumps(value)}")
+    return tuple(overrides)
 
 
-def _suiting(
-    command: Command,
-    head: tuple[str, ...],
-    settings: Iterable[str],
-) -> list[str]:
-    """Return the settings for a command: those whose key it has, and those whose key neither
-    command has.
-    """
-    # Some suites add keys to the config; the suite of all tasks has these keys, too.
-    other: tuple[Command, tuple[str, ...]] = (
-        ("evaluate", ("+suite=all",)) if command == "train" else ("train", ())
-    )
-    return [one for one in settings if _has(command, head, one) or not _has(*other, one)]
+def _suiting(command: Command, settings: Names) -> Names:
+    """Return the settings for a command: all but those whose key only the other command has."""
+    other: Command = "evaluate" if command == "train" else "train"
+    foreign = _names(other) - _names(command)
+    return tuple(one for one in settings if _root(one) not in foreign)
+
+
+def _root(setting: str) -> str:
+    return setting.lstrip("+~").partition("=")[0].partition("@")[0].partition(".")[0]
 
 
 @functools.cache
-def _has(
-    command: Command,
-    head: tuple[str, ...],
-    setting: str,
-) -> bool:
-    """Return whether a command has the group of a setting, or the top-level config node that
-    contains its key.
-    """
-    with explained(command, (*head, setting)):
-        parsed = parse(setting)
-        chooses, key = is_choice(parsed), parsed.key_or_group
-        name = key.partition("@" if chooses else ".")[0]
-        groups = {str(group).partition("@")[0] for group in compose(command).hydra.runtime.choices}
-        return name in groups or (not chooses and name in compose_run(command, head))
+def _names(command: Command) -> frozenset[str]:
+    """Return the groups and the top-level keys of a command's config."""
+    # Some suites add keys to the config; the suite of all tasks has these keys, too.
+    config = compose(command, *(["+suite=all"] if command == "evaluate" else []))
+    groups = {str(group).partition("@")[0] for group in config.hydra.runtime.choices}
+    return frozenset({*groups, *map(str, config)})
 
 
 @functools.cache
@@ -224,7 +159,7 @@ def key_of(point: Point) -> str:
 
 
 @contextlib.contextmanager
-def explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
+def explained(command: Command, overrides: Names) -> Iterator[None]:
     """Turn Hydra's errors about overrides into the faults that a command line with these overrides
     reports.
     """
@@ -238,32 +173,10 @@ def explained(command: Command, overrides: tuple[str, ...]) -> Iterator[None]:
         ) from error
 
 
-def limited(
-    point: Point,
-    by: str,
-    record: Mapping[str, Any],
-) -> Point:
-    """Return a point that makes as many steps as a finished run, or reads as many sentences (to the
-    nearest step).
-    """
+def limited(point: Point, steps: int) -> Point:
+    """Return a point that makes this many steps."""
     if point.of is not None:
-        return replace(point, of=limited(point.of, by, record))
-    steps = record["steps"]
-    if by == "sentences":
-        of_step = _sentences_of_step(composed(point))
-        sentences = record["sentences_per_second"] * record["seconds"]["training"]
-        steps = max(1, round(sentences / of_step))
+        return replace(point, of=limited(point.of, steps))
     # Without max_epochs, since the limit of the experiment could end the training earlier.
     limit = ("trainer.max_epochs=-1", f"trainer.max_steps={steps}")
     return replace(point, overrides=(*point.overrides, *limit))
-
-
-def _sentences_of_step(config: Mapping[str, Any]) -> int:
-    rows = config["data"]["rows"]
-    if "llm" in rows:
-        name = config["name"]
-        fault = f"match.sentences: {name} has rows of several sizes; match.steps suits it"
-        raise ConfigError([fault])
-    of_row = max(2, len(instantiate(rows).roles))  # a sentence alone is its own positive
-    accumulated = config["trainer"]["accumulate_grad_batches"]
-    return int(of_row * config["data"]["batch_size"] * accumulated)

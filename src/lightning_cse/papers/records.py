@@ -1,9 +1,8 @@
 """The runs on disk as one flat table, in which the runs of a point are those with its key."""
 
-import contextlib
 import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +12,7 @@ import pandas as pd
 from lightning_cse import runs
 from lightning_cse.errors import DataError
 from lightning_cse.papers.points import Point, key_of
+from lightning_cse.runs.code import code_digest
 
 State = Literal["finished", "running", "interrupted", "failed", "missing"]
 
@@ -60,12 +60,6 @@ def frame_of(found: Iterable[Found]) -> pd.DataFrame:
     return frame.copy() if found else frame.reindex(columns=["key", "seed", "run"])
 
 
-def kept_name(record: Mapping[str, Any]) -> str:
-    """Return the file name of a kept record, without its ending."""
-    suite = f"-{record['suite']}" if "suite" in record else ""
-    return f"{record['name'].replace('/', '-')}{suite}-{record['config_hash']}-s{record['seed']}"
-
-
 class RunsTable:
     """The runs below a folder, and the records kept as files in other folders.
 
@@ -73,63 +67,57 @@ class RunsTable:
     are left out.
     """
 
-    def __init__(
-        self,
-        runs_dir: Path,
-        kept: Sequence[Path] = (),
-    ) -> None:
+    def __init__(self, runs_dir: Path, kept: Sequence[Path] = ()) -> None:
         self.runs_dir = Path(runs_dir)
         self.kept = tuple(kept)
+        self.refresh()
 
     def refresh(self) -> None:
-        """Make the next query read the disk again; records that did not change are not parsed
-        again.
-        """
-        for name in ("frame", "_places", "_unfinished"):
-            vars(self).pop(name, None)
+        """Read the disk again.
 
-    @functools.cached_property
-    def frame(self) -> pd.DataFrame:
-        """The finished runs: kept records first, then those with a folder, each the oldest first
-        (see `frame_of`).
+        ``frame`` has the finished runs (see `frame_of`): kept records first, then those with a
+        folder, each the oldest first.
         """
+        kept: list[tuple[Path, Path | None]] = []
+        for folder in self.kept:
+            kept += [(path, None) for path in folder.glob("*.json")]
+        own = list(runs.find_runs(self.runs_dir))
+        finished = [(run.record_path, run.path) for run in own if run.record_path.is_file()]
         found = []
-        for path, folder in self._record_files():
-            record = _read_record(path, path.stat().st_mtime_ns)
-            if record is not None:
-                found.append(Found(record, folder, path))
-        return frame_of(found)
+        for files in (kept, finished):
+            for path, place in sorted(files, key=lambda one: (one[0].stat().st_mtime_ns, one[0])):
+                record = _read_record(path)
+                if isinstance(record, dict) and record.get("key"):
+                    found.append(Found(record, place, path))
+        self.frame = frame_of(found)
+        self._newest = {}
+        for number, run in enumerate(found):
+            self._newest[run.record["key"], run.record["seed"]] = number
+        unfinished = [run for run in own if not run.record_path.is_file()]
+        self._unfinished = {(run.key, run.seed): run for run in unfinished}
 
-    def find(
-        self,
-        point: Point,
-        seed: int,
-    ) -> Found | None:
+    def find(self, point: Point, seed: int) -> Found | None:
         """Return the newest finished run of a point and a seed; None without one.
 
         An evaluation must be of the newest run of its training.
         """
-        place = self._places.get((key_of(point), seed))
-        if place is None:
+        number = self._newest.get((key_of(point), seed))
+        if number is None:
             return None
-        run: Found = self.frame["run"].iat[place]
+        run: Found = self.frame["run"].iat[number]
         training = None if point.of is None else self.find(point.of, seed)
-        if training is not None and run.evaluates is not None:
-            is_of_newest = run.evaluates["config_hash"] == training.record["config_hash"]
-            return run if is_of_newest else None
-        return run
+        if training is None or run.evaluates is None:
+            return run
+        is_of_newest = run.evaluates["config_hash"] == training.record["config_hash"]
+        return run if is_of_newest else None
 
-    def finished(
-        self,
-        point: Point,
-        seeds: Sequence[int],
-    ) -> pd.DataFrame:
+    def finished(self, point: Point, seeds: Sequence[int]) -> pd.DataFrame:
         """Return the rows of the runs that `find` finds, in the order of the seeds, with the seed
         as index.
         """
         found = [seed for seed in sorted(seeds) if self.find(point, seed) is not None]
-        places = [self._places[key_of(point), seed] for seed in found]
-        return self.frame.iloc[places].set_index("seed", drop=False)
+        numbers = [self._newest[key_of(point), seed] for seed in found]
+        return self.frame.iloc[numbers].set_index("seed", drop=False)
 
     def training(self, run: Found) -> Found | None:
         """Return the run whose model an evaluation uses, None if it is missing; for any other run,
@@ -142,11 +130,17 @@ class RunsTable:
         found = frame["run"][same_run & (frame["name"] == of["name"])]
         return None if found.empty else found.iloc[-1]
 
-    def state(
-        self,
-        point: Point,
-        seed: int,
-    ) -> State:
+    def is_stale(self, run: Found) -> bool:
+        """Return whether the code of a run's method may have changed since the run; see
+        `lightning_cse.runs.code.code_digest`.
+        """
+        training = self.training(run)
+        if training is None:
+            return True
+        method = training.record["decisive"]["config"].get("method")
+        return method is not None and training.record.get("code") != code_digest(method)
+
+    def state(self, point: Point, seed: int) -> State:
         """Return the state of a point and a seed; a run that stopped before its first checkpoint is
         missing.
         """
@@ -156,56 +150,18 @@ class RunsTable:
         if run is None:
             return "missing"
         status: State | Literal["new"] = run.status
-        if status == "finished":  # since the disk was read
-            self.refresh()
-            return self.state(point, seed)
         if status == "new":
             return "interrupted" if any((run.path / "tasks").glob("*.json")) else "missing"
         return status
 
-    def failure(
-        self,
-        point: Point,
-        seed: int,
-    ) -> str:
+    def failure(self, point: Point, seed: int) -> str:
         """Return the reason why a run failed, in one line."""
         run = self._unfinished.get((key_of(point), seed))
         return (run and run.reason()) or ""
 
-    @functools.cached_property
-    def _places(self) -> dict[tuple[str, int], int]:
-        """The place of the newest run of each key and seed in the frame."""
-        pairs = zip(
-            self.frame["key"],
-            self.frame["seed"],
-            strict=True,
-        )
-        return {pair: place for place, pair in enumerate(pairs)}
 
-    @functools.cached_property
-    def _unfinished(self) -> dict[tuple[str | None, int], runs.Run]:
-        found = runs.find_runs(self.runs_dir)
-        return {(run.key, run.seed): run for run in found if not run.record_path.is_file()}
-
-    def _record_files(self) -> Iterator[tuple[Path, Path | None]]:
-        """Yield the files of records with the folders of their runs."""
-        kept = [path for folder in self.kept for path in folder.glob("*.json")]
-        own = {run.record_path: run.path for run in runs.find_runs(self.runs_dir)}
-        finished = [path for path in own if path.is_file()]
-        for files in (kept, finished):
-            for path in sorted(files, key=lambda file: (file.stat().st_mtime_ns, file)):
-                yield path, own.get(path)
-
-
-@functools.cache
-def _read_record(path: Path, changed: int) -> dict[str, Any] | None:
-    """Return the record in a file, which changed at this time; None for JSON that is no record with
-    a key.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise DataError(f"{path} is damaged ({error}): remove it to repeat its run") from None
-        return record if isinstance(record, dict) and record.get("key") else None
-    return None
+def _read_record(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path} is damaged ({error}): remove it to repeat its run") from None

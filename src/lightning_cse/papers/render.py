@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from lightning_cse.papers.artefacts import Baseline, Column, Line, Request
-from lightning_cse.papers.tables import Table
+import pandas as pd
+
+from lightning_cse.papers.cells import Cell, reason
+from lightning_cse.papers.tables import Table, machine_of, short_commit
 from lightning_cse.runs import write_atomic
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from rich.console import RenderableType
+
+    from lightning_cse.papers.artefacts import Column, Line
 
 Form = Literal["terminal", "markdown", "csv", "latex"]
 
@@ -25,64 +28,52 @@ _ROWS: Final = {  # of a line in the terminal, and the part of a cell that each 
     "±": "sd",
     "from": "from",
     "to": "to",
-    "n": "n",
     "paper": "paper",
-    "  ±": "paper_sd",
+    "paper ±": "paper_sd",
     "diff": "difference",
 }
-_DIM: Final = (
-    "from",
-    "to",
-    "paper",
-    "  ±",
-    "diff",
+_NUMBERS: Final = (
+    *("n", "mean", "sd", "low", "high", "error", "published", "published_deviation"),
+    *("difference", "marks", "p", "p_holm"),
 )
-_MATH: Final = {
-    "±": r"\pm",
-    "×": r"\times",
-    "−": "-",
-    "≤": r"\leq",
-    "≥": r"\geq",
-    "→": r"\rightarrow",
-    "β": r"\beta",
-    "‖": r"\Vert",
-}
-_TEXT: Final = {
-    "\\": "textbackslash",
-    "†": "dag",
-    "‡": "ddag",
-    "§": "S",
-    "¶": "P",
-    "~": "textasciitilde",
-}
 _LATEX: Final = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
     | {character: f"${character}$" for character in "<>|"}
-    | {character: f"${name}$" for character, name in _MATH.items()}
-    | {character: f"\\{name}{{}}" for character, name in (_TEXT | {"^": "textasciicircum"}).items()}
-    | {"–": "--", "’": "'"}
+    | {
+        "±": r"$\pm$",
+        "×": r"$\times$",
+        "−": "$-$",
+        "≤": r"$\leq$",
+        "≥": r"$\geq$",
+        "→": r"$\rightarrow$",
+        "β": r"$\beta$",
+        "‖": r"$\Vert$",
+        "\\": r"\textbackslash{}",
+        "†": r"\dag{}",
+        "‡": r"\ddag{}",
+        "§": r"\S{}",
+        "¶": r"\P{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "–": "--",
+        "’": "'",
+    }
 )
 _MARKDOWN: Final = str.maketrans(
     {character: f"\\{character}" for character in "\\|*_`[]"} | {"<": "&lt;", ">": "&gt;"}
 )
 
 
-def render(table: Table, form: Form) -> Any:
-    """Return a table for `rich.console.Console.print` or as text; a CSV has one row per cell,
-    unrounded.
-    """
-    if form == "terminal":
-        return _terminal(view(table))
+def render(table: Table, form: Form) -> str:
+    """Return a table as text; a CSV has one row per cell, unrounded."""
     if form == "csv":
         return _csv(table)
+    if form == "terminal":
+        return _terminal(view(table))
     return environment().get_template(_TEMPLATES[form]).render(view(table))
 
 
-def write(
-    table: Table,
-    folder: Path,
-    stem: str,
-) -> list[Path]:
+def write(table: Table, folder: Path, stem: str) -> list[Path]:
     """Write ``<stem>.md``, ``.csv``, ``.tex`` and, where comparisons were made, ``.tests.csv``;
     return the files.
     """
@@ -119,96 +110,70 @@ def view(table: Table) -> dict[str, Any]:
     legend.
     """
     artefact = table.artefact
-    measured = [line for line, quoted in zip(table.lines, table.quoted, strict=True) if not quoted]
+    request = table.request
+    measured = [line for line in table.lines if not reason(line, table.cells_of(line))]
     encoders = list(dict.fromkeys(line.encoder for line in measured if line.encoder))
     of_paper = {line.paper_encoder for line in table.lines if line.paper_encoder}
     several = len(encoders) > 1 or len(of_paper) > 1
-    about = [_about_request(table.request, encoders), _about_runs(table)]
-    note = " ".join(artefact.note.split())
+    choices = {
+        "profile": request.profile,
+        "encoder": request.encoder or ("" if len(encoders) != 1 else encoders[0]),
+        "seeds": " ".join(map(str, request.seeds or ())),
+        "": " ".join(request.settings),
+        "only": ", ".join(request.only),
+    }
+    facts = {"code": table.facts(short_commit), "measured on": table.facts(machine_of)}
+    about = [
+        "; ".join(f"{name} {text}".strip() for name, text in parts.items() if text)
+        for parts in (choices, facts)
+    ]
     return {
         "title": f"{artefact.source}: {artefact.title}",
         "label": f"tab:{artefact.paper}-{artefact.name}",
         "about": [text for text in about if text],
         "headings": [column.title for column in artefact.columns],
         "encoders": several,
-        "lines": [
-            _line(
-                table,
-                line,
-                cells,
-                several,
-            )
-            for line, cells in table.rows()
-        ],
-        "legend": [*table.legend, *([note] if note else [])],
+        "lines": [_line(table, line, several=several) for line in table.lines],
+        "legend": [*table.legend, *filter(None, [" ".join(artefact.note.split())])],
     }
 
 
-def _about_request(request: Request, encoders: Sequence[str]) -> str:
-    """Return the choices that hold for the whole table."""
-    parts = []
-    if request.profile:
-        parts.append(f"profile {request.profile}")
-    if request.encoder or len(encoders) == 1:
-        parts.append(f"encoder {request.encoder or encoders[0]}")
-    if request.seeds is not None:
-        parts.append(f"seeds {' '.join(map(str, request.seeds))}")
-    if request.settings:
-        parts.append(" ".join(request.settings))
-    if request.only:
-        parts.append(f"only {', '.join(request.only)}")
-    return "; ".join(parts)
-
-
-def _about_runs(table: Table) -> str:
-    parts = []
-    if table.commits:
-        parts.append(f"code {', '.join(table.commits)}")
-    if table.machines:
-        parts.append(f"measured on {', '.join(table.machines)}")
-    return "; ".join(parts)
-
-
-def _line(
-    table: Table,
-    line: Line,
-    cells: list[tuple[Any, Column]],
-    several: bool,
-) -> Any:
-    counts = [(cell.n, cell.asked) for cell, column in cells if _is_measured(cell, column)]
+def _line(table: Table, line: Line, *, several: bool) -> dict[str, Any]:
+    cells = list(zip(table.cells_of(line), table.artefact.columns, strict=True))
+    counted = [cell for cell, _ in cells if cell.asked]
+    numbers = sorted({cell.n for cell in counted})
+    asked = max((cell.asked for cell in counted), default=0)
+    is_baseline = line.row.baseline and numbers == [asked]
     return {
         "label": line.label,
         "encoder": line.encoder if line.encoder and several else "",
-        "seeds": _seeds(counts, is_baseline=isinstance(line.way, Baseline)),
-        "uneven": len({n for n, _ in counts}) > 1,
+        "seeds": "-" if is_baseline else _seeds(numbers, asked),
         "cells": [_cell(table, cell, column) for cell, column in cells],
     }
 
 
-def _is_measured(cell: Any, column: Column) -> bool:
-    return bool(cell.asked) and column.source != "config"
+def _seeds(numbers: list[int], asked: int) -> str:
+    """Return the number of seeds of a line, ``n/asked`` if some are missing; a range if its cells
+    differ.
+    """
+    text = "-".join(str(number) for number in dict.fromkeys((*numbers[:1], *numbers[-1:])))
+    return text if numbers in ([], [asked]) else f"{text}/{asked}"
 
 
-def _cell(
-    table: Table,
-    cell: Any,
-    column: Column,
-) -> dict[str, Any]:
-    digits = "g" if column.source == "config" else f".{column.decimals}f"
-
+def _cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
     def number(value: float, sign: str = "") -> str:
-        return "" if math.isnan(value) else f"{value:{sign}{digits}}"
+        return "" if math.isnan(value) else f"{value:{sign}.{column.decimals}f}"
 
     def end(far: float) -> str:
         return number(min(max(cell.mean + far * cell.error, 0), column.scale))
 
     return {
-        "mean": cell.text or number(cell.mean),
+        "mean": number(cell.mean),
         "sd": number(cell.sd),
         "from": end(-_QUANTILE),
         "to": end(_QUANTILE),
         "signs": table.signs(cell),
-        "n": cell.n if _is_measured(cell, column) else "",
+        "n": cell.n,
         "paper": number(cell.published),
         "paper_sd": number(cell.published_deviation),
         "difference": number(cell.difference, "+"),
@@ -220,20 +185,6 @@ def _cell(
     }
 
 
-def _seeds(counts: Sequence[tuple[int, int]], *, is_baseline: bool) -> str:
-    """Return the number of seeds of a line, ``n/asked`` if some are missing; a range if its cells
-    differ.
-    """
-    if not counts:
-        return ""
-    if is_baseline and all(n == asked for n, asked in counts):
-        return "-"
-    numbers = sorted({n for n, _ in counts})
-    asked = max(asked for _, asked in counts)
-    text = "-".join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1])))
-    return text if numbers == [asked] else f"{text}/{asked}"
-
-
 def _p(value: float) -> str:
     if math.isnan(value):
         return ""
@@ -242,87 +193,33 @@ def _p(value: float) -> str:
     return f"{value:.4f}" if value >= 0.0001 else f"{value:.0e}"
 
 
-def _terminal(shown: Mapping[str, Any]) -> RenderableType:
-    from rich import box
-    from rich.console import Group
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    rows = []
-    words: list[str] = []
-    for line in shown["lines"]:
-        rows += [(line, *row) for row in _rows(line["cells"], uneven=line["uneven"])]
-        words += [*line["label"].split(), line["encoder"]]
-    grid = Grid(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-    )
-    longest = max(map(len, words), default=1)
-    grid.add_column(
-        "",
-        overflow="fold",
-        min_width=min(32, longest),
-        max_width=32,
-    )
-    grid.add_column(
-        "n",
-        justify="right",
-        no_wrap=True,
-    )
-    grid.add_column("", no_wrap=True)
-    for number, heading in enumerate(shown["headings"]):
-        width = max((len(texts[number]) for _, _, texts in rows), default=1)
-        most = max(width, *map(len, heading.split()))
-        grid.add_column(
-            heading,
-            justify="right",
-            min_width=width,
-            max_width=most,
-        )
-    for line, what, texts in rows:
-        first = ["", ""] if what else [Text(_terminal_label(line)), line["seeds"]]
-        style = "dim" if what in _DIM else ""
-        grid.add_row(*first, *(Text(text, style) for text in (what, *texts)))
-    head = [Text(shown["title"], style="bold"), *map(Text, (*shown["about"], ""))]
-    return Group(
-        *head,
-        grid,
-        *map(Text, ("", *shown["legend"])),
-    )
-
-
-def _terminal_label(line: Mapping[str, Any]) -> str:
-    return f"{line['label']}\n{line['encoder']}" if line["encoder"] else line["label"]
-
-
-def _rows(cells: Sequence[Mapping[str, Any]], *, uneven: bool) -> Iterator[tuple[str, list[str]]]:
-    """Yield the non-empty rows of a line: measured values, their spread, the paper's values, the
+def _terminal(shown: Mapping[str, Any]) -> str:
+    """Return a table as plain text: measured values, their spread, the paper's values, the
     difference.
     """
-    yield "", [(cell["mean"] or "-") + cell["signs"] for cell in cells]
-    for what, key in _ROWS.items():
-        if any(cell[key] for cell in cells) and (uneven or key != "n"):
-            yield what, [str(cell[key]) for cell in cells]
+    rows = []
+    for line in shown["lines"]:
+        label = f"{line['label']} ({line['encoder']})" if line["encoder"] else line["label"]
+        values = [(cell["mean"] or "-") + cell["signs"] for cell in line["cells"]]
+        rows.append([label, line["seeds"], "", *values])
+        for what, key in _ROWS.items():
+            texts = [cell[key] for cell in line["cells"]]
+            if any(texts):
+                rows.append(["", "", what, *texts])
+    frame = pd.DataFrame(rows, columns=["", "n", " ", *shown["headings"]]).set_index("")
+    return "\n".join([shown["title"], *shown["about"], "", frame.to_string(), "", *shown["legend"]])
 
 
 def _csv(table: Table) -> str:
-    frame = table.cells.reset_index(names=["line", "column"])
-    frame["mean"] = frame["mean"].astype(object).mask(frame["text"] != "", frame["text"])
-    frame["marks"] = frame["marks"].map(";".join)
-    frame["seeds"] = frame["values"].map(lambda values: " ".join(map(str, values)))
-    frame.insert(
-        1,
-        "row",
-        [table.lines[number].label for number in frame["line"]],
-    )
-    frame.insert(
-        2,
-        "encoder",
-        [table.lines[number].encoder for number in frame["line"]],
-    )
-    hidden = ["line", "asked", "values", "text"]
+    rows = []
+    for line in table.lines:
+        for cell, column in zip(table.cells_of(line), table.artefact.columns, strict=True):
+            row = {"row": line.label, "encoder": line.encoder, "column": column.title}
+            row |= {name: getattr(cell, name) for name in _NUMBERS}
+            row["marks"] = ";".join(cell.marks)
+            row["seeds"] = " ".join(map(str, cell.values))
+            rows.append(row)
+    frame = pd.DataFrame(rows, dtype=object)
     if frame["error"].isna().all():
-        hidden.append("error")
-    return str(frame.drop(columns=hidden).to_csv(index=False))
+        del frame["error"]
+    return str(frame.to_csv(index=False))

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import yaml  # type: ignore[import-untyped,unused-ignore]
 
-from lightning_cse.errors import BUSY, ConfigError, did_you_mean
-from lightning_cse.papers.artefacts import Artefact, Published
+from lightning_cse.errors import BUSY
 from lightning_cse.papers.plan import Job, Plan, missing, overrides_of, status
-from lightning_cse.papers.records import Found, kept_name
+from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import write
 from lightning_cse.papers.tables import Table, make_table
 from lightning_cse.runs import write_atomic
@@ -54,41 +53,19 @@ def run_missing(
         ready = [job for job in waiting if not job.point.of or table.find(job.point.of, job.seed)]
         if not ready:
             return code or (BUSY if now["running"] else 0)
-        is_training = any(job.point.command == "train" for job in ready)
-        command = "train" if is_training else "evaluate"
+        command = max(job.point.command for job in ready)  # "train" before "evaluate"
         jobs = [job for job in ready if job.point.command == command]
         tried.update(jobs)
         # Another process may reproduce something else.
         file = folder / f"{command}-{os.getpid()}.points.yaml"
         points = [overrides_of(job, table) for job in jobs]
         write_atomic(file, yaml.safe_dump(points, width=1000))
-        ended = _run_points(
-            command,
-            file,
-            options,
-            table.runs_dir,
-        )
+        quoted = str(file).replace("\\", "\\\\").replace("'", "\\'")
+        module = f"lightning_cse.{command}"
+        sweep = ["--multirun", f"hydra.sweeper.file='{quoted}'", *options]
+        environment = {**os.environ, "LIGHTNING_CSE_RUNS": str(table.runs_dir)}
+        ended = _run([sys.executable, "-m", module, *sweep], environment)
         code = ended if code in (0, BUSY) and ended else code
-
-
-def _run_points(
-    command: str,
-    file: Path,
-    options: Sequence[str],
-    runs_dir: Path,
-) -> int:
-    quoted = str(file).replace("\\", "\\\\").replace("'", "\\'")
-    module = f"lightning_cse.{command}"
-    points = f"hydra.sweeper.file='{quoted}'"
-    line = [
-        sys.executable,
-        "-m",
-        module,
-        "--multirun",
-        points,
-        *options,
-    ]
-    return _run(line, {**os.environ, "LIGHTNING_CSE_RUNS": str(runs_dir)})
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:
@@ -148,7 +125,7 @@ def reproduce(plan: Plan, kept_tests: Path | None = None) -> Reproduction:
     table = made = None
     # If no row is measured, the figure or text has the numbers, and a table would have only the
     # paper's.
-    is_measured = any(not isinstance(line.way, Published) for line in lines)
+    is_measured = any(not line.published for line in lines)
     if artefact.columns and (is_measured or artefact.make is None):
         table = make_table(plan, kept_tests)
     if artefact.make is not None:
@@ -198,20 +175,12 @@ def _kept_texts(run: Found) -> dict[str, str]:
     commit = environment.get("commit")
     if commit and not in_history(commit):
         record["environment"] = {**environment, "commit": None}
-    name = kept_name(record)
+    suite = f"-{record['suite']}" if "suite" in record else ""
+    config = f"{record['config_hash']}-s{record['seed']}"
+    name = f"{record['name'].replace('/', '-')}{suite}-{config}"
     texts = {f"{name}.json": json.dumps(record, indent=2, ensure_ascii=False) + "\n"}
     if run.curves_path.is_file():
         lines = run.curves_path.read_text(encoding="utf-8").splitlines(keepends=True)
         kept = [line for line in lines if ",train/learning_rate," not in line]
         texts[f"{name}.curves.csv"] = "".join(kept)
     return texts
-
-
-def check_keys(keys: Sequence[str], artefacts: Mapping[str, Artefact]) -> list[Artefact]:
-    """Return the artefacts that a command line names: by key, or all of a paper by its name."""
-    known = {*artefacts, *(artefact.paper for artefact in artefacts.values())}
-    unknown = [key for key in keys if key not in known]
-    if unknown:
-        faults = [f"there is no artefact {key!r}{did_you_mean(key, known)}" for key in unknown]
-        raise ConfigError(faults)
-    return [artefact for key, artefact in artefacts.items() if {key, artefact.paper} & set(keys)]

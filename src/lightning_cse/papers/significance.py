@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lightning_cse.errors import DataError
 from lightning_cse.metrics import mcnemar
-from lightning_cse.papers.artefacts import Baseline, Line
+from lightning_cse.papers.artefacts import Line
 from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.records import Found
@@ -269,7 +269,7 @@ class Side(NamedTuple):
     @property
     def baseline(self) -> str | None:
         """The name of the baseline that the cell measures, if any."""
-        return self.line.way.name if isinstance(self.line.way, Baseline) else None
+        return self.line.row.baseline
 
     def point(self, seeds: Sequence[int]) -> Point:
         """Return the runs of these seeds."""

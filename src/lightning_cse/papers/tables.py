@@ -4,6 +4,7 @@ legend.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,124 +12,180 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from lightning_cse.papers import legend
 from lightning_cse.papers.artefacts import Artefact, Column, Line, Request
-from lightning_cse.papers.cells import (
-    NUMBERS,
-    Readings,
-    is_number,
-    is_quoted,
-    read_cells,
-    summarise_cells,
-)
+from lightning_cse.papers.cells import Cell, Place, read_cells, reason
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines
 
 if TYPE_CHECKING:
     from lightning_cse.papers.plan import Plan
 
-__all__ = ["LEVELS", "NUMBERS", "Table", "is_number", "machine_of", "make_table", "short_commit"]
+__all__ = ["LEVELS", "Table", "machine_of", "make_table", "short_commit"]
+
+Cells = Mapping[Place, Cell]
 
 LEVELS: Final = {"**": 0.01, "*": 0.05}
 """The marks of significant differences from the reference row and their levels, the strictest
 first.
 """
+_SYMBOLS: Final = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
 _TESTS: Final = {
     "mcnemar": "McNemar's exact test of majority votes, of as many seeds on both sides and of an odd number",
-    "bootstrap": "paired bootstrap over the sentence pairs, the seeds averaged in every draw",
+    "bootstrap": "paired bootstrap over the sentence pairs, the seeds averaged in every draw, {:,} draws",
 }
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: ``cells`` has a row for each line (by number) and column (by title), NaN where there
-    is no number.
+    """A table: its lines, and its cells by number of the line and title of the column.
 
-    ``symbols`` maps the ``marks`` of cells to the symbols shown. ``quoted`` says which lines have
-    only the paper's numbers. ``tests`` has the comparisons of lines; ``p`` and ``p_holm`` in a cell
-    are those with the reference row.
+    ``symbols`` maps the ``marks`` of cells to the symbols shown. ``tests`` has the comparisons of
+    lines; ``p`` and ``p_holm`` in a cell are those with the reference row.
     """
 
     artefact: Artefact
     request: Request
     lines: tuple[Line, ...]
-    quoted: tuple[bool, ...]
-    cells: pd.DataFrame
+    cells: Cells
     symbols: Mapping[str, str]
     legend: tuple[str, ...]
     tests: pd.DataFrame
-    commits: tuple[str, ...] = ()
-    machines: tuple[str, ...] = ()
 
-    def rows(self) -> Iterator[tuple[Line, list[tuple[Any, Column]]]]:
-        """Yield each line with its cells and their columns; a cell has the columns of ``cells`` as
-        attributes.
-        """
-        columns = self.artefact.columns
-        cells = list(self.cells.itertuples(index=False))
-        for number, line in enumerate(self.lines):
-            inner = cells[number * len(columns) : (number + 1) * len(columns)]
-            yield line, list(zip(inner, columns, strict=True))
+    def cells_of(self, line: Line) -> list[Cell]:
+        """Return the cells of a line, in the order of the columns."""
+        number = self.lines.index(line)
+        return [self.cells[number, column.title] for column in self.artefact.columns]
 
-    def signs(self, cell: Any) -> str:
+    def signs(self, cell: Cell) -> str:
         """Return the symbols that a cell shows."""
         return "".join(dict.fromkeys(self.symbols.get(mark, "") for mark in cell.marks))
 
+    def facts(self, fact: Any) -> str:
+        """Return a fact about the records of all cells, such as `machine_of`."""
+        runs = itertools.chain.from_iterable(cell.runs for cell in self.cells.values())
+        return ", ".join(sorted({fact(run.record) for run in runs}))
 
-def make_table(
-    plan: Plan,
-    kept_tests: Path | None = None,
-    draws: int = 10_000,
-) -> Table:
+
+def make_table(plan: Plan, kept_tests: Path | None = None, draws: int = 10_000) -> Table:
     """Return the table of a plan; comparisons in ``kept_tests`` with the same seeds and means need
     no predictions.
     """
-    quoted = tuple(is_quoted(plan, line) for line in plan.lines)
-    readings = read_cells(plan, quoted)
-    cells = summarise_cells(plan, readings, quoted)
-    symbols, texts = legend.symbols(plan, cells, readings)
-    pairs = list(_pairs(plan, readings))
+    cells = read_cells(plan)
+    symbols, texts = _symbols(plan, cells)
+    pairs = list(_pairs(plan, cells))
     test = "bootstrap" if plan.artefact.test == "bootstrap" else "mcnemar"
     tests = compare_lines(pairs, test, kept_tests, draws)
     letters = _mark_significance(plan, cells, tests)
-    texts += _about_tests(
-        plan,
-        tests,
-        len(pairs) - len(tests),
-        letters,
-        draws,
-    )
-    texts += legend.notes(plan, cells, readings, quoted)
-    symbols |= {f"differs:{label}": letter for label, letter in letters.items()}
-    records = [run.record for reading in readings.values() for run in reading.runs]
+    texts += _about_tests(plan, tests, len(pairs) - len(tests), letters, _TESTS[test].format(draws))
+    texts += _notes(plan, cells)
+    letter_of = {f"differs:{label}": letter for label, letter in letters.items()}
     return Table(
         artefact=plan.artefact,
         request=plan.request,
         lines=tuple(plan.lines),
-        quoted=quoted,
         cells=cells,
-        symbols={
-            **symbols,
-            "*": "*",
-            "**": "**",
-        },
+        symbols={**symbols, **letter_of, "*": "*", "**": "**"},
         legend=tuple(texts),
         tests=tests[TEST_FIELDS],
-        commits=tuple(sorted(set(map(short_commit, records)))),
-        machines=tuple(sorted(set(map(machine_of, records)))),
     )
+
+
+# Marks and notes
+
+
+def _symbols(plan: Plan, cells: Cells) -> tuple[dict[str, str], list[str]]:
+    """Return the symbols of the marks, and the notes on them; a mark of all measured cells has no
+    symbol.
+    """
+    texts = _texts_of_marks(plan, cells)
+    measured = []
+    for (number, _), cell in cells.items():
+        if cell.values:
+            measured.append((plan.lines[number], cell.marks))
+    names = dict.fromkeys(mark for cell in cells.values() for mark in cell.marks)
+    shared = [name for name in names if _is_shared(name, measured)]
+    own = [name for name in names if name not in shared]
+    symbol_of = dict(zip(dict.fromkeys(texts[name] for name in own), itertools.cycle(_SYMBOLS)))
+    notes = []
+    if shared:
+        notes.append(f"All measured values: {'; '.join(texts[name] for name in shared)}.")
+    notes += [f"{symbol} {text}." for text, symbol in symbol_of.items()]
+    return {name: symbol_of[texts[name]] for name in own}, notes
+
+
+def _is_shared(name: str, measured: Sequence[tuple[Line, Sequence[str]]]) -> bool:
+    # A line without an encoder cannot have been measured with another one.
+    having = [marks for line, marks in measured if name != "encoder" or line.encoder]
+    return all(name in marks for marks in having)
+
+
+def _texts_of_marks(plan: Plan, cells: Cells) -> dict[str, str]:
+    replaced = {}
+    for (number, _), cell in cells.items():
+        line = plan.lines[number]
+        if "encoder" in cell.marks:
+            replaced[f"{line.encoder} in place of {line.paper_encoder}"] = True
+    texts = {
+        "encoder": f"measured with {', '.join(replaced)}",
+        "profile": f"profile {plan.request.profile}",
+        "settings": f"with {' '.join(plan.request.settings)}",
+        "stale": "measured before the last change of its method",
+    }
+    for column in plan.artefact.columns:
+        for key, why in column.instead.items():
+            texts[f"instead:{key}"] = why.rstrip(".")
+    return texts
+
+
+def _notes(plan: Plan, cells: Cells) -> Iterator[str]:
+    """Yield the notes that follow those on marks and tests."""
+    if any(cell.error == cell.error for cell in cells.values()):
+        yield (
+            "[from, to]: 95 % interval over the test pairs "
+            "(DeLong; the standard errors of the seeds averaged)."
+        )
+    for line in plan.lines:
+        if (other := plan.artefact.matched(line.label)) is not None:
+            steps = plan.steps(line, plan.artefact.columns[0]) or "?"
+            yield f"Equal steps: {line.label} as {other} ({line.encoder}), {steps} steps."
+    if any(cell.n < cell.asked for cell in cells.values()):
+        yield "n: seeds measured / seeds asked for."
+    reasons: dict[str, list[str]] = {}
+    for number, line in enumerate(plan.lines):
+        of_line = [cells[number, column.title] for column in plan.artefact.columns]
+        if why := reason(line, of_line):
+            reasons.setdefault(why.rstrip("."), []).append(line.label)
+    for why, labels in reasons.items():
+        yield f"Not measured here: {', '.join(labels)}: {why}."
+    yield from _published_notes(plan)
+
+
+def _published_notes(plan: Plan) -> Iterator[str]:
+    """Yield the notes on published numbers; the columns are listed unless a note is on all numbers
+    of a line.
+    """
+    notes: dict[str, list[str]] = {}
+    for line in plan.lines:
+        place = (line.name, line.paper_encoder)
+        own = [one for one in plan.artefact.published if (one.row, one.encoder) == place]
+        for note in dict.fromkeys(one.note for one in own if one.note):
+            titles = [one.column for one in own if one.note == note]
+            some = f" ({', '.join(titles)})" if len(titles) < len(own) else ""
+            notes.setdefault(note, []).append(line.label + some)
+    for note, shown in notes.items():
+        yield f"Published value, {note}: {', '.join(shown)}."
+
+
+# Significance
 
 
 def _labels(plan: Plan) -> list[str]:
     return list(dict.fromkeys(line.label for line in plan.lines))
 
 
-def _pairs(plan: Plan, readings: Readings) -> Iterator[tuple[Side, Side]]:
+def _pairs(plan: Plan, cells: Cells) -> Iterator[tuple[Side, Side]]:
     """Yield the two sides of each comparison: a line and the reference row or, for ``mcnemar_all``,
     every other row.
-
-    The two lines have the same encoder; a line without an encoder is compared if the other row has
-    only one line.
     """
     reference = plan.artefact.reference
     labels = _labels(plan)
@@ -141,123 +198,71 @@ def _pairs(plan: Plan, readings: Readings) -> Iterator[tuple[Side, Side]]:
         if plan.artefact.test == "mcnemar_all":
             others += labels[labels.index(line.label) + 1 :]
         for label in dict.fromkeys(others):
-            other = _line_beside(plan, line, label)
-            if other is None:
-                continue
-            for column in plan.artefact.columns:
-                ours = _side(plan, readings, number, column)
-                theirs = _side(plan, readings, other, column)
+            # With the same encoder; a line without one is compared with a row of one line.
+            beside = [
+                place
+                for place, other in enumerate(plan.lines)
+                if other.label == label
+                and (not line.encoder or other.encoder in (line.encoder, None))
+            ]
+            for column in plan.artefact.columns if len(beside) == 1 else ():
+                ours = _side(plan, cells, number, column)
+                theirs = _side(plan, cells, beside[0], column)
                 if ours and theirs and ours.metrics == theirs.metrics:
                     yield ours, theirs
 
 
-def _line_beside(
-    plan: Plan,
-    line: Line,
-    label: str,
-) -> int | None:
-    """Return the number of the only line with a label that can be compared with a line; None
-    without one.
-    """
-    numbers = []
-    for number, other in enumerate(plan.lines):
-        same_encoder = not line.encoder or other.encoder in (line.encoder, None)
-        if other.label == label and same_encoder:
-            numbers.append(number)
-    return numbers[0] if len(numbers) == 1 else None
-
-
-def _side(
-    plan: Plan,
-    readings: Readings,
-    number: int,
-    column: Column,
-) -> Side | None:
+def _side(plan: Plan, cells: Cells, number: int, column: Column) -> Side | None:
     """Return a cell as a side of a comparison; None if the test does not suit it, or it has no
     value.
     """
-    reading = readings[number, column.title]
-    test = plan.artefact.test
-    if not reading.values or not reading.metrics or test is None:
+    cell = cells[number, column.title]
+    if not cell.metrics:
         return None
     metrics = []
-    for metric in reading.metrics:
+    for metric in cell.metrics:
         task = metric.split("/")[1]
-        parts = value_at(reading.runs[0].record, f"decisive.config.suite.{task}.of")
+        parts = value_at(cell.runs[0].record, f"decisive.config.suite.{task}.of")
         metrics += [f"test/{part}" for part in parts] if isinstance(parts, list) else [metric]
-    if test == "bootstrap":
+    if plan.artefact.test == "bootstrap":
         suits = all(metric.endswith(("/spearman", "/spearman_all")) for metric in metrics)
-        is_whole = column.source != "mean" or len(reading.metrics) == len(column.keys)
-        suits = suits and is_whole
     else:
-        is_accuracy = [m.split("/")[2].partition("_")[0] == "accuracy" for m in reading.metrics]
-        suits = column.source == "metric" and all(is_accuracy) and metrics == [*reading.metrics]
-    if not suits:
-        return None
+        is_accuracy = column.source == "metric" and "/accuracy" in metrics[0]
+        suits = is_accuracy and metrics == [*cell.metrics]  # not the mean of several tasks
     line = plan.lines[number]
-    return Side(
-        number,
-        line,
-        column.title,
-        tuple(metrics),
-        reading.values,
-        reading.runs,
-    )
+    side = Side(number, line, column.title, tuple(metrics), cell.values, cell.runs)
+    return side if suits else None
 
 
-def _mark_significance(
-    plan: Plan,
-    cells: pd.DataFrame,
-    tests: pd.DataFrame,
-) -> dict[str, str]:
+def _mark_significance(plan: Plan, cells: Cells, tests: pd.DataFrame) -> dict[str, str]:
     """Put p-values and marks into the cells; return the letters of the rows that others differ
     from.
     """
-    differs: dict[tuple[int, str], list[str]] = {}
-    for test in tests.itertuples(index=False):
-        place = (test.a, test.column)
-        if test.reference == plan.artefact.reference:
-            cells.loc[place, ["p", "p_holm"]] = test.p, test.p_holm
-            signs = [sign for sign, level in LEVELS.items() if test.p_holm < level]
-            cells.at[place, "marks"] = (*signs[:1], *cells.at[place, "marks"])
-        elif test.p_holm < LEVELS["*"]:
-            differs.setdefault(place, []).append(test.reference)
-            differs.setdefault((test.b, test.column), []).append(test.row)
-    return _mark_letters(cells, differs, _labels(plan))
-
-
-def _mark_letters(
-    cells: pd.DataFrame,
-    differs: Mapping[tuple[int, str], Sequence[str]],
-    labels: Sequence[str],
-) -> dict[str, str]:
-    """Mark each cell with the rows that it differs from; return the letters of these rows."""
+    labels = _labels(plan)
     named: set[str] = set()
-    for place, others in differs.items():
-        named.update(others)
-        marks = [f"differs:{other}" for other in sorted(others, key=labels.index)]
-        cells.at[place, "marks"] += tuple(marks)
-    letters = {label: chr(ord("a") + number) for number, label in enumerate(labels)}
-    return {label: letter for label, letter in letters.items() if label in named}
+    for test in tests.itertuples(index=False):
+        cell = cells[test.a, test.column]
+        if test.reference == plan.artefact.reference:
+            cell.p = test.p
+            cell.p_holm = test.p_holm
+            signs = [sign for sign, level in LEVELS.items() if test.p_holm < level]
+            cell.marks = (*signs[:1], *cell.marks)
+        elif test.p_holm < LEVELS["*"]:
+            cell.differs.append(test.reference)
+            cells[test.b, test.column].differs.append(test.row)
+            named |= {test.reference, test.row}
+    for cell in cells.values():
+        cell.marks += tuple(f"differs:{one}" for one in sorted(cell.differs, key=labels.index))
+    return {label: chr(ord("a") + labels.index(label)) for label in labels if label in named}
 
 
 def _about_tests(
-    plan: Plan,
-    tests: pd.DataFrame,
-    untested: int,
-    letters: Mapping[str, str],
-    draws: int,
+    plan: Plan, tests: pd.DataFrame, untested: int, letters: Mapping[str, str], how: str
 ) -> Iterator[str]:
     reference = plan.artefact.reference
-    test = plan.artefact.test
-    if reference is None or test is None:
-        return
-    if reference not in _labels(plan):
+    if reference is not None and reference not in _labels(plan):
         yield f"No test of significance: the reference row {reference} is not in this table."
     if len(tests):
-        how = _TESTS["mcnemar"]
-        if test == "bootstrap":
-            how = f"{_TESTS['bootstrap']}, {draws:,} draws"
         count = f"{len(tests)} comparison{'s' * (len(tests) != 1)}"
         signs = ", ".join(f"{sign} p < {LEVELS[sign]}" for sign in reversed(LEVELS))
         yield (
@@ -268,11 +273,14 @@ def _about_tests(
         named = ", ".join(f"{letter}: {label}" for label, letter in letters.items())
         yield f"Letters: p < {LEVELS['*']} against {named}."
     if untested:
-        of = "between rows" if test == "mcnemar_all" else f"with {reference}"
+        of = "between rows" if plan.artefact.test == "mcnemar_all" else f"with {reference}"
         yield (
             "Not tested, since predictions are not kept with these records: "
             f"{untested} comparisons {of}."
         )
+
+
+# Facts about records
 
 
 def short_commit(record: Mapping[str, Any]) -> str:
@@ -290,9 +298,5 @@ def machine_of(record: Mapping[str, Any]) -> str:
         return device
     machine = value_at(record, "environment.machine") or {}
     cores = machine.get("cores")
-    parts = [
-        device,
-        machine.get("cpu"),
-        cores and f"{cores} core{'s' * (cores != 1)}",
-    ]
+    parts = [device, machine.get("cpu"), cores and f"{cores} core{'s' * (cores != 1)}"]
     return ", ".join(str(part) for part in parts if part)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
-from lightning_cse.papers.artefacts import Chosen, Evaluate, Request
+from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.figures import MAKERS
 from lightning_cse.papers.files import find_artefacts
 from lightning_cse.papers.points import Point, composed, points_of
@@ -207,7 +207,7 @@ def test_published_checkpoints_are_read_as_their_authors_test_them(artefacts):
 
 def test_language_models_are_asked_only_where_it_is_allowed(artefacts):
     rows = [row for artefact in artefacts.values() for row in artefact.rows]
-    asked = [row for row in rows if isinstance(row.way, Evaluate) and row.way.model == "llm"]
+    asked = [row for row in rows if row.evaluate and row.evaluate.model == "llm"]
     assert len(asked) == 9
     assert [row for row in rows if row.needs is not None] == asked
     assert {row.needs.variable for row in asked} == {"LIGHTNING_CSE_ASK_LLMS"}
@@ -260,16 +260,12 @@ def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts, table, co
     keys = {column.title: column.keys[0] for column in artefact.columns}
     checked = 0
     for line in artefact.lines(Request()):
-        ways = line.way.among if isinstance(line.way, Chosen) else [line.way]
-        command = (f"+experiment={ways[0].experiment}", "encoder=bert_base")
+        command = (f"+experiment={line.row.experiment}", "encoder=bert_base")
         config = OmegaConf.create(composed(Point("train", command)))
-        tried = {override for way in ways for override in way.overrides}
         for value in artefact.published:
             if value.row == line.name:
                 key = keys[value.column]
                 assert OmegaConf.select(config, key) == value.value, f"{line.label}: {key}"
-                if isinstance(line.way, Chosen):
-                    grid = [one.partition("=")[2] for one in tried if key in one]
-                    assert value.value in map(float, grid)
+                assert not line.row.grid or value.value in line.row.grid[key]
                 checked += 1
     assert checked == count

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from omegaconf import DictConfig
 
 from lightning_cse.config.compose import compose_run, options
-from lightning_cse.papers.artefacts import Line, Train
+from lightning_cse.papers.artefacts import Line
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.points import explained
 
@@ -98,9 +98,9 @@ def unfinished(plan: Plan) -> list[str]:
     fewer = []
     for line in plan.lines:
         count = len(plan.found(line))
-        if isinstance(line.way, Train) and count == 0:
+        if line.row.experiment and count == 0:
             none.append(title_of(plan, line))
-        elif isinstance(line.way, Train) and count < len(line.seeds):
+        elif line.row.experiment and count < len(line.seeds):
             fewer.append(f"{title_of(plan, line)} ({count} of {len(line.seeds)})")
     parts = {
         "Left out, since no run of them is finished": none,

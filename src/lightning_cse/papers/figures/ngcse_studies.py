@@ -56,12 +56,11 @@ def study(plan: Plan, option: str) -> Study:
     value, in percent.
     """
     published = {(each.row, each.encoder): each.value for each in plan.artefact.published}
-    metric = plan.columns[0].keys[0]
+    metric = plan.artefact.columns[0].keys[0]
     rows = []
     paper = {}
     for line in plan.lines:
-        overrides = getattr(line.way, "overrides", ())
-        given = dict(override.split("=", 1) for override in overrides)
+        given = dict(override.split("=", 1) for override in line.row.overrides)
         if option not in given or line.encoder != plan.lines[0].encoder:
             continue
         if (line.name, line.paper_encoder) in published:
