@@ -58,7 +58,7 @@ def _text(found: pd.DataFrame, form: str) -> str:
         return json.dumps(found.to_dict("records"), indent=2) + "\n"
     if form == "markdown":
         texts = found.map(_shown).map(lambda text: text.replace("|", r"\|"))
-        return markdown_table(list(found), texts.to_numpy()) + "\n"
+        return markdown_table(texts.to_dict("records")) + "\n"
     return str(found[_COLUMNS].map(_shown).to_string(index=False)) + "\n" + _LEGEND
 
 

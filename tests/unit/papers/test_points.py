@@ -107,7 +107,7 @@ def test_points(artefact, label, column, profile, settings, wanted):
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        ("method.optimizer.rl=1", r"train \+exp.*: method\.optimizer\.rl=1: unknown key"),
+        ("method.optimizer.rl=1", r"train \+exp.*: unknown key .method\.optimizer\.rl"),
         ("limits.test_pair=9", r"unknown key .* did you mean 'limits\.test_pairs'"),
         ("encoder=robert_base", r"no encoder 'robert_base' - did you mean 'roberta_base'"),
         ("whatever", r"whatever"),
