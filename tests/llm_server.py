@@ -102,7 +102,6 @@ class ChatServer(ThreadingHTTPServer):
         answer: maps the body of a request to the text of the reply; by default, the last message
         reversed. plan: maps the body, and the number of earlier calls with its prompt, to a fault
         or None; it may be replaced. key: the required key; any other key gives status 401.
-        retry_after: sent with status 429 and with statuses of 500 and above.
     """
 
     daemon_threads = True
@@ -116,7 +115,6 @@ class ChatServer(ThreadingHTTPServer):
         *,
         key="",
         seconds=0.0,  # per answer
-        retry_after="0.05",
         structured=True,  # whether it accepts a response_format
     ):
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -124,7 +122,6 @@ class ChatServer(ThreadingHTTPServer):
         self.plan = plan
         self.key = key
         self.seconds = seconds
-        self.retry_after = retry_after
         self.structured = structured
         self.calls = []
         self.answered = Counter()  # how often each prompt was answered in full
@@ -252,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(length))
         if status == 429 or status >= 500:
-            self.send_header("Retry-After", self.server.retry_after)
+            self.send_header("Retry-After", "0.05")
         self.end_headers()
 
     def _send(self, status, content):

@@ -363,7 +363,7 @@ def test_site_builds_and_loads_nothing_from_elsewhere(site):
 
 @pytest.mark.docs
 @pytest.mark.xdist_group("site")
-def test_site_shows_formulas_and_committed_results(site):
+def test_site_shows_formulas(site):
     for name, formulas in (
         ("methods/dualcse", 1),
         ("methods/gausscse", 3),
@@ -371,8 +371,3 @@ def test_site_shows_formulas_and_committed_results(site):
     ):
         page = (site / f"{name}.html").read_text(encoding="utf-8")
         assert page.count('<div class="formula"><svg') == formulas
-    page = (site / "methods" / "simcse.html").read_text(encoding="utf-8")
-    shown = re.findall(r"<td>((?:Wiki|NLI)\.\w+)</td>\s*<td[^>]*>([\d/]+)</td>", page)
-    measured = (ROOT / "experiments/ngcse/results/figure1.small.md").read_text(encoding="utf-8")
-    assert {name for name, _ in shown} == {"Wiki.dropout", "NLI.dropout", "NLI.SUP"}
-    assert all(f"| {name} | {n} |" in measured for name, n in shown)

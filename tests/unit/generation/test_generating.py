@@ -26,7 +26,6 @@ from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.generating import Generation, check
 from lightning_cse.generation.summary import print_prompts
 from lightning_cse.llm import LLMError
-from lightning_cse.runs import Busy, locked
 
 ROLES = ("positive", "intermediate", "negative")
 REFUSAL = "I'm sorry, but I can't help with that."
@@ -197,17 +196,16 @@ def test_dead_endpoint_loses_no_reply(serve, generation):
     assert lines(second.rows) == lines(whole.rows)
 
 
-@pytest.mark.parametrize("harm", ["shorter", "damaged side file", "nothing left"])
+@pytest.mark.parametrize("harm", ["shorter", "nothing left"])
 def test_changed_rows_are_written_again(serve, generation, harm):
     server = serve()
     made = generation(server)
     provenance, content = made.run(), made.rows.read_bytes()
-    side = made.rows.with_name(f"{made.name}.provenance.json")
 
     if harm == "nothing left":
         shutil.rmtree(made.folder)
     else:
-        (made.rows if harm == "shorter" else side).write_bytes(content[:-5])
+        made.rows.write_bytes(content[:-5])
 
     again = generation(server).run()
 
@@ -258,12 +256,6 @@ def test_patience_limits_the_cost_of_a_fault(serve, generation):
     assert 21 <= len(server.calls) <= 25
 
 
-def test_one_process_per_folder(generation):
-    made = generation(None)
-    with locked(made.folder / "run.lock", "x"), pytest.raises(Busy):
-        made.run()
-
-
 @pytest.mark.parametrize(
     ("overrides", "fault"),
     [
@@ -281,8 +273,7 @@ def test_faults(generation, overrides, fault):
 
 def test_show_prompts_sends_nothing(serve, generation):
     server = serve()
-    price = "llm.price={input: 1000, output: 1000}"
-    made = generation(server, "show_prompts=true", price, data="nli")
+    made = generation(server, "show_prompts=true", data="nli")
     screen = io.StringIO()
     console = Console(file=screen, width=60, markup=False, highlight=False, soft_wrap=True)
     print_prompts(made.writer, made.sentences[: made.wanted], console)
@@ -297,11 +288,6 @@ def test_show_prompts_sends_nothing(serve, generation):
     assert len(sent) == 3
     assert all(text in shown for text in {*sent, made.sentences[0]})
 
-    (about,) = re.findall(r"cost: \$([\d.,]+)", shown)
-    real = sum(len(m["content"]) for call in server.calls for m in call.body["messages"]) / 4 / 1000
-
-    assert float(about.replace(",", "")) == pytest.approx(real, rel=0.3)
-
     nameless = generation(None, "show_prompts=true", "llm.model=null")
 
     assert nameless.llm.endpoint.model == "(llm.model is not set)"
@@ -312,7 +298,6 @@ def test_show_prompts_sends_nothing(serve, generation):
     [
         ("nli", ["+pattern=nli"], "nli_nli", "nli_train"),
         ("file", ["data.train=wiki_split/dev"], "wiki_sts_ht", "ngcse_wiki"),
-        ("inli", [], None, None),  # no recipe
     ],
 )
 def test_training_command(generation, data, overrides, experiment, corpus):
@@ -320,16 +305,12 @@ def test_training_command(generation, data, overrides, experiment, corpus):
     *_, command = "".join(made.conclusion()).splitlines()
     words = shlex.split(command)
 
-    if experiment is None:
-        assert str(made.folder) in command
-        return
-
     assert words[:4] == ["python", "-m", "lightning_cse.train", f"+experiment=ngcse_{experiment}"]
     assert words[4:6] == ["corpora=sample", "paths=sample"]
     assert words[6].startswith(f"corpora.{corpus}=[")
     assert words[7] == f"data.watched_in=[{made.rows}]"
 
-    config_check.check(compose("train", *ordered(words[3:])), "train", words[3:])
+    config_check.check(compose("train", *ordered(words[3:])), "train")
 
 
 def test_training_record_has_the_provenance_of_rows(serve, generation, run_tiny, tmp_path):
