@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from lightning_cse.data.cells import read_bytes
 from lightning_cse.data.corpora import (
     CORPORA,
     DATA_DIR_VARIABLE,
@@ -21,7 +22,6 @@ from lightning_cse.data.corpora import (
     parse_file,
     register_corpora,
 )
-from lightning_cse.data.files import read_bytes
 from lightning_cse.errors import DataError, one_line, reported
 
 ATTEMPTS: Final = 4

@@ -75,7 +75,7 @@ MUTANTS = (
         "SimCSE",
     ),
     Mutant(
-        "methods/schedules.py",
+        "methods/base.py",
         "total - step",
         "total - step / 2",
         "DualCSE",
@@ -166,13 +166,13 @@ MUTANTS = (
         "SimCSE",
     ),
     Mutant(
-        "encoders/pooling.py",
+        "encoders/encoder.py",
         "hidden * weights, 1) /",
         "hidden * weights, 1) -",
         "NGCSE",
     ),
     Mutant(
-        "encoders/batching.py",
+        "encoders/packing.py",
         "padded - real - length > overhead",
         "padded - real - length < overhead",
         "SimCSE",

@@ -19,7 +19,7 @@ from lightning_cse import runs
 from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms
 from lightning_cse.config.compose import portable
 from lightning_cse.data import ContrastiveDataModule, read_corpus
-from lightning_cse.data.drawing import seeded_order
+from lightning_cse.data.preparation import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import automatic_reading, built, check_nodes, plain
 from lightning_cse.evaluation import Embedded

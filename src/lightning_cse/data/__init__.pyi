@@ -7,13 +7,13 @@ from .hybrid import Hybrid as Hybrid
 from .implicit_pairs import ImplicitPairs as ImplicitPairs
 from .implicit_pairs import INLIImplicitPairs as INLIImplicitPairs
 from .own import read_table as read_table
-from .own_rows import OwnRows as OwnRows
 from .provenance import read_provenance as read_provenance
 from .provenance import side_file as side_file
 from .provenance import write_provenance as write_provenance
 from .roles import INLIQuadruples as INLIQuadruples
 from .roles import INLITriplets as INLITriplets
 from .roles import NLITriplets as NLITriplets
+from .roles import OwnRows as OwnRows
 from .roles import Sentences as Sentences
 from .rows import Rows as Rows
 from .rows import SourceFile as SourceFile

@@ -11,8 +11,7 @@ import yaml
 from pydantic import BaseModel, Field, field_validator
 
 from lightning_cse.data import parsers
-from lightning_cse.data.cells import account, converters
-from lightning_cse.data.files import decoded, read_bytes
+from lightning_cse.data.cells import account, converters, decoded, read_bytes
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
 if TYPE_CHECKING:

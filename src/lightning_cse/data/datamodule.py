@@ -15,8 +15,7 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 
-from lightning_cse.data.drawing import used
-from lightning_cse.data.preparation import prepare, read_tables
+from lightning_cse.data.preparation import prepare, read_tables, used
 from lightning_cse.data.roles import SOURCE, first_role
 from lightning_cse.data.rows import Rows, first_appearance
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lightning_cse.data.drawing import ANOTHER_ANCHOR
 from lightning_cse.data.parsers import LLM_PATTERNS as PATTERNS
+from lightning_cse.data.preparation import ANOTHER_ANCHOR
 from lightning_cse.data.roles import RoleRows, made_of
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import read_sources

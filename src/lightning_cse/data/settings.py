@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lightning_cse.data.own_rows import OwnRows
-from lightning_cse.data.roles import RoleRows
+from lightning_cse.data.roles import OwnRows, RoleRows
 from lightning_cse.errors import ConfigError
 
 Augmentation = Callable[[Sequence[int], str], list[int]]

@@ -11,18 +11,46 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lightning_cse.devices import gather, share
-from lightning_cse.encoders.batching import cut_by_length, cut_evenly
 from lightning_cse.encoders.packing import (
     MODEL_TYPES,
     Windows,
+    cut_by_length,
+    cut_evenly,
     keep_freed_memory,
     make_dropout_fast,
     use_window_attention,
 )
-from lightning_cse.encoders.pooling import EARLIER_STATES, POOLINGS, pool
 from lightning_cse.encoders.templates import PROMPTS, Sequences, Template
 from lightning_cse.errors import EncoderError, did_you_mean
 from lightning_cse.tokens import Tokens
+
+POOLINGS = ("cls", "cls_pooler", "embedding_last", "first_last", "mean", "prompt")
+
+EARLIER_STATES = {"first_last": 1, "embedding_last": 0}
+r"""Poolings that average the states of the last layer and an earlier one, and its index k in
+``hidden_states``.
+
+.. math:: x = \frac{1}{\ell} \sum_{t=1}^{\ell} \frac{h^{(k)}_t + h^{(L)}_t}{2}
+
+Source: SimCSE, authors' code, ``avg_first_last``, with k = 1 since January 2022. This gives
+BERT-base an average of 60.73 on the seven STS tasks (their issue 285). The paper's 56.70 for
+"first-last avg." is from k = 0, the embeddings.
+"""
+
+
+def pool(pooling: str, hidden: Tensor, mask: Tensor, place: Tensor) -> Tensor:
+    """Pool padded token vectors (n, length, d) to (n, d) in float32.
+
+    The result is the first vector, the one at ``place`` (n,), or the mean over ``mask``.
+    """
+    hidden = hidden.float()  # a mean that is stored in bfloat16 makes ties between scores
+    if pooling in ("cls", "cls_pooler"):
+        return hidden[:, 0]
+    if pooling == "prompt":
+        return hidden[torch.arange(len(hidden), device=hidden.device), place]
+    weights = mask.to(hidden.dtype)[:, :, None]
+    return torch.sum(hidden * weights, 1) / weights.sum(1).clamp(min=1)
+
 
 TOKENS_AT_ONCE = 4096
 """On a CPU: enough tokens for the matrix products, few enough for the cache."""

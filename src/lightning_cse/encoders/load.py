@@ -19,9 +19,8 @@ from safetensors import SafetensorError
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from lightning_cse.encoders.encoder import SentenceEncoder, positions
+from lightning_cse.encoders.encoder import POOLINGS, SentenceEncoder, positions
 from lightning_cse.encoders.packing import set_dropout
-from lightning_cse.encoders.pooling import POOLINGS
 from lightning_cse.errors import EncoderError
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from lightning_cse.data.cells import columns_of
-from lightning_cse.data.files import decoded, read_bytes
+from lightning_cse.data.cells import columns_of, decoded, read_bytes
 from lightning_cse.data.parsers import READERS, parse
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation.task import Embedded, Split, Task, TaskResult

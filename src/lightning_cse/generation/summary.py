@@ -12,7 +12,7 @@ from rich.rule import Rule
 from lightning_cse import runs
 from lightning_cse.analysis import describing
 from lightning_cse.analysis.histograms import Pairs, bins_of, draw_histograms, shares
-from lightning_cse.data.drawing import seeded_order
+from lightning_cse.data.preparation import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.generation.examples import Pair
 from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern, Role

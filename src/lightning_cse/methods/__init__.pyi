@@ -1,9 +1,9 @@
 from .base import Method as Method
+from .base import Schedule as Schedule
 from .dualcse import DualCSE as DualCSE
 from .dualgauss import DualGauss as DualGauss
 from .gausscse import GaussCSE as GaussCSE
 from .impscore import ImpScore as ImpScore
 from .ngcse import NGCSE as NGCSE
-from .schedules import Schedule as Schedule
 from .simcse import SimCSE as SimCSE
 from .simcse import UnsupervisedSimCSE as UnsupervisedSimCSE

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from lightning_cse.data.parsers import PAIR_SENTENCES as ROLES
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.methods.base import MakeOptimizer, Method
-from lightning_cse.methods.schedules import Schedule
+from lightning_cse.methods.base import MakeOptimizer, Method, Schedule
 from lightning_cse.models import ImpScoreModel
 from lightning_cse.models.base import SENTENCES_AT_ONCE
 from lightning_cse.models.impscore import Direction, Distance

@@ -8,8 +8,8 @@ import pytest
 from data_modules import data_module
 
 from lightning_cse.data import Hybrid, Rows, Sentences, TokenShuffle
-from lightning_cse.data.drawing import ANOTHER_ANCHOR, used
 from lightning_cse.data.hybrid import PATTERNS, as_llm_rows
+from lightning_cse.data.preparation import ANOTHER_ANCHOR, used
 from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import ConfigError, DataError
 

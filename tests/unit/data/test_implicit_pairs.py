@@ -5,7 +5,7 @@ not.
 import pytest
 
 from lightning_cse.data import INLIImplicitPairs, Rows, SourceFile
-from lightning_cse.data.drawing import subset, used
+from lightning_cse.data.preparation import subset, used
 
 ROLES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 INLI = ("premise", "explicit_entailment", "implied_entailment", "neutral", "contradiction")

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from lightning_cse.data.drawing import used
+from lightning_cse.data.preparation import used
 from lightning_cse.data.roles import (
     TRIPLET,
     INLIQuadruples,

@@ -8,8 +8,8 @@ from torch import nn
 
 from lightning_cse.encoders import encoder as encoder_module
 from lightning_cse.encoders import load_encoder, tiny_encoder
+from lightning_cse.encoders.encoder import EARLIER_STATES
 from lightning_cse.encoders.packing import MODEL_TYPES
-from lightning_cse.encoders.pooling import EARLIER_STATES
 from lightning_cse.tokens import Tokens
 
 SENTENCES = [

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lightning_cse.encoders.batching import cut_by_length
 from lightning_cse.encoders.packing import (
     LANES,
     NARROWEST,
     FastDropout,
     Windows,
+    cut_by_length,
     keep_mask,
     use_window_attention,
     window_attention,

@@ -14,7 +14,7 @@ import pandas as pd
 
 from lightning_cse.data import Rows, read_corpus, sample_dir
 from lightning_cse.data.corpora import get_corpus
-from lightning_cse.data.drawing import seeded_order
+from lightning_cse.data.preparation import seeded_order
 from lightning_cse.data.sources import HYPOTHESES
 from lightning_cse.engine.load import CHECKPOINT, load
 from lightning_cse.errors import DataError
