@@ -36,7 +36,7 @@ def released_runs(folder: Path) -> pd.DataFrame:
             key: list(frame.itertuples(index=False, name=None)) for key, frame in frames.items()
         }
         title = ".".join(_NAMES.get(part, part) for part in metrics.parent.parts[-2:])
-        rows.append({"title": title, "curves": curves, **asdict(summarise(curves))})
+        rows.append({"setting": title, "curves": curves, **asdict(summarise(curves))})
     return pd.DataFrame(rows, dtype=object)
 
 

@@ -42,29 +42,28 @@ def _page(arguments: argparse.Namespace) -> str:
 
     experiments = experiments_dir()
     kept = kept_records(experiments) if arguments.kept else []
-    table = RunsTable(arguments.runs_dir, [*arguments.records, *kept])
+    table = RunsTable(arguments.runs_dir, arguments.records + kept)
     request = Request(arguments.profile, arguments.encoder, arguments.seeds)
+    known: set[str] = set()
     papers: dict[str, list[Plan]] = {}
-    known = {"all"}
     for artefact in find_artefacts(experiments).values():
-        names = {artefact.key, artefact.paper}
-        known |= names
-        if not names.union(["all"]).isdisjoint(arguments.what):
+        if named := set(arguments.what) & {"all", artefact.key, artefact.paper}:
+            known |= named
             paper = artefact.source.partition(",")[0]
             papers.setdefault(paper, []).append(Plan(artefact, request, table))
     sections = []
     shown = []
     for paper, plans in papers.items():
-        sections += [_artefact(plan, experiments, paper) for plan in plans]
+        sections += [_artefact(plan, paper) for plan in plans]
         runs = _trainings(plans)
         sections += run_sections(runs, name=f"{slug(paper)}-sweep", part=paper)
         shown += runs
-    if paths := [Path(word).expanduser() for word in arguments.what if word not in known]:
+    if paths := [Path(word) for word in arguments.what if word not in known]:
         runs = read_runs(paths, arguments.seeds)
         sections += run_sections(runs, part="Runs")
         shown += runs
-    title = arguments.title or ", ".join(papers) or "Runs"
-    return build_report(title, sections, facts=run_facts(shown))
+    title = ", ".join(papers) or "Runs"
+    return build_report(arguments.title or title, sections, facts=run_facts(shown))
 
 
 def _trainings(plans: Sequence[Plan]) -> list[Found]:
@@ -73,12 +72,12 @@ def _trainings(plans: Sequence[Plan]) -> list[Found]:
     return list({run.source: run for run in found if "steps" in run.record}.values())
 
 
-def _artefact(plan: Plan, experiments: Path, paper: str) -> dict[str, Any]:
+def _artefact(plan: Plan, paper: str) -> dict[str, Any]:
     """Return the section of an artefact; if it cannot be made, the section gives the reason."""
     from lightning_cse.papers.report import artefact_section
     from lightning_cse.papers.reproducing import reproduce
 
-    results = experiments / plan.artefact.paper / "results"
+    results = plan.artefact.path.parent / "results"
     try:
         done = reproduce(plan, kept_tests=results / f"{plan.stem}.tests.csv")
     except LightningCSEError as error:

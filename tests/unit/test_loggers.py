@@ -207,7 +207,7 @@ def test_what_stands_in_the_table_of_runs(tmp_path):
     assert list(start.tags) == ["dualcse", "small", "t" * 64]
 
 
-@pytest.mark.parametrize("method", ["init", "define_metric", "log", "summary", "finish"])
+@pytest.mark.parametrize("method", ["init", "log", "summary", "finish"])
 def test_one_warning_and_then_silence(tmp_path, monkeypatch, caplog, method):
     run = Broken(method)
 
@@ -234,7 +234,6 @@ def test_one_warning_and_then_silence(tmp_path, monkeypatch, caplog, method):
         ("", None, False, "offline"),
         ("", None, True, "online"),
         ("", True, True, "offline"),
-        ("", False, False, "offline"),
         ("offline", False, True, "offline"),
         ("online", None, False, "offline"),
         ("disabled", True, True, "disabled"),
@@ -244,22 +243,3 @@ def test_who_decides_the_mode(monkeypatch, variable, offline, logged_in, want):
     monkeypatch.setenv("WANDB_MODE", variable)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40 if logged_in else "")
     assert views._mode(offline) == want
-
-
-def test_netrc(tmp_path, monkeypatch):
-    place = tmp_path / "netrc"
-    monkeypatch.setenv("NETRC", str(place))
-    place.write_text("machine api.wandb.ai login user password abc\n")
-    place.chmod(0o600)
-    assert views.is_logged_in()
-    monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
-    assert not views.is_logged_in()
-
-
-def test_disabled_does_not_even_load_wandb(tmp_path, monkeypatch, caplog):
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    one = view(tmp_path)
-    one.log_metrics({"a": 1.0}, step=1)
-    one.close(1)
-    assert (list(tmp_path.iterdir()), caplog.records) == ([], [])

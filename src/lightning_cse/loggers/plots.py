@@ -38,13 +38,6 @@ _PANELS: Final = {  # title: the look of each curve by the end of its key
 }
 _MEASURES: Final = ("alignment", "uniformity", "held-out minus evaluation")
 _DIAGNOSTIC: Final = r"(diag/(?:.+/)?)((held_out|eval)/|rfd_)(alignment|uniformity)"
-_STAR: Final = {
-    "color": VERMILION,
-    "marker": "*",
-    "markersize": 13,
-    "markeredgecolor": "white",
-    "linestyle": "none",
-}
 
 
 def run_figures(
@@ -76,8 +69,15 @@ def _loss(curves: Curves) -> Figure | None:
     axes = figure.subplots()
     average, span = smoothed(points)
     if span > 1:
-        look: Any = {"marker": "", "alpha": 0.28, "linewidth": 0.8}
-        line(axes, points, color=BLUE, label="every logged step", **look)
+        line(
+            axes,
+            points,
+            color=BLUE,
+            marker="",
+            alpha=0.28,
+            linewidth=0.8,
+            label="every logged step",
+        )
         line(axes, average, color=BLUE, marker="", label=f"moving average of {span} points")
         axes.legend(loc="upper right")
     else:
@@ -104,7 +104,17 @@ def _dev_score(curves: Curves, monitor: str) -> Figure | None:
     if monitor in curves:  # the first step of the highest value
         step, value = max(curves[monitor], key=lambda point: point[1])
         label = f"best: {value:.4f} at step {step}"
-        line(axes, [(step, value)], label=label, zorder=4, **_STAR)
+        line(
+            axes,
+            [(step, value)],
+            label=label,
+            color=VERMILION,
+            marker="*",
+            markersize=13,
+            markeredgecolor="white",
+            linestyle="none",
+            zorder=4,
+        )
     axes.set_ylabel("dev score")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     by_step(axes)
@@ -137,6 +147,11 @@ def _diagnostics(curves: Curves) -> Figure | None:
         axes.set_xlabel("")
     for axes, title in zip(grid[0], _PANELS, strict=True):
         axes.set_title(title)
-    place: Any = {"loc": "outside lower center", "ncols": 4, "handlelength": 3}
-    figure.legend(list(handles.values()), list(handles), **place)
+    figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=4,
+        handlelength=3,
+    )
     return figure

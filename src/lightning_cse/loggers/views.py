@@ -243,11 +243,9 @@ class WandbView(RunView, WandbLogger):
         for key in metrics.keys() - self._defined:
             self._defined.add(key)
             best = {"val": "max,last", "train": "min,last"}.get(key.partition("/")[0])
-            self.experiment.define_metric(
-                key,
-                step_metric=STEP,
-                summary=None if key.endswith(("/learning_rate", "threshold")) else best,
-            )
+            if key.endswith(("/learning_rate", "threshold")):
+                best = None
+            self.experiment.define_metric(key, step_metric=STEP, summary=best)
         super()._log(metrics, step)
 
     def _conclude(self, values: dict[str, float], step: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pandas as pd
@@ -161,25 +161,26 @@ class _Group(NamedTuple):
     dashes: str
 
 
-def _charts(groups: Sequence[_Group], keys: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
-    """Yield one chart of all runs for each key that any run has."""
-    for number, key in enumerate(keys):
-        with plot_style():
-            figure = _curves_figure(groups, key)
-        yield _chart(figure, key, f"{name}-{number}")
+def _charts(groups: Sequence[_Group], keys: Sequence[str], name: str) -> list[dict[str, Any]]:
+    """Return one chart of all runs for each key."""
+    return [
+        _chart(_curves_figure(groups, key), key, f"{name}-{number}")
+        for number, key in enumerate(keys)
+    ]
 
 
 def _curves_figure(groups: Sequence[_Group], key: str) -> Figure:
-    figure = blank_figure(4.2, 2.7)
-    axes = figure.subplots()
-    if "rfd_" in key:
-        zero_line(axes)
-    for group in groups:
-        for run in group.runs:
-            if points := sorted(run.curves.get(key, ())):
-                shown = smoothed(points)[0] if key == "train/loss" else points
-                line(axes, shown, linewidth=1.4, **group.look)
-    by_step(axes)
+    with plot_style():
+        figure = blank_figure(4.2, 2.7)
+        axes = figure.subplots()
+        if "rfd_" in key:
+            zero_line(axes)
+        for group in groups:
+            for run in group.runs:
+                if points := sorted(run.curves.get(key, ())):
+                    shown = smoothed(points)[0] if key == "train/loss" else points
+                    line(axes, shown, linewidth=1.4, **group.look)
+        by_step(axes)
     return figure
 
 
@@ -220,14 +221,14 @@ def run_sections(
             "title": "Learning curves",
             "anchor": "learning",
             "legend": groups,
-            "charts": list(_charts(groups, learning, f"{name}-0")),
+            "charts": _charts(groups, learning, f"{name}-0"),
         },
         {
             "title": "Relative fitting difficulty",
             "anchor": "rfd",
             "intro": _RFD,
             "legend": groups,
-            "charts": list(_charts(groups, fitting, f"{name}-1")),
+            "charts": _charts(groups, fitting, f"{name}-1"),
         },
         {
             "title": "What differs between the configs",

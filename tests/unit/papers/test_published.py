@@ -221,7 +221,6 @@ def test_language_models_are_asked_only_where_it_is_allowed(artefacts):
         ("small", "gausscse/table1"),
         ("small", "ngcse/figure5"),
         ("small", "ngcse/table4"),
-        ("small", "ngcse/table6"),
         ("tiny", "gausscse/table5"),
         ("tiny", "ngcse/table4"),
     ],
@@ -238,19 +237,6 @@ def test_every_point_composes(artefacts, key, profile):
                 assert point.of is None or composed(point.of)
                 composes += 1
     assert composes
-
-
-@pytest.mark.parametrize(
-    ("settings", "protocol"), [((), "senteval"), (("transfer.protocol=lbfgs",), "lbfgs")]
-)
-def test_transfer_is_measured_by_senteval_s_protocol(artefacts, settings, protocol):
-    table = artefacts["ngcse/table4"]
-    request = Request("small", settings=settings)
-    for line in table.lines(request):
-        for point in points_of(table, request, line, table.columns[0]):
-            assert composed(point)["transfer"]["protocol"] == protocol
-    marks = [list(column.instead) for column in table.columns if column.source == "metric"]
-    assert marks == [[f"test/{task.lower()}/accuracy_lbfgs"] for task in TRANSFER]
 
 
 @pytest.mark.parametrize(("table", "count"), [("table5", 3), ("table6", 8)])

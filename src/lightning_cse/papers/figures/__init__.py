@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 from omegaconf import DictConfig
 
 from lightning_cse.config.compose import compose_run, options
-from lightning_cse.papers.artefacts import Line
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.points import explained
 
@@ -84,12 +83,6 @@ def made(
     return Result(drawn, text, {name: rows for name, rows in tables.items() if rows}, quotes)
 
 
-def title_of(plan: Plan, line: Line) -> str:
-    """Return the label of a line, with its encoder where there are several."""
-    several = len({each.encoder for each in plan.lines if each.encoder}) > 1
-    return f"{line.label} ({line.encoder})" if several and line.encoder else line.label
-
-
 def unfinished(plan: Plan) -> list[str]:
     """Return a paragraph on lines without a finished run, and one on lines with fewer than were
     asked for.
@@ -99,9 +92,9 @@ def unfinished(plan: Plan) -> list[str]:
     for line in plan.lines:
         count = len(plan.found(line))
         if line.row.experiment and count == 0:
-            none.append(title_of(plan, line))
+            none.append(line.label)
         elif line.row.experiment and count < len(line.seeds):
-            fewer.append(f"{title_of(plan, line)} ({count} of {len(line.seeds)})")
+            fewer.append(f"{line.label} ({count} of {len(line.seeds)})")
     parts = {
         "Left out, since no run of them is finished": none,
         "Result of fewer runs than were asked for": fewer,

@@ -5,7 +5,6 @@ sizes of the data.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,14 +18,7 @@ from lightning_cse.data.sources import HYPOTHESES
 from lightning_cse.engine.load import CHECKPOINT, load
 from lightning_cse.errors import DataError
 from lightning_cse.models.base import finite
-from lightning_cse.papers.figures import (
-    Result,
-    data_config,
-    made,
-    markdown_table,
-    title_of,
-    unfinished,
-)
+from lightning_cse.papers.figures import Result, data_config, made, markdown_table, unfinished
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.plan import Plan
 from lightning_cse.similarity import cosine_matrix
@@ -100,17 +92,16 @@ def retrieval(plan: Plan) -> Result:
     parts = unfinished(plan)
     rows: list[dict[Any, Any]] = []
     for line in plan.lines:
-        title = title_of(plan, line)
         found = plan.found(line)
         runs = [run for run in found if run.folder and (run.folder / CHECKPOINT).is_file()]
         if runs:
             best = max(runs, key=lambda run: float(value_at(run.record, "best.score") or 0))
             hits = _nearest_of_run(best, Path(data_config(plan).paths.data_dir))
-            parts += _quoted(title, best, hits)
+            parts += _quoted(line.label, best, hits)
             table = hits[_COLUMNS].assign(row=line.label, encoder=line.encoder)
             rows += table[["row", "encoder", *_COLUMNS]].to_dict("records")
         elif found:
-            parts.append(f"{title}: the checkpoints of its runs were not kept; none can be loaded.")
+            parts.append(f"{line.label}: the checkpoints of its runs were not kept.")
     return made({}, parts, quotes=True, nearest=rows)
 
 
@@ -172,12 +163,8 @@ def _quoted(title: str, run: Found, found: pd.DataFrame) -> Iterator[str]:
     """Yield the Markdown of a run: a heading, and one table per query."""
     score = value_at(run.record, "best.score")
     yield f"## {title}: seed {run.record['seed']}, dev score {score}"
-    shown = found.assign(sentence=found["sentence"].map(_plain))
+    sentences = found["sentence"].str.replace("|", r"\|", regex=False)  # it ends a cell
+    shown = found.assign(sentence=sentences)
     for (place, premise), hits in shown.groupby(["query", "premise"], sort=False):
-        yield f"**{_plain(premise)}** ({place})"
+        yield f"**{premise}** ({place})"
         yield markdown_table(hits[_SHOWN].to_dict("records"))
-
-
-def _plain(sentence: str) -> str:
-    """Return a sentence that Markdown shows as it is."""
-    return " ".join(re.sub(r"([\\|*_`<\[])", r"\\\1", sentence).split())

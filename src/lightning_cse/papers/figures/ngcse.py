@@ -5,6 +5,7 @@ training.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +15,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
 from lightning_cse.papers.artefacts import Artefact
-from lightning_cse.papers.figures import Result, made, markdown_table, title_of, unfinished
+from lightning_cse.papers.figures import Result, made, markdown_table, unfinished
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.statistics import correlation
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DRAWN: Final = ["title", "curves"]  # the columns of runs that only the figures use
 MONITOR: Final = "val/stsb/spearman"
 SUMMARY: Final = [each.name for each in fields(CurveSummary)]
 FITTING: Final = {
@@ -47,9 +47,7 @@ _MARKERS: Final = {"Wiki": "o", "NLI": "s"}
 
 
 def runs_of(plan: Plan) -> pd.DataFrame:
-    """Return one row per run: its setting, encoder and seed, its summary, and its title and curves
-    for figures.
-    """
+    """Return one row per run: its setting, encoder and seed, its summary, and its curves."""
     rows = []
     for line in plan.lines:
         for run in plan.found(line):
@@ -62,18 +60,17 @@ def runs_of(plan: Plan) -> pd.DataFrame:
                 "encoder": line.encoder,
                 "seed": run.record.get("seed"),
                 **summary,
-                "title": title_of(plan, line),
                 "curves": run.curves,
             }
             rows.append(row)
-    columns = ["setting", "encoder", "seed", *SUMMARY, *_DRAWN]
+    columns = ["setting", "encoder", "seed", *SUMMARY, "curves"]
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
 def settings(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the mean summary of the runs of each setting, with ``rfd``, the sum of both RFDs."""
     summary = runs[SUMMARY].astype(float).eval("rfd = rfd_alignment + rfd_uniformity")
-    return summary.groupby(runs["title"], sort=False).mean()
+    return summary.groupby(runs["setting"], sort=False).mean()
 
 
 def published_settings(artefact: Artefact) -> pd.DataFrame:
@@ -82,9 +79,9 @@ def published_settings(artefact: Artefact) -> pd.DataFrame:
     rows: dict[str, dict[str, Any]] = {}
     for each in artefact.published:
         if column := columns.get(each.column):
-            row = rows.setdefault(each.row, {"title": each.row})
+            row = rows.setdefault(each.row, {"setting": each.row})
             row[column.keys[0].removeprefix("summary.")] = each.value / column.scale
-    return settings(pd.DataFrame(list(rows.values()), columns=["title", *SUMMARY]))
+    return settings(pd.DataFrame(list(rows.values()), columns=["setting", *SUMMARY]))
 
 
 def domain(title: str) -> str:
@@ -140,7 +137,7 @@ def best_step(plan: Plan) -> Result:
 
 
 def _summaries(runs: pd.DataFrame) -> list[dict[Any, Any]]:
-    return list(runs.drop(columns=_DRAWN).to_dict("records"))
+    return list(runs.drop(columns="curves").to_dict("records"))
 
 
 def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | None:
@@ -172,28 +169,41 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
 def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Draw a line from each setting with several runs to each of them."""
     across, up, _ = points
-    look: Any = {"color": GREY, "linewidth": 0.7, "marker": ".", "markersize": 3, "zorder": 2}
-    for title, some in runs.groupby("title", sort=False):
-        for x, y in some[[across, up]].astype(float).dropna().to_numpy():
-            if len(some) > 1 and title in points.index:
-                centre = points.loc[title]
-                axes.plot([centre[across], x], [centre[up], y], markevery=[1], **look)
+    several = runs["setting"].duplicated(keep=False) & runs["setting"].isin(points.index)
+    for run in runs[several].to_dict("records"):
+        centre = points.loc[run["setting"]]
+        axes.plot(
+            [centre[across], run[across]],
+            [centre[up], run[up]],
+            markevery=[1],
+            color=GREY,
+            linewidth=0.7,
+            marker=".",
+            markersize=3,
+            zorder=2,
+        )
 
 
 def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """Draw the encoder before training, and return its label with its place.
 
-    Step 0 is that of NLI.dropout, or else of the first run that has one. Its score has no colour:
-    it is so low that on a common scale the others would look alike.
+    Its score has no colour: it is so low that on a common scale the others would look alike.
     """
-    look: Any = {"marker": "D", "s": 48, "facecolor": "white", "edgecolor": GREY, "linewidth": 1.4}
-    first = runs["title"] != "NLI.dropout"
-    for curves in runs["curves"][first.sort_values(kind="stable").index]:
+    for curves in runs["curves"]:
         keys = ("diag/eval/uniformity", "diag/eval/alignment", MONITOR)
-        x, y, score = (dict(curves.get(key, ())).get(0) for key in keys)
-        if x is not None and y is not None:
-            axes.scatter(x, y, zorder=3, **look)
-            return {"pretrained" if score is None else f"pretrained ({100 * score:.1f})": (x, y)}
+        x, y, score = (dict(curves.get(key, ())).get(0, math.nan) for key in keys)
+        if not math.isnan(x + y):
+            axes.scatter(
+                x,
+                y,
+                marker="D",
+                s=48,
+                facecolor="white",
+                edgecolor=GREY,
+                linewidth=1.4,
+                zorder=3,
+            )
+            return {f"pretrained ({100 * score:.1f})": (x, y)}
     return {}
 
 
@@ -231,14 +241,16 @@ def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
     box = axes.bbox
     taken.append(Bbox.from_extents(0, box.y0, box.x0, box.y1))
     taken.append(Bbox.from_extents(box.x1, box.y0, figure.bbox.x1, box.y1))
-    look: Any = {
-        "textcoords": "offset points",
-        "fontsize": 8,
-        "zorder": 5,
-        "path_effects": [withStroke(linewidth=2.5, foreground="white")],
-    }
     for label, point in labels.items():
-        text: Any = axes.annotate(label, point, (0, 0), **look)
+        text: Any = axes.annotate(
+            label,
+            point,
+            (0, 0),
+            textcoords="offset points",
+            fontsize=8,
+            zorder=5,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+        )
         covered = []
         for number, position in enumerate(_positions()):
             text.set(**position)
@@ -263,12 +275,7 @@ def _positions() -> Iterator[dict[str, Any]]:
 
 def process(plan: Plan) -> Result:
     """Make NGCSE's Figures 3 and 6: alignment and uniformity by step, the settings side by side."""
-    runs = runs_of(plan)
-    parts = unfinished(plan)
-    without_curves = runs.loc[~runs["curves"].astype(bool), "title"].unique()
-    if len(without_curves):
-        parts.append(f"Not drawn where a run's curves were not kept: {', '.join(without_curves)}.")
-    return made({"process": process_figure(runs)}, parts)
+    return made({"process": process_figure(runs_of(plan))}, unfinished(plan))
 
 
 def process_figure(runs: pd.DataFrame) -> Figure | None:
@@ -277,7 +284,7 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
 
     Source: NGCSE, figures 3 and 6.  Differs: the axes span the measured values.
     """
-    groups = list(runs[runs["curves"].astype(bool)].groupby("title", sort=False)["curves"])
+    groups = list(runs[runs["curves"].astype(bool)].groupby("setting", sort=False)["curves"])
     if not groups:
         return None
     with plot_style():

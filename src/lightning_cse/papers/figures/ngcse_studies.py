@@ -55,16 +55,16 @@ def study(plan: Plan, option: str) -> Study:
     """Return the runs of the rows that set an option, by its value, and the paper's scores by
     value, in percent.
     """
-    published = {(each.row, each.encoder): each.value for each in plan.artefact.published}
+    published = {each.row: each.value for each in plan.artefact.published}
     metric = plan.artefact.columns[0].keys[0]
     rows = []
     paper = {}
     for line in plan.lines:
         given = dict(override.split("=", 1) for override in line.row.overrides)
-        if option not in given or line.encoder != plan.lines[0].encoder:
+        if option not in given:
             continue
-        if (line.name, line.paper_encoder) in published:
-            paper[float(given[option])] = published[line.name, line.paper_encoder]
+        if line.row.name in published:
+            paper[float(given[option])] = published[line.row.name]
         for run in plan.found(line):
             value = float(value_at(run.record, f"decisive.config.{option}"))
             score = 100 * run.record["metrics"].get(metric, math.nan)
@@ -101,20 +101,48 @@ def _draw_study(axes: Axes, runs: pd.DataFrame, published: Mapping[float, float]
     means = runs.groupby("value")["score"].mean()
     half = pooled_interval(runs)
     label = "one run each" if half is None else "mean of the runs"
-    look: Any = {"color": BLUE, "marker": "o", "markersize": 4, "zorder": 3}
-    axes.plot(means.index, means, label=label, **look)
+    axes.plot(means.index, means, color=BLUE, marker="o", markersize=4, zorder=3, label=label)
     if half is not None:
-        band: Any = {"color": BLUE, "alpha": 0.15, "linewidth": 0, "label": "95 % interval"}
-        axes.fill_between(means.index, means - half, means + half, **band)
-        dots: Any = {"s": 9, "color": GREY, "linewidth": 0, "zorder": 2, "label": "one run"}
-        axes.scatter(runs["value"], runs["score"], **dots)
+        axes.fill_between(
+            means.index,
+            means - half,
+            means + half,
+            color=BLUE,
+            alpha=0.15,
+            linewidth=0,
+            label="95 % interval",
+        )
+        axes.scatter(
+            runs["value"],
+            runs["score"],
+            s=9,
+            color=GREY,
+            linewidth=0,
+            zorder=2,
+            label="one run",
+        )
     if published:
-        paper: Any = {"color": ORANGE, "linewidth": 1.2, "markersize": 3, "label": "the paper"}
-        axes.plot(list(published), list(published.values()), "s--", **paper)
+        axes.plot(
+            list(published),
+            list(published.values()),
+            "s--",
+            color=ORANGE,
+            linewidth=1.2,
+            markersize=3,
+            label="the paper",
+        )
     best = means.idxmax()
-    star: Any = {"color": VERMILION, "marker": "*", "s": 160, "edgecolor": "white", "zorder": 4}
-    label = f"best: {means[best]:.2f} at {best:g}"
-    axes.scatter(best, means[best], linewidth=0.8, label=label, **star)
+    axes.scatter(
+        best,
+        means[best],
+        color=VERMILION,
+        marker="*",
+        s=160,
+        edgecolor="white",
+        linewidth=0.8,
+        zorder=4,
+        label=f"best: {means[best]:.2f} at {best:g}",
+    )
 
 
 def pooled_interval(runs: pd.DataFrame) -> Any:
