@@ -37,6 +37,9 @@ _SETTINGS: Final = {
     "finish_timeout": 60.0,
 }
 
+Metrics = Mapping[str, float]
+Values = Mapping[str, Any]
+
 
 class CurvesLogger(Logger):
     """Write every logged value, by step, to the run's ``curves.csv``."""
@@ -55,7 +58,7 @@ class CurvesLogger(Logger):
         """The name of the run's folder."""
         return self.curves.path.parent.name
 
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+    def log_metrics(self, metrics: Metrics, step: int | None = None) -> None:
         """Append the values of one step; only the first process of a run has loggers."""
         if step is None:
             raise ValueError(f"{sorted(metrics)} must be logged with a step")
@@ -80,11 +83,11 @@ class RunView(Logger):
         """The object that takes the values, started on first use; None if the view is off."""
         return self._guarded("start", self._started)
 
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+    def log_metrics(self, metrics: Metrics, step: int | None = None) -> None:
         """Show the values of one step."""
         self._guarded("log", lambda: self._log(metrics, step))
 
-    def conclude(self, record: Mapping[str, Any]) -> None:
+    def conclude(self, record: Values) -> None:
         """Show the final values of a finished run next to its settings, but no sentences or
         predictions.
         """
@@ -106,11 +109,11 @@ class RunView(Logger):
     def _started(self) -> Any:
         return super().experiment  # type: ignore[misc]  # of the wrapped logger
 
-    def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
+    def _log(self, metrics: Metrics, step: int | None) -> None:
         super().log_metrics(dict(metrics), step)  # type: ignore[safe-super]
 
     @abstractmethod
-    def _conclude(self, values: dict[str, float], step: int) -> None: ...
+    def _conclude(self, values: Metrics, step: int) -> None: ...
 
     @abstractmethod
     def _end(self, exit_code: int) -> None: ...
@@ -147,7 +150,7 @@ class TensorBoardView(RunView, TensorBoardLogger):
         *,
         run: Run,
         group: str,
-        settings: Mapping[str, Any],
+        settings: Values,
         tags: Sequence[str],
         resumed_at: int | None = None,
     ) -> None:
@@ -164,8 +167,8 @@ class TensorBoardView(RunView, TensorBoardLogger):
         )
         self._settings = {**settings, "group": group, "tags": " ".join(tags)}
 
-    def _conclude(self, values: dict[str, float], step: int) -> None:
-        super(RunView, self).log_hyperparams(self._settings, metrics=values, step=step)
+    def _conclude(self, values: Metrics, step: int) -> None:
+        super(RunView, self).log_hyperparams(self._settings, metrics=dict(values), step=step)
 
     def _end(self, exit_code: int) -> None:
         if self._experiment is not None:
@@ -199,7 +202,7 @@ class WandbView(RunView, WandbLogger):
         offline: bool | None = None,
         run: Run,
         group: str,
-        settings: Mapping[str, Any],
+        settings: Values,
         resumed_at: int | None = None,
         tags: Sequence[str] = (),
     ) -> None:
@@ -239,7 +242,7 @@ class WandbView(RunView, WandbLogger):
             log.info("W&B: %s", run.url)
         return run
 
-    def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
+    def _log(self, metrics: Metrics, step: int | None) -> None:
         for key in metrics.keys() - self._defined:
             self._defined.add(key)
             best = {"val": "max,last", "train": "min,last"}.get(key.partition("/")[0])
@@ -248,7 +251,7 @@ class WandbView(RunView, WandbLogger):
             self.experiment.define_metric(key, step_metric=STEP, summary=best)
         super()._log(metrics, step)
 
-    def _conclude(self, values: dict[str, float], step: int) -> None:
+    def _conclude(self, values: Metrics, step: int) -> None:
         self.experiment.summary.update(values)
 
     def _end(self, exit_code: int) -> None:
@@ -278,7 +281,7 @@ def is_logged_in() -> bool:
     return bool(given or get_netrc_auth(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai"))
 
 
-def final_values(record: Mapping[str, Any]) -> dict[str, float]:
+def final_values(record: Values) -> Metrics:
     """Return the finite numbers of a record for a table of runs: ``test/...``, ``best/score``,
     ``summary/...``.
     """

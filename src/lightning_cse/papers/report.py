@@ -54,10 +54,14 @@ _RFD: Final = (
     "Above zero, what the run is trained on is harder to fit than what it is evaluated on."
 )
 
+Part = dict[str, Any]
+"""A section of the page, or a table or chart in one, as the template shows it."""
+Record = Mapping[str, Any]
+
 
 def build_report(
     title: str,
-    sections: Sequence[Mapping[str, Any]],
+    sections: Sequence[Record],
     *,
     facts: Mapping[str, str] | None = None,
 ) -> str:
@@ -72,7 +76,7 @@ def build_report(
     markdown.disable(["link", "image", "autolink", "reference"])
     jinja = environment()
     jinja.filters["markdown"] = lambda text: Markup(markdown.render(text))  # noqa: S704 - escaped
-    parts: dict[str, list[Mapping[str, Any]]] = {}
+    parts: dict[str, list[Record]] = {}
     for section in sections:
         parts.setdefault(section["part"], []).append(section)
     return jinja.get_template("report.html.jinja").render(title=title, parts=parts, facts=facts)
@@ -89,12 +93,12 @@ def artefact_section(
     made: Result | None = None,
     *,
     part: str = "",
-) -> dict[str, Any]:
+) -> Part:
     """Return a table or figure of a paper as a section; ``made`` holds its figures, its text and
     further tables.
     """
     anchor = slug(artefact.key)
-    section: dict[str, Any] = {
+    section: Part = {
         "title": artefact.title,
         "anchor": anchor,
         "kicker": artefact.source,
@@ -112,7 +116,7 @@ def artefact_section(
     return section
 
 
-def _folded_table(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _folded_table(name: str, rows: Sequence[Record]) -> Part:
     frame = pd.DataFrame(rows)
     texts = frame.map(lambda value: f"{value:.4f}" if isinstance(value, float) else str(value))
     return {
@@ -123,7 +127,7 @@ def _folded_table(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any
     }
 
 
-def _chart(figure: Figure, title: str, name: str) -> dict[str, Any]:
+def _chart(figure: Figure, title: str, name: str) -> Part:
     """Return a figure as a chart: SVG with text as text, in colours that follow the theme of the
     page.
     """
@@ -156,12 +160,12 @@ class _Group(NamedTuple):
     key: str
     label: str
     runs: Sequence[Found]
-    look: Mapping[str, Any]
+    look: Record
     color: str
     dashes: str
 
 
-def _charts(groups: Sequence[_Group], keys: Sequence[str], name: str) -> list[dict[str, Any]]:
+def _charts(groups: Sequence[_Group], keys: Sequence[str], name: str) -> list[Part]:
     """Return one chart of all runs for each key."""
     return [
         _chart(_curves_figure(groups, key), key, f"{name}-{number}")
@@ -201,7 +205,7 @@ def run_sections(
     *,
     name: str = "sweep",
     part: str = "",
-) -> list[dict[str, Any]]:
+) -> list[Part]:
     """Return the sections of runs; their anchors begin with ``name``, and the contents list them
     under ``part``.
     """
@@ -215,7 +219,7 @@ def run_sections(
     keys = sorted({key for run in runs for key in run.curves})
     learning = [key for key in ("train/loss", *sorted(set(map(_monitor, runs)))) if key in keys]
     fitting = [key for key in keys if re.fullmatch(r"diag/.*(alignment|uniformity)", key)]
-    sections: list[dict[str, Any]] = [
+    sections: list[Part] = [
         {"title": "Runs", "anchor": "runs", "tables": [_run_table(groups)] if groups else []},
         {
             "title": "Learning curves",
@@ -243,7 +247,7 @@ def run_sections(
     ]
 
 
-def _run_table(groups: Sequence[_Group]) -> dict[str, Any]:
+def _run_table(groups: Sequence[_Group]) -> Part:
     """Return a table of the metrics over seeds, with the baselines below."""
     lines = [*map(_scores, groups), *_baselines(groups)]
     keys = sorted({key for _, scores in lines for one in scores for key in one})
@@ -256,14 +260,14 @@ def _run_table(groups: Sequence[_Group]) -> dict[str, Any]:
     return {"headings": headings, "rows": rows, "notes": [_ABOUT]}
 
 
-def _scores(group: _Group) -> tuple[Any, list[Mapping[str, Any]]]:
+def _scores(group: _Group) -> tuple[Any, list[Record]]:
     records = [run.record for run in group.runs if run.state == "finished"]
     return group, [{"dev": value_at(one, "best.score"), **one["metrics"]} for one in records]
 
 
-def _baselines(groups: Sequence[_Group]) -> Iterator[tuple[Any, list[Mapping[str, Any]]]]:
+def _baselines(groups: Sequence[_Group]) -> Iterator[tuple[Any, list[Record]]]:
     """Yield the metrics of the baselines that were evaluated beside the runs, once per encoder."""
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Record] = {}
     for record in (run.record for group in groups for run in group.runs):
         for name, metrics in (record.get("baselines") or {}).items():
             encoder = "" if name == "length" else value_at(record, "encoder.name")
@@ -285,7 +289,7 @@ def _monitor(run: Found) -> str:
     return str(value_at(run.record, "best.monitor") or next(scores, ""))
 
 
-def _difference_tables(groups: Sequence[_Group]) -> list[dict[str, Any]]:
+def _difference_tables(groups: Sequence[_Group]) -> list[Part]:
     """Return a table of the config keys in which the points differ."""
     configs = [value_at(group.runs[0].record, "decisive.config") or {} for group in groups]
     settings = [{key: setting_text(value) for key, value in leaves(one)} for one in configs]

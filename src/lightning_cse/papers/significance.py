@@ -133,9 +133,6 @@ def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
     for column in (f"correct_{variant}", "correct"):
         if column in frame:
             return examples.assign(correct=frame[column].astype(bool))
-    if "prediction" not in frame:
-        found = ", ".join(frame)
-        raise DataError(f"{path}: no column correct, and no label and prediction (found: {found})")
     return examples.assign(correct=frame["label"] == frame["prediction"])
 
 
@@ -208,12 +205,12 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     """
     rows = []
     left_out = {}
-    for task in dict.fromkeys(tasks or _tasks_with_answers(points)):
+    answered = _tasks_with_answers(points)
+    for task in sorted(set(tasks or answered).intersection(answered)):
         having = [point for point in points if task in point.tasks]
         if len(having) < len(points):
             left_out[task] = [point.label for point in points if point not in having]
-        votes = _votes(task, having) if having else []
-        outcomes = zip(having, votes, strict=True)
+        outcomes = zip(having, _votes(task, having), strict=True)
         for (a, of_a), (b, of_b) in itertools.combinations(outcomes, 2):
             rows.append({"task": task, **_compare_pair(a, b, of_a, of_b)})
     if not rows:
@@ -226,12 +223,12 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     return frame
 
 
-def _tasks_with_answers(points: Sequence[Point]) -> list[str]:
+def _tasks_with_answers(points: Sequence[Point]) -> set[str]:
     """Return the tasks of the runs that have right and wrong answers."""
     runs = [point for point in points if not point.baseline]
     files = {task: point.files(task)[0] for point in runs for task in point.tasks}
     answers = {"correct", "prediction"}
-    return [task for task in sorted(files) if answers & set(pd.read_parquet(files[task]))]
+    return {task for task, file in files.items() if answers & set(pd.read_parquet(file))}
 
 
 def _compare_pair(a: Point, b: Point, of_a: Votes, of_b: Votes) -> dict[str, Any]:

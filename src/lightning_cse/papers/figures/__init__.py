@@ -34,6 +34,9 @@ _QUARTILES: Final = {
 }
 
 
+Rows = Sequence[Mapping[Any, Any]]
+
+
 @dataclass(frozen=True)
 class Result:
     """Figures and tables by name, and a text in Markdown; a text that quotes a corpus is not kept
@@ -42,7 +45,7 @@ class Result:
 
     figures: Mapping[str, Figure]
     text: str
-    tables: Mapping[str, Sequence[Mapping[str, Any]]]
+    tables: Mapping[str, Rows]
     quotes: bool
 
 
@@ -73,7 +76,7 @@ def made(
     parts: Sequence[str],
     *,
     quotes: bool = False,
-    **tables: Sequence[Mapping[str, Any]],
+    **tables: Rows,
 ) -> Result:
     """Return the figures that could be drawn, the paragraphs as one text, and the tables that have
     rows.
@@ -102,7 +105,7 @@ def unfinished(plan: Plan) -> list[str]:
     return [f"{text}: {', '.join(lines)}." for text, lines in parts.items() if lines]
 
 
-def markdown_table(rows: Sequence[Mapping[Any, Any]]) -> str:
+def markdown_table(rows: Rows) -> str:
     """Return rows with the same keys as a Markdown table, with three decimals and right-aligned
     numbers.
     """

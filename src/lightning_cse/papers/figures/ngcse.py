@@ -187,9 +187,11 @@ def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:
 def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """Draw the encoder before training, and return its label with its place.
 
-    Its score has no colour: it is so low that on a common scale the others would look alike.
+    Step 0 is that of NLI.dropout, or else of the first run. Its score has no colour: it is so low
+    that on a common scale the others would look alike.
     """
-    for curves in runs["curves"]:
+    is_other = runs["setting"] != "NLI.dropout"
+    for curves in runs["curves"][is_other.sort_values(kind="stable").index]:
         keys = ("diag/eval/uniformity", "diag/eval/alignment", MONITOR)
         x, y, score = (dict(curves.get(key, ())).get(0, math.nan) for key in keys)
         if not math.isnan(x + y):
