@@ -118,15 +118,10 @@ def senteval_classifier(x, labels, fold, l2, classes):
     the epochs.
     """
     random = np.random.RandomState(1111)
-    with torch.random.fork_rng():
-        torch.manual_seed(1111)
-        model = nn.Linear(x.shape[1], classes).double()
+    torch.manual_seed(1111)
+    model = nn.Linear(x.shape[1], classes).double()
     x = x.double()
-    optimizer = torch.optim.Adam(
-        model.parameters(),
-        lr=1e-3,
-        weight_decay=l2,
-    )
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=l2)
     train, dev = fold
     if dev is None:
         permutation = random.permutation(len(train))

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import subprocess
 import sys
 
@@ -76,18 +75,6 @@ def test_the_bench_measures_both_sides(options, name, tmp_path, repository):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_profile_alone(tmp_path, repository):
-    _, found = bench(
-        repository,
-        tmp_path,
-        "bench.py",
-        "--profile",
-    )
-    check_shares(found["batch 4, profile"]["results"]["float32"])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("points", "expected"),
     [
@@ -121,29 +108,3 @@ def test_growth_is_measured_and_drawn(points, expected, tmp_path, repository):
         assert 0 < values["sentences_per_second"] < math.inf
         assert 100 < values["peak_mib"] < 20_000
     assert figure.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_what_a_start_costs(tmp_path, repository):
-    script = str(repository / "benchmarks" / "startup.py")
-    options = ("+experiment=dualcse_cross", "+debug=tiny", "baselines=none", "figures=false")
-    done = subprocess.run(
-        [
-            sys.executable,
-            script,
-            *options,
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=540,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    lightning, run, points = (
-        [float(one) for one in re.findall(r"\d+\.\d\d", line)] for line in done.stdout.splitlines()
-    )
-    assert 0 < lightning[0] < run[0]
-    assert len(points) == 3
-    assert 0 < points[1] < points[0], "the first has the imports"
-    assert not list(tmp_path.iterdir())

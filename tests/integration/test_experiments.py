@@ -1,9 +1,7 @@
 """Experiments from config to record under ``+debug=tiny``: what the golden results do not cover."""
 
-import csv
 import functools
 import hashlib
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
-from small_runs import curves
 
 from lightning_cse.engine import train as training
 from lightning_cse.engine.load import load
@@ -97,87 +94,6 @@ def test_folder_of_a_run_is_complete(run, place):
         assert digests.items() <= record["data"].items()
 
     assert OmegaConf.load(folder.config_path).encoder.name == "tiny"
-
-
-@EACH
-def test_curves_have_every_evaluation_once(experiment, run):
-    folder = run(experiment)
-    record = folder.read()
-    values = curves(folder)
-    steps = list(values[record["best"]["monitor"]])
-    every = OmegaConf.load(folder.config_path).eval_every
-
-    assert steps == sorted(
-        {
-            *range(
-                0,
-                record["steps"],
-                every,
-            ),
-            record["steps"],
-        }
-    )
-
-    evaluated = {key for key in values if key.startswith(("val/", "diag/"))}
-
-    for key in evaluated:
-        assert list(values[key]) == (steps[1:] if "/rfd_" in key else steps)
-
-    assert record["final"] == {key: values[key][steps[-1]] for key in evaluated}
-    assert list(values["train/loss"]) == list(range(1, record["steps"] + 1))
-
-    for curve in values.values():
-        assert all(map(math.isfinite, curve.values()))
-
-    with folder.curves_path.open(newline="") as file:  # one row a value: nothing is logged twice
-        rows = [(row["step"], row["key"]) for row in csv.DictReader(file)]
-
-    assert len(rows) == len(set(rows))
-
-
-@EACH
-def test_rfd_is_the_running_mean_after_step_0(experiment, run):
-    values = curves(run(experiment))
-    # Above 0 also for unsupervised SimCSE, whose pairs are one sentence each, under two masks.
-    assert min(values["diag/held_out/alignment"].values()) > 0
-
-    prefixes = [key.removesuffix("rfd_alignment") for key in values if "/rfd_alignment" in key]
-    assert prefixes
-
-    for prefix in prefixes:
-        for measure in MEASURES:
-            held_out = values[f"{prefix}held_out/{measure}"]
-            evaluation = values[f"{prefix}eval/{measure}"]
-            differences = []
-
-            for step, value in values[f"{prefix}rfd_{measure}"].items():
-                differences.append(held_out[step] - evaluation[step])
-                mean = math.fsum(differences) / len(differences)
-                assert value == pytest.approx(mean, abs=1e-12)
-
-
-@EACH
-def test_summary_is_of_the_best_evaluations(experiment, run):
-    folder = run(experiment)
-    record = folder.read()
-    values = curves(folder)
-    monitor = record["best"]["monitor"]
-    scores = {step: score for step, score in values[monitor].items() if step}
-    best = max(scores, key=lambda step: (scores[step], -step))
-
-    assert record["best"] == {
-        "step": best,
-        "score": scores[best],
-        "monitor": monitor,
-    }
-
-    five = sorted(scores.values(), reverse=True)[:5]
-    mean = math.fsum(five) / len(five)
-
-    assert record["summary"]["final_score"] == pytest.approx(mean, rel=1e-12)
-
-    for measure in MEASURES:
-        assert record["summary"][f"eval_{measure}_at_best"] == values[f"diag/eval/{measure}"][best]
 
 
 def recomputed(table, threshold):

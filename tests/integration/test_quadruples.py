@@ -79,34 +79,6 @@ def weighted(own, weights):
     )
 
 
-def test_weighted_sources_and_their_account(run_tiny, own, tmp_path, drawn):
-    record = run_tiny(tmp_path, *weighted(own, "[1,0.5]")).read()
-    rows = record["rows"]
-
-    assert rows["read"] == 595 + ROWS
-    assert rows["dropped: data.train_rows"] == 595 + ROWS - 36
-    assert rows["used"] == rows["training_rows"] == 36
-
-    from_inli = rows["rows an epoch: inli/train"]
-    from_own = rows[f"rows an epoch: {own}"]
-
-    assert from_own == (36 - from_inli + 1) // 2 > 4, "half of them, rounded"
-    assert from_inli + from_own == rows["rows an epoch"]
-
-    for role in ("explicit_entailment", "contradiction"):
-        assert 0 < rows[f"rows with {role}"] < 36
-
-    assert {"INLI/train.csv", own} <= record["data"].keys()
-    assert record["steps"] == len(drawn)
-
-    half = len(drawn) // 2
-
-    for batches in (drawn[:half], drawn[half:]):
-        assert sum(map(len, batches)) == rows["rows an epoch"]
-
-    assert set(range(36)) == {row for batch in drawn for row in batch}
-
-
 def test_weighted_run_killed_in_either_epoch_matches_uninterrupted_run(
     run_tiny, own, tmp_path, drawn
 ):

@@ -101,19 +101,6 @@ def test_a_request_is_the_task_then_the_examples_then_the_pair():
     ]
 
 
-def test_without_examples_no_corpus_is_read(tmp_path):
-    client = Backwards()
-    model = few_shot(
-        client,
-        data_dir=str(tmp_path),
-        shots=0,
-    )
-    assert model.judge(["a"], ["b"]) == ["neutral"]
-    assert [role for role, _ in client.asked[0].messages] == ["system", "user"]
-    assert not model.digests
-    assert few_shot().digests.keys() == {"INLI/train.csv"}
-
-
 @pytest.mark.parametrize(
     ("said", "answer"),
     [
@@ -153,18 +140,3 @@ def test_answers_stand_in_the_order_of_the_pairs():
     client = Backwards(lambda pair: said.get(pair[-1]) or Failure("long", final=True))
     answers = few_shot(client).judge(["p"] * 4, list("abcd"))
     assert answers == ["implied", "failed", "unparsable", "contradiction"]
-
-
-def test_many_replies_without_a_label_are_reported(caplog):
-    said = {
-        "a": reply("Let me think\n" + "on " * 99, "length"),
-        "b": reply("hm", "length"),
-        "c": reply("huh"),
-    }
-    model = few_shot(Backwards(lambda pair: said.get(pair[-1], reply("neutral"))))
-    model.judge(["p"] * 60, ["a", "b", "c"] + ["x"] * 57)
-    assert not caplog.messages, "1 in 20 is not reported"
-    model.judge(["p"] * 59, ["a", "b", "c"] + ["x"] * 56)
-    (line,) = caplog.messages
-    assert "3 of 59 replies" in line
-    assert "'length': 2, 'stop': 1}" in line

@@ -12,7 +12,6 @@ from lightning_cse.data import (
     ContrastiveData,
     ContrastiveDataModule,
     NLITriplets,
-    OwnRows,
     Sentences,
     sample_dir,
 )
@@ -20,10 +19,9 @@ from lightning_cse.embeddings import DualEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Embedded
-from lightning_cse.losses import DualContrastive, InfoNCE
-from lightning_cse.methods import DualCSE, Schedule, SimCSE, UnsupervisedSimCSE
+from lightning_cse.losses import InfoNCE
+from lightning_cse.methods import Schedule, SimCSE, UnsupervisedSimCSE
 from lightning_cse.metrics import alignment, uniformity
-from lightning_cse.models import PointModel
 
 OPTIONS = {
     "positive_score": 4.0,
@@ -134,41 +132,6 @@ def test_what_one_side_lacks_has_no_rfd():
     )
 
 
-def test_roles_that_no_held_out_row_has_are_not_measured(tmp_path):
-    rows = [f"premise {n} is long,hypothesis {n} is short\n" for n in range(20)]
-    (tmp_path / "mine.csv").write_text("premise,implied_entailment\n" + "".join(rows))
-    encoder = tiny_encoder(layers=1)
-    method = DualCSE(
-        encoder,
-        DualContrastive(),
-        **COMMON,
-    )
-    settings = ContrastiveData(
-        train=[str(tmp_path / "mine.csv")],
-        rows=OwnRows(),
-        batch_size=8,
-        drop_last=False,
-        data_dir=str(sample_dir()),
-        held_out_share=0.2,
-    )
-    data = ContrastiveDataModule(
-        settings,
-        tokenize=encoder.tokenizer,
-        seed=0,
-        roles=method.roles,
-        optional=method.optional,
-    )
-    options = OPTIONS | {"evaluation": "none", "dropout": False}
-    diagnostics = build_diagnostics(
-        method,
-        data,
-        options,
-        str(sample_dir()),
-    )
-    pair = tuple(data.held_out.column(role) for role in ("premise", "implied_entailment"))
-    assert diagnostics.held_out.pairs == {"implicit": pair}
-
-
 def build(method, **options):
     """Return the diagnostics of a method on its kind of data in the sample corpus, and the data."""
     unsupervised = issubclass(method, UnsupervisedSimCSE)
@@ -225,41 +188,6 @@ def test_evaluation_side_has_the_digest_of_its_own_file():
     assert list(side.digests) == ["STS/STSBenchmark/sts-dev.csv"]
     assert not side.digests.keys() & data.digests.keys()
     assert len(side.pairs["primary"][0]) >= 18
-
-
-@pytest.mark.parametrize(
-    ("evaluation", "keys"),
-    [("stsb_dev", {"diag/eval/alignment", "diag/eval/uniformity"}), ("none", set())],
-)
-def test_without_held_out_rows_the_evaluation_side_is_measured(evaluation, keys):
-    diagnostics, _ = build(
-        SimCSE,
-        evaluation=evaluation,
-        held_out_share=0,
-    )
-    model = PointModel(tiny_encoder(layers=1))
-    assert (
-        set(
-            measure(
-                diagnostics,
-                model,
-                step=3,
-            )
-        )
-        == keys
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"evaluation": "corpus_dev"}, r"diag\.evaluation: corpus_dev is already"),
-        ({"evaluation": "stsb_dev", "positive_score": 6.0}, r"diag\.positive_score: no pair"),
-    ],
-)
-def test_options_that_do_not_fit_are_errors(options, message):
-    with pytest.raises(ConfigError, match=message):
-        build(SimCSE, **options)
 
 
 def test_counts_are_those_of_the_authors(real_data):

@@ -1,13 +1,11 @@
 """Dropout, prompts, denoising, frozen embeddings and refused options of an encoder."""
 
-import copy
 
 import pytest
 import torch
-from encoder_kinds import save_kind
 
-from lightning_cse.encoders import SentenceEncoder, load_encoder, tiny_encoder
 from lightning_cse.encoders import encoder as encoder_module
+from lightning_cse.encoders import load_encoder, tiny_encoder
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
@@ -108,24 +106,6 @@ def test_refused_options(options, message):
         tiny_encoder(**options)
 
 
-def test_refused_combinations(tmp_path):
-    with pytest.raises(EncoderError, match="puts 'implicit' behind a sentence"):
-        tiny_encoder(pooling="prompt").template("implicit")
-    options = {"source": str(save_kind("mpnet", tmp_path)), "pooling": "prompt", "denoise": True}
-    with pytest.raises(EncoderError, match="positions of mpnet cannot be set"):
-        load_encoder(name="x", **options)
-
-
-def test_tokenizer_without_special_tokens():
-    tiny = tiny_encoder()
-    bare = copy.deepcopy(tiny.tokenizer.tokenizer)
-    bare._tokenizer.post_processor = None
-    options = {"name": "odd", "max_length": 64, "digests": tiny.digests, "pooling": "mean"}
-    encoder = SentenceEncoder(tiny.backbone, bare, **options).eval()
-    (vectors,) = encoder(requests(encoder))
-    assert torch.isfinite(vectors).all()
-
-
 def test_tiny_encoder_is_decided_by_its_seed_and_keeps_the_random_state():
     state = torch.get_rng_state()
     one, same, other = (tiny_encoder(seed=seed) for seed in (1, 1, 2))
@@ -134,12 +114,3 @@ def test_tiny_encoder_is_decided_by_its_seed_and_keeps_the_random_state():
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
     assert one.digests == same.digests != other.digests
-
-
-def test_bare_tokens_have_no_special_tokens_and_are_not_cut(load):
-    tokenizer = load("roberta").tokenizer
-    short, long = tokenizer(["Hi", "word " * 400])
-    special = set(tokenizer.tokenizer.all_special_ids) - {tokenizer.tokenizer.unk_token_id}
-    assert special.isdisjoint([*short, *long])
-    assert len(long) >= 400
-    assert tokenizer([]) == []

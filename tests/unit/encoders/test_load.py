@@ -9,7 +9,6 @@ import torch
 import transformers as hf
 from encoder_kinds import save_kind
 from huggingface_hub.utils import filter_repo_objects
-from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from torch.nn.functional import normalize
 
@@ -99,28 +98,6 @@ def test_the_checkpoints_own_pooler(kind, tmp_path):
         assert encoder(request)[0].dtype == torch.float32
     got.sum().backward()
     assert encoder.backbone.pooler.dense.weight.grad is not None, "trained with the rest"
-
-
-def test_a_checkpoint_without_a_pooler(bert_folder, tmp_path):
-    weights = load_file(bert_folder / "model.safetensors")
-    kept = {name: tensor for name, tensor in weights.items() if "pooler" not in name}
-    save_file(kept, bert_folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(EncoderError, match="pooler"):
-        load(bert_folder, pooling="cls_pooler")
-    with pytest.raises(EncoderError, match=r"x \(distilbert\) has no pooler .*; choose cls"):
-        load(save_kind("distilbert", tmp_path / "distilbert"), pooling="cls_pooler")
-
-
-def test_weights_of_a_whole_language_model(bert_folder):
-    # As the hub has bert-base-uncased: under a prefix, with the old names of layer norms, and with
-    # a head.
-    weights = {"cls.predictions.bias": torch.zeros(3)}
-    for name, tensor in load_file(bert_folder / "model.safetensors").items():
-        old = name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")
-        weights["bert." + old] = tensor
-    want = load(bert_folder).state_dict()
-    save_file(weights, bert_folder / "model.safetensors", metadata={"format": "pt"})
-    torch.testing.assert_close(load(bert_folder).state_dict(), want, rtol=0, atol=0)
 
 
 def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder, tmp_path):
@@ -270,12 +247,6 @@ def test_the_length_is_the_folders_or_what_tokenizer_and_backbone_allow(
     edit(bert_folder, "tokenizer_config", model_max_length=tokenizer)
     write(bert_folder, sentence_bert_config={"max_seq_length": said})
     assert load(bert_folder, max_length="auto").max_length == want
-
-
-def test_two_of_robertas_positions_are_never_used(roberta_folder):
-    assert load(roberta_folder, max_length="auto").max_length == 64
-    with pytest.raises(EncoderError, match=r"max_length: 65 is more than the 64 positions of x"):
-        load(roberta_folder, max_length=65)
 
 
 @pytest.mark.parametrize(

@@ -96,25 +96,6 @@ def test_values_and_gradients_of_attention(p):
     torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5, rtol=1e-4)
 
 
-def test_bfloat16_attention_is_near_float32():
-    """The same masks are drawn for both, so that only rounding differs."""
-    results = []
-    for dtype in DTYPES:
-        qkv = states(dtype)
-        result = attend(qkv, 0.3)
-        results.append([result.detach(), *torch.autograd.grad(result.sum(), qkv)])
-    for rounded, exact in zip(*results, strict=True):
-        assert rounded.dtype == torch.bfloat16
-        assert (rounded.float() - exact).norm() < 0.02 * exact.norm()
-
-
-def test_a_saved_model_does_not_ask_for_this_attention(tmp_path):
-    bert = hf.BertModel(hf.BertConfig(**SIZES))
-    use_window_attention(bert)
-    bert.save_pretrained(tmp_path)
-    assert "lightning_cse" not in (tmp_path / "config.json").read_text()
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_blocks_that_add_in_place_equal_those_of_transformers(dtype):
     config = hf.RobertaConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -144,21 +125,6 @@ def test_keep_rate_and_scale_of_dropout(p, dtype):
     assert set(dropped.tolist()) == {0.0, scale.item()}
 
 
-def test_masks_are_independent_between_calls_and_neighbours():
-    """The covariance of two masks is zero within five standard errors.
-
-    A mask is compared with the next one, and with itself shifted by one and by the four lanes
-    of one random number.
-    """
-    torch.manual_seed(0)
-    count = 200_000
-    first = keep_mask((count,), 0.5).double()
-    second = keep_mask((count,), 0.5).double()
-    for other in (second, first.roll(1), first.roll(4)):
-        covariance = ((first - 0.5) * (other - 0.5)).mean().item()
-        assert abs(covariance) < 5 * 0.25 / count**0.5
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradient_goes_through_the_same_mask_also_of_a_strided_input(dtype):
     x = torch.ones(50, 20, dtype=dtype, requires_grad=True)
@@ -166,15 +132,6 @@ def test_gradient_goes_through_the_same_mask_also_of_a_strided_input(dtype):
     dropped.backward(torch.ones(50, 20, dtype=dtype).t())
     assert torch.equal(x.grad, dropped.detach().t())
     assert 0 < (x.grad == 0).sum() < x.numel()
-
-
-def test_dropout_of_nothing_of_all_and_in_evaluation():
-    x = torch.randn(5, 5)
-    state = torch.get_rng_state()
-    assert torch.equal(FastDropout(0.0)(x), x)
-    assert torch.equal(FastDropout(0.5).eval()(x), x)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert not FastDropout(1.0)(x).any()
 
 
 @given(

@@ -131,37 +131,6 @@ def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(dat
     assert metrics["auprc"] == pytest.approx(0.5 * (0 + 1 / 2) / 2 + 0.5 * (1 / 3 + 1 / 2) / 2)
 
 
-def test_auprc_over_thresholds_is_an_option(data_dir):
-    task = nli(data_dir, auprc_thresholds=3)
-    metrics = run_tasks(
-        {"snli": task},
-        Difference(),
-        "test",
-    )["snli"].metrics
-    assert (set(metrics), "auprc_3" in nli(data_dir).metrics) == (set(task.metrics), False)
-    # At 1 nothing is said to be entailed, at 0.5 half of it is right and found, at 0 everything is.
-    assert metrics["auprc_3"] == pytest.approx(0.5 * (1 + 1 / 2) / 2 + 0.5 * 1 / 2)
-
-
-def test_fewer_dev_pairs_are_watched_but_the_threshold_of_the_test_is_tuned_on_all(data_dir):
-    tasks = {"snli": nli(data_dir, dev_rows=2)}
-    assert (
-        len(
-            run_tasks(
-                tasks,
-                Difference(),
-                "dev",
-            )["snli"].predictions["row"]
-        )
-        == 2
-    )
-    assert run_tasks(
-        tasks,
-        Difference(),
-        "test",
-    )["snli"].metrics["threshold"] == pytest.approx(0.401)
-
-
 def test_an_unwatched_test_set_has_no_part_in_training_and_shares_its_sentences(data_dir):
     tasks = {"snli": nli(data_dir), "again": nli(data_dir, watched=False)}
     assert set(
@@ -236,21 +205,6 @@ def test_a_score_that_is_the_same_both_ways_has_no_direction(tmp_path):
         )["d"]
         == found
     )
-
-
-def test_length_counts_characters_strictly(tmp_path):
-    rows = [
-        ("ab", "a", "entailment"),
-        ("ab", "cd", "entailment"),
-        ("a", "b c d", "entailment"),
-    ]
-    result = direction(
-        tmp_path,
-        Length(),
-        rows,
-    )
-    assert result.predictions["lead"] == [1, 0, -4]
-    assert result.metrics == {"accuracy": pytest.approx(1 / 3)}
 
 
 def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path):

@@ -161,22 +161,6 @@ def test_nli_without_dev_has_a_two_fold_threshold(yes, no, tmp_path):
     assert tuple(result.metrics) == task.metrics == ("accuracy_two_fold", "auprc", "auc")
 
 
-def test_the_two_folds_have_both_labels_in_any_order_of_rows(tmp_path):
-    rows = [
-        ("p 0", f"h{row} {row % 2 * 9}", ("neutral", "entailment")[row % 2]) for row in range(8)
-    ]
-    for name, ordered in {"in turn": rows, "sorted": rows[::2] + rows[1::2]}.items():
-        task = OwnNLI(
-            files=write(
-                tmp_path / f"{name}.csv",
-                NLI,
-                ordered,
-            ),
-            key="own.nli",
-        )
-        assert evaluated(task).metrics["accuracy_two_fold"] == 1
-
-
 def test_nli_with_a_dev_side_takes_its_threshold_there(tmp_path):
     dev = [
         ("p 0", "a -30", "entailment"),

@@ -8,7 +8,6 @@ import pytest
 import torch
 from oracles import Numbers
 
-from lightning_cse.data import read_corpus
 from lightning_cse.data.rows import Rows
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.evaluation import STS, STSB, Average, Task, run_tasks
@@ -80,29 +79,6 @@ def test_what_orders_nothing_scores_zero(data_dir):
         Collapsed(),
         "dev",
     )["stsb"].metrics == {"spearman": 0.0}
-
-
-def test_files_are_read_when_they_are_asked_for_and_limited(tmp_path):
-    task = STSB(
-        data_dir=str(tmp_path),
-        dev_rows=3,
-        test_rows=2,
-    )
-    write(tmp_path, "dev", DEV)
-    write(tmp_path, "test", TEST)
-    assert (len(task.rows("dev")), len(task.rows("test"))) == (3, 2)
-    assert task.sentences("dev") == ["a 1", "c 1", "e 2", "b 9", "d 5", "f 6"]
-    assert task.digests == {
-        f"STS/STSBenchmark/sts-{split}.csv": read_corpus(
-            "stsb",
-            split,
-            tmp_path,
-        )
-        .files[0]
-        .sha256
-        for split in ("dev", "test")
-    }
-    assert not task.suits(Numbers())
 
 
 # Of the two subsets, one has scores in the order of gold, the other against it.

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from oracles import Numbers, senteval_classifier
+from oracles import Numbers
 
 from lightning_cse.data import Rows, sample_dir
 from lightning_cse.embeddings import PointEmbedding
@@ -184,93 +184,6 @@ def test_nested_folds_against_a_loop(monkeypatch, corpus, classes):
     }
 
 
-def senteval_accuracy(x, y, train, dev, test, l2):
-    """Return the accuracy of SentEval's classifier on the test rows, in float64."""
-    model, _ = senteval_classifier(
-        x,
-        y,
-        (train, dev),
-        l2,
-        classes=2,
-    )
-    predicted = model(x[test]).argmax(dim=1)
-    correct = predicted == y[test]
-    return correct.double().mean().item()
-
-
-def senteval_l2(x, y, rows):
-    """Return the L2 with the best mean accuracy on three folds of these rows."""
-    folds = stratified(y[rows].numpy(), 3)
-    means = []
-    for l2 in module.L2:
-        scores = []
-        for train, dev in folds:
-            score = senteval_accuracy(
-                x,
-                y,
-                train=rows[train],
-                dev=rows[dev],
-                test=rows[dev],
-                l2=l2,
-            )
-            scores.append(score)
-        mean = np.mean(scores)
-        means.append(mean.round(4))
-    best = np.argmax(means)
-    return module.L2[best]
-
-
-def test_senteval_protocol_against_a_loop_in_float64(monkeypatch):
-    """Compare nested cross-validation.
-
-    Outer folds are tested, inner folds choose the L2 of each outer fold, and the classifier that
-    is tested stops early on rows set apart from its training rows.
-    """
-    monkeypatch.setattr(
-        module,
-        "FOLDS",
-        3,
-    )
-    classes = ("negative", "positive")
-    rows = table(240, classes, seed=7)
-    order = senteval_order(rows, classes)
-    features, labels = numbers(rows, classes, order)
-    x = torch.from_numpy(features)
-    y = torch.from_numpy(labels)
-
-    accuracies = []
-    for train, test in stratified(labels, 3):
-        l2 = senteval_l2(x, y, train)
-        accuracy = senteval_accuracy(
-            x,
-            y,
-            train,
-            None,
-            test,
-            l2,
-        )
-        accuracies.append(accuracy)
-    expected = np.mean(accuracies)
-    assert expected > 0.6
-
-    tables = {"all": rows}
-    result = evaluated(
-        monkeypatch,
-        "mr",
-        tables,
-        protocol="senteval",
-    )
-    assert result.metrics == {
-        "accuracy_senteval": pytest.approx(expected),
-    }
-    optimum = evaluated(
-        monkeypatch,
-        "mr",
-        tables,
-    )
-    assert expected != optimum.metrics["accuracy_lbfgs"]
-
-
 def test_a_given_dev_split_chooses(monkeypatch):
     classes = ("negative", "positive")
     tables = {
@@ -301,35 +214,6 @@ def test_a_given_dev_split_chooses(monkeypatch):
     assert result.metrics == {
         "accuracy_lbfgs": pytest.approx((predicted == sides["test"][1]).mean())
     }
-
-
-@pytest.mark.parametrize("protocol", ["lbfgs", "senteval"])
-def test_what_is_predicted_for_a_row_never_sees_its_label(monkeypatch, protocol):
-    tables = {
-        name: table(
-            40,
-            ("ABBR", "DESC"),
-            seed,
-        )
-        for name, seed in (("train", 8), ("test", 9))
-    }
-    before = evaluated(
-        monkeypatch,
-        "trec",
-        tables,
-        protocol=protocol,
-    ).predictions["prediction"]
-    flipped = ["ABBR" if label == "DESC" else "DESC" for label in tables["test"].column("label")]
-    tables["test"] = Rows.of({"label": flipped, "sentence": tables["test"].column("sentence")})
-    after = evaluated(
-        monkeypatch,
-        "trec",
-        tables,
-        protocol=protocol,
-    )
-    assert list(after.metrics) == [f"accuracy_{protocol}"]
-    assert after.predictions["prediction"] == before
-    assert after.predictions["label"] == flipped
 
 
 @pytest.mark.parametrize("corpus", CORPORA)

@@ -189,14 +189,6 @@ def test_rows_without_a_hypothesis_lack_its_terms(rows, options):
     assert got.item() == pytest.approx(want, abs=1e-9)
 
 
-def test_batch_without_any_term_has_zero_loss_and_gradient():
-    premise = DualEmbedding(*(tensor.requires_grad_() for tensor in normal(2, 3, 4).unbind()))
-    loss = DualContrastive(intra_sentence=False)(premise, rows={})
-    loss.backward()
-    assert loss.item() == 0
-    assert not premise.explicit.grad.any()
-
-
 def test_contradiction_is_required_unless_it_is_off():
     *roles, contradiction = make(3, 4)
     with pytest.raises(ValueError, match="set contradiction=False"):

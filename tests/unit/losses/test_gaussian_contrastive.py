@@ -1,12 +1,10 @@
 """GaussianContrastive against a loop, and the direction that it teaches."""
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import cross_entropy, gaussians, sim
 
-from lightning_cse.embeddings import GaussianEmbedding
 from lightning_cse.losses import GaussianContrastive
 
 every_setting = pytest.mark.parametrize(
@@ -100,14 +98,6 @@ def test_loss_matches_loop(
         reduce,
     )(*roles)
     assert reordered.item() == pytest.approx(got.item())
-
-
-def test_wide_premise_is_cheaper_than_wide_entailment():
-    mean = gaussians(4, 8).mean
-    narrow = GaussianEmbedding(mean, torch.full_like(mean, -1.0))
-    wide = GaussianEmbedding(mean, torch.ones_like(mean))
-    loss = GaussianContrastive(sets=["ent", "rev"])
-    assert loss(wide, narrow).item() < loss(narrow, wide).item() - 1
 
 
 def test_contradiction_is_ignored_without_its_set_and_required_with_it():

@@ -110,18 +110,6 @@ def test_maps_learn_and_the_encoder_unless_it_is_frozen(frozen, direction):
     assert method.model.encoder.training is not frozen
 
 
-def test_loss_is_that_of_the_scores():
-    method = make().train()
-    given = batch(method)
-    a, b, c, d = method.model.encode(*given["roles"].values())
-    i = method.model.implicitness
-    near = method.model.pragmatic_distance(a, b)
-    far = method.model.pragmatic_distance(c, d)
-    ranks = (0.5 - i(a) + i(b)).relu() + (0.5 - i(c) + i(d)).relu()
-    want = (ranks + (0.7 - far + near).relu()).mean()
-    torch.testing.assert_close(method.training_step(given, 0)["loss"], want)
-
-
 def test_frozen_encoder_encodes_every_training_sentence_once(monkeypatch):
     counts = []
     losses = []

@@ -8,7 +8,6 @@ from oracles import SENTENCES
 from transformers import get_linear_schedule_with_warmup
 
 from lightning_cse.encoders import tiny_encoder
-from lightning_cse.errors import ConfigError
 from lightning_cse.losses import DualContrastive, GaussianContrastive, InfoNCE
 from lightning_cse.methods import (
     DualCSE,
@@ -89,19 +88,6 @@ def test_step_has_a_finite_loss_gradients_and_named_outputs(name):
     for parameter_name, parameter in method.named_parameters():
         learns = parameter.grad is not None and bool(parameter.grad.any())
         assert learns or "token_type" in parameter_name
-
-
-@pytest.mark.parametrize(
-    ("kind", "similarity", "needed"),
-    [(DualCSE, GaussianSimilarity(), "CosineSimilarity"), (DualGauss, None, "GaussianSimilarity")],
-)
-def test_similarity_of_the_wrong_kind_is_an_error(kind, similarity, needed):
-    with pytest.raises(ConfigError, match=rf"{kind.__name__} needs a {needed}, got a "):
-        kind(
-            tiny_encoder(),
-            DualContrastive(similarity=similarity),
-            **COMMON,
-        )
 
 
 @pytest.mark.parametrize("reduce", ["sim_of_sum", "mean_of_sims"])

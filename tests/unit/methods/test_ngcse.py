@@ -194,33 +194,6 @@ def test_second_positive_has_its_own_pass_over_llm_rows(llm):
     assert method.training_step(given, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "roles",
-    [
-        ALONE,
-        AUGMENTED,
-        LABELLED,
-    ],
-)
-def test_without_llm_rows_the_loss_is_info_nce(roles):
-    method = make(roles)
-    sentences = {
-        "anchor": ANCHORS,
-        "positive": ANCHORS[::-1],
-        "negative": WRITTEN["negative"] * 2,
-    }
-    given = {role: tokens(method, sentences[role]) for role in method.roles}
-    vectors = {role: heads(method, sentences[role]) for role in method.roles}
-    positive = vectors.get("positive", vectors["anchor"])
-    want = info_nce(
-        vectors["anchor"],
-        positive,
-        vectors.get("negative"),
-    )
-    step = method.training_step({"roles": given, "index": torch.arange(4)}, 0)
-    assert step["loss"].item() == pytest.approx(want, rel=1e-5)
-
-
 def test_anchor_is_its_own_positive_under_another_dropout_mask():
     method = make(ALONE, dropout=0.3).train()
     assert method.needs_dropout
@@ -233,26 +206,14 @@ def test_anchor_is_its_own_positive_under_another_dropout_mask():
     assert not make(AUGMENTED).needs_dropout
 
 
-def test_head_learns_and_is_not_used_in_evaluation():
-    method = make(STS, **TRIPLET).train()
-    method.training_step(batch(method), 0)["loss"].backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in method.head.parameters())
-    method.eval()
-    (pooled,) = method.model.encoder([(tokens(method, ANCHORS), method.templates[0])])
-    torch.testing.assert_close(method.model.embed(ANCHORS).vector, pooled)
-
-
 @pytest.mark.parametrize(
     ("roles", "options", "aligned", "spread"),
     [
         (ALONE, {}, "anchor", ("anchor",)),
-        (AUGMENTED, {}, "positive", ("anchor",)),
         (LABELLED, {}, "positive", LABELLED),
-        (STS, {"llm_positive": "positive"}, "positive", SPREAD),
         (STS, {}, "intermediate", SPREAD),
         (STS, {"contrastive": "multiple_positive"}, "positive", SPREAD),
         (STS, TRIPLET, "intermediate", STS),
-        (STS, TRIPLET | {"llm_positive": "positive"}, "positive", STS),
     ],
 )
 def test_diagnostics_measure_the_trained_pair(roles, options, aligned, spread):
