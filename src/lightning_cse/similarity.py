@@ -47,7 +47,7 @@ def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
         tensor([[ 1.,  0., -1.],
                 [ 0.,  0.,  0.]])
     """
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+    if a.ndim != 2 or a.shape[1:] != b.shape[1:]:
         raise ValueError(f"need (n, d) and (m, d), got {tuple(a.shape)} and {tuple(b.shape)}")
     with _no_autocast(a):
         a, b = _wide(a, b)
@@ -62,9 +62,8 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
     with ``a`` and ``b`` of shape ``(n, d)`` and the result of shape ``(n,)``: the diagonal of
     `cosine_matrix`.
     """
-    if a.ndim != 2 or a.shape != b.shape:
-        got = f"{tuple(a.shape)} and {tuple(b.shape)}"
-        raise ValueError(f"need two (n, d) tensors of one shape, got {got}")
+    if a.shape != b.shape:
+        raise ValueError(f"need one shape (n, d), got {tuple(a.shape)} and {tuple(b.shape)}")
     with _no_autocast(a):
         a, b = _wide(a, b)
         return (_unit(a) * _unit(b)).sum(dim=-1)
@@ -109,8 +108,7 @@ def gaussian_similarity_matrix(
     """
     check_reduce(reduce)
     if a.mean.shape[1] != b.mean.shape[1]:
-        got = f"{tuple(a.mean.shape)} and {tuple(b.mean.shape)}"
-        raise ValueError(f"need (n, d) and (m, d), got {got}")
+        raise ValueError(f"need one width, got {a.mean.shape[1]} and {b.mean.shape[1]}")
     tensors = _wide(
         a.mean,
         a.log_variance,
@@ -180,9 +178,6 @@ class GaussianSimilarity:
     """
 
     reduce: Reduce = "mean_of_sims"
-
-    def __post_init__(self) -> None:
-        check_reduce(self.reduce)
 
     def matrix(
         self,
@@ -521,8 +516,7 @@ def _unit(x: Tensor) -> Tensor:
 def _divergences(a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
     """Return the divergence of each row and dimension: (n, d)."""
     if a.mean.shape != b.mean.shape:
-        got = f"{tuple(a.mean.shape)} and {tuple(b.mean.shape)}"
-        raise ValueError(f"need two (n, d) Gaussians of one shape, got {got}")
+        raise ValueError(f"need one shape, got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}")
     a_mean, a_log, b_mean, b_log = _wide(
         a.mean,
         a.log_variance,

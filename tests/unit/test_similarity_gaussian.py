@@ -317,7 +317,7 @@ def test_autocast_does_not_downcast(function, reduce):
 @every_function
 def test_wrong_shapes_and_reductions_are_errors(function):
     a = gaussians(3, 4)
-    with pytest.raises(ValueError, match=r"got \(3, 4\) and \(3, 5\)"):
+    with pytest.raises(ValueError, match=r"got (4 and 5|\(3, 4\) and \(3, 5\))"):
         function(a, gaussians(3, 5))
     with pytest.raises(ValueError, match=r"got 'mean_of_sim'$"):
         function(

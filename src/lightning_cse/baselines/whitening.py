@@ -113,18 +113,11 @@ class Whitening(PointModel):
 
 def _read(sources: Sequence[str], data_dir: Path) -> list[str]:
     sentences: list[str] = []
-    tables = read_sources(
-        sources,
-        data_dir,
-        key="whitening.sources",
-    )
+    tables = read_sources(sources, data_dir, key="whitening.sources")
     for source, rows in zip(sources, tables, strict=True):
         names = [name for name in _COLUMNS if name in rows.names]
         if not names:
-            raise DataError(
-                f"whitening.sources: {source} has no column {', '.join(_COLUMNS[:-1])} or "
-                f"{_COLUMNS[-1]}"
-            )
+            raise DataError(f"whitening.sources: {source} has none of {', '.join(_COLUMNS)}")
         for name in names:
             sentences += filter(None, rows.column(name))
     return sentences

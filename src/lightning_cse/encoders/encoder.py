@@ -327,9 +327,6 @@ class SentenceEncoder(nn.Module):
         }
         if self.has_segments:
             inputs["token_type_ids"] = laid_out(part.type_ids, 0)[None]
-        if kinds := getattr(self.backbone.config, "layer_types", None):
-            # Without this, ModernBERT makes a mask over every pair of tokens of a row.
-            inputs["attention_mask"] = dict.fromkeys(kinds)
         ids = laid_out(part.ids, self.tokenizer.pad_id)
         return ids, inputs, places.where(mask, 0), mask
 

@@ -210,10 +210,6 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
             f"{folder} has the modules {', '.join(sorted(unsupported))}, not supported here: "
             "set pooling"
         )
-    if "Normalize" in modules and "Normalize" not in applied:
-        log.info(
-            "%s scales its vectors to length one, which is omitted here: no cosine changes", folder
-        )
     return pooling
 
 

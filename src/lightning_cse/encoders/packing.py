@@ -80,7 +80,6 @@ MODEL_TYPES = (
     "camembert",
     "distilbert",
     "electra",
-    "modernbert",
     "roberta",
     "xlm-roberta",
 )
@@ -105,8 +104,6 @@ def use_window_attention(backbone: PreTrainedModel) -> bool:
         return False
     backbone.set_attn_implementation(_NAME)
     for module in backbone.modules():
-        if type(module).__name__.endswith("SelfAttention"):
-            module.register_forward_pre_hook(_cast_once)
         if {"dense", "dropout", "LayerNorm"} == {name for name, _ in module.named_children()}:
             module.__class__ = FastOutput
     return True
@@ -141,18 +138,6 @@ def keep_freed_memory() -> None:
         ctypes.CDLL(None).mallopt(option, 2**30)
 
 
-def _cast_once(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Cast the hidden states once under autocast.
-
-    Else query, key and value would each cast them.
-    """
-    hidden = args[0]
-    kind = hidden.device.type
-    if torch.is_autocast_enabled(kind):
-        hidden = hidden.to(torch.get_autocast_dtype(kind))
-    return (hidden, *args[1:])
-
-
 @dataclass(frozen=True)
 class Windows:
     """``count`` windows of ``width`` tokens; ``starts`` (n,) is where each sequence starts in the
@@ -166,8 +151,7 @@ class Windows:
     width: int
     starts: np.ndarray
     bias: Tensor
-    # Both are shared by all layers.
-    _near: dict[int, Windows] = field(default_factory=dict, repr=False)
+    # Shared by all layers.
     _biases: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -188,19 +172,6 @@ class Windows:
         is_other = owner[..., None] != owner[..., None, :]
         bias = torch.zeros(count, 1, width, width).masked_fill_(is_other, -torch.inf)
         return cls(count, width, starts, bias)
-
-    def within(self, distance: int | None) -> Windows:
-        """Return the windows with attention only to tokens nearer than a distance, as in
-        ModernBERT's local layers.
-        """
-        if distance is None or distance >= self.width:
-            return self
-        if distance not in self._near:
-            place = torch.arange(self.width)
-            is_far = (place[:, None] - place).abs() >= distance
-            bias = self.bias.masked_fill(is_far, -torch.inf)
-            self._near[distance] = Windows(self.count, self.width, self.starts, bias)
-        return self._near[distance]
 
     def bias_a_head(self, dtype: torch.dtype, heads: int) -> Tensor:
         """Return the bias for every head: (count * heads, width, width)."""
@@ -233,7 +204,6 @@ def window_attention(
     """
     if windows is None:
         return sdpa_attention_forward(module, *states, dropout=dropout, **options)  # type: ignore[misc]
-    windows = windows.within(options.get("sliding_window"))
     q, k, v = (tensor[0].transpose(0, 1) for tensor in states[:3])  # (tokens, heads, width)
     scale = options.get("scaling") or q.shape[-1] ** -0.5
     if dropout > 0 and is_fast(q, dropout):

@@ -126,9 +126,7 @@ def test_files_and_corpora_of_sentences_or_pairs(encoder, whiten):
     )
     assert list(whitening.sentences) == [*rows.column("sentence1"), *rows.column("sentence2")]
     assert whitening.fitted_on == "stsb/dev"
-    with pytest.raises(
-        DataError, match=r"whitening\.sources: impscore/train has no column sentence, .* or contra"
-    ):
+    with pytest.raises(DataError, match="impscore/train has none of sentence, anchor"):
         Whitening(
             encoder,
             sources=["impscore/train"],

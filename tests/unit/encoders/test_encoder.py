@@ -1,6 +1,5 @@
 """Dropout, prompts, denoising, frozen embeddings and refused options of an encoder."""
 
-
 import pytest
 import torch
 

@@ -115,7 +115,7 @@ OPTIONS = [{"pooling": "mean"}, {"pooling": "cls_pooler"}, {"pooling": "prompt",
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("name", ["bert", "roberta", "electra", "albert", "modernbert"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "electra", "albert"])
 def test_gradients_of_padded_sentences_equal_those_of_packed_ones(
     name, options, folders, monkeypatch
 ):
@@ -129,7 +129,7 @@ def test_gradients_of_padded_sentences_equal_those_of_packed_ones(
 
 def test_every_packed_architecture_is_tested():
     types = {kind.config.model_type for kind in KINDS.values()}
-    assert types - {*MODEL_TYPES} == {"mpnet", "deberta-v2"}
+    assert types - {*MODEL_TYPES} == {"mpnet", "deberta-v2", "modernbert"}
     assert types >= {*MODEL_TYPES}
 
 

@@ -1,6 +1,5 @@
 """HierarchicalTriplet and ImplicitnessRanking against loops and known values."""
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
