@@ -1,13 +1,13 @@
-"""``python -m lightning_cse.prepare`` against a local web server and folders."""
+"""``python -m lightning_cse.prepare`` with folders, and a web server, in place of the official
+addresses.
+"""
 
 import gzip
 import hashlib
-import io
-import subprocess
-import sys
 import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pooch
@@ -16,75 +16,39 @@ import pytest
 from lightning_cse import prepare
 from lightning_cse.data.corpora import CORPORA, sample_dir
 
-INLI = {f"INLI/{name}.csv": b"" for name in ("train", "val", "test")}
-INLI = {name: (sample_dir() / name).read_bytes() for name in INLI}
-MEMBERS = {f"snli_1.0/snli_1.0_{name}.jsonl": b"" for name in ("train", "dev", "test")}
-MEMBERS = {name: (sample_dir() / "SNLI" / name).read_bytes() for name in MEMBERS}
-SNLI = {f"SNLI/{name}": data for name, data in MEMBERS.items()}
+INLI = ("INLI/train.csv", "INLI/val.csv", "INLI/test.csv")
+MEMBERS = [f"snli_1.0/snli_1.0_{name}.jsonl" for name in ("train", "dev", "test")]
+SNLI = [f"SNLI/{name}" for name in MEMBERS]
+FILES = {name: (sample_dir() / name).read_bytes() for name in (*INLI, *SNLI)}
 DEV = "snli_1.0/snli_1.0_dev.jsonl"
-ARCHIVE = "/second/snli_1.0.zip"
-
-
-class Mirror(ThreadingHTTPServer):
-    """Serves files; ``faults[path]`` holds answers to give first: a status, or 0 for a body that
-    breaks off.
-    """
-
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        self.files = {f"/first/{path[5:]}": data for path, data in INLI.items()}
-        self.files[ARCHIVE] = packed(MEMBERS)
-        self.faults = {}
-        self.requested = []
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.server.requested.append(self.path)
-        faults = self.server.faults.get(self.path)
-        fault = faults.pop(0) if faults else None
-        body = self.server.files.get(self.path, b"no")
-        self.send_response(fault or (200 if self.path in self.server.files else 404))
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[: len(body) // 2] if fault == 0 else body)
-
-    def log_message(self, format, *args):
-        pass
-
-
-def packed(members):
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return stream.getvalue()
 
 
 @pytest.fixture
-def mirror(monkeypatch):
-    """A web server with samples, which are the official INLI and SNLI for the time of the test."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(pooch.core, "time", SimpleNamespace(sleep=lambda seconds: None))
-    server = Mirror()
-    sources = (f"{server.url}/first", f"{server.url}/second")
+def official(tmp_path, monkeypatch):
+    """Two folders in place of the official addresses; samples are the official files of INLI and
+    SNLI for the time of the test.
+    """
+    sources = (tmp_path / "first", tmp_path / "second")
+    for folder in sources:
+        folder.mkdir()
+    for name in INLI:
+        (sources[0] / name[5:]).write_bytes(FILES[name])
+    pack(sources[1], {name: FILES[f"SNLI/{name}"] for name in MEMBERS})
     for name in ("inli", "snli"):
         files = []
         for file in CORPORA[name].files:
-            data = INLI.get(file.path)
-            sha256 = data and hashlib.sha256(data).hexdigest()
+            digest = hashlib.sha256(FILES[file.path]).hexdigest()
+            sha256 = digest if name == "inli" else None
             files.append(file.model_copy(update={"rows": 60, "sha256": sha256}))
-        fields = {"sources": sources, "files": tuple(files)}
+        fields = {"sources": tuple(map(str, sources)), "files": tuple(files)}
         monkeypatch.setitem(CORPORA, name, CORPORA[name].model_copy(update=fields))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    return tmp_path
+
+
+def pack(folder, members):
+    with zipfile.ZipFile(folder / "snli_1.0.zip", "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
 
 
 @pytest.fixture
@@ -112,61 +76,59 @@ def files_of(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def test_files_are_fetched_and_kept_after_a_failure(mirror, run, data):
-    body = mirror.files.pop("/first/test.csv")
+def test_files_are_fetched_and_kept_after_a_failure(official, run, data):
+    test = (official / "first/test.csv").rename(official / "test.csv")
     message = run("inli", code=2)
     for address in ("first", "second"):
-        assert f"{mirror.url}/{address}/test.csv: HTTPError: 404 Client Error" in message
+        assert f"{official}/{address}/test.csv: {official}/{address}/test.csv: No such" in message
     assert f"put the file at {data}/INLI/test.csv" in message
-    assert files_of(data).keys() == {"INLI/train.csv", "INLI/val.csv"}
-    mirror.files["/second/test.csv"] = body
-    mirror.requested.clear()
+    assert files_of(data).keys() == {*INLI[:2]}
+    test.rename(official / "second/test.csv")
     output = run("inli")
-    assert set(mirror.requested) == {"/first/test.csv", "/second/test.csv"}
-    assert files_of(data) == INLI
-    assert f"{data}/INLI/test.csv: fetched from {mirror.url}/second/test.csv" in output
+    assert files_of(data) == {name: FILES[name] for name in INLI}
+    assert f"{data}/INLI/val.csv: already present and ok" in output
+    assert f"{data}/INLI/test.csv: fetched from {official}/second/test.csv" in output
     assert "CC BY-SA 4.0" in output
 
 
-def test_wrong_files_are_replaced_only_with_force_and_by_official_ones(mirror, run, data):
+def test_files_are_downloaded_from_a_mirror(official, run, data, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(pooch.core, "time", SimpleNamespace(sleep=lambda seconds: None))
+    handler = partial(SimpleHTTPRequestHandler, directory=official)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        assert "HTTPError: 404" in run("inli", "--source", f"{url}/none", code=2)
+        run("inli", "--source", f"{url}/first/")
+        output = run("snli", "--source", f"{url}/second")
+        server.shutdown()
+    assert files_of(data) == FILES
+    assert f"{data}/SNLI/{DEV}: fetched from {url}/second/snli_1.0.zip/{DEV}, 60 rows" in output
+
+
+def test_wrong_files_are_replaced_only_with_force_and_by_official_ones(official, run, data):
     path = data / "INLI/train.csv"
     path.write_text("mine")
     message = run("inli", code=2)
     assert f"{path}: not the official file" in message
     assert "--force" in message
-    assert mirror.requested == []
-    official = mirror.files["/first/train.csv"]
-    mirror.files["/first/train.csv"] = b"<html>please log in</html>"
+    (official / "first/train.csv").write_text("<html>please log in</html>")
     message = run("inli", "--force", code=2)
-    assert f"{mirror.url}/first/train.csv: not the official file" in message
-    assert hashlib.sha256(official).hexdigest() in message
+    assert f"{official}/first/train.csv: not the official file" in message
+    assert hashlib.sha256(FILES["INLI/train.csv"]).hexdigest() in message
     assert files_of(data) == {"INLI/train.csv": b"mine"}
-    mirror.files["/first/train.csv"] = official
-    mirror.faults["/first/train.csv"] = [503, 0, 429]
+    (official / "first/train.csv").write_bytes(FILES["INLI/train.csv"])
     run("inli", "--force")
-    assert files_of(data) == INLI
+    assert path.read_bytes() == FILES["INLI/train.csv"]
 
 
-def test_a_folder_as_source(mirror, run, data, tmp_path):
-    for name, content in INLI.items():
-        (tmp_path / name[5:]).write_bytes(content)
-    run("inli", "--source", str(tmp_path))
-    assert files_of(data) == INLI
-    assert "snli_1.0.zip: No such file" in run("snli", "--source", str(tmp_path), code=2)
-    (tmp_path / "snli_1.0.zip").write_bytes(packed(MEMBERS))
-    run("snli", "--source", str(tmp_path))
-    assert files_of(data) == INLI | SNLI
-    assert mirror.requested == []
-
-
-def test_check_reports_all_faults_and_fetches_nothing(mirror, run, data):
-    (data / "INLI/val.csv").write_bytes(INLI["INLI/val.csv"])
-    (data / "INLI/test.csv.gz").write_bytes(gzip.compress(INLI["INLI/test.csv"])[:-20])
+def test_check_reports_all_faults_and_fetches_nothing(official, run, data):
+    (data / "INLI/val.csv").write_bytes(FILES["INLI/val.csv"])
+    (data / "INLI/test.csv.gz").write_bytes(gzip.compress(FILES["INLI/test.csv"])[:-20])
     message = run("inli", "--check", code=2)
     assert f"{data}/INLI/train.csv: cannot be read: No such file" in message
     assert f"{data}/INLI/test.csv.gz: the compressed data is cut off" in message
     (data / "INLI/test.csv.gz").unlink()
-    assert mirror.requested == []
     run("inli")
     assert f"{data}/INLI/val.csv: ok, " in run("inli", "--check")
 
@@ -176,41 +138,26 @@ def test_without_a_name_the_corpora_are_listed(run, data):
     lines = [line.split() for line in run().splitlines()]
     assert ["val", "1000", "rows", "INLI/val.csv", "is", "there"] in lines
     assert ["train", "8000", "rows", "INLI/train.csv", "is", "missing"] in lines
-    assert {f"{name}:" for name in CORPORA} <= {line[0] for line in lines if line}
     assert "fetches nothing: unpack SemEval's" in run("sts12", code=2)
 
 
-def test_an_unknown_name_is_reported_without_torch():
-    code = "import sys; from lightning_cse.prepare import main; sys.exit(main() + 10 * ('torch' in sys.modules))"
-    command = [sys.executable, "-c", code, "inly"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: unknown corpus 'inly' - did you mean 'inli'?")
-
-
-def test_an_archive_is_fetched_once(mirror, run, data):
-    mirror.faults[ARCHIVE] = [0, 500]
-    output = run("snli")
-    assert mirror.requested.count(ARCHIVE) == 3
-    assert files_of(data) == SNLI
-    assert f"{data}/SNLI/{DEV}: fetched from {mirror.url}{ARCHIVE}/{DEV}, 60 rows" in output
-    mirror.requested.clear()
-    run("snli")
-    assert mirror.requested == []
-
-
-SHORTER = b"".join(MEMBERS[DEV].splitlines(keepends=True)[:59])
-
-
 @pytest.mark.parametrize(
-    ("body", "message", "kept"),
+    ("dev", "message", "kept"),
     [
-        (packed(MEMBERS | {DEV: SHORTER}), f"/{DEV}: 59 rows in split 'dev', expected 60\n", 1),
-        (packed({DEV: b"{}\n"}), ": not the official zip archive: There is no item named", 0),
-        (packed(MEMBERS)[:900], ": not the official zip archive: ", 0),
+        (b"{}\n" * 59, f"/{DEV}:1: no column 'sentence1'", 1),
+        (
+            FILES[f"SNLI/{DEV}"].rpartition(b"\n{")[0],
+            f"/{DEV}: 59 rows in split 'dev', expected",
+            1,
+        ),
+        (None, ": not the official zip archive: File is not a zip file", 0),
     ],
 )
-def test_a_wrong_archive(mirror, run, data, body, message, kept):
-    mirror.files[ARCHIVE] = body
-    assert f"error: {mirror.url}{ARCHIVE}{message}" in run("snli", code=2)
+def test_a_wrong_archive(official, run, data, dev, message, kept):
+    archive = official / "second/snli_1.0.zip"
+    if dev is None:
+        archive.write_bytes(archive.read_bytes()[:900])
+    else:
+        pack(archive.parent, {MEMBERS[0]: FILES[f"SNLI/{MEMBERS[0]}"], DEV: dev})
+    assert f"error: {archive}{message}" in run("snli", code=2)
     assert len(files_of(data)) == kept

@@ -128,24 +128,17 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Descr
     rows = data.train.select(seeded_order(len(data.train), cfg.seed))
     anchor = data.roles[0]
     first = rows.column(anchor)
-    if OmegaConf.select(cfg, "data.augmentation") is not None:
+    if data.settings.augmentation is not None:
         # As augmentation does, so that only its changes are measured.
         first[: cfg.rows] = data.tokenize.decode(data.tokenize(first[: cfg.rows]))
     pairs = []
-    for kind, known in ROLES.items():
-        roles = [role for role in data.roles if role in known] if cfg[kind] is None else [cfg[kind]]
-        if kind == "positive":
-            roles = roles or [anchor]
-        for role in roles:
-            is_anchor = role == anchor
-            label = f"{anchor}, two dropout passes" if is_anchor else f"{anchor} - {role}"
-            both = zip(first, first if is_anchor else rows.column(role), strict=True)
-            pairs.append(drawn_pairs(kind, label, both, cfg.rows, dropout=is_anchor))
+    for kind, role in _kinds(cfg, data.roles):
+        label = f"{anchor} - {role}" if role != anchor else f"{anchor}, two dropout passes"
+        second = rows.column(role) if role != anchor else first
+        both = zip(first, second, strict=True)
+        pairs.append(drawn_pairs(kind, label, both, cfg.rows, dropout=role == anchor))
     if pairs[-1].kind == "positive":
-        distinct = list(dict.fromkeys(first[: cfg.rows]))
-        others = [*distinct[1:], *distinct[:1]]
-        label = f"{anchor} - random other {anchor}"
-        pairs.append(Pairs("negative", label, distinct, others, len(first)))
+        pairs.append(_random_negatives(anchor, first, cfg.rows))
     about = {
         "name": name,
         "rows": len(rows),
@@ -154,6 +147,23 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Descr
         "data": data.digests,
     }
     return about, pairs
+
+
+def _random_negatives(anchor: str, texts: Sequence[str], most: int) -> Pairs:
+    """Return the pairs of each anchor with the next distinct one."""
+    distinct = list(dict.fromkeys(texts[:most]))
+    others = [*distinct[1:], *distinct[:1]]
+    return Pairs("negative", f"{anchor} - random other {anchor}", distinct, others, len(texts))
+
+
+def _kinds(cfg: DictConfig, roles: Sequence[str]) -> list[tuple[Kind, str]]:
+    """Return the roles that are paired with the first one, as chosen or as methods know them."""
+    kinds: list[tuple[Kind, str]] = []
+    for kind, known in ROLES.items():
+        chosen = [role for role in roles if role in known] if cfg[kind] is None else [cfg[kind]]
+        kinds += [(kind, role) for role in chosen]
+        kinds = kinds or [("positive", roles[0])]
+    return kinds
 
 
 def _stsb(cfg: DictConfig) -> Described:

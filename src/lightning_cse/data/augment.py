@@ -26,21 +26,9 @@ class TokenShuffle:
 
     seed: int = 0
 
-    def __call__(
-        self,
-        ids: Sequence[int],
-        sentence: str,
-    ) -> list[int]:
+    def __call__(self, ids: Sequence[int], sentence: str) -> list[int]:
         """Return the ids in another order."""
-        return [
-            ids[k]
-            for k in _order(
-                len(ids),
-                "shuffle",
-                self.seed,
-                sentence,
-            )
-        ]
+        return [ids[k] for k in _order(len(ids), "shuffle", self.seed, sentence)]
 
 
 @dataclass(frozen=True)
@@ -64,33 +52,15 @@ class TokenCutoff:
         if not 0 <= self.share < 1:
             raise ValueError(f"share must be in [0, 1), got {self.share}")
 
-    def __call__(
-        self,
-        ids: Sequence[int],
-        sentence: str,
-    ) -> list[int]:
+    def __call__(self, ids: Sequence[int], sentence: str) -> list[int]:
         """Return the ids that are kept."""
-        removed = min(round(self.share * len(ids)), len(ids) - 1)
-
-        if removed < 1:
-            return list(ids)
-
-        order = _order(
-            len(ids),
-            "cutoff",
-            self.seed,
-            sentence,
-        )
+        removed = max(0, min(round(self.share * len(ids)), len(ids) - 1))
+        order = _order(len(ids), "cutoff", self.seed, sentence)
 
         return [ids[k] for k in sorted(order[removed:])]
 
 
-def _order(
-    length: int,
-    name: str,
-    seed: int,
-    sentence: str,
-) -> list[int]:
+def _order(length: int, name: str, seed: int, sentence: str) -> list[int]:
     # Sorting by hashed keys takes a third of the time of seeding random.Random. The shuffle of
     # random.Random may also change between Python versions.
     key = f"{name}\0{seed}\0{sentence}".encode()

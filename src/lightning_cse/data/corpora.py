@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import yaml
 from pydantic import BaseModel, Field, field_validator
 
@@ -283,14 +284,14 @@ def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
     if len(set(lengths.values())) > 1:
         raise DataError(f"files that belong together differ in length: {lengths}")
 
-    kept = set.intersection(*(set(table.column("line")) for table in tables))
+    kept = sorted(set.intersection(*(set(table.column("line")) for table in tables)))
     columns: dict[str, Any] = {}
     counts: dict[str, int] = {}
 
     for table in tables:
-        rows = table.select([row for row, line in enumerate(table.column("line")) if line in kept])
+        rows = table.select(np.flatnonzero(np.isin(table.column("line"), kept)))
         columns |= {name: rows.values(name) for name in table.names}
         counts |= table.counts
 
     files = [file for table in tables for file in table.files]
-    return tables[0].of(columns, files=files, lines=sorted(kept), counts=counts)
+    return tables[0].of(columns, files=files, lines=kept, counts=counts)

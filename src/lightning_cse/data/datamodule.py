@@ -48,6 +48,9 @@ class ContrastiveDataModule(pl.LightningDataModule):
         optional: those of the roles that rows may lack (see `use`).
     """
 
+    _loader: BatchLoader | None = None
+    _position: dict[str, Any] | None = None
+
     def __init__(
         self,
         settings: ContrastiveData,
@@ -82,8 +85,6 @@ class ContrastiveDataModule(pl.LightningDataModule):
         self.has_llm_rows = self._from_llm and 0 < self._complete.sum() < len(self.train)
         self.counts = self._account()
         self._draws = self._weigh() if settings.is_weighted else None
-        self._loader: BatchLoader | None = None
-        self._position: dict[str, Any] | None = None
 
         if roles:
             self.use(roles, optional)

@@ -65,12 +65,8 @@ class Hybrid:
         added = np.setdiff1d(np.arange(count, count + len(llm)), order)
 
         if len(added):
-            log.warning(
-                "%d of %d LLM rows have an anchor that the corpus lacks (the first: %s): added",
-                len(added),
-                len(llm),
-                llm.where(int(added[0]) - count),
-            )
+            message = "%d of %d LLM rows have an anchor that the corpus lacks: added"
+            log.warning(message, len(added), len(llm))
 
         corpus_rows = corpus.values("made_of")
         columns = dict.fromkeys(self.roles, pa.nulls(count, pa.string()))

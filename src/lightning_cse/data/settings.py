@@ -14,10 +14,7 @@ HELD_OUT_SHARE: Final = 0.05  # our choice, if neither held-out rows nor a share
 LARGEST_WEIGHT: Final = 1000  # a larger one is a mistake, and its epochs would fill the memory
 
 
-@dataclass(
-    frozen=True,
-    kw_only=True,
-)
+@dataclass(frozen=True, kw_only=True)
 class ContrastiveData:
     """What to train on; `ContrastiveDataModule` reads it and makes batches of it.
 

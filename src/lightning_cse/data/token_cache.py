@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import json
-import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -17,8 +16,6 @@ from datasets.table import InMemoryTable
 
 from lightning_cse.errors import DataError
 from lightning_cse.tokens import Tokenize, TokenTable
-
-log = logging.getLogger(__name__)
 
 VERSION: Final = 2  # of the files in the token cache
 AT_ONCE: Final = 10_000  # sentences that are tokenised at once
@@ -45,9 +42,6 @@ def tokenise(
     if not len(sentences):
         return Dataset.from_dict({"ids": []}, features=FEATURES)
 
-    if len(sentences) > 10 * AT_ONCE:
-        log.info("tokenising %d sentences, or reading them from the cache", len(sentences))
-
     def ids(texts: list[str | None]) -> dict[str, list[list[int]]]:
         tokenised = iter(tokenize([text for text in texts if text is not None]))
         return {"ids": [[] if text is None else next(tokenised) for text in texts]}
@@ -58,10 +52,7 @@ def tokenise(
 
     try:
         if file is not None:
-            file.parent.mkdir(
-                parents=True,
-                exist_ok=True,
-            )
+            file.parent.mkdir(parents=True, exist_ok=True)
 
         with _without_progress_bars():
             # The file is written under another name first, and then renamed.
@@ -88,21 +79,13 @@ def token_table(
     cache_dir: Path | None,
 ) -> TokenTable:
     """Return the tokens of sentences, from the cache if it has them; raises like `tokenise`."""
-    texts = pa.chunked_array([pa.array(sentences, pa.string())])
-    ids = (
-        tokenise(
-            texts,
-            tokenize,
-            cache_dir,
-        )
-        .data.column("ids")
-        .combine_chunks()
-    )
-    lengths = ids.value_lengths().to_numpy().astype(np.int64)
+    texts = pa.chunked_array([sentences], pa.string())
+    tokens = tokenise(texts, tokenize, cache_dir)
+    ids = tokens.data.column("ids").combine_chunks()
 
     return TokenTable(
         sentences,
-        lengths,
+        lengths_of(tokens, "ids").astype(np.int64),
         ids.flatten().to_numpy(),
     )
 
@@ -114,11 +97,7 @@ def lengths_of(tokens: Dataset, column: str) -> np.ndarray:
 
 def slices(sentences: pa.ChunkedArray) -> Iterator[list[str]]:
     """Yield sentences as lists of a size that memory holds."""
-    for start in range(
-        0,
-        len(sentences),
-        AT_ONCE,
-    ):
+    for start in range(0, len(sentences), AT_ONCE):
         yield sentences.slice(start, AT_ONCE).to_pylist()
 
 

@@ -10,7 +10,7 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from lightning_cse.analysis.describing import describe, pair_sets
+from lightning_cse.analysis.describing import describe
 from lightning_cse.config import conf_dir
 from lightning_cse.config.compose import register
 from lightning_cse.config.launch import ordered
@@ -118,12 +118,3 @@ def test_the_folder_is_named_by_what_decides_the_numbers(described, own):
     assert first["sets"][0]["pairs"][0]["measured"] == 5
     assert described("ngcse_wiki", *own, "rows=5")[1] == folder
     assert described("ngcse_wiki", *own, "rows=5", "seed=1")[1] != folder
-
-
-def test_the_pairs_of_a_figure(own):
-    places = ("encoder=tiny", "corpora=sample", "paths=sample", "paths.cache_dir=null", *own)
-    names = ("ngcse_wiki_sts", "ngcse_wiki")
-    sets = pair_sets({name: composed(f"data={name}", *places) for name in names})
-    assert list(sets) == [*names, "STS-B dev"]
-    assert [pairs.kind for pairs in sets["ngcse_wiki"]] == ["positive", "negative"]
-    assert set(sets["ngcse_wiki_sts"][0].mer) == {0.25}

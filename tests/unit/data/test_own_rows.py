@@ -138,13 +138,6 @@ def test_files_that_are_refused(files, methods, layouts, experiment, options, me
     ("layout", "wanted", "first"),
     [
         ("triplets", TRIPLET, ("anchor 0", "positive 0", "negative 0")),
-        ("labelled pairs", CSE, ("premise 0", "entailment 0", "contradiction 0")),
-        ("sentence pairs", CSE[:2], ("sentence1 0", "sentence2 0")),
-        (
-            "LLM rows",
-            (*CSE[:2], "intermediate"),
-            ("anchor 0", "positive 0", "intermediate 0"),
-        ),
         ("INLI", CSE, ("premise 0", "explicit_entailment 0", "contradiction 0")),
     ],
 )

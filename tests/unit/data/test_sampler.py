@@ -114,14 +114,6 @@ def test_rows_are_drawn_as_often_as_their_weight():
     assert np.abs(total - exact).max() < 1, "rows take turns"
 
 
-def test_order_sorts_keys_of_copies():
-    within = torch.rand(45, generator=generator(0, 2), dtype=torch.float64).tolist()
-    keys = [(key, row) for row, key in enumerate(within[:40])]
-    keys += [((copy + within[row]) / 3, row) for row in range(40, 45) for copy in range(3)]
-
-    assert draws([40, 5], [1, 3]).order(2).tolist() == [row for _, row in sorted(keys)]
-
-
 @pytest.mark.parametrize(
     ("sizes", "weights", "message"),
     [

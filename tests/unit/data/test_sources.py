@@ -6,7 +6,6 @@ from lightning_cse.data.corpora import sample_dir
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import (
     all_pairs,
-    missing_file,
     pair_keys,
     read_sources,
     without_pairs,
@@ -45,13 +44,6 @@ def test_rows_may_lack_a_sentence():
     assert len(known) == 1
     other = table(names, ("A", None, "B"), ("p", "q", None))
     assert without_pairs(other, known).column("premise") == ["A"]
-
-
-def test_missing_file(tmp_path):
-    message = "ImpScore/all_data.csv is not in paths.data_dir; prepare impscore: fetches nothing"
-    assert str(missing_file("impscore/test", tmp_path)).startswith(message)
-    assert missing_file("impscore/test", sample_dir()) is None
-    assert missing_file(str(tmp_path / "mine.csv"), tmp_path) is None, "read_sources reports it"
 
 
 @pytest.mark.parametrize(

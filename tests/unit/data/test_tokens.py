@@ -67,9 +67,6 @@ def test_unusable_cache_is_reported(tmp_path):
     with pytest.raises(DataError, match=rf"{name} cannot be used .*: remove the file, or set"):
         tokens(SENTENCES, Counting(), tmp_path)
 
-    with pytest.raises(DataError, match=r"cannot be used .*paths\.cache_dir"):
-        tokens(SENTENCES, Counting(), Path(name))
-
 
 def test_table_equals_tokenizer(tmp_path):
     sentences = ["a bc", " ", "d", "ee f ggg"]
