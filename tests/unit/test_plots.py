@@ -2,7 +2,6 @@
 
 import math
 
-import matplotlib as mpl
 import pytest
 from matplotlib.figure import Figure
 
@@ -65,14 +64,6 @@ def test_best_step_and_a_row_for_each_view(tmp_path, drawn):
     for panel in (diagnostics.axes[0], diagnostics.axes[4]):
         styles = {line.get_label(): line.get_linestyle() for line in panel.get_lines()}
         assert styles == {"held-out side": "-", "evaluation side": "--"}
-
-
-def test_the_files_do_not_depend_on_the_settings_of_matplotlib(tmp_path):
-    run_figures(curves(), tmp_path / "a", MONITOR)
-    with mpl.rc_context({"font.size": 30, "axes.facecolor": "black"}):
-        run_figures(curves(), tmp_path / "b", MONITOR)
-    for path in (tmp_path / "a").iterdir():
-        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
 def test_the_moving_average_against_a_loop():

@@ -30,7 +30,7 @@ def _differences(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the settings in which records differ, of their command lines if any of these do; else
     their hashes.
     """
-    settings = pd.DataFrame([_settings(record) for record in records]).fillna("null")
+    settings = pd.DataFrame([settings_of(record) for record in records]).fillna("null")
     overrides = [one for record in records for one in record.get("overrides") or ()]
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
     differing = settings.columns[settings.nunique() > 1]
@@ -46,6 +46,7 @@ def _differences(records: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{text}, {one}".lstrip(", ") for text, one in zip(texts, hashes, strict=True)]
 
 
-def _settings(record: Mapping[str, Any]) -> dict[str, str]:
+def settings_of(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of a record's config as texts, by their dotted keys."""
     config = value_at(record, "decisive.config") or {}
     return {key: setting_text(value) for key, value in leaves(config)}

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pandas as pd
 
-from lightning_cse.papers.nested import leaves, setting_text, value_at
+from lightning_cse.papers.labels import settings_of
+from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import environment, view
 from lightning_cse.papers.significance import points
@@ -291,9 +292,7 @@ def _monitor(run: Found) -> str:
 
 def _difference_tables(groups: Sequence[_Group]) -> list[Part]:
     """Return a table of the config keys in which the points differ."""
-    configs = [value_at(group.runs[0].record, "decisive.config") or {} for group in groups]
-    settings = [{key: setting_text(value) for key, value in leaves(one)} for one in configs]
-    frame = pd.DataFrame(settings).fillna("")
+    frame = pd.DataFrame([settings_of(group.runs[0].record) for group in groups]).fillna("")
     rows = [[key, *frame[key]] for key in sorted(frame) if frame[key].nunique() > 1]
     table = {"headings": ["key", *(group.label for group in groups)], "rows": rows, "words": True}
     return [table] if rows else []

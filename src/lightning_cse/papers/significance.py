@@ -103,18 +103,17 @@ def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
     groups: dict[str, list[Found]] = {}
     for run in runs:
         if any(name.startswith(f"{baseline}-") for name in stored(run)):
-            config = value_at(run.record, "decisive.config.encoder")
-            encoder = json.dumps([run.record.get("encoder"), config])
+            encoder = value_at(run.record, "decisive.config.encoder")
             # The lengths of sentences do not depend on the encoder.
-            groups.setdefault("" if baseline == "length" else encoder, []).append(run)
+            groups.setdefault("" if baseline == "length" else json.dumps(encoder), []).append(run)
     if not groups:
-        names = {name.rpartition("-")[0] for run in runs for name in stored(run) if "-" in name}
-        found = ", ".join(sorted(names)) or "none"
-        raise DataError(f"no run has predictions of the baseline {baseline!r} (found: {found})")
+        found = sorted({name for run in runs for name in stored(run) if "-" in name})
+        names = ", ".join(found) or "none"
+        raise DataError(f"no run has predictions of the baseline {baseline!r} (found: {names})")
     points = []
     for group in groups.values():
-        encoder = value_at(group[0].record, "encoder.name")
-        label = f"{baseline} {encoder}" if len(groups) > 1 else baseline
+        name = value_at(group[0].record, "decisive.config.encoder.name")
+        label = f"{baseline} {name}" if len(groups) > 1 else baseline
         points.append(Point(label, tuple(group), baseline))
     return points
 

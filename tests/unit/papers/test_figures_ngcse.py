@@ -79,18 +79,6 @@ def test_no_correlation_or_no_interval(x, y, want):
     assert correlation(x, y, ranks=False) == want
 
 
-def test_correlations_are_of_settings():
-    rows = [[f"Wiki.{k}", k / 10, -k / 10, 0.8 + k / 100] for k in (0, 1, 2, 3, 3)]
-    columns = ["setting", "rfd_alignment", "rfd_uniformity", "final_score"]
-    runs = pd.DataFrame(rows, columns=columns).reindex(columns=["setting", *ngcse.SUMMARY])
-    found = ngcse.correlations(ngcse.settings(runs))
-    assert [row["scope"] for row in found[::3]] == ["all", "Wiki"]
-    assert {row["settings"] for row in found} == {4}
-    assert found[0]["pearson"] == pytest.approx(1)
-    assert found[1]["spearman"] == pytest.approx(-1)
-    assert found[2]["pearson"] is None, "the sum does not vary"
-
-
 def test_the_pooled_interval_by_hand():
     values = {"value": [0, 0, 5, 5, 5], "score": [70.0, 72.0, 75.0, 76.0, 80.0]}
     runs = pd.DataFrame(values)

@@ -113,39 +113,34 @@ def test_mcnemar_of_votes_against_loops_over_rows(make_run):
     assert found.difference == pytest.approx(100 * (accuracy[0] - accuracy[1]))
 
 
-def test_all_pairs_on_all_tasks_and_holm_over_them(make_run):
+def test_all_pairs_on_all_tasks_with_answers_and_holm_over_them(make_run):
     scores = {"row": [0], "score": [0.5]}
     runs = []
     for name, rate in (("a", 0.9), ("b", 0.6), ("c", 0.5)):
         right = answers(name, rate)
         runs.append(make_run(name, 0, {"eis": eis(right), "rte": rte(right), "sts": scores}))
-    found = compared(*runs)
-    pairs = (("a", "b"), ("a", "c"), ("b", "c"))
-    want = [(task, *pair) for task in ("eis", "rte") for pair in pairs]
-    assert [(c.task, c.a, c.b) for c in found] == want
-    assert [c.p_exact for c in found[:3]] == [c.p_exact for c in found[3:]]
-    assert [c.p_holm for c in found] == pytest.approx(list(holm([c.p_exact for c in found])))
-    assert [c.task for c in compared(*runs, tasks=("rte",))] == ["rte"] * 3
+    found = compare(points(runs))
+    assert found["task"].tolist() == ["eis"] * 3 + ["rte"] * 3
+    assert (found["a"] + found["b"]).tolist() == ["ab", "ac", "bc"] * 2
+    assert found["p_exact"][:3].tolist() == found["p_exact"][3:].tolist()
+    assert found["p_holm"].tolist() == pytest.approx(holm(found["p_exact"]).tolist())
+    assert len(compare(points(runs), ["rte"])) == 3
 
 
 def test_a_baseline_is_one_point_for_each_encoder(make_run):
     runs = []
     for name, seed, encoder in (("a", 0, "tiny"), ("b", 0, "large"), ("b", 1, "large")):
-        stored = {
-            "rte": rte(answers("t", 0.8)),
-            "length-rte": rte(answers("l", 0.5)),
-            "untrained-rte": rte([encoder == "tiny"] * N),
-        }
-        runs.append(make_run(name, seed, stored, encoder={"name": encoder}))
-    lengths = [(point.label, len(point.runs)) for point in baseline_points("length", runs)]
-    assert lengths == [("length", 3)]
+        right = rte([encoder == "tiny"] * N)
+        config = {"encoder": {"name": encoder}}
+        stored = {"rte": right, "length-rte": right, "untrained-rte": right}
+        runs.append(make_run(name, seed, stored, decisive={"config": config}))
+    assert [len(point.runs) for point in baseline_points("length", runs)] == [3]
     untrained = baseline_points("untrained", runs)
     labels = [(point.label, point.seeds) for point in untrained]
     assert labels == [("untrained tiny", ()), ("untrained large", ())]
     last = compare([*points(runs), *untrained]).iloc[-1]
-    assert [last[key] for key in ("a", "b")] == ["untrained tiny", "untrained large"]
-    assert [last[key] for key in ("accuracy_a", "accuracy_b")] == [1.0, 0.0]
-    with pytest.raises(DataError, match=r"'untraind' \(found: length, untrained\)"):
+    assert [last["accuracy_a"], last["accuracy_b"]] == [1.0, 0.0]
+    with pytest.raises(DataError, match=r"'untraind' \(found: length-rte, untrained-rte\)"):
         baseline_points("untraind", runs)
 
 
