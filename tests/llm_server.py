@@ -28,8 +28,8 @@ connection closed before or in the body; and, with status 200, malformed JSON, H
 half a reply.
 """
 
-FAULTS = (*TRANSIENT, "silent", "trickle", "numbers")
-"""Faults without a reply; the added ones: silence, one byte at a time, no text."""
+FAULTS = (*TRANSIENT, "silent", "trickle")
+"""Faults without a reply; the added ones: silence, one byte at a time."""
 
 ODD = ("refusal", "filter", "length", "null", "no_usage", "surrogate")
 """Unusual but valid replies: a refusal, only `content_filter`, cut off, null content, no usage,
@@ -43,16 +43,13 @@ STATUSES = {  # with code and message
     "forbidden": (403, "forbidden", "Your country is not supported."),
     "filter_400": (400, "content_filter", "The response was filtered."),
     "too_long": (400, "x", "This model's maximum context length is 8 tokens."),
-    "bad_request": (400, "unsupported_parameter", "Unsupported parameter: 'max_tokens'."),
     "no_schema": (400, None, "response_format is not supported."),
-    "no_model": (404, "model_not_found", "The model does not exist."),
     "no_path": (404, None, "Not Found"),
 }
 BODIES = {  # of answers with status 200
     "html": b"<html><body>Please log in</body></html>",
     "garbage": b'{"choices": [{"message"}',
     "empty": b'{"object": "chat.completion", "choices": [], "usage": null}',
-    "numbers": b'{"choices": [{"message": {"role": "assistant", "content": 7}, "finish_reason": "stop"}]}',
     "finish_error": b'{"choices": [{"message": {}, "finish_reason": "error", "error": "Provider is down"}]}',
 }
 

@@ -97,39 +97,20 @@ def outcome(run):
     return left
 
 
-def differences(one, other, where=""):
-    """Return where two outcomes differ, to the last bit."""
-    if type(one) is not type(other):
-        return [f"{where}: {type(one).__name__} and {type(other).__name__}"]
-
-    if isinstance(one, dict):
-        if one.keys() != other.keys():
-            return [f"{where}: {sorted(map(str, one.keys() ^ other.keys()))} in one only"]
-        return [
-            line
-            for key in one
-            for line in differences(
-                one[key],
-                other[key],
-                f"{where}/{key}",
-            )
-        ]
-
-    if isinstance(one, list | tuple):
-        if len(one) != len(other):
-            return [f"{where}: {len(one)} and {len(other)} items"]
-
-        one = dict(enumerate(one))
-        other = dict(enumerate(other))
-        return differences(one, other, where)
-
-    same = torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
-    return [] if same else [f"{where}: {one!r} and {other!r}"[:300]]
+def leaves(value, where=""):
+    """Yield place and value of everything in nested mappings and sequences."""
+    if isinstance(value, dict | list | tuple):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in items:
+            yield from leaves(each, f"{where}/{key}")
+    else:
+        yield where, repr(value.tolist() if isinstance(value, torch.Tensor) else value)
 
 
 def assert_same(run, reference):
     """Assert that two runs left the same, to the last bit."""
     __tracebackhide__ = True
-    found = differences(outcome(reference), outcome(run))
+    left, expected = dict(leaves(outcome(run))), dict(leaves(outcome(reference)))
+    found = [place for place in left | expected if left.get(place) != expected.get(place)]
 
     assert not found, "\n".join(["the runs differ:", *found[:10]])

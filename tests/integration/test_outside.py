@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,6 @@ import pytest
 from lightning_cse.runs import Run
 
 pytestmark = pytest.mark.slow
-
-Start = Callable[..., subprocess.CompletedProcess[str]]
 
 TRAIN = (
     "-m",
@@ -121,19 +118,9 @@ def test_two_processes_train_one_model(run, start, folder):
 
 
 def test_evaluate_load_export_and_describe(run, start, folder):
-    limits = [f"limits.{split}_{what}=30" for split in ("dev", "test") for what in ("pairs",)]
-    evaluate = (
-        "-m",
-        "lightning_cse.evaluate",
-        f"model={run.path}",
-        "+suite=nli",
-        *limits,
-    )
-    start(
-        *evaluate,
-        "corpora=sample",
-        "paths=sample",
-    )
+    limits = ("limits.dev_pairs=30", "limits.test_pairs=30")
+    sample = ("corpora=sample", "paths=sample")
+    start("-m", "lightning_cse.evaluate", f"model={run.path}", "+suite=nli", *limits, *sample)
     (evaluated,) = run.path.glob("evaluate/nli/*/record.json")
     record = json.loads(evaluated.read_text())
     trained = run.read()
@@ -148,14 +135,7 @@ def test_evaluate_load_export_and_describe(run, start, folder):
     )
     assert "'direction'" in start("-c", code).stdout
 
-    start(
-        "-m",
-        "lightning_cse.export",
-        "--model",
-        str(run.path),
-        "--to",
-        "exported",
-    )
+    start("-m", "lightning_cse.export", "--model", str(run.path), "--to", "exported")
     assert "@misc{boxes" in (folder / "exported" / "README.md").read_text()
     code = "import lightning_cse as l; l.load('exported').encode_to('again.npy', ['A dog runs.'])"
     start("-c", code)
@@ -167,15 +147,8 @@ def test_evaluate_load_export_and_describe(run, start, folder):
         atol=1e-5,
     )
 
-    sample = ("encoder=tiny", "corpora=sample", "paths=sample")
-    done = start(
-        "-m",
-        "lightning_cse.describe",
-        "--config-dir",
-        "conf",
-        "data=nli_triplets",
-        *sample,
-    )
+    describe = ("-m", "lightning_cse.describe", "--config-dir", "conf", "data=nli_triplets")
+    done = start(*describe, "encoder=tiny", *sample)
     assert "premise 122" in done.stdout
 
 
@@ -192,16 +165,18 @@ def test_loading_elsewhere_says_where_the_class_is_missing(run, start):
 
 
 def test_reproduce_prints_a_table_of_ones_own(start, folder):
-    done = start(
-        "-m",
-        "lightning_cse.reproduce",
-        "boxes/table1",
-        *("--experiments", "tables"),
-        *("--config-dir", "conf"),
-        *("--profile", "tiny"),
-        *("--seeds", "0"),
-        runs="reproduced",
-    )
+    options = [
+        "--experiments",
+        "tables",
+        "--config-dir",
+        "conf",
+        "--profile",
+        "tiny",
+        "--seeds",
+        "0",
+    ]
+    command = ("-m", "lightning_cse.reproduce", "boxes/table1", *options)
+    done = start(*command, runs="reproduced")
     assert "boxes" in done.stdout
     assert "GaussCSE" in done.stdout
     assert only_run(folder, "reproduced").status == "finished"

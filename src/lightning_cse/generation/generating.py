@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
@@ -17,26 +17,18 @@ from rich.console import Console
 from lightning_cse import runs
 from lightning_cse.arguments import hydra_text
 from lightning_cse.config.compose import portable
-from lightning_cse.data.parsers import LLM_PATTERNS
 from lightning_cse.data.provenance import read_provenance, write_provenance
 from lightning_cse.data.roles import RoleRows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.engine.build import built, check_nodes
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.generation.pattern import ANCHOR, build_pattern, wrong_pattern
+from lightning_cse.generation.pattern import build_pattern, wrong_pattern
 from lightning_cse.generation.summary import print_prompts, print_summary, summarise
 from lightning_cse.generation.writing import Row, Writer
 from lightning_cse.llm import LLM, LLMError, commonest, wrong_settings
 
 SHARED_WITH_TRAINING = ("corpora=", "corpora.", "paths=", "paths.data_dir=", "data.columns=")
 """Beginnings of overrides that the command for training takes over."""
-
-_DOMAINS: Final = {
-    "wiki": ("wiki", "ngcse_wiki"),
-    "file": ("wiki", "ngcse_wiki"),
-    "nli": ("nli", "nli_train"),
-}
-"""The domain of NGCSE's experiments and the corpus of its sentences, by data set."""
 
 
 def run(cfg: DictConfig) -> None:
@@ -212,23 +204,22 @@ class Generation:
         }
 
     def conclusion(self) -> Iterator[str]:
-        """Yield the place of the outputs, and the overrides that train on the rows, if any do."""
+        """Yield the place of the outputs, and the command that trains on the rows."""
         yield f"rows, provenance and figure: {self.folder}"
-        roles = {ANCHOR, *(role.name for role in self.pattern.roles)}
-        kinds = [kind for kind, columns in LLM_PATTERNS.items() if roles.issuperset(columns)]
 
-        if kinds and self.data in _DOMAINS:
-            domain, corpus = _DOMAINS[self.data]
+        if self.data in ("wiki", "file", "nli"):
+            domain, corpus = ("nli", "nli_train") if self.data == "nli" else ("wiki", "ngcse_wiki")
+            has_intermediate = any(role.name == "intermediate" for role in self.pattern.roles)
+            kind, recipe = ("sts", "sts_ht") if has_intermediate else ("nli", "nli")
             train = self.cfg.data.train
             sources = [train] if isinstance(train, str) else train
             rows = hydra_text(str(self.rows))
-            recipe = {"sts": "sts_ht", "nli": "nli"}[kinds[0]]
             command = [
                 f"+experiment=ngcse_{domain}_{recipe}",
                 *(line for line in self.overrides if line.startswith(SHARED_WITH_TRAINING)),
                 f"corpora.{corpus}=[{','.join(map(hydra_text, sources))}]",
                 f"data.watched_in=[{rows}]",
-                f"corpora.llm_{domain}_{kinds[0]}=[{rows}]",
+                f"corpora.llm_{domain}_{kind}=[{rows}]",
             ]
             yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(command)}"
 

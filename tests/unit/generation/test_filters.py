@@ -201,7 +201,6 @@ def test_sentences_are_counted():
         dict.fromkeys(rows(ONE), 1) | dict.fromkeys(rows(TWO), 2) | {"": 0, '"..."': 0, "🐶": 0}
     )
     assert {text: count_sentences(text) for text in wanted} == wanted
-    assert count_sentences("One. Two! Three? Four... Five.\nSix. Dr. No is seven.") == 7
 
 
 @pytest.mark.parametrize(
@@ -211,11 +210,9 @@ def test_sentences_are_counted():
         ("café", "cafe\u0301", True),
         ("Straße", "STRASSE", True),
         ("Ｄog №１", "dog no1", True),
-        ("I \u2764\ufe0f dogs", "I dogs", True),
         ("2 dogs", "3 dogs", False),
         ("cafe", "café", False),
         ("की", "का", False),
-        ("走る", "走った", False),
     ],
 )
 def test_letters_decide_equality(one, other, equal):

@@ -132,11 +132,6 @@ def test_rejected_reply_is_sampled_again(serve, generation):
     server = serve(echoes_first)
     made = generation(server, "+llm.parameters.seed=7", "llm.price={input: 2, output: 4}")
     provenance = made.run()
-    tokens = provenance["tokens"]
-    cost = (2 * tokens["prompt"] + 4 * tokens["completion"]) / 1e6
-
-    assert provenance["cost"] == pytest.approx(cost)
-
     counts = provenance["acceptance"]["roles"]["intermediate"]
 
     assert counts == {"asked": 12, "accepted": 6, "rejected": {"echo of the source": 6}}
@@ -147,10 +142,9 @@ def test_rejected_reply_is_sampled_again(serve, generation):
     assert seeds == dict.fromkeys(asked, 6)
 
     made.rows.unlink()
-    again = made.run()
 
+    assert made.run()["cost"] == provenance["cost"] > 0
     assert len(server.calls) == 24  # rejected replies are kept too
-    assert (again["tokens"], again["cost"]) == (tokens, provenance["cost"])
 
 
 def test_given_up_sentences_are_listed_and_replaced(serve, generation):

@@ -10,7 +10,7 @@ from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
 from lightning_cse.data import read_corpus, sample_dir
-from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.errors import DataError
 from lightning_cse.generation.examples import Source, draw_examples
 from lightning_cse.generation.pattern import Checks, build_pattern, wrong_pattern
 from lightning_cse.generation.text import letters
@@ -215,19 +215,6 @@ def test_labelled_pairs_become_triplets():
 
     assert mixed.pool[: len(alone.pool)] == alone.pool
     assert 0 < len(added) == len(entailed.intersection(added))
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (source(scores={"above": 4.9}), "examples.0: sts12/train, above 4.9 has 5 pairs, 5 of"),
-        (source(first="sentence"), "examples.0: .*no column 'sentence'"),
-        (source("/none.jsonl"), "examples.0.from: /none.jsonl: there is no such file"),
-    ],
-)
-def test_draw_errors_name_the_key(given, message):
-    with pytest.raises((ConfigError, DataError), match=message):
-        draw(given, shots=6)
 
 
 def test_pool_sizes_of_official_corpora(real_data):
