@@ -86,7 +86,6 @@ def model_card(
         train = config.get("data", {}).get("train") or ()
         sources = [train] if isinstance(train, str) else train
         facts["trained on"] = ", ".join(Path(one).name if "." in one else one for one in sources)
-        facts["files"] = ", ".join(Path(name).name for name in record.get("data", {}))
     card: ModelCard = ModelCard.from_template(
         data,
         template_str=TEMPLATE,

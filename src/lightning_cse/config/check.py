@@ -136,20 +136,15 @@ AT_LEAST: Final = {
     "limits.dev_pairs": 1,
     "limits.test_pairs": 1,
     "n": 1,
-    "samples": 1,
-    "most_words": 1,
     "callbacks.early_stopping.patience": 1,
     "data.max_tokens": 1,
     "data.held_out_rows": 1,
-    "data.llm_rows_together": 1,
     "trainer.accumulate_grad_batches": 1,
-    "trainer.num_nodes": 1,
     "method.chunk_size": 1,
     "data.batch_size": 2,
     "data.train_rows": 2,
     "diag.sentences": 2,
     "rows": 2,
-    "summary_rows": 2,
 }
 """Keys whose value, if not null, must be an integer of at least this."""
 

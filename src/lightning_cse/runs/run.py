@@ -101,17 +101,12 @@ class Run:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the lock of this folder until the end of the block; see `locked`."""
-        is_new = not self.path.is_dir()
         try:
             with locked(self.lock_path, str(self.path)):
                 self._held = True
                 yield
         finally:
             self._held = False
-            if is_new:
-                # Result for the lock alone; a folder that holds something stays.
-                with contextlib.suppress(OSError):
-                    self.path.rmdir()
 
     @contextlib.contextmanager
     def claim(

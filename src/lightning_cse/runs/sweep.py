@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -126,25 +125,28 @@ class Sweep:
 
 def table(points: Sequence[Point]) -> str:
     """Return one row per point, over its seeds, and below it why points are not finished."""
+    import pandas as pd
+
     shared = set.intersection(*(set(point.overrides) for point in points))
-    rows: dict[str, list[Point]] = {}
+    cells = []
     for point in points:
+        done = point.status in DONE
         settings = [line for line in _own(point, shared) if not line.startswith("seed=")]
-        rows.setdefault(" ".join(settings) or "all seeds", []).append(point)
-    width = max(map(len, rows))
-    plural = "" if len(points) == 1 else "s"
+        name = " ".join(settings) or "all seeds"
+        cells.append((name, done, point.score if done else None))
+    frame = pd.DataFrame(cells, columns=["point", "n", "score"]).astype({"score": float})
+    scores = frame.groupby("point", sort=False)["score"]
+    rows = pd.DataFrame(
+        {
+            "n": frame.groupby("point", sort=False)["n"].sum(),
+            "mean": scores.mean(),
+            "s.d.": scores.std(),
+        }
+    )
     lines = [
-        f"{'point':<{width}}   n    mean    s.d.  not finished",
-        *(
-            _row(
-                name,
-                group,
-                width,
-            )
-            for name, group in rows.items()
-        ),
+        rows.rename_axis(None).to_string(float_format="{:.4f}".format, na_rep="-"),
         "",
-        f"{len(points)} point{plural}: {_counted(points)}",
+        f"{len(points)} point{'' if len(points) == 1 else 's'}: {_counted(points)}",
         *_reasons(points, shared),
     ]
     return "\n".join(lines) + "\n"
@@ -152,19 +154,6 @@ def table(points: Sequence[Point]) -> str:
 
 def _own(point: Point, shared: set[str]) -> list[str]:
     return [line for line in point.overrides if line not in shared]
-
-
-def _row(
-    name: str,
-    group: Sequence[Point],
-    width: int,
-) -> str:
-    done = [point for point in group if point.status in DONE]
-    scores = [point.score for point in done if point.score is not None]
-    mean = f"{statistics.fmean(scores):.4f}" if scores else "-"
-    deviation = f"{statistics.stdev(scores):.4f}" if len(scores) > 1 else "-"
-    rest = _counted(point for point in group if point.status not in DONE)
-    return f"{name:<{width}}  {len(done):>2}  {mean:>6}  {deviation:>6}  {rest}".rstrip()
 
 
 def _reasons(points: Sequence[Point], shared: set[str]) -> Iterator[str]:

@@ -1,5 +1,8 @@
 """What decides a run's hash, and what a finished run does when the same command is given again."""
 
+import subprocess
+import sys
+
 import pytest
 from small_runs import LITTLE, curves
 
@@ -89,3 +92,9 @@ def test_own_test_set_chooses_the_checkpoint(run_tiny, tmp_path):
     assert record["best"] == {"step": scores[best], "score": best, "monitor": key}
     assert {"test/own_nli/accuracy", "test/stsb/spearman"} <= record["metrics"].keys()
     assert "own.nli/dev/1-dev.tsv" in record["data"]
+
+
+def test_training_imports_few_modules(repository):
+    line = [sys.executable, str(repository / "scripts" / "training_imports.py")]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[-2]) <= 60

@@ -3,9 +3,7 @@
 import math
 
 import numpy as np
-import pytest
 
-from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs import Curves
 
 
@@ -50,10 +48,7 @@ def test_partial_last_line_is_dropped(tmp_path):
         assert curves.read()["train/loss"] == [*want, (3, 1.0)]
 
 
-def test_damaged_line_is_an_error(tmp_path):
+def test_curves_end_at_a_damaged_line(tmp_path):
     path = tmp_path / "c.csv"
     path.write_bytes(b"step,key,value\n1,a,1.0\n\0\0\0\n")  # a power failure
     assert Curves(path).read() == {"a": [(1, 1.0)]}
-    path.write_bytes(b"step,key,value\nx,a,1.0\n2,a,1.0\n")
-    with pytest.raises(LightningCSEError, match=r"c\.csv, line 2: .*x,a,1\.0"):
-        Curves(path).read()
