@@ -136,10 +136,7 @@ class PointsSweeper(Sweeper):
         place = "hydra.sweeper.points"
         if self.file is not None:
             place = f"hydra.sweeper.file={self.file}"
-            try:
-                points = yaml.safe_load(Path(self.file).expanduser().read_text(encoding="utf-8"))
-            except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-                raise ConfigError([f"{place}: {' '.join(str(error).split())}"]) from error
+            points = yaml.safe_load(Path(self.file).expanduser().read_text(encoding="utf-8"))
         elif points is None:
             return [[]]
 

@@ -123,7 +123,7 @@ def test_unknown_key_imports_nothing_heavy(line, command, place):
 
 
 INSIDE = [
-    ("", 0, "  train      Train one method on one corpus\n"),
+    ("", 0, "one of train, evaluate, "),
     ("trian +experiment=gausscse", 2, "unknown command 'trian' - did you mean 'train'? (choose"),
     ("train +experiment=gausscse +debug=tiny --cfg job", 0, "name: gausscse"),
 ]

@@ -31,7 +31,7 @@ REFUSED = [
     ("-m epochs=1,2", "unknown key 'epochs' - did you mean 'trainer.max_epochs'?"),
     ("-m encoder=tiny,tny", "there is no encoder 'tny' - did you mean 'tiny'?"),
     ("-m method.optimizer.lr=interval(0,1)", "a grid needs a list of values"),
-    ("-m hydra.sweeper.file=nowhere.yaml", "hydra.sweeper.file=nowhere.yaml"),
+    ("-m hydra.sweeper.file=nowhere.yaml", "nowhere.yaml: No such file"),
     ("-m hydra.sweeper.points=[['epochs=1']]", "trainer.max_epochs"),
     ("suite=own", "suite=own: has no test set; add own.sts=FILE, own.nli=FILE,"),
     ("suite=own own.stss=my.csv", "did you mean 'own.sts'"),

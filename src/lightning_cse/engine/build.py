@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
@@ -141,10 +141,6 @@ def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, A
     node.precision = PRECISIONS.get(str(node.precision), node.precision)
     if node.precision == "16-mixed" and not on_gpu:
         raise ConfigError([f"{prefix}precision: 16-mixed needs a GPU; use 32-true or bf16-mixed"])
-
-    if isinstance(node.get("devices"), ListConfig) and not on_gpu:
-        fault = f"a list names GPUs, but the accelerator is {node.accelerator}; give a number"
-        raise ConfigError([f"{prefix}devices: {fault}"])
 
     return {f"{prefix}{key}": node[key] for key in ("accelerator", "precision")}
 

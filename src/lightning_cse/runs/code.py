@@ -51,8 +51,6 @@ def code_digest(method: Mapping[str, Any]) -> str:
 @functools.cache
 def golden_methods() -> dict[str, dict[str, Any]]:
     """Return the digest of the golden results and the unexercised functions of each method."""
-    if not GOLDEN.is_file():
-        return {}
     methods: dict[str, dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
     return methods
 
