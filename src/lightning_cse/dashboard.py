@@ -111,9 +111,9 @@ def _panels(charts: Sequence[Any]) -> list[Any]:
 @reported
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    from lightning_cse.loggers.views import is_logged_in
-
     args = _parser().parse_args(argv)
+    from lightning_cse.loggers.views import is_logged_in  # slow to import
+
     if not args.dry_run and not is_logged_in():
         raise LightningCSEError(
             "not logged in to W&B: run `wandb login`, or use --dry-run, which needs no server"
