@@ -127,8 +127,10 @@ def senteval_classifier(x, labels, fold, l2, classes):
         permutation = random.permutation(len(train))
         apart = int(0.05 * len(train))
         train, dev = train[permutation[apart:]], train[permutation[:apart]]
-    best, best_model, epochs, count, stop = -1.0, model, 0, 0, False
-    while not stop and epochs <= 200:
+    best = -1.0
+    epochs = 0
+    count = 0
+    while count <= 5 and epochs <= 200:
         for _ in range(4):
             permutation = random.permutation(len(train))
             for start in range(0, len(train), 64):
@@ -140,8 +142,8 @@ def senteval_classifier(x, labels, fold, l2, classes):
         epochs += 4
         accuracy = (model(x[dev]).argmax(1) == labels[dev]).double().mean().item()
         if accuracy > best:
-            best, best_model = accuracy, copy.deepcopy(model)
+            best = accuracy
+            best_model = copy.deepcopy(model)
         else:
-            stop = count >= 5
             count += 1
     return best_model, epochs

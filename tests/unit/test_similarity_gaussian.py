@@ -9,7 +9,6 @@ from oracles import divergences, gaussians, normal, reduced, sim
 from lightning_cse import similarity
 from lightning_cse.embeddings import GaussianEmbedding
 from lightning_cse.similarity import (
-    GaussianSimilarity,
     gaussian_similarity,
     gaussian_similarity_matrix,
     symmetric_gaussian_similarity,
@@ -137,22 +136,6 @@ def test_similarities_match_loops(
         assert value == pytest.approx(want, abs=1e-12)
 
 
-def test_default_is_the_mean_of_similarities_and_direction_is_from_the_candidate():
-    a, b = pair(3, 4)
-    matrix = gaussian_similarity_matrix(a, b)
-    assert torch.equal(
-        matrix,
-        gaussian_similarity_matrix(
-            a,
-            b,
-            "mean_of_sims",
-        ),
-    )
-    compared = GaussianSimilarity()
-    assert torch.equal(compared.matrix(b, a), matrix.T)
-    assert_near(compared.rows(b, a), matrix.diagonal())
-
-
 # Blocks and gradients
 
 
@@ -274,23 +257,6 @@ def test_extreme_variances_stay_finite(
     for gradient in torch.autograd.grad(got.sum(), leaves(a, b)):
         assert torch.isfinite(gradient).all()
         assert gradient.dtype == dtype
-
-
-@both
-@every_function
-def test_half_precision_is_computed_in_float32(function, reduce):
-    a, b = pair(6, 32, dtype=torch.bfloat16)
-    got = function(a, b, reduce)
-    assert got.dtype == torch.float32
-    assert_near(
-        got.double(),
-        function(
-            a.to(torch.float64),
-            b.to(torch.float64),
-            reduce,
-        ),
-        1e-6,
-    )
 
 
 @both

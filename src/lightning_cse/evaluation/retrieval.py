@@ -1,15 +1,16 @@
 """Retrieval: does the similarity of embeddings find the documents that are relevant to a query?"""
 
+import csv
 import hashlib
 import itertools
+import json
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from lightning_cse.data.cells import columns_of, decoded, read_bytes
-from lightning_cse.data.parsers import READERS, parse
+from lightning_cse.data.cells import decoded, read_bytes
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation.task import Embedded, Split, Task, TaskResult
 from lightning_cse.metrics import ndcg, recall
@@ -68,38 +69,60 @@ class Retrieval(Task):
     @cached_property
     def documents(self) -> dict[str, str]:
         """Title and text of the documents, by id."""
-        return _objects(*self._read("corpus.jsonl"), "text")
+        return self._texts("corpus.jsonl")
 
     @cached_property
     def queries(self) -> dict[str, str]:
         """The queries by id."""
-        return _objects(*self._read("queries.jsonl"), "sentence")
+        return self._texts("queries.jsonl")
 
     @cached_property
     def qrels(self) -> dict[Split, Relevance]:
         """The relevance of documents, by split and query."""
-        qrels: dict[Split, Relevance] = {}
-        for split in self.splits:
-            text, path = self._read(f"qrels/{split}.tsv")
-            qrels[split] = _judgements(text, path, self.queries)
-        return qrels
+        return {split: self._judgements(f"qrels/{split}.tsv") for split in self.splits}
 
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of the files of the folder."""
         return self._digests if self.qrels else {}
 
-    def _read(self, name: str) -> tuple[str, str]:
-        """Return the text of a file, and its name in messages."""
+    def _lines(self, name: str) -> list[str]:
+        """Return the lines of a file of the folder that are not empty."""
         path = self.folder / name
-        shown = f"{self.key}: {path}"
         if not path.exists():
             raise DataError(
-                f"{shown} does not exist; a folder needs corpus.jsonl, queries.jsonl and qrels/test.tsv"
+                f"{self.key}: {path} does not exist; a folder needs corpus.jsonl, queries.jsonl and "
+                "qrels/test.tsv"
             )
         data = read_bytes(path)
         self._digests[f"{self.key}/{name}"] = hashlib.sha256(data).hexdigest()
-        return decoded(data, shown), shown
+        return list(filter(None, decoded(data, f"{self.key}: {path}").split("\n")))
+
+    def _texts(self, name: str) -> dict[str, str]:
+        texts = {}
+        try:
+            for line in self._lines(name):
+                row = json.loads(line)
+                texts[str(row["_id"])] = f"{row.get('title') or ''} {row['text']}".strip()
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise DataError(f"{self.key}: {self.folder / name}: {error!r} in {line!r}") from error
+        return texts
+
+    def _judgements(self, name: str) -> Relevance:
+        judged: Relevance = {}
+        try:
+            for row in csv.DictReader(self._lines(name), delimiter="\t"):
+                documents = judged.setdefault(row["query-id"], {})
+                documents[row["corpus-id"]] = float(row["score"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise DataError(f"{self.key}: {self.folder / name}: {error!r} in {row}") from error
+        unknown = judged.keys() - self.queries.keys()
+        if unknown or not judged:
+            raise DataError(
+                f"{self.key}: {self.folder / name}: {len(judged)} queries, of which "
+                f"{len(unknown)} are not in queries.jsonl"
+            )
+        return judged
 
     def relevance(self, split: Split) -> Relevance:
         """Return the relevance of the documents for the queries of the split that are evaluated."""
@@ -148,39 +171,3 @@ class Retrieval(Task):
         for query, best in zip(queries, found, strict=True):
             ranked = [ids[row] for row, _ in best]
             yield [document for document in ranked if document != query][:DEPTH]
-
-
-def _objects(text: str, path: str, kind: str) -> dict[str, str]:
-    """Return title and text of the objects of a JSON-lines file, by id."""
-    rows = []
-    for line, row in READERS["json"](text, path, []):
-        if "_id" in row:
-            row["_id"] = str(row["_id"])
-        rows.append((line, {"title": None, **row}))
-    columns = {
-        "id": {"text": "_id"},
-        "title": {"optional": "title"},
-        "text": {kind: "text"},
-    }
-    values, lines, _ = columns_of(rows, columns, path)
-    objects: dict[str, str] = {}
-    for line, name, title, body in zip(lines, *values.values(), strict=True):
-        if name in objects:
-            raise DataError(f"{path}:{line}: the _id {name!r} appears twice")
-        objects[name] = f"{title or ''} {body}".strip()
-    return objects
-
-
-def _judgements(text: str, path: str, queries: Collection[str]) -> Relevance:
-    columns = {
-        "query": {"text": "query-id"},
-        "document": {"text": "corpus-id"},
-        "relevance": {"score": "score"},
-    }
-    values, lines, _ = parse(text, path, reader="tsv", columns=columns)
-    judged: Relevance = {}
-    for line, query, document, relevance in zip(lines, *values.values(), strict=True):
-        if query not in queries:
-            raise DataError(f"{path}:{line}: the query-id {query!r} is not in queries.jsonl")
-        judged.setdefault(query, {})[document] = relevance
-    return judged

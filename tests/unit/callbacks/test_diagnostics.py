@@ -106,32 +106,6 @@ def test_rfd_is_the_running_mean_after_step_zero():
             assert values["diag/rfd_alignment"] == pytest.approx(want)
 
 
-def test_what_one_side_lacks_has_no_rfd():
-    alone = measure(
-        Diagnostics(make().held_out, None),
-        Fixed(),
-        step=3,
-    )
-    assert not [key for key in alone if "rfd" in key or "eval" in key]
-    assert len(alone) == 4
-    held_out = Side({"implicit": (A, B)}, A + B)
-    values = measure(
-        Diagnostics(held_out, make().evaluation),
-        Fixed(),
-        step=3,
-    )
-    missing = {"diag/held_out/alignment", "diag/rfd_alignment"}
-    assert (
-        values.keys()
-        == measure(
-            make(),
-            Fixed(),
-            step=3,
-        ).keys()
-        - missing
-    )
-
-
 def build(method, **options):
     """Return the diagnostics of a method on its kind of data in the sample corpus, and the data."""
     unsupervised = issubclass(method, UnsupervisedSimCSE)
@@ -180,14 +154,6 @@ def test_held_out_side_has_all_pairs_and_the_first_sentences():
     assert diagnostics.held_out.pairs == {"primary": (columns[0], columns[1])}
     assert diagnostics.held_out.sentences == sentences[:7]
     assert list(diagnostics.sides) == ["held_out"]
-
-
-def test_evaluation_side_has_the_digest_of_its_own_file():
-    diagnostics, data = build(SimCSE, evaluation="stsb_dev")
-    side = diagnostics.sides["eval"]
-    assert list(side.digests) == ["STS/STSBenchmark/sts-dev.csv"]
-    assert not side.digests.keys() & data.digests.keys()
-    assert len(side.pairs["primary"][0]) >= 18
 
 
 def test_counts_are_those_of_the_authors(real_data):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from lightning_cse.encoders import encoder as encoder_module
 from lightning_cse.encoders import load_encoder, tiny_encoder
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
@@ -30,18 +29,6 @@ def test_two_passes_differ_in_training_and_agree_in_evaluation(load, kind):
     assert torch.equal(encoder(request)[0], encoder(request)[0])
     one, two = encoder.train()([*request, *request])
     assert (one - two).norm(dim=1).min() > 1e-3
-
-
-def test_seed_decides_dropout(monkeypatch):
-    monkeypatch.setattr(encoder_module, "TOKENS_AT_ONCE", 40)
-    encoder = tiny_encoder().train()
-    request = requests(encoder)
-    torch.manual_seed(1)
-    first = encoder(request)[0]
-    second = encoder(request)[0]
-    torch.manual_seed(1)
-    assert torch.equal(encoder(request)[0], first)
-    assert torch.equal(encoder(request)[0], second)
 
 
 def states(encoder, ids, **inputs):
@@ -103,13 +90,3 @@ ROOM = len(tiny_encoder(pooling="prompt").template())
 def test_refused_options(options, message):
     with pytest.raises(EncoderError, match=message):
         tiny_encoder(**options)
-
-
-def test_tiny_encoder_is_decided_by_its_seed_and_keeps_the_random_state():
-    state = torch.get_rng_state()
-    one, same, other = (tiny_encoder(seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(torch.get_rng_state(), state)
-    weights = [next(encoder.parameters()) for encoder in (one, same, other)]
-    assert torch.equal(weights[0], weights[1])
-    assert not torch.equal(weights[0], weights[2])
-    assert one.digests == same.digests != other.digests

@@ -12,8 +12,8 @@ from huggingface_hub.utils import filter_repo_objects
 from sentence_transformers import SentenceTransformer
 from torch.nn.functional import normalize
 
-from lightning_cse.encoders import load_encoder, tiny_encoder
-from lightning_cse.encoders.load import digests, find_encoder, read_pooling
+from lightning_cse.encoders import load_encoder
+from lightning_cse.encoders.load import digests, read_pooling
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
@@ -52,17 +52,6 @@ def test_all_that_was_tried_and_what_helps(tmp_path, monkeypatch):
     wanted = ("no encoder", "package no_such_package/model", str(tmp_path / NAME), "hub", "helps")
     for words, line in zip(wanted, lines, strict=True):
         assert words in line
-
-
-def test_a_package_comes_first_then_a_folder(bert_folder, tmp_path, monkeypatch):
-    package = tmp_path / "site" / "carries_an_encoder"
-    shutil.copytree(bert_folder, package / "deep" / "model")
-    (package / "__init__.py").write_text("raise RuntimeError('never imported')")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.setenv("HOME", str(bert_folder.parent))
-    inside = "carries_an_encoder/deep/model"
-    assert find_encoder(str(bert_folder), inside) == package / "deep" / "model"
-    assert find_encoder("~/bert", "carries_an_encoder/other") == bert_folder
 
 
 def test_weights_and_tokenizer_come_from_the_hub_and_nothing_that_runs(
@@ -140,28 +129,6 @@ def test_damaged_folders(bert_folder, file, content, message):
         (bert_folder / file).write_text(content)
     with pytest.raises(EncoderError, match=message):
         load(bert_folder)
-
-
-WORDS = len(tiny_encoder().tokenizer.tokenizer)
-BERT = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
-T5 = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "d_kv": 8}
-REFUSED = [
-    (
-        hf.GPT2Config(vocab_size=WORDS, n_embd=16, n_layer=1, n_head=2),
-        "the gpt2 in .* is a decoder",
-    ),
-    (hf.T5Config(vocab_size=WORDS, **T5), "the t5 .* is a decoder"),
-    (hf.BertConfig(vocab_size=WORDS - 1, num_hidden_layers=1, **BERT), "rows of the embedding"),
-]
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("config", "message"), REFUSED)
-def test_refused_models(config, message, tmp_path):
-    hf.AutoModel.from_config(config).save_pretrained(tmp_path)
-    tiny_encoder().tokenizer.tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(EncoderError, match=message):
-        load(tmp_path)
 
 
 def test_kept_layers_have_their_own_digest_and_are_saved(tmp_path):

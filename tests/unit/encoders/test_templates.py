@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from encoder_kinds import roberta_tokenizer
-from transformers import AutoTokenizer
 
 from lightning_cse.encoders.templates import PROMPTS, Template
 from lightning_cse.tokens import Tokens
@@ -54,34 +52,6 @@ def test_the_ids_that_the_authors_insert_into_bert(tokenizers):
     assert second.prefix == (101, 2023, 6251, 1997, 1000)
     assert first.suffix == second.suffix == (1000, 2965, 103, 102)
     assert first.pooled == second.pooled == 2
-
-
-def test_the_ids_that_the_authors_insert_into_roberta():
-    try:
-        tokenizer = AutoTokenizer.from_pretrained("FacebookAI/roberta-base", local_files_only=True)
-    except (OSError, ValueError):
-        pytest.skip("needs the tokenizer of FacebookAI/roberta-base in the cache of the hub")
-    first, second = (Template.from_prompt(tokenizer, prompt) for prompt in PROMPTS)
-    assert first.prefix == (0, 713, 3645, 4832, 22)
-    assert second.prefix == (0, 713, 3645, 9, 22)
-    assert first.suffix == second.suffix == (113, 839, 50264, 2)
-
-
-def test_pieces_of_a_byte_level_prompt_keep_their_leading_spaces():
-    # Each of the authors' ids for RoBERTa is one of these words in its vocabulary, with or without
-    # the space before.
-    tokenizer = roberta_tokenizer(['This sentence : "', 'This sentence of "', '" means'])
-    first, second = (Template.from_prompt(tokenizer, prompt) for prompt in PROMPTS)
-    assert tokenizer.convert_ids_to_tokens(first.prefix) == ["<s>", "This", "Ġsentence", "Ġ:", 'Ġ"']
-    assert tokenizer.convert_ids_to_tokens(second.prefix) == [
-        "<s>",
-        "This",
-        "Ġsentence",
-        "Ġof",
-        'Ġ"',
-    ]
-    assert tokenizer.convert_ids_to_tokens(first.suffix) == ['"', "Ġmeans", "<mask>", "</s>"]
-    assert Template.from_prompt(tokenizer, 'This sentence : " {}" means  {mask}') == first
 
 
 @pytest.mark.parametrize("prompt", [*PROMPTS, PROMPTBERT])

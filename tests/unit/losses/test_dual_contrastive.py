@@ -195,17 +195,3 @@ def test_contradiction_is_required_unless_it_is_off():
         DualContrastive()(*roles)
     without = DualContrastive(contradiction=False)
     assert without(*roles).item() == without(*roles, contradiction).item()
-
-
-@pytest.mark.parametrize(
-    ("lengths", "rows", "message"),
-    [
-        ((3, 2, 3, 3), None, "one explicit_entailment for each premise"),
-        ((1, 1, 1, 1), None, "n >= 2"),
-        ((4, 3), [0, 0, 1], r"rows\['explicit_entailment'\]"),
-    ],
-)
-def test_wrong_shapes_are_errors(lengths, rows, message):
-    numbers = None if rows is None else {"explicit_entailment": torch.tensor(rows)}
-    with pytest.raises(ValueError, match=message):
-        DualContrastive()(*(make(n, 4)[0] for n in lengths), rows=numbers)

@@ -100,14 +100,6 @@ def test_loss_matches_loop(
     assert reordered.item() == pytest.approx(got.item())
 
 
-def test_contradiction_is_ignored_without_its_set_and_required_with_it():
-    p, e, _ = triplets(4, 5)
-    loss = GaussianContrastive(sets=("ent", "rev"))
-    assert loss(p, e, gaussians(1, 2)).item() == loss(p, e).item()
-    with pytest.raises(ValueError, match="'con' needs the contradiction"):
-        GaussianContrastive(sets=["ent", "con"])(p, e)
-
-
 @pytest.mark.parametrize(
     "options",
     [

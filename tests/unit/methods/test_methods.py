@@ -90,22 +90,6 @@ def test_step_has_a_finite_loss_gradients_and_named_outputs(name):
         assert learns or "token_type" in parameter_name
 
 
-@pytest.mark.parametrize("reduce", ["sim_of_sum", "mean_of_sims"])
-def test_model_compares_as_the_loss_does(reduce):
-    dual_loss = DualContrastive(similarity=GaussianSimilarity(reduce))
-    dual = DualGauss(
-        tiny_encoder(),
-        dual_loss,
-        **COMMON,
-    )
-    single = GaussCSE(
-        tiny_encoder(),
-        GaussianContrastive(reduce=reduce),
-        **COMMON,
-    )
-    assert dual.model.settings()["reduce"] == single.model.settings()["reduce"] == reduce
-
-
 @pytest.mark.parametrize("name", ["dualcse_bi", "dualgauss_cross"])
 def test_step_of_rows_without_roles_is_the_loss_of_the_others(name):
     method = make(name).eval()
@@ -128,19 +112,6 @@ def test_step_of_rows_without_roles_is_the_loss_of_the_others(name):
         rows=rows,
     )
     assert outputs["loss"].item() == pytest.approx(want.item(), rel=1e-5)
-
-
-def test_contradictions_that_the_loss_does_not_use_are_not_encoded():
-    method = DualCSE(
-        tiny_encoder(),
-        DualContrastive(contradiction=False),
-        **COMMON,
-    )
-    assert method.roles == DualCSE.roles[:3]
-    assert set(method.training_step(batch(method), 0)["embeddings"]) == set(method.roles)
-    for name, count in (("ent", 2), ("ent_rev", 2), ("ent_con", 3), ("ent_simcse", 3)):
-        roles = ("premise", "entailment", "contradiction")[:count]
-        assert make(f"gausscse_{name}").roles == roles
 
 
 @pytest.mark.parametrize(
@@ -168,18 +139,6 @@ def test_schedule_rises_to_the_last_step_or_stays_constant():
     rising = [Schedule(warmup=1)(step, total=5) for step in range(5)]
     assert rising == [0, 0.25, 0.5, 0.75, 1], "as GaussCSE's paper describes it"
     assert Schedule("constant")(9, total=10) == 1
-
-
-def test_gausscse_adds_simcse_on_the_means():
-    method = make("gausscse_ent_con_simcse").eval()
-    given = batch(method)
-    p, e, c = method.model.encode(*(given["roles"][role] for role in method.roles))
-    want = method.loss(p, e, c) + InfoNCE()(
-        p.mean,
-        e.mean,
-        c.mean,
-    )
-    torch.testing.assert_close(method.training_step(given, 0)["loss"], want)
 
 
 def test_unsupervised_simcse_has_two_masks_in_training_and_no_head_in_evaluation():

@@ -31,15 +31,6 @@ def test_batches_of_any_size_give_the_value_of_the_function(kind, options, input
     assert got.item() == pytest.approx(want, abs=1e-12)
 
 
-def test_rows_are_detached_copies():
-    x = X.clone().requires_grad_()
-    metric = Uniformity()
-    metric.update(x)
-    x.data.zero_()
-    assert metric.compute().item() == pytest.approx(metrics.uniformity(X))
-    assert not metric.vectors[0].requires_grad
-
-
 def test_checkpoint_has_the_curves_of_rfd_alone():
     def make():
         return nn.ModuleDict({"rfd": RelativeFittingDifficulty(), "uniformity": Uniformity()})

@@ -144,18 +144,3 @@ def test_fitting_difficulty_and_mean_of_best_by_hand():
     assert relative_fitting_difficulty(iter([3.0, 1.0]), [1.0, 2.0]) == 0.5
     assert mean_of_best([0.25, 1.0, 0.5], 2) == 0.75
     assert mean_of_best([0.25, 0.75]) == 0.5
-
-
-@pytest.mark.parametrize(
-    ("function", "inputs", "message"),
-    [
-        (alignment, (torch.ones(3, 4), torch.ones(2, 4)), r"got \(3, 4\) and \(2, 4\)"),
-        (uniformity, (torch.ones(1, 4),), r"n >= 2, got \(1, 4\)"),
-        (relative_fitting_difficulty, ([1.0, 2.0], [1.0]), "got 2 and 1 values"),
-        (mean_of_best, ([], 5), r"got \[\] and 5"),
-        (mean_of_best, ([0.5, math.nan], 5), r"got \[0.5, nan\]"),
-    ],
-)
-def test_wrong_inputs_are_errors(function, inputs, message):
-    with pytest.raises(ValueError, match=message):
-        function(*inputs)

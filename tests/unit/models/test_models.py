@@ -15,7 +15,6 @@ from lightning_cse.embeddings import (
 )
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
-from lightning_cse.evaluation import task
 from lightning_cse.models import (
     DualGaussianModel,
     DualModel,
@@ -24,7 +23,6 @@ from lightning_cse.models import (
     PointModel,
     base,
     build,
-    dual,
 )
 from lightning_cse.similarity import cosine, gaussian_similarity
 from lightning_cse.tokens import Tokens
@@ -58,14 +56,6 @@ MODELS = [
         },
     ),
 ]
-BASIC = {"similarity", "entailment_score", "features"}
-QUESTIONS = {
-    PointModel: BASIC,
-    GaussianModel: BASIC | {"log_determinant"},
-    DualModel: BASIC | {"implicitness"},
-    DualGaussianModel: BASIC | {"implicitness", "log_determinant"},
-    ImpScoreModel: BASIC | {"implicitness"},
-}
 
 
 def make(kind, **options):
@@ -110,49 +100,6 @@ def test_settings_and_weights_build_the_same_model_again(kind, options):
 def test_build_refuses_unknown_models(settings):
     with pytest.raises(EncoderError, match="cannot be imported or built"):
         build(tiny_encoder(), settings)
-
-
-@pytest.mark.parametrize(("kind", "options"), MODELS)
-def test_the_questions_are_answered_row_by_row(kind, options):
-    model = make(kind, **options)
-    a = model.embed(SENTENCES)
-    b = a[
-        torch.tensor(
-            [
-                1,
-                2,
-                3,
-                4,
-                0,
-            ]
-        )
-    ]
-    assert all(
-        value.dtype == torch.float32 and value.device.type == "cpu" for value in a.fields().values()
-    )
-    answered = {name for name in task.QUESTIONS if hasattr(model, name)}
-    assert answered == QUESTIONS[kind]
-    for question in answered:
-        asked = (a, b) if question in ("similarity", "entailment_score") else (a,)
-        answer = getattr(model, question)(*asked)
-        assert len(answer) == len(SENTENCES)
-        assert torch.isfinite(answer).all()
-    torch.testing.assert_close(model.similarity(a, b), model.similarity(b, a))
-    assert torch.equal(model.features(a), next(iter(a.views().values())))
-
-
-def test_each_encoder_of_a_bi_encoder_has_a_gradient_on_several_devices(monkeypatch):
-    model = make(DualModel, architecture="bi")
-    alone = model.encode(tokens(model))[0].explicit
-    monkeypatch.setattr(
-        dual,
-        "world",
-        lambda: (0, 2),
-    )
-    explicit = model.encode(tokens(model))[0].explicit
-    assert torch.equal(explicit, alone)
-    explicit.sum().backward()
-    assert all(p.grad is not None and not p.grad.any() for p in model.implicit_encoder.parameters())
 
 
 @pytest.mark.parametrize(("kind", "options"), MODELS)
@@ -239,25 +186,6 @@ def test_dual_gaussian_scores_are_the_same_with_the_similarity_of_gaussians():
         model.implicitness(p), 1 - gaussian_similarity(p.implicit, p.explicit).double()
     )
     assert torch.equal(model.log_determinant(p), p.explicit_log_variance.sum(1))
-
-
-def test_cross_reads_the_word_and_bi_has_two_encoders_and_heads():
-    cross, bi = make(DualGaussianModel), make(DualGaussianModel, architecture="bi")
-    word = cross.encoder.tokenizer(["implicit"])[0]
-    assert list(cross.implicit_template.suffix[-1 - len(word) : -1]) == word
-    assert cross.implicit_encoder is cross.implicit_heads is None
-    assert bi.explicit_template == bi.implicit_template
-    for one, other in ((bi.encoder, bi.implicit_encoder), (bi.heads, bi.implicit_heads)):
-        pairs = list(
-            zip(
-                one.parameters(),
-                other.parameters(),
-                strict=True,
-            )
-        )
-        assert all(torch.equal(a, b) and a is not b for a, b in pairs), (
-            "equal at the start, and not shared"
-        )
 
 
 # ImpScore
