@@ -95,9 +95,7 @@ def artefact_section(
     *,
     part: str = "",
 ) -> Part:
-    """Return a table or figure of a paper as a section; ``made`` holds its figures, its text and
-    further tables.
-    """
+    """Return a table or figure of a paper as a section; ``made`` holds its figures and its text."""
     anchor = slug(artefact.key)
     section: Part = {
         "title": artefact.title,
@@ -109,23 +107,11 @@ def artefact_section(
     }
     if made is not None:
         section["text"] = made.text
-        section["tables"] = [_folded_table(name, rows) for name, rows in made.tables.items()]
         section["charts"] = [
             _chart(figure, name.replace("_", " "), f"{anchor}-{slug(name)}")
             for name, figure in made.figures.items()
         ]
     return section
-
-
-def _folded_table(name: str, rows: Sequence[Record]) -> Part:
-    frame = pd.DataFrame(rows)
-    texts = frame.map(lambda value: f"{value:.4f}" if isinstance(value, float) else str(value))
-    return {
-        "title": name.replace("_", " "),
-        "folded": True,
-        "headings": list(frame),
-        "rows": texts.to_numpy().tolist(),
-    }
 
 
 def _chart(figure: Figure, title: str, name: str) -> Part:
@@ -193,12 +179,13 @@ def run_facts(runs: Sequence[Found]) -> dict[str, str]:
     """Return short facts about runs: their states, encoders, machines and commits."""
     states = Counter(run.state for run in runs)
     records = [run.record for run in runs if run.record.get("environment")]
-    return {
-        "runs": ", ".join(f"{count} {state}" for state, count in states.items()),
-        "encoder": ", ".join(sorted({str(value_at(one, "encoder.name")) for one in records})),
-        "machine": ", ".join(sorted(set(map(machine_of, records)))),
-        "commit": ", ".join(sorted(set(map(short_commit, records)))),
+    facts = {
+        "runs": {f"{count} {state}" for state, count in states.items()},
+        "encoder": {str(value_at(record, "encoder.name")) for record in records},
+        "machine": set(map(machine_of, records)),
+        "commit": set(map(short_commit, records)),
     }
+    return {fact: ", ".join(sorted(texts)) for fact, texts in facts.items()}
 
 
 def run_sections(

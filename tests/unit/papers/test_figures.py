@@ -88,8 +88,8 @@ def test_some_runs_are_drawn_and_the_others_named():
     made = make("ngcse/figure1", find, Request(profile="small"))
     (axes, _) = made.figures["fitting_difficulty"].axes
     assert len(axes.lines) == 2 + 2, "both zeros, and a line to each run"
-    assert "no run of them is finished: Wiki.dropout, Wiki.token_shuffle," in made.text
-    assert "fewer runs than were asked for: NLI.SUP (2 of 3)." in made.text
+    assert "Finished runs: Wiki.dropout (0 of 3), Wiki.token_shuffle (0 of 3)," in made.text
+    assert "NLI.SUP (2 of 3)." in made.text
     assert [row["seed"] for row in made.tables["settings"]] == [0, 1]
 
 

@@ -87,22 +87,13 @@ def made(
 
 
 def unfinished(plan: Plan) -> list[str]:
-    """Return a paragraph on lines without a finished run, and one on lines with fewer than were
-    asked for.
-    """
-    none = []
-    fewer = []
+    """Return a paragraph on the lines with fewer finished runs than were asked for, if any."""
+    texts = []
     for line in plan.lines:
         count = len(plan.found(line))
-        if line.row.experiment and count == 0:
-            none.append(line.label)
-        elif line.row.experiment and count < len(line.seeds):
-            fewer.append(f"{line.label} ({count} of {len(line.seeds)})")
-    parts = {
-        "Left out, since no run of them is finished": none,
-        "Result of fewer runs than were asked for": fewer,
-    }
-    return [f"{text}: {', '.join(lines)}." for text, lines in parts.items() if lines]
+        if line.row.experiment and count < len(line.seeds):
+            texts.append(f"{line.label} ({count} of {len(line.seeds)})")
+    return [f"Finished runs: {', '.join(texts)}."] if texts else []
 
 
 def markdown_table(rows: Rows) -> str:
