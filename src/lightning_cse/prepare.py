@@ -39,17 +39,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     if not corpora:
         list_corpora(folder)
-    elif arguments.check:
-        for corpus in corpora:
-            check(corpus, folder)
-    else:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".prepare-", dir=folder) as scratch:
-            for corpus in corpora:
-                if arguments.source is not None:
-                    corpus = corpus.model_copy(update={"sources": (arguments.source,)})
+        return 0
 
-                prepare(corpus, folder, Path(scratch), force=arguments.force)
+    if not arguments.check:
+        folder.mkdir(parents=True, exist_ok=True)
+
+    place = None if arguments.check else folder
+
+    with tempfile.TemporaryDirectory(prefix=".prepare-", dir=place) as scratch:
+        for corpus in corpora:
+            if arguments.source is not None:
+                corpus = corpus.model_copy(update={"sources": (arguments.source,)})
+
+            part = Path(scratch) / "part"
+            prepare(corpus, folder, part, force=arguments.force, only_check=arguments.check)
 
     return 0
 
@@ -69,50 +72,51 @@ def list_corpora(folder: Path) -> None:
             _echo(f"  {split:<14}  {corpus.rows(split) or 'any':>7} rows  {state}")
 
 
-def check(corpus: Corpus, folder: Path) -> None:
-    """Check every file of a corpus; raise DataError with one line per file that is not right."""
+def prepare(
+    corpus: Corpus,
+    folder: Path,
+    part: Path,
+    *,
+    force: bool = False,
+    only_check: bool = False,
+) -> None:
+    """Put the files of a corpus into the data directory, checked, or raise DataError.
+
+    A file is first written to ``part``. ``only_check`` fetches nothing, and raises DataError with
+    one line per file that is not right.
+    """
+    _echo(f"{corpus.title}; licence: {corpus.licence}")
     faults = []
 
     for files in _by_path(corpus):
-        path = find_file(folder, files[0]) or folder / files[0].path
-        fault = _fault(corpus, files, path)
+        path = find_file(folder, files[0])
+        fault = _fault(corpus, files, path or folder / files[0].path)
 
         if fault is None:
             _echo(f"{path}: ok, {_rows(files)}")
-        else:
+        elif only_check:
             faults.append(f"\n  {fault}")
+        elif path is not None and not force:
+            raise DataError(f"{fault}\n  not changed; --force replaces it, or move it away")
+        else:
+            _replace(corpus, files, folder / files[0].path, part)
 
     if faults:
         raise DataError(f"corpus {corpus.name!r}: {len(faults)} wrong files:{''.join(faults)}")
 
 
-def prepare(corpus: Corpus, folder: Path, scratch: Path, *, force: bool = False) -> None:
-    """Put the files of a corpus into the data directory, checked, or raise DataError."""
-    _echo(f"{corpus.title}; licence: {corpus.licence}")
+def _replace(corpus: Corpus, files: Sequence[CorpusFile], target: Path, part: Path) -> None:
+    """Fetch a file and put it into its place if it is right; raise DataError otherwise."""
+    origin = _fetch(corpus, files[0], part, target)
+    fault = _fault(corpus, files, part)
 
-    for files in _by_path(corpus):
-        path = find_file(folder, files[0])
-        fault = None if path is None else _fault(corpus, files, path)
+    if fault is not None:
+        fault = fault.replace(str(part), origin)
+        raise DataError(f"{fault}\n  the download was discarded")
 
-        if path is not None and fault is None:
-            _echo(f"{path}: already present and ok, {_rows(files)}")
-            continue
-
-        if fault is not None and not force:
-            raise DataError(f"{fault}\n  not changed; --force replaces it, or move it away")
-
-        part = scratch / "part"
-        target = folder / files[0].path
-        origin = _fetch(corpus, files[0], part, target)
-        fault = _fault(corpus, files, part)
-
-        if fault is not None:
-            fault = fault.replace(str(part), origin)
-            raise DataError(f"{fault}\n  the download was discarded")
-
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part.replace(target)
-        _echo(f"{target}: fetched from {origin}, {_rows(files)}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part.replace(target)
+    _echo(f"{target}: fetched from {origin}, {_rows(files)}")
 
 
 def _parser() -> argparse.ArgumentParser:

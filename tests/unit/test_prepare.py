@@ -86,7 +86,7 @@ def test_files_are_fetched_and_kept_after_a_failure(official, run, data):
     test.rename(official / "second/test.csv")
     output = run("inli")
     assert files_of(data) == {name: FILES[name] for name in INLI}
-    assert f"{data}/INLI/val.csv: already present and ok" in output
+    assert f"{data}/INLI/val.csv: ok" in output
     assert f"{data}/INLI/test.csv: fetched from {official}/second/test.csv" in output
     assert "CC BY-SA 4.0" in output
 

@@ -185,11 +185,6 @@ class ContrastiveDataModule(pl.LightningDataModule):
             if without == len(self.train) and self.settings.llm_rows != 0:
                 log.warning("data: none of %d training rows has a sentence of %s", without, role)
 
-        more = [name for name in self.train.names if name.startswith("negative_")]
-
-        if more and not {"contradiction", "intermediate"}.isdisjoint(roles):
-            log.warning("data: the method uses one negative per row; not used: %s", ", ".join(more))
-
         self._roles_in_use = tuple(roles)
         self.__dict__.pop("_tokens", None)
 

@@ -52,11 +52,10 @@ def made_of(rows: Rows, numbers: Any) -> Rows:
     corpus rows per row).
     """
     flat = np.asarray(numbers, dtype=np.int64).ravel()
-    width = len(flat) // max(1, len(rows))
-    offsets = np.arange(len(rows) + 1, dtype=np.int32) * width
-    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(flat))
+    width = max(1, len(flat) // max(1, len(rows)))
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(flat), width)
 
-    return rows.with_column("made_of", lists)
+    return rows.with_column("made_of", lists.cast(pa.list_(pa.int64())))
 
 
 def source_of(rows: Rows) -> dict[str, pa.ChunkedArray]:

@@ -134,20 +134,6 @@ def test_files_that_are_refused(files, methods, layouts, experiment, options, me
         data(train, methods[experiment], held_out=files["triplets"], **options)
 
 
-@pytest.mark.parametrize(
-    ("layout", "wanted", "first"),
-    [
-        ("triplets", TRIPLET, ("anchor 0", "positive 0", "negative 0")),
-        ("INLI", CSE, ("premise 0", "explicit_entailment 0", "contradiction 0")),
-    ],
-)
-def test_sentences_of_roles(files, layout, wanted, first):
-    rows = data(files[layout], roles=wanted, held_out=files[layout]).train
-
-    assert tuple(rows.column(role)[0] for role in wanted) == first
-    assert len(rows) == ROWS * (2 if layout == "INLI" and len(wanted) == 3 else 1)
-
-
 def test_labelled_pairs_without_contradictions_are_pairs(tmp_path, methods):
     path = put_labelled(tmp_path / "x.csv", LABELS[:2])
     pairs = data(path, methods["gausscse_ent"])

@@ -124,12 +124,6 @@ def test_quadruples_of_rows_that_lack_roles(adds_up):
     assert built.counts == {"read": 5, "dropped: no entailment and no contradiction": 1}
     assert adds_up(built.counts, used(built))
 
-    few = table({"premise": ["Q"], "implied_entailment": ["J"], "neutral": ["N"]})
-    built = INLIQuadruples()([few, table(WHOLE)])
-
-    assert built.column("explicit_entailment") == [None, "E"]
-    assert "neutral" not in built.names
-
     with pytest.raises(DataError, match=r"own\.csv: no column 'premise'.*found: sentence"):
         INLIQuadruples()([table({"sentence": ["S"]})])
 
