@@ -11,7 +11,6 @@ import pytest
 from oracles import save_tiny
 
 from lightning_cse.config.compose import portable
-from lightning_cse.config.launch import as_custom
 from lightning_cse.engine.load import load
 
 X = "+experiment=dualcse_cross"
@@ -60,18 +59,6 @@ def test_name_of_an_encoder(override, name, place, compose):
         assert (cfg.encoder.pooling, cfg.encoder.max_length) == ("auto", "auto")
 
     assert cfg.method.optimizer.lr == cfg.recipe.default.lr
-
-
-@pytest.mark.parametrize(
-    ("words", "written"),
-    [
-        ("encoder=bert_bas seed=1", "encoder=bert_bas seed=1"),
-        ("encoder=./mine,org/name", "encoder=custom encoder.source='./mine','org/name'"),
-        ("encoder=tiny,bert_base -m", "encoder=tiny,bert_base -m"),
-    ],
-)
-def test_folders_and_hub_ids_are_custom_encoders(words, written, place):
-    assert as_custom(words.split()) == written.split()
 
 
 @pytest.mark.parametrize(

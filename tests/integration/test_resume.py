@@ -373,33 +373,6 @@ def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
     assert_same(run(), reference())
 
 
-def test_repeated_signals(run, reference):
-    # draws random numbers in an evaluation that is due when the run is resumed
-    measured = "diag.dropout=true"
-    stopped_at(
-        run,
-        DualCSE,
-        "training_step",
-        2,
-        measured,
-    )
-    stopped_at(
-        run,
-        Evaluation,
-        "_measure",
-        1,
-        measured,
-    )  # in the evaluation that is due
-    stopped_at(
-        run,
-        DualCSE,
-        "training_step",
-        1,
-        measured,
-    )
-    assert_same(run(measured), reference(measured))
-
-
 def test_signals_outside_of_steps(run, reference, tmp_path):
     assert (
         stopped_at(

@@ -85,26 +85,6 @@ def test_evaluation_does_not_change_training(run, monkeypatch):
     assert [name for name, found in trained.items() if found != expected] == []
 
 
-@pytest.mark.parametrize("limit", ["2", "0.7"])
-def test_limited_epoch_is_the_start_of_its_order(limit, run, monkeypatch):
-    with monkeypatch.context() as patch:
-        whole = Watch(patch)
-        run("trainer.max_epochs=3", place="whole")
-
-    with monkeypatch.context() as patch:
-        watch = Watch(patch)
-        line = f"trainer.limit_train_batches={limit} trainer.max_epochs=3"
-        folder = run(line, place="limited")
-
-    rows = whole.rows
-    assert watch.rows == [
-        *rows[0:2],
-        *rows[3:5],
-        *rows[6:8],
-    ]
-    assert folder.read()["steps"] == 6  # the schedule's length
-
-
 # Numbers that are not finite
 
 

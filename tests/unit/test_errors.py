@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lightning_cse.errors import ConfigError, DataError, Interrupted, report, reported, stop_signals
+from lightning_cse.errors import ConfigError, DataError, Interrupted, report, reported
 
 
 @pytest.mark.parametrize(
@@ -36,19 +36,6 @@ def test_what_is_raised_becomes_a_line(error, code, line, capsys):
 
     assert main() == code
     assert capsys.readouterr() == ("", line)
-
-
-def test_slurm_announces_its_time_limit_by_further_signals(monkeypatch):
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    assert stop_signals() == [signal.SIGINT, signal.SIGTERM]
-
-    monkeypatch.setenv("SLURM_JOB_ID", "1")
-    assert stop_signals() == [
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-    ]
 
 
 def test_the_traceback_of_a_fault_of_ours_is_in_a_file_that_is_named(capsys):

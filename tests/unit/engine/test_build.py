@@ -1,6 +1,5 @@
 """Nodes against the signatures of their classes; what the points of one process share."""
 
-import logging
 import sys
 
 import pytest
@@ -8,8 +7,7 @@ import torch
 from omegaconf import OmegaConf
 
 from lightning_cse.data import corpora
-from lightning_cse.data.corpora import sample_dir
-from lightning_cse.engine.build import build, build_tasks, check_nodes
+from lightning_cse.engine.build import build, check_nodes
 from lightning_cse.errors import ConfigError
 
 # Points of one process
@@ -89,36 +87,6 @@ def test_later_point_opens_no_corpus_and_is_identical(point, opened):
 
 
 # Tasks that are left out
-
-
-def suite(data_dir, **pairs):
-    """EIS on the sample, and on implicit pairs of another folder."""
-    eis = {"_target_": "lightning_cse.evaluation.EIS", "data_dir": str(sample_dir())}
-    eis_wang = {
-        "_target_": "lightning_cse.evaluation.PairEIS",
-        "dev": "impscore/dev",
-        "test": "impscore/test",
-        "data_dir": str(data_dir),
-        **pairs,
-    }
-
-    return OmegaConf.create({"eis": eis, "eis_wang": eis_wang})
-
-
-def test_optional_task_without_its_corpus_is_left_out(tmp_path, caplog):
-    caplog.set_level(logging.WARNING)
-    for complete in (suite(tmp_path), suite(sample_dir(), optional=True)):
-        tasks, left_out = build_tasks(complete)
-        assert (list(tasks), left_out) == (["eis", "eis_wang"], {})
-
-    assert caplog.records == []
-
-    tasks, left_out = build_tasks(suite(tmp_path, optional=True))
-    assert (list(tasks), list(left_out)) == (["eis"], ["eis_wang"])
-    assert left_out["eis_wang"].startswith("ImpScore/all_data.csv is not in paths.data_dir; ")
-
-    (record,) = caplog.records
-    assert record.getMessage() == f"the task eis_wang is left out: {left_out['eis_wang']}"
 
 
 def test_tasks_that_do_not_suit_the_method_are_left_out(compose):

@@ -3,7 +3,6 @@ mistakes.
 """
 
 import json
-import math
 import shutil
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from lightning_cse.encoders import load_encoder, tiny_encoder
 from lightning_cse.engine.load import load
 from lightning_cse.errors import LightningCSEError, TaskError
 from lightning_cse.evaluation import EIS, NLI, STSB, run_tasks
-from lightning_cse.models import PointModel
 
 SAMPLE = Path(__file__).resolve().parents[3] / "src" / "lightning_cse" / "data" / "sample"
 LIMITS = tuple(
@@ -114,23 +112,6 @@ def test_run_gives_the_numbers_of_its_record(which, suite, run, request):
         predicted = pq.read_table(done.predictions / f"{task}.parquet").to_pydict()
         kept = pq.read_table(folder / "predictions" / f"{task}.parquet").to_pydict()
         assert predicted["row"] == kept["row"]
-
-
-def test_folder_gives_the_numbers_of_its_encoder(tiny, run, tmp_path):
-    done = run(f"model={tiny}", *READING)
-    assert done.path.parent == tmp_path / "runs" / "evaluate" / tiny.name / "stsb"
-    want = stsb(PointModel(plain_encoder(tiny)).eval())
-    record = done.read()
-    assert record["metrics"] == pytest.approx(
-        {"test/stsb/spearman": want.metrics["spearman"]}, abs=1e-6
-    )
-    scores = pq.read_table(done.predictions / "stsb.parquet")["score"].to_pylist()
-    assert scores == pytest.approx(want.predictions["score"], abs=1e-5)
-    assert (record["model"]["pooling"], record["model"]["max_length"]) == ("mean", 32)
-    assert record["model"]["run"] is None
-    assert "checkpoint" not in record
-    assert record["data"] == STSB(data_dir=str(SAMPLE)).digests
-    assert math.isfinite(record["seconds"]["evaluation"])
 
 
 def test_the_packaged_encoder_on_the_sample(run):

@@ -98,20 +98,6 @@ def test_encode_to_writes_the_vectors_in_chunks(tmp_path):
         model.encode_to(tmp_path / "vectors.csv", SENTENCES)
 
 
-def test_failed_encode_to_leaves_no_file(tmp_path):
-    def broken():
-        yield "one"
-        raise RuntimeError("the source is gone")
-
-    with pytest.raises(RuntimeError, match="gone"):
-        untrained(PointModel).encode_to(
-            tmp_path / "vectors.npy",
-            broken(),
-            chunk=1,
-        )
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("kind", VIEWS)
 def test_answers_are_those_of_the_model_row_by_row(kind):
     model = untrained(kind)

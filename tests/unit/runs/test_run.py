@@ -132,21 +132,6 @@ def test_unusable_records(run, content, message):
         run.read()
 
 
-def test_clear_does_not_follow_links(run, tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "precious").write_text("x")
-    run.clear()  # nothing there yet
-    run.finish(RECORD)
-    run.checkpoints.mkdir()
-    (run.path / "link").symlink_to(outside)
-    (run.checkpoints / "link").symlink_to(outside)
-    with run.lock():
-        run.clear()
-        assert [path.name for path in run.path.iterdir()] == ["run.lock"]
-    assert (outside / "precious").read_text() == "x"
-
-
 def test_find_runs(run):
     wanted = [
         Run(run.root, "a/b", "0c", 1),
