@@ -137,7 +137,11 @@ def test_evaluate_load_export_and_describe(run, start, folder):
 
     start("-m", "lightning_cse.export", "--model", str(run.path), "--to", "exported")
     assert "@misc{boxes" in (folder / "exported" / "README.md").read_text()
-    code = "import lightning_cse as l; l.load('exported').encode_to('again.npy', ['A dog runs.'])"
+    code = (
+        "import numpy, sentence_transformers as st\n"
+        "model = st.SentenceTransformer('exported', device='cpu')\n"
+        "numpy.save('again.npy', model.encode(['A dog runs.']))"
+    )
     start("-c", code)
     vectors = np.load(folder / "vectors.npy")
     np.testing.assert_allclose(
