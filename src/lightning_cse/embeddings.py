@@ -73,11 +73,6 @@ class Embedding:
     def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
         return type(self)(**{name: function(value) for name, value in self.fields().items()})
 
-    def __repr__(self) -> str:
-        """Return kind, shapes and dtypes; never the numbers."""
-        fields = [f"{k}={tuple(v.shape)} {v.dtype}" for k, v in self.fields().items()]
-        return f"{type(self).__name__}({', '.join(fields)})"
-
 
 @dataclasses.dataclass(
     frozen=True,

@@ -108,18 +108,3 @@ def test_embeddings_are_joined_copied_and_converted(kind):
             next(iter(embedding.fields())),
             torch.zeros(4, 3),
         )
-
-
-@pytest.mark.parametrize(
-    "shapes",
-    [
-        ((2, 3), (2, 4)),
-        ((2, 3), (1, 3)),
-        ((3,), (3,)),
-    ],
-)
-def test_wrong_shapes_are_errors(shapes):
-    with pytest.raises(ValueError, match=r"DualEmbedding: need .* got explicit \(.*\), implicit"):
-        DualEmbedding(*map(torch.zeros, shapes))
-    with pytest.raises(ValueError, match="log_variance list"):
-        GaussianEmbedding(torch.zeros(1, 2), [[0.0, 0.0]])

@@ -14,7 +14,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from lightning_cse.callbacks.diagnostics import Diagnostics
 from lightning_cse.callbacks.interrupts import Interrupts
 from lightning_cse.errors import ConfigError, TrainingError, did_you_mean
-from lightning_cse.evaluation import Embedded, Task
+from lightning_cse.evaluation import Embedded, Task, suiting_tasks
 from lightning_cse.methods import Method
 
 
@@ -162,7 +162,7 @@ class Evaluation(Callback):
 
     def _measure(self, method: Method) -> dict[str, float]:
         watched = self.diagnostics.sentences()
-        tasks, sentences = self._dev_tasks(method)
+        tasks, sentences = suiting_tasks(self.tasks, method.model, "dev")
         with _mode(method, training=False):
             embedded = self._embed(method, sentences if self.dropout else sentences + watched)
             values: dict[str, float] = {}
@@ -181,16 +181,6 @@ class Evaluation(Callback):
             first = self._embed(method, watched)
             second = self._embed(method, self.diagnostics.seconds())
             return values | self.diagnostics.measure(first, second, self.step)
-
-    def _dev_tasks(self, method: Method) -> tuple[dict[str, Task], list[str]]:
-        """Return the tasks with a dev split that suit the method's model, and their sentences."""
-        tasks = {}
-        sentences: list[str] = []
-        for name, task in self.tasks.items():
-            if "dev" in task.splits and task.suits(method.model):
-                tasks[name] = task
-                sentences += task.sentences("dev")
-        return tasks, sentences
 
     def _embed(
         self,

@@ -277,6 +277,18 @@ def summarize_tasks(
     return results
 
 
+def suiting_tasks(
+    tasks: Mapping[str, Task], answers: Answers, split: Split
+) -> tuple[dict[str, Task], list[str]]:
+    """Return the tasks that have the split and suit the model, and their sentences."""
+    suiting = {}
+    for name, task in tasks.items():
+        is_measured = not isinstance(task, Average) and split in task.splits
+        if is_measured and task.suits(answers):
+            suiting[name] = task
+    return suiting, [sentence for task in suiting.values() for sentence in task.sentences(split)]
+
+
 def run_tasks(
     tasks: Mapping[str, Task],
     answers: Answers,
@@ -285,14 +297,9 @@ def run_tasks(
     """Run every task that has the split and suits the model, with one pass over all their
     sentences.
     """
-    suiting = {}
-    for name, task in tasks.items():
-        is_measured = not isinstance(task, Average) and split in task.splits
-        if is_measured and task.suits(answers):
-            suiting[name] = task
+    suiting, sentences = suiting_tasks(tasks, answers, split)
     if not suiting:
         return {}
-    sentences = [sentence for task in suiting.values() for sentence in task.sentences(split)]
     embedded = Embedded(answers, sentences)
     results = {name: task.evaluate(embedded, split) for name, task in suiting.items()}
     metrics = {name: result.metrics for name, result in results.items()}

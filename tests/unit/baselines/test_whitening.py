@@ -1,6 +1,5 @@
 """Whitening makes the fitted vectors uncorrelated, and answers by cosine."""
 
-import logging
 import random
 
 import numpy as np
@@ -90,21 +89,6 @@ def test_against_numpy_svd(encoder, whiten, monkeypatch):
         rtol=1e-4,
         atol=1e-4,
     )
-
-
-def test_fewer_sentences_than_dimensions(encoder, whiten, caplog):
-    few = SENTENCES[:6]
-    whitening = whiten(encoder, few)
-    with caplog.at_level(logging.WARNING, "lightning_cse"):
-        white = vectors(whitening, few)
-    assert "sentences.txt span 5 of 16 directions; the others are left out" in caplog.text
-    assert white.shape == (6, 5)
-    np.testing.assert_allclose(
-        np.cov(white.T),
-        np.eye(5),
-        atol=1e-4,
-    )
-    assert np.isfinite(vectors(whitening, SENTENCES)).all()
 
 
 def test_equal_sentences_span_no_direction(encoder, whiten):

@@ -206,17 +206,6 @@ def test_what_cannot_be_followed(bert_folder, files, message):
 
 
 @pytest.mark.parametrize(
-    ("said", "tokenizer", "want"), [(None, 24, 24), (None, int(1e30), 32), (9, 24, 9)]
-)
-def test_the_length_is_the_folders_or_what_tokenizer_and_backbone_allow(
-    bert_folder, said, tokenizer, want
-):
-    edit(bert_folder, "tokenizer_config", model_max_length=tokenizer)
-    write(bert_folder, sentence_bert_config={"max_seq_length": said})
-    assert load(bert_folder, max_length="auto").max_length == want
-
-
-@pytest.mark.parametrize(
     ("file", "changed"),
     [
         ("config.json", {"weights"}),

@@ -199,43 +199,6 @@ def test_a_querys_own_document_is_left_out_and_of_equals_the_first_counts(tmp_pa
     assert sorted(model.embedded) == ["a 1", "b 2", "c 2", "of d 9", "x 2"]
 
 
-def test_dev_is_there_if_its_file_is_and_the_limits_count_queries(tmp_path):
-    corpus, queries = {"1": "a 1", "2": "b 2"}, {"q": "q 1", "r": "r 2"}
-    folder = write(
-        tmp_path,
-        corpus,
-        queries,
-        {"q": {"1": 1}, "r": {"1": 1}},
-    )
-    assert Retrieval(files=str(folder)).splits == ("test",)
-    assert evaluate(folder, Closeness()).metrics["accuracy@1"] == 0.5
-    assert (
-        evaluate(
-            folder,
-            Closeness(),
-            test_rows=1,
-        ).metrics["accuracy@1"]
-        == 1
-    )
-    before = Retrieval(files=str(folder), key="own.retrieval").digests
-    write_dev = folder / "qrels/dev.tsv"
-    write_dev.write_text("query-id\tcorpus-id\tscore\nr\t2\t1\n")
-    task = Retrieval(
-        files=str(folder),
-        key="own.retrieval",
-    )
-    assert task.splits == ("dev", "test")
-    assert task.digests.items() > before.items()
-    assert (
-        run_tasks(
-            {"r": task},
-            Closeness(),
-            "dev",
-        )["r"].metrics["accuracy@1"]
-        == 1
-    )
-
-
 CORPUS, QRELS = "corpus.jsonl", "qrels/test.tsv"
 
 

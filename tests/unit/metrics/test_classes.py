@@ -4,7 +4,6 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 from oracles import normal
-from torch import nn
 
 from lightning_cse import metrics
 from lightning_cse.metrics import Alignment, RelativeFittingDifficulty, Uniformity
@@ -29,21 +28,6 @@ def test_batches_of_any_size_give_the_value_of_the_function(kind, options, input
     got = metric.compute()
     assert (got.dtype, got.ndim) == (torch.float64, 0)
     assert got.item() == pytest.approx(want, abs=1e-12)
-
-
-def test_checkpoint_has_the_curves_of_rfd_alone():
-    def make():
-        return nn.ModuleDict({"rfd": RelativeFittingDifficulty(), "uniformity": Uniformity()})
-
-    module = make()
-    module["rfd"].update(0.1, 0.3)
-    module["uniformity"].update(X)
-    assert set(module.state_dict()) == {"rfd.held_out", "rfd.evaluation"}
-    resumed = make()
-    resumed.load_state_dict(module.state_dict())
-    resumed["rfd"].update(0.7, torch.tensor([0.2], dtype=torch.float64))
-    want = metrics.relative_fitting_difficulty([0.1, 0.7], [0.3, 0.2])
-    assert resumed["rfd"].compute().item() == want
 
 
 def evaluate_part(rank, store, out):

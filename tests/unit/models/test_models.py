@@ -21,7 +21,6 @@ from lightning_cse.models import (
     GaussianModel,
     ImpScoreModel,
     PointModel,
-    base,
     build,
 )
 from lightning_cse.similarity import cosine, gaussian_similarity
@@ -100,34 +99,6 @@ def test_settings_and_weights_build_the_same_model_again(kind, options):
 def test_build_refuses_unknown_models(settings):
     with pytest.raises(EncoderError, match="cannot be imported or built"):
         build(tiny_encoder(), settings)
-
-
-@pytest.mark.parametrize(("kind", "options"), MODELS)
-def test_a_sentence_has_the_same_embedding_alone_and_among_others(kind, options, monkeypatch):
-    model = make(kind, **options)
-    together = model.embed(SENTENCES)
-    monkeypatch.setattr(
-        base,
-        "SENTENCES_AT_ONCE",
-        2,
-    )
-    monkeypatch.setattr(
-        base,
-        "EVALUATION_TOKENS",
-        24,
-    )
-    apart = model.embed(SENTENCES)
-    torch.testing.assert_close(
-        apart.fields(),
-        together.fields(),
-        atol=1e-5,
-        rtol=1e-4,
-    )
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        (embedding,) = model.encode(tokens(model))
-    assert {value.dtype for value in embedding.fields().values()} == {torch.float32}, (
-        "heads are not downcast"
-    )
 
 
 # Points
