@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from lightning_cse.papers.nested import leaves, setting_text, value_at
+from lightning_cse.papers.nested import leaves, value_at
 
 
 def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -49,4 +49,4 @@ def _differences(records: Sequence[Mapping[str, Any]]) -> list[str]:
 def settings_of(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings of a record's config as texts, by their dotted keys."""
     config = value_at(record, "decisive.config") or {}
-    return {key: setting_text(value) for key, value in leaves(config)}
+    return {key: str(value) for key, value in leaves(config)}

@@ -12,7 +12,7 @@ from typing import Final
 import pandas as pd
 
 from lightning_cse.config.compose import CONFIG_DIR
-from lightning_cse.papers.plan import STATES, Plan, missing, overrides_of, status
+from lightning_cse.papers.plan import STATES, Job, Plan, missing, overrides_of, status
 
 _LISTED: Final = 12  # commands that are listed one by one
 
@@ -38,12 +38,14 @@ def overview(plans: Sequence[Plan]) -> str:
             lines.append(f"{state}: {' '.join(job.point.overrides)} seed={job.seed}: {why}")
     if now["failed"]:
         lines.append("--retry-failed reruns what failed")
-    jobs = missing(now) if len(plans) == 1 else []
+    return "\n".join(lines + (_commands(plans[0], missing(now)) if len(plans) == 1 else []))
+
+
+def _commands(plan: Plan, jobs: Sequence[Job]) -> list[str]:
     folder = os.environ.get(CONFIG_DIR)
+    own = [f"--config-dir={folder}"] if folder else []
+    lines = []
     for job in jobs[:_LISTED]:
-        arguments = overrides_of(job, plans[0].table)
-        arguments += [f"--config-dir={folder}"] if folder else []
-        lines.append(f"  python -m lightning_cse.{job.point.command} {shlex.join(arguments)}")
-    if len(jobs) > _LISTED:
-        lines.append(f"  and {len(jobs) - _LISTED} more")
-    return "\n".join(lines)
+        arguments = shlex.join([*overrides_of(job, plan.table), *own])
+        lines.append(f"  python -m lightning_cse.{job.point.command} {arguments}")
+    return [*lines, f"  and {len(jobs) - _LISTED} more"] if len(jobs) > _LISTED else lines

@@ -26,12 +26,3 @@ def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def setting_text(value: Any) -> str:
-    """Return a setting as a table shows it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "+".join(map(setting_text, value)) if isinstance(value, list) else str(value)

@@ -147,13 +147,11 @@ class Plan:
         return self.table.is_stale(run)
 
 
-def status(plans: Iterable[Plan], only: Line | None = None) -> dict[str, list[Job]]:
-    """Return each run that the artefacts or only one line need, once, by its state or the reason
-    not to run it.
-    """
+def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:
+    """Return each run that the artefacts need, once, by its state or the reason not to run it."""
     found: dict[str, list[Job]] = {state: [] for state in STATES}
     seen: set[tuple[str, int]] = set()
-    lines = [(plan, line) for plan in plans for line in plan.lines if only in (None, line)]
+    lines = [(plan, line) for plan in plans for line in plan.lines]
     # Withheld lines come last: a run that another line needs as well is run.
     for plan, line in sorted(lines, key=lambda pair: withheld(pair[1])):
         for job in plan.jobs(line):

@@ -125,10 +125,8 @@ class RunsTable:
         """
         if (of := run.evaluates) is None:
             return run
-        frame = self.frame
-        same_run = (frame["config_hash"] == of["config_hash"]) & (frame["seed"] == of["seed"])
-        found = frame["run"][same_run & (frame["name"] == of["name"])]
-        return None if found.empty else found.iloc[-1]
+        found = [run for run in self.frame["run"] if all(run.record[key] == of[key] for key in of)]
+        return found[-1] if found else None
 
     def is_stale(self, run: Found) -> bool:
         """Return whether the code of a run's method may have changed since the run; see

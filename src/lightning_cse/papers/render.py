@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -110,11 +110,24 @@ def view(table: Table) -> dict[str, Any]:
     legend.
     """
     artefact = table.artefact
-    request = table.request
     measured = [line for line in table.lines if not reason(line, table.cells_of(line))]
     encoders = list(dict.fromkeys(line.encoder for line in measured if line.encoder))
     of_paper = {line.paper_encoder for line in table.lines if line.paper_encoder}
     several = len(encoders) > 1 or len(of_paper) > 1
+    return {
+        "title": f"{artefact.source}: {artefact.title}",
+        "label": f"tab:{artefact.paper}-{artefact.name}",
+        "about": _about(table, encoders),
+        "headings": [column.title for column in artefact.columns],
+        "encoders": several,
+        "lines": [_line(table, line, several=several) for line in table.lines],
+        "legend": [*table.legend, *filter(None, [" ".join(artefact.note.split())])],
+    }
+
+
+def _about(table: Table, encoders: Sequence[str]) -> list[str]:
+    """Return a line on the choices that hold for the whole table, and one on its records."""
+    request = table.request
     choices = {
         "profile": request.profile,
         "encoder": request.encoder or ("" if len(encoders) != 1 else encoders[0]),
@@ -123,19 +136,12 @@ def view(table: Table) -> dict[str, Any]:
         "only": ", ".join(request.only),
     }
     facts = {"code": table.facts(short_commit), "measured on": table.facts(machine_of)}
-    about = [
-        "; ".join(f"{name} {text}".strip() for name, text in parts.items() if text)
-        for parts in (choices, facts)
-    ]
-    return {
-        "title": f"{artefact.source}: {artefact.title}",
-        "label": f"tab:{artefact.paper}-{artefact.name}",
-        "about": [text for text in about if text],
-        "headings": [column.title for column in artefact.columns],
-        "encoders": several,
-        "lines": [_line(table, line, several=several) for line in table.lines],
-        "legend": [*table.legend, *filter(None, [" ".join(artefact.note.split())])],
-    }
+    lines = [_listed(choices), _listed(facts)]
+    return [line for line in lines if line]
+
+
+def _listed(parts: Mapping[str, str | None]) -> str:
+    return "; ".join(f"{name} {text}".strip() for name, text in parts.items() if text)
 
 
 def _line(table: Table, line: Line, *, several: bool) -> dict[str, Any]:
@@ -143,21 +149,15 @@ def _line(table: Table, line: Line, *, several: bool) -> dict[str, Any]:
     counted = [cell for cell, _ in cells if cell.asked]
     numbers = sorted({cell.n for cell in counted})
     asked = max((cell.asked for cell in counted), default=0)
-    is_baseline = line.row.baseline and numbers == [asked]
+    seeds = f"{numbers[0]}/{asked}" if numbers else ""
+    if numbers == [asked]:
+        seeds = "-" if line.row.baseline else str(asked)
     return {
         "label": line.label,
         "encoder": line.encoder if line.encoder and several else "",
-        "seeds": "-" if is_baseline else _seeds(numbers, asked),
+        "seeds": seeds,
         "cells": [_cell(table, cell, column) for cell, column in cells],
     }
-
-
-def _seeds(numbers: list[int], asked: int) -> str:
-    """Return the number of seeds of a line, ``n/asked`` if some are missing; a range if its cells
-    differ.
-    """
-    text = "-".join(str(number) for number in dict.fromkeys((*numbers[:1], *numbers[-1:])))
-    return text if numbers in ([], [asked]) else f"{text}/{asked}"
 
 
 def _cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import yaml  # type: ignore[import-untyped,unused-ignore]
 
 from lightning_cse.errors import BUSY
 from lightning_cse.papers.plan import Job, Plan, missing, overrides_of, status
-from lightning_cse.papers.records import Found
+from lightning_cse.papers.records import Found, RunsTable
 from lightning_cse.papers.render import write
 from lightning_cse.papers.tables import Table, make_table
 from lightning_cse.runs import write_atomic
@@ -56,16 +56,21 @@ def run_missing(
         command = max(job.point.command for job in ready)  # "train" before "evaluate"
         jobs = [job for job in ready if job.point.command == command]
         tried.update(jobs)
-        # Another process may reproduce something else.
-        file = folder / f"{command}-{os.getpid()}.points.yaml"
-        points = [overrides_of(job, table) for job in jobs]
-        write_atomic(file, yaml.safe_dump(points, width=1000))
-        quoted = str(file).replace("\\", "\\\\").replace("'", "\\'")
-        module = f"lightning_cse.{command}"
-        sweep = ["--multirun", f"hydra.sweeper.file='{quoted}'", *options]
-        environment = {**os.environ, "LIGHTNING_CSE_RUNS": str(table.runs_dir)}
-        ended = _run([sys.executable, "-m", module, *sweep], environment)
+        ended = _run_points(command, jobs, table, folder, options)
         code = ended if code in (0, BUSY) and ended else code
+
+
+def _run_points(
+    command: str, jobs: Sequence[Job], table: RunsTable, folder: Path, options: Sequence[str]
+) -> int:
+    # Another process may reproduce something else.
+    file = folder / f"{command}-{os.getpid()}.points.yaml"
+    points = [overrides_of(job, table) for job in jobs]
+    write_atomic(file, yaml.safe_dump(points, width=1000))
+    quoted = str(file).replace("\\", "\\\\").replace("'", "\\'")
+    sweep = ["--multirun", f"hydra.sweeper.file='{quoted}'", *options]
+    environment = {**os.environ, "LIGHTNING_CSE_RUNS": str(table.runs_dir)}
+    return _run([sys.executable, "-m", f"lightning_cse.{command}", *sweep], environment)
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:

@@ -5,7 +5,7 @@ legend.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -94,47 +94,30 @@ def make_table(plan: Plan, kept_tests: Path | None = None, draws: int = 10_000) 
 
 
 def _symbols(plan: Plan, cells: Cells) -> tuple[dict[str, str], list[str]]:
-    """Return the symbols of the marks, and the notes on them; a mark of all measured cells has no
+    """Return the symbols of the marks, and the notes on them; a mark of the request has no
     symbol.
     """
-    texts = _texts_of_marks(plan, cells)
-    measured = []
-    for (number, _), cell in cells.items():
-        if cell.values:
-            measured.append((plan.lines[number], cell.marks))
-    names = dict.fromkeys(mark for cell in cells.values() for mark in cell.marks)
-    shared = [name for name in names if _is_shared(name, measured)]
-    own = [name for name in names if name not in shared]
-    symbol_of = dict(zip(dict.fromkeys(texts[name] for name in own), itertools.cycle(_SYMBOLS)))
-    notes = []
-    if shared:
-        notes.append(f"All measured values: {'; '.join(texts[name] for name in shared)}.")
-    notes += [f"{symbol} {text}." for text, symbol in symbol_of.items()]
-    return {name: symbol_of[texts[name]] for name in own}, notes
-
-
-def _is_shared(name: str, measured: Sequence[tuple[Line, Sequence[str]]]) -> bool:
-    # A line without an encoder cannot have been measured with another one.
-    having = [marks for line, marks in measured if name != "encoder" or line.encoder]
-    return all(name in marks for marks in having)
-
-
-def _texts_of_marks(plan: Plan, cells: Cells) -> dict[str, str]:
-    replaced = {}
-    for (number, _), cell in cells.items():
-        line = plan.lines[number]
-        if "encoder" in cell.marks:
-            replaced[f"{line.encoder} in place of {line.paper_encoder}"] = True
-    texts = {
-        "encoder": f"measured with {', '.join(replaced)}",
+    marks = dict.fromkeys(mark for cell in cells.values() for mark in cell.marks)
+    replaced = dict.fromkeys(
+        f"{plan.lines[number].encoder} in place of {plan.lines[number].paper_encoder}"
+        for (number, _), cell in cells.items()
+        if "encoder" in cell.marks
+    )
+    general = {
         "profile": f"profile {plan.request.profile}",
+        "encoder": f"measured with {', '.join(replaced)}",
         "settings": f"with {' '.join(plan.request.settings)}",
-        "stale": "measured before the last change of its method",
     }
+    texts = {"stale": "measured before the last change of its method"}
     for column in plan.artefact.columns:
         for key, why in column.instead.items():
             texts[f"instead:{key}"] = why.rstrip(".")
-    return texts
+    own = [mark for mark in marks if mark in texts]
+    symbol_of = dict(zip(dict.fromkeys(texts[mark] for mark in own), _SYMBOLS, strict=False))
+    shared = [general[mark] for mark in general if mark in marks]
+    notes = [f"All measured values: {'; '.join(shared)}."] if shared else []
+    notes += [f"{symbol} {text}." for text, symbol in symbol_of.items()]
+    return {mark: symbol_of.get(texts[mark], "") for mark in own}, notes
 
 
 def _notes(plan: Plan, cells: Cells) -> Iterator[str]:
