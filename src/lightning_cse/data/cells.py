@@ -155,6 +155,7 @@ def _label(cell: Any, values: Any = NLI_LABELS) -> str:
 def _score(
     cell: Any,
     range: Sequence[float] = (-math.inf, math.inf),  # noqa: A002 - as declared in corpora.yaml
+    scale: float = 1,
 ) -> float:
     try:
         score = float(cell)
@@ -165,7 +166,7 @@ def _score(
     if not (math.isfinite(score) and low <= score <= high):
         raise ValueError(f"{quoted(cell)} is not a number between {low:g} and {high:g}")
 
-    return score
+    return score if scale == 1 else round(score * scale, 3)
 
 
 _KINDS: Final[Mapping[str, Callable[..., Any]]] = {

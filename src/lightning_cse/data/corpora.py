@@ -1,7 +1,8 @@
-"""Read the corpora that `corpora.yaml` declares from the data directory."""
+"""Read the corpora that `corpora.yaml` declares from the data directory, else from the hub."""
 
 import functools
 import hashlib
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 from pydantic import BaseModel, Field, field_validator
 
 from lightning_cse.data import parsers
-from lightning_cse.data.cells import account, converters, decoded, read_bytes
+from lightning_cse.data.cells import account, columns_of, converters, decoded, read_bytes
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
 if TYPE_CHECKING:
@@ -62,6 +63,15 @@ class CorpusFile(BaseModel, frozen=True, extra="forbid"):
     part: str | None = None
 
 
+class HubCopy(BaseModel, frozen=True, extra="forbid"):
+    """A copy of a corpus on the Hugging Face hub; ``splits`` has its names of our splits."""
+
+    id: str
+    revision: str | None = None
+    splits: dict[str, str]
+    columns: dict[str, str | dict[str, Any]]
+
+
 class Corpus(BaseModel, frozen=True, extra="forbid"):
     """One corpus in its official layout; the fields are those of `corpora.yaml`."""
 
@@ -75,6 +85,7 @@ class Corpus(BaseModel, frozen=True, extra="forbid"):
     aliases: dict[str, str] = {}
     part_column: str = "subset"
     encoding: str | None = None
+    hub: HubCopy | None = None
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -162,8 +173,9 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
     """Read one split of a corpus.
 
     ``python -m lightning_cse.prepare`` lists the names and splits; ``corpora.yaml`` lists the
-    columns. Files are plain or end in ``.gz``. A missing file and bad rows are a DataError, and so
-    is an official file without its declared number of rows, unless ``data_dir`` has a file named
+    columns. Files are plain or end in ``.gz``; a missing file is read from the corpus's copy on the
+    Hugging Face hub, if it has one. A file that is nowhere and bad rows are a DataError, and so is
+    an official file without its declared number of rows, unless ``data_dir`` has a file named
     ``SAMPLE``.
     """
     folder = Path(data_dir).expanduser().absolute()
@@ -230,10 +242,17 @@ def find_file(folder: Path, file: CorpusFile) -> Path | None:
 
 
 def read_file(corpus: Corpus, file: CorpusFile, folder: Path) -> "Rows":
-    """Read one file of a corpus from a data directory, or raise DataError."""
+    """Read one file of a corpus from a data directory, else from the hub, or raise DataError."""
     path = find_file(folder, file)
     if path is not None:
         return parse_file(corpus, file, path)
+
+    hub = ""
+    if corpus.hub is not None:
+        try:
+            return _read_hub(corpus.hub, file)
+        except Exception as error:  # noqa: BLE001 - the hub's client raises what its layers raise
+            hub = f"  the Hugging Face hub ({corpus.hub.id}): {one_line(error)}\n"
 
     fetch = f"the command that prepares corpora {corpus.prepare}"
     if corpus.sources:
@@ -241,10 +260,24 @@ def read_file(corpus: Corpus, file: CorpusFile, folder: Path) -> "Rows":
 
     raise DataError(
         f"corpus {corpus.name!r}, split {file.split!r} was not found\n"
-        f"  looked for: {folder / file.path}, also with .gz\n  {fetch}\n"
+        f"  looked for: {folder / file.path}, also with .gz\n{hub}  {fetch}\n"
         f"  if you have it: set {DATA_DIR_VARIABLE} (or paths.data_dir) to the folder that holds "
         f"{file.path}"
     )
+
+
+def _read_hub(hub: HubCopy, file: CorpusFile) -> "Rows":
+    import datasets
+
+    from lightning_cse.data.rows import Rows, SourceFile
+
+    split = hub.splits[file.split]
+    dataset = datasets.load_dataset(hub.id, split=split, revision=hub.revision)
+    path = f"hf://datasets/{hub.id}@{hub.revision}/{split}"
+    columns, lines, _ = columns_of(enumerate(dataset, start=1), hub.columns, path)
+    digest = hashlib.sha256(json.dumps(columns).encode()).hexdigest()
+
+    return Rows.of(columns, files=[SourceFile(file.path, path, digest)], lines=lines)
 
 
 def parse_file(corpus: Corpus, file: CorpusFile, path: Path) -> "Rows":

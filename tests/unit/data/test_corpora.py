@@ -161,3 +161,20 @@ def test_faulty_declarations(config_dir, old, new, words):
     assert str(caught.value).startswith(f"{path}: ")
     assert words in str(caught.value)
     assert "mine" not in CORPORA
+
+
+def test_missing_file_is_read_from_the_hub(put, tmp_path, monkeypatch):
+    declared = CORPORA["stsb"]
+    copy = put("hub/validation.csv", "sentence1,sentence2,score\nA dog runs.,A dog ran.,0.64\n")
+    hub = declared.hub.model_copy(update={"id": str(copy.parent), "revision": None})
+    monkeypatch.setitem(
+        CORPORA,
+        "here",
+        declared.model_copy(update={"name": "here", "hub": hub, "files": declared.files[1:]}),
+    )
+    rows = read_corpus("here", "dev", tmp_path)
+    assert rows.column("score") == [3.2], "from [0, 1] to the official range"
+    assert rows.where(0).startswith("hf://datasets/")
+
+    with pytest.raises(DataError, match=r"(?s)looked for: .*the Hugging Face hub \(.*fetch"):
+        read_corpus("here", "test", tmp_path)
