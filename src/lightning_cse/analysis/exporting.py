@@ -129,6 +129,9 @@ def push(
     api = HfApi()
     try:
         api.create_repo(repo, private=private or None, exist_ok=True)
+        if private and not api.model_info(repo).private:
+            raise ValueError("the repository is public already, and --private was given")
+
         commit = api.upload_folder(repo_id=repo, folder_path=folder)
     except (httpx2.HTTPError, OSError, ValueError) as error:
         raise LightningCSEError(

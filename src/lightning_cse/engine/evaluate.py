@@ -102,7 +102,7 @@ def evaluate(
     the first missing task (``force=true`` starts again). Raises the same errors as `train`.
     """
     requested = plain(cfg)
-    resolved = _resolved(cfg)
+    resolved = _resolved(cfg, overrides)
     model = open_model(cfg)
     about = _about(cfg, model)
     tasks, averages, left_out = _plan(cfg.suite, model, about.name)
@@ -155,12 +155,12 @@ def _hashed(
     }
 
 
-def _resolved(cfg: DictConfig) -> dict[str, Any]:
+def _resolved(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Check a config, and replace ``auto`` in it; return the values that affect a result.
 
     A model without an encoder computes on the CPU, in float32.
     """
-    if faults := list(_mistakes(cfg)):
+    if faults := list(_mistakes(cfg, overrides)):
         raise ConfigError(faults)
     if cfg.model in WITHOUT_ENCODER:
         cfg.accelerator = "cpu"
@@ -298,7 +298,7 @@ def _measured(
     return {**entries, "account": accounts} if accounts else entries
 
 
-def _mistakes(cfg: DictConfig) -> Iterator[str]:
+def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
     """Yield a fault for each setting that does not fit the model."""
     if OmegaConf.is_missing(cfg, "model"):
         yield (
@@ -314,6 +314,8 @@ def _mistakes(cfg: DictConfig) -> Iterator[str]:
         yield f"max_length: must be auto or an integer >= 1, got {cfg.max_length!r}"
     if cfg.model == LLM:
         yield from llm.wrong_settings(plain(cfg.llm), cfg.paths.cache_dir)
+    elif any(one.lstrip("+").startswith(("llm.", "few_shot.")) for one in overrides):
+        yield f"llm, few_shot: only model={LLM} reads them; leave them out"
 
 
 def open_model(cfg: DictConfig) -> AnyModel:
@@ -326,6 +328,14 @@ def open_model(cfg: DictConfig) -> AnyModel:
     model = load(cfg.model, cfg.accelerator, cfg.precision, **reading)
     if not cfg.whitening:
         return model
+
+    if model.run is not None:
+        raise ConfigError(
+            [
+                f"whitening: {model.name} is a run, which is evaluated as it was trained; leave it out"
+            ]
+        )
+
     answers = Whitening(model.encoder, sources=cfg.whitening, data_dir=cfg.paths.data_dir)
     fitted_on = hashlib.sha256("\n".join(answers.sentences).encode()).hexdigest()
     return replace(model, answers=answers, digests={**model.digests, "whitening": fitted_on})

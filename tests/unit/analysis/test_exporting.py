@@ -187,6 +187,16 @@ def test_every_method_is_cited():
         assert all(entry.startswith("@inproceedings{") for entry in entries)
 
 
+def test_push_of_a_private_model_refuses_a_public_repository(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(HfApi, "create_repo", lambda *_, **__: None)
+    monkeypatch.setattr(HfApi, "model_info", lambda *_: SimpleNamespace(private=False))
+    monkeypatch.setattr(HfApi, "upload_folder", lambda *_, **__: pytest.fail("uploaded"))
+    folder = str(tmp_path / "folder")
+
+    assert main(["--model", "tiny", "--to", folder, "--push", "me/mine", "--private"]) == 2
+    assert "is public already" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("error", [None, httpx2.ConnectError("no route\nto host")])
 def test_push_uploads_or_says_how_to_do_it_later(error, tmp_path, capsys, monkeypatch):
     def create(*_, **__):

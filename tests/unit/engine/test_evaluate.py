@@ -140,6 +140,14 @@ def test_whitening(tiny, run):
     assert whitened["metrics"]["test/stsb/spearman"] == pytest.approx(expected, abs=1e-6)
 
 
+def test_settings_that_the_model_does_not_read_are_refused(gauss, tiny, run):
+    with pytest.raises(ConfigError, match="whitening: .* is a run"):
+        run(f"model={gauss}", "+suite=stsb", "whitening=[stsb/dev]", *LIMITS)
+
+    with pytest.raises(ConfigError, match="only model=llm reads them"):
+        run(f"model={tiny}", *READING, "llm.model=m")
+
+
 def test_length(run, tmp_path):
     done = run("model=length", "+suite=inli")
     record = done.read()
