@@ -14,7 +14,7 @@ from oracles import save_tiny
 from lightning_cse.baselines import Length, Whitening
 from lightning_cse.encoders import load_encoder, tiny_encoder
 from lightning_cse.engine.load import load
-from lightning_cse.errors import LightningCSEError, TaskError
+from lightning_cse.errors import ConfigError, TaskError
 from lightning_cse.evaluation import EIS, NLI, STSB, run_tasks
 
 SAMPLE = Path(__file__).resolve().parents[3] / "src" / "lightning_cse" / "data" / "sample"
@@ -141,7 +141,7 @@ def test_whitening(tiny, run):
 
 
 def test_settings_that_the_model_does_not_read_are_refused(gauss, tiny, run):
-    with pytest.raises(ConfigError, match="whitening: .* is a run"):
+    with pytest.raises(ConfigError, match=r"whitening: .* is a run"):
         run(f"model={gauss}", "+suite=stsb", "whitening=[stsb/dev]", *LIMITS)
 
     with pytest.raises(ConfigError, match="only model=llm reads them"):
