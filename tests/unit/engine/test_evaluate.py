@@ -14,7 +14,7 @@ from oracles import save_tiny
 from lightning_cse.baselines import Length, Whitening
 from lightning_cse.encoders import load_encoder, tiny_encoder
 from lightning_cse.engine.load import load
-from lightning_cse.errors import ConfigError, TaskError
+from lightning_cse.errors import ConfigError, LightningCSEError, TaskError
 from lightning_cse.evaluation import EIS, NLI, STSB, run_tasks
 
 SAMPLE = Path(__file__).resolve().parents[3] / "src" / "lightning_cse" / "data" / "sample"
