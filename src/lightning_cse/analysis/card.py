@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import ModelCard, ModelCardData
 
 from lightning_cse.config import experiments_dir
 from lightning_cse.engine.inference import SentenceModel
@@ -39,8 +39,8 @@ vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs.
 
 | metric | value |
 |---|---|
-{% for score in scores -%}
-| {{ score.metric_name }} | {{ "%.4f" | format(score.metric_value) }} |
+{% for metric, value in scores -%}
+| {{ metric }} | {{ "%.4f" | format(value) }} |
 {% endfor %}
 ## Citation
 
@@ -48,11 +48,6 @@ vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs.
 {{ citations | join("\n\n") }}
 ```
 """
-TASK_TYPES: Final = {
-    "spearman": "sentence-similarity",
-    "ndcg": "text-ranking",
-    "recall": "text-ranking",
-}
 
 
 def model_card(
@@ -66,10 +61,8 @@ def model_card(
     """
     record = model.record
     config = record.get("decisive", {}).get("config", {})
-    scores = list(_scores(record))
     name = Path(model.name).name
     data = ModelCardData(
-        eval_results=scores or None,
         library_name="sentence-transformers",
         model_name=name,
         pipeline_tag="sentence-similarity",
@@ -92,7 +85,7 @@ def model_card(
         name=name,
         place=place,
         facts=facts,
-        scores=scores,
+        scores=list(_scores(record)),
         citations=citations(model.method),
     )
     return card
@@ -109,17 +102,9 @@ def citations(method: str) -> list[str]:
     return [entries.get(paper, paper) for paper in papers]
 
 
-def _scores(record: Mapping[str, Any]) -> Iterator[EvalResult]:
-    """Yield the metrics of a run on test sets; thresholds are left out."""
+def _scores(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the names and values of a run's metrics on test sets; thresholds are left out."""
     for key, value in record.get("metrics", {}).items():
         split, task, metric = key.split("/", 2)
         if split == "test" and metric != "threshold" and math.isfinite(value):
-            yield EvalResult(
-                task_type=TASK_TYPES.get(re.split("[@_]", metric)[0], "text-classification"),
-                dataset_type=task,
-                dataset_name=task,
-                dataset_split="test",
-                metric_type=metric,
-                metric_value=value,
-                metric_name=f"{task}, {metric}",
-            )
+            yield f"{task}, {metric}", value

@@ -278,43 +278,34 @@ def _spread(values: Sequence[float]) -> dict[str, float] | None:
 
 def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
     """Print the content of ``summary.json``: a table of pairs, and notes."""
-    shown = table("data set", "pairs", "", "number", "MER", "cosine", left=3)
-    for each in summary["sets"]:
-        for pairs in each["pairs"]:
-            means = (mean_cell(pairs["mer"]), mean_cell(pairs["cosine"]))
-            number = f"{pairs['pairs']:,}"
-            shown.add_row(each["name"], pairs["kind"], pairs["label"], number, *means)
     console = Console(highlight=False, markup=False)
-    print_tables([shown], console)
+    print_pairs(summary["sets"], console)
     encoder = summary["encoder"]
     described = summary["sets"][0]
     roles = ", ".join(f"{role} {number:,}" for role, number in described["roles"].items())
-    for note in (
+    console.print(
         f"{described['name']}: {described['rows']:,} rows; {roles}",
         f"sampled: at most {summary['measured']} pairs per kind, seed {summary['seed']}",
         f"MER: match error rate of words; cosine: {encoder['name']}, pooling {encoder['pooling']}",
         f"figure: {folder / summary['figure']}",
         f"summary: {folder / 'summary.json'}",
-    ):
-        console.print(note, soft_wrap=True)
+        sep="\n",
+        soft_wrap=True,
+    )
 
 
-def table(*columns: str, left: int) -> Table:
-    """Return an empty table whose first ``left`` columns are text and whose other columns are
-    numbers.
-    """
-    empty = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for number, column in enumerate(columns):
-        empty.add_column(column, justify="left" if number < left else "right", no_wrap=True)
-    return empty
+def print_pairs(sets: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Print the means of all pairs of the sets of a summary, without cutting a cell."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in ("data set", "pairs", "", "number", "MER", "cosine"):
+        table.add_column(column, no_wrap=True)
 
+    for each in sets:
+        for pairs in each["pairs"]:
+            spreads = (pairs["mer"], pairs["cosine"])
+            means = [f"{spread['mean']:.3f}" if spread else "-" for spread in spreads]
+            number = f"{pairs['pairs']:,}"
+            table.add_row(each["name"], pairs["kind"], pairs["label"], number, *means)
 
-def print_tables(tables: Sequence[Table], console: Console) -> None:
-    """Print tables without cutting a cell, however narrow the console is: a pipe has 80 columns."""
-    for each in tables:
-        console.print(each, "", width=1000, crop=False)
-
-
-def mean_cell(values: Mapping[str, float] | None) -> str:
-    """Return the mean of the values of a `pair_summary`, or a dash."""
-    return "-" if values is None else f"{values['mean']:.3f}"
+    # A pipe has 80 columns.
+    console.print(table, "", width=1000, crop=False)

@@ -1,20 +1,15 @@
-"""The loss and learning rate of every optimizer step for the loggers, and the progress bar."""
+"""The loss and learning rate of every optimizer step for the loggers, and a line per evaluation."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning import Callback
-from pytorch_lightning.callbacks import ProgressBar
 
 from lightning_cse.callbacks.evaluation import Evaluation
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 log = logging.getLogger(__name__)
 
@@ -88,45 +83,23 @@ def batch_loss(trainer: pl.Trainer, outputs: Any) -> float:
     return float(outputs["loss"].item() * trainer.accumulate_grad_batches)
 
 
-class StepBar(ProgressBar):
-    """Show a line per evaluation and, on a terminal, a bar over the optimizer steps of the run."""
+class StepLines(Callback):
+    """Log a line per evaluation, with the mean loss since the last one."""
 
     _RFD = (("rfd_a", "diag/rfd_alignment"), ("rfd_u", "diag/rfd_uniformity"))
 
     def __init__(self, evaluation: Evaluation) -> None:
-        super().__init__()
         self.evaluation = evaluation
         self._losses: list[float] = []  # since the last evaluation
-        self._bar: Progress | None = None
         self._logged: int | None = None
-        self._streams: list[tuple[logging.StreamHandler[Any], Any]] = []
 
     def on_train_start(
         self,
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
     ) -> None:
-        """Start the bar at the current step, which is not 0 in a resumed run."""
-        if sys.stderr.isatty():
-            from rich.progress import TextColumn
-
-            from lightning_cse.progress import progress
-
-            self._bar = progress(TextColumn("{task.fields[values]}"), width=20)
-            steps = trainer.estimated_stepping_batches
-            self._bar.add_task(
-                "train",
-                total=steps,
-                completed=trainer.global_step,
-                values="",
-            )
-            self._bar.start()
-            # rich has replaced sys.stderr by a stream that writes above the bar.
-            for handler in logging.getLogger().handlers:
-                if type(handler) is logging.StreamHandler:
-                    self._streams.append((handler, handler.setStream(sys.stderr)))
-        if trainer.global_step == self.evaluation.step:
-            self._log(trainer)
+        """Log the evaluation before the first step, if there was one."""
+        self._log(trainer)
 
     def on_train_batch_end(
         self,
@@ -136,48 +109,18 @@ class StepBar(ProgressBar):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Show the step, and an evaluation if there was one."""
+        """Log the evaluation of this step, if there was one."""
         self._losses.append(batch_loss(trainer, outputs))
-        if self._bar:
-            latest = self.evaluation.latest
-            dev = f"  dev {latest[self.evaluation.monitor]:.4f}" if latest else ""
-            values = f"loss {self._losses[-1]:.3f}{dev}"
-            self._bar.update(
-                self._bar.task_ids[0],
-                completed=trainer.global_step,
-                values=values,
-            )
-        if trainer.global_step == self.evaluation.step:
-            self._log(trainer)
-
-    def on_train_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-    ) -> None:
-        """Remove the bar."""
-        if self._bar:
-            self._bar.stop()
-        for handler, stream in self._streams:
-            handler.setStream(stream)
-        self._streams = []
-
-    def on_exception(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        exception: BaseException,
-    ) -> None:
-        """Remove the bar."""
-        self.on_train_end(trainer, pl_module)
+        self._log(trainer)
 
     def _log(self, trainer: pl.Trainer) -> None:
-        if self._logged == trainer.global_step:  # the other batches of an accumulated step
-            return
-        self._logged = trainer.global_step
+        step = trainer.global_step
         evaluation = self.evaluation
+        if step != evaluation.step or step == self._logged:
+            return
+        self._logged = step  # not again for the other batches of an accumulated step
         latest = evaluation.latest
-        parts = [f"step {evaluation.step}/{trainer.estimated_stepping_batches}"]
+        parts = [f"step {step}/{trainer.estimated_stepping_batches}"]
         if self._losses:
             parts.append(f"loss {sum(self._losses) / len(self._losses):.3f}")
         self._losses = []

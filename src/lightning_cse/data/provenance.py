@@ -52,9 +52,7 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
 
     try:
         document = json.loads(side.read_bytes())
-        data = b"" if isinstance(rows, SourceFile) else read_bytes(path)
-        digest = rows.sha256 if isinstance(rows, SourceFile) else hashlib.sha256(data).hexdigest()
-        unchanged = document["rows"]["sha256"] == digest
+        unchanged = document["rows"]["sha256"] == hashlib.sha256(read_bytes(path)).hexdigest()
     except (OSError, ValueError, LookupError, TypeError) as error:
         log.warning(
             "%s is damaged (%s): the origin of its rows is not known", side, one_line(error)

@@ -28,7 +28,7 @@ from lightning_cse.callbacks import (
     Evaluation,
     Interrupts,
     RandomState,
-    StepBar,
+    StepLines,
     StepLog,
 )
 from lightning_cse.config.check import devices
@@ -385,13 +385,13 @@ def fit_and_test(
     steps = StepLog()
     evaluation = _evaluation(job)
     checkpoints = BestAndLast(job.folder.checkpoints, evaluation)
-    bar = [StepBar(evaluation)] if loggers else []
+    lines = [StepLines(evaluation)] if loggers else []
     callbacks = [
         job.interrupts,
         RandomState(),
         steps,
         evaluation,
-        *bar,
+        *lines,
         checkpoints,
     ]
     trainer = _trainer(job, loggers, callbacks)
@@ -449,6 +449,7 @@ def _trainer(
         callbacks=callbacks,
         limit_train_batches=None,  # the data loader applies it
         default_root_dir=str(job.folder.path),
+        enable_progress_bar=job.cfg.trainer.get("enable_progress_bar", False),
         _convert_="all",
     )
 

@@ -1,6 +1,5 @@
 """Logistic regression on frozen features, for several training sets and weight decays at once."""
 
-import itertools
 import logging
 import math
 from collections import defaultdict
@@ -211,21 +210,13 @@ def fit_senteval(
     for numbers in _groups(folds):
         random = np.random.RandomState(SEED)
         trains, devs = _train_and_dev([folds[number] for number in numbers], random)
-        group = _Group(
-            numbers=np.array(numbers),
+        fitted = _Group(
             rows=torch.from_numpy(np.stack(trains)),
             devs=devs,
             decay=l2[numbers].float()[:, :, None, None],
             weights=result[numbers],
         )
-        _fit_group(
-            group,
-            random,
-            inputs,
-            truth,
-            labels,
-            result,
-        )
+        result[numbers] = fitted.fit(random, inputs, truth, labels)
     return Linear(result[..., :-1], result[..., -1])
 
 
@@ -257,96 +248,50 @@ def _train_and_dev(
     return trains, devs
 
 
-def _fit_group(
-    group: "_Group",
-    random: np.random.RandomState,
-    inputs: Tensor,
-    truth: Tensor,
-    labels: Tensor,
-    result: Tensor,
-) -> None:
-    """Fit the classifiers of folds with equal batches; write the best weights into ``result``."""
-    for _ in range(51):
-        for _ in range(4):
-            order = torch.from_numpy(random.permutation(group.rows.shape[1]))
-            for batch in order.split(64):
-                rows = group.rows[:, batch]
-                group.step(inputs[rows], truth[rows])
-        is_better = group.measure(inputs, labels)
-        for place, number in enumerate(group.numbers):
-            better = is_better[place]
-            result[number, better] = group.weights[place, better]
-        if not group.drop_stopped():
-            return
-
-
 @dataclass
 class _Group:
-    """Folds that are fitted together: their numbers, rows, decays and weights, and the state of
-    Adam.
-    """
+    """Folds with equal batches, which are fitted together: rows, decays and initial weights."""
 
-    numbers: Numbers
     rows: Tensor
     devs: list[Numbers]
     decay: Tensor
     weights: Tensor
 
-    def __post_init__(self) -> None:
-        self.steps = 0
-        self.mean = torch.zeros_like(self.weights)
-        self.square = torch.zeros_like(self.weights)
-        shape = self.weights.shape[:2]
-        self.best = torch.full(shape, -1.0, dtype=torch.float64)
-        self.misses = torch.zeros(shape)
-
-    def step(
+    def fit(
         self,
+        random: np.random.RandomState,
         inputs: Tensor,
         truth: Tensor,
-    ) -> None:
-        """Make one step of Adam with a batch."""
-        self.steps += 1
-        gradient = _gradient(self.weights, inputs, truth).addcmul_(self.weights, self.decay)
-        self.mean.lerp_(gradient, 0.1)
-        self.square.mul_(0.999).addcmul_(
-            gradient,
-            gradient,
-            value=0.001,
-        )
-        root = self.square.sqrt().div_(math.sqrt(1 - 0.999**self.steps)).add_(1e-8)
-        self.weights.addcdiv_(
-            self.mean,
-            root,
-            value=-0.001 / (1 - 0.9**self.steps),
-        )
-
-    def measure(
-        self,
-        inputs: Tensor,
         labels: Tensor,
     ) -> Tensor:
-        """Measure all classifiers on dev.
+        """Return the best weights of each classifier."""
+        weights = self.weights
+        adam = torch.optim.Adam([weights], lr=0.001)
+        fitted = weights.clone()
+        best = torch.full(weights.shape[:2], -1.0, dtype=torch.float64)
+        misses = torch.zeros_like(best)
 
-        Return which ones are better than before (folds, decays).
-        """
-        accuracies = []
-        for weights, dev in zip(self.weights, self.devs, strict=True):
-            accuracies.append(_accuracy(weights, inputs[dev], labels[dev]))
-        accuracy = torch.stack(accuracies)
-        is_better = (self.misses <= 5) & (accuracy > self.best)
-        self.best[is_better] = accuracy[is_better]
-        self.misses += ~is_better
-        return is_better
+        for _ in range(51):
+            for _ in range(4):
+                order = torch.from_numpy(random.permutation(self.rows.shape[1]))
+                for batch in order.split(64):
+                    rows = self.rows[:, batch]
+                    gradient = _gradient(weights, inputs[rows], truth[rows])
+                    weights.grad = gradient.addcmul_(weights, self.decay)
+                    adam.step()
 
-    def drop_stopped(self) -> bool:
-        """Drop the folds whose classifiers have all stopped; return whether any is left."""
-        running = (self.misses <= 5).any(dim=1)
-        for name in ("rows", "decay", "weights", "mean", "square", "best", "misses"):
-            setattr(self, name, getattr(self, name)[running])
-        self.devs = list(itertools.compress(self.devs, running.tolist()))
-        self.numbers = self.numbers[running.numpy()]
-        return len(self.numbers) > 0
+            scored = zip(weights, self.devs, strict=True)
+            accuracies = [_accuracy(each, inputs[dev], labels[dev]) for each, dev in scored]
+            accuracy = torch.stack(accuracies)
+            is_better = (misses <= 5) & (accuracy > best)
+            best[is_better] = accuracy[is_better]
+            misses += ~is_better
+            fitted[is_better] = weights[is_better]
+
+            if (misses > 5).all():
+                break
+
+        return fitted
 
 
 def _gradient(

@@ -3,18 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from lightning_cse.generation.pattern import SOURCE, Role
 from lightning_cse.generation.text import cleaned, count_sentences, is_complete, letters, refuses
 from lightning_cse.llm import Reply
 
-_RUN: Final = 8
-"""Consecutive words of the prompt that no reply has by chance."""
 _FEW: Final = 6
 """A sentence of fewer words may be paraphrased in a single word."""
-_NOTHING: Final = re.compile("yes|no|none|na|null|nothing|unknown|sure|ok|true|false|same|nochange")
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ def _reasons(candidate: Candidate) -> Iterator[str]:
     if candidate.reply.finish == "length" and not is_complete(candidate.text):
         yield "cut off"
 
-    if _is_empty(candidate, content):
+    if not content:
         yield "empty"
 
     if _echoes_prompt(candidate, content):
@@ -99,18 +95,8 @@ def _is_refusal(candidate: Candidate) -> bool:
     return refuses(candidate.text) and not any(map(refuses, candidate.given))
 
 
-def _is_empty(candidate: Candidate, content: str) -> bool:
-    """Whether there are no letters, or just a word such as "none" in reply to longer sentences."""
-    if not content:
-        return True
-
-    return bool(_NOTHING.fullmatch(content)) and all(
-        len(sentence.split()) > candidate.words for sentence in candidate.given
-    )
-
-
 def _echoes_prompt(candidate: Candidate, content: str) -> bool:
-    """Whether a reply has a label, a sentence of an example, or eight words of the prompt."""
+    """Whether a reply has a label, or is a sentence of an example."""
     role = candidate.role
     given = "\n".join(candidate.given)
 
@@ -125,7 +111,7 @@ def _echoes_prompt(candidate: Candidate, content: str) -> bool:
         if letters(pair[0]) != asked and content in map(letters, pair):
             return True
 
-    return bool(_runs(candidate.text) & _runs(role.system) - _runs(given))
+    return False
 
 
 def _has_more_sentences(candidate: Candidate) -> bool:
@@ -161,11 +147,3 @@ def _label(field: str) -> re.Pattern[str]:
     """Return the pattern of a field's label, whatever its number."""
     label = re.sub(r"\d+", r"\\d+", re.escape(field.strip()))
     return re.compile(rf"(?i)\b{label}\W*[:：]")
-
-
-@lru_cache(maxsize=256)
-def _runs(text: str) -> frozenset[tuple[str, ...]]:
-    """Return every run of `_RUN` words."""
-    words = list(filter(None, map(letters, text.split())))
-
-    return frozenset(tuple(words[start : start + _RUN]) for start in range(len(words) - _RUN + 1))

@@ -70,19 +70,12 @@ def summarise(curves: Points, monitor: str = "val/stsb/spearman") -> CurveSummar
     )
 
 
-def mean_of_text(*evaluations: int | None) -> str:
-    """Return how many dev scores the final scores average, given numbers of evaluations."""
-    counts = [count for count in evaluations if count]  # old records lack the number
-    if not counts:
+def mean_of_text(evaluations: int | None) -> str:
+    """Return how many dev scores the final score averages, given the number of evaluations."""
+    if not evaluations:  # old records lack the number
         return "mean of the best dev scores, at most five"
-    fewest = min(counts)
-    most = max(counts)
-    best = _range_text(min(_BEST, fewest), min(_BEST, most))
-    return f"mean of the {best} best of {_range_text(fewest, most)} dev scores"
 
-
-def _range_text(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low} to {high}"
+    return f"mean of the {min(_BEST, evaluations)} best of {evaluations} dev scores"
 
 
 def _after_start(curves: Points, key: str) -> dict[int, float]:

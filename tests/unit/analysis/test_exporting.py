@@ -86,9 +86,8 @@ def test_export_of_a_run_works_without_this_package(run_tiny, tmp_path, capfd, m
 
     text = Path("new/folder/README.md").read_text()
     accuracy = run.read()["metrics"]["test/rte/accuracy_all"]
-    results = ModelCard(text).data.eval_results
-    assert accuracy in [one.metric_value for one in results if one.metric_type == "accuracy_all"]
     for words in (
+        f"| rte, accuracy_all | {accuracy:.4f} |",
         f"run: dualcse_bi, config hash {run.config_hash}, seed 0",
         "trained on: inli/train",
         "@inproceedings{oda2026dualcse",

@@ -58,11 +58,7 @@ REASONS = [
     ("empty", "Here is the sentence:", {}),
     ("empty", "{broken", {}),
     ("empty", '{"sentence": null}', {}),
-    ("empty", "**No**", {}),
-    (None, "No.", {"source": "Never!"}),
     ("echo of the prompt", f"Sentence 4: {POSITIVE}", {}),
-    ("echo of the prompt", "RETURN THE NEW SENTENCE AND NOTHING ELSE, ALL OF IT", {}),
-    (None, "Return the new sentence and nothing.", {}),  # six words in a row
     (None, "The note says Sentence 1: no dogs.", {"source": "Sentence 1: dogs are not allowed."}),
     (None, PAIRS[0][1], {"source": PAIRS[0][0]}),  # the second sentence of an example answers it
     ("echo of the source", SOURCE.upper(), {}),
