@@ -12,7 +12,7 @@ import httpx2
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import HfApi, ModelCard
+from huggingface_hub import HfApi
 from oracles import save_tiny, untrained
 from sentence_transformers import SentenceTransformer
 
