@@ -8,7 +8,6 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
 
 from lightning_cse.data.cells import read_bytes
 from lightning_cse.data.corpora import (
@@ -23,8 +22,6 @@ from lightning_cse.data.corpora import (
     register_corpora,
 )
 from lightning_cse.errors import DataError, one_line, reported
-
-ATTEMPTS: Final = 4
 
 
 @reported
@@ -202,10 +199,7 @@ def _fetch(corpus: Corpus, file: CorpusFile, part: Path, target: Path) -> str:
 
 
 def _opened(origin: str, scratch: Path) -> Path:
-    """Return the path of a file of a folder, or of a downloaded one, or raise OSError.
-
-    A download that fails is tried again.
-    """
+    """Return the path of a file of a folder, or of a downloaded one, or raise OSError."""
     if not origin.startswith(("http://", "https://")):
         path = Path(origin).expanduser().absolute()
         path.stat()
@@ -213,17 +207,10 @@ def _opened(origin: str, scratch: Path) -> Path:
 
     import pooch
 
-    name = origin.rpartition("/")[2]
-    store = pooch.create(
-        scratch / hashlib.sha256(origin.encode()).hexdigest()[:16],
-        "",
-        registry={name: None},
-        urls={name: origin},
-        retry_if_failed=ATTEMPTS - 1,
-    )
     # The timeout counts seconds without a byte.
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30.0)
-    return Path(store.fetch(name, downloader=downloader))
+    pooch.get_logger().setLevel("WARNING")
+    return Path(pooch.retrieve(origin, None, path=scratch, downloader=downloader))
 
 
 def _echo(line: str) -> None:

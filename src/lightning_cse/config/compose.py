@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 APPENDED: Final = ("experiment", "profile", "sweep", "debug")
 CONFIG_DIR: Final = "LIGHTNING_CSE_CONFIG_DIR"
 """The environment variable with a folder of further configs; a plugin gives it to Hydra."""
+SHARED: Final = ("corpora", "limits", "own", "transfer")  # read by other nodes alone
 PROVIDER: Final = "lightning_cse"
 """The name under which Hydra lists that folder."""
 # Errors that Hydra raises for overrides or configs that do not compose.
@@ -210,6 +211,20 @@ def complete(cfg: DictConfig) -> None:
     with open_dict(cfg):
         for name in without_files:
             del suite[name]
+
+
+def unread(cfg: DictConfig, overrides: Iterable[str]) -> list[str]:
+    """Return the overridden keys below `SHARED` that no node of a completed config refers to."""
+    text = OmegaConf.to_yaml(cfg)
+    keys = [line.lstrip("+").partition("=")[0] for line in overrides]
+    found = []
+
+    for key in keys:
+        node, *names = key.split(".")
+        if node in SHARED and names and f"${{{node}.{names[0]}}}" not in text:
+            found.append(key)
+
+    return found
 
 
 def name_encoder(cfg: DictConfig) -> None:

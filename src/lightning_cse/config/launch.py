@@ -36,9 +36,12 @@ from lightning_cse.config.compose import (
     config_folders,
     is_group,
     register,
+    unread,
     use_config_dir,
 )
 from lightning_cse.errors import ConfigError, report, reported, user_error
+
+log = logging.getLogger(__name__)
 
 _ONE_RUN = "one call from Python is one run: call it in a loop, or sweep with the command train"
 _RESULT = "LIGHTNING_CSE_RESULT"  # the file to which a separate process writes the result of a run
@@ -196,6 +199,8 @@ class Runner:
 
         complete(cfg)
         check(cfg, self.config_name)
+        if keys := unread(cfg, map(str, HydraConfig.get().overrides.task)):
+            log.warning("no task or data set of this command reads %s", ", ".join(keys))
         if self.config_name == "train" and devices(cfg) > 1 and not _is_own_process():
             return _in_own_process(list(map(str, HydraConfig.get().overrides.task)))
 

@@ -1,16 +1,15 @@
 """Retrieval: does the similarity of embeddings find the documents that are relevant to a query?"""
 
-import csv
 import hashlib
 import itertools
-import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from lightning_cse.data.cells import decoded, read_bytes
+from lightning_cse.data.cells import Columns, columns_of, decoded, read_bytes
+from lightning_cse.data.parsers import READERS
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation.task import Embedded, Split, Task, TaskResult
 from lightning_cse.metrics import ndcg, recall
@@ -69,12 +68,16 @@ class Retrieval(Task):
     @cached_property
     def documents(self) -> dict[str, str]:
         """Title and text of the documents, by id."""
-        return self._texts("corpus.jsonl")
+        columns = {"_id": "_id", "title": {"optional": "title"}, "text": {"text": "text"}}
+        texts = {}
+        for document, title, text in self._rows("corpus.jsonl", "json", columns):
+            texts[document] = f"{title or ''} {text}".strip()
+        return texts
 
     @cached_property
     def queries(self) -> dict[str, str]:
         """The queries by id."""
-        return self._texts("queries.jsonl")
+        return dict(self._rows("queries.jsonl", "json", {"_id": "_id", "text": {"text": "text"}}))
 
     @cached_property
     def qrels(self) -> dict[Split, Relevance]:
@@ -86,8 +89,8 @@ class Retrieval(Task):
         """The sha256 of the files of the folder."""
         return self._digests if self.qrels else {}
 
-    def _lines(self, name: str) -> list[str]:
-        """Return the lines of a file of the folder that are not empty."""
+    def _rows(self, name: str, reader: str, columns: Columns) -> Iterable[Any]:
+        """Return the cells of each row of a file of the folder."""
         path = self.folder / name
         if not path.exists():
             raise DataError(
@@ -96,31 +99,21 @@ class Retrieval(Task):
             )
         data = read_bytes(path)
         self._digests[f"{self.key}/{name}"] = hashlib.sha256(data).hexdigest()
-        return list(filter(None, decoded(data, f"{self.key}: {path}").split("\n")))
-
-    def _texts(self, name: str) -> dict[str, str]:
-        texts = {}
-        try:
-            for line in self._lines(name):
-                row = json.loads(line)
-                texts[str(row["_id"])] = f"{row.get('title') or ''} {row['text']}".strip()
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise DataError(f"{self.key}: {self.folder / name}: {error!r} in {line!r}") from error
-        return texts
+        text = decoded(data, f"{self.key}: {path}")
+        rows = ((line, {"title": None, **row}) for line, row in READERS[reader](text, str(path)))
+        values, _, _ = columns_of(rows, columns, f"{self.key}: {path}")
+        return zip(*values.values(), strict=True)
 
     def _judgements(self, name: str) -> Relevance:
         judged: Relevance = {}
-        try:
-            for row in csv.DictReader(self._lines(name), delimiter="\t"):
-                documents = judged.setdefault(row["query-id"], {})
-                documents[row["corpus-id"]] = float(row["score"])
-        except (ValueError, LookupError, TypeError) as error:
-            raise DataError(f"{self.key}: {self.folder / name}: {error!r} in {row}") from error
+        columns = {"query": "query-id", "document": "corpus-id", "score": {"score": "score"}}
+        for query, document, score in self._rows(name, "tsv", columns):
+            judged.setdefault(query, {})[document] = score
         unknown = judged.keys() - self.queries.keys()
-        if unknown or not judged:
+        if unknown:
             raise DataError(
-                f"{self.key}: {self.folder / name}: {len(judged)} queries, of which "
-                f"{len(unknown)} are not in queries.jsonl"
+                f"{self.key}: {self.folder / name}: {len(unknown)} of {len(judged)} queries are "
+                "not in queries.jsonl"
             )
         return judged
 

@@ -137,17 +137,10 @@ def decisive(
                 dotted,
                 _canonical(value),
             )
-    _drop(
-        kept,
-        "trainer",
-        _TRAINER,
-    )
-    if encoder:
-        _drop(
-            kept,
-            "encoder",
-            _ENCODER,
-        )
+    for name, keys in (("trainer", _TRAINER), ("encoder", _ENCODER if encoder else ())):
+        node = kept.get(name)
+        if isinstance(node, dict):
+            kept[name] = {key: value for key, value in node.items() if key not in keys}
     for dotted, neutral in NEUTRAL.items():
         _drop_neutral(
             kept,
@@ -171,16 +164,6 @@ def _set(
     for name in parents:
         node = node.setdefault(name, {})
     node[key] = value
-
-
-def _drop(
-    config: dict[str, Any],
-    name: str,
-    keys: frozenset[str],
-) -> None:
-    node = config.get(name)
-    if isinstance(node, dict):
-        config[name] = {key: value for key, value in node.items() if key not in keys}
 
 
 def _drop_neutral(

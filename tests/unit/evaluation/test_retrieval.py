@@ -206,9 +206,9 @@ CORPUS, QRELS = "corpus.jsonl", "qrels/test.tsv"
     ("name", "text", "message"),
     [
         (CORPUS, None, "does not exist; a folder needs corpus.jsonl, queries.jsonl and"),
-        (CORPUS, '{"id": "1", "text": "a 1"}\n', "corpus.jsonl: KeyError('_id')"),
-        (QRELS, "query-id\tcorpus-id\tscore\nq\t1\thigh\n", "qrels/test.tsv: ValueError"),
-        (QRELS, "query-id\tcorpus-id\tscore\nx\t1\t1\n", "1 queries, of which 1 are not in"),
+        (CORPUS, '{"id": "1", "text": "a 1"}\n', "corpus.jsonl:1: no column '_id'"),
+        (QRELS, "query-id\tcorpus-id\tscore\nq\t1\thigh\n", "qrels/test.tsv:2: score 'high' is not a number"),
+        (QRELS, "query-id\tcorpus-id\tscore\nx\t1\t1\n", "1 of 1 queries are not in"),
     ],
 )
 def test_a_bad_file_is_one_error_with_its_line(name, text, message, tmp_path):
