@@ -207,7 +207,11 @@ CORPUS, QRELS = "corpus.jsonl", "qrels/test.tsv"
     [
         (CORPUS, None, "does not exist; a folder needs corpus.jsonl, queries.jsonl and"),
         (CORPUS, '{"id": "1", "text": "a 1"}\n', "corpus.jsonl:1: no column '_id'"),
-        (QRELS, "query-id\tcorpus-id\tscore\nq\t1\thigh\n", "qrels/test.tsv:2: score 'high' is not a number"),
+        (
+            QRELS,
+            "query-id\tcorpus-id\tscore\nq\t1\thigh\n",
+            "qrels/test.tsv:2: score 'high' is not a number",
+        ),
         (QRELS, "query-id\tcorpus-id\tscore\nx\t1\t1\n", "1 of 1 queries are not in"),
     ],
 )
