@@ -35,13 +35,13 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
     add(
         "--profile",
         choices=PROFILES,
-        help="a setting smaller than the paper's; its cells are marked",
+        help="a setting smaller than the paper's; the table says so",
     )
 
     add(
         "--encoder",
         metavar="NAME",
-        help="from conf/encoder, instead of the paper's; its cells are marked",
+        help="from conf/encoder, instead of the paper's; the table says so",
     )
 
     default = path(os.environ.get("LIGHTNING_CSE_RUNS") or "runs")

@@ -32,9 +32,10 @@ adjusted for all tests of this table. The other formats also give the asymptotic
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     arguments = _parser().parse_args(argv)
-    from lightning_cse.papers.significance import baseline_points, compare, points, read_run
+    from lightning_cse.papers.records import read_runs
+    from lightning_cse.papers.significance import baseline_points, compare, points
 
-    compared = points(map(read_run, arguments.run))
+    compared = points(read_runs(arguments.run))
     runs = [run for point in compared for run in point.runs]
     for name in dict.fromkeys(arguments.baseline):
         compared += baseline_points(name, runs)

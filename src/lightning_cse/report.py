@@ -35,8 +35,7 @@ def _page(arguments: argparse.Namespace) -> str:
     from lightning_cse.papers.artefacts import Request
     from lightning_cse.papers.files import find_artefacts
     from lightning_cse.papers.plan import Plan
-    from lightning_cse.papers.reading import read_runs
-    from lightning_cse.papers.records import RunsTable
+    from lightning_cse.papers.records import RunsTable, read_runs
     from lightning_cse.papers.report import build_report, run_facts, run_sections, slug
     from lightning_cse.papers.reproducing import kept_records
 
@@ -59,7 +58,11 @@ def _page(arguments: argparse.Namespace) -> str:
         sections += run_sections(runs, name=f"{slug(paper)}-sweep", part=paper)
         shown += runs
     if paths := [Path(word) for word in arguments.what if word not in known]:
-        runs = read_runs(paths, arguments.seeds)
+        runs = [
+            run
+            for run in read_runs(paths)
+            if arguments.seeds is None or run.record["seed"] in arguments.seeds
+        ]
         sections += run_sections(runs, part="Runs")
         shown += runs
     title = ", ".join(papers) or "Runs"

@@ -78,7 +78,7 @@ def test_csv_and_json_are_unrounded(two, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "is not the folder of a run"),
+        (["nowhere"], "nowhere holds no finished runs"),
         (["--task", "snli"], "two points with a task in common"),
         (["--baseline", "length"], "no run has predictions of the baseline 'length'"),
     ],

@@ -22,7 +22,7 @@ from pydantic.dataclasses import dataclass
 
 from lightning_cse.config.compose import compose
 
-Significance = Literal["mcnemar", "mcnemar_all", "bootstrap"]
+Significance = Literal["mcnemar", "mcnemar_all"]
 Source = Literal["metric", "field", "config", "mean"]
 
 _FILE: Final = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)

@@ -24,21 +24,18 @@ Place = tuple[int, str]
 
 @dataclass
 class Cell:
-    """The values of a cell by seed, the runs and metrics that they were read from, and the paper's
-    number beside them.
-    """
+    """The values of a cell by seed, their runs, and the number of the paper beside them."""
 
     values: Mapping[int, float] = field(default_factory=dict)
     runs: tuple[Found, ...] = ()
     asked: int = 0  # the number of seeds that it should have
-    metrics: tuple[str, ...] = ()
-    marks: tuple[str, ...] = ()
+    metric: str = ""
+    marks: tuple[str, ...] = ()  # of significance, and texts that say how it was measured
     error: float = math.nan  # the mean standard error over the examples, where all runs have one
     published: float = math.nan
     published_deviation: float = math.nan
     p: float = math.nan
     p_holm: float = math.nan
-    differs: list[str] = field(default_factory=list)  # labels of other rows
 
     @property
     def n(self) -> int:
@@ -116,16 +113,14 @@ def _measured(plan: Plan, line: Line, column: Column) -> Cell:
         return Cell(asked=asked if rows.empty and not line.needs else 0)
     found = tuple(rows.loc[values.index, "run"])
     errors = _numbers(rows, f"{prefix}{key}_se").reindex(values.index)
-    marks = _requested(plan, line)
-    if key in column.instead:
-        marks.append(f"instead:{key}")
+    marks = [column.instead[key].rstrip(".")] if key in column.instead else []
     if any(plan.is_stale(run) for run in found):
-        marks.append("stale")
+        marks.append("measured before the last change of its method")
     return Cell(
         values={int(seed): column.scale * value for seed, value in values.items()},
         runs=found,
         asked=asked,
-        metrics=(key,) if column.source == "metric" else (),
+        metric=key if column.source == "metric" else "",
         marks=tuple(marks),
         error=column.scale * float(errors.mean(skipna=False)),
     )
@@ -146,13 +141,4 @@ def _average(cell: Cell, scale: float, parts: list[Cell]) -> None:
     cell.runs = tuple(runs[seed] for seed in seeds)
     cell.asked = max(part.asked for part in parts)
     if seeds:
-        cell.metrics = tuple(metric for part in parts for metric in part.metrics)
         cell.marks = tuple(dict.fromkeys(mark for part in parts for mark in part.marks))
-
-
-def _requested(plan: Plan, line: Line) -> list[str]:
-    """Return the marks of a line that is measured otherwise than in the paper."""
-    marks = ["profile"] if plan.request.profile else []
-    if line.encoder and line.paper_encoder and line.encoder != line.paper_encoder:
-        marks.append("encoder")
-    return [*marks, "settings"] if plan.request.settings else marks

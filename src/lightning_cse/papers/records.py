@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,16 +19,11 @@ State = Literal["finished", "running", "interrupted", "failed", "missing"]
 
 @dataclass(frozen=True)
 class Found:
-    """A run: its record, its folder (None for a record kept as a file), and the file of the record.
-
-    Only a report shows runs that are not finished; their record has only the name, the hash and the
-    seed.
-    """
+    """A finished run: its record, its folder (None for a record kept as a file), and the file."""
 
     record: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
     folder: Path | None
     source: Path
-    state: str = "finished"
 
     @property
     def curves_path(self) -> Path:
@@ -48,6 +43,50 @@ class Found:
     def evaluates(self) -> Mapping[str, Any] | None:
         """The name, hash and seed of the training run that an evaluation evaluates, if any."""
         return self.record["model"]["run"] if "suite" in self.record else None
+
+
+def read_run(path: Path) -> Found:
+    """Return the run of a record's file; the record is empty if the file holds anything else."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path} is damaged ({error}): remove it to repeat its run") from None
+    folder = path.parent if path.name == "record.json" else None
+    return Found(record if isinstance(record, dict) else {}, folder, path)
+
+
+def read_runs(paths: Iterable[Path]) -> list[Found]:
+    """Read finished runs, each once.
+
+    Args:
+        paths: run folders; folders with run folders below them, such as that of all runs; the
+            folder of a sweep; records kept as files, with their curves beside them as
+            ``<name>.curves.csv``; folders of such files.
+    """
+    found: dict[Path, Found] = {}
+    for path in paths:
+        runs = {run.source.resolve(): run for run in _runs_below(path)}
+        if not runs:
+            raise DataError(
+                f"{path} holds no finished runs: give folders of runs, or records kept as files"
+            )
+        found |= runs
+    return list(found.values())
+
+
+def _runs_below(path: Path) -> Iterator[Found]:
+    """Yield the runs of a file or a folder; the evaluations in a run's folder belong to it."""
+    if (path / "record.json").is_file():
+        yield read_run(path / "record.json")
+    elif path.is_dir():
+        for inner in sorted(path.iterdir()):
+            yield from _runs_below(inner)
+    elif path.suffix == ".json":
+        run = read_run(path)
+        if "config_hash" in run.record:
+            yield run
+        elif "folder" in run.record:  # of a point of a sweep
+            yield from _runs_below(Path(run.record["folder"]))
 
 
 def frame_of(found: Iterable[Found]) -> pd.DataFrame:
@@ -78,17 +117,13 @@ class RunsTable:
         ``frame`` has the finished runs (see `frame_of`): kept records first, then those with a
         folder, each the oldest first.
         """
-        kept: list[tuple[Path, Path | None]] = []
-        for folder in self.kept:
-            kept += [(path, None) for path in folder.glob("*.json")]
+        kept = [path for folder in self.kept for path in folder.glob("*.json")]
         own = list(runs.find_runs(self.runs_dir))
-        finished = [(run.record_path, run.path) for run in own if run.record_path.is_file()]
+        finished = [run.record_path for run in own if run.record_path.is_file()]
         found = []
         for files in (kept, finished):
-            for path, place in sorted(files, key=lambda one: (one[0].stat().st_mtime_ns, one[0])):
-                record = _read_record(path)
-                if isinstance(record, dict) and record.get("key"):
-                    found.append(Found(record, place, path))
+            by_age = sorted(files, key=lambda path: (path.stat().st_mtime_ns, path))
+            found += [run for run in map(read_run, by_age) if run.record.get("key")]
         self.frame = frame_of(found)
         self._newest = {}
         for number, run in enumerate(found):
@@ -156,10 +191,3 @@ class RunsTable:
         """Return the reason why a run failed, in one line."""
         run = self._unfinished.get((key_of(point), seed))
         return (run and run.reason()) or ""
-
-
-def _read_record(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} is damaged ({error}): remove it to repeat its run") from None

@@ -4,22 +4,20 @@ without a network.
 
 from __future__ import annotations
 
+import base64
 import io
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from lightning_cse.papers.labels import settings_of
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import environment, view
-from lightning_cse.papers.significance import points
+from lightning_cse.papers.significance import Point, points
 from lightning_cse.papers.tables import machine_of, short_commit
 from lightning_cse.plots import (
-    PALETTE,
     blank_figure,
     by_step,
     line,
@@ -39,13 +37,6 @@ if TYPE_CHECKING:
 # The metrics that are shown times 100, and those that only accompany another.
 _PERCENT: Final = re.compile(r"dev|.*/(accuracy|auc|auprc|pearson|spearman)[^/]*")
 _SECONDARY: Final = ("threshold", "_mean", "_wmean", "_se")
-_COLORS: Final = {
-    **{color.lower(): f"var(--series-{number})" for number, color in enumerate(PALETTE)},
-    "#000000": "var(--ink)",
-    "#e6e6e6": "var(--grid)",
-    "#ffffff": "var(--card)",
-}
-_DASHES: Final = {"-": "none", "--": "6 3", ":": "2 3", "-.": "7 3 2 3"}
 _ABOUT: Final = (
     "Mean ± standard deviation over the seeds; accuracies, correlations and AUPRC × 100. Dev: the best dev score, by "
     "which the checkpoint is chosen."
@@ -108,79 +99,57 @@ def artefact_section(
     if made is not None:
         section["text"] = made.text
         section["charts"] = [
-            _chart(figure, name.replace("_", " "), f"{anchor}-{slug(name)}")
-            for name, figure in made.figures.items()
+            _chart(figure, name.replace("_", " ")) for name, figure in made.figures.items()
         ]
     return section
 
 
-def _chart(figure: Figure, title: str, name: str) -> Part:
-    """Return a figure as a chart: SVG with text as text, in colours that follow the theme of the
-    page.
-    """
+def _chart(figure: Figure, title: str) -> Part:
+    """Return a figure as a chart, whose image is in the page itself."""
     import matplotlib as mpl
 
-    buffer = io.StringIO()
-    with plot_style(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        metadata = {"Date": None, "Creator": None}
-        figure.savefig(buffer, format="svg", facecolor="none", metadata=metadata)
-    head, _, svg = buffer.getvalue().partition("<svg")[2].partition(">")
-    width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', head)[0]
-    svg = re.sub(r"(?s)<metadata>.*?</metadata>|<style.*?</style>", "", svg)
-    svg = re.sub(r'<g id="series\.', '<g data-series="', svg)  # the page shows and hides it
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
-    for color, variable in _COLORS.items():
-        svg = svg.replace(color, variable)
-    svg = re.sub(r"(font: [^;\"]*?[\d.]+px)[^;\"]+", r"\1 var(--sans)", svg)
+    buffer = io.BytesIO()
+    with plot_style(), mpl.rc_context({"svg.hashsalt": title}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    image = base64.b64encode(buffer.getvalue()).decode()
     return {
         "title": title,
-        "svg": svg,
-        "wide": float(width) > 380,
-        "width": width,
-        "height": height,
+        "image": f"data:image/svg+xml;base64,{image}",
+        "wide": figure.get_figwidth() > 5,
     }
 
 
-class _Group(NamedTuple):
-    """The runs of one point over their seeds, and their entry in the legend."""
-
-    key: str
-    label: str
-    runs: Sequence[Found]
-    look: Record
-    color: str
-    dashes: str
-
-
-def _charts(groups: Sequence[_Group], keys: Sequence[str], name: str) -> list[Part]:
+def _charts(groups: Sequence[Point], keys: Sequence[str]) -> list[Part]:
     """Return one chart of all runs for each key."""
-    return [
-        _chart(_curves_figure(groups, key), key, f"{name}-{number}")
-        for number, key in enumerate(keys)
-    ]
+    return [_chart(curves_figure(groups, key), key) for key in keys]
 
 
-def _curves_figure(groups: Sequence[_Group], key: str) -> Figure:
+def curves_figure(groups: Sequence[Point], key: str) -> Figure:
+    """Draw the curves of one key, a line for each run, in one colour and style for each point."""
     with plot_style():
         figure = blank_figure(4.2, 2.7)
         axes = figure.subplots()
         if "rfd_" in key:
             zero_line(axes)
-        for group in groups:
+        for number, group in enumerate(groups):
+            color, style = series_look(number)
+            label: str | None = group.label
             for run in group.runs:
                 if points := sorted(run.curves.get(key, ())):
                     shown = smoothed(points)[0] if key == "train/loss" else points
-                    line(axes, shown, linewidth=1.4, **group.look)
+                    look = {"color": color, "linestyle": style, "label": label}
+                    line(axes, shown, linewidth=1.4, **look)
+                    label = None  # an entry of the legend is a point
         by_step(axes)
+        figure.legend(loc="outside lower center", handlelength=3)
     return figure
 
 
 def run_facts(runs: Sequence[Found]) -> dict[str, str]:
-    """Return short facts about runs: their states, encoders, machines and commits."""
-    states = Counter(run.state for run in runs)
-    records = [run.record for run in runs if run.record.get("environment")]
+    """Return short facts about runs: their number, encoders, machines and commits."""
+    records = [run.record for run in runs]
     facts = {
-        "runs": {f"{count} {state}" for state, count in states.items()},
+        "runs": {str(len(runs))},
         "encoder": {str(value_at(record, "encoder.name")) for record in records},
         "machine": set(map(machine_of, records)),
         "commit": set(map(short_commit, records)),
@@ -197,35 +166,19 @@ def run_sections(
     """Return the sections of runs; their anchors begin with ``name``, and the contents list them
     under ``part``.
     """
-    groups = []
-    for number, point in enumerate(points(runs)):
-        color, style = series_look(number)
-        key = f"{name}-{number}"
-        look = {"color": color, "linestyle": style, "gid": f"series.{key}"}
-        shown = (_COLORS[color.lower()], _DASHES[style])
-        groups.append(_Group(key, point.label, point.runs, look, *shown))
+    groups = points(runs)
     keys = sorted({key for run in runs for key in run.curves})
-    learning = [key for key in ("train/loss", *sorted(set(map(_monitor, runs)))) if key in keys]
+    monitors = {str(value_at(run.record, "best.monitor")) for run in runs}
+    learning = [key for key in ("train/loss", *sorted(monitors)) if key in keys]
     fitting = [key for key in keys if re.fullmatch(r"diag/.*(alignment|uniformity)", key)]
     sections: list[Part] = [
         {"title": "Runs", "anchor": "runs", "tables": [_run_table(groups)] if groups else []},
-        {
-            "title": "Learning curves",
-            "anchor": "learning",
-            "legend": groups,
-            "charts": _charts(groups, learning, f"{name}-0"),
-        },
+        {"title": "Learning curves", "anchor": "learning", "charts": _charts(groups, learning)},
         {
             "title": "Relative fitting difficulty",
             "anchor": "rfd",
             "intro": _RFD,
-            "legend": groups,
-            "charts": _charts(groups, fitting, f"{name}-1"),
-        },
-        {
-            "title": "What differs between the configs",
-            "anchor": "configs",
-            "tables": _difference_tables(groups),
+            "charts": _charts(groups, fitting),
         },
     ]
     return [
@@ -235,33 +188,20 @@ def run_sections(
     ]
 
 
-def _run_table(groups: Sequence[_Group]) -> Part:
-    """Return a table of the metrics over seeds, with the baselines below."""
-    lines = [*map(_scores, groups), *_baselines(groups)]
-    keys = sorted({key for _, scores in lines for one in scores for key in one})
-    shown = [key for key in keys if key.startswith("test/") and not key.endswith(_SECONDARY)]
+def _run_table(groups: Sequence[Point]) -> Part:
+    """Return a table of the metrics over seeds."""
+    every = {key for group in groups for run in group.runs for key in run.record["metrics"]}
+    shown = [
+        key for key in sorted(every) if key.startswith("test/") and not key.endswith(_SECONDARY)
+    ]
     rows = []
-    for label, scores in lines:
+    for group in groups:
+        records = [run.record for run in group.runs]
+        scores = [{"dev": value_at(one, "best.score"), **one["metrics"]} for one in records]
         frame = pd.DataFrame(scores, columns=["dev", *shown], dtype=float)
-        rows.append([label, str(len(scores)), *(_mean_text(frame[key]) for key in frame)])
+        rows.append([group.label, str(len(scores)), *(_mean_text(frame[key]) for key in frame)])
     headings = ["run", "seeds", "dev", *(key.removeprefix("test/") for key in shown)]
     return {"headings": headings, "rows": rows, "notes": [_ABOUT]}
-
-
-def _scores(group: _Group) -> tuple[Any, list[Record]]:
-    records = [run.record for run in group.runs if run.state == "finished"]
-    return group, [{"dev": value_at(one, "best.score"), **one["metrics"]} for one in records]
-
-
-def _baselines(groups: Sequence[_Group]) -> Iterator[tuple[Any, list[Record]]]:
-    """Yield the metrics of the baselines that were evaluated beside the runs, once per encoder."""
-    found: dict[str, Record] = {}
-    for record in (run.record for group in groups for run in group.runs):
-        for name, metrics in (record.get("baselines") or {}).items():
-            encoder = "" if name == "length" else value_at(record, "encoder.name")
-            found.setdefault(f"{name} {encoder}".strip(), metrics)
-    for label, metrics in found.items():
-        yield (label, "baseline"), [metrics]
 
 
 def _mean_text(values: pd.Series) -> str:
@@ -269,17 +209,3 @@ def _mean_text(values: pd.Series) -> str:
     scale, decimals = (100, 2) if _PERCENT.match(str(values.name)) else (1, 4)
     numbers = [scale * values.mean(), scale * values.std()]
     return " ± ".join(f"{number:.{decimals}f}" for number in numbers if not pd.isna(number))
-
-
-def _monitor(run: Found) -> str:
-    """Return the key of the dev score; a run that is not finished has it among its curves."""
-    scores = (key for key in run.curves if key.startswith("val/") and not key.endswith("threshold"))
-    return str(value_at(run.record, "best.monitor") or next(scores, ""))
-
-
-def _difference_tables(groups: Sequence[_Group]) -> list[Part]:
-    """Return a table of the config keys in which the points differ."""
-    frame = pd.DataFrame([settings_of(group.runs[0].record) for group in groups]).fillna("")
-    rows = [[key, *frame[key]] for key in sorted(frame) if frame[key].nunique() > 1]
-    table = {"headings": ["key", *(group.label for group in groups)], "rows": rows, "words": True}
-    return [table] if rows else []

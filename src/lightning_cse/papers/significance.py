@@ -1,13 +1,8 @@
-"""Tests whether runs differ: McNemar's test and the paired bootstrap on the predictions of finished
-runs.
-"""
+"""Tests whether runs differ: McNemar's test on the predictions of finished runs."""
 
-import functools
 import itertools
 import json
-import statistics
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,16 +14,11 @@ from numpy.typing import NDArray
 from lightning_cse.errors import DataError
 from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.artefacts import Line
+from lightning_cse.papers.cells import Cell
 from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.records import Found
-from lightning_cse.papers.statistics import (
-    bootstrap_pvalue,
-    bootstrap_spearman,
-    holm,
-    majority_vote,
-)
-from lightning_cse.runs import Run
+from lightning_cse.papers.statistics import holm, majority_vote
 
 _IDENTITY: Final = ["row", "encoder", "column", "reference", "test", "seeds", "seeds_reference"]
 _NUMBERS: Final = ["mean", "mean_reference", "p", "p_holm"]
@@ -77,11 +67,6 @@ def stored(run: Found) -> dict[str, Path]:
     return {path.stem: path for path in files}
 
 
-def read_run(path: Path) -> Found:
-    """Return the finished run in a folder; raises LightningCSEError if there is none."""
-    return Found(Run.at(path).read(), path, path / "record.json")
-
-
 def points(runs: Iterable[Found]) -> list[Point]:
     """Group runs over their seeds, in the order given; a run given twice counts once."""
     groups: dict[tuple[str, str], dict[int, Found]] = {}
@@ -128,69 +113,30 @@ def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
     variant = metric.partition("_")[2]
     if "type" in frame and (frame["type"] == variant).any():
         frame = frame[frame["type"] == variant].reset_index(drop=True)
-    examples = _examples(frame)
+    examples = frame[[name for name in _EXAMPLE if name in frame]]
     for column in (f"correct_{variant}", "correct"):
         if column in frame:
             return examples.assign(correct=frame[column].astype(bool))
     return examples.assign(correct=frame["label"] == frame["prediction"])
 
 
-def _examples(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame[[name for name in _EXAMPLE if name in frame]]
-
-
-def _predictions(
-    task: str,
-    points: Sequence[Point],
-    read: Callable[[Path], pd.DataFrame],
-) -> list[list[pd.DataFrame]]:
-    """Read the runs of each point; refuse runs that were evaluated on different examples."""
-    paths = [path for point in points for path in point.files(task)]
-    frames = {path: read(path) for path in paths}
-    first = _examples(frames[paths[0]])
-    for path, frame in frames.items():
-        if not _examples(frame).equals(first):
-            both = f"{paths[0]} and {path}"
-            raise DataError(f"{both} are of different examples of {task}: they cannot be compared")
-    return [[frames[path] for path in point.files(task)] for point in points]
-
-
 def _votes(task: str, points: Sequence[Point], metric: str = "accuracy") -> list[Votes]:
-    frames = _predictions(task, points, functools.partial(read_outcome, metric=metric))
-    return [[frame["correct"].to_numpy() for frame in runs] for runs in frames]
-
-
-def bootstrap(
-    a: Point,
-    b: Point,
-    metrics: Sequence[str],
-    draws: int = 10_000,
-) -> float:
-    """Return the p-value of a paired bootstrap of two points, by one rank correlation or a mean of
-    several.
-
-    A draw takes as many pairs as there are, with replacement, and is the same for all models; the
-    difference on a draw is between the points, each averaged over its seeds. The tasks of a mean
-    are drawn independently.
-
-    Source: see `bootstrap_pvalue`.  Differs: seeds are averaged.
-    """
-    differences = []
-    for metric in metrics:
-        task = metric.split("/")[1]
-        _predictions(task, (a, b), pd.read_parquet)
-        of_a = _drawn(tuple(a.files(task)), task, draws)
-        of_b = _drawn(tuple(b.files(task)), task, draws)
-        differences.append(of_a - of_b)
-    return bootstrap_pvalue(np.mean(differences, axis=0))
-
-
-@functools.cache
-def _drawn(paths: tuple[Path, ...], task: str, draws: int) -> NDArray[np.float64]:
-    frames = [pd.read_parquet(path) for path in paths]
-    gold = frames[0]["gold"].to_numpy(np.float64)
-    scores = np.stack([frame["score"].to_numpy(np.float64) for frame in frames])
-    return bootstrap_spearman(gold, scores, draws, zlib.crc32(task.encode()))
+    """Read the runs of each point; refuse runs that were evaluated on different examples."""
+    votes = []
+    first = points[0].files(task)[0]
+    examples = read_outcome(first, metric).drop(columns="correct")
+    for point in points:
+        of_point = []
+        for path in point.files(task):
+            frame = read_outcome(path, metric)
+            of_point.append(frame.pop("correct").to_numpy())
+            if not frame.equals(examples):
+                both = f"{first} and {path}"
+                raise DataError(
+                    f"{both} are of different examples of {task}: they cannot be compared"
+                )
+        votes.append(of_point)
+    return votes
 
 
 def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
@@ -251,34 +197,20 @@ def _compare_pair(a: Point, b: Point, of_a: Votes, of_b: Votes) -> dict[str, Any
 
 
 class Side(NamedTuple):
-    """A cell of a table as a side of a comparison: the number of its line, and what was
-    measured.
-    """
+    """A cell of a table as a side of a comparison, with the number of its line."""
 
     number: int
     line: Line
     column: str
-    metrics: tuple[str, ...]
-    values: Mapping[int, float]
-    found: tuple[Found, ...]
-
-    @property
-    def baseline(self) -> str | None:
-        """The name of the baseline that the cell measures, if any."""
-        return self.line.row.baseline
+    cell: Cell
 
     def point(self, seeds: Sequence[int]) -> Point:
         """Return the runs of these seeds."""
-        runs = tuple(run for run in self.found if run.record["seed"] in seeds)
-        return Point(self.line.label, runs, self.baseline)
+        runs = tuple(run for run in self.cell.runs if run.record["seed"] in seeds)
+        return Point(self.line.label, runs, self.line.row.baseline)
 
 
-def compare_lines(
-    pairs: Sequence[tuple[Side, Side]],
-    test: str,
-    kept: Path | None,
-    draws: int,
-) -> pd.DataFrame:
+def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.DataFrame:
     """Test the pairs whose predictions exist or whose p-value was kept, with Holm's adjustment.
 
     The second side of a pair is the reference. Each comparison is one row: `TEST_FIELDS`, and ``a``
@@ -287,36 +219,27 @@ def compare_lines(
     earlier = read_tests(kept).set_index(_IDENTITY).to_dict("index")
     rows = []
     for a, b in pairs:
-        seeds = _voters(a, b) if test == "mcnemar" else [sorted(a.values), sorted(b.values)]
+        seeds = _voters(a, b)
         texts = [" ".join(map(str, side)) for side in seeds]
-        means = [statistics.fmean(side.values.values()) for side in (a, b)]
-        place = [a.line.label, a.line.encoder or "", a.column, b.line.label, test, *texts]
+        means = [a.cell.mean, b.cell.mean]
+        place = [a.line.label, a.line.encoder or "", a.column, b.line.label, "mcnemar", *texts]
         known = earlier.get(tuple(place), {"mean": np.nan, "mean_reference": np.nan})
         if np.allclose([known["mean"], known["mean_reference"]], means, rtol=1e-9, atol=1e-12):
             p = known["p"]
         else:
-            p = _pvalue(a.point(seeds[0]), b.point(seeds[1]), a.metrics, test, draws)
+            p = _pvalue(a.point(seeds[0]), b.point(seeds[1]), a.cell.metric)
         if p is not None:
             rows.append([*place, *means, max(p, _SMALLEST_P), 1.0, a.number, b.number])
     frame = pd.DataFrame(rows, columns=[*TEST_FIELDS, "a", "b"])
     return frame.assign(p_holm=holm(frame["p"].astype(float)))
 
 
-def _pvalue(
-    a: Point,
-    b: Point,
-    metrics: Sequence[str],
-    test: str,
-    draws: int,
-) -> float | None:
+def _pvalue(a: Point, b: Point, metric: str) -> float | None:
     """Return the p-value of two cells; None where predictions are missing."""
-    tasks = {metric.split("/")[1] for metric in metrics}
-    if not tasks.issubset(a.tasks) or not tasks.issubset(b.tasks):
+    _, task, name = metric.split("/")
+    if task not in a.tasks or task not in b.tasks:
         return None
-    if test == "bootstrap":
-        return bootstrap(a, b, metrics, draws)
-    _, task, metric = metrics[0].split("/")
-    return mcnemar(*map(majority_vote, _votes(task, (a, b), metric))).pvalue
+    return mcnemar(*map(majority_vote, _votes(task, (a, b), name))).pvalue
 
 
 def _voters(a: Side, b: Side) -> list[list[int]]:
@@ -326,11 +249,14 @@ def _voters(a: Side, b: Side) -> list[list[int]]:
     A majority of several is right more often than one seed, and a tie is wrong. A baseline is the
     same for every seed.
     """
-    counts = [len(side.values) for side in (a, b) if not side.baseline]
+    counts = [len(side.cell.values) for side in (a, b) if not side.line.row.baseline]
     odd = (min(counts, default=1) - 1) // 2 * 2 + 1
-    common = a.values.keys() & b.values.keys()
-    in_order = [sorted(side.values, key=lambda seed: (seed not in common, seed)) for side in (a, b)]
-    return [sorted(seeds[:odd]) for seeds in in_order]
+    common = a.cell.values.keys() & b.cell.values.keys()
+    voters = []
+    for side in (a, b):
+        in_order = sorted(side.cell.values, key=lambda seed: (seed not in common, seed))
+        voters.append(sorted(in_order[:odd]))
+    return voters
 
 
 def read_tests(path: Path | None) -> pd.DataFrame:

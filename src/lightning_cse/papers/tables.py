@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from lightning_cse.papers.artefacts import Artefact, Column, Line, Request
+from lightning_cse.papers.artefacts import Artefact, Line, Request
 from lightning_cse.papers.cells import Cell, Place, read_cells, reason
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines
@@ -29,18 +29,18 @@ LEVELS: Final = {"**": 0.01, "*": 0.05}
 first.
 """
 _SYMBOLS: Final = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
-_TESTS: Final = {
-    "mcnemar": "McNemar's exact test of majority votes, of as many seeds on both sides and of an odd number",
-    "bootstrap": "paired bootstrap over the sentence pairs, the seeds averaged in every draw, {:,} draws",
-}
+_TEST: Final = (
+    "McNemar's exact test of majority votes, of as many seeds on both sides and of an odd number"
+)
 
 
 @dataclass(frozen=True)
 class Table:
     """A table: its lines, and its cells by number of the line and title of the column.
 
-    ``symbols`` maps the ``marks`` of cells to the symbols shown. ``tests`` has the comparisons of
-    lines; ``p`` and ``p_holm`` in a cell are those with the reference row.
+    ``symbols`` maps the ``marks`` of cells to the symbols shown; what
+    the request changed for all cells is in ``request``. ``tests`` has the comparisons of lines;
+    ``p`` and ``p_holm`` in a cell are those with the reference row.
     """
 
     artefact: Artefact
@@ -66,58 +66,31 @@ class Table:
         return ", ".join(sorted({fact(run.record) for run in runs}))
 
 
-def make_table(plan: Plan, kept_tests: Path | None = None, draws: int = 10_000) -> Table:
+def make_table(plan: Plan, kept_tests: Path | None = None) -> Table:
     """Return the table of a plan; comparisons in ``kept_tests`` with the same seeds and means need
     no predictions.
     """
     cells = read_cells(plan)
-    symbols, texts = _symbols(plan, cells)
+    marks = dict.fromkeys(mark for cell in cells.values() for mark in cell.marks)
+    symbols = dict(zip(marks, _SYMBOLS, strict=False))
+    legend = [f"{symbol} {mark}." for mark, symbol in symbols.items()]
     pairs = list(_pairs(plan, cells))
-    test = "bootstrap" if plan.artefact.test == "bootstrap" else "mcnemar"
-    tests = compare_lines(pairs, test, kept_tests, draws)
-    letters = _mark_significance(plan, cells, tests)
-    texts += _about_tests(plan, tests, len(pairs) - len(tests), letters, _TESTS[test].format(draws))
-    texts += _notes(plan, cells)
-    letter_of = {f"differs:{label}": letter for label, letter in letters.items()}
+    tests = compare_lines(pairs, kept_tests)
+    _mark_significance(plan, cells, tests)
+    legend += _about_tests(plan, tests, len(pairs) - len(tests))
+    legend += _notes(plan, cells)
     return Table(
         artefact=plan.artefact,
         request=plan.request,
         lines=tuple(plan.lines),
         cells=cells,
-        symbols={**symbols, **letter_of, "*": "*", "**": "**"},
-        legend=tuple(texts),
+        symbols={**symbols, "*": "*", "**": "**"},
+        legend=tuple(legend),
         tests=tests[TEST_FIELDS],
     )
 
 
-# Marks and notes
-
-
-def _symbols(plan: Plan, cells: Cells) -> tuple[dict[str, str], list[str]]:
-    """Return the symbols of the marks, and the notes on them; a mark of the request has no
-    symbol.
-    """
-    marks = dict.fromkeys(mark for cell in cells.values() for mark in cell.marks)
-    replaced = dict.fromkeys(
-        f"{plan.lines[number].encoder} in place of {plan.lines[number].paper_encoder}"
-        for (number, _), cell in cells.items()
-        if "encoder" in cell.marks
-    )
-    general = {
-        "profile": f"profile {plan.request.profile}",
-        "encoder": f"measured with {', '.join(replaced)}",
-        "settings": f"with {' '.join(plan.request.settings)}",
-    }
-    texts = {"stale": "measured before the last change of its method"}
-    for column in plan.artefact.columns:
-        for key, why in column.instead.items():
-            texts[f"instead:{key}"] = why.rstrip(".")
-    own = [mark for mark in marks if mark in texts]
-    symbol_of = dict(zip(dict.fromkeys(texts[mark] for mark in own), _SYMBOLS, strict=False))
-    shared = [general[mark] for mark in general if mark in marks]
-    notes = [f"All measured values: {'; '.join(shared)}."] if shared else []
-    notes += [f"{symbol} {text}." for text, symbol in symbol_of.items()]
-    return {mark: symbol_of.get(texts[mark], "") for mark in own}, notes
+# Notes
 
 
 def _notes(plan: Plan, cells: Cells) -> Iterator[str]:
@@ -144,18 +117,15 @@ def _notes(plan: Plan, cells: Cells) -> Iterator[str]:
 
 
 def _published_notes(plan: Plan) -> Iterator[str]:
-    """Yield the notes on published numbers; the columns are listed unless a note is on all numbers
-    of a line.
-    """
-    notes: dict[str, list[str]] = {}
-    for line in plan.lines:
-        place = (line.name, line.paper_encoder)
-        own = [one for one in plan.artefact.published if (one.row, one.encoder) == place]
-        for note in dict.fromkeys(one.note for one in own if one.note):
-            titles = [one.column for one in own if one.note == note]
-            some = f" ({', '.join(titles)})" if len(titles) < len(own) else ""
-            notes.setdefault(note, []).append(line.label + some)
-    for note, shown in notes.items():
+    """Yield the notes on published numbers."""
+    labels = {(line.name, line.paper_encoder): line.label for line in plan.lines}
+    notes: dict[str, dict[str, list[str]]] = {}
+    for one in plan.artefact.published:
+        label = labels.get((one.row, one.encoder))
+        if one.note and label:
+            notes.setdefault(one.note, {}).setdefault(label, []).append(one.column)
+    for note, places in notes.items():
+        shown = [f"{label} ({', '.join(columns)})" for label, columns in places.items()]
         yield f"Published value, {note}: {', '.join(shown)}."
 
 
@@ -189,59 +159,28 @@ def _pairs(plan: Plan, cells: Cells) -> Iterator[tuple[Side, Side]]:
                 and (not line.encoder or other.encoder in (line.encoder, None))
             ]
             for column in plan.artefact.columns if len(beside) == 1 else ():
-                ours = _side(plan, cells, number, column)
-                theirs = _side(plan, cells, beside[0], column)
-                if ours and theirs and ours.metrics == theirs.metrics:
+                ours, theirs = (
+                    Side(place, plan.lines[place], column.title, cells[place, column.title])
+                    for place in (number, *beside)
+                )
+                metric = ours.cell.metric
+                if "/accuracy" in metric and metric == theirs.cell.metric:
                     yield ours, theirs
 
 
-def _side(plan: Plan, cells: Cells, number: int, column: Column) -> Side | None:
-    """Return a cell as a side of a comparison; None if the test does not suit it, or it has no
-    value.
+def _mark_significance(plan: Plan, cells: Cells, tests: pd.DataFrame) -> None:
+    """Put the p-values of the comparisons with the reference row, and their marks, into the
+    cells.
     """
-    cell = cells[number, column.title]
-    if not cell.metrics:
-        return None
-    metrics = []
-    for metric in cell.metrics:
-        task = metric.split("/")[1]
-        parts = value_at(cell.runs[0].record, f"decisive.config.suite.{task}.of")
-        metrics += [f"test/{part}" for part in parts] if isinstance(parts, list) else [metric]
-    if plan.artefact.test == "bootstrap":
-        suits = all(metric.endswith(("/spearman", "/spearman_all")) for metric in metrics)
-    else:
-        is_accuracy = column.source == "metric" and "/accuracy" in metrics[0]
-        suits = is_accuracy and metrics == [*cell.metrics]  # not the mean of several tasks
-    line = plan.lines[number]
-    side = Side(number, line, column.title, tuple(metrics), cell.values, cell.runs)
-    return side if suits else None
-
-
-def _mark_significance(plan: Plan, cells: Cells, tests: pd.DataFrame) -> dict[str, str]:
-    """Put p-values and marks into the cells; return the letters of the rows that others differ
-    from.
-    """
-    labels = _labels(plan)
-    named: set[str] = set()
-    for test in tests.itertuples(index=False):
+    for test in tests[tests["reference"] == plan.artefact.reference].itertuples(index=False):
         cell = cells[test.a, test.column]
-        if test.reference == plan.artefact.reference:
-            cell.p = test.p
-            cell.p_holm = test.p_holm
-            signs = [sign for sign, level in LEVELS.items() if test.p_holm < level]
-            cell.marks = (*signs[:1], *cell.marks)
-        elif test.p_holm < LEVELS["*"]:
-            cell.differs.append(test.reference)
-            cells[test.b, test.column].differs.append(test.row)
-            named |= {test.reference, test.row}
-    for cell in cells.values():
-        cell.marks += tuple(f"differs:{one}" for one in sorted(cell.differs, key=labels.index))
-    return {label: chr(ord("a") + labels.index(label)) for label in labels if label in named}
+        cell.p = test.p
+        cell.p_holm = test.p_holm
+        signs = [sign for sign, level in LEVELS.items() if test.p_holm < level]
+        cell.marks = (*signs[:1], *cell.marks)
 
 
-def _about_tests(
-    plan: Plan, tests: pd.DataFrame, untested: int, letters: Mapping[str, str], how: str
-) -> Iterator[str]:
+def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str]:
     reference = plan.artefact.reference
     if reference is not None and reference not in _labels(plan):
         yield f"No test of significance: the reference row {reference} is not in this table."
@@ -250,16 +189,12 @@ def _about_tests(
         signs = ", ".join(f"{sign} p < {LEVELS[sign]}" for sign in reversed(LEVELS))
         yield (
             f"{signs} against {reference} with the same encoder "
-            f"({how}; Holm over {count} of this table)."
+            f"({_TEST}; Holm over {count} of this table)."
         )
-    if letters:
-        named = ", ".join(f"{letter}: {label}" for label, letter in letters.items())
-        yield f"Letters: p < {LEVELS['*']} against {named}."
     if untested:
-        of = "between rows" if plan.artefact.test == "mcnemar_all" else f"with {reference}"
         yield (
             "Not tested, since predictions are not kept with these records: "
-            f"{untested} comparisons {of}."
+            f"{untested} comparisons."
         )
 
 

@@ -71,8 +71,7 @@ def test_terminal(table):
         ["diff", "-0.26"],
         ["w/o", "A|B", "1/3", "75.00†", "100.00†"],
     ]
-    assert lines[-4:] == [
-        "All measured values: with x=1.",
+    assert lines[-3:] == [
         "† measured before the last change of its method.",
         "n: seeds measured / seeds asked for.",
         "Of 100 %.",
@@ -92,7 +91,7 @@ def test_csv_is_unrounded(table):
     assert (first["row"], first["encoder"], first["seeds"]) == ("a", "minilm_l6", "0 1 2")
     assert float(first["difference"]) == pytest.approx(80.12333333 - 80.38)
     assert (empty["n"], empty["mean"], empty["published"]) == ("0", "", "99.97")
-    assert last["marks"] == "settings;stale"
+    assert last["marks"] == "measured before the last change of its method"
 
 
 def test_latex(table):

@@ -1,27 +1,24 @@
-"""Holm, the vote and the bootstrap against loops and scipy, and runs compared by the predictions
+"""Holm and the vote against loops, and runs compared by the predictions
 they left.
 """
 
 import random
 from math import comb
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
 
-from lightning_cse.errors import DataError, LightningCSEError
+from lightning_cse.errors import DataError
 from lightning_cse.papers.labels import labels_of
+from lightning_cse.papers.records import read_run
 from lightning_cse.papers.significance import (
     baseline_points,
-    bootstrap,
     compare,
     points,
     read_outcome,
-    read_run,
 )
-from lightning_cse.papers.statistics import holm, majority_vote, spearman_of_draws
+from lightning_cse.papers.statistics import holm, majority_vote
 from lightning_cse.runs import Run, write_predictions
 
 N = 60
@@ -40,21 +37,6 @@ def test_holm_rejects_what_stepping_down_rejects(values, level):
 def test_the_vote_is_that_of_more_than_half():
     votes = [[True, True, False], [True, False, False], [True, True, False], [False, False, True]]
     assert majority_vote(votes).tolist() == [True, False, False], "a tie is wrong"
-
-
-@pytest.mark.parametrize("distinct", [1, 3, 1000])
-def test_correlations_of_draws_against_scipy_on_the_drawn_pairs(distinct):
-    generator = np.random.default_rng(distinct)
-    gold = generator.integers(0, 8, 25).astype(float)
-    scores = generator.integers(0, distinct, (3, 25)) / 7
-    rows = generator.integers(0, 25, (40, 25))
-    counts = np.stack([np.bincount(drawn, minlength=25) for drawn in rows], axis=1).astype(float)
-    if distinct == 1:
-        want = np.zeros((3, 40))  # a constant side has no correlation
-    else:
-        want = [[spearmanr(gold[drawn], one[drawn]).statistic for drawn in rows] for one in scores]
-    found = spearman_of_draws(gold, scores, counts)
-    assert found == pytest.approx(np.array(want), abs=1e-12)
 
 
 def answers(name, rate):
@@ -84,7 +66,7 @@ def make_run(tmp_path):
             write_predictions(run.predictions, stored, columns)
         identity = {"name": name, "config_hash": "01", "seed": seed}
         run.finish({**identity, "metrics": {}, **record})
-        return read_run(run.path)
+        return read_run(run.record_path)
 
     return make
 
@@ -174,36 +156,11 @@ def test_what_cannot_be_compared(make_run, tmp_path):
     for runs in ((a, b), (a, a)):
         with pytest.raises(DataError, match=r"two points with a task in common.*\n  a: eis"):
             compared(*runs)
-    with pytest.raises(LightningCSEError, match=r"runs/a is not the folder of a run"):
-        read_run(a.folder.parent)
     copy = tmp_path / "copy" / "a" / "01-s0"
     copy.parent.mkdir(parents=True)
     a.folder.rename(copy)
     with pytest.raises(DataError, match="are both seed 0 of a: give only one"):
-        points([read_run(copy), make_run("a", 0, {})])
-
-
-def test_the_bootstrap_of_runs_against_a_loop(make_run):
-    gold = np.arange(N) % 7.0
-    scores = {}
-    runs = []
-    for number, name in enumerate("ab"):
-        scores[name] = gold + np.random.default_rng(number).normal(0, 6, (2, N))
-        for seed, values in enumerate(scores[name]):
-            columns = {"row": list(range(N)), "gold": list(gold), "score": list(values)}
-            runs.append(make_run(name, seed, {"x": columns}))
-    a, b = points(runs)
-    p = bootstrap(a, b, ["test/x/spearman"], draws=400)
-    generator = np.random.default_rng(0)
-    differences = []
-    for _ in range(400):
-        rows = generator.integers(0, N, N)
-        each = [[spearmanr(gold[rows], one[rows]).statistic for one in scores[n]] for n in "ab"]
-        differences.append(np.mean(each[0]) - np.mean(each[1]))
-    below = sum(difference <= 0 for difference in differences)
-    assert 0.05 < p < 1
-    assert p == pytest.approx(2 * (1 + min(below, 400 - below)) / 401, abs=0.15)
-    assert bootstrap(a, a, ["test/x/spearman"], draws=50) == 1
+        points([read_run(copy / "record.json"), make_run("a", 0, {})])
 
 
 def config(lr, batch=16):

@@ -13,7 +13,6 @@ from fake_plan import FakePlan
 
 from lightning_cse.errors import DataError
 from lightning_cse.metrics import mcnemar
-from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import write
@@ -75,22 +74,15 @@ def test_means_are_of_seeds_that_all_columns_have(tmp_path):
     assert (cells[0, "Avg"].n, cells[0, "Avg"].asked, cells[0, "lr"].mean) == (2, 3, 1e-5)
 
 
-def test_marks_that_all_cells_share_are_said_once(tmp_path):
+def test_marks_have_symbols_which_the_legend_explains(tmp_path):
     eis = {"metric": EIS, "instead": {"test/eis2/accuracy": "matched dev."}}
     columns = {"EIS": eis, "Avg": {"mean": ["EIS"]}}
     made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN, "LENGTH": LENGTH})
     a = [record({EIS: 0.5}, baselines={"length": {EIS: 1.0}})]
     runs = runs_of(a=a, b=[record({"test/eis2/accuracy": 0.5})])
-    request = Request(encoder="tiny", settings=("data.x=1",))
-    found = make_table(FakePlan(made, runs, request, lambda run: run.source.name == "b-s0.json"))
-    assert [cell.marks[2:] for cell in found.cells.values()] == [
-        *[()] * 2,
-        *[("instead:test/eis2/accuracy", "stale")] * 2,
-        *[()] * 2,
-    ]
+    found = make_table(FakePlan(made, runs, is_stale=lambda run: run.source.name == "b-s0.json"))
     assert [found.signs(cell) for cell in found.cells.values()] == ["", "", "†‡", "†‡", "", ""]
-    assert found.legend[:3] == (
-        "All measured values: measured with tiny in place of bert_base; with data.x=1.",
+    assert found.legend[:2] == (
         "† matched dev.",
         "‡ measured before the last change of its method.",
     )
@@ -162,7 +154,7 @@ def test_kept_tests_stand_in_for_the_predictions_of_the_same_runs(tmp_path):
     assert again.tests.equals(first.tests)
     assert again.legend == first.legend
     assert make_table(FakePlan(made, bare)).legend == (
-        "Not tested, since predictions are not kept with these records: 3 comparisons with a.",
+        "Not tested, since predictions are not kept with these records: 3 comparisons.",
     )
     bare["b"][0].record["metrics"][EIS] += 0.01
     bare["c"].pop(2)
@@ -185,15 +177,3 @@ def test_stars_begin_below_a_level(tmp_path, p, sign):
     assert found.signs(found.cells[1, "EIS"]) == sign
     assert found.tests["p"][0] > 0, "no test is certain"
     assert ("&lt;1e-99" in write(found, tmp_path, "t")[0].read_text()) == (p == 0)
-
-
-def test_correlations_and_their_mean_are_compared(tmp_path):
-    keys = {"x": "test/x/spearman_all", "y": "test/y/spearman", "avg": "test/avg/spearman_all"}
-    columns = keys | {"Avg": {"mean": ["x", "y"]}, "acc": "test/x/accuracy"}
-    rows = {"a": TRAIN, "b": TRAIN}
-    made = artefact(tmp_path, columns, rows, reference="a", test="bootstrap")
-    suite = {"config": {"suite": {"avg": {"of": ["x/spearman_all", "y/spearman"]}}}}
-    metrics = dict.fromkeys([*keys.values(), "test/x/accuracy"], 0.5)
-    runs = runs_of(a=[record(metrics, decisive=suite)], b=[record(metrics, decisive=suite)])
-    (note,) = make_table(FakePlan(made, runs)).legend[-2:-1]
-    assert note.endswith(": 4 comparisons with a."), "without predictions, and not of accuracies"
