@@ -75,7 +75,7 @@ class Hybrid:
         both = Rows.cat([corpus.with_columns(**columns), llm])
         hybrid = both.select(np.concatenate([order, added]))
         gone = pc.count_distinct(pc.list_flatten(corpus_rows.take(replaced))).as_py()
-        hybrid = hybrid.dropping({"an LLM row stands for it": gone})
+        hybrid = hybrid.dropping({"replaced by an LLM row": gone})
 
         return hybrid.with_column("added", np.arange(len(hybrid)) >= count)
 

@@ -74,7 +74,7 @@ def test_llm_rows_replace_their_sentences(folder, pattern, plain, caplog):
         assert row == (llm_row(row["anchor"], pattern) if number in extended else alone)
 
     # 61 sentences and 26 LLM rows, of which 24 replace a sentence.
-    assert built.counts == {"read": 87, "dropped: an LLM row stands for it": 24}
+    assert built.counts == {"read": 87, "dropped: replaced by an LLM row": 24}
     assert used(built) == 63
     assert built.where(6).endswith(f"{pattern}.jsonl:2")
     assert "2 of 26 LLM rows" in caplog.text
