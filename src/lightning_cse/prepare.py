@@ -6,7 +6,7 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from lightning_cse.data.cells import read_bytes
@@ -84,8 +84,12 @@ def prepare(
     """
     _echo(f"{corpus.title}; licence: {corpus.licence}")
     faults = []
+    groups: dict[str, list[CorpusFile]] = {}
 
-    for files in _by_path(corpus):
+    for file in corpus.files:  # one file may hold several splits
+        groups.setdefault(file.path, []).append(file)
+
+    for files in groups.values():
         path = find_file(folder, files[0])
         fault = _fault(corpus, files, path or folder / files[0].path)
 
@@ -96,24 +100,19 @@ def prepare(
         elif path is not None and not force:
             raise DataError(f"{fault}\n  not changed; --force replaces it, or move it away")
         else:
-            _replace(corpus, files, folder / files[0].path, part)
+            target = folder / files[0].path
+            origin = _fetch(corpus, files[0], part, target)
+            fault = _fault(corpus, files, part)
+            if fault is not None:
+                fault = fault.replace(str(part), origin)
+                raise DataError(f"{fault}\n  the download was discarded")
+
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part.replace(target)
+            _echo(f"{target}: fetched from {origin}, {_rows(files)}")
 
     if faults:
         raise DataError(f"corpus {corpus.name!r}: {len(faults)} wrong files:{''.join(faults)}")
-
-
-def _replace(corpus: Corpus, files: Sequence[CorpusFile], target: Path, part: Path) -> None:
-    """Fetch a file and put it into its place if it is right; raise DataError otherwise."""
-    origin = _fetch(corpus, files[0], part, target)
-    fault = _fault(corpus, files, part)
-
-    if fault is not None:
-        fault = fault.replace(str(part), origin)
-        raise DataError(f"{fault}\n  the download was discarded")
-
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part.replace(target)
-    _echo(f"{target}: fetched from {origin}, {_rows(files)}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -130,16 +129,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--force", action="store_true", help=force)
 
     return parser
-
-
-def _by_path(corpus: Corpus) -> Iterable[list[CorpusFile]]:
-    """Return the files of a corpus, grouped by path: one file may hold several splits."""
-    groups: dict[str, list[CorpusFile]] = {}
-
-    for file in corpus.files:
-        groups.setdefault(file.path, []).append(file)
-
-    return groups.values()
 
 
 def _rows(files: Sequence[CorpusFile]) -> str:

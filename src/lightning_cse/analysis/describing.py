@@ -2,24 +2,24 @@
 
 import itertools
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from lightning_cse import runs
 from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms
 from lightning_cse.config.compose import portable
 from lightning_cse.data import ContrastiveDataModule, read_corpus
 from lightning_cse.data.preparation import seeded_order
+from lightning_cse.data.rows import digests_of
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import automatic_reading, built, check_nodes, plain
 from lightning_cse.evaluation import Embedded
@@ -48,7 +48,8 @@ def run(cfg: DictConfig) -> None:
     """Describe the data set of a command line, and print the tables."""
     hydra = HydraConfig.get()
     folder = describe(cfg, str(hydra.runtime.choices["data"]), list(hydra.overrides.task))
-    print_summary(json.loads((folder / "summary.json").read_text(encoding="utf-8")), folder)
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    sys.stdout.write(shown_summary(summary, folder))
 
 
 def describe(
@@ -178,7 +179,7 @@ def _stsb(cfg: DictConfig) -> Described:
         "name": f"STS-B {split}",
         "rows": len(rows),
         "counts": rows.counts,
-        "data": {file.name: file.sha256 for file in rows.files},
+        "data": digests_of([rows]),
     }
     return about, [
         drawn_pairs("positive", f"score > {high}", near, cfg.rows),
@@ -199,13 +200,6 @@ def drawn_pairs(
     first = [a for a, _ in complete[:most]]
     second = [b for _, b in complete[:most]]
     return Pairs(kind, label, first, second, len(complete), dropout)
-
-
-def kind_of(role: str) -> Kind:
-    """Return the kind of pair that a role makes with the first role; a role that no method knows is
-    a positive.
-    """
-    return "negative" if role in ROLES["negative"] else "positive"
 
 
 def measure(
@@ -276,36 +270,30 @@ def _spread(values: Sequence[float]) -> dict[str, float] | None:
     return {"mean": float(np.mean(values)), **dict(zip(names, quartiles, strict=True))}
 
 
-def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
-    """Print the content of ``summary.json``: a table of pairs, and notes."""
-    console = Console(highlight=False, markup=False)
-    print_pairs(summary["sets"], console)
+def shown_summary(summary: Mapping[str, Any], folder: Path) -> str:
+    """Return the content of ``summary.json`` as a table of pairs, and notes."""
     encoder = summary["encoder"]
     described = summary["sets"][0]
     roles = ", ".join(f"{role} {number:,}" for role, number in described["roles"].items())
-    console.print(
-        f"{described['name']}: {described['rows']:,} rows; {roles}",
-        f"sampled: at most {summary['measured']} pairs per kind, seed {summary['seed']}",
-        f"MER: match error rate of words; cosine: {encoder['name']}, pooling {encoder['pooling']}",
-        f"figure: {folder / summary['figure']}",
-        f"summary: {folder / 'summary.json'}",
-        sep="\n",
-        soft_wrap=True,
-    )
+    return f"""{pairs_table(summary["sets"])}
+
+{described["name"]}: {described["rows"]:,} rows; {roles}
+sampled: at most {summary["measured"]} pairs per kind, seed {summary["seed"]}
+MER: match error rate of words; cosine: {encoder["name"]}, pooling {encoder["pooling"]}
+figure: {folder / summary["figure"]}
+summary: {folder / "summary.json"}
+"""
 
 
-def print_pairs(sets: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """Print the means of all pairs of the sets of a summary, without cutting a cell."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in ("data set", "pairs", "", "number", "MER", "cosine"):
-        table.add_column(column, no_wrap=True)
-
+def pairs_table(sets: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of the means of all pairs of the sets of a summary."""
+    rows = []
     for each in sets:
         for pairs in each["pairs"]:
             spreads = (pairs["mer"], pairs["cosine"])
             means = [f"{spread['mean']:.3f}" if spread else "-" for spread in spreads]
             number = f"{pairs['pairs']:,}"
-            table.add_row(each["name"], pairs["kind"], pairs["label"], number, *means)
+            rows.append((each["name"], pairs["kind"], pairs["label"], number, *means))
 
-    # A pipe has 80 columns.
-    console.print(table, "", width=1000, crop=False)
+    columns = ("data set", "pairs", "", "number", "MER", "cosine")
+    return str(pd.DataFrame(rows, columns=columns).to_string(index=False))

@@ -68,7 +68,12 @@ def export(
     name = view or next(iter(embedding.views()))
     if name not in embedding.views():
         raise TaskError(f"--view: {model} has no view {name!r}")
-    part = _part(model, name)
+    part = model.answers.view_layers().get(name)
+    if part is None:
+        raise EncoderError(
+            f"{model.method_name} does not declare the layers of {name} (view_layers), "
+            f"so it cannot be exported. {INSTEAD}"
+        )
     to.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}.") as place:
         folder = Path(place) / "exported"
@@ -150,17 +155,6 @@ def _sentence_transformer() -> Any:
         ) from None
     logging.disable_progress_bar()
     return SentenceTransformer
-
-
-def _part(model: SentenceModel, view: str) -> View:
-    """Return the layers of a view."""
-    parts = model.answers.view_layers()
-    if view not in parts:
-        raise EncoderError(
-            f"{type(model.answers).__name__} does not declare the layers of {view} (view_layers), "
-            f"so it cannot be exported. {INSTEAD}"
-        )
-    return parts[view]
 
 
 def _probes() -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from lightning_cse.data import ContrastiveDataModule, Rows, read_corpus
+from lightning_cse.data.rows import digests_of
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Embedded
 from lightning_cse.methods import Method
@@ -201,11 +202,10 @@ def stsb_dev(
     aligned = rows.select(similar)
     pair = (aligned.column("sentence1"), aligned.column("sentence2"))
     sentences = _flat(rows.select(chosen), ("sentence1", "sentence2"))[: options["sentences"]]
-    digests = {file.name: file.sha256 for file in rows.files}
     return Side(
         dict.fromkeys(views, pair),
         sentences,
-        digests,
+        digests_of([rows]),
     )
 
 

@@ -13,7 +13,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from lightning_cse.callbacks.diagnostics import Diagnostics
 from lightning_cse.callbacks.interrupts import Interrupts
-from lightning_cse.errors import ConfigError, TrainingError, did_you_mean
+from lightning_cse.errors import ConfigError, TrainingError
 from lightning_cse.evaluation import Embedded, Task, suiting_tasks
 from lightning_cse.methods import Method
 
@@ -139,26 +139,20 @@ class Evaluation(Callback):
         with isolate_rng(), trainer.precision_plugin.forward_context():
             self.latest = self._measure(method)
         if self.monitor not in self.latest:
-            near = did_you_mean(self.monitor, self.latest)
             known = ", ".join(sorted(self.latest))
-            raise ConfigError(
-                [f"monitor: {self.monitor!r} is not evaluated{near}; choose from: {known}"]
-            )
+            raise ConfigError([f"monitor: {self.monitor!r} is not evaluated; choose from: {known}"])
         if self.step > 0:
-            self._compare(self.latest[self.monitor])
+            score = self.latest[self.monitor]
+            if score > self.best_score:
+                self.best_step = self.step
+                self.best_score = score
+            self.waited += 1
+            if score > self.to_beat + self.min_delta:
+                self.waited = 0
+                self.to_beat = score
         self.seconds += time.perf_counter() - start
         for logger in trainer.loggers:
             logger.log_metrics(self.latest, step=self.step)
-
-    def _compare(self, score: float) -> None:
-        """Compare the monitored score with the best so far."""
-        if score > self.best_score:
-            self.best_step = self.step
-            self.best_score = score
-        self.waited += 1
-        if score > self.to_beat + self.min_delta:
-            self.waited = 0
-            self.to_beat = score
 
     def _measure(self, method: Method) -> dict[str, float]:
         watched = self.diagnostics.sentences()

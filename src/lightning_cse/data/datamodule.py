@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lightning_cse.data.preparation import prepare, read_tables, used
 from lightning_cse.data.roles import SOURCE, first_role
-from lightning_cse.data.rows import Rows, first_appearance
+from lightning_cse.data.rows import Rows, digests_of, first_appearance
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering
 from lightning_cse.data.settings import Augmentation, ContrastiveData
 from lightning_cse.data.token_cache import lengths_of, slices, tokenise
@@ -38,7 +38,8 @@ class ContrastiveDataModule(pl.LightningDataModule):
     ``train`` and ``held_out`` are the prepared rows, and ``roles`` the roles they have. ``counts``
     accounts for the training rows: corpus rows ``read`` = ``used`` + the sum of all ``dropped:
     <reason>``. It also has ``training_rows``; ``llm_rows``, or ``rows with <role>`` for each role
-    that rows lack; and, if sources have weights, ``rows an epoch``, in total and for each source.
+    that rows lack; and, if sources have weights, ``rows an epoch``, in
+    total and for each source.
 
     Args:
         settings: what to train on.
@@ -221,7 +222,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
     def digests(self) -> dict[str, str]:
         """The sha256 of every file that rows came from, by its name in the official layout."""
         tables = (self.train, self.held_out, *self._tables.excluded, *self._tables.watched_in)
-        return {file.name: file.sha256 for rows in tables for file in rows.files}
+        return digests_of(tables)
 
     @cached_property
     def provenance(self) -> Mapping[str, dict[str, Any]]:

@@ -64,7 +64,12 @@ class INLIImplicitPairs:
         own = () if self.mismatched == "other_premise" else (self.mismatched,)
         rows = with_roles(tables, ("premise", *kinds, *own))
         explicit = np.array([rows.column(kind) for kind in kinds], dtype=object)  # (kinds, rows)
-        others = np.array([self._mismatched(rows, kind) for kind in kinds], dtype=object)
+        premises = rows.column("premise")
+        mismatched = [
+            rows.column(own[0]) if own else _of_another(premises, rows.column(kind), self.seed)
+            for kind in kinds
+        ]
+        others = np.array(mismatched, dtype=object)
         lacking = pd.isna(explicit) | pd.isna(others)
         numbers, kind = np.nonzero(~lacking.T)
 
@@ -79,21 +84,6 @@ class INLIImplicitPairs:
         dropped = {"no pair": len(rows) - len(np.unique(numbers))}
 
         return made_of(pairs.dropping(dropped), numbers)
-
-    def _mismatched(
-        self,
-        rows: Rows,
-        kind: str,
-    ) -> list[str | None]:
-        """Return for each row an explicit sentence that does not match its premise, or None."""
-        if self.mismatched != "other_premise":
-            return rows.column(self.mismatched)
-
-        return _of_another(
-            rows.column("premise"),
-            rows.column(kind),
-            self.seed,
-        )
 
 
 def _of_another(

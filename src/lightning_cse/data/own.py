@@ -7,7 +7,7 @@ import itertools
 import json
 import logging
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -236,8 +236,7 @@ def _paths(name: str) -> list[str]:
 
     paths = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - of any path
     if not paths:
-        near = did_you_mean(path.name, [one.name for one in path.parent.glob("*")])
-        raise DataError(f"{path.absolute()}: there is no such file{near}")
+        raise DataError(f"{path.absolute()}: there is no such file")
 
     return paths
 
@@ -251,10 +250,10 @@ def _read(name: str, columns: Mapping[str, str], key: str, takes: str) -> Rows:
     names = recognise(found, columns, key, f"{path}: {takes}")
 
     log.info("%s: columns: %s; used: %s", path, listed(found), listed(names.values()))
-    wrong = [names.pop(role) for role in negatives(names)]
-    counts = (sum(len(_items(row.get(column))) for column in wrong) for _, row in rows)
-    roles = [*names, *map(numbered, range(1, max(counts, default=0) + 1))]
-    values, lines, _ = columns_of(_by_role(rows, names, wrong), _declared(roles), path)
+    by_role = (
+        (line, {role: row.get(column) for role, column in names.items()}) for line, row in rows
+    )
+    values, lines, _ = columns_of(by_role, _declared(list(names)), path)
     content = digest or hashlib.sha256(json.dumps(values).encode()).hexdigest()
 
     return Rows.of(
@@ -347,19 +346,3 @@ def _declared(roles: Sequence[str]) -> dict[str, Any]:
         declared["label"]["values"] = LABELS
 
     return declared
-
-
-def _by_role(rows: Sequence[Row], names: Mapping[str, str], wrong: Sequence[str]) -> Iterator[Row]:
-    """Yield rows under our names: one for each positive of a row, with all its hard negatives."""
-    for line, row in rows:
-        negative = [item for column in wrong for item in _items(row.get(column))]
-        cells: dict[str, Any] = defaultdict(lambda: None)
-        cells |= {role: row.get(column) for role, column in names.items()}
-        cells |= {numbered(number): item for number, item in enumerate(negative, start=1)}
-
-        for positive in _items(cells["positive"]) or [None]:
-            yield line, cells | {"positive": positive}
-
-
-def _items(cell: Any) -> list[Any]:
-    return cell if isinstance(cell, list) else [cell]

@@ -367,7 +367,12 @@ class OwnRows:
             raise DataError(f"{key}: files of these layouts cannot be trained on together: {found}")
 
         for rows in tables:
-            _refuse_test_sets(rows, key)
+            if "score" in rows.names and layout_of(rows.names) == "sentence pairs":
+                raise DataError(
+                    f"{key}: {rows.origin}: pairs with a score are a test set (+suite=own "
+                    "own.sts=FILE); to train on all pairs: "
+                    '"data.columns={anchor: sentence1, positive: sentence2}"'
+                )
 
         if set(wanted) == set(self.roles) or kinds <= {"sentences", "unlabelled pairs"}:
             return Sentences(distinct="labelled pairs" in kinds)
@@ -376,7 +381,10 @@ class OwnRows:
             return ImplicitPairs()
 
         if kinds != {"INLI"}:
-            contradicted = self.contradiction and any(map(_has_contradictions, tables))
+            names = {name for rows in tables for name in rows.names}
+            labelled = [rows for rows in tables if "label" in rows.names]
+            names.update(label for rows in labelled for label in rows.unique("label"))
+            contradicted = self.contradiction and not names.isdisjoint(TRAINED[2:] + TRIPLET[2:])
             return NLITriplets(self.pairing, self.seed, contradicted)
 
         if set(wanted) & set(PAIR_SENTENCES):
@@ -386,17 +394,3 @@ class OwnRows:
             return INLIQuadruples()
 
         return INLITriplets(self.positive)
-
-
-def _has_contradictions(rows: Rows) -> bool:
-    labels = rows.unique("label") if "label" in rows.names else ()
-    return not {"negative", "contradiction"}.isdisjoint((*rows.names, *labels))
-
-
-def _refuse_test_sets(rows: Rows, key: str) -> None:
-    """Raise a DataError for pairs with a score or with the labels 1 and 0."""
-    if "score" in rows.names and layout_of(rows.names) == "sentence pairs":
-        raise DataError(
-            f"{key}: {rows.origin}: pairs with a score are a test set (+suite=own own.sts=FILE); "
-            'to train on all pairs: "data.columns={anchor: sentence1, positive: sentence2}"'
-        )

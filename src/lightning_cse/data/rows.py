@@ -178,6 +178,11 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         return type(self)(table, files=self.files, counts=self.counts)
 
 
+def digests_of(tables: Iterable[Rows]) -> dict[str, str]:
+    """Return the sha256 of every file that rows come from, by its name in the official layout."""
+    return {file.name: file.sha256 for rows in tables for file in rows.files}
+
+
 def first_appearance(values: pa.ChunkedArray) -> np.ndarray:
     """Number distinct values in the order in which they first appear; -1 for null: (rows,)."""
     indices = values.combine_chunks().dictionary_encode().indices

@@ -207,7 +207,11 @@ def fit_senteval(
     first = torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1)
     result = first.expand(*l2.shape, -1, -1).clone()
 
-    for numbers in _groups(folds):
+    groups = defaultdict(list)
+    for number, (train, dev) in enumerate(folds):
+        groups[len(train), dev is None].append(number)  # which decides the batches
+
+    for _, numbers in sorted(groups.items()):
         random = np.random.RandomState(SEED)
         trains, devs = _train_and_dev([folds[number] for number in numbers], random)
         fitted = _Group(
@@ -218,14 +222,6 @@ def fit_senteval(
         )
         result[numbers] = fitted.fit(random, inputs, truth, labels)
     return Linear(result[..., :-1], result[..., -1])
-
-
-def _groups(folds: Sequence[Fold]) -> list[list[int]]:
-    """Return the numbers of the folds, grouped by what decides their batches."""
-    groups = defaultdict(list)
-    for number, (train, dev) in enumerate(folds):
-        groups[len(train), dev is None].append(number)
-    return [numbers for _, numbers in sorted(groups.items())]
 
 
 def _train_and_dev(
@@ -280,8 +276,12 @@ class _Group:
                     weights.grad = gradient.addcmul_(weights, self.decay)
                     adam.step()
 
-            scored = zip(weights, self.devs, strict=True)
-            accuracies = [_accuracy(each, inputs[dev], labels[dev]) for each, dev in scored]
+            accuracies = []
+            for each, dev in zip(weights, self.devs, strict=True):
+                logits = torch.mm(inputs[dev], each.flatten(0, 1).T).unflatten(1, each.shape[:2])
+                is_right = torch.eq(logits.argmax(dim=2), labels[dev, None])
+                accuracies.append(is_right.double().mean(dim=0))
+
             accuracy = torch.stack(accuracies)
             is_better = (misses <= 5) & (accuracy > best)
             best[is_better] = accuracy[is_better]
@@ -307,13 +307,3 @@ def _gradient(
     logits = logits.unflatten(2, weights.shape[1:3])
     error = logits.softmax(dim=3).sub_(truth[:, :, None]).div_(inputs.shape[1]).flatten(2, 3)
     return torch.bmm(error.transpose(1, 2), inputs).view_as(weights)
-
-
-def _accuracy(
-    weights: Tensor,
-    inputs: Tensor,
-    labels: Tensor,
-) -> Tensor:
-    """Return the accuracy of each of several classifiers (decays, classes, d): (decays,)."""
-    logits = torch.mm(inputs, weights.flatten(0, 1).T).unflatten(1, weights.shape[:2])
-    return torch.eq(logits.argmax(dim=2), labels[:, None]).double().mean(dim=0)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack
 
+import numpy as np
+
 from lightning_cse.evaluation.task import (
     Corpora,
     CorpusTask,
@@ -72,10 +74,12 @@ class NLI(CorpusTask):
         if count is not None:
             grid = [k / (count - 1) for k in range(count)]
             metrics[f"auprc_{count}"] = auprc(labels, scores, grid)
-        predictions: dict[str, list[Any]] = {
-            "row": list(range(len(rows))),
-            "label": labels,
-            "score": scores.tolist(),
-            "prediction": (scores >= threshold).tolist(),
-        }
-        return TaskResult(metrics, predictions)
+        return TaskResult(metrics, pair_predictions(labels, scores, scores >= threshold))
+
+
+def pair_predictions(labels: Any, scores: Any, predicted: Any) -> dict[str, list[Any]]:
+    """Return the predictions of pairs, by column."""
+    columns = {"label": labels, "score": scores, "prediction": predicted}
+    return {"row": list(range(len(labels)))} | {
+        name: np.asarray(values).tolist() for name, values in columns.items()
+    }

@@ -13,7 +13,7 @@ from lightning_cse.data import Rows
 from lightning_cse.data.own import read_table
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation.direction import DirectionTask
-from lightning_cse.evaluation.nli import NLI
+from lightning_cse.evaluation.nli import NLI, pair_predictions
 from lightning_cse.evaluation.sts import STS
 from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult, entailed
 from lightning_cse.metrics import auc, auprc, best_threshold
@@ -132,13 +132,7 @@ class OwnNLI(OwnTask, NLI):
             "auprc": auprc(labels, scores),
             "auc": auc(labels, scores),
         }
-        predictions = {
-            "row": list(range(len(rows))),
-            "label": labels.tolist(),
-            "score": scores.tolist(),
-            "prediction": predicted.tolist(),
-        }
-        return TaskResult(metrics, predictions)
+        return TaskResult(metrics, pair_predictions(labels, scores, predicted))
 
 
 def two_fold_predictions(

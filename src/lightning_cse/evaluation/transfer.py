@@ -11,10 +11,10 @@ from typing import Final, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from lightning_cse.data import Rows, read_corpus
+from lightning_cse.data.rows import digests_of
 from lightning_cse.evaluation.logistic import SEED, Fold, Numbers, Solver, fit_lbfgs, fit_senteval
 from lightning_cse.evaluation.task import (
     Embedded,
@@ -119,7 +119,7 @@ class Transfer(Task):
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of the corpus's files."""
-        return {file.name: file.sha256 for rows in self.tables.values() for file in rows.files}
+        return digests_of(self.tables.values())
 
     def sentences(self, split: Split) -> list[str]:
         """Return all sentences of the corpus, for training and test."""
@@ -230,12 +230,8 @@ class Transfer(Task):
                 is_right = tried.predict(number, decay, features[dev]) == truth[dev]
                 accuracy[number, decay] = is_right.double().mean().item()
         means = accuracy.reshape(len(rounds), -1, len(L2)).mean(axis=1)
-        return decays[[_first_best(scores) for scores in means]]
-
-
-def _first_best(scores: NDArray[np.float64]) -> int:
-    """Return the first of the best scores, to two decimals of a percent."""
-    return int(np.argmax([round(100 * score, 2) for score in scores]))
+        # The first of the best, to two decimals of a percent.
+        return decays[np.argmax(np.round(100 * means, 2), axis=1)]
 
 
 def _senteval_order(rows: Rows, labels: Numbers) -> Numbers:

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from lightning_cse.data.roles import TRIPLET, NLITriplets
-from lightning_cse.data.rows import Rows
+from lightning_cse.data.rows import Rows, digests_of
 from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import DataError
 from lightning_cse.generation.text import letters
@@ -111,7 +111,6 @@ def _draw_group(
     """Draw the examples of roles that are shown the same rows."""
     (key, source), *_ = group.items()
     tables = read_sources(source.from_, data_dir, key=f"{key}.from")
-    digests = {file.name: file.sha256 for table in tables for file in table.files}
 
     try:
         rows = _complete_rows(tables, list(group.values()))
@@ -127,7 +126,7 @@ def _draw_group(
 
     columns = zip(group.items(), zip(*chosen, strict=True), zip(*rows, strict=True), strict=True)
     return {
-        name: Examples(shown, pool, source.label, digests)
+        name: Examples(shown, pool, source.label, digests_of(tables))
         for (name, source), shown, pool in columns
     }
 

@@ -61,8 +61,12 @@ def judge(
 def _reasons(candidate: Candidate) -> Iterator[str]:
     """Yield the reasons to reject a candidate, the first to report first."""
     content = letters(candidate.text)
+    checks = candidate.role.checks
+    sentences = count_sentences(candidate.text)
+    most = max(checks.most_sentences or sentences, count_sentences(candidate.reference))
 
-    if _is_refusal(candidate):
+    is_refusal = refuses(candidate.text) and not any(map(refuses, candidate.given))
+    if candidate.reply.refused or is_refusal:
         yield "refused"
 
     if candidate.reply.finish == "length" and not is_complete(candidate.text):
@@ -77,22 +81,17 @@ def _reasons(candidate: Candidate) -> Iterator[str]:
     if content in map(letters, candidate.given):
         yield "echo of the source"
 
-    if _has_more_sentences(candidate):
+    if sentences > most:
         yield "several sentences"
 
     yield from _wrong_length(candidate)
     if content in map(letters, candidate.written.values()):
         yield "equal to another role"
 
-    if _has_more_detail(candidate):
-        yield "more detail"
-
-
-def _is_refusal(candidate: Candidate) -> bool:
-    if candidate.reply.refused:
-        return True
-
-    return refuses(candidate.text) and not any(map(refuses, candidate.given))
+    if checks.less_detail_than is not None:
+        other = {SOURCE: candidate.source, **candidate.written}[checks.less_detail_than]
+        if candidate.words >= len(other.split()):
+            yield "more detail"
 
 
 def _echoes_prompt(candidate: Candidate, content: str) -> bool:
@@ -114,14 +113,6 @@ def _echoes_prompt(candidate: Candidate, content: str) -> bool:
     return False
 
 
-def _has_more_sentences(candidate: Candidate) -> bool:
-    most = candidate.role.checks.most_sentences
-    if most is None:
-        return False
-
-    return count_sentences(candidate.text) > max(most, count_sentences(candidate.reference))
-
-
 def _wrong_length(candidate: Candidate) -> Iterator[str]:
     checks = candidate.role.checks
     words = candidate.words
@@ -132,15 +123,6 @@ def _wrong_length(candidate: Candidate) -> Iterator[str]:
 
     if checks.shortest is not None and of >= _FEW and words < checks.shortest * of:
         yield "too short"
-
-
-def _has_more_detail(candidate: Candidate) -> bool:
-    than = candidate.role.checks.less_detail_than
-    if than is None:
-        return False
-
-    other = {SOURCE: candidate.source, **candidate.written}[than]
-    return candidate.words >= len(other.split())
 
 
 def _label(field: str) -> re.Pattern[str]:

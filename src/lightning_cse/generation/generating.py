@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -12,18 +13,18 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from lightning_cse import runs
 from lightning_cse.arguments import hydra_text
 from lightning_cse.config.compose import portable
 from lightning_cse.data.provenance import read_provenance, write_provenance
 from lightning_cse.data.roles import RoleRows
+from lightning_cse.data.rows import digests_of
 from lightning_cse.data.sources import read_sources
 from lightning_cse.engine.build import built, check_nodes
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.pattern import build_pattern, wrong_pattern
-from lightning_cse.generation.summary import print_prompts, print_summary, summarise
+from lightning_cse.generation.summary import shown_prompts, shown_summary, summarise
 from lightning_cse.generation.writing import Row, Writer
 from lightning_cse.llm import LLM, LLMError, commonest, wrong_settings
 
@@ -33,14 +34,14 @@ SHARED_WITH_TRAINING = ("corpora=", "corpora.", "paths=", "paths.data_dir=", "da
 
 def run(cfg: DictConfig) -> None:
     """Generate the rows of a config and print a summary, or only print the requests."""
-    console = Console(highlight=False, markup=False, soft_wrap=True)
     hydra = HydraConfig.get()
     check(cfg)
     overrides = list(map(str, hydra.overrides.task))
     generation = Generation(cfg, str(hydra.runtime.choices["data"]), overrides)
 
     if cfg.show_prompts:
-        print_prompts(generation.writer, generation.sentences[: generation.wanted], console)
+        shown = shown_prompts(generation.writer, generation.sentences[: generation.wanted])
+        sys.stdout.writelines(f"{line}\n" for line in shown)
         return
 
     # A missing encoder is reported before anything is paid for.
@@ -53,8 +54,8 @@ def run(cfg: DictConfig) -> None:
         most=cfg.summary_rows,
         seed=cfg.seed,
     )
-    print_summary(summary, provenance, console)
-    console.print("", *generation.conclusion(), sep="\n")
+    lines = [*shown_summary(summary, provenance), "", *generation.conclusion()]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
 class Generation:
@@ -176,6 +177,12 @@ class Generation:
         pattern = self.pattern
         endpoint = self.llm.endpoint
         replies = self.writer.replies
+        roles = {}
+
+        for role, replies_of in self.writer.roles.items():
+            rejected = {reason: count for reason, count in replies_of.most_common() if reason}
+            accepted = replies_of[None]
+            roles[role] = {"asked": replies_of.total(), "accepted": accepted, "rejected": rejected}
 
         return {
             "model": endpoint.model,
@@ -194,7 +201,7 @@ class Generation:
             "sources": {"data": self.digests, "sentences": len(self.sentences)},
             "acceptance": {
                 "sources": counts,
-                "roles": {role: _acceptance(of) for role, of in self.writer.roles.items()},
+                "roles": roles,
             },
             "tokens": {"prompt": replies.prompt_tokens, "completion": replies.completion_tokens},
             "cost": replies.cost(endpoint.price),
@@ -222,13 +229,6 @@ class Generation:
                 f"corpora.llm_{domain}_{kind}=[{rows}]",
             ]
             yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(command)}"
-
-
-def _acceptance(counts: Counter[str | None]) -> dict[str, Any]:
-    """Return the numbers of replies of a role, accepted and rejected by reason."""
-    rejected = {reason: count for reason, count in counts.most_common() if reason is not None}
-
-    return {"asked": counts.total(), "accepted": counts[None], "rejected": rejected}
 
 
 def _now() -> str:
@@ -263,30 +263,22 @@ def draw_sentences(
     def digest(sentence: str) -> bytes:
         return hashlib.sha256(f"{cfg.seed}\0{sentence}".encode()).digest()
 
-    digests = {file.name: file.sha256 for table in tables for file in table.files}
-    return sorted(kept, key=digest), digests
+    return sorted(kept, key=digest), digests_of(tables)
 
 
 def check(cfg: DictConfig) -> None:
     """Raise ConfigError with all faults of a config, before a corpus is read."""
-    faults = list(_faults(cfg))
+    values: Any = OmegaConf.to_container(cfg, resolve=True)
+    faults = list(wrong_settings(values.get("llm"), cfg.paths.cache_dir))
 
+    if cfg.show_prompts:
+        faults = [fault for fault in faults if "llm.model:" not in fault]
+
+    if str(OmegaConf.select(cfg, "data.rows._target_")).endswith(".Hybrid"):
+        faults.append("data: already has LLM rows; choose the data of its sentences: wiki or nli")
+
+    faults += wrong_pattern(values.get("pattern"))
     if faults:
         raise ConfigError(faults)
 
     check_nodes(cfg)
-
-
-def _faults(cfg: DictConfig) -> Iterator[str]:
-    values: Any = OmegaConf.to_container(cfg, resolve=True)
-    if str(OmegaConf.select(cfg, "data.rows._target_")).endswith(".Hybrid"):
-        yield (
-            "data: already has LLM rows; choose the data of its sentences, such as data=wiki or "
-            "data=nli"
-        )
-
-    for fault in wrong_settings(values.get("llm"), cfg.paths.cache_dir):
-        if not (cfg.show_prompts and "llm.model:" in fault):
-            yield fault
-
-    yield from wrong_pattern(values.get("pattern"))

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Final, Literal
 import pydantic
 from pydantic import BaseModel, Field, ValidationError
 
-from lightning_cse.errors import did_you_mean
 from lightning_cse.generation.examples import Examples, Pair, Source, draw_examples
 
 SOURCE: Final = "source"
@@ -81,8 +80,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
             other = role.checks.less_detail_than if role.checks else None
             for name in (role.reference, other or SOURCE):
                 if name not in known:
-                    near = did_you_mean(name, known)
-                    raise ValueError(f"{role.name}: {name!r} must be one of {known}{near}")
+                    raise ValueError(f"{role.name}: {name!r} must be one of {known}")
 
             known.append(role.name)
 

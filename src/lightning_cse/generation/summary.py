@@ -1,16 +1,13 @@
 """Show the requests for LLM rows beforehand, and measure rows and pattern afterwards."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-from rich.rule import Rule
-
 from lightning_cse import runs
 from lightning_cse.analysis import describing
-from lightning_cse.analysis.histograms import Pairs, draw_histograms
+from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms
 from lightning_cse.data.preparation import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.generation.examples import Pair
@@ -24,39 +21,29 @@ _LETTERS: Final = 4
 # Before ------------------------------------------------------------------------------------------
 
 
-def print_prompts(
-    writer: Writer,
-    sentences: Sequence[str],
-    console: Console,
-) -> None:
-    """Print the requests for the first sentence, and estimate calls, tokens and cost for all.
+def shown_prompts(writer: Writer, sentences: Sequence[str]) -> Iterator[str]:
+    """Yield the requests for the first sentence, and an estimate of calls and tokens for all.
 
     The estimate is for the case that no reply is rejected or in the cache.
     """
     roles = writer.pattern.roles
-    endpoint = writer.llm.endpoint
 
     for role in roles:
-        console.print(Rule(f"{role.name}, made from the {role.reference}", align="left"))
+        yield f"--- {role.name}, made from the {role.reference}"
         given = sentences[0] if role.reference == SOURCE else f"<{role.reference}>"
         request = writer.request(role, given)
-
-        for who, text in request.messages:
-            console.print(f"[{who}]", style="bold")
-            console.print(f"{text}\n")
-
-        console.print(f"with {request.parameters}\n", style="dim")
+        yield from (f"[{who}]\n{text}\n" for who, text in request.messages)
+        yield f"with {request.parameters}\n"
 
     received = len(roles) * sum(map(len, sentences)) / _LETTERS
     sent = received + len(sentences) * sum(len(role.system) for role in roles) / _LETTERS
-    cost = price_of(endpoint.price, sent, received) if endpoint.price else None
-    console.print(
-        Rule(align="left"),
-        f"calls: {len(roles) * len(sentences):,}, if no reply is rejected",
-        f"tokens: about {sent:,.0f} sent and {received:,.0f} received",
-        f"cost: {dollars(cost)}",
-        "nothing was sent; leave out show_prompts=true to send it",
-        sep="\n",
+    price = writer.llm.endpoint.price
+    cost = dollars(price_of(price, sent, received) if price else None)
+    yield (
+        f"calls: {len(roles) * len(sentences):,}, if no reply is rejected\n"
+        f"tokens: about {sent:,.0f} sent and {received:,.0f} received\n"
+        f"cost: {cost}\n"
+        "nothing was sent; leave out show_prompts=true to send it"
     )
 
 
@@ -115,28 +102,25 @@ def _drawn(
     """Return at most ``most`` pairs, drawn by the seed."""
     shuffled = (pairs[place] for place in seeded_order(len(pairs), seed))
 
-    return describing.drawn_pairs(describing.kind_of(role.name), label, shuffled, most)
+    # A role that no method knows is a positive.
+    kind: Kind = "negative" if role.name in describing.ROLES["negative"] else "positive"
+
+    return describing.drawn_pairs(kind, label, shuffled, most)
 
 
-def print_summary(
-    summary: Mapping[str, Any],
-    provenance: Mapping[str, Any],
-    console: Console,
-) -> None:
-    """Print the rows beside the pattern, the replies by role, and the tokens and cost."""
-    describing.print_pairs(summary["sets"], console)
+def shown_summary(summary: Mapping[str, Any], provenance: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the rows beside the pattern, the replies by role, and the tokens and cost."""
+    yield f"{describing.pairs_table(summary['sets'])}\n"
     acceptance = provenance["acceptance"]
 
     for role, counts in acceptance["roles"].items():
         reasons = [f"{reason} {count:,}" for reason, count in counts["rejected"].items()]
         rejected = ", ".join(reasons) or "none"
-        console.print(
-            f"{role}: {counts['asked']:,} replies, {counts['accepted']:,} accepted; "
-            f"rejected: {rejected}"
-        )
+        replies = f"{counts['asked']:,} replies, {counts['accepted']:,} accepted"
+        yield f"{role}: {replies}; rejected: {rejected}"
 
     sources = acceptance["sources"]
-    console.print(
+    yield (
         f"rows: {sources['complete']:,}, {sources['given_up']:,} given up; "
         f"tokens: {sum(provenance['tokens'].values()):,}; cost: {dollars(provenance['cost'])}"
     )

@@ -15,11 +15,8 @@ def letters(text: str) -> str:
     if text.isascii():
         return re.sub(r"[\W_]+", "", text).lower()
 
-    return "".join(sign for sign in folded(text) if _is_letter(sign))
-
-
-def _is_letter(sign: str) -> bool:
-    return unicodedata.category(sign)[0] in "LNM" and sign != "\ufe0f"
+    kept = (sign for sign in folded(text) if unicodedata.category(sign)[0] in "LNM")
+    return "".join(kept).replace("\ufe0f", "")
 
 
 def folded(text: str) -> str:

@@ -132,11 +132,11 @@ def decisive(
     kept: dict[str, Any] = _canonical(settings)
     for dotted, value in resolved.items():
         if dotted not in _SWITCHES:
-            _set(
-                kept,
-                dotted,
-                _canonical(value),
-            )
+            *parents, key = dotted.split(".")
+            parent = kept
+            for name in parents:
+                parent = parent.setdefault(name, {})
+            parent[key] = _canonical(value)
     for name, keys in (("trainer", _TRAINER), ("encoder", _ENCODER if encoder else ())):
         node = kept.get(name)
         if isinstance(node, dict):
@@ -152,18 +152,6 @@ def decisive(
         "data": _canonical(data),
         "encoder": _canonical(encoder),
     }
-
-
-def _set(
-    config: dict[str, Any],
-    dotted: str,
-    value: Any,
-) -> None:
-    *parents, key = dotted.split(".")
-    node = config
-    for name in parents:
-        node = node.setdefault(name, {})
-    node[key] = value
 
 
 def _drop_neutral(

@@ -33,13 +33,14 @@ def environment() -> dict[str, Any]:
     None.
     """
     torch = sys.modules.get("torch")  # not imported for this alone
+    has_affinity = hasattr(os, "sched_getaffinity")
     return {
         "commit": commit(),
         "versions": {"python": platform.python_version(), **_versions()},
         "machine": {
             "platform": platform.platform(),
             "cpu": _cpu(),
-            "cores": _cores(),
+            "cores": len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count(),
         },
         "threads": os.cpu_count() if torch is None else int(torch.get_num_threads()),
     }
@@ -66,12 +67,6 @@ def _cpu() -> str | None:
     if match:
         return match[1]
     return platform.processor() or platform.machine() or None
-
-
-def _cores() -> int | None:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def _git(*arguments: str) -> str:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -134,10 +134,12 @@ def table(points: Sequence[Point]) -> str:
             "s.d.": scores.std(),
         }
     )
+    counts = Counter(SHOWN.get(point.status, point.status) for point in points)
+    counted = ", ".join(f"{count} {status}" for status, count in counts.items())
     lines = [
         rows.rename_axis(None).to_string(float_format="{:.4f}".format, na_rep="-"),
         "",
-        f"{len(points)} point{'' if len(points) == 1 else 's'}: {_counted(points)}",
+        f"{len(points)} point{'' if len(points) == 1 else 's'}: {counted}",
         *_reasons(points, shared),
     ]
     return "\n".join(lines) + "\n"
@@ -159,8 +161,3 @@ def _reasons(points: Sequence[Point], shared: set[str]) -> Iterator[str]:
         yield f"  {reason} ({'; '.join(names)})"
     if reasons:
         yield "the same command continues, and with retry_failed=true tries the failed points again"
-
-
-def _counted(points: Iterable[Point]) -> str:
-    counts = Counter(SHOWN.get(point.status, point.status) for point in points)
-    return ", ".join(f"{count} {status}" for status, count in counts.items())

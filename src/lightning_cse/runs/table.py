@@ -1,34 +1,31 @@
 """The final table of one run, made from its record."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-
-from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from lightning_cse.runs.curves import mean_of_text
 
 _BASELINES: Final = {"untrained": "untrained encoder", "length": "LENGTH"}
 
 
-def run_table(record: Mapping[str, Any]) -> RenderableType:
+def run_table(record: Mapping[str, Any]) -> str:
     """Return the final table of a run: one row per test metric, one column for the method and for
     each baseline, in percent except for thresholds; then a few facts.
     """
+    import pandas as pd
+
     models = {str(record.get("name", "this run")): record.get("metrics") or {}}
     for name, metrics in (record.get("baselines") or {}).items():
         models[_BASELINES.get(name, name)] = metrics
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("test, %", overflow="fold")
-    for name in models:
-        table.add_column(Text(name), justify="right", overflow="fold")
-    for key in dict.fromkeys(key for metrics in models.values() for key in metrics):
-        cells = [_cell(key, metrics.get(key)) for metrics in models.values()]
-        table.add_row(Text(key.removeprefix("test/")), *cells)
-    return Group(table, "", *map(Text, _facts(record)))
+    keys = list(dict.fromkeys(key for metrics in models.values() for key in metrics))
+    cells = {}
+    for name, metrics in models.items():
+        cells[name] = [_cell(key, metrics.get(key)) for key in keys]
+    index = [key.removeprefix("test/") for key in keys]
+    table = pd.DataFrame(cells, index).rename_axis("test, %", axis=1)
+    return "\n".join([table.to_string(), "", *_facts(record)])
 
 
 def _cell(key: str, value: float | None) -> str:
@@ -39,10 +36,7 @@ def _cell(key: str, value: float | None) -> str:
 
 def print_run(record: Mapping[str, Any], path: Path) -> None:
     """Print the final table of a record and, as the last line, the record's path."""
-    console = Console(highlight=False)
-    console.width = max(console.width, 100)
-    console.print(run_table(record))
-    console.print(Text(f"record: {path}"), soft_wrap=True)
+    sys.stdout.write(f"{run_table(record)}\nrecord: {path}\n")
 
 
 def _facts(record: Mapping[str, Any]) -> Iterator[str]:

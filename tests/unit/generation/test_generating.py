@@ -2,7 +2,6 @@
 trained on.
 """
 
-import io
 import json
 import re
 import shlex
@@ -16,7 +15,6 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from llm_server import ChatServer, prompt
-from rich.console import Console
 
 from lightning_cse.config import check as config_check
 from lightning_cse.config import conf_dir
@@ -24,7 +22,7 @@ from lightning_cse.config.compose import compose, register
 from lightning_cse.config.launch import ordered
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.generating import Generation, check
-from lightning_cse.generation.summary import print_prompts
+from lightning_cse.generation.summary import shown_prompts
 from lightning_cse.llm import LLMError
 
 ROLES = ("positive", "intermediate", "negative")
@@ -254,7 +252,7 @@ def test_patience_limits_the_cost_of_a_fault(serve, generation):
     ("overrides", "fault"),
     [
         (["llm.model=null"], "llm.model: "),
-        (["pattern.reference=positve"], "must be one of ['source', 'positive'] - did you mean"),
+        (["pattern.reference=positve"], "must be one of ['source', 'positive']"),
         (["paths.cache_dir=null"], "paths.cache_dir: must be a folder"),
         (["data=ngcse_wiki_sts"], "data: already has LLM rows; choose the data of its sentences"),
         (["n=1000000"], "n: must be at most"),
@@ -268,10 +266,7 @@ def test_faults(generation, overrides, fault):
 def test_show_prompts_sends_nothing(serve, generation):
     server = serve()
     made = generation(server, "show_prompts=true", data="nli")
-    screen = io.StringIO()
-    console = Console(file=screen, width=60, markup=False, highlight=False, soft_wrap=True)
-    print_prompts(made.writer, made.sentences[: made.wanted], console)
-    shown = screen.getvalue()
+    shown = "\n".join(shown_prompts(made.writer, made.sentences[: made.wanted]))
 
     assert server.calls == []
     assert "calls: 18" in shown

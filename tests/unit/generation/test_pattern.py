@@ -107,7 +107,7 @@ def test_custom_pattern():
         ("shot", 3, "shot: Extra inputs are not permitted"),
         ("layout.prompt", "{taks} {examples}", "layout: unknown placeholder 'taks'"),
         ("roles.3.name", "gleich", "gleich must not be the source or an earlier role"),
-        ("roles.1.reference", "gleic", "'gleic' must be one of ['source', 'gleich'] - did you"),
+        ("roles.1.reference", "gleic", "'gleic' must be one of ['source', 'gleich']"),
         ("roles.3.checks", {"longest": 0}, "roles.3.checks.longest: Input should be greater"),
         ("roles.1.checks", {"less_detail_than": "frage"}, "kürzer: 'frage' must be one of"),
     ],
