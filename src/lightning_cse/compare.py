@@ -5,7 +5,6 @@ runs/dualcse_*/*``.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +23,7 @@ _LEGEND: Final = """
 Accuracy: mean over the seeds; difference: a minus b, in percentage points. Seeds are merged by
 majority vote; ties count as wrong, so an odd number of seeds compares more fairly; only: examples
 that this vote gets right and the other does not. p: McNemar's exact test of the two votes; Holm:
-adjusted for all tests of this table. The other formats also give the asymptotic test.
+adjusted for all tests of this table. CSV also gives the asymptotic test.
 """
 
 
@@ -51,15 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _text(found: pd.DataFrame, form: str) -> str:
-    from lightning_cse.papers.figures import markdown_table
-
     if form == "csv":
         return str(found.to_csv(index=False, lineterminator="\n"))
-    if form == "json":
-        return json.dumps(found.to_dict("records"), indent=2) + "\n"
-    if form == "markdown":
-        texts = found.map(_shown).map(lambda text: text.replace("|", r"\|"))
-        return markdown_table(texts.to_dict("records")) + "\n"
     return str(found[_COLUMNS].map(_shown).to_string(index=False)) + "\n" + _LEGEND
 
 
@@ -80,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--baseline", nargs="+", action="extend", default=[], help=beside)
     level = "level of significance, after Holm (default: 0.05)"
     add("--alpha", type=float, default=0.05, help=level)
-    forms = ("table", "csv", "markdown", "json")
+    forms = ("table", "csv")
     add("--format", choices=forms, default="table", help="(default: table)")
     return parser
 

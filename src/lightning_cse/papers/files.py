@@ -16,15 +16,7 @@ from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 from lightning_cse.arguments import PROFILES
 from lightning_cse.config.compose import plain_line
 from lightning_cse.errors import ConfigError, did_you_mean
-from lightning_cse.papers.artefacts import (
-    Artefact,
-    Column,
-    Evaluate,
-    Needs,
-    Profile,
-    PublishedValue,
-    Row,
-)
+from lightning_cse.papers.artefacts import Artefact, PublishedValue
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -120,10 +112,8 @@ def _numbers(path: Path, table: str) -> Iterator[dict[str, Any]]:
 
 
 def _plain(error: ErrorDetails) -> str:
-    key, text = ".".join(str(part) for part in error["loc"] if part != "[key]"), error["msg"]
-    if error["type"] == "unexpected_keyword_argument":
-        text = f"unknown key{did_you_mean(key.rpartition('.')[2], _KEYS)}"
-    return f"{key}: {text.removeprefix('Value error, ')}".removeprefix(": ")
+    key = ".".join(str(part) for part in error["loc"] if part != "[key]")
+    return f"{key}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
 
 
 def _unknown(artefact: Artefact) -> Iterator[str]:
@@ -157,7 +147,3 @@ def _has_cell(artefact: Artefact, number: PublishedValue) -> bool:
     encoders = {row.name: artefact.encoders_of(row) for row in artefact.rows}
     columns = [column.title for column in artefact.columns]
     return number.encoder in encoders.get(number.row, ()) and number.column in columns
-
-
-_KINDS: Final = (Artefact, Row, Column, Profile, Evaluate, Needs, PublishedValue)
-_KEYS: Final = [known.name for kind in _KINDS for known in dataclasses.fields(kind)]

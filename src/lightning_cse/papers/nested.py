@@ -1,6 +1,6 @@
 """Access to records and configs by dotted path."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -17,12 +17,3 @@ def value_at(record: Mapping[str, Any], dotted: str) -> Any:
         head, _, dotted = dotted.partition(".")
         node = node.get(head)
     return node
-
-
-def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted path and the value of every leaf; an empty mapping is a leaf."""
-    for key, value in node.items():
-        if isinstance(value, Mapping) and value:
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

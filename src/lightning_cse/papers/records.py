@@ -182,10 +182,7 @@ class RunsTable:
         run = self._unfinished.get((key_of(point), seed))
         if run is None:
             return "missing"
-        status: State | Literal["new"] = run.status
-        if status == "new":
-            return "interrupted" if any((run.path / "tasks").glob("*.json")) else "missing"
-        return status
+        return "missing" if run.status == "new" else run.status
 
     def failure(self, point: Point, seed: int) -> str:
         """Return the reason why a run failed, in one line."""

@@ -24,14 +24,6 @@ Form = Literal["terminal", "markdown", "csv", "latex"]
 _TEMPLATES: Final = {"markdown": "table.md.jinja", "latex": "table.tex.jinja"}
 _LEAST_P: Final = 1e-99  # a smaller p-value is shown as smaller than this
 _QUANTILE: Final = 1.96  # the ends of a 95 % interval, in standard errors
-_ROWS: Final = {  # of a line in the terminal, and the part of a cell that each shows
-    "±": "sd",
-    "from": "from",
-    "to": "to",
-    "paper": "paper",
-    "paper ±": "paper_sd",
-    "diff": "difference",
-}
 _NUMBERS: Final = (
     *("n", "mean", "sd", "low", "high", "error", "published", "published_deviation"),
     *("difference", "marks", "p", "p_holm"),
@@ -147,11 +139,11 @@ def _listed(parts: Mapping[str, str | None]) -> str:
 def _line(table: Table, line: Line, *, several: bool) -> dict[str, Any]:
     cells = list(zip(table.cells_of(line), table.artefact.columns, strict=True))
     counted = [cell for cell, _ in cells if cell.asked]
-    numbers = sorted({cell.n for cell in counted})
+    n = min((cell.n for cell in counted), default=0)
     asked = max((cell.asked for cell in counted), default=0)
-    seeds = f"{numbers[0]}/{asked}" if numbers else ""
-    if numbers == [asked]:
-        seeds = "-" if line.row.baseline else str(asked)
+    seeds = f"{n}/{asked}" if n != asked else str(asked or "")
+    if line.row.baseline and n:
+        seeds = "-"  # it needs no seed
     return {
         "label": line.label,
         "encoder": line.encoder if line.encoder and several else "",
@@ -164,19 +156,26 @@ def _cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
     def number(value: float, sign: str = "") -> str:
         return "" if math.isnan(value) else f"{value:{sign}.{column.decimals}f}"
 
-    def end(far: float) -> str:
-        return number(min(max(cell.mean + far * cell.error, 0), column.scale))
+    def spread(value: float, deviation: float) -> str:
+        return " ± ".join(filter(None, [number(value), number(deviation)]))
 
+    ends = [
+        number(min(max(cell.mean + far * cell.error, 0), column.scale))
+        for far in (-_QUANTILE, _QUANTILE)
+    ]
+    difference = number(cell.difference, "+")
     return {
         "mean": number(cell.mean),
         "sd": number(cell.sd),
-        "from": end(-_QUANTILE),
-        "to": end(_QUANTILE),
+        "interval": f"[{', '.join(ends)}]" if all(ends) else "",
         "signs": table.signs(cell),
         "n": cell.n,
+        "measured": spread(cell.mean, cell.sd) + table.signs(cell),
         "paper": number(cell.published),
         "paper_sd": number(cell.published_deviation),
-        "difference": number(cell.difference, "+"),
+        "difference": difference,
+        "beside": spread(cell.published, cell.published_deviation)
+        + (f" ({difference})" if difference else ""),
         "low": number(cell.low),
         "high": number(cell.high),
         "seeds": ", ".join(f"{seed}: {number(value)}" for seed, value in cell.values.items()),
@@ -200,13 +199,13 @@ def _terminal(shown: Mapping[str, Any]) -> str:
     rows = []
     for line in shown["lines"]:
         label = f"{line['label']} ({line['encoder']})" if line["encoder"] else line["label"]
-        values = [(cell["mean"] or "-") + cell["signs"] for cell in line["cells"]]
-        rows.append([label, line["seeds"], "", *values])
-        for what, key in _ROWS.items():
-            texts = [cell[key] for cell in line["cells"]]
+        cells = line["cells"]
+        rows.append([label, line["seeds"], *(cell["measured"] or "-" for cell in cells)])
+        for key in ("interval", "beside"):
+            texts = [cell[key] for cell in cells]
             if any(texts):
-                rows.append(["", "", what, *texts])
-    frame = pd.DataFrame(rows, columns=["", "n", " ", *shown["headings"]]).set_index("")
+                rows.append(["", "paper" if key == "beside" else "", *texts])
+    frame = pd.DataFrame(rows, columns=["", "n", *shown["headings"]]).set_index("")
     return "\n".join([shown["title"], *shown["about"], "", frame.to_string(), "", *shown["legend"]])
 
 

@@ -92,13 +92,11 @@ def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
             # The lengths of sentences do not depend on the encoder.
             groups.setdefault("" if baseline == "length" else json.dumps(encoder), []).append(run)
     if not groups:
-        found = sorted({name for run in runs for name in stored(run) if "-" in name})
-        names = ", ".join(found) or "none"
-        raise DataError(f"no run has predictions of the baseline {baseline!r} (found: {names})")
+        raise DataError(f"no run has predictions of the baseline {baseline!r}")
     points = []
     for group in groups.values():
         name = value_at(group[0].record, "decisive.config.encoder.name")
-        label = f"{baseline} {name}" if len(groups) > 1 else baseline
+        label = baseline if baseline == "length" else f"{baseline} {name}"
         points.append(Point(label, tuple(group), baseline))
     return points
 

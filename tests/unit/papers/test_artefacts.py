@@ -117,11 +117,15 @@ def test_a_profile_or_an_encoder_replaces_all_encoders(read, label, request_, wa
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("title: What", "titel: What", r"titel: unknown key - did you mean 'title'\?"),
+        ("title: What", "titel: What", "titel: Unexpected keyword"),
         ("title: What the terms contribute", "", r"yaml: title: "),
         ("reference: DualCSE", "reference: DualCES", r"reference: .* did you mean 'DualCSE'\?"),
         ("encoders: [roberta_base, bert_base]", "", r"rows\.DualCSE: .*encoders"),
-        ("a/model, suite: sts}", "a/model, siute: sts}", r"rows\.hub\.evaluate\.siute: unknown"),
+        (
+            "a/model, suite: sts}",
+            "a/model, siute: sts}",
+            r"rows\.hub\.evaluate\.siute: Unexpected keyword",
+        ),
         ("of: DualCSE,", "of: hub,", r"rows\.untrained\.of .a trained row.: .*'hub'"),
         ("baseline: length,", "baseline: length, experiment: gausscse,", r"rows\.LENGTH: must"),
         ("mean: [RTE, MNLI]", "mean: [RTE, MNL]", r"columns\.Avg\.mean: .*did you mean 'MNLI'\?"),

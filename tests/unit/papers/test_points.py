@@ -252,12 +252,6 @@ def test_evaluations_of_a_run(runs):
     assert index.find(point, 0) is None
     others = evaluate(" ".join(point.overrides), train(f"{HEAD} eval_every=9"))
     assert index.find(others, 1) is None, "of another training"
-    begun = records.Run(of[0].path / "evaluate", "stsb", "0c", 0)
-    begun.start(OmegaConf.to_yaml(OmegaConf.create(composed(point))), key_of(point))
-    index.refresh()
-    assert index.state(point, 0) == "missing"
-    records.write_atomic(begun.path / "tasks" / "stsb.json", "")
-    assert index.state(point, 0) == "interrupted"
     runs.finish(POINT, "0b", seed=1)
     assert runs.index.find(point, 1) is None, "an evaluation of an older run"
 

@@ -31,6 +31,7 @@ def write_run(root, seed=0, lr=1e-5, name="dualcse_cross", **changed):
         "config_hash": config_hash,
         "seed": seed,
         "steps": 40,
+        "overrides": [f"method.optimizer.lr={lr}"],
         "device": "cpu",
         "metrics": {**scores, "test/rte/loss": 1.5},
         "baselines": {"length": {"test/rte/accuracy_all": 0.999}},
@@ -70,8 +71,8 @@ def test_what_runs_measured(tmp_path):
     page = page_of(tmp_path)
     assert rows_of(page) == [
         "run|seeds|dev|rte/accuracy_all|rte/loss",
-        "lr 3e-05|2|80.00 ± 0.00|70.50 ± 0.71|1.5000 ± 0.0000",
-        "lr 1e-05|2|80.00 ± 0.00|70.50 ± 0.71|1.5000 ± 0.0000",
+        "dualcse_cross, method.optimizer.lr=3e-05|2|80.00 ± 0.00|70.50 ± 0.71|1.5000 ± 0.0000",
+        "dualcse_cross, method.optimizer.lr=1e-05|2|80.00 ± 0.00|70.50 ± 0.71|1.5000 ± 0.0000",
     ]
     titles = re.findall(r"<h3>(.*?)</h3>", page)
     assert titles[:2] == ["train/loss", MONITOR]
@@ -79,7 +80,10 @@ def test_what_runs_measured(tmp_path):
     figure = curves_figure(points(read_runs([tmp_path])), MONITOR)
     assert len(figure.axes[0].lines) == 4
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts == ["lr 3e-05", "lr 1e-05"], "one entry for two seeds"
+    assert texts == [
+        "dualcse_cross, method.optimizer.lr=3e-05",
+        "dualcse_cross, method.optimizer.lr=1e-05",
+    ], "one entry for two seeds"
     facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page))
     assert facts == {
         "runs": "4",

@@ -86,16 +86,6 @@ def made(
     return Result(drawn, text, {name: rows for name, rows in tables.items() if rows}, quotes)
 
 
-def unfinished(plan: Plan) -> list[str]:
-    """Return a paragraph on the lines with fewer finished runs than were asked for, if any."""
-    texts = []
-    for line in plan.lines:
-        count = len(plan.found(line))
-        if line.row.experiment and count < len(line.seeds):
-            texts.append(f"{line.label} ({count} of {len(line.seeds)})")
-    return [f"Finished runs: {', '.join(texts)}."] if texts else []
-
-
 def markdown_table(rows: Rows) -> str:
     """Return rows with the same keys as a Markdown table, with three decimals and right-aligned
     numbers.

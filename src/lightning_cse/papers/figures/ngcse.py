@@ -6,21 +6,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
-from matplotlib.patheffects import withStroke
-from matplotlib.transforms import Bbox
+from matplotlib.lines import Line2D
 
 from lightning_cse.papers.artefacts import Artefact
-from lightning_cse.papers.figures import Result, made, markdown_table, unfinished
-from lightning_cse.papers.nested import value_at
+from lightning_cse.papers.figures import Result, made, markdown_table
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.statistics import correlation
 from lightning_cse.plots import GREY, RFD_SIDES, blank_figure, plot_style, xy, zero_line
-from lightning_cse.runs import CurveSummary, summarise
+from lightning_cse.runs import CurveSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,6 +42,11 @@ _RFD: Final = {
     "rfd": "RFD_a + RFD_u",
 }
 _MARKERS: Final = {"Wiki": "o", "NLI": "s"}
+_PLACES: Final = (  # of numbers beside their points
+    {"xytext": (0, 7), "ha": "center"},
+    {"xytext": (7, -3), "ha": "left"},
+    {"xytext": (-7, -3), "ha": "right"},
+)
 
 
 def runs_of(plan: Plan) -> pd.DataFrame:
@@ -51,15 +54,11 @@ def runs_of(plan: Plan) -> pd.DataFrame:
     rows = []
     for line in plan.lines:
         for run in plan.found(line):
-            summary = run.record.get("summary") or {}
-            if run.curves:
-                monitor = str(value_at(run.record, "best.monitor") or MONITOR)
-                summary = asdict(summarise(run.curves, monitor))
             row = {
                 "setting": line.label,
                 "encoder": line.encoder,
                 "seed": run.record.get("seed"),
-                **summary,
+                **(run.record.get("summary") or {}),
                 "curves": run.curves,
             }
             rows.append(row)
@@ -123,7 +122,7 @@ def fitting_difficulty(plan: Plan) -> Result:
         rows += [{"of": source, **row} for row in correlations(summary)]
     return made(
         {"fitting_difficulty": scatter_figure(runs, FITTING)},
-        [*unfinished(plan), "Correlations with the final score:", markdown_table(rows)],
+        ["Correlations with the final score:", markdown_table(rows)],
         settings=_summaries(runs),
         correlations=rows,
     )
@@ -133,7 +132,7 @@ def best_step(plan: Plan) -> Result:
     """Make NGCSE's Figure 2; the encoder before training is step 0 of the runs themselves."""
     runs = runs_of(plan)
     figure = scatter_figure(runs, BEST_STEP)
-    return made({"best_step": figure}, unfinished(plan), settings=_summaries(runs))
+    return made({"best_step": figure}, [], settings=_summaries(runs))
 
 
 def _summaries(runs: pd.DataFrame) -> list[dict[Any, Any]]:
@@ -143,8 +142,7 @@ def _summaries(runs: pd.DataFrame) -> list[dict[Any, Any]]:
 def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | None:
     """Draw settings by two measures, coloured by a third; None where no setting has all three.
 
-    In the figure of RFD, lines connect a setting with each of its runs; in the other, a diamond
-    marks the encoder before training.
+    In the figure of the best step, a diamond marks the encoder before training.
 
     Source: NGCSE, figures 1 and 2.  Differs: no marker is moved, and the score is that of the same
     step.
@@ -160,28 +158,9 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
         if measures is FITTING:
             zero_line(axes)
             axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
-            _connect_runs(axes, points, runs)
         else:
             labels |= _draw_start(axes, runs)
         return _label(axes, labels)
-
-
-def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:
-    """Draw a line from each setting with several runs to each of them."""
-    across, up, _ = points
-    several = runs["setting"].duplicated(keep=False) & runs["setting"].isin(points.index)
-    for run in runs[several].to_dict("records"):
-        centre = points.loc[run["setting"]]
-        axes.plot(
-            [centre[across], run[across]],
-            [centre[up], run[up]],
-            markevery=[1],
-            color=GREY,
-            linewidth=0.7,
-            marker=".",
-            markersize=3,
-            zorder=2,
-        )
 
 
 def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -211,7 +190,7 @@ def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]
 
 def _scatter(points: pd.DataFrame, measures: Mapping[str, str]) -> Axes:
     """Draw settings by the first two columns, coloured by the third, with one marker per domain."""
-    figure = blank_figure(6.8, 4.6)
+    figure = blank_figure(8.6, 4.6)
     axes = figure.subplots()
     across, up, score = measures
     percent = 100 * points[score]
@@ -231,53 +210,20 @@ def _scatter(points: pd.DataFrame, measures: Mapping[str, str]) -> Axes:
 
 
 def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
-    """Write each label near its point, where it covers the fewest points and labels."""
+    """Write a number beside each point, and the labels with their numbers beside the axes."""
     figure: Any = axes.figure
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # positions measured below must no longer change
-    legend = axes.get_legend()
-    taken = [legend.get_window_extent()] if legend else []
-    places = axes.transData.transform(list(labels.values()))
-    taken += [Bbox([place, place]).padded(8) for place in places]
-    # The margins with the axis and the colour bar.
-    box = axes.bbox
-    taken.append(Bbox.from_extents(0, box.y0, box.x0, box.y1))
-    taken.append(Bbox.from_extents(box.x1, box.y0, figure.bbox.x1, box.y1))
-    for label, point in labels.items():
-        text: Any = axes.annotate(
-            label,
-            point,
-            (0, 0),
-            textcoords="offset points",
-            fontsize=8,
-            zorder=5,
-            path_effects=[withStroke(linewidth=2.5, foreground="white")],
-        )
-        covered = []
-        for number, position in enumerate(_positions()):
-            text.set(**position)
-            covered.append((text.get_window_extent().count_overlaps(taken), number, position))
-        text.set(**min(covered)[2])
-        taken.append(text.get_window_extent())
+    listed = {}
+    for number, (label, point) in enumerate(labels.items(), 1):
+        listed[f"{number}  {label}"] = Line2D([], [], linestyle="none")
+        place: Any = _PLACES[number % len(_PLACES)]  # neighbours have neighbouring numbers
+        axes.annotate(str(number), point, textcoords="offset points", zorder=5, **place)
+    figure.legend(listed.values(), listed, loc="outside right upper", handlelength=0)
     return figure  # type: ignore[no-any-return]
-
-
-def _positions() -> Iterator[dict[str, Any]]:
-    """Yield the positions of a label around its point, the preferred one first; offsets are in
-    points.
-    """
-    for far, x, y in itertools.product((7, 14), (1, -1, 0), (0, 1, -1)):
-        if x or y:
-            yield {
-                "position": (far * x, far * y),
-                "ha": ("right", "center", "left")[x + 1],
-                "va": ("top", "center", "bottom")[y + 1],
-            }
 
 
 def process(plan: Plan) -> Result:
     """Make NGCSE's Figures 3 and 6: alignment and uniformity by step, the settings side by side."""
-    return made({"process": process_figure(runs_of(plan))}, unfinished(plan))
+    return made({"process": process_figure(runs_of(plan))}, [])
 
 
 def process_figure(runs: pd.DataFrame) -> Figure | None:
