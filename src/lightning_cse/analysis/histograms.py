@@ -101,7 +101,9 @@ def _panel(
         name = f"{textwrap.fill(label, 36)}\nmean {mean:.2f}, n = {len(values)}"
         filled = {"fill": True, "alpha": 0.55}
         look = {"linewidth": 1.6, "linestyle": style} if axes.patches else filled
-        axes.stairs(shares(values, bins), bins, color=color, label=name, **look)
+        # A value beyond an edge counts in the bin beside it.
+        heights = np.histogram(np.clip(values, bins[0], bins[-1]), bins)[0] / len(values)
+        axes.stairs(heights, bins, color=color, label=name, **look)
         axes.axvline(mean, color=color, linewidth=1.1, linestyle="--")
     if axes.patches:
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7, handlelength=1.2)
@@ -122,10 +124,3 @@ def bins_of(sets: PairSets) -> dict[str, np.ndarray]:
             max(BINS, round((1.0 - low) * BINS)) + 1,
         )
     return bins
-
-
-def shares(values: Sequence[float], bins: np.ndarray) -> np.ndarray:
-    """Return the share of the values (at least one) in each bin; those beyond an edge count in the
-    bin beside it.
-    """
-    return np.histogram(np.clip(values, bins[0], bins[-1]), bins)[0] / len(values)

@@ -235,7 +235,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         found = {}
 
         for file in dict.fromkeys((*self.train.files, *self.held_out.files)):
-            document = read_provenance(file)
+            document = read_provenance(Path(file.path))
             if document is not None:
                 found[file.name] = document
 

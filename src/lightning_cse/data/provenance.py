@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from lightning_cse.data.cells import read_bytes
-from lightning_cse.data.rows import SourceFile
 from lightning_cse.errors import one_line
 from lightning_cse.runs import write_atomic
 
@@ -38,21 +37,20 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
     return path
 
 
-def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
+def read_provenance(rows: Path) -> dict[str, Any] | None:
     """Return the content of the side file, with ``unchanged``: whether it describes these rows.
 
     A damaged side file causes only a warning, since it is just information, and gives ``{"damaged":
     why}``. Returns None if there is no side file.
     """
-    path = Path(rows.path) if isinstance(rows, SourceFile) else rows
-    side = side_file(path)
+    side = side_file(rows)
 
-    if ".jsonl" not in path.suffixes or not side.exists():
+    if ".jsonl" not in rows.suffixes or not side.exists():
         return None
 
     try:
         document = json.loads(side.read_bytes())
-        unchanged = document["rows"]["sha256"] == hashlib.sha256(read_bytes(path)).hexdigest()
+        unchanged = document["rows"]["sha256"] == hashlib.sha256(read_bytes(rows)).hexdigest()
     except (OSError, ValueError, LookupError, TypeError) as error:
         log.warning(
             "%s is damaged (%s): the origin of its rows is not known", side, one_line(error)
@@ -60,6 +58,6 @@ def read_provenance(rows: SourceFile | Path) -> dict[str, Any] | None:
         return {"damaged": one_line(error)}
 
     if not unchanged:
-        log.warning("%s was edited after it was generated; %s may not describe it", path, side.name)
+        log.warning("%s was edited after it was generated; %s may not describe it", rows, side.name)
 
     return {**document, "unchanged": unchanged}

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from lightning_cse.generation.pattern import SOURCE, Role
@@ -13,37 +12,6 @@ _FEW: Final = 6
 """A sentence of fewer words may be paraphrased in a single word."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """The sentence of a reply, and what it is judged against.
-
-    The role is made from the ``reference``: the ``source``, or the sentence ``written`` for an
-    earlier role.
-    """
-
-    reply: Reply
-    text: str
-    role: Role
-    source: str
-    reference: str
-    written: Mapping[str, str]
-
-    @property
-    def sentence(self) -> str:
-        """The text in one line."""
-        return " ".join(self.text.split())
-
-    @property
-    def words(self) -> int:
-        """The number of words."""
-        return len(self.text.split())
-
-    @property
-    def given(self) -> tuple[str, str]:
-        """The sentences that the language model was given."""
-        return self.source, self.reference
-
-
 def judge(
     reply: Reply,
     role: Role,
@@ -51,72 +19,51 @@ def judge(
     reference: str,
     written: Mapping[str, str],
 ) -> tuple[str, str | None]:
-    """Return the sentence of a reply and the first reason to reject it, None if it is accepted."""
+    """Return the sentence of a reply and the first reason to reject it, None if it is accepted.
+
+    The role is made from the ``reference``: the ``source``, or the sentence ``written`` for an
+    earlier role.
+    """
     text = cleaned(reply.text, role.fields[1], reference)
-    candidate = Candidate(reply, text, role, source, reference, written)
+    reasons = _reasons(reply, text, role, {SOURCE: source, **written}, reference)
 
-    return candidate.sentence, next(_reasons(candidate), None)
+    return " ".join(text.split()), next(reasons, None)
 
 
-def _reasons(candidate: Candidate) -> Iterator[str]:
-    """Yield the reasons to reject a candidate, the first to report first."""
-    content = letters(candidate.text)
-    checks = candidate.role.checks
-    sentences = count_sentences(candidate.text)
-    most = max(checks.most_sentences or sentences, count_sentences(candidate.reference))
+def _reasons(
+    reply: Reply,
+    text: str,
+    role: Role,
+    known: Mapping[str, str],
+    reference: str,
+) -> Iterator[str]:
+    """Yield the reasons to reject a text, the first to report first; ``known`` has the sentences by
+    role.
+    """
+    content = letters(text)
+    checks = role.checks
+    given = (known[SOURCE], reference)
+    sentences = count_sentences(text)
+    words = len(text.split())
+    of = len(reference.split())
 
-    is_refusal = refuses(candidate.text) and not any(map(refuses, candidate.given))
-    if candidate.reply.refused or is_refusal:
+    if reply.refused or (refuses(text) and not any(map(refuses, given))):
         yield "refused"
 
-    if candidate.reply.finish == "length" and not is_complete(candidate.text):
+    if reply.finish == "length" and not is_complete(text):
         yield "cut off"
 
     if not content:
         yield "empty"
 
-    if _echoes_prompt(candidate, content):
+    if _echoes_prompt(text, role, given):
         yield "echo of the prompt"
 
-    if content in map(letters, candidate.given):
+    if content in map(letters, given):
         yield "echo of the source"
 
-    if sentences > most:
+    if sentences > max(checks.most_sentences or sentences, count_sentences(reference)):
         yield "several sentences"
-
-    yield from _wrong_length(candidate)
-    if content in map(letters, candidate.written.values()):
-        yield "equal to another role"
-
-    if checks.less_detail_than is not None:
-        other = {SOURCE: candidate.source, **candidate.written}[checks.less_detail_than]
-        if candidate.words >= len(other.split()):
-            yield "more detail"
-
-
-def _echoes_prompt(candidate: Candidate, content: str) -> bool:
-    """Whether a reply has a label, or is a sentence of an example."""
-    role = candidate.role
-    given = "\n".join(candidate.given)
-
-    for field in role.fields:
-        label = _label(field)
-        if label.search(candidate.text) and not label.search(given):
-            return True
-
-    asked = letters(candidate.reference)
-    for pair in role.examples.shown:
-        # The second sentence of an example may be the answer to its first.
-        if letters(pair[0]) != asked and content in map(letters, pair):
-            return True
-
-    return False
-
-
-def _wrong_length(candidate: Candidate) -> Iterator[str]:
-    checks = candidate.role.checks
-    words = candidate.words
-    of = len(candidate.reference.split())
 
     if checks.longest is not None and words > max(checks.always_allowed, checks.longest * of):
         yield "too long"
@@ -124,8 +71,27 @@ def _wrong_length(candidate: Candidate) -> Iterator[str]:
     if checks.shortest is not None and of >= _FEW and words < checks.shortest * of:
         yield "too short"
 
+    if content in map(letters, known.values()):
+        yield "equal to another role"
 
-def _label(field: str) -> re.Pattern[str]:
-    """Return the pattern of a field's label, whatever its number."""
-    label = re.sub(r"\d+", r"\\d+", re.escape(field.strip()))
-    return re.compile(rf"(?i)\b{label}\W*[:：]")
+    other = checks.less_detail_than
+    if other is not None and words >= len(known[other].split()):
+        yield "more detail"
+
+
+def _echoes_prompt(text: str, role: Role, given: tuple[str, str]) -> bool:
+    """Whether a reply has a label, or is a sentence of an example."""
+    for field in role.fields:
+        # Whatever the number of the label.
+        name = re.sub(r"\d+", r"\\d+", re.escape(field.strip()))
+        label = re.compile(rf"(?i)\b{name}\W*[:：]")
+        if label.search(text) and not label.search("\n".join(given)):
+            return True
+
+    asked = letters(given[1])
+    for pair in role.examples.shown:
+        # The second sentence of an example may be the answer to its first.
+        if letters(pair[0]) != asked and letters(text) in map(letters, pair):
+            return True
+
+    return False

@@ -71,7 +71,7 @@ def write_predictions(
 
     path = folder / f"{task}.parquet"
     with atomic_file(path) as file:
-        pq.write_table(pa.table({name: pa.array(values) for name, values in columns.items()}), file)
+        pq.write_table(pa.table(dict(columns)), file)
     return path
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 _FOLDER: Final = re.compile(r"([0-9A-Za-z]+)-s(\d+)")
 _LOCK: Final = "run.lock"
-_REQUIRED: Final = ("name", "config_hash", "seed", "metrics")
 
 
 class FailedBefore(LightningCSEError):  # noqa: N818 - a status, not a fault
@@ -210,11 +209,6 @@ class Run:
             raise LightningCSEError(
                 f"{self.record_path} is damaged ({error}): force=true runs it again"
             ) from None
-        missing = [key for key in _REQUIRED if not isinstance(record, dict) or key not in record]
-        if missing:
-            raise LightningCSEError(
-                f"{self.record_path} has no {', '.join(missing)}: force=true runs it again"
-            )
         return dict(record)
 
     def table(self) -> "pd.DataFrame":

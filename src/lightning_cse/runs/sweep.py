@@ -150,14 +150,11 @@ def _own(point: Point, shared: set[str]) -> list[str]:
 
 
 def _reasons(points: Sequence[Point], shared: set[str]) -> Iterator[str]:
-    """Yield why points are not finished, each reason once, and what to do."""
-    reasons: dict[str, list[str]] = {}
-    for point in points:
-        if point.status not in DONE:
-            status = SHOWN.get(point.status, point.status)
-            reason = f"{status}: {point.reason}".rstrip(": ")
-            reasons.setdefault(reason, []).append(" ".join(_own(point, shared)) or "the point")
-    for reason, names in reasons.items():
-        yield f"  {reason} ({'; '.join(names)})"
-    if reasons:
+    """Yield why points are not finished, and what to do."""
+    left = [point for point in points if point.status not in DONE]
+    for point in left:
+        name = " ".join(_own(point, shared)) or "the point"
+        status = SHOWN.get(point.status, point.status)
+        yield f"  {name}: {status}: {point.reason}".rstrip(": ")
+    if left:
         yield "the same command continues, and with retry_failed=true tries the failed points again"

@@ -9,7 +9,6 @@ import json
 import pytest
 
 from lightning_cse.data import read_provenance, side_file, write_provenance
-from lightning_cse.data.own import read_table
 
 ROWS = json.dumps({"anchor": "One.", "positive": "1."}) + "\n"
 DOCUMENT = {"model": "a-model", "cost": None}
@@ -31,7 +30,6 @@ def test_round_trip(rows, put, caplog):
     assert read_provenance(rows) == want
     path = put("rows.jsonl.gz", gzip.compress(rows.read_bytes()))
     assert read_provenance(path) == want
-    assert read_provenance(read_table(str(path), key="x").files[0]) == want
     assert caplog.messages == []
 
     before = side_file(rows).read_bytes()
