@@ -119,9 +119,7 @@ def test_one_process_at_a_time(run, holder):
         pass
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-)
+@pytest.mark.parametrize(("content", "message"), [('{"a": ', "damaged")])
 def test_unusable_records(run, content, message):
     with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):
         run.read()
