@@ -32,13 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     arguments = _parser().parse_args(argv)
     from lightning_cse.papers.records import read_runs
-    from lightning_cse.papers.significance import baseline_points, compare, points
+    from lightning_cse.papers.significance import compare, points
 
-    compared = points(read_runs(arguments.run))
-    runs = [run for point in compared for run in point.runs]
-    for name in dict.fromkeys(arguments.baseline):
-        compared += baseline_points(name, runs)
-    found = compare(compared, arguments.task)
+    found = compare(points(read_runs(arguments.run)), arguments.task)
     for task, labels in found.attrs["left_out"].items():
         why = "no predictions; a symmetric score has none for a direction"
         sys.stderr.write(f"{task}: left out: {', '.join(labels)} ({why})\n")
@@ -68,8 +64,6 @@ def _parser() -> argparse.ArgumentParser:
     add("run", nargs="+", type=shared.path, metavar="RUN", help=runs)
     tasks = "the tasks to compare on (default: all in common)"
     add("--task", nargs="+", action="extend", default=[], help=tasks)
-    beside = "baselines that were evaluated beside the runs and are to be compared too, such as untrained"
-    add("--baseline", nargs="+", action="extend", default=[], help=beside)
     level = "level of significance, after Holm (default: 0.05)"
     add("--alpha", type=float, default=0.05, help=level)
     forms = ("table", "csv")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +26,7 @@ Place = tuple[int, str]
 class Cell:
     """The values of a cell by seed, their runs, and the number of the paper beside them."""
 
-    values: Mapping[int, float] = field(default_factory=dict)
+    values: dict[int, float] = field(default_factory=dict)
     runs: tuple[Found, ...] = ()
     asked: int = 0  # the number of seeds that it should have
     metric: str = ""
@@ -133,12 +133,12 @@ def _numbers(rows: pd.DataFrame, path: str) -> pd.Series:
 
 def _average(cell: Cell, scale: float, parts: list[Cell]) -> None:
     """Fill a cell with the mean of others, for each seed that all of them have."""
-    seeds = sorted(set.intersection(*(set(part.values) for part in parts)))
-    runs = dict(zip(parts[0].values, parts[0].runs, strict=True))
-    cell.values = {
-        seed: scale * statistics.fmean(part.values[seed] for part in parts) for seed in seeds
-    }
-    cell.runs = tuple(runs[seed] for seed in seeds)
+    first = parts[0]
+    seeds = [seed for seed in first.values if all(seed in part.values for part in parts)]
+    for seed in seeds:
+        values = [part.values[seed] for part in parts]
+        cell.values[seed] = scale * statistics.fmean(values)
+    cell.runs = tuple(run for run in first.runs if run.record["seed"] in seeds)
     cell.asked = max(part.asked for part in parts)
     if seeds:
         cell.marks = tuple(dict.fromkeys(mark for part in parts for mark in part.marks))

@@ -14,7 +14,7 @@ import pandas as pd
 from lightning_cse.config.compose import CONFIG_DIR
 from lightning_cse.papers.plan import STATES, Job, Plan, missing, overrides_of, status
 
-_LISTED: Final = 12  # commands that are listed one by one
+_LISTED: Final = 12  # commands of an artefact that are shown
 
 
 def overview(plans: Sequence[Plan]) -> str:
@@ -48,4 +48,4 @@ def _commands(plan: Plan, jobs: Sequence[Job]) -> list[str]:
     for job in jobs[:_LISTED]:
         arguments = shlex.join([*overrides_of(job, plan.table), *own])
         lines.append(f"  python -m lightning_cse.{job.point.command} {arguments}")
-    return [*lines, f"  and {len(jobs) - _LISTED} more"] if len(jobs) > _LISTED else lines
+    return lines

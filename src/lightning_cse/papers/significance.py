@@ -1,7 +1,6 @@
 """Tests whether runs differ: McNemar's test on the predictions of finished runs."""
 
 import itertools
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.artefacts import Line
 from lightning_cse.papers.cells import Cell
 from lightning_cse.papers.labels import labels_of
-from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.records import Found
 from lightning_cse.papers.statistics import holm, majority_vote
 
@@ -34,8 +32,8 @@ Votes = list[NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Point:
-    """A point to compare: the runs of one experiment and hash over their seeds, or a baseline
-    evaluated beside them.
+    """A point to compare: the runs of one experiment and hash over their seeds, or a baseline of
+    theirs.
     """
 
     label: str
@@ -44,8 +42,8 @@ class Point:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds; none for a baseline, which is not trained."""
-        return () if self.baseline else tuple(int(run.record["seed"]) for run in self.runs)
+        """The seeds of the runs."""
+        return tuple(int(run.record["seed"]) for run in self.runs)
 
     @property
     def tasks(self) -> list[str]:
@@ -68,9 +66,9 @@ def stored(run: Found) -> dict[str, Path]:
 
 
 def points(runs: Iterable[Found]) -> list[Point]:
-    """Group runs over their seeds, in the order given; a run given twice counts once."""
+    """Group runs over their seeds, in the order given."""
     groups: dict[tuple[str, str], dict[int, Found]] = {}
-    for run in {run.source.resolve(): run for run in runs}.values():
+    for run in runs:
         name = run.record["name"]
         seed = int(run.record["seed"])
         group = groups.setdefault((name, run.record["config_hash"]), {})
@@ -81,24 +79,6 @@ def points(runs: Iterable[Found]) -> list[Point]:
     by_seed = [[group[seed] for seed in sorted(group)] for group in groups.values()]
     labels = labels_of([runs[0].record for runs in by_seed])
     return [Point(label, tuple(runs)) for label, runs in zip(labels, by_seed, strict=True)]
-
-
-def baseline_points(baseline: str, runs: Sequence[Found]) -> list[Point]:
-    """Return a baseline that was evaluated beside these runs, as one point per encoder."""
-    groups: dict[str, list[Found]] = {}
-    for run in runs:
-        if any(name.startswith(f"{baseline}-") for name in stored(run)):
-            encoder = value_at(run.record, "decisive.config.encoder")
-            # The lengths of sentences do not depend on the encoder.
-            groups.setdefault("" if baseline == "length" else json.dumps(encoder), []).append(run)
-    if not groups:
-        raise DataError(f"no run has predictions of the baseline {baseline!r}")
-    points = []
-    for group in groups.values():
-        name = value_at(group[0].record, "decisive.config.encoder.name")
-        label = baseline if baseline == "length" else f"{baseline} {name}"
-        points.append(Point(label, tuple(group), baseline))
-    return points
 
 
 def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
@@ -168,8 +148,7 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
 
 def _tasks_with_answers(points: Sequence[Point]) -> set[str]:
     """Return the tasks of the runs that have right and wrong answers."""
-    runs = [point for point in points if not point.baseline]
-    files = {task: point.files(task)[0] for point in runs for task in point.tasks}
+    files = {task: point.files(task)[0] for point in points for task in point.tasks}
     answers = {"correct", "prediction"}
     return {task for task, file in files.items() if answers & set(pd.read_parquet(file))}
 

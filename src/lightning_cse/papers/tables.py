@@ -104,8 +104,6 @@ def _notes(plan: Plan, cells: Cells) -> Iterator[str]:
         if (other := plan.artefact.matched(line.label)) is not None:
             steps = plan.steps(line, plan.artefact.columns[0]) or "?"
             yield f"Equal steps: {line.label} as {other} ({line.encoder}), {steps} steps."
-    if any(cell.n < cell.asked for cell in cells.values()):
-        yield "n: seeds measured / seeds asked for."
     reasons: dict[str, list[str]] = {}
     for number, line in enumerate(plan.lines):
         of_line = [cells[number, column.title] for column in plan.artefact.columns]

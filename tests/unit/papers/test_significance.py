@@ -13,7 +13,6 @@ from lightning_cse.errors import DataError
 from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.records import read_run
 from lightning_cse.papers.significance import (
-    baseline_points,
     compare,
     points,
     read_outcome,
@@ -107,23 +106,6 @@ def test_all_pairs_on_all_tasks_with_answers_and_holm_over_them(make_run):
     assert found["p_exact"][:3].tolist() == found["p_exact"][3:].tolist()
     assert found["p_holm"].tolist() == pytest.approx(holm(found["p_exact"]).tolist())
     assert len(compare(points(runs), ["rte"])) == 3
-
-
-def test_a_baseline_is_one_point_for_each_encoder(make_run):
-    runs = []
-    for name, seed, encoder in (("a", 0, "tiny"), ("b", 0, "large"), ("b", 1, "large")):
-        right = rte([encoder == "tiny"] * N)
-        config = {"encoder": {"name": encoder}}
-        stored = {"rte": right, "length-rte": right, "untrained-rte": right}
-        runs.append(make_run(name, seed, stored, decisive={"config": config}))
-    assert [len(point.runs) for point in baseline_points("length", runs)] == [3]
-    untrained = baseline_points("untrained", runs)
-    labels = [(point.label, point.seeds) for point in untrained]
-    assert labels == [("untrained tiny", ()), ("untrained large", ())]
-    last = compare([*points(runs), *untrained]).iloc[-1]
-    assert [last["accuracy_a"], last["accuracy_b"]] == [1.0, 0.0]
-    with pytest.raises(DataError, match="'untraind'"):
-        baseline_points("untraind", runs)
 
 
 def test_types_and_variants_of_an_accuracy(tmp_path):

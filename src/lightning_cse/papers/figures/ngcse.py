@@ -240,20 +240,18 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
         grid = figure.subplots(2, len(groups), squeeze=False, sharex=True, sharey="row")
         for column, (title, curves) in zip(grid.T, groups, strict=True):
             for axes, measure in zip(column, ("alignment", "uniformity"), strict=True):
-                _draw_sides(axes, curves, measure)
+                for side, look in RFD_SIDES.items():
+                    for run in curves:
+                        points = xy(sorted(run.get(f"diag/{side}/{measure}", ())))
+                        axes.plot(*points, linewidth=1.4, **look)
             column[0].set_title(title)
             column[1].set_xlabel("optimizer step")
             column[1].margins(x=0.03)
         grid[0][0].set_ylabel("alignment")
         grid[1][0].set_ylabel("uniformity")
-        handles = grid[0][0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside lower center", ncols=2, handlelength=3)
+        handles, labels = grid[0][0].get_legend_handles_labels()
+        by_side = dict(zip(labels, handles, strict=True))
+        figure.legend(
+            by_side.values(), by_side, loc="outside lower center", ncols=2, handlelength=3
+        )
     return figure
-
-
-def _draw_sides(axes: Axes, runs: pd.Series, measure: str) -> None:
-    for side, look in RFD_SIDES.items():
-        for number, curves in enumerate(runs):
-            points = xy(sorted(curves.get(f"diag/{side}/{measure}", ())))
-            labelled: Any = look if number == 0 else {**look, "label": None}
-            axes.plot(*points, linewidth=1.4, **labelled)
