@@ -1,5 +1,6 @@
 """Read the corpora that `corpora.yaml` declares from the data directory, else from the hub."""
 
+import functools
 import hashlib
 import json
 import os
@@ -146,6 +147,7 @@ def register_corpora(folder: str | Path) -> None:
         raise ConfigError([f"{path}: {taken}: corpora of lightning_cse; choose other names"])
 
     CORPORA.update(corpora)
+    _read_cached.cache_clear()
 
 
 def get_corpus(name: str) -> Corpus:
@@ -177,6 +179,21 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
     ``SAMPLE``.
     """
     folder = Path(data_dir).expanduser().absolute()
+    counted = not (folder / SAMPLE).exists()
+    states = tuple(_state(find_file(folder, file)) for file in get_corpus(name).split_files(split))
+
+    return _read_cached(name, split, folder, counted, states)
+
+
+# The points of a sweep read each split once; the states of the files are part of the key.
+@functools.lru_cache(maxsize=128)
+def _read_cached(
+    name: str,
+    split: str,
+    folder: Path,
+    counted: bool,
+    states: tuple[Any, ...],
+) -> "Rows":
     corpus = get_corpus(name)
     parts: dict[str | None, list[CorpusFile]] = {}
     tables = []
@@ -186,7 +203,7 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
 
     for part, files in parts.items():
         rows = _side_by_side([read_file(corpus, file, folder) for file in files])
-        official = None if (folder / SAMPLE).exists() else files[0].rows
+        official = files[0].rows if counted else None
 
         if official not in (None, len(rows)):
             raise DataError(
@@ -206,6 +223,15 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
 
 def _command(corpus: Corpus, folder: Path) -> str:
     return f"python -m lightning_cse.prepare {corpus.name} --data-dir '{folder}'"
+
+
+def _state(path: Path | None) -> tuple[str, int, int, int] | None:
+    """Return values that change when a file is replaced or written to; None without a file."""
+    if path is None:
+        return None
+
+    state = path.stat()
+    return str(path), state.st_ino, state.st_size, state.st_ctime_ns
 
 
 def find_file(folder: Path, file: CorpusFile) -> Path | None:

@@ -2,7 +2,6 @@
 sentence implies more?
 """
 
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Unpack
@@ -21,8 +20,6 @@ from lightning_cse.evaluation.task import (
     texts,
 )
 from lightning_cse.metrics import auc, auc_error, share_larger
-
-log = logging.getLogger(__name__)
 
 HYPOTHESES: Final = {
     "explicit": ("explicit_entailment", True),
@@ -225,9 +222,8 @@ class PairEIS(ImplicitnessTask):
     Both pairs of a row count, ``positive`` (the explicit sentence says what the implicit one
     implies) and ``negative`` (it does not belong to it), so 2,815 rows make 5,630 pairs.
 
-    If it is ``optional``, a registered corpus may be missing: without test, the task is left
-    out; without dev, it is not evaluated during training. A missing file of your own is always
-    an error.
+    If it is ``optional``, it is left out without one of its registered corpora. A missing file of
+    your own is always an error.
 
     Source: ImpScore, authors' code; DualCSE, EIS experiment, whose 5,630 test pairs are these.
     """
@@ -239,19 +235,11 @@ class PairEIS(ImplicitnessTask):
         self.optional = optional
 
     def lacking(self) -> str | None:
-        """Return which file of test is missing, if the task is optional.
-
-        Drop dev if its file is missing.
-        """
+        """Return which file is missing, if the task is optional."""
         if not self.optional:
             return None
-        if reason := missing_file(self.sources["test"], self.data_dir):
-            return reason
-        if "dev" in self.sources and (reason := missing_file(self.sources["dev"], self.data_dir)):
-            log.info("PairEIS: no evaluation during training: %s", reason)
-            del self.sources["dev"]
-            self.splits = ("test",)
-        return None
+        reasons = [missing_file(source, self.data_dir) for source in self.sources.values()]
+        return next(filter(None, reasons), None)
 
     def select(self, rows: Rows, split: Split) -> Rows:
         """Return the positive pairs of the split, then the negative ones."""

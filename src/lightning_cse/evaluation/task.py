@@ -17,7 +17,7 @@ from torch import Tensor
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import Embedding
-from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.errors import ConfigError
 from lightning_cse.metrics import best_threshold
 
 Split = Literal["dev", "test"]
@@ -245,12 +245,12 @@ class Average(Task):
 def check_parts(tasks: Mapping[str, Task]) -> None:
     """Raise ConfigError with every part of an average that is not a metric of the suite."""
     known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
-    faults = []
-    for name, task in tasks.items():
-        for part in getattr(task, "parts", ()):
-            if part not in known:
-                near = did_you_mean(part, known)
-                faults.append(f"suite.{name}.of: {part!r} is not a metric of this suite{near}")
+    parts = [(name, part) for name, task in tasks.items() for part in getattr(task, "parts", ())]
+    faults = [
+        f"suite.{name}.of: {part!r} is not a metric of this suite"
+        for name, part in parts
+        if part not in known
+    ]
     if faults:
         raise ConfigError(faults)
 

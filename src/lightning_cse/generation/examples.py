@@ -133,27 +133,21 @@ def _draw_group(
 
 def _complete_rows(tables: Sequence[Rows], sources: Sequence[Source]) -> list[tuple[Pair, ...]]:
     """Return the pair of each source for every row that makes an example for all of them."""
+    columns = {column for source in sources for column in (source.first, source.second)}
+    labelled = [table for table in tables if "hypothesis" in table.names]
     rows = []
 
-    for table in _as_triplets(tables, sources):
+    if labelled and columns <= set(TRIPLET):  # labelled pairs become triplets
+        others = [table for table in tables if "hypothesis" not in table.names]
+        tables = [*others, NLITriplets()(labelled)]
+
+    for table in tables:
         for pairs in zip(*(source.pairs(table) for source in sources), strict=True):
             complete = tuple(pair for pair in pairs if pair is not None)
             if len(complete) == len(pairs):
                 rows.append(complete)
 
     return rows
-
-
-def _as_triplets(tables: Sequence[Rows], sources: Sequence[Source]) -> list[Rows]:
-    """Return the tables; labelled pairs become triplets if the sources name triplets' columns."""
-    columns = {column for source in sources for column in (source.first, source.second)}
-    labelled = [table for table in tables if "hypothesis" in table.names]
-
-    if not labelled or not columns <= set(TRIPLET):
-        return list(tables)
-
-    others = [table for table in tables if "hypothesis" not in table.names]
-    return [*others, NLITriplets()(labelled)]
 
 
 def _draw(

@@ -153,9 +153,7 @@ class Curves:
         values: Mapping[str, float],
     ) -> None:
         """Write the values of one step."""
-        rows: list[Sequence[Any]] = [
-            (int(step), key, float(value)) for key, value in values.items()
-        ]
+        rows = [(int(step), key, float(value)) for key, value in values.items()]
         with disk_errors(self.path):
             self.path.parent.mkdir(
                 parents=True,

@@ -126,14 +126,9 @@ def table(points: Sequence[Point]) -> str:
         name = " ".join(settings) or "all seeds"
         cells.append((name, done, point.score if done else None))
     frame = pd.DataFrame(cells, columns=["point", "n", "score"]).astype({"score": float})
-    scores = frame.groupby("point", sort=False)["score"]
-    rows = pd.DataFrame(
-        {
-            "n": frame.groupby("point", sort=False)["n"].sum(),
-            "mean": scores.mean(),
-            "s.d.": scores.std(),
-        }
-    )
+    groups = frame.groupby("point", sort=False)
+    rows = groups.agg(n=("n", "sum"), mean=("score", "mean"), sd=("score", "std"))
+    rows = rows.rename(columns={"sd": "s.d."})
     counts = Counter(SHOWN.get(point.status, point.status) for point in points)
     counted = ", ".join(f"{count} {status}" for status, count in counts.items())
     lines = [

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import os
 
 import pytest
 
@@ -94,6 +95,18 @@ def test_a_line_that_one_file_leaves_out_is_left_out_of_all(put, plain, tmp_path
     put("STS/STS13-en-test/STS.gs.OnWN.txt", " \n5\n4\n")
     with pytest.raises(DataError, match=r"differ in length: .*OnWN\.txt': 2, .*OnWN\.txt': 3"):
         read_corpus("sts13", "test", tmp_path)
+
+
+def test_a_split_is_read_again_if_its_file_changes(put, tmp_path):
+    path = put("INLI/train.csv", INLI + ROW * 2)
+    first = read_corpus("inli", "train", tmp_path)
+    assert read_corpus("inli", "train", tmp_path) is first
+    # Another content of the same size, with the same time of change.
+    before = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"No tea.", b"My tea."))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    changed = read_corpus("inli", "train", tmp_path)
+    assert changed.column("implied_entailment") == ["My tea."] * 2
 
 
 # Corpora of one's own
