@@ -193,12 +193,14 @@ def test_second_derivative_is_an_error():
 # Precision
 
 
-@pytest.mark.parametrize("apart", [0.0, 1e-6, 1e-2])
+@pytest.mark.parametrize("apart", [0.0, 1e-8, 1e-6, 1e-2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("n", "d"), [(24, 48), (200, 1)])
 @both
 @every_function
-def test_no_similarity_exceeds_one(function, reduce, apart):
-    a = gaussians(24, 48, dtype=torch.float32, scale=3)
-    other = gaussians(24, 48, dtype=torch.float32, seed=1)
+def test_no_similarity_exceeds_one(function, reduce, n, d, dtype, apart):
+    a = gaussians(n, d, dtype=dtype, scale=3)
+    other = gaussians(n, d, dtype=dtype, seed=1)
     b = GaussianEmbedding(a.mean + apart * other.mean, a.log_variance + apart * other.log_variance)
     got = function(a, b, reduce)
     assert got.max() <= 1

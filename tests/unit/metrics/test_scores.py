@@ -103,6 +103,11 @@ def test_no_threshold_is_better_than_the_best(
     assert best_threshold(*shuffled, strict=strict) == (threshold, accuracy)
 
 
+@pytest.mark.parametrize(("strict", "want"), [(True, 1.0), (False, 0.5)])
+def test_accuracy_at_a_score_equal_to_the_threshold(strict, want):
+    assert threshold_accuracy([0, 1], [0.5, 1.0], 0.5, strict=strict) == want
+
+
 @pytest.mark.parametrize(
     ("labels", "scores", "options", "want"),
     [
