@@ -24,7 +24,7 @@ def test_a_table_is_run_and_then_found(tmp_path, capfd):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "2 runs: 2 missing" in done.stdout
-    for part in (*ROWS, "80.18", "64.68", "tiny in place of roberta_base"):
+    for part in (*ROWS, "80.18", "64.68", "encoder tiny"):
         assert part in done.stdout
     records = {path: path.read_text() for path in tmp_path.glob("dualcse*/*/record.json")}
     assert len(records) == 2
