@@ -70,7 +70,7 @@ def test_sweep_refused_as_a_whole_leaves_no_folder(give, tmp_path):
         "seed=0,1",
     )
     assert (code, (tmp_path / "runs").exists()) == (2, False)
-    assert "failed: the corpus is missing (seed=0; seed=1)" in out
+    assert "seed=1: failed: the corpus is missing" in out
 
 
 POINTS = """

@@ -276,13 +276,7 @@ class _Group:
                     weights.grad = gradient.addcmul_(weights, self.decay)
                     adam.step()
 
-            accuracies = []
-            for each, dev in zip(weights, self.devs, strict=True):
-                logits = torch.mm(inputs[dev], each.flatten(0, 1).T).unflatten(1, each.shape[:2])
-                is_right = torch.eq(logits.argmax(dim=2), labels[dev, None])
-                accuracies.append(is_right.double().mean(dim=0))
-
-            accuracy = torch.stack(accuracies)
+            accuracy = self._accuracies(inputs, labels)
             is_better = (misses <= 5) & (accuracy > best)
             best[is_better] = accuracy[is_better]
             misses += ~is_better
@@ -292,6 +286,16 @@ class _Group:
                 break
 
         return fitted
+
+    def _accuracies(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the accuracy of each classifier on dev: (folds, decays)."""
+        accuracies = []
+        for weights, dev in zip(self.weights, self.devs, strict=True):
+            logits = torch.mm(inputs[dev], weights.flatten(0, 1).T).unflatten(1, weights.shape[:2])
+            is_right = torch.eq(logits.argmax(dim=2), labels[dev, None])
+            accuracies.append(is_right.double().mean(dim=0))
+
+        return torch.stack(accuracies)
 
 
 def _gradient(

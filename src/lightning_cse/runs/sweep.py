@@ -13,6 +13,9 @@ from lightning_cse.errors import (
     BUG,
     BUSY,
     USER,
+    ConfigError,
+    DataError,
+    EncoderError,
     exit_code,
     one_line,
 )
@@ -26,6 +29,7 @@ SHOWN: Final = {
 }
 """Names of statuses in the table, where these differ."""
 _STATUS_OF_ERROR: Final = {"Busy": "busy", "FailedBefore": "left"}
+_REFUSED: Final = (ConfigError, DataError, EncoderError)
 
 
 @dataclass
@@ -33,7 +37,8 @@ class Point:
     """The outcome of a point.
 
     ``status`` is finished, skipped (finished before), failed, left (failed before), busy, or
-    killed. ``code`` is the exit code that a single run would have.
+    killed. ``code`` is the exit code that a single run would have. A point is ``refused`` if it
+    never began because of its config.
     """
 
     overrides: Sequence[str]
@@ -42,6 +47,7 @@ class Point:
     folder: str | None = None
     reason: str = ""
     code: int = BUG
+    refused: bool = False
 
     @classmethod
     def of(
@@ -56,6 +62,7 @@ class Point:
                 _STATUS_OF_ERROR.get(type(result).__name__, "failed"),
                 reason=" ".join(one_line(result).split()),
                 code=exit_code(result),
+                refused=isinstance(result, _REFUSED),
             )
         return cls(
             overrides,
@@ -103,6 +110,8 @@ class Sweep:
             point.overrides = [line for line in job if not line.startswith("hydra")]
             points.append(point)
         sys.stdout.write(table(points))
+        if all(point.refused for point in points):
+            self._remove()
         codes = {point.code for point in points}
         return next((code for code in (BUG, USER, BUSY) if code in codes), 0)
 
