@@ -48,4 +48,8 @@ def _commands(plan: Plan, jobs: Sequence[Job]) -> list[str]:
     for job in jobs[:_LISTED]:
         arguments = shlex.join([*overrides_of(job, plan.table), *own])
         lines.append(f"  python -m lightning_cse.{job.point.command} {arguments}")
+
+    if len(jobs) > _LISTED:
+        lines.append(f"  and {len(jobs) - _LISTED} more")
+
     return lines
