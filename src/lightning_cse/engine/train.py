@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import logging
+import sys
 import time
 import traceback
 import warnings
@@ -449,7 +450,7 @@ def _trainer(
         callbacks=callbacks,
         limit_train_batches=None,  # the data loader applies it
         default_root_dir=str(job.folder.path),
-        enable_progress_bar=job.cfg.trainer.get("enable_progress_bar", False),
+        enable_progress_bar=job.cfg.trainer.get("enable_progress_bar", sys.stderr.isatty()),
         _convert_="all",
     )
 
