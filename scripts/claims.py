@@ -25,9 +25,11 @@ def claims(page: Path) -> Iterator[tuple[str, str]]:
     ]
     if len(rows) < 3:
         raise ValueError(f"{page}: has no table under '## Claims'")
+
     for claim, _, verdict in rows[2:]:
         if verdict not in VERDICTS:
             raise ValueError(f"{page}: {verdict!r} is none of {', '.join(VERDICTS)}")
+
         yield claim, verdict
 
 
@@ -45,6 +47,7 @@ def summary(repository: Path) -> str:
         lines.append(
             f"| [{paper}]({page.relative_to(repository).as_posix()}) | {' | '.join(cells)} |"
         )
+
     return "\n".join(lines) + "\n"
 
 

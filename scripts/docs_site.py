@@ -64,10 +64,13 @@ class _Formulas(Preprocessor):
     def _drawn(self, found: re.Match[str]) -> str:
         if found["code"]:
             return found["code"]
+
         if found["inline"]:  # a joiner prevents a line break between a formula and a comma
             joiner = f"\N{WORD JOINER}{found['next']}" if found["next"] else ""
             return self.md.htmlStash.store(svg(found["inline"], inline=True)) + joiner
+
         formula = svg(found["display"] or found["directive"], inline=False)
+
         return f"\n{found['indent'] or ''}{self.md.htmlStash.store(formula)}\n\n"
 
 
@@ -87,6 +90,7 @@ def svg(latex: str, *, inline: bool) -> str:
     )
     image = image.replace("<svg ", f'<svg role="img" aria-label="{html.escape(latex)}" ', 1)
     below = f' style="vertical-align: {drawn.getyofst() / SIZE:.3f}em"'
+
     return (
         f'<span class="formula"{below}>{image}</span>'
         if inline
@@ -108,9 +112,11 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
     for name in waiting:
         if not name.startswith("docs/") and name != FRONT:
             files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+
         if name.endswith(".curves.csv"):
             for figure, content in run_figures(name).items():
                 files.append(File.generated(config, figure, content=content))
+
         if name.endswith(".md"):
             links = LINK.finditer((ROOT / name).read_text(encoding="utf-8"))
             targets = dict.fromkeys(resolved(name, link["target"]) for link in links)
@@ -133,6 +139,7 @@ def run_figures(curves: str) -> dict[str, bytes]:
     with (ROOT / curves).open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
             points[row["key"]].append((int(row["step"]), float(row["value"])))
+
     record = json.loads((ROOT / curves.replace(".curves.csv", ".json")).read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         drawn = plots.run_figures(points, Path(folder), record["best"]["monitor"])
@@ -146,6 +153,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     name = page.file.src_uri if page.file.generated_by else f"docs/{page.file.src_uri}"
     figures = [file.src_uri for file in files if file.src_uri.endswith(".png")]
     alone = re.compile(rf"(?m)^{LINK.pattern}$")
+
     return linked(alone.sub(lambda link: shown(link, name, figures), markdown), name, name)
 
 
@@ -159,9 +167,11 @@ def linked(markdown: str, name: str, page: str) -> str:
         target = resolved(name, found["target"])
         if (ROOT / target).is_dir():
             return found["text"]
+
         to = posixpath.relpath(
             "index.md" if target == FRONT else target.removeprefix("docs/"), folder
         )
+
         return f"[{found['text']}]({to}{found['anchor'] or ''})"
 
     return LINK.sub(link, markdown)
@@ -173,6 +183,7 @@ def shown(link: re.Match[str], page: str, figures: list[str]) -> str:
     what, _, of = (link["title"] or "").strip(' "').partition(": ")
     if not (what or "/results/" in target) or not (ROOT / target).is_file():
         return link[0]
+
     if not target.endswith(".md"):
         images = (
             [target]
@@ -183,6 +194,7 @@ def shown(link: re.Match[str], page: str, figures: list[str]) -> str:
         return "\n\n".join(
             f"![{link['text']}]({posixpath.relpath(image, folder)})" for image in images
         )
+
     text = (
         (ROOT / target).read_text(encoding="utf-8").replace("<details>", '<details markdown="1">')
     )
@@ -196,4 +208,5 @@ def shown(link: re.Match[str], page: str, figures: list[str]) -> str:
         text = row.sub(
             lambda one: one[0] if one["name"].replace("\\", "") in of.split(", ") else "", text
         )
+
     return linked(text, target, page)

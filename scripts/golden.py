@@ -84,8 +84,10 @@ def command(name: str, *arguments: str, accept: Iterable[int] = (0,)) -> str:
     finally:
         sys.argv = before
         GlobalHydra.instance().clear()
+
     if code not in accept:
         raise RuntimeError(f"{name} {' '.join(arguments)}: exit code {code}\n{out.getvalue()}")
+
     return out.getvalue()
 
 
@@ -114,7 +116,9 @@ def run_tiny(folder: Path, *overrides: str) -> Path:
         )
     finally:
         torch.set_num_threads(threads)
+
     (record,) = folder.rglob("record.json")
+
     return record.parent
 
 
@@ -124,6 +128,7 @@ def _environment() -> Iterator[None]:
     before = dict(os.environ)
     for key in [key for key in os.environ if key.startswith("LIGHTNING_CSE_")]:
         del os.environ[key]
+
     os.environ |= {
         "HF_HUB_OFFLINE": "1",
         "WANDB_MODE": "offline",
@@ -163,6 +168,7 @@ def config_of(experiment: str) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     cfg = OmegaConf.create(command("train", f"+experiment={experiment}", "--cfg", "job"))
+
     return dict(_leaves(cfg, ""))
 
 
@@ -175,11 +181,13 @@ def _leaves(node: Any, prefix: str) -> Iterator[tuple[str, Any]]:
         raw = OmegaConf.to_container(node, resolve=False)[key]
         if name in LEFT_OUT or (isinstance(raw, str) and "${paths." in raw):
             continue
+
         try:
             value = node[key]
         except OmegaConfBaseException:  # missing, or resolved only by an experiment
             yield name, raw
             continue
+
         if isinstance(value, DictConfig) and len(value):
             yield from _leaves(value, f"{name}.")
         else:
@@ -195,6 +203,7 @@ def _plain(value: Any, key: Any = None) -> Any:
         return {name: _plain(each, name) for name, each in value.items()}
     if isinstance(value, list):
         return [_plain(each) for each in value]
+
     return value.rpartition(".")[2] if key == "_target_" and isinstance(value, str) else value
 
 
@@ -218,7 +227,9 @@ def run_of(experiment: str) -> dict[str, Any]:
                 )
                 if row["key"].startswith(CURVES) and not noise:
                     curves.setdefault(row["key"], {})[row["step"]] = float(row["value"])
+
         record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+
     return {
         "curves": curves,
         "metrics": record["metrics"],
@@ -247,8 +258,10 @@ def tables() -> dict[str, Any]:
             command(
                 "reproduce", "dualcse/table2", "--profile=small", "--encoder=minilm_l6", *options
             )
+
         for file in sorted((folder / "tables").rglob("*.csv")):
             found[f"{file.parent.name}/{file.name}"] = _cells(file)
+
     return found
 
 
@@ -261,15 +274,18 @@ def committed_tables() -> dict[str, Any]:
 def _cells(file: Path) -> dict[str, dict[str, Any]]:
     with file.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
+
     cells: dict[str, dict[str, Any]] = {}
     for row in rows:
         labels = [key for key in row if key in LABELS]
         name = ", ".join(row[key] for key in labels if row[key])
         if name in cells:
             name = f"{name} ({len(cells)})"
+
         cells[name] = {
             key: _cell(key, text) for key, text in row.items() if text and key not in labels
         }
+
     return cells
 
 
@@ -282,6 +298,7 @@ def _cell(key: str, text: str) -> Any:
         return ";".join(mark for mark in text.split(";") if mark != "stale")
     if key in {"n", "settings", "seeds", "seeds_reference", "best_step"}:
         return text
+
     try:
         return float(text)
     except ValueError:
@@ -298,10 +315,12 @@ def read(part: str) -> dict[str, Any]:
     path = FOLDER / f"{part}.json"
     if not path.is_file():
         return {}
+
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if part == "configs":  # values that all experiments share are stored once
         shared = document.pop("")
         return {name: shared | own for name, own in document.items()}
+
     return document
 
 
@@ -312,6 +331,7 @@ def golden_of(part: str, name: str) -> Any:
     results = read(part)
     if name not in results:
         raise LookupError(f"no golden {part} of {name}: run python scripts/golden.py {part}")
+
     return results[name]
 
 
@@ -323,7 +343,9 @@ def steady(part: str, golden: Any, found: Any) -> Any:
         order = [key for key in golden if key in found]
         order += [key for key in found if key not in golden]
         return {key: steady(part, golden.get(key, ABSENT), found[key]) for key in order}
+
     differences = compare(golden, found)
+
     return golden if all(one.relative <= RELATIVE[part] for one in differences) else found
 
 
@@ -341,6 +363,7 @@ def write(part: str, results: Mapping[str, Any]) -> Path:
             for n, config in results.items()
         }
         results = {"": shared} | own
+
     lines = [
         f"{json.dumps(name)}: {json.dumps(rounded(each), separators=(',', ':'))}"
         for name, each in results.items()
@@ -348,6 +371,7 @@ def write(part: str, results: Mapping[str, Any]) -> Path:
     path = FOLDER / f"{part}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
     return path
 
 
@@ -357,6 +381,7 @@ def rounded(value: Any) -> Any:
         return {str(key): rounded(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [rounded(each) for each in value]
+
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
@@ -388,9 +413,12 @@ def compare(golden: Any, found: Any, path: str = "") -> list[Difference]:
         for key in dict.fromkeys([*golden, *found]):
             below = f"{path} > {key}" if path else str(key)
             differences += compare(golden.get(key, ABSENT), found.get(key, ABSENT), below)
+
         return differences
+
     if _same(golden, found):
         return []
+
     if (
         isinstance(golden, float)
         and isinstance(found, float)
@@ -399,6 +427,7 @@ def compare(golden: Any, found: Any, path: str = "") -> list[Difference]:
     ):
         floor = 1e-12 if any(name in path for name in NO_FLOOR) else FLOOR
         return [Difference(path, golden, found, abs(golden - found) / max(abs(golden), floor))]
+
     return [Difference(path, golden, found, math.inf)]
 
 
@@ -419,13 +448,16 @@ def results_of(part: str, only: Iterable[str]) -> dict[str, Any]:
     """Return the present results of a part; for configs and runs, those of these experiments."""
     if part == "tables":
         return tables()
+
     if part == "batches":
         there = os.environ.get("LIGHTNING_CSE_DATA")
         return batches(None) | (batches(there) if there else {})
+
     results = {}
     for name in only:
         results[name] = {"configs": config_of, "runs": run_of}[part](name)
         print(f"{part}: {name}", file=sys.stderr)
+
     return results
 
 
@@ -439,8 +471,10 @@ def write_runs() -> list[Path]:
         methods[name] = config_of(name)["method._target_"]
         with executed() as lines[name]:
             found = rounded(run_of(name))
+
         results[name] = steady("runs", golden.get(name, ABSENT), found)
         print(f"runs: {name}", file=sys.stderr)
+
     return [write("runs", results), write_code(code_of_methods(results, methods, lines))]
 
 
@@ -448,7 +482,9 @@ def write_part(part: str) -> list[Path]:
     """Write the golden results of a part again."""
     if part == "runs":
         return write_runs()
+
     results = steady(part, read(part), rounded(results_of(part, EXPERIMENTS)))
+
     return [write(part, results)]
 
 
@@ -462,6 +498,7 @@ def check_part(part: str, only: list[str] | None) -> bool:
         golden = {name: each for name, each in golden.items() if name in results}
     if only and part in ("configs", "runs"):
         golden = {name: golden_of(part, name) for name in only}
+
     differences = sorted(compare(golden, results), key=lambda one: -one.relative)
     failed = [one for one in differences if one.relative > RELATIVE[part]]
     worst = differences[0].relative if differences else 0.0
@@ -469,6 +506,7 @@ def check_part(part: str, only: list[str] | None) -> bool:
     print(f"{part}: worst relative difference {worst:.1e}, {beyond}")
     for one in failed[:20]:
         print(f"  {one}")
+
     return not failed
 
 
@@ -489,6 +527,7 @@ def main() -> int:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     if given.only and not given.check:
         parser.error("--only needs --check: a part is written as a whole")
+
     same = True
     for part in given.parts or PARTS:
         if given.check:
@@ -496,6 +535,7 @@ def main() -> int:
         else:
             for path in write_part(part):
                 print(f"written: {path}")
+
     return int(not same)
 
 

@@ -44,6 +44,7 @@ def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
     for variant, overrides in VARIANTS.items():
         if variant == "weighted" and name != "quadruples":
             continue
+
         llm = name.endswith(("nli_nli", "nli_sts", "wiki_nli", "wiki_sts"))
         chosen = [one for one in overrides if llm or "llm_rows" not in one]
         where = (
@@ -61,8 +62,10 @@ def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
                 "data.batch_size=12",
             )
             cfg = hydra.compose("train", [*fixed, "paths.cache_dir=null", *where, *chosen])
+
         with tempfile.TemporaryDirectory() as cache:
             found[variant] = _digests(cfg.data, corpora, cache)
+
     return found
 
 
@@ -99,6 +102,7 @@ def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
         ]
         for batch in drawn
     ]
+
     return {
         "rows": sizes,
         "counts": dict(sorted(data.counts.items())),

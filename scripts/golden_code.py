@@ -73,6 +73,7 @@ def code_of_methods(
         known = lines.setdefault(method_of[experiment], {})
         for file, executed_lines in of_run.items():
             known.setdefault(file, set()).update(executed_lines)
+
     entered = {
         method: {place for place, needed in functions.items() if needed & _of(known, place)}
         for method, known in lines.items()
@@ -90,11 +91,13 @@ def code_of_methods(
                     unexercised.append(place)
             elif place not in by_any and needed and (file in own_files or file not in used_files):
                 unexercised.append(place)
+
         experiments = [name for name in sorted(results) if method_of[name] == method]
         methods[method] = {
             "results": digest({name: results[name] for name in experiments}),
             "unexercised": unexercised,
         }
+
     return methods
 
 
@@ -121,6 +124,7 @@ def _functions(path: Path) -> dict[str, set[int]]:
     """Return the lines that each function of a file must execute to be exercised."""
     file = path.relative_to(PACKAGE).as_posix()
     tree = ast.parse(path.read_bytes())
+
     return {
         f"{file}:{name}": set(_statements(function.body))
         for name, function in named_functions(tree)
@@ -133,15 +137,18 @@ def _statements(body: list[ast.stmt]) -> Iterator[int]:
     """
     if isinstance(body[-1], ast.Raise):
         return
+
     for statement in body:
         if isinstance(statement, ast.Pass | ast.Global | ast.Nonlocal):
             continue
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             continue  # a docstring
+
         yield statement.lineno
         for inner in ("body", "orelse", "finalbody"):
             block = getattr(statement, inner, [])
             if block:
                 yield from _statements(block)
+
         for handler in getattr(statement, "handlers", ()):
             yield from _statements(handler.body)

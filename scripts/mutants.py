@@ -49,6 +49,7 @@ def main(words: str = "") -> int:
             print(f"{change['name']}: {failed or 'SURVIVED'}", flush=True)
 
     print(f"{len(chosen) - survived} of {len(chosen)} changes were noticed")
+
     return int(survived > 0)
 
 
@@ -73,6 +74,7 @@ def _first_failure(copy: Path, change: dict[str, str]) -> str:
         raise SystemExit(f"{change['name']}: the tests cannot run:\n{done.stdout[-2000:]}")
 
     failures = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+
     return failures[0].split(" - ")[0] if failures else ""
 
 

@@ -29,6 +29,7 @@ def released_runs(folder: Path) -> pd.DataFrame:
             tables |= {
                 f"diag/{ours}/{measure}": (file, measure) for measure in ("alignment", "uniformity")
             }
+
         frames = {
             key: pd.read_csv(file)[["step", column]] for key, (file, column) in tables.items()
         }
@@ -37,6 +38,7 @@ def released_runs(folder: Path) -> pd.DataFrame:
         }
         title = ".".join(_NAMES.get(part, part) for part in metrics.parent.parts[-2:])
         rows.append({"setting": title, "curves": curves, **asdict(summarise(curves))})
+
     return pd.DataFrame(rows, dtype=object)
 
 

@@ -29,10 +29,12 @@ def notes_of(version: str, repository: Path = REPOSITORY) -> str:
         match = re.search(pattern, (repository / name).read_text(encoding="utf-8"))
         if match is None or match[1] != version:
             raise ValueError(f"{name}: the version is {match and match[1]}, not {version}")
+
     changelog = (repository / "CHANGELOG.md").read_text(encoding="utf-8")
     entry = re.search(rf"(?ms)^## \[{re.escape(version)}\][^\n]*\n(.*?)(?=^## |\Z)", changelog)
     if entry is None or not entry[1].strip():
         raise ValueError(f"CHANGELOG.md: there is no entry '## [{version}]', or it is empty")
+
     return entry[1].strip() + "\n"
 
 
@@ -41,11 +43,13 @@ def main() -> int:
     if len(sys.argv) != 2 or not sys.argv[1].startswith("v"):
         print(__doc__, file=sys.stderr)
         return 2
+
     try:
         print(notes_of(sys.argv[1][1:]), end="")
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
+
     return 0
 
 

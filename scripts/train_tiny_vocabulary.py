@@ -23,6 +23,7 @@ def main() -> None:
         encoding="utf-8", newline=""
     ) as file:
         sentences = [row[role] for row in csv.DictReader(file) for role in ROLES]
+
     tokenizer = BertWordPieceTokenizer(lowercase=True)
     tokenizer.train_from_iterator(sentences, vocab_size=2000, min_frequency=2, show_progress=False)
     vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])

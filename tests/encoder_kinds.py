@@ -63,6 +63,7 @@ def word_pieces(special):
             special_tokens=special,
         ),
     )
+
     return raw.get_vocab()
 
 
@@ -77,6 +78,7 @@ def unigram(special):
             unk_token=special[3],
         ),
     )
+
     return [(piece, score) for piece, score in json.loads(raw.to_str())["model"]["vocab"]]
 
 
@@ -91,6 +93,7 @@ def byte_pairs(special, sentences=None):
             **options,
         ),
     )
+
     return raw
 
 
@@ -120,6 +123,7 @@ def modernbert_tokenizer():
         special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
     )
     inputs = {"tokenizer_object": raw, "model_input_names": ["input_ids", "attention_mask"]}
+
     return hf.PreTrainedTokenizerFast(
         **inputs,
         **{f"{name}_token": token for name, token in names.items()},
@@ -205,7 +209,11 @@ KINDS = {
 }
 
 
-def save_kind(name, folder, **changes):
+def save_kind(
+    name,
+    folder,
+    **changes,
+):
     """Save a random model of a kind, with changes to its config, and its tokenizer, with
     save_pretrained.
     """
@@ -220,5 +228,7 @@ def save_kind(name, folder, **changes):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         hf.AutoModel.from_config(config).save_pretrained(folder)
+
     tokenizer.save_pretrained(folder)
+
     return folder

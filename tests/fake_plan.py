@@ -22,11 +22,20 @@ class FakePlan:
     def lines(self):
         return self.artefact.lines(self.request)
 
-    def runs(self, line, column):
+    def runs(
+        self,
+        line,
+        column,
+    ):
         found = dict(sorted(self.by_label.get(line.row.of or line.label, {}).items()))
         rows = frame_of(found.values())
         rows.index = pd.Index(list(found), name="seed")
+
         return rows.iloc[:1] if line.row.baseline else rows
 
-    def seeds(self, line, column):
+    def seeds(
+        self,
+        line,
+        column,
+    ):
         return line.seeds[:1] if line.row.baseline else line.seeds

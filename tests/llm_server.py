@@ -71,7 +71,12 @@ def always(kind):
     return lambda _, nth: kind
 
 
-def share(part, kinds=TRANSIENT, *, times=2):
+def share(
+    part,
+    kinds=TRANSIENT,
+    *,
+    times=2,
+):
     """Return a plan: a part of all calls fails, at most ``times`` per prompt; prompt and count
     decide which.
     """
@@ -112,7 +117,7 @@ class ChatServer(ThreadingHTTPServer):
         *,
         key="",
         seconds=0.0,  # per answer
-        structured=True,  # whether it accepts a response_format
+        structured=True,  # whether it accepts a response_format,
     ):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answer = answer or (lambda body: prompt(body)[::-1])
@@ -135,7 +140,11 @@ class ChatServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def __enter__(self):
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        threading.Thread(
+            target=self.serve_forever,
+            args=(0.01,),
+            daemon=True,
+        ).start()
         return self
 
     def __exit__(self, *_):
@@ -150,7 +159,11 @@ class ChatServer(ThreadingHTTPServer):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def begin(self, body, authorization):
+    def begin(
+        self,
+        body,
+        authorization,
+    ):
         """Record a call, and return the fault that it meets."""
         text = json.dumps(body["messages"])
         with self.lock:
@@ -162,20 +175,41 @@ class ChatServer(ThreadingHTTPServer):
                 fault = "unauthorized"
             elif not self.structured and "response_format" in body:
                 fault = "no_schema"
-            self.calls.append(Call(body, fault, authorization, time.monotonic()))
+
+            self.calls.append(
+                Call(
+                    body,
+                    fault,
+                    authorization,
+                    time.monotonic(),
+                )
+            )
+
         return fault
 
-    def end(self, body, answered):
+    def end(
+        self,
+        body,
+        answered,
+    ):
         """Record the end of a call, before its client can notice it."""
         with self.lock:
             self._inside -= 1
             self.answered[prompt(body)] += answered
 
-    def process_request(self, request, client_address):
+    def process_request(
+        self,
+        request,
+        client_address,
+    ):
         self._connections.add(request)
         super().process_request(request, client_address)
 
-    def handle_error(self, request, client_address):
+    def handle_error(
+        self,
+        request,
+        client_address,
+    ):
         """Ignore clients that disconnect, which is what tests provoke."""
 
 
@@ -184,7 +218,11 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # connections stay open, as with real servers
     disable_nagle_algorithm = True
 
-    def log_message(self, format, *args):
+    def log_message(
+        self,
+        format,
+        *args,
+    ):
         pass
 
     def do_POST(self):
@@ -206,9 +244,18 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(200, BODIES.get(fault or "", reply))
 
-    def _reply(self, body, odd):
+    def _reply(
+        self,
+        body,
+        odd,
+    ):
         text = self.server.answer(body)
-        texts = {"refusal": "", "filter": "", "null": "", "length": text[:3]}
+        texts = {
+            "refusal": "",
+            "filter": "",
+            "null": "",
+            "length": text[:3],
+        }
         text = {**texts, "surrogate": "cut \ud83d"}.get(odd, text)
         finish = {"filter": "content_filter", "length": "length"}.get(odd, "stop")
         message = {
@@ -220,18 +267,24 @@ class _Handler(BaseHTTPRequestHandler):
             "prompt_tokens": sum(len(one["content"].split()) for one in body["messages"]),
             "completion_tokens": len(text.split()),
         }
+
         return {
             "model": body["model"],
             "choices": [{"message": message, "finish_reason": finish}],
             "usage": None if odd == "no_usage" else usage,
         }
 
-    def _leave(self, kind, whole):
+    def _leave(
+        self,
+        kind,
+        whole,
+    ):
         """Leave a call without a complete answer."""
         self.close_connection = True
         if kind not in {"silent", "break"}:
             self._head(200, len(whole))
             self.wfile.write(whole[: len(whole) // 2])
+
         if kind in {"silent", "stall"}:
             self.connection.settimeout(60.0)  # or until the client leaves
             self.connection.recv(1)
@@ -241,14 +294,23 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.connection.shutdown(socket.SHUT_RDWR)
 
-    def _head(self, status, length):
+    def _head(
+        self,
+        status,
+        length,
+    ):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(length))
         if status == 429 or status >= 500:
             self.send_header("Retry-After", "0.05")
+
         self.end_headers()
 
-    def _send(self, status, content):
+    def _send(
+        self,
+        status,
+        content,
+    ):
         self._head(status, len(content))
         self.wfile.write(content)

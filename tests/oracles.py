@@ -12,7 +12,11 @@ from lightning_cse.encoders import tiny_encoder
 from lightning_cse.engine.inference import SentenceModel
 
 
-def normal(*shape, seed=0, dtype=torch.float64):
+def normal(
+    *shape,
+    seed=0,
+    dtype=torch.float64,
+):
     """Return normal numbers, drawn by the seed in float64 and then converted to the dtype."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(
@@ -22,7 +26,14 @@ def normal(*shape, seed=0, dtype=torch.float64):
     ).to(dtype)
 
 
-def gaussians(n, d, *, seed=0, dtype=torch.float64, scale=1.0):
+def gaussians(
+    n,
+    d,
+    *,
+    seed=0,
+    dtype=torch.float64,
+    scale=1.0,
+):
     """Return Gaussians with normal means, and log variances of this standard deviation."""
     mean, log_variance = normal(2, n, d, seed=seed)
     return GaussianEmbedding(mean.to(dtype), (scale * log_variance).to(dtype))
@@ -34,7 +45,12 @@ def cos(x, y):
     return (x @ y / (x @ x).sqrt() / (y @ y).sqrt()).item()
 
 
-def divergences(a, i, b, j):
+def divergences(
+    a,
+    i,
+    b,
+    j,
+):
     """Return KL(a_i || b_j) of each dimension, spelled out."""
     result = []
     for h in range(a.mean.shape[1]):
@@ -42,6 +58,7 @@ def divergences(a, i, b, j):
         t = math.exp(b.log_variance[j, h])
         difference = float(a.mean[i, h] - b.mean[j, h])
         result.append((s / t + difference**2 / t - 1 - math.log(s / t)) / 2)
+
     return result
 
 
@@ -49,15 +66,26 @@ def reduced(kl, reduce):
     """Return the similarity of two Gaussians from the divergence of each dimension."""
     if reduce == "sim_of_sum":
         return 1 / (1 + math.fsum(kl))
+
     return math.fsum(1 / (1 + k) for k in kl) / len(kl)
 
 
-def sim(a, i, b, j, reduce="mean_of_sims"):
+def sim(
+    a,
+    i,
+    b,
+    j,
+    reduce="mean_of_sims",
+):
     """Return the similarity of Gaussian i of ``a`` to Gaussian j of ``b``."""
     return reduced(divergences(a, i, b, j), reduce)
 
 
-def cross_entropy(positive, candidates, temperature):
+def cross_entropy(
+    positive,
+    candidates,
+    temperature,
+):
     """Return the contrastive loss of one row from the similarities of its candidates."""
     total = math.fsum(math.exp(candidate / temperature) for candidate in candidates)
     return math.log(total) - positive / temperature
@@ -88,7 +116,12 @@ class Numbers:
         )
 
 
-def untrained(kind, *, encoder=None, **options):
+def untrained(
+    kind,
+    *,
+    encoder=None,
+    **options,
+):
     """Return a loaded model with random layers; the two parts of a bi-encoder differ."""
     torch.manual_seed(0)
     model = kind(encoder or tiny_encoder(max_length=48), **options).eval()
@@ -96,7 +129,9 @@ def untrained(kind, *, encoder=None, **options):
         for name, parameter in model.named_parameters():
             if name.startswith("implicit_"):
                 parameter.add_(0.1 * torch.randn_like(parameter))
+
     settings = model.settings()
+
     return SentenceModel(
         model,
         "some",
@@ -110,10 +145,17 @@ def save_tiny(folder):
     encoder = tiny_encoder()
     encoder.backbone.save_pretrained(folder)
     encoder.tokenizer.tokenizer.save_pretrained(folder)
+
     return folder
 
 
-def senteval_classifier(x, labels, fold, l2, classes):
+def senteval_classifier(
+    x,
+    labels,
+    fold,
+    l2,
+    classes,
+):
     """Fit SentEval's classifier as a loop in float64, on a fold (train, dev or None); also return
     the epochs.
     """
@@ -127,6 +169,7 @@ def senteval_classifier(x, labels, fold, l2, classes):
         permutation = random.permutation(len(train))
         apart = int(0.05 * len(train))
         train, dev = train[permutation[apart:]], train[permutation[:apart]]
+
     best = -1.0
     epochs = 0
     count = 0
@@ -139,6 +182,7 @@ def senteval_classifier(x, labels, fold, l2, classes):
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
+
         epochs += 4
         accuracy = (model(x[dev]).argmax(1) == labels[dev]).double().mean().item()
         if accuracy > best:
@@ -146,4 +190,5 @@ def senteval_classifier(x, labels, fold, l2, classes):
             best_model = copy.deepcopy(model)
         else:
             count += 1
+
     return best_model, epochs

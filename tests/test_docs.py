@@ -88,16 +88,34 @@ def read_blocks(markdown, page=""):
     for token in MarkdownIt().parse(markdown):
         line = token.map[0] + 1 if token.map else 0
         if token.type == "code_block" and "python -m lightning_cse" in token.content:
-            blocks.append(Block("bash", token.content, line, page, "indented"))
+            blocks.append(
+                Block(
+                    "bash",
+                    token.content,
+                    line,
+                    page,
+                    "indented",
+                )
+            )
+
         if token.type == "fence":
             skip, file = _SKIP.search(before), _FILE.search(before)
             language = token.info.strip()
             if language == "text" and blocks and blocks[-1].language in RUN:
                 blocks[-1].expected = token.content
-            block = Block(language, token.content, line, page, skip and skip["reason"])
+
+            block = Block(
+                language,
+                token.content,
+                line,
+                page,
+                skip and skip["reason"],
+            )
             block.file = file["path"] if file else ""
             blocks.append(block)
+
         before = token.content
+
     return blocks
 
 
@@ -115,11 +133,14 @@ def masked(text, checkout=None):
     text = _ANSI.sub("", text).replace("\r", "\n")
     if checkout is not None:
         text = text.replace(f"{checkout}/", "")
+
     lines = []
     for line in text.splitlines():
         for pattern, instead in _MASKS:
             line = pattern.sub(instead, line)
+
         lines.append(line.strip())
+
     return [line for line in lines if line]
 
 
@@ -145,6 +166,7 @@ def runnable(block):
             kept.append(f"{line.split('#')[0].rstrip()} --silent READY_RUN= BIN={there}")
         elif not targets:
             kept.append(line)
+
     return "\n".join(kept) if any(line.split("#")[0].strip() for line in kept) else ""
 
 
@@ -187,11 +209,18 @@ def checkout_of(tmp_path_factory):
     def copied(page):
         folder = tmp_path_factory.mktemp(re.sub(r"\W", "_", page)) / "lightning_cse"
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        listed = subprocess.run(
+            command,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         for name in set(listed.stdout.split("\0")):
             if name and (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
+
         return folder
 
     return copied
@@ -219,6 +248,7 @@ def run(command, checkout):
         errors="replace",
     )
     assert done.returncode == 0, f"exit code {done.returncode}; it printed\n{done.stdout}"
+
     return done.stdout
 
 
@@ -234,9 +264,16 @@ def test_block_runs(block, checkout_of):
     if block.language == "python":
         command = [sys.executable, "-c", block.body]
     else:
-        command = ["bash", "-euo", "pipefail", "-c", runnable(block)]
+        command = [
+            "bash",
+            "-euo",
+            "pipefail",
+            "-c",
+            runnable(block),
+        ]
         if not command[-1]:
             pytest.skip("make targets only: checked by name")
+
     output = run(command, checkout)
     if block.expected is not None:
         want = masked(block.expected, checkout)
@@ -266,18 +303,28 @@ def commands(shell):
             yield words[start].removeprefix("lightning_cse."), words[start + 1 : end]
 
 
-def check_command(name, args, give, patch):
+def check_command(
+    name,
+    args,
+    give,
+    patch,
+):
     """Fail if a command could not start."""
     if name in HYDRA:
         # Not everybody has all launchers.
         args = [arg for arg in args if not re.match(r"\+?hydra[/.]launcher", arg)]
         code, _, errors = give(*args, command=name)
         assert code == 0, errors
+
         return
 
     read = argparse.ArgumentParser.parse_args
 
-    def parsed(self, *given, **named):
+    def parsed(
+        self,
+        *given,
+        **named,
+    ):
         read(self, *given, **named)
         raise Parsed
 
@@ -294,15 +341,33 @@ def make_known():
 
 @pytest.mark.docs
 @pytest.mark.parametrize("block", params(skipped=True))
-def test_skipped_block_could_start(block, give, monkeypatch):
+def test_skipped_block_could_start(
+    block,
+    give,
+    monkeypatch,
+):
     if block.language == "python":
         ast.parse(block.body)
         return
+
     script = re.sub(r"<\w+>", "x", block.body)
-    subprocess.run(["bash", "-n", "-c", script], check=True)
+    subprocess.run(
+        [
+            "bash",
+            "-n",
+            "-c",
+            script,
+        ],
+        check=True,
+    )
     write_files(block, Path())
     for name, args in commands(block.body):
-        check_command(name, args, give, monkeypatch)
+        check_command(
+            name,
+            args,
+            give,
+            monkeypatch,
+        )
 
 
 # The documents
@@ -339,9 +404,22 @@ def test_every_public_name_is_in_the_reference(module):
 def site(tmp_path_factory):
     """The site, built as by ``make docs``: a warning is an error."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--site-dir",
+        str(folder),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
+
     return folder
 
 

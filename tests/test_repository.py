@@ -47,12 +47,19 @@ def files(repository):
     be committed.
     """
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=repository, capture_output=True, text=True)
+    listed = subprocess.run(
+        command,
+        cwd=repository,
+        capture_output=True,
+        text=True,
+    )
     if listed.returncode != 0:
         pytest.skip("not a git checkout")
+
     names = sorted(set(listed.stdout.split("\0")) - {""})
     found = {name: repository / name for name in names if (repository / name).is_file()}
     assert len(found) > 50, f"git lists only {len(found)} files; has .gitignore swallowed some?"
+
     return found
 
 
@@ -60,6 +67,7 @@ def lines(files, suffixes):
     """File, number and text of every line."""
     chosen = {name: path for name, path in files.items() if path.suffix in suffixes}
     assert len(chosen) > 50
+
     return [
         (name, number, line)
         for name, path in chosen.items()
@@ -85,6 +93,7 @@ def test_no_path_of_a_single_machine(files):
         outside = OUTSIDE.search(line) and name not in {".ci/run", "tests/test_repository.py"}
         if SOMEBODYS_PATH.search(line) or outside:
             found.append(f"{name}:{number}: {line.strip()}")
+
     assert found == []
 
 
@@ -101,6 +110,7 @@ def test_version_has_its_release_notes_and_is_everywhere_the_same(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text((release.REPOSITORY / name).read_text())
+
     version = lightning_cse.__version__
     notes = f"## [Unreleased]\n\n## [{version}] - 2026-11-25\n\n- Two.\n\n## [0.0.1]\n"
     (tmp_path / "CHANGELOG.md").write_text(notes)
@@ -111,9 +121,15 @@ def test_version_has_its_release_notes_and_is_everywhere_the_same(tmp_path):
 
 def test_kept_records_name_commits_of_the_history(repository):
     command = ["git", "rev-list", "HEAD"]
-    history = subprocess.run(command, cwd=repository, capture_output=True, text=True)
+    history = subprocess.run(
+        command,
+        cwd=repository,
+        capture_output=True,
+        text=True,
+    )
     if history.returncode or (repository / ".git" / "shallow").exists():
         pytest.skip("needs the complete history")
+
     records = list(repository.glob("experiments/*/results/records/*.json"))
     assert len(records) > 100
     named = {json.loads(path.read_text())["environment"]["commit"] for path in records}

@@ -173,6 +173,7 @@ def _combinations(overrides: Sequence[Override]) -> list[list[str]]:
         if override.is_interval_sweep():
             fault = f"{override.input_line}: a grid needs a list of values, such as 1e-5,3e-5"
             raise ConfigError([fault])
+
         if override.is_delete():
             lines[key] = [key]
         elif override.is_sweep_override():
@@ -287,6 +288,7 @@ class RayLauncher(Launcher):
         if settings["address"] != "local":
             for key in ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory"):
                 settings.pop(key, None)  # for a new Ray only
+
         try:
             ray.init(**settings)
         except Exception as error:
@@ -327,6 +329,7 @@ def _run(
         config.hydra.job.num = number
 
     HydraConfig.instance().set_config(config)
+
     return run_job(
         task,
         config,

@@ -28,6 +28,7 @@ def main() -> int:
 
     sys.argv = [f"lightning-cse {name}", *rest]
     code: int = importlib.import_module(f"lightning_cse.{name}").main()
+
     return code
 
 

@@ -19,6 +19,7 @@ def count(text: str) -> int:
     """Return a number from the command line, which must be at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be an integer >= 1, got {text!r}")
+
     return int(text)
 
 
@@ -26,6 +27,7 @@ def seeds(text: str) -> tuple[int, ...]:
     """Return the distinct seeds of a list such as ``0,1,2``."""
     if not re.fullmatch(r"[0-9]+(,[0-9]+)*", text):
         raise argparse.ArgumentTypeError(f"must be a list of seeds such as 0,1,2, got {text!r}")
+
     return tuple(dict.fromkeys(map(int, text.split(","))))
 
 
@@ -82,6 +84,7 @@ def hydra_text(value: str) -> str:
         re.ASCII,
     )
     is_text = plain and value.casefold() not in ("null", "true", "false", "nan", "inf")
+
     return value if is_text else "'" + value.replace("'", r"\'") + "'"
 
 
@@ -97,4 +100,5 @@ def quote_free_text(args: Sequence[str], keys: Sequence[str]) -> list[str]:
 
     free = re.compile(rf"""(?s)\+{{0,2}}({"|".join(keys) or "-"})=(?!null$|(["']).*\2$)""")
     quoted = [arg.replace("'", r"\'").replace("=", "='", 1) + "'" for arg in args]
+
     return [new if free.match(arg) else arg for arg, new in zip(args, quoted, strict=True)]

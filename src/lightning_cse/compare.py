@@ -38,22 +38,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     for task, labels in found.attrs["left_out"].items():
         why = "no predictions; a symmetric score has none for a direction"
         sys.stderr.write(f"{task}: left out: {', '.join(labels)} ({why})\n")
+
     found["significant"] = found["p_holm"] < arguments.alpha
     for key in ("seeds_a", "seeds_b"):
         found[key] = [" ".join(map(str, seeds)) for seeds in found[key]]
+
     sys.stdout.write(_text(found, arguments.format))
+
     return 0
 
 
 def _text(found: pd.DataFrame, form: str) -> str:
     if form == "csv":
         return str(found.to_csv(index=False, lineterminator="\n"))
+
     return str(found[_COLUMNS].map(_shown).to_string(index=False)) + "\n" + _LEGEND
 
 
 def _shown(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
+
     return f"{value:.4f}" if value == 0 or abs(value) >= 0.0001 else f"{value:.0e}"
 
 
@@ -61,13 +66,36 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lightning_cse.compare", description=__doc__)
     add = parser.add_argument
     runs = "folders of finished runs, with all their seeds"
-    add("run", nargs="+", type=shared.path, metavar="RUN", help=runs)
+    add(
+        "run",
+        nargs="+",
+        type=shared.path,
+        metavar="RUN",
+        help=runs,
+    )
     tasks = "the tasks to compare on (default: all in common)"
-    add("--task", nargs="+", action="extend", default=[], help=tasks)
+    add(
+        "--task",
+        nargs="+",
+        action="extend",
+        default=[],
+        help=tasks,
+    )
     level = "level of significance, after Holm (default: 0.05)"
-    add("--alpha", type=float, default=0.05, help=level)
+    add(
+        "--alpha",
+        type=float,
+        default=0.05,
+        help=level,
+    )
     forms = ("table", "csv")
-    add("--format", choices=forms, default="table", help="(default: table)")
+    add(
+        "--format",
+        choices=forms,
+        default="table",
+        help="(default: table)",
+    )
+
     return parser
 
 

@@ -76,12 +76,17 @@ def workspace(
             *(f"summary:{key}" for key in scores),
         ],
     )
+
     return ws.Workspace(
         entity=entity,
         project=project,
         name="Contrastive sentence embeddings",
         sections=[
-            ws.Section(name=name, panels=_panels(some), is_open=True)
+            ws.Section(
+                name=name,
+                panels=_panels(some),
+                is_open=True,
+            )
             for name, some in charts.items()
         ],
         settings=ws.WorkspaceSettings(x_axis=_STEP, max_runs=_MOST_RUNS),
@@ -99,12 +104,33 @@ def _panels(charts: Sequence[Any]) -> list[Any]:
     look |= {"groupby": "Group", "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
     panels: list[Any] = []
     for number, key in enumerate(charts):
-        place = wr.Layout(x=8 * (number % 3), y=6 * (number // 3), w=8, h=6)
+        place = wr.Layout(
+            x=8 * (number % 3),
+            y=6 * (number // 3),
+            w=8,
+            h=6,
+        )
         if isinstance(key, tuple):
             x, y = map(wr.SummaryMetric, key)
-            panels.append(wr.ScatterPlot(title=" and ".join(key), x=x, y=y, layout=place))
+            panels.append(
+                wr.ScatterPlot(
+                    title=" and ".join(key),
+                    x=x,
+                    y=y,
+                    layout=place,
+                )
+            )
         else:
-            panels.append(wr.LinePlot(title=key, x=_STEP, y=[key], layout=place, **look))
+            panels.append(
+                wr.LinePlot(
+                    title=key,
+                    x=_STEP,
+                    y=[key],
+                    layout=place,
+                    **look,
+                )
+            )
+
     return panels
 
 
@@ -118,6 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise LightningCSEError(
             "not logged in to W&B: run `wandb login`, or use --dry-run, which needs no server"
         )
+
     try:
         text = _build(args)
     except ImportError as error:
@@ -129,7 +156,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"the workspace of {args.entity}/{args.project} failed ({one_line(error)}): check --entity, --project, "
             "the network and the key (`wandb login --relogin`)"
         ) from error
+
     sys.stdout.write(f"{text}\n")
+
     return 0
 
 
@@ -140,12 +169,24 @@ def _build(args: argparse.Namespace) -> str:
         import wandb
 
         entity = wandb.Api(timeout=20).default_entity or ""  # who is logged in
+
     dev = args.dev or DEV_SCORES
-    built: Any = workspace(entity, args.project, dev, args.test or TEST_SCORES)
+    built: Any = workspace(
+        entity,
+        args.project,
+        dev,
+        args.test or TEST_SCORES,
+    )
     if args.dry_run:
-        model = built._to_model().model_dump(mode="json", by_alias=True, exclude_none=True)
+        model = built._to_model().model_dump(
+            mode="json",
+            by_alias=True,
+            exclude_none=True,
+        )
         return json.dumps(model, indent=2, ensure_ascii=False)
+
     built.save()
+
     return str(built.url)
 
 
@@ -159,11 +200,22 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--project", required=True, help="W&B project (logger.project, lightning_cse)")
     add("--entity", default="", help="W&B user or team; default: the user who is logged in")
-    add("--dev", action="append", metavar="KEY", help="a dev score; may be repeated")
-    add("--test", action="append", metavar="KEY", help="a test score; may be repeated")
+    add(
+        "--dev",
+        action="append",
+        metavar="KEY",
+        help="a dev score; may be repeated",
+    )
+    add(
+        "--test",
+        action="append",
+        metavar="KEY",
+        help="a test score; may be repeated",
+    )
     add(
         "--dry-run", action="store_true", help="print as JSON what would be built, without a server"
     )
+
     return parser
 
 

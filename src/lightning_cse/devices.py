@@ -28,6 +28,7 @@ def world() -> tuple[int, int]:
     """Return the rank of this process, and the number of processes that compute together."""
     if _together and dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
+
     return 0, 1
 
 
@@ -43,6 +44,7 @@ def share(rows: Tensor) -> Tensor:
         count,
         device=rows.device,
     )
+
     return rows[own.clamp(max=len(rows) - 1)]
 
 
@@ -57,6 +59,7 @@ def gather(own: Tensor) -> Tensor:
         return own
 
     gathered: Tensor = _Gather.apply(own)  # type: ignore[no-untyped-call]
+
     return gathered
 
 
@@ -67,6 +70,7 @@ def largest(value: int) -> int:
 
     shared = torch.tensor(value, device="cuda" if dist.get_backend() == "nccl" else "cpu")
     dist.all_reduce(shared, dist.ReduceOp.MAX)
+
     return int(shared)
 
 

@@ -28,6 +28,7 @@ class Embedding:
         shapes = {}
         for name, value in self.fields().items():
             shapes[name] = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+
         first, *others = shapes.values()
         if len(first) != 2 or any(shape != first for shape in others):
             got = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
@@ -43,6 +44,7 @@ class Embedding:
         """Return the matrices that diagnostics measure, by name, the primary one first."""
         if not self._views:
             return self.fields()
+
         return {view: getattr(self, name) for view, name in self._views.items()}
 
     @property
@@ -64,6 +66,7 @@ class Embedding:
         joined = {}
         for name in parts[0].fields():
             joined[name] = torch.cat([getattr(part, name) for part in parts])
+
         return type(parts[0])(**joined)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:

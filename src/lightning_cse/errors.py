@@ -94,6 +94,7 @@ def user_error(error: BaseException | None) -> LightningCSEError | None:
     while error is not None and not isinstance(error, LightningCSEError):
         wraps = type(error).__module__.startswith(("hydra.", "omegaconf."))
         error = (error.__cause__ or error.__context__) if wraps else None
+
     return error
 
 
@@ -166,6 +167,7 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
         def stop(signum: int, frame: object) -> None:
             if os.getpid() == pid:
                 raise Interrupted("stopped; the same command continues where it stopped", signum)
+
             os._exit(128 + signum)  # a worker that inherited this handler
 
         in_main = threading.current_thread() is threading.main_thread()
@@ -178,6 +180,7 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
         except SystemExit as ending:
             if isinstance(ending.__context__, KeyboardInterrupt):  # Lightning's answer to Ctrl-C
                 return report(ending.__context__, verbose=verbose)
+
             raise  # argparse
         except BaseException as error:  # noqa: BLE001 - all of them end here
             return report(error, verbose=verbose)

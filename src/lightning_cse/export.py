@@ -62,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     if options.push and options.push.count("/") != 1:
         parser.error(f"--push: must be USER/NAME, got {options.push!r}")
+
     model = load(
         options.model,
         "cpu",
@@ -80,6 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sys.stderr.write(f"{done}\n")
     if options.push:
         sys.stdout.write(f"{push(options.to, options.push, private=options.private)}\n")
+
     sys.stdout.write(f"{options.to}\n")
 
 

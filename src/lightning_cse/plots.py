@@ -58,8 +58,10 @@ def save_figures(drawings: Mapping[str, Figure | None], folder: Path) -> list[Pa
             buffer = io.BytesIO()
             with plot_style():
                 figure.savefig(buffer, format="png", metadata={"Software": None})
+
             write_atomic(folder / name, buffer.getvalue())
             paths.append(folder / name)
+
     return paths
 
 
@@ -74,6 +76,7 @@ def blank_figure(width: float, height: float) -> Figure:
         layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07),
     )
     FigureCanvasAgg(figure)
+
     return figure
 
 
@@ -99,7 +102,12 @@ def line(axes: Axes, points: Points, **options: Any) -> None:
 
 def zero_line(axes: Axes) -> None:
     """Mark zero on the vertical axis."""
-    axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
+    axes.axhline(
+        0,
+        color=GREY,
+        linewidth=0.8,
+        zorder=1,
+    )
 
 
 def by_step(axes: Axes) -> None:
@@ -121,4 +129,5 @@ def smoothed(points: Points) -> tuple[Points, int]:
     steps, values = xy(points)
     finite = pd.Series(values).where(np.isfinite)
     average = finite.rolling(span, center=True, min_periods=1).mean()
+
     return list(zip(steps.tolist(), average, strict=True)), span

@@ -49,7 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 corpus = corpus.model_copy(update={"sources": (arguments.source,)})
 
             part = Path(scratch) / "part"
-            prepare(corpus, folder, part, force=arguments.force, only_check=arguments.check)
+            prepare(
+                corpus,
+                folder,
+                part,
+                force=arguments.force,
+                only_check=arguments.check,
+            )
 
     return 0
 
@@ -121,8 +127,18 @@ def _parser() -> argparse.ArgumentParser:
     where = f"where to put the files (default: {DATA_DIR_VARIABLE}, else ./data)"
     source = "a mirror, or a folder that has the official files or archives"
     force = "replace files that differ from the official ones"
-    parser.add_argument("corpus", nargs="*", metavar="NAME", help=known)
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help=where)
+    parser.add_argument(
+        "corpus",
+        nargs="*",
+        metavar="NAME",
+        help=known,
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        help=where,
+    )
     parser.add_argument("--config-dir", metavar="DIR", help="folder with your own corpora.yaml")
     parser.add_argument("--source", metavar="URL|DIR", help=source)
     parser.add_argument("--check", action="store_true", help="only check the files")
@@ -156,7 +172,12 @@ def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path) -> str | Non
     return None
 
 
-def _fetch(corpus: Corpus, file: CorpusFile, part: Path, target: Path) -> str:
+def _fetch(
+    corpus: Corpus,
+    file: CorpusFile,
+    part: Path,
+    target: Path,
+) -> str:
     """Write one file, unchecked, to ``part``; return its origin, or raise DataError."""
     failures = [] if corpus.sources else [f"{file.path}: {corpus.prepare}"]
 
@@ -199,7 +220,15 @@ def _opened(origin: str, scratch: Path) -> Path:
     # The timeout counts seconds without a byte.
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30.0)
     pooch.get_logger().setLevel("WARNING")
-    return Path(pooch.retrieve(origin, None, path=scratch, downloader=downloader))
+
+    return Path(
+        pooch.retrieve(
+            origin,
+            None,
+            path=scratch,
+            downloader=downloader,
+        )
+    )
 
 
 def _echo(line: str) -> None:

@@ -27,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     page = _page(arguments)
     write_atomic(arguments.to, page)
     sys.stdout.write(f"written: {arguments.to} ({len(page.encode()) / 2**20:.1f} MiB)\n")
+
     return 0
 
 
@@ -50,6 +51,7 @@ def _page(arguments: argparse.Namespace) -> str:
             known |= named
             paper = artefact.source.partition(",")[0]
             papers.setdefault(paper, []).append(Plan(artefact, request, table))
+
     sections = []
     shown = []
     for paper, plans in papers.items():
@@ -57,6 +59,7 @@ def _page(arguments: argparse.Namespace) -> str:
         runs = _trainings(plans)
         sections += run_sections(runs, name=f"{slug(paper)}-sweep", part=paper)
         shown += runs
+
     if paths := [Path(word) for word in arguments.what if word not in known]:
         runs = [
             run
@@ -65,7 +68,9 @@ def _page(arguments: argparse.Namespace) -> str:
         ]
         sections += run_sections(runs, part="Runs")
         shown += runs
+
     title = ", ".join(papers) or "Runs"
+
     return build_report(arguments.title or title, sections, facts=run_facts(shown))
 
 
@@ -87,7 +92,13 @@ def _artefact(plan: Plan, paper: str) -> dict[str, Any]:
         sys.stderr.write(f"warning: {plan.artefact.key} is left empty: {error}\n")
         section = artefact_section(plan.artefact, None, part=paper)
         return {**section, "text": f"Not made: {error}\n"}
-    return artefact_section(plan.artefact, done.table, done.made, part=paper)
+
+    return artefact_section(
+        plan.artefact,
+        done.table,
+        done.made,
+        part=paper,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,10 +111,22 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("what", nargs="+", metavar="WHAT", help=what)
     target = Path("report.html")
-    add("--to", type=shared.path, default=target, metavar="FILE", help=f"default: {target}")
+    add(
+        "--to",
+        type=shared.path,
+        default=target,
+        metavar="FILE",
+        help=f"default: {target}",
+    )
     add("--title", help="the heading of the page")
-    add("--seeds", type=shared.seeds, metavar="0,1,2", help="only these seeds")
+    add(
+        "--seeds",
+        type=shared.seeds,
+        metavar="0,1,2",
+        help="only these seeds",
+    )
     shared.add_runs(parser)
+
     return parser
 
 

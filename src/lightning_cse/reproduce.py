@@ -33,18 +33,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     if given.config_dir is not None:
         use_config_dir(given.config_dir)
+
     given.experiments = given.experiments or experiments_dir()
     artefacts = find_artefacts(given.experiments)
     if given.all:
         given.artefact = list(artefacts)
+
     if not given.artefact:
         _show("Tables and figures; name one, a paper or --all (with --dry-run: status):\n")
         _show("\n".join(f"  {key:<18}  {artefact.title}" for key, artefact in artefacts.items()))
         return 0
+
     plans = _plans(given, artefacts)
     if given.status or given.dry_run:
         _show(overview(plans))
         return _exit_code(plans) if given.status else 0
+
     return _reproduce(plans, given)
 
 
@@ -65,11 +69,19 @@ def _plans(given: argparse.Namespace, artefacts: Mapping[str, Artefact]) -> list
     settings = tuple(one for one in given.set if not _is_of_hydra(one))
     if any(one.startswith("seed=") for one in settings):
         raise ConfigError(["--set seed=...: use --seeds"])
+
     only = tuple(given.only)
-    request = Request(given.profile, given.encoder, given.seeds, settings, only)
+    request = Request(
+        given.profile,
+        given.encoder,
+        given.seeds,
+        settings,
+        only,
+    )
     kept = kept_records(given.experiments) if given.kept else []
     table = RunsTable(given.runs_dir, [*given.records, *kept])
     plans = [Plan(artefact, request, table) for artefact in chosen]
+
     return [plan for plan in plans if plan.lines or not only]
 
 
@@ -96,12 +108,20 @@ def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
         options = [one for one in given.set if _is_of_hydra(one)]
         if given.launcher:
             options.append(f"hydra/launcher={given.launcher}")
-        code = run_missing(plans, folder / "points", options, retry_failed=given.retry_failed)
+
+        code = run_missing(
+            plans,
+            folder / "points",
+            options,
+            retry_failed=given.retry_failed,
+        )
+
     plans[0].table.refresh()
     made = [_make(plan, given, folder / plan.artefact.paper) for plan in plans]
     if not given.no_run and _exit_code(plans):
         _show("\n" + overview(plans))
         code = code or (1 if missing(status(plans)) else BUSY)
+
     return code or (0 if all(made) else 2)
 
 
@@ -111,6 +131,7 @@ def _exit_code(plans: Sequence[Plan]) -> int:
     now = status(plans)
     if now["failed"]:
         return 1
+
     return BUSY if missing(now) or now["running"] else 0
 
 
@@ -128,17 +149,23 @@ def _make(plan: Plan, given: argparse.Namespace, folder: Path) -> bool:
     except LightningCSEError as error:
         sys.stderr.write(f"error: {artefact.key}: {error}\n")
         return False
+
     if done.table is not None:
         _show(render(done.table, given.format))
+
     if done.made is not None and done.made.text:
         if done.table is None:
             _show(f"**{artefact.source}: {artefact.title}**\n")
+
         _show(done.made.text)
+
     files = done.write(folder)
     if given.keep:
         files += keep(done, given.experiments)
+
     for file in files:
         _show(f"written: {file}")
+
     return True
 
 
@@ -174,26 +201,56 @@ def _parser() -> argparse.ArgumentParser:
         "--no-run": "make the tables from the runs that exist; run nothing",
     }.items():
         what.add_argument(name, action="store_true", help=purpose)
+
     for name, purpose in {
         "--experiments": "folder of tables of your own, DIR/<paper>/<table>.yaml, instead of experiments/",
         "--config-dir": "folder of configs of your own, beside conf/",
         "--out": "where tables and figures go; default: <runs>/reproduce",
     }.items():
-        add(name, type=shared.path, metavar="DIR", help=purpose)
+        add(
+            name,
+            type=shared.path,
+            metavar="DIR",
+            help=purpose,
+        )
+
     shared.add_runs(parser)
     seeds = "seeds to use instead of the artefact's"
-    add("--seeds", type=shared.seeds, metavar="0,1,2", help=seeds)
+    add(
+        "--seeds",
+        type=shared.seeds,
+        metavar="0,1,2",
+        help=seeds,
+    )
     rows = "only the rows with these labels, in all artefacts that have them"
-    add("--only", nargs="+", default=[], metavar="ROW", help=rows)
+    add(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="ROW",
+        help=rows,
+    )
     setting = "an additional override for every run; with hydra. or hydra/, for the whole sweep"
-    add("--set", action="append", default=[], metavar="KEY=VALUE", help=setting)
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=setting,
+    )
     launcher = "joblib, ray, submitit_slurm, ...; default: one run after another"
     add("--launcher", metavar="NAME", help=launcher)
     add("--retry-failed", action="store_true", help="also rerun what failed before")
     kept = "also write tables, figures and records into <experiments>/<paper>/results"
     add("--keep", action="store_true", help=kept)
     forms = ("terminal", "markdown", "csv", "latex")
-    add("--format", choices=forms, default="terminal", help="for the printed table")
+    add(
+        "--format",
+        choices=forms,
+        default="terminal",
+        help="for the printed table",
+    )
+
     return parser
 
 

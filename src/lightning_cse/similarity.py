@@ -49,6 +49,7 @@ def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
     """
     if a.ndim != 2 or a.shape[1:] != b.shape[1:]:
         raise ValueError(f"need (n, d) and (m, d), got {tuple(a.shape)} and {tuple(b.shape)}")
+
     with _no_autocast(a):
         a, b = _wide(a, b)
         return _unit(a) @ _unit(b).T
@@ -64,6 +65,7 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
     """
     if a.shape != b.shape:
         raise ValueError(f"need one shape (n, d), got {tuple(a.shape)} and {tuple(b.shape)}")
+
     with _no_autocast(a):
         a, b = _wide(a, b)
         return (_unit(a) * _unit(b)).sum(dim=-1)
@@ -109,6 +111,7 @@ def gaussian_similarity_matrix(
     check_reduce(reduce)
     if a.mean.shape[1] != b.mean.shape[1]:
         raise ValueError(f"need one width, got {a.mean.shape[1]} and {b.mean.shape[1]}")
+
     tensors = _wide(
         a.mean,
         a.log_variance,
@@ -117,7 +120,9 @@ def gaussian_similarity_matrix(
     )
     if reduce == "sim_of_sum":
         return _sim_of_sum_matrix(*tensors)
+
     similarity: Tensor = _MeanOfSims.apply(*tensors)  # type: ignore[no-untyped-call]
+
     return similarity
 
 
@@ -223,13 +228,26 @@ def is_same(first: Ask, second: Ask, like: Embedding) -> bool:
 
     def draw() -> Embedding:
         return type(like)(
-            *(torch.randn(16, d, generator=generator, dtype=torch.float64) for d in widths)
+            *(
+                torch.randn(
+                    16,
+                    d,
+                    generator=generator,
+                    dtype=torch.float64,
+                )
+                for d in widths
+            )
         )
 
     a = draw()
     b = draw()
     with torch.no_grad():
-        return torch.allclose(first(a, b).double(), second(a, b).double(), rtol=1e-5, atol=1e-9)
+        return torch.allclose(
+            first(a, b).double(),
+            second(a, b).double(),
+            rtol=1e-5,
+            atol=1e-9,
+        )
 
 
 @dataclass(frozen=True)
@@ -252,6 +270,7 @@ class Comparison:
             lambda a, b: cosine(a.views()[view], b.views()[view]),
             like,
         )
+
         return cls(ask, (view, view) if is_cosine else None)
 
     def matrix(
@@ -263,11 +282,16 @@ class Comparison:
         if self.views is not None:
             first, second = self.views
             return cosine_matrix(a.views()[first], b.views()[second])
+
         repeated = (a[torch.full((len(b),), row)] for row in range(len(a)))
+
         return torch.stack([self.ask(one, b) for one in repeated])
 
     def search(
-        self, queries: Embedding, documents: Embedding, count: int
+        self,
+        queries: Embedding,
+        documents: Embedding,
+        count: int,
     ) -> Iterator[list[tuple[int, float]]]:
         """Yield the best documents of each query, by number, with their float64 scores, best first.
 
@@ -281,7 +305,12 @@ class Comparison:
             best = exact.sort(descending=True, stable=True)
             yield list(zip(chosen[best.indices].tolist(), best.values.tolist(), strict=True))
 
-    def _candidates(self, queries: Embedding, documents: Embedding, count: int) -> Tensor:
+    def _candidates(
+        self,
+        queries: Embedding,
+        documents: Embedding,
+        count: int,
+    ) -> Tensor:
         """Return the best documents of each query in float32, in no order: (queries, count)."""
         scores = torch.empty(len(queries), 0)
         rows = torch.empty(len(queries), 0, dtype=torch.long)
@@ -293,6 +322,7 @@ class Comparison:
             rows = torch.cat([rows, torch.cat([places + start for _, places in found])], dim=1)
             scores, kept = _top(scores, count)
             rows = rows.gather(1, kept)
+
         return rows
 
 
@@ -300,6 +330,7 @@ def check_reduce(reduce: Reduce) -> Reduce:
     """Return the reduction, or raise ValueError if it is unknown."""
     if reduce not in get_args(Reduce):
         raise ValueError(f"reduce must be {' or '.join(get_args(Reduce))}, got {reduce!r}")
+
     return reduce
 
 
@@ -340,6 +371,7 @@ class _MeanOfSims(torch.autograd.Function):
             torch.sub(b_log[j], a_log[i, None], out=q)
             q.addcmul_(r, b_precision[j]).add_(1).reciprocal_()
             torch.sum(q, dim=-1, out=similarity[i, j])
+
         return similarity.mul_(2 / width).clamp_max_(1)
 
     @staticmethod
@@ -349,6 +381,7 @@ class _MeanOfSims(torch.autograd.Function):
             raise RuntimeError(
                 "mean_of_sims has no second derivative: take gradients without create_graph=True"
             )
+
         a_mean, a_log, b_mean, b_log = ctx.saved_tensors
         a_variance = torch.exp(a_log)
         a = torch.stack(
@@ -371,8 +404,10 @@ class _MeanOfSims(torch.autograd.Function):
                 b,
                 gradient * (-2 / a_mean.shape[1]),
             )
+
         a_by_precision, a_plain, a_by_difference = a_sums.unbind(1)
         b_plain, b_by_difference, b_by_r = b_sums.unbind(1)
+
         return (
             2 * a_by_difference,
             a_variance * a_by_precision - a_plain,
@@ -409,6 +444,7 @@ def _sum_terms(
         flat = terms[block].flatten(2)
         a_sums[i].baddbmm_(weight[i, None, j], flat[:, :, : 3 * width])
         b_sums[j].baddbmm_(weight[i, j].T[:, None], flat[:, :, width:].transpose(0, 1))
+
     return a_sums.view(n, 3, width), b_sums.view(m, 3, width)
 
 
@@ -458,6 +494,7 @@ def _block_shape(matrix: Tensor, width: int) -> tuple[int, int]:
     numbers = _BLOCK_ON_CPU if matrix.device.type == "cpu" else _BLOCK_ELSEWHERE
     pairs = max(1, numbers // width)
     rows = max(1, min(n, pairs // max(1, min(m, math.isqrt(pairs)))))
+
     return rows, max(1, min(m, pairs // rows))
 
 
@@ -492,6 +529,7 @@ def _sim_of_sum_matrix(
         twice = (torch.exp(a_log) + x.square()) @ precision.T - 2 * (x @ (y * precision).T)
         twice = twice + (y.square() * precision + b_log).sum(dim=1)
         twice = twice - a_log.sum(dim=1, keepdim=True) - x.shape[1]
+
         return (1 + twice.clamp_min(0) / 2).reciprocal().to(dtype)
 
 
@@ -499,6 +537,7 @@ def _wide(*tensors: Tensor) -> list[Tensor]:
     dtype = torch.float32
     for tensor in tensors:
         dtype = torch.promote_types(dtype, tensor.dtype)
+
     return [tensor.to(dtype) for tensor in tensors]
 
 
@@ -517,6 +556,7 @@ def _divergences(a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
     """Return the divergence of each row and dimension: (n, d)."""
     if a.mean.shape != b.mean.shape:
         raise ValueError(f"need one shape, got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}")
+
     a_mean, a_log, b_mean, b_log = _wide(
         a.mean,
         a.log_variance,
@@ -524,6 +564,7 @@ def _divergences(a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
         b.log_variance,
     )
     ratio = a_log - b_log
+
     # expm1 keeps the digits of a small divergence.
     return (torch.expm1(ratio) - ratio + (a_mean - b_mean).square() * torch.exp(-b_log)) / 2
 
@@ -531,6 +572,7 @@ def _divergences(a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
 def _reduce_rows(kl: Tensor, reduce: Reduce) -> Tensor:
     if check_reduce(reduce) == "mean_of_sims":
         return (1 + kl).reciprocal().mean(dim=-1)
+
     return (1 + kl.sum(dim=-1)).reciprocal()
 
 

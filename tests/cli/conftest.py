@@ -52,6 +52,7 @@ def start(tmp_path, key):
     for process in processes:
         with suppress(ProcessLookupError):
             process.kill()
+
         process.wait()
 
 
@@ -84,7 +85,12 @@ def in_place(monkeypatch, capsys):
 
 
 @pytest.fixture
-def evaluate(tmp_path, monkeypatch, key, in_place):
+def evaluate(
+    tmp_path,
+    monkeypatch,
+    key,
+    in_place,
+):
     """Run ``lightning_cse.evaluate`` in this process, in an empty folder; return exit code, stdout
     and stderr.
     """

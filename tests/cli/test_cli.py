@@ -44,15 +44,24 @@ def place(tmp_path, monkeypatch):
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.chdir(tmp_path)
+
     return tmp_path
 
 
 @pytest.fixture
-def command(place, repository, monkeypatch):
+def command(
+    place,
+    repository,
+    monkeypatch,
+):
     """Start a command in a process of its own."""
     monkeypatch.setenv("PYTHONPATH", str(repository / "src"))
 
-    def start(name, *args, python=()):
+    def start(
+        name,
+        *args,
+        python=(),
+    ):
         line = [
             sys.executable,
             *python,
@@ -89,7 +98,11 @@ def lightly(command, *line):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_imports_nothing_heavy(name, command, place):
+def test_help_imports_nothing_heavy(
+    name,
+    command,
+    place,
+):
     ended = lightly(
         command,
         name,
@@ -106,7 +119,11 @@ def test_help_imports_nothing_heavy(name, command, place):
 
 
 @pytest.mark.parametrize("line", ["+method.foo=1", "-m seed=0,1 epochs=1"])
-def test_unknown_key_imports_nothing_heavy(line, command, place):
+def test_unknown_key_imports_nothing_heavy(
+    line,
+    command,
+    place,
+):
     ended = lightly(
         command,
         "train",
@@ -130,7 +147,13 @@ INSIDE = [
 
 
 @pytest.mark.parametrize(("line", "code", "text"), INSIDE)
-def test_console_command(line, code, text, in_place, place):
+def test_console_command(
+    line,
+    code,
+    text,
+    in_place,
+    place,
+):
     found, out, errors = in_place(__main__.main, *line.split())
     assert found == code
     assert text in out + errors
@@ -140,7 +163,11 @@ def test_console_command_knows_all():
     assert sorted(__main__.COMMANDS) == COMMANDS
 
 
-def test_sweep_from_end_to_end(command, in_process, place):
+def test_sweep_from_end_to_end(
+    command,
+    in_process,
+    place,
+):
     args = ("-m", "+experiment=dualcse_cross", "+debug=tiny", "seed=0,1", *LITTLE)
     ended = command("train", *args)
 

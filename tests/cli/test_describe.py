@@ -45,6 +45,7 @@ def test_the_sample_is_described_and_a_corpus_that_is_missing_is_not(tmp_path, r
     assert done.returncode == 0, done.stderr
     for text in ("anchor - negative", "score > 4", "STS-B dev"):
         assert text in done.stdout
+
     assert "…" not in done.stdout, "no cell is cut"
     path = tmp_path / done.stdout.splitlines()[-1].removeprefix("summary: ")
     summary = json.loads(path.read_text())

@@ -35,7 +35,12 @@ def tiny(tmp_path):
         ),
     ],
 )
-def test_a_mistake_is_one_error(line, message, evaluate, tmp_path):
+def test_a_mistake_is_one_error(
+    line,
+    message,
+    evaluate,
+    tmp_path,
+):
     code, stdout, stderr = evaluate(*line)
     assert (code, "Traceback" in stdout + stderr) == (2, False)
     assert stderr.startswith("error: ")
@@ -43,7 +48,11 @@ def test_a_mistake_is_one_error(line, message, evaluate, tmp_path):
     assert not list((tmp_path / "runs").rglob("record.json"))
 
 
-def test_a_path_with_anything_in_it_is_evaluated_once(evaluate, tiny, tmp_path):
+def test_a_path_with_anything_in_it_is_evaluated_once(
+    evaluate,
+    tiny,
+    tmp_path,
+):
     line = (
         f"model={tiny}",
         "+suite=stsb",
@@ -69,7 +78,11 @@ def test_a_path_with_anything_in_it_is_evaluated_once(evaluate, tiny, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_ctrl_c_keeps_what_is_finished(evaluate, start, tmp_path):
+def test_ctrl_c_keeps_what_is_finished(
+    evaluate,
+    start,
+    tmp_path,
+):
     line = (
         "model=tiny",
         "+suite=transfer",
@@ -81,6 +94,7 @@ def test_ctrl_c_keeps_what_is_finished(evaluate, start, tmp_path):
         if "1/7 mr: " in shown:
             process.send_signal(signal.SIGINT)
             break
+
     _, stderr = process.communicate(timeout=400)
     assert process.returncode == 130
     assert stderr.startswith("interrupted; the same command continues")

@@ -32,10 +32,23 @@ def answer(body):
     if random.random() < 0.1:
         refusal = "I'm sorry, but I can't help with that."
         return random.choice([prompt(body), refusal, "One. Two of it. Three of it."])
+
     if "fewer details" in system:
         return " ".join(words[: len(words) // 2]) + "."
+
     mark = "so" if "means the same" in system else "never"
-    return " ".join([*words[1:], mark, "it", "is"]) + "."
+
+    return (
+        " ".join(
+            [
+                *words[1:],
+                mark,
+                "it",
+                "is",
+            ]
+        )
+        + "."
+    )
 
 
 def rows(folder):
@@ -50,6 +63,7 @@ def cached(folder):
     path = folder / "cache" / "llm" / "replies.sqlite"
     if not path.is_file():
         return Counter()
+
     query = "SELECT messages, last FROM replies JOIN standing ON standing = digest"
     with sqlite3.connect(path, timeout=60) as connection:
         return Counter(
@@ -58,16 +72,25 @@ def cached(folder):
         )
 
 
-def answered(server, process, count):
+def answered(
+    server,
+    process,
+    count,
+):
     """Wait until the server has answered this often, or the process has ended."""
     while sum(server.answered.values()) < count and process.poll() is None:
         time.sleep(0.005)
 
 
-def test_generate_end_to_end(start, tmp_path, key):
+def test_generate_end_to_end(
+    start,
+    tmp_path,
+    key,
+):
     with ChatServer(answer, key=key) as server:
         line = (f"llm.base_url={server.url}", "n=20", "encoder=tiny")
         stdout, stderr = start(*LINE, *line).communicate(timeout=300)
+
     assert stderr == ""
     (folder,) = (tmp_path / "runs" / "generate").iterdir()
     names = ["config.yaml", "given_up.jsonl", "histograms.png", "summary.json"]
@@ -84,7 +107,12 @@ def test_generate_end_to_end(start, tmp_path, key):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_continues_after_a_signal(start, tmp_path, signum, code):
+def test_continues_after_a_signal(
+    start,
+    tmp_path,
+    signum,
+    code,
+):
     with ChatServer(answer, seconds=0.02) as server:
         line = (*LINE, f"llm.base_url={server.url}", "n=60", "llm.concurrency=4", "~encoder")
         process = start(*line)
@@ -97,6 +125,7 @@ def test_continues_after_a_signal(start, tmp_path, signum, code):
         assert before == kept, "calls under way are waited for"
         assert start(*line).communicate(timeout=200)[1] == ""
         assert len(server.calls) - before == cached(tmp_path).total() - kept
+
     assert len(rows(tmp_path)) == 60
 
 
@@ -104,7 +133,12 @@ def test_continues_after_a_signal(start, tmp_path, signum, code):
 def test_kills_and_faults_lose_no_reply_and_pay_none_twice(start, tmp_path):
     count, at_once = 200, 16
     with ChatServer(answer, share(0.1, TRANSIENT, times=3)) as server:
-        line = [*LINE, f"llm.base_url={server.url}", f"n={count}", f"llm.concurrency={at_once}"]
+        line = [
+            *LINE,
+            f"llm.base_url={server.url}",
+            f"n={count}",
+            f"llm.concurrency={at_once}",
+        ]
         line += ["~encoder", "llm.timeout=2", "llm.retries=8", "samples=8"]
         for kill in (150, 400):
             process = start(*line)
@@ -113,6 +147,7 @@ def test_kills_and_faults_lose_no_reply_and_pay_none_twice(start, tmp_path):
             process.communicate()
             finished, before = cached(tmp_path), len(server.calls)
             assert sum(server.answered.values()) - finished.total() <= 2 * at_once
+
         assert start(*line).communicate(timeout=300)[1] == ""
         final = cached(tmp_path)
         # What has one reply only was not rejected, so that nothing was to be asked again.
@@ -123,6 +158,7 @@ def test_kills_and_faults_lose_no_reply_and_pay_none_twice(start, tmp_path):
         }
         assert len(done) > 300
         assert done.isdisjoint(later)
+
     made = rows(tmp_path)
     assert len({row["anchor"] for row in made}) == len(made) == count
     assert all(list(row) == ["anchor", "positive", "intermediate", "negative"] for row in made)

@@ -13,7 +13,11 @@ QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 
 
 @pytest.fixture
-def give(tmp_path, monkeypatch, capsys):
+def give(
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
     """Run a command line with a task that takes no time; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     for name in ("LIGHTNING_CSE_RUNS", "LIGHTNING_CSE_CACHE", "LIGHTNING_CSE_DATA"):

@@ -52,7 +52,13 @@ ALL_REFUSED = [("train", f"{X} {line}", message) for line, message in REFUSED] +
 
 
 @pytest.mark.parametrize(("command", "line", "message"), ALL_REFUSED)
-def test_refused_command_line(command, line, message, give, tmp_path):
+def test_refused_command_line(
+    command,
+    line,
+    message,
+    give,
+    tmp_path,
+):
     code, out, errors = give(*line.split(), command=command)
     assert code == 2
     assert message in errors
@@ -75,7 +81,11 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize("line", ACCEPTED)
-def test_accepted_command_line(line, give, tmp_path):
+def test_accepted_command_line(
+    line,
+    give,
+    tmp_path,
+):
     code, _, errors = give(*line.split())
     assert (code, errors) == (0, "")
     assert (tmp_path / "runs" / "done.txt").is_file()
@@ -116,7 +126,12 @@ def config_dir(tmp_path):
         ("seed=1", ", own, "),
     ],
 )
-def test_config_dir(line, message, config_dir, give):
+def test_config_dir(
+    line,
+    message,
+    config_dir,
+    give,
+):
     code, _, errors = give(*line.split(), *config_dir)
     assert code == (2 if message else 0), errors
     assert message in errors
@@ -126,7 +141,11 @@ def test_config_dir(line, message, config_dir, give):
     ("name", "code"),
     [("bug", 1), ("user", 2), ("busy", 3)],
 )
-def test_exit_codes_of_a_run(name, code, give):
+def test_exit_codes_of_a_run(
+    name,
+    code,
+    give,
+):
     found, _, errors = give(X, f"name={name}")
     assert found == code
     assert "Traceback" not in errors
@@ -154,7 +173,11 @@ logger: null
 """
 
 
-def test_settings_of_this_machine(give, tmp_path, monkeypatch):
+def test_settings_of_this_machine(
+    give,
+    tmp_path,
+    monkeypatch,
+):
     # Not default.yaml, which may exist in conf/local.
     file = tmp_path / "mine" / "local" / "of_a_test.yaml"
     file.parent.mkdir(parents=True)

@@ -182,15 +182,22 @@ def select(cfg, key):
     node = OmegaConf.select(cfg, key.removesuffix(".*"))
     if key.endswith(".*"):
         return sorted(node)
+
     return OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
 
 
 @pytest.mark.parametrize(("command", "encoders", "values"), expected_runs())
-def test_command_composes_the_papers_numbers(command, encoders, values, compose):
+def test_command_composes_the_papers_numbers(
+    command,
+    encoders,
+    values,
+    compose,
+):
     cfg = compose(*command.split())
     for encoder in encoders:
         if encoder is not None:
             cfg.encoder.name = encoder
+
         assert {key: select(cfg, key) for key in values} == values
 
 

@@ -45,7 +45,12 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("override", "name"), NAMES)
-def test_name_of_an_encoder(override, name, place, compose):
+def test_name_of_an_encoder(
+    override,
+    name,
+    place,
+    compose,
+):
     cfg = compose(X, override.format(place=place))
     assert cfg.encoder.name == name
 
@@ -78,7 +83,12 @@ def test_record_has_no_path_of_this_machine(override, recorded):
 SMALL = ("+experiment=gausscse", "data.train_rows=16", "trainer.max_epochs=1", "baselines=none")
 
 
-def test_training_with_the_encoder_of_a_folder(place, run_tiny, caplog, monkeypatch):
+def test_training_with_the_encoder_of_a_folder(
+    place,
+    run_tiny,
+    caplog,
+    monkeypatch,
+):
     small = (*SMALL, "encoder.pooling=mean")
     caplog.set_level(logging.INFO)
     folder = run_tiny(

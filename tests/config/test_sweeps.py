@@ -46,7 +46,13 @@ def test_table_has_a_row_per_point_over_its_seeds(give, tmp_path):
         ("a,interrupted,b", 130, ["1 finished, 2 not finished"]),
     ],
 )
-def test_sweep_continues_after_a_failed_point(names, code, printed, give, tmp_path):
+def test_sweep_continues_after_a_failed_point(
+    names,
+    code,
+    printed,
+    give,
+    tmp_path,
+):
     found, out, errors = give(
         X,
         "-m",
@@ -104,7 +110,12 @@ CODE = "from lightning_cse.config.launch import launch; exit(launch('sweep_task:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_every_launcher_gives_the_same_table(launcher, tmp_path, repository, monkeypatch):
+def test_every_launcher_gives_the_same_table(
+    launcher,
+    tmp_path,
+    repository,
+    monkeypatch,
+):
     settings, module = LAUNCHERS[launcher]
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"needs the extra of hydra/launcher={launcher}")

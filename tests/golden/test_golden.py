@@ -22,7 +22,12 @@ reason.
 """
 
 
-def beyond(part, expected, found, path=""):
+def beyond(
+    part,
+    expected,
+    found,
+    path="",
+):
     differences = golden.compare(
         expected,
         golden.rounded(found),
@@ -31,7 +36,12 @@ def beyond(part, expected, found, path=""):
     return [one for one in differences if one.relative > golden.RELATIVE[part]]
 
 
-def assert_golden(part, expected, found, path=""):
+def assert_golden(
+    part,
+    expected,
+    found,
+    path="",
+):
     __tracebackhide__ = True
     worst = sorted(
         beyond(
@@ -141,7 +151,11 @@ def test_committed_tables():
         ),
     ],
 )
-def test_tolerance(expected, found, count):
+def test_tolerance(
+    expected,
+    found,
+    count,
+):
     differences = beyond(
         "runs",
         {"curves": expected},

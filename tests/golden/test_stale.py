@@ -226,7 +226,9 @@ def copy(tmp_path):
             tmp_path / name,
             ignore=shutil.ignore_patterns("__pycache__"),
         )
+
     code.functions_of.cache_clear()
+
     return tmp_path
 
 
@@ -255,6 +257,7 @@ def results_changed(copy, method):
         text=True,
     )
     assert "worst relative difference" in done.stdout or done.returncode, done.stderr
+
     return done.returncode != 0
 
 
@@ -296,13 +299,16 @@ class Renamed(ast.NodeTransformer):
         for node in ast.walk(function):
             if isinstance(node, ast.Global | ast.Nonlocal):
                 shared.update(node.names)
+
         names = set()
         for node in ast.walk(function):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 names.add(node.id)
+
         for node in ast.walk(function):
             if isinstance(node, ast.Name) and node.id in names - arguments - shared:
                 node.id = f"renamed_{node.id}"
+
         return function
 
 
@@ -318,6 +324,7 @@ def test_renamed_variables_leave_all_records_fresh(copy):
         tree = Renamed().visit(ast.parse(path.read_bytes()))
         path.write_text(ast.unparse(tree), encoding="utf-8")
         assert "renamed_" in path.read_text(encoding="utf-8")
+
     for method in EXPERIMENT_OF:
         assert not is_stale(copy, method), method
 

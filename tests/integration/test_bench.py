@@ -12,7 +12,12 @@ SMALLEST = ("--steps=2", "--batch=4", "--precision=float32")
 KINDS = {"tokens", "matrix products", "attention", "dropout", "loss", "optimizer", "Python"}
 
 
-def bench(repository, folder, script, *options):
+def bench(
+    repository,
+    folder,
+    script,
+    *options,
+):
     """Run a benchmark on the sample corpus; return what it prints, and the numbers that it
     saves.
     """
@@ -33,6 +38,7 @@ def bench(repository, folder, script, *options):
         timeout=540,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
     return done.stdout, json.loads(numbers.read_text(encoding="utf-8"))
 
 
@@ -51,7 +57,12 @@ def check_shares(results):
 @pytest.mark.parametrize(
     ("options", "name"), [((), "batch 4"), (("--chunk=3",), "batch 4, chunk 3")]
 )
-def test_the_bench_measures_both_sides(options, name, tmp_path, repository):
+def test_the_bench_measures_both_sides(
+    options,
+    name,
+    tmp_path,
+    repository,
+):
     shown, found = bench(
         repository,
         tmp_path,
@@ -69,6 +80,7 @@ def test_the_bench_measures_both_sides(options, name, tmp_path, repository):
     for name in [*speeds, *(() if options else ("dualcse cross", "dualcse bi"))]:
         (value,) = results[name]
         assert 0 < value < math.inf, name
+
     check_shares(results)
     assert list(tmp_path.iterdir()) == [tmp_path / "bench.json"], "the bench leaves nothing behind"
 
@@ -88,7 +100,12 @@ def test_the_bench_measures_both_sides(options, name, tmp_path, repository):
         ),
     ],
 )
-def test_growth_is_measured_and_drawn(points, expected, tmp_path, repository):
+def test_growth_is_measured_and_drawn(
+    points,
+    expected,
+    tmp_path,
+    repository,
+):
     figure = tmp_path / "growth.png"
     _, found = bench(
         repository,
@@ -107,4 +124,5 @@ def test_growth_is_measured_and_drawn(points, expected, tmp_path, repository):
     ]:
         assert 0 < values["sentences_per_second"] < math.inf
         assert 100 < values["peak_mib"] < 20_000
+
     assert figure.read_bytes().startswith(b"\x89PNG")

@@ -71,7 +71,11 @@ PROMPTS = (
     "experiment",
     ["dualcse_cross", *(pytest.param(name, marks=pytest.mark.slow) for name in FURTHER)],
 )
-def test_two_devices_have_the_curves_of_one(experiment, start, tmp_path):
+def test_two_devices_have_the_curves_of_one(
+    experiment,
+    start,
+    tmp_path,
+):
     point = [
         f"+experiment={experiment}",
         "encoder.dropout=0",
@@ -104,7 +108,12 @@ def test_two_devices_have_the_curves_of_one(experiment, start, tmp_path):
     assert two.read()["metrics"] == pytest.approx(one.read()["metrics"], abs=1e-3)
 
 
-def stopped_at(step, stop, process, folder):
+def stopped_at(
+    step,
+    stop,
+    process,
+    folder,
+):
     """Stop a process when a step is in the curves; return its exit code and output."""
     while not any(f"\n{step}," in path.read_text() for path in folder.rglob("curves.csv")):
         assert process.poll() is None, process.communicate()[0]
@@ -112,6 +121,7 @@ def stopped_at(step, stop, process, folder):
 
     stop(process.pid)
     output, _ = process.communicate(timeout=300)
+
     return process.returncode, output
 
 

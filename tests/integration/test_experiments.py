@@ -92,6 +92,7 @@ def recomputed(table, threshold):
     if "correct" in table:
         if "lead" in table:
             assert [lead > 0 for lead in table["lead"]] == table["correct"]
+
         return {"accuracy": float(np.mean(table["correct"]))}
 
     scores = np.array(table["score"])
@@ -144,7 +145,12 @@ def metrics_of(parts, answers):
 
 
 @EACH
-def test_best_checkpoint_gives_the_recorded_test_scores(experiment, run, compose, one_thread):
+def test_best_checkpoint_gives_the_recorded_test_scores(
+    experiment,
+    run,
+    compose,
+    one_thread,
+):
     folder = run(experiment)
     assert [path.name for path in folder.checkpoints.iterdir()] == ["best.ckpt"]
 
@@ -168,7 +174,12 @@ def test_best_checkpoint_gives_the_recorded_test_scores(experiment, run, compose
 UNDECISIVE = ("figures=true", "paths.cache_dir=elsewhere", "keep_last=true")
 
 
-def test_finished_run_is_not_trained_again(run, run_tiny, place, monkeypatch):
+def test_finished_run_is_not_trained_again(
+    run,
+    run_tiny,
+    place,
+    monkeypatch,
+):
     folder = run("dualcse_cross")
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
     monkeypatch.setattr(
@@ -186,7 +197,11 @@ def test_finished_run_is_not_trained_again(run, run_tiny, place, monkeypatch):
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
 
 
-def test_forced_run_has_the_same_numbers_and_another_seed_others(run, run_tiny, place):
+def test_forced_run_has_the_same_numbers_and_another_seed_others(
+    run,
+    run_tiny,
+    place,
+):
     folder = run("dualcse_cross")
     first = folder.read()
     curves_before = folder.curves_path.read_text()

@@ -52,7 +52,11 @@ def folder(tmp_path_factory, repository):
 def start(folder, repository):
     """Run Python in the folder, where only the package is on the path."""
 
-    def run(*args, code=0, runs="runs"):
+    def run(
+        *args,
+        code=0,
+        runs="runs",
+    ):
         environment = {
             **os.environ,
             "PYTHONPATH": str(repository / "src"),
@@ -67,6 +71,7 @@ def start(folder, repository):
             text=True,
         )
         assert done.returncode == code, done.stdout + done.stderr
+
         return done
 
     return run
@@ -90,7 +95,11 @@ def test_record_has_the_qualified_class(run):
     assert record["metrics"]["test/snli/auprc"] > 0
 
 
-def test_resume_after_a_kill_matches_an_uninterrupted_run(run, start, folder):
+def test_resume_after_a_kill_matches_an_uninterrupted_run(
+    run,
+    start,
+    folder,
+):
     (folder / "dying.py").write_text(DYING)
     start(
         "dying.py",
@@ -105,7 +114,11 @@ def test_resume_after_a_kill_matches_an_uninterrupted_run(run, start, folder):
     assert resumed.read()["checkpoint"] == run.read()["checkpoint"]
 
 
-def test_two_processes_train_one_model(run, start, folder):
+def test_two_processes_train_one_model(
+    run,
+    start,
+    folder,
+):
     start(
         *TRAIN,
         "trainer.devices=2",
@@ -117,10 +130,21 @@ def test_two_processes_train_one_model(run, start, folder):
     assert record["model"] == run.read()["model"]
 
 
-def test_evaluate_load_export_and_describe(run, start, folder):
+def test_evaluate_load_export_and_describe(
+    run,
+    start,
+    folder,
+):
     limits = ("limits.dev_pairs=30", "limits.test_pairs=30")
     sample = ("corpora=sample", "paths=sample")
-    start("-m", "lightning_cse.evaluate", f"model={run.path}", "+suite=nli", *limits, *sample)
+    start(
+        "-m",
+        "lightning_cse.evaluate",
+        f"model={run.path}",
+        "+suite=nli",
+        *limits,
+        *sample,
+    )
     (evaluated,) = run.path.glob("evaluate/nli/*/record.json")
     record = json.loads(evaluated.read_text())
     trained = run.read()
@@ -135,7 +159,14 @@ def test_evaluate_load_export_and_describe(run, start, folder):
     )
     assert "'direction'" in start("-c", code).stdout
 
-    start("-m", "lightning_cse.export", "--model", str(run.path), "--to", "exported")
+    start(
+        "-m",
+        "lightning_cse.export",
+        "--model",
+        str(run.path),
+        "--to",
+        "exported",
+    )
     assert "@misc{boxes" in (folder / "exported" / "README.md").read_text()
     code = (
         "import numpy, sentence_transformers as st\n"

@@ -80,7 +80,10 @@ def weighted(own, weights):
 
 
 def test_weighted_run_killed_in_either_epoch_matches_uninterrupted_run(
-    run_tiny, own, tmp_path, drawn
+    run_tiny,
+    own,
+    tmp_path,
+    drawn,
 ):
     overrides = weighted(own, "[0.5,2]")
     whole = run_tiny(tmp_path / "whole", *overrides)

@@ -47,7 +47,11 @@ STEP = ((DualCSE, "training_step"),)
 
 
 @contextmanager
-def killed_at(moment, seen, moments=MOMENTS):
+def killed_at(
+    moment,
+    seen,
+    moments=MOMENTS,
+):
     """Die when this many of the moments have passed; ``seen`` gets their names."""
 
     def mortal(original, name):
@@ -55,6 +59,7 @@ def killed_at(moment, seen, moments=MOMENTS):
         def called(*args, **kwargs):
             if len(seen) == moment:
                 raise Killed
+
             seen.append(name)
             return original(*args, **kwargs)
 
@@ -67,6 +72,7 @@ def killed_at(moment, seen, moments=MOMENTS):
                 name,
                 mortal(getattr(owner, name), name),
             )
+
         yield
 
 
@@ -83,7 +89,11 @@ def reference(tmp_path_factory, run_tiny):
 
 
 @pytest.fixture
-def run(run_tiny, tmp_path, heard_interrupts):
+def run(
+    run_tiny,
+    tmp_path,
+    heard_interrupts,
+):
     """Train for six steps, with overrides; the runs go below the test's folder."""
     return lambda *overrides, place="": run_tiny(
         tmp_path / place,
@@ -167,7 +177,11 @@ def variant_of(name):
 
 
 @pytest.mark.parametrize("variant", QUICK)
-def test_resume_matches_uninterrupted_run(variant, run, reference):
+def test_resume_matches_uninterrupted_run(
+    variant,
+    run,
+    reference,
+):
     overrides, steps = variant_of(variant)
     whole = reference(*overrides)
 
@@ -181,7 +195,12 @@ def test_resume_matches_uninterrupted_run(variant, run, reference):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_stop_at_every_step(variant, run, reference, tmp_path):
+def test_stop_at_every_step(
+    variant,
+    run,
+    reference,
+    tmp_path,
+):
     overrides, steps = variant_of(variant)
     for step in range(1, steps + 1):
         if step % 2:
@@ -204,7 +223,11 @@ def test_random_generators_are_resumed(run, monkeypatch):
     step = DualCSE.training_step
     drawn = []
 
-    def draw(self, batch, batch_idx):
+    def draw(
+        self,
+        batch,
+        batch_idx,
+    ):
         numbers = (
             random.random(),
             random.gauss(0, 1),
@@ -253,12 +276,23 @@ def test_damaged_checkpoint_is_reported(run, tmp_path):
 
 # Before the first checkpoint, and after the second.
 @pytest.mark.parametrize(("moment", "checkpoints"), [(2, []), (5, [4])])
-def test_failed_run_is_resumed(moment, checkpoints, run, reference, tmp_path):
+def test_failed_run_is_resumed(
+    moment,
+    checkpoints,
+    run,
+    reference,
+    tmp_path,
+):
     original = DualCSE.training_step
 
-    def fail(self, batch, batch_idx):
+    def fail(
+        self,
+        batch,
+        batch_idx,
+    ):
         if self.global_step + 1 == moment:
             raise RuntimeError("a bug")
+
         return original(
             self,
             batch,
@@ -293,7 +327,14 @@ def saved(checkpoint):
 
 
 @pytest.mark.parametrize(("which", "time", "kept"), [("best", 1, []), ("last", 2, [2])])
-def test_full_disk_keeps_the_previous_checkpoint(which, time, kept, run, reference, tmp_path):
+def test_full_disk_keeps_the_previous_checkpoint(
+    which,
+    time,
+    kept,
+    run,
+    reference,
+    tmp_path,
+):
     save, written = torch.save, []
 
     def fills_up(checkpoint, file):
@@ -301,6 +342,7 @@ def test_full_disk_keeps_the_previous_checkpoint(which, time, kept, run, referen
         if written[-1] == which and written.count(which) == time:
             with Path("/dev/full").open("wb", buffering=0) as full:
                 save(checkpoint, full)
+
         save(checkpoint, file)
 
     message = rf"no space left to write .*{which}\.ckpt .*give the same command again"
@@ -324,7 +366,14 @@ def test_full_disk_keeps_the_previous_checkpoint(which, time, kept, run, referen
 # Ctrl-C and SIGTERM
 
 
-def stopped_at(run, owner, name, count, *overrides, n=1):
+def stopped_at(
+    run,
+    owner,
+    name,
+    count,
+    *overrides,
+    n=1,
+):
     """Send a signal, or several, when a method is called this many times; return what the run
     says.
     """
@@ -336,6 +385,7 @@ def stopped_at(run, owner, name, count, *overrides, n=1):
         if len(calls) == count:
             for _ in range(n):
                 os.kill(os.getpid(), signum)
+
         return original(*args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted) as caught:
@@ -360,7 +410,12 @@ def stopped_at(run, owner, name, count, *overrides, n=1):
         STEPS,
     ],
 )  # the second and the last are evaluated
-def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
+def test_signal_in_a_step_saves_that_step(
+    step,
+    run,
+    reference,
+    tmp_path,
+):
     said = stopped_at(
         run,
         DualCSE,
@@ -373,7 +428,11 @@ def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
     assert_same(run(), reference())
 
 
-def test_signals_outside_of_steps(run, reference, tmp_path):
+def test_signals_outside_of_steps(
+    run,
+    reference,
+    tmp_path,
+):
     assert (
         stopped_at(
             run,
@@ -467,7 +526,11 @@ def command(tmp_path):
 
 
 @pytest.mark.timeout(900)  # three processes, each of which loads torch
-def test_interrupted_and_killed_process_matches_uninterrupted_run(tmp_path, reference, command):
+def test_interrupted_and_killed_process_matches_uninterrupted_run(
+    tmp_path,
+    reference,
+    command,
+):
     # A step after the first checkpoint.
     interrupted = command("dies.py", "interrupt")
     (path,) = (tmp_path / "runs" / "dualcse_cross").iterdir()

@@ -31,7 +31,11 @@ class Watch:
         self.rows: list[list[int]] = []
         original = DualCSE.training_step
 
-        def training_step(method, batch, batch_idx):
+        def training_step(
+            method,
+            batch,
+            batch_idx,
+        ):
             self.rows.append(batch["index"].tolist())
             return original(
                 method,
@@ -91,13 +95,22 @@ def test_evaluation_does_not_change_training(run, monkeypatch):
 class Broken(DualContrastive):
     """A loss that is, or whose gradient is, not a number at one batch."""
 
-    def __init__(self, at, how):
+    def __init__(
+        self,
+        at,
+        how,
+    ):
         super().__init__()
         self.at = at
         self.how = how
         self.calls = 0
 
-    def forward(self, premise, *others, **named):
+    def forward(
+        self,
+        premise,
+        *others,
+        **named,
+    ):
         self.calls += 1
         loss = super().forward(
             premise,
@@ -121,7 +134,12 @@ class Broken(DualContrastive):
     ],
 )
 def test_training_stops_at_a_number_that_is_not_finite(
-    how, clip, message, run, tmp_path, monkeypatch
+    how,
+    clip,
+    message,
+    run,
+    tmp_path,
+    monkeypatch,
 ):
     line = f"trainer.gradient_clip_val={clip}"
     with monkeypatch.context() as patch, pytest.raises(TrainingError, match=message) as caught:
@@ -155,9 +173,15 @@ def test_training_stops_at_a_number_that_is_not_finite(
         ("trainer.limit_train_batches=0", "no training step was made: see trainer.limit_train"),
     ],
 )
-def test_failed_training_leaves_no_checkpoint(line, message, run, tmp_path):
+def test_failed_training_leaves_no_checkpoint(
+    line,
+    message,
+    run,
+    tmp_path,
+):
     with pytest.raises(TrainingError, match=message):
         run(line)
+
     assert not list(tmp_path.rglob("*.ckpt"))
 
 
@@ -179,7 +203,11 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("line", "message"), REFUSED)
-def test_refused_values_are_named(line, message, run):
+def test_refused_values_are_named(
+    line,
+    message,
+    run,
+):
     with pytest.raises(ConfigError, match=re.escape(message)):
         run(line)
 
@@ -196,7 +224,12 @@ OVERFIT = (
 @pytest.mark.filterwarnings("ignore:.*has no dropout")
 @pytest.mark.parametrize(
     "method",
-    [BI, TRIPLETS, GAUSSCSE, IMPSCORE],
+    [
+        BI,
+        TRIPLETS,
+        GAUSSCSE,
+        IMPSCORE,
+    ],
 )
 def test_twenty_steps_lower_the_loss(method, run):
     losses = list(curves(run(f"{OVERFIT} {method}"))["train/loss"].values())

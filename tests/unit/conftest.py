@@ -32,4 +32,5 @@ def speaking_encoder(tmp_path):
         for kind, path in (("Transformer", ""), ("Pooling", "1_Pooling"))
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
+
     return folder

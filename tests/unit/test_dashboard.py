@@ -38,6 +38,7 @@ def no_network_nobody_logged_in(monkeypatch, tmp_path):
     monkeypatch.setattr(socket.socket, "connect", refuse)
     for variable in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
+
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
 
 
@@ -46,13 +47,21 @@ def panels(content):
     if isinstance(content, dict):
         if "viewType" in content:
             yield content
+
         content = list(content.values())
+
     for inner in content if isinstance(content, list) else ():
         yield from panels(inner)
 
 
 def test_charts_and_the_table_of_runs(capsys):
-    arguments = [*GIVEN, "--dev", "val/stsb/spearman", "--test", "test/rte/accuracy_all"]
+    arguments = [
+        *GIVEN,
+        "--dev",
+        "val/stsb/spearman",
+        "--test",
+        "test/rte/accuracy_all",
+    ]
     assert dashboard.main([*arguments, "--dry-run"]) == 0
     view = json.loads(capsys.readouterr().out)
     assert (view["entity"], view["project"]) == ("lab", "cse")
@@ -61,6 +70,7 @@ def test_charts_and_the_table_of_runs(capsys):
     assert {key for one in lines for key in one["metrics"]} == {*CURVES, "val/stsb/spearman"}
     for line in lines:
         assert (line["xAxis"], line["groupBy"], line["groupAgg"]) == (views.STEP, "group", "mean")
+
     dots = {(one["xAxis"], one["yAxis"]) for one in charts if "metrics" not in one}
     rfd = [f"summary:summary/rfd_{measure}" for measure in ("alignment", "uniformity")]
     assert dots == {(key, "summary:best/score") for key in rfd}
@@ -105,7 +115,13 @@ def test_saved_for_who_is_logged_in(monkeypatch, capsys):
         ("0" * 40, "wandb_workspaces", "pip install 'lightning_cse[dashboard]'"),
     ],
 )
-def test_what_fails_is_one_line(key, module, message, monkeypatch, capsys):
+def test_what_fails_is_one_line(
+    key,
+    module,
+    message,
+    monkeypatch,
+    capsys,
+):
     def broken(_):
         raise ConnectionError("no\nroute")
 

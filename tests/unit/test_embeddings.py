@@ -27,7 +27,12 @@ KINDS = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def make(kind, n=4, d=3, seed=0):
+def make(
+    kind,
+    n=4,
+    d=3,
+    seed=0,
+):
     return kind(
         *normal(
             len(dataclasses.fields(kind)),
@@ -102,6 +107,7 @@ def test_embeddings_are_joined_copied_and_converted(kind):
     halved = embedding.to("meta", torch.bfloat16)
     for value in halved.fields().values():
         assert (value.dtype, value.device.type) == (torch.bfloat16, "meta")
+
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(
             embedding,

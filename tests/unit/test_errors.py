@@ -29,7 +29,12 @@ from lightning_cse.errors import ConfigError, DataError, Interrupted, report, re
         (Interrupted("stopped at step 40", signal.SIGTERM), 143, "stopped at step 40\n"),
     ],
 )
-def test_what_is_raised_becomes_a_line(error, code, line, capsys):
+def test_what_is_raised_becomes_a_line(
+    error,
+    code,
+    line,
+    capsys,
+):
     @reported
     def main():
         raise error

@@ -23,15 +23,27 @@ def nobody_logged_in(monkeypatch, tmp_path):
     """Hide this machine's own W&B account from the tests."""
     for variable in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(variable)
+
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")  # else a failing W&B would call home
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
 
 
-def view(root, *, seed=0, **options):
+def view(
+    root,
+    *,
+    seed=0,
+    **options,
+):
     """Return a view with the defaults of this file."""
-    run = Run(root, "dualcse_cross", "0123456789", seed)
+    run = Run(
+        root,
+        "dualcse_cross",
+        "0123456789",
+        seed,
+    )
     run.path = root
     given = {"group": "dualcse_cross/seeds", "settings": {}, **options}
+
     return WandbView(run=run, **given)
 
 
@@ -44,6 +56,7 @@ def written(folder):
         found = [wandb_internal_pb2.Record.FromString(record) for record in parts]
         if of_type(found, "exit") or time.monotonic() > deadline:
             return found
+
         time.sleep(0.02)
 
 
@@ -55,6 +68,7 @@ def records(content):
         if left < 7:
             at += left
             continue
+
         _, length, kind = struct.unpack_from("<IHB", content, at)
         record += content[at + 7 : at + 7 + length]
         at += 7 + length
@@ -86,7 +100,11 @@ class Line(LightningModule):
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
 
-    def training_step(self, batch, index):
+    def training_step(
+        self,
+        batch,
+        index,
+    ):
         self.log("train/index", float(index))
         return self.layer(batch).sum()
 
@@ -99,7 +117,11 @@ def fit(used, folder):
     shown = ("enable_progress_bar", "enable_model_summary", "enable_checkpointing")
     options = {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1}
     options |= dict.fromkeys(shown, False)
-    trainer = Trainer(logger=used, default_root_dir=folder, **options)
+    trainer = Trainer(
+        logger=used,
+        default_root_dir=folder,
+        **options,
+    )
     trainer.fit(Line(), DataLoader(torch.ones(4, 1)))
 
 
@@ -117,6 +139,7 @@ def test_two_runs_in_one_process_stay_apart(tmp_path, monkeypatch):
         one.close(seed)
         one.close(0)
         one.log_metrics({"train/loss": 9.0}, step=30)
+
     assert dict(os.environ) == before
     for seed in (0, 1):
         found = written(tmp_path / f"s{seed}")
@@ -159,6 +182,7 @@ class Broken:
         self.calls.append(name)
         if name == self.method:
             raise ConnectionError(f"no {name}")
+
         return {}
 
     def __getattr__(self, name):
@@ -184,12 +208,14 @@ def test_what_stands_in_the_table_of_runs(tmp_path):
     keys = ("val/rte/accuracy_all", "val/rte/threshold", "train/loss", "train/learning_rate")
     for step, value in enumerate((1.0, 3.0, 2.0)):
         one.log_metrics(dict.fromkeys(keys, value), step=step)
+
     one.conclude(RECORD)
     one.close()
     found = written(tmp_path)
     summary = {}
     for update in of_type(found, "summary"):
         summary |= values_of(update.update)
+
     assert summary == {
         "val/rte/accuracy_all": {"max": 3.0, "last": 2.0},
         "val/rte/threshold": 2.0,
@@ -206,12 +232,18 @@ def test_what_stands_in_the_table_of_runs(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["init", "log", "summary", "finish"])
-def test_one_warning_and_then_silence(tmp_path, monkeypatch, caplog, method):
+def test_one_warning_and_then_silence(
+    tmp_path,
+    monkeypatch,
+    caplog,
+    method,
+):
     run = Broken(method)
 
     def init(**_):
         if method == "init":
             raise wandb.errors.CommError("no init")
+
         return run
 
     monkeypatch.setattr(wandb, "init", init)
@@ -237,7 +269,13 @@ def test_one_warning_and_then_silence(tmp_path, monkeypatch, caplog, method):
         ("disabled", True, True, "disabled"),
     ],
 )
-def test_who_decides_the_mode(monkeypatch, variable, offline, logged_in, want):
+def test_who_decides_the_mode(
+    monkeypatch,
+    variable,
+    offline,
+    logged_in,
+    want,
+):
     monkeypatch.setenv("WANDB_MODE", variable)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40 if logged_in else "")
     assert views._mode(offline) == want

@@ -20,11 +20,21 @@ RECORD = {
 
 def view(root, resumed_at=None):
     """Return a view with the defaults of this file."""
-    run = Run(root, "dualcse_cross", "0123456789", 0)
+    run = Run(
+        root,
+        "dualcse_cross",
+        "0123456789",
+        0,
+    )
     run.path = root
     settings = {"seed": 0, "method": {"lr": 5e-5}}
     given = {"group": "dualcse_cross/seeds", "settings": settings, "tags": ["a"]}
-    return TensorBoardView(run=run, resumed_at=resumed_at, **given)
+
+    return TensorBoardView(
+        run=run,
+        resumed_at=resumed_at,
+        **given,
+    )
 
 
 def curves(folder):
@@ -41,6 +51,7 @@ def settings_of(folder):
     found = EventAccumulator(str(folder / "tensorboard")).Reload().summary_metadata
     content = found["_hparams_/session_start_info"].plugin_data.content
     hparams = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams
+
     return {key: getattr(value, value.WhichOneof("kind")) for key, value in hparams.items()}
 
 
@@ -67,8 +78,19 @@ def test_no_step_is_there_twice_after_a_resume(tmp_path):
         one = view(tmp_path, resumed_at)
         for value in values:
             one.log_metrics({"train/loss": float(value)}, step=value % 10)
+
         one.close(1)
-    want = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 14), (5, 15), (6, 16), (7, 17)]
+
+    want = [
+        (0, 0),
+        (1, 1),
+        (2, 2),
+        (3, 3),
+        (4, 14),
+        (5, 15),
+        (6, 16),
+        (7, 17),
+    ]
     assert curves(tmp_path)["train/loss"] == want
     anew = view(tmp_path)
     anew.log_metrics({"train/loss": 2.0}, step=0)

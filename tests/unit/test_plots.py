@@ -24,6 +24,7 @@ def curves():
         for view in ("", "implicit/"):
             for side in ("held_out/", "eval/", "rfd_"):
                 found[f"diag/{view}{side}{measure}"] = [(step, 1.0) for step in STEPS]
+
     return found
 
 
@@ -34,6 +35,7 @@ def drawn(monkeypatch):
     save = Figure.savefig
     keep = lambda figure, *a, **b: (kept.append(figure), save(figure, *a, **b))  # noqa: E731
     monkeypatch.setattr(Figure, "savefig", keep)
+
     return kept
 
 
@@ -45,7 +47,11 @@ def drawn(monkeypatch):
         (("diag/implicit/",), ["diagnostics.png"]),
     ],
 )
-def test_a_figure_is_drawn_where_its_curves_were_logged(keys, names, tmp_path):
+def test_a_figure_is_drawn_where_its_curves_were_logged(
+    keys,
+    names,
+    tmp_path,
+):
     given = {key: points for key, points in curves().items() if key.startswith(keys)}
     paths = run_figures(given, tmp_path / "figures", MONITOR)
     assert [path.name for path in paths] == names
@@ -74,6 +80,7 @@ def test_the_moving_average_against_a_loop():
     for i in range(20):
         window = [values[j] for j in range(20) if abs(j - i) <= 2 and math.isfinite(values[j])]
         want.append(sum(window) / len(window))
+
     points, span = plots.smoothed(list(enumerate(values)))
     assert span == 5
     assert [value for _, value in points] == pytest.approx(want)

@@ -60,6 +60,7 @@ def test_half_precision_is_computed_in_float32(function, dtype):
     want = loop(a, b) if function is cosine_matrix else loop(a, b).diagonal()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         got = function(a, b)
+
     assert got.dtype == torch.float32
     torch.testing.assert_close(
         got.double(),

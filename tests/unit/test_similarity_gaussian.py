@@ -23,6 +23,7 @@ def leaves(*embeddings):
     tensors = []
     for embedding in embeddings:
         tensors += embedding.fields().values()
+
     return tensors
 
 
@@ -31,7 +32,11 @@ def trainable(embedding):
     return GaussianEmbedding(*(value.clone().requires_grad_() for value in fields))
 
 
-def pair(n, d, **options):
+def pair(
+    n,
+    d,
+    **options,
+):
     return trainable(gaussians(n, d, **options)), trainable(
         gaussians(
             n,
@@ -42,7 +47,11 @@ def pair(n, d, **options):
     )
 
 
-def loop(a, b, reduce):
+def loop(
+    a,
+    b,
+    reduce,
+):
     got = torch.empty(
         len(a),
         len(b),
@@ -51,18 +60,28 @@ def loop(a, b, reduce):
     for i in range(len(a)):
         for j in range(len(b)):
             got[i, j] = sim(a, i, b, j, reduce)
+
     return got
 
 
-def naive(a, b, reduce):
+def naive(
+    a,
+    b,
+    reduce,
+):
     """The formula over a tensor of all pairs and dimensions, for autograd."""
     ratio = a.log_variance[:, None] - b.log_variance
     squares = (a.mean[:, None] - b.mean).square()
     k = (ratio.exp() + squares / b.log_variance.exp() - 1 - ratio) / 2
+
     return (1 / (1 + k)).mean(dim=-1) if reduce == "mean_of_sims" else 1 / (1 + k.sum(dim=-1))
 
 
-def assert_near(got, want, atol=1e-12):
+def assert_near(
+    got,
+    want,
+    atol=1e-12,
+):
     torch.testing.assert_close(
         got,
         want,
@@ -169,7 +188,12 @@ def test_block_size_does_not_matter(
 @both
 @every_function
 def test_gradients(function, reduce):
-    def call(a_mean, a_log, b_mean, b_log):
+    def call(
+        a_mean,
+        a_log,
+        b_mean,
+        b_log,
+    ):
         return function(
             GaussianEmbedding(a_mean, a_log),
             GaussianEmbedding(b_mean, b_log),
@@ -198,7 +222,14 @@ def test_second_derivative_is_an_error():
 @pytest.mark.parametrize(("n", "d"), [(24, 48), (200, 1)])
 @both
 @every_function
-def test_no_similarity_exceeds_one(function, reduce, n, d, dtype, apart):
+def test_no_similarity_exceeds_one(
+    function,
+    reduce,
+    n,
+    d,
+    dtype,
+    apart,
+):
     a = gaussians(n, d, dtype=dtype, scale=3)
     other = gaussians(n, d, dtype=dtype, seed=1)
     b = GaussianEmbedding(a.mean + apart * other.mean, a.log_variance + apart * other.log_variance)
@@ -275,6 +306,7 @@ def test_autocast_does_not_downcast(function, reduce):
         assert (a.mean @ b.mean.T).dtype == torch.bfloat16, "autocast is on"
         got = function(a, b, reduce)
         gradients = torch.autograd.grad(got.sum(), leaves(a, b))
+
     assert_near(
         [got, *gradients],
         [want, *want_gradients],
@@ -287,6 +319,7 @@ def test_wrong_shapes_and_reductions_are_errors(function):
     a = gaussians(3, 4)
     with pytest.raises(ValueError, match=r"got (4 and 5|\(3, 4\) and \(3, 5\))"):
         function(a, gaussians(3, 5))
+
     with pytest.raises(ValueError, match=r"got 'mean_of_sim'$"):
         function(
             a,

@@ -79,6 +79,7 @@ def model_card(
         train = config.get("data", {}).get("train") or ()
         sources = [train] if isinstance(train, str) else train
         facts["trained on"] = ", ".join(Path(one).name if "." in one else one for one in sources)
+
     card: ModelCard = ModelCard.from_template(
         data,
         template_str=TEMPLATE,
@@ -88,6 +89,7 @@ def model_card(
         scores=list(_scores(record)),
         citations=citations(model.method),
     )
+
     return card
 
 
@@ -99,6 +101,7 @@ def citations(method: str) -> list[str]:
     text = (experiments_dir() / "references.bib").read_text(encoding="utf-8")
     found = re.findall(r"^(@\w+\{([^,]+),.*?^\})", text, re.MULTILINE | re.DOTALL)
     entries = {key: entry for entry, key in found}
+
     return [entries.get(paper, paper) for paper in papers]
 
 

@@ -72,7 +72,12 @@ def describe(
     about_encoder = {"name": encoder.name, **encoder.digests}
     resolved = automatic_reading(cfg, encoder)
     options = plain(cfg) | {"draw": cfg.seed}
-    identity = runs.config_hash(options, data=files, encoder=about_encoder, resolved=resolved)
+    identity = runs.config_hash(
+        options,
+        data=files,
+        encoder=about_encoder,
+        resolved=resolved,
+    )
     folder = Path(cfg.paths.runs_dir).expanduser() / "describe"
     folder /= f"{name.replace('/', '_')}-{identity}"
     summary = {
@@ -90,9 +95,15 @@ def describe(
         "overrides": portable(overrides),
     }
     draw_histograms({about["name"]: pairs for about, pairs in sets}, folder / "histograms.png")
-    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        summary,
+        indent=2,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
     runs.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(cfg, resolve=True))
     runs.write_atomic(folder / "summary.json", f"{text}\n")
+
     return folder
 
 
@@ -113,11 +124,13 @@ def _measured(
     """
     for cfg in configs.values():
         check_nodes(cfg)
+
     first = next(iter(configs.values()))
     encoder: SentenceEncoder = built(first.encoder)
     drawn = [_training_set(cfg, name, encoder) for name, cfg in configs.items()]
     drawn.append(_stsb(first))
     measured = measure(encoder, [pairs for _, pairs in drawn], first.seed)
+
     return encoder, [(about, pairs) for (about, _), pairs in zip(drawn, measured, strict=True)]
 
 
@@ -132,14 +145,25 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Descr
     if data.settings.augmentation is not None:
         # As augmentation does, so that only its changes are measured.
         first[: cfg.rows] = data.tokenize.decode(data.tokenize(first[: cfg.rows]))
+
     pairs = []
     for kind, role in _kinds(cfg, data.roles):
         label = f"{anchor} - {role}" if role != anchor else f"{anchor}, two dropout passes"
         second = rows.column(role) if role != anchor else first
         both = zip(first, second, strict=True)
-        pairs.append(drawn_pairs(kind, label, both, cfg.rows, dropout=role == anchor))
+        pairs.append(
+            drawn_pairs(
+                kind,
+                label,
+                both,
+                cfg.rows,
+                dropout=role == anchor,
+            )
+        )
+
     if pairs[-1].kind == "positive":
         pairs.append(_random_negatives(anchor, first, cfg.rows))
+
     about = {
         "name": name,
         "rows": len(rows),
@@ -147,6 +171,7 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Descr
         "counts": data.counts,
         "data": data.digests,
     }
+
     return about, pairs
 
 
@@ -154,7 +179,14 @@ def _random_negatives(anchor: str, texts: Sequence[str], most: int) -> Pairs:
     """Return the pairs of each anchor with the next distinct one."""
     distinct = list(dict.fromkeys(texts[:most]))
     others = [*distinct[1:], *distinct[:1]]
-    return Pairs("negative", f"{anchor} - random other {anchor}", distinct, others, len(texts))
+
+    return Pairs(
+        "negative",
+        f"{anchor} - random other {anchor}",
+        distinct,
+        others,
+        len(texts),
+    )
 
 
 def _kinds(cfg: DictConfig, roles: Sequence[str]) -> list[tuple[Kind, str]]:
@@ -164,6 +196,7 @@ def _kinds(cfg: DictConfig, roles: Sequence[str]) -> list[tuple[Kind, str]]:
         chosen = [role for role in roles if role in known] if cfg[kind] is None else [cfg[kind]]
         kinds += [(kind, role) for role in chosen]
         kinds = kinds or [("positive", roles[0])]
+
     return kinds
 
 
@@ -181,9 +214,20 @@ def _stsb(cfg: DictConfig) -> Described:
         "counts": rows.counts,
         "data": digests_of([rows]),
     }
+
     return about, [
-        drawn_pairs("positive", f"score > {high}", near, cfg.rows),
-        drawn_pairs("negative", f"score < {low}", far, cfg.rows),
+        drawn_pairs(
+            "positive",
+            f"score > {high}",
+            near,
+            cfg.rows,
+        ),
+        drawn_pairs(
+            "negative",
+            f"score < {low}",
+            far,
+            cfg.rows,
+        ),
     ]
 
 
@@ -199,7 +243,15 @@ def drawn_pairs(
     complete = [pair for pair in pairs if None not in pair]
     first = [a for a, _ in complete[:most]]
     second = [b for _, b in complete[:most]]
-    return Pairs(kind, label, first, second, len(complete), dropout)
+
+    return Pairs(
+        kind,
+        label,
+        first,
+        second,
+        len(complete),
+        dropout,
+    )
 
 
 def measure(
@@ -218,17 +270,21 @@ def measure(
     for pairs in itertools.chain.from_iterable(sets):
         if not pairs.dropout:
             sentences |= dict.fromkeys(pairs.first) | dict.fromkeys(pairs.second)
+
     embedded: Any = Embedded(model, sentences) if model is not None and sentences else {}
 
     def measured(pairs: Pairs) -> Pairs:
         rates = [match_error_rate(a, b) for a, b in zip(pairs.first, pairs.second, strict=True)]
         if model is None or not rates:
             return replace(pairs, mer=rates)
+
         if pairs.dropout:
             first, second = _two_passes(model, pairs.first, seed)
         else:
             first, second = embedded[pairs.first], embedded[pairs.second]
+
         scores = model.similarity(finite(first), finite(second))
+
         return replace(pairs, mer=rates, cosine=scores.tolist())
 
     return [[measured(pairs) for pairs in drawn] for drawn in sets]
@@ -246,6 +302,7 @@ def _two_passes(
         first = model.embed(sentences)
         second = model.embed(sentences)
         model.encoder.eval()
+
     return first, second
 
 
@@ -265,8 +322,10 @@ def pair_summary(pairs: Pairs) -> dict[str, Any]:
 def _spread(values: Sequence[float]) -> dict[str, float] | None:
     if not len(values):
         return None
+
     names = ("lower_quartile", "median", "upper_quartile")
     quartiles = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+
     return {"mean": float(np.mean(values)), **dict(zip(names, quartiles, strict=True))}
 
 
@@ -275,6 +334,7 @@ def shown_summary(summary: Mapping[str, Any], folder: Path) -> str:
     encoder = summary["encoder"]
     described = summary["sets"][0]
     roles = ", ".join(f"{role} {number:,}" for role, number in described["roles"].items())
+
     return f"""{pairs_table(summary["sets"])}
 
 {described["name"]}: {described["rows"]:,} rows; {roles}
@@ -296,4 +356,5 @@ def pairs_table(sets: Sequence[Mapping[str, Any]]) -> str:
             rows.append((each["name"], pairs["kind"], pairs["label"], number, *means))
 
     columns = ("data set", "pairs", "", "number", "MER", "cosine")
+
     return str(pd.DataFrame(rows, columns=columns).to_string(index=False))

@@ -68,12 +68,14 @@ def export(
     name = view or next(iter(embedding.views()))
     if name not in embedding.views():
         raise TaskError(f"--view: {model} has no view {name!r}")
+
     part = model.answers.view_layers().get(name)
     if part is None:
         raise EncoderError(
             f"{model.method_name} does not declare the layers of {name} (view_layers), "
             f"so it cannot be exported. {INSTEAD}"
         )
+
     to.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}.") as place:
         folder = Path(place) / "exported"
@@ -85,12 +87,19 @@ def export(
         exported.save_pretrained(str(folder), create_model_card=False)
         _keep_without_pooler(folder, part.encoder.backbone)
         is_cosine = _is_cosine(model, embedding, name)
-        model_card(model, name, is_cosine, repo or to.name).save(folder / "README.md")
+        model_card(
+            model,
+            name,
+            is_cosine,
+            repo or to.name,
+        ).save(folder / "README.md")
         loaded = sentence_transformer(str(folder), device="cpu")
         distance = _checked_distance(loaded, sentences, embedding.views()[name])
         if to.exists():
             to.rename(Path(place) / "replaced")
+
         folder.rename(to)
+
     return f"{model.method_name}, view {name}: 64 vectors within {distance:.0e} of the model's"
 
 
@@ -108,6 +117,7 @@ def _checked_distance(
             f"the exported vectors differ from the model's by {distance:.1e}: "
             f"nothing was written. {INSTEAD}"
         )
+
     return distance
 
 
@@ -141,6 +151,7 @@ def push(
             f"--push: {repo}: {one_line(error)}. {folder} is kept: log in with "
             f"`hf auth login` or set HF_TOKEN, then `hf upload {repo} {folder}`"
         ) from error
+
     return str(commit.commit_url)
 
 
@@ -153,6 +164,7 @@ def _sentence_transformer() -> Any:
         raise LightningCSEError(
             "export needs sentence-transformers: pip install 'sentence-transformers>=6'"
         ) from None
+
     logging.disable_progress_bar()
     return SentenceTransformer
 
@@ -182,6 +194,7 @@ def _modules(view: View, folder: Path) -> list[nn.Module]:
     backbone = encoder.backbone
     if encoder.pooling not in ("cls", "mean"):
         raise EncoderError(f"pooling {encoder.pooling} cannot be exported. {INSTEAD}")
+
     backbone.save_pretrained(folder)
     _with_template(encoder.tokenizer.tokenizer, view.template).save_pretrained(folder)
     transformer = st.Transformer(
@@ -189,6 +202,7 @@ def _modules(view: View, folder: Path) -> list[nn.Module]:
         max_seq_length=encoder.max_length,
         model_kwargs=_without_pooler(backbone),
     )
+
     return [
         transformer,
         st.Pooling(encoder.width, encoder.pooling),
@@ -223,6 +237,7 @@ def _converted(layers: Iterable[nn.Module]) -> list[nn.Module]:
             converted[-1].activation_function = layer
         else:
             raise EncoderError(f"a layer {layer} cannot be exported. {INSTEAD}")
+
     return converted
 
 
@@ -255,11 +270,13 @@ def _with_template(
     """Return a tokenizer that puts a template around every sentence."""
     if template == Template.from_tokenizer(tokenizer):
         return tokenizer
+
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         kind = type(tokenizer).__name__
         raise EncoderError(
             f"the tokenizer {kind} supports no template around a sentence. {INSTEAD}"
         )
+
     ids = [*template.prefix, *template.suffix]
     types = [*template.prefix_types, *template.suffix_types]
     texts = tokenizer.convert_ids_to_tokens(ids)
@@ -281,6 +298,7 @@ def _with_template(
             }
         )
         pieces.append(f"piece-{number}:{segment}")
+
     pieces.insert(len(template.prefix), "$A:0")
     backend = copy.deepcopy(tokenizer.backend_tokenizer)
     backend.post_processor = TemplateProcessing(
@@ -288,6 +306,7 @@ def _with_template(
         pair=None,
         special_tokens=tokens,
     )
+
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_input_names=tokenizer.model_input_names,

@@ -83,6 +83,7 @@ def histograms_figure(sets: PairSets) -> Figure:
             values = {pairs.label: getattr(pairs, measure) for pairs in each if pairs.kind == kind}
             _panel(axes, values, bins[measure], color)
             axes.set_xlabel(f"{NAMES[measure]}, {kind} pairs")
+
     return figure
 
 
@@ -96,6 +97,7 @@ def _panel(
     for place, (label, values) in enumerate(kinds.items()):
         if not len(values):
             continue
+
         color, style = series_look(first_color + place)
         mean = float(np.mean(values))
         name = f"{textwrap.fill(label, 36)}\nmean {mean:.2f}, n = {len(values)}"
@@ -103,10 +105,27 @@ def _panel(
         look = {"linewidth": 1.6, "linestyle": style} if axes.patches else filled
         # A value beyond an edge counts in the bin beside it.
         heights = np.histogram(np.clip(values, bins[0], bins[-1]), bins)[0] / len(values)
-        axes.stairs(heights, bins, color=color, label=name, **look)
-        axes.axvline(mean, color=color, linewidth=1.1, linestyle="--")
+        axes.stairs(
+            heights,
+            bins,
+            color=color,
+            label=name,
+            **look,
+        )
+        axes.axvline(
+            mean,
+            color=color,
+            linewidth=1.1,
+            linestyle="--",
+        )
+
     if axes.patches:
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7, handlelength=1.2)
+        axes.legend(
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            fontsize=7,
+            handlelength=1.2,
+        )
 
 
 def bins_of(sets: PairSets) -> dict[str, np.ndarray]:
@@ -123,4 +142,5 @@ def bins_of(sets: PairSets) -> dict[str, np.ndarray]:
             1.0,
             max(BINS, round((1.0 - low) * BINS)) + 1,
         )
+
     return bins

@@ -91,9 +91,11 @@ class FewShot:
         """Premise, hypothesis and type of every example."""
         if not self.shots:
             return ()
+
         first: dict[str, int] = {}
         for row, premise in enumerate(self._train.column("premise")):
             first.setdefault(premise, row)
+
         draw = random.Random(self.seed)  # noqa: S311 - no secret; the same draw on every machine
         order = draw.sample(list(LABELS), len(LABELS))
         kinds = [order[number % len(order)] for number in range(self.shots)]
@@ -106,6 +108,7 @@ class FewShot:
         ):
             row = self._train[number]
             examples.append((row["premise"], row[LABELS[kind].replace(" ", "_")], kind))
+
         return tuple(examples)
 
     @cached_property
@@ -116,6 +119,7 @@ class FewShot:
         turns = [("system", _TASK)]
         for premise, hypothesis, kind in self.examples:
             turns += [("user", _PAIR.format(premise, hypothesis)), ("assistant", LABELS[kind])]
+
         return tuple(turns)
 
     @property
@@ -152,9 +156,11 @@ class FewShot:
             if isinstance(reply, Failure):
                 answers.append("failed")
                 continue
+
             answers.append(read_answer(reply))
             if answers[-1] == "unparsable":
                 unread.append(reply)
+
         if len(unread) > 0.05 * len(answers):
             log.warning(
                 "%d of %d replies name no label, or several, and count as wrong (if they were cut "
@@ -163,6 +169,7 @@ class FewShot:
                 len(answers),
                 unread[0].text[:200],
             )
+
         return answers
 
 
@@ -183,10 +190,13 @@ def read_answer(reply: Reply) -> str:
         return "refused"
     if not _LABEL.search(reply.text):
         return "refused" if _DECLINES.search(reply.text) else "unparsable"
+
     kinds = set()
     for clause in re.split(r"[.,;:!?\n]+|\brather\b", reply.text):
         if not _DENIES.search(clause):
             for match in _LABEL.finditer(clause):
                 kinds.add((match[1] or match[2]).lower())
+
     is_cut_off = reply.finish == "length" and not _LABEL.match(re.sub(r"^[\W_]+", "", reply.text))
+
     return kinds.pop() if len(kinds) == 1 and not is_cut_off else "unparsable"

@@ -88,6 +88,7 @@ class Whitening(PointModel):
             raise DataError(f"{span}; fit on more")
         if count < len(mean):
             log.warning("%s; the others are left out", span)
+
         return mean, directions[:, :count] / variances[:count].sqrt()
 
     def _vectors(self, sentences: Sequence[str]) -> Tensor:
@@ -106,8 +107,10 @@ class Whitening(PointModel):
             vectors = self._vectors(self.sentences[start : start + SENTENCES_AT_ONCE]) - shift
             total = total + vectors.sum(0)
             products = products + vectors.T @ vectors
+
         mean = shift[0] + total / count
         covariance = (products - torch.outer(total, total) / count) / max(count - 1, 1)
+
         return mean, covariance
 
 
@@ -118,6 +121,8 @@ def _read(sources: Sequence[str], data_dir: Path) -> list[str]:
         names = [name for name in _COLUMNS if name in rows.names]
         if not names:
             raise DataError(f"whitening.sources: {source} has none of {', '.join(_COLUMNS)}")
+
         for name in names:
             sentences += filter(None, rows.column(name))
+
     return sentences

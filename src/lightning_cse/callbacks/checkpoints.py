@@ -78,12 +78,14 @@ class BestAndLast(Checkpoint):
         accumulates = step == self._before
         if self.interrupts.signum is None or accumulates:
             return
+
         if step != self._saved:
             self._write(
                 trainer,
                 self.last,
                 weights_only=False,
             )
+
         self.interrupts.stop(
             f"stopped at step {step}; {self.interrupts.command} continues from there"
         )
@@ -101,9 +103,11 @@ class BestAndLast(Checkpoint):
         step = trainer.global_step
         if step == 0 or step == self._saved or self.evaluation.step != step:
             return
+
         self._saved = step
         if self.evaluation.improved:
             self._write(trainer, self.best, weights_only=True)
+
         self._write(
             trainer,
             self.last,
@@ -148,12 +152,14 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         if "optimizer_states" not in checkpoint:
             keys = ("state_dict", "global_step", "pytorch-lightning_version")
             checkpoint = {key: checkpoint[key] for key in keys}
+
         with atomic_file(Path(path)) as file:
             try:
                 torch.save(checkpoint, file)
             except RuntimeError as error:  # torch's error for a full disk hides the system's
                 if isinstance(error.__context__, OSError):
                     raise error.__context__ from None
+
                 raise
 
 
@@ -187,6 +193,7 @@ class RandomState(Callback):
             raise TrainingError(
                 f"the run was started on {saved} devices: continue with trainer.devices={saved}"
             )
+
         self._restored = state_dict["ranks"][rank]
 
     def on_train_start(self, *args: Any) -> None:
@@ -201,9 +208,11 @@ class RandomState(Callback):
     def _restore(self) -> None:
         if self._restored is None:
             return
+
         state = self._restored
         torch.set_rng_state(state["torch"])
         if state["cuda"]:
             torch.cuda.set_rng_state(state["cuda"][0])
+
         np.random.set_state(state["numpy"])  # noqa: NPY002
         random.setstate(state["python"])

@@ -70,6 +70,7 @@ class Diagnostics:
             sentences += side.sentences
             for first, second in side.pairs.values():
                 sentences += [*first, *second]
+
         return sentences
 
     def seconds(self) -> list[str]:
@@ -78,6 +79,7 @@ class Diagnostics:
         for side in self.sides.values():
             for _, second in side.pairs.values():
                 sentences += second
+
         return sentences
 
     def measure(
@@ -100,10 +102,13 @@ class Diagnostics:
                     a, b = side.pairs[view]
                     distance = alignment(_view(embedded, a, view), _view(second, b, view))
                     values[f"{prefix}{name}/alignment"] = distance
+
                 spread = uniformity(_view(embedded, side.sentences, view))
                 values[f"{prefix}{name}/uniformity"] = spread
+
             if step > 0:
                 values |= self._fitting_difficulty(prefix, values)
+
         return values
 
     def _fitting_difficulty(
@@ -117,10 +122,13 @@ class Diagnostics:
             keys = [f"{prefix}{side}/{name}" for side in RFD_SIDES]
             if any(key not in values for key in keys):
                 continue
+
             for key in keys:
                 self.curves.setdefault(key, []).append(values[key])
+
             curves = [self.curves[key] for key in keys]
             difficulty[f"{prefix}rfd_{name}"] = relative_fitting_difficulty(*curves)
+
         return difficulty
 
 
@@ -143,16 +151,20 @@ def build_diagnostics(
         kind = type(method).__name__
         fault = f"diag.dropout: {kind} pairs two dropout passes over one sentence; set it to true"
         raise ConfigError([fault])
+
     if options["evaluation"] == "corpus_dev":
         raise ConfigError(
             ["diag.evaluation: corpus_dev is already the held-out side; use stsb_dev or none"]
         )
+
     evaluation = None
     if options["evaluation"] != "none":
         evaluation = stsb_dev(list(method.pairs), options, data_dir)
+
     held_out = None
     if len(data.held_out):
         held_out = held_out_side(method, data, options["sentences"])
+
     return Diagnostics(held_out, evaluation)
 
 
@@ -173,11 +185,14 @@ def held_out_side(
     aligned = {view: pair for view, pair in method.pairs.items() if present.issuperset(pair)}
     if not aligned:
         aligned = dict(method.pairs)
+
     roles = list(spread)
     for pair in aligned.values():
         roles += pair
+
     watched = data.watched(list(dict.fromkeys(roles)))
     pairs = {view: (watched.column(a), watched.column(b)) for view, (a, b) in aligned.items()}
+
     return Side(pairs, _flat(watched, spread)[:limit])
 
 
@@ -199,9 +214,11 @@ def stsb_dev(
             similar.append(row)
         if score >= least or score <= options["negative_score"]:
             chosen.append(row)
+
     aligned = rows.select(similar)
     pair = (aligned.column("sentence1"), aligned.column("sentence2"))
     sentences = _flat(rows.select(chosen), ("sentence1", "sentence2"))[: options["sentences"]]
+
     return Side(
         dict.fromkeys(views, pair),
         sentences,
@@ -214,4 +231,5 @@ def _flat(rows: Rows, columns: Sequence[str]) -> list[str]:
     sentences: list[str] = []
     for row in zip(*(rows.column(column) for column in columns), strict=True):
         sentences += row
+
     return sentences

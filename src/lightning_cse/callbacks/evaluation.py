@@ -85,6 +85,7 @@ class Evaluation(Callback):
         self.every = min(self.every, max(1, int(trainer.estimated_stepping_batches) // self.least))
         if trainer.global_step == 0 or self.due:
             self._evaluate(trainer, pl_module)
+
         self._stop_early(trainer)  # also for a run that was killed after it had stopped early
 
     def on_train_batch_end(
@@ -98,6 +99,7 @@ class Evaluation(Callback):
         is_last = _is_last(trainer)
         if step == self.step or (step % self.every and not is_last):
             return
+
         may_end = is_last or self.waited + 1 == self.patience
         self.due = self.interrupts.signum is not None and not may_end
         if not self.due:
@@ -121,6 +123,7 @@ class Evaluation(Callback):
         """Stop if patience runs out before the last step."""
         if self.patience is None or self.waited < self.patience or _is_last(trainer):
             return
+
         by = f" by more than {self.min_delta:g}" if self.min_delta else ""
         self.stopped = f"{self.monitor} has not improved{by} in {self.waited} evaluations"
         trainer.should_stop = True
@@ -132,24 +135,29 @@ class Evaluation(Callback):
     ) -> None:
         if trainer.global_step == self.step:
             return
+
         self.step = trainer.global_step
         self.due = False
         start = time.perf_counter()
         method = cast(Method, pl_module)
         with isolate_rng(), trainer.precision_plugin.forward_context():
             self.latest = self._measure(method)
+
         if self.monitor not in self.latest:
             known = ", ".join(sorted(self.latest))
             raise ConfigError([f"monitor: {self.monitor!r} is not evaluated; choose from: {known}"])
+
         if self.step > 0:
             score = self.latest[self.monitor]
             if score > self.best_score:
                 self.best_step = self.step
                 self.best_score = score
+
             self.waited += 1
             if score > self.to_beat + self.min_delta:
                 self.waited = 0
                 self.to_beat = score
+
         self.seconds += time.perf_counter() - start
         for logger in trainer.loggers:
             logger.log_metrics(self.latest, step=self.step)
@@ -163,14 +171,17 @@ class Evaluation(Callback):
             for name, task in tasks.items():
                 metrics = task.evaluate(embedded, "dev").metrics
                 values |= {f"val/{name}/{metric}": value for metric, value in metrics.items()}
+
         if not watched:
             return values
+
         if not self.dropout:
             return values | self.diagnostics.measure(
                 embedded,
                 embedded,
                 self.step,
             )
+
         with _mode(method, training=True):
             first = self._embed(method, watched)
             second = self._embed(method, self.diagnostics.seconds())
@@ -187,6 +198,7 @@ class Evaluation(Callback):
                 f"after step {self.step} some embeddings are not finite numbers. The checkpoint "
                 "before it is kept: lower method.optimizer.lr, or use trainer.precision=32-true"
             )
+
         return embedded
 
     def state_dict(self) -> dict[str, Any]:
@@ -198,6 +210,7 @@ class Evaluation(Callback):
         """Restore that state."""
         for name in self._STATE:
             setattr(self, name, state_dict[name])
+
         self.diagnostics.curves = state_dict["diagnostics"]["curves"]
 
 

@@ -40,6 +40,7 @@ class Interrupts(Callback):
         if threading.current_thread() is threading.main_thread():
             for signum in stop_signals():
                 self._previous[signum] = signal.signal(signum, self._handle)
+
         return self
 
     def __exit__(self, *args: object) -> None:
@@ -83,11 +84,14 @@ class Interrupts(Callback):
             # A worker of the data loader: Ctrl-C reaches it too, and the run still needs it.
             if signum == signal.SIGTERM:
                 os._exit(128 + signum)
+
             return
+
         is_first = self._received is None
         self._received = signum
         if world()[1] == 1:
             self.signum = signum
         if not self._training or not is_first:
             self.stop(f"stopped; {self.command} {self.continues}")
+
         log.warning("stopping after this step; a second signal stops at once")

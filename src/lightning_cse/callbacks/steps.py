@@ -54,15 +54,19 @@ class StepLog(Callback):
         losses = {"loss": batch_loss(trainer, outputs)}
         for name, part in outputs["parts"].items():
             losses[name] = part.item()
+
         for name, value in losses.items():
             self._losses.setdefault(name, []).append(value)
+
         self.seconds += time.perf_counter() - self._start
         self.sentences += outputs["sentences"]
         if trainer.global_step == self._step:
             return  # gradients are being accumulated
+
         means = {}
         for name, values in self._losses.items():
             means[f"train/{name}"] = sum(values) / len(values)
+
         means["train/learning_rate"] = self._learning_rate
         self._losses = {}
         for logger in trainer.loggers:
@@ -118,16 +122,19 @@ class StepLines(Callback):
         evaluation = self.evaluation
         if step != evaluation.step or step == self._logged:
             return
+
         self._logged = step  # not again for the other batches of an accumulated step
         latest = evaluation.latest
         parts = [f"step {step}/{trainer.estimated_stepping_batches}"]
         if self._losses:
             parts.append(f"loss {sum(self._losses) / len(self._losses):.3f}")
+
         self._losses = []
         parts.append(f"{evaluation.monitor} {latest[evaluation.monitor]:.4f}")
         parts += [f"{name} {latest[key]:+.3f}" for name, key in self._RFD if key in latest]
         if evaluation.patience and evaluation.waited:
             parts.append(f"not improved {evaluation.waited}/{evaluation.patience}")
+
         log.info("  ".join(parts))
         if evaluation.stopped:
             log.info("stopped early: %s", evaluation.stopped)

@@ -31,6 +31,7 @@ def encoder_name(source: str) -> str:
     """Return the name of an encoder: that of its folder, or its name on the hub."""
     folder = Path(source).expanduser()
     name = folder.resolve().name if folder.is_dir() else source
+
     return f"folder/{name}" if name in encoder_configs() else name
 
 
@@ -41,6 +42,7 @@ def _find(name: str) -> Path:
     for root in (_PACKAGE, _REPOSITORY):
         if (root / name).exists():
             return root / name
+
     raise ConfigError(
         [f"{name}: not found in {_PACKAGE} and {_REPOSITORY}; install with `pip install -e .`"]
     )

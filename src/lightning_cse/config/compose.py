@@ -49,6 +49,7 @@ def compose(config_name: str, *overrides: str) -> DictConfig:
     with contextlib.ExitStack() as stack:
         if not GlobalHydra.instance().is_initialized():
             stack.enter_context(hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"))
+
         return hydra.compose(
             config_name,
             list(overrides),
@@ -93,6 +94,7 @@ def compose_run(config_name: str, overrides: Iterable[str]) -> DictConfig:
             )
 
     complete(cfg)
+
     return cfg
 
 

@@ -205,6 +205,7 @@ class Runner:
             return _in_own_process(list(map(str, HydraConfig.get().overrides.task)))
 
         module, _, function = self.task.partition(":")
+
         return _run_task(getattr(importlib.import_module(module), function), cfg)
 
 
@@ -253,6 +254,7 @@ def _run_task(task: Callable[[DictConfig], Any], cfg: DictConfig) -> Any:
         sys.exit(1)
 
     Path(file).write_bytes(pickle.dumps(result))
+
     return result
 
 
@@ -292,6 +294,7 @@ def ordered(args: Iterable[str]) -> list[str]:
             return APPENDED.index(name)
 
         is_override = arg[:1] != "-" and ("=" in arg or arg[:1] == "~")
+
         return len(APPENDED) if is_override else len(APPENDED) + 1
 
     return [_with_its_plus(arg) for arg in sorted(args, key=place)]

@@ -32,6 +32,7 @@ def explain(error: BaseException) -> ConfigError:
 
     key = str(cause.full_key)
     cfg = OmegaConf.select(cause.parent_node, "." * (key.count(".") + 1))  # the whole config
+
     return ConfigError(list(not_chosen(cfg)) or [_unknown_key(key, cfg)])
 
 
@@ -65,8 +66,14 @@ def _unknown_key(key: str, cfg: DictConfig) -> str:
     last = {name: name.rpartition(".")[2] for name in _keys(cfg, "")}
     last |= {f"+{group}=": group for group in APPENDED}
     word = key.rpartition(".")[2]
-    close = difflib.get_close_matches(word, last.values(), n=1, cutoff=0.7)
+    close = difflib.get_close_matches(
+        word,
+        last.values(),
+        n=1,
+        cutoff=0.7,
+    )
     meant = " or ".join(repr(name) for name in sorted(last, key=len) if last[name] in close)
+
     return f"unknown key '{key}'" + (f" - did you mean {meant}?" if meant else "")
 
 

@@ -43,6 +43,7 @@ def decoded(data: bytes, path: str, encoding: str | None = None) -> str:
         raise DataError(f"{fault}; save the file as UTF-8")
 
     log.warning("%s; the file is read as %s", fault, encoding)
+
     return data.decode(encoding)
 
 

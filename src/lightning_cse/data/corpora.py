@@ -231,6 +231,7 @@ def _state(path: Path | None) -> tuple[str, int, int, int] | None:
         return None
 
     state = path.stat()
+
     return str(path), state.st_ino, state.st_size, state.st_ctime_ns
 
 
@@ -294,7 +295,12 @@ def parse_file(corpus: Corpus, file: CorpusFile, path: Path) -> "Rows":
 
     options: dict[str, Any] = layout.model_dump(exclude_unset=True)
     columns, lines, dropped = parsers.parse(text, str(path), **options)
-    rows = Rows.of(columns, files=[source], lines=lines, counts=account(len(lines), dropped))
+    rows = Rows.of(
+        columns,
+        files=[source],
+        lines=lines,
+        counts=account(len(lines), dropped),
+    )
 
     if file.only is None:
         return rows
@@ -327,4 +333,10 @@ def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
         counts |= table.counts
 
     files = [file for table in tables for file in table.files]
-    return tables[0].of(columns, files=files, lines=kept, counts=counts)
+
+    return tables[0].of(
+        columns,
+        files=files,
+        lines=kept,
+        counts=counts,
+    )

@@ -140,7 +140,12 @@ def _stand_ins(rows: Rows, pattern: str) -> list[Any] | None:
     if pattern == "sts" and "simple1" in rows.names:
         sentence, simple1, simple2 = map(rows.values, ("sentence", "simple1", "simple2"))
         both = pc.binary_join_element_wise(simple1, simple2, " ")
-        return [sentence, both, simple1, [ANOTHER_ANCHOR] * len(rows)]
+        return [
+            sentence,
+            both,
+            simple1,
+            [ANOTHER_ANCHOR] * len(rows),
+        ]
 
     entailment = "entailment" if "entailment" in rows.names else "explicit_entailment"
     names = ("premise", entailment, "contradiction")

@@ -116,6 +116,7 @@ def recognise(
         if canonical(name) != name:
             choices = ", ".join(dict.fromkeys(ALIASES.values()))
             raise ConfigError([f"{key}: no role {name!r}; choose from: {choices}"])
+
         if column not in found:
             near = f"{did_you_mean(column, found)}; found: {listed(found)}"
             raise DataError(f"{key}.{name}: no column {column!r}{near}")
@@ -241,7 +242,12 @@ def _paths(name: str) -> list[str]:
     return paths
 
 
-def _read(name: str, columns: Mapping[str, str], key: str, takes: str) -> Rows:
+def _read(
+    name: str,
+    columns: Mapping[str, str],
+    key: str,
+    takes: str,
+) -> Rows:
     """Read one file with the columns of its layout."""
     path = name if name.startswith(HUB) else str(Path(name).expanduser().absolute())
     found, rows, digest = _opened(path, columns.values())
@@ -249,7 +255,12 @@ def _read(name: str, columns: Mapping[str, str], key: str, takes: str) -> Rows:
     rows = [(line, row) for line, row in rows if not isinstance(row, str)]
     names = recognise(found, columns, key, f"{path}: {takes}")
 
-    log.info("%s: columns: %s; used: %s", path, listed(found), listed(names.values()))
+    log.info(
+        "%s: columns: %s; used: %s",
+        path,
+        listed(found),
+        listed(names.values()),
+    )
     by_role = (
         (line, {role: row.get(column) for role, column in names.items()}) for line, row in rows
     )

@@ -35,7 +35,14 @@ LLM_PATTERNS: Final = {  # by the LLM's examples
 }
 
 
-def parse(text: str, path: str, *, reader: str, columns: Columns, **options: Any) -> Parsed:
+def parse(
+    text: str,
+    path: str,
+    *,
+    reader: str,
+    columns: Columns,
+    **options: Any,
+) -> Parsed:
     """Return the columns of a file, read with one of `READERS`; see `columns_of`."""
     cells = [cell for _, cell, _ in converters(columns)]
 
@@ -75,6 +82,7 @@ def _table(
             elif row:  # blank lines are skipped
                 needed = " or ".join(map(str, widths))
                 raise DataError(f"{path}:{line}: {len(row)} cells, but {needed} columns")
+
             line = reader.line_num + 1
     except csv.Error as error:
         raise DataError(f"{path}:{line}: not a valid row: {error}") from None
@@ -191,6 +199,7 @@ def split_sentences(paragraph: str) -> Iterator[str]:
             if not (word[:1].islower() or word in {",", ";", ":"}):
                 yield " ".join(sentence)
                 sentence = []
+
             ended = False
 
         sentence.append(word)

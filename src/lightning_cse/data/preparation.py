@@ -181,7 +181,12 @@ def prepare(
     if tables.held_out is None:
         train, held_out = hold_out(train, settings.share, of=roles[0])
     else:
-        held_out, _ = _built(settings, tables.held_out, wanted, "data.held_out")
+        held_out, _ = _built(
+            settings,
+            tables.held_out,
+            wanted,
+            "data.held_out",
+        )
 
     train = with_another_anchor(train)
     train = keep(train, free_of(train, excluded), LEAK)
@@ -207,10 +212,24 @@ def read_tables(
     takes = f"the method reads {', '.join(roles)}" if roles else ""
 
     def read(sources: str | Sequence[str] | None, key: str, **options: Any) -> list[Rows]:
-        return read_sources(sources, settings.data_dir, key=key, **options) if sources else []
+        return (
+            read_sources(
+                sources,
+                settings.data_dir,
+                key=key,
+                **options,
+            )
+            if sources
+            else []
+        )
 
     own: dict[str, Any] = {"columns": settings.columns, "takes": takes}
-    train = read_sources(settings.sources, settings.data_dir, key="data.train", **own)
+    train = read_sources(
+        settings.sources,
+        settings.data_dir,
+        key="data.train",
+        **own,
+    )
 
     if settings.is_weighted:
         train = [

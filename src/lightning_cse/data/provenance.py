@@ -32,8 +32,14 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
         "count": len(data.splitlines()),
     }
     complete = {"format": 1, **document, "rows": about}
-    text = json.dumps(complete, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        complete,
+        indent=2,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
     write_atomic(path, f"{text}\n")
+
     return path
 
 

@@ -385,6 +385,7 @@ class OwnRows:
             labelled = [rows for rows in tables if "label" in rows.names]
             names.update(label for rows in labelled for label in rows.unique("label"))
             contradicted = self.contradiction and not names.isdisjoint(TRAINED[2:] + TRIPLET[2:])
+
             return NLITriplets(self.pairing, self.seed, contradicted)
 
         if set(wanted) & set(PAIR_SENTENCES):

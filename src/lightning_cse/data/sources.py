@@ -52,7 +52,14 @@ def read_sources(
         corpus, _, split = name.partition("/")
 
         if is_own(name):
-            tables.append(read_table(name, columns=columns, key=key, takes=takes))
+            tables.append(
+                read_table(
+                    name,
+                    columns=columns,
+                    key=key,
+                    takes=takes,
+                )
+            )
         elif not split or {"/", "."} & set(split):
             expected = f"is not of the form corpus/split, such as snli/train; {FORMS}"
             raise ConfigError([f"{key}: {name!r} {expected}"])

@@ -38,7 +38,12 @@ BERT-base an average of 60.73 on the seven STS tasks (their issue 285). The pape
 """
 
 
-def pool(pooling: str, hidden: Tensor, mask: Tensor, place: Tensor) -> Tensor:
+def pool(
+    pooling: str,
+    hidden: Tensor,
+    mask: Tensor,
+    place: Tensor,
+) -> Tensor:
     """Pool padded token vectors (n, length, d) to (n, d) in float32.
 
     The result is the first vector, the one at ``place`` (n,), or the mean over ``mask``.
@@ -48,7 +53,9 @@ def pool(pooling: str, hidden: Tensor, mask: Tensor, place: Tensor) -> Tensor:
         return hidden[:, 0]
     if pooling == "prompt":
         return hidden[torch.arange(len(hidden), device=hidden.device), place]
+
     weights = mask.to(hidden.dtype)[:, :, None]
+
     return torch.sum(hidden * weights, 1) / weights.sum(1).clamp(min=1)
 
 
@@ -73,6 +80,7 @@ class Tokenizer:
         """Return the bare ids of each sentence: no special tokens, nothing truncated."""
         if not sentences:  # transformers raises an IndexError
             return []
+
         # verbose=False: the data module counts and reports sentences over the model's maximum.
         encoded = self.tokenizer(
             list(sentences),
@@ -81,6 +89,7 @@ class Tokenizer:
             truncation=False,
             verbose=False,
         )
+
         return list(encoded["input_ids"])
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
@@ -126,7 +135,7 @@ class SentenceEncoder(nn.Module):
         prompts: Sequence[str] | None = None,
         denoise: bool = False,
         freeze_embeddings: bool = False,
-        compile: bool = False,  # noqa: A002 - the option's name
+        compile: bool = False,  # noqa: A002 - the option's name,
     ) -> None:
         super().__init__()
         self._first_position, limit = positions(backbone)
@@ -134,6 +143,7 @@ class SentenceEncoder(nn.Module):
             raise EncoderError(
                 f"encoder.max_length: {max_length} is more than the {limit} positions of {name}"
             )
+
         _check_pooling(pooling, backbone, name)
         self.backbone = backbone
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
@@ -153,6 +163,7 @@ class SentenceEncoder(nn.Module):
         make_dropout_fast(backbone)
         if freeze_embeddings:
             backbone.get_submodule("embeddings").requires_grad_(False)
+
         self._is_packed = use_window_attention(backbone)
         self.templates = tuple(self._single_templates(prompts))
         """The templates of a single sentence: one per prompt, or just one without prompts."""
@@ -166,13 +177,17 @@ class SentenceEncoder(nn.Module):
                     f"encoder.denoise: the positions of {self.backbone.config.model_type} cannot be "
                     f"set, only those of {', '.join(MODEL_TYPES)}"
                 )
+
             for prompt in prompts or PROMPTS:
                 yield self._with_room(Template.from_prompt(tokenizer, prompt))
+
             return
+
         if prompts or self.denoise:
             raise EncoderError(
                 f"encoder.prompts, encoder.denoise: need encoder.pooling=prompt, got {self.pooling}"
             )
+
         yield self._with_room(Template.from_tokenizer(tokenizer))
 
     def _with_room(self, template: Template) -> Template:
@@ -182,6 +197,7 @@ class SentenceEncoder(nn.Module):
                 f"encoder.max_length: {self.max_length} leaves no room for a sentence beside "
                 f"{len(template)} special tokens and tokens of the prompt"
             )
+
         return template
 
     @property
@@ -195,14 +211,17 @@ class SentenceEncoder(nn.Module):
         """
         if second is None:
             return self.templates[0]
+
         if self.pooling == "prompt":
             raise EncoderError(
                 f"encoder.pooling: this method puts {second!r} behind a sentence; choose cls or mean"
             )
+
         tokenizer = self.tokenizer.tokenizer
         template = Template.from_tokenizer(tokenizer, second)
         if not self.has_segments:
             template = replace(template, suffix_types=(0,) * len(template.suffix))
+
         return self._with_room(template)
 
     def forward(
@@ -219,17 +238,20 @@ class SentenceEncoder(nn.Module):
         parts = [template.apply(tokens, self.max_length) for tokens, template in requests]
         if not self.denoise:
             return self._encode(parts, most)
+
         # Each template alone, once per length.
         lengths = [part.lengths.unique() for part in parts]
         alone = []
         for (_, template), some in zip(requests, lengths, strict=True):
             alone.append(template.alone(some - len(template)))
+
         encoded = self._encode([*parts, *alone], most)
         vectors = encoded[: len(parts)]
         biases = encoded[len(parts) :]
         denoised = []
         for part, some, vector, bias in zip(parts, lengths, vectors, biases, strict=True):
             denoised.append(vector - bias[torch.searchsorted(some, part.lengths)])
+
         return denoised
 
     def _encode(self, parts: Sequence[Sequences], most: int | None) -> list[Tensor]:
@@ -251,14 +273,17 @@ class SentenceEncoder(nn.Module):
         else:
             chunks = own.split(self.chunk_size)
             vectors = torch.cat([checkpoint(encoded, rows, use_reentrant=False) for rows in chunks])
+
         vectors = gather(vectors)[: len(order)]
         sizes = [len(part.ids) for part in parts]
+
         return list(vectors[order.argsort()].split(sizes))
 
     def _through_pooler(self, vectors: Tensor) -> Tensor:
         # Vectors rounded to bfloat16 make ties between scores.
         with torch.autocast(vectors.device.type, enabled=False):
             pooled: Tensor = self.backbone.get_submodule("pooler")(vectors[:, None])
+
         return pooled
 
     def _padded(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
@@ -278,7 +303,13 @@ class SentenceEncoder(nn.Module):
                 inputs["token_type_ids"] = part.type_ids[:, :width]
             if self.denoise:
                 inputs["position_ids"] = part.positions[:, :width] + self._first_position
-            yield pool(self.pooling, self._states(inputs), mask, part.pooled)
+
+            yield pool(
+                self.pooling,
+                self._states(inputs),
+                mask,
+                part.pooled,
+            )
 
     def _packed(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
         """Encode sequences, sorted by length, in rows of a few thousand tokens
@@ -327,7 +358,9 @@ class SentenceEncoder(nn.Module):
         }
         if self.has_segments:
             inputs["token_type_ids"] = laid_out(part.type_ids, 0)[None]
+
         ids = laid_out(part.ids, self.tokenizer.pad_id)
+
         return ids, inputs, places.where(mask, 0), mask
 
     def _states(self, inputs: dict[str, Any]) -> Tensor:
@@ -340,7 +373,9 @@ class SentenceEncoder(nn.Module):
         if earlier is None:
             last: Tensor = output.last_hidden_state
             return last
+
         states: tuple[Tensor, ...] = output.hidden_states
+
         return (states[earlier].float() + states[-1].float()) / 2
 
 
@@ -350,6 +385,7 @@ def _check_pooling(pooling: str, backbone: PreTrainedModel, name: str) -> None:
         raise EncoderError(
             f"encoder.pooling: must be one of {', '.join(POOLINGS)}, got {pooling!r}{near}"
         )
+
     if pooling == "cls_pooler" and not hasattr(getattr(backbone, "pooler", None), "dense"):
         raise EncoderError(
             f"encoder.pooling: {name} ({backbone.config.model_type}) has no pooler (a dense layer "
@@ -361,9 +397,11 @@ def _drops(module: nn.Module) -> bool:
     """Whether a module drops something; a number named dropout belongs to a functional one."""
     if isinstance(module, nn.Dropout):
         return module.p > 0
+
     for key, value in vars(module).items():
         if "dropout" in key and type(value) in (int, float) and value > 0:
             return True
+
     return False
 
 
@@ -375,4 +413,5 @@ def positions(backbone: PreTrainedModel) -> tuple[int, int | None]:
     # Positions of RoBERTa and MPNet start after the padding id, so two of their 514 are never used.
     first = int(getattr(getattr(backbone, "embeddings", None), "padding_idx", -1)) + 1
     limit = getattr(backbone.config, "max_position_embeddings", None)
+
     return first, None if limit is None else limit - first

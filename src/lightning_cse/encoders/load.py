@@ -81,6 +81,7 @@ def load_encoder(
     _check_files(folder)
     if pooling == "auto":
         pooling = read_pooling(folder)
+
     try:
         config = _config(folder, layers)
         set_dropout(config, dropout)
@@ -92,12 +93,14 @@ def load_encoder(
             f"the encoder in {folder} cannot be loaded: {' '.join(str(error).split())} "
             "(it needs what save_pretrained writes for a model and its tokenizer)"
         ) from error
+
     rows = cast("torch.nn.Embedding", backbone.get_input_embeddings()).num_embeddings
     if max(tokenizer.get_vocab().values()) >= rows:
         raise EncoderError(
             f"the tokenizer in {folder} has more ids than the {rows} rows of the embedding; "
             "save both from one model, after resize_token_embeddings"
         )
+
     return SentenceEncoder(
         backbone,
         tokenizer,
@@ -116,11 +119,13 @@ def _check_files(folder: Path) -> None:
             f"{folder} is a run, not an encoder: python -m lightning_cse.export --model {folder} "
             "--to FOLDER, then use FOLDER"
         )
+
     if not (folder / "config.json").is_file() or not (folder / "tokenizer_config.json").is_file():
         raise EncoderError(
             f"{folder} is not a folder that save_pretrained wrote for a model and its tokenizer: "
             "it needs config.json and tokenizer_config.json"
         )
+
     if not any(folder.glob("model*.safetensors")):
         raise EncoderError(
             f"{folder} has no model.safetensors, and weights as pytorch_model.bin are not read, "
@@ -136,8 +141,10 @@ def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
             f"the {config.model_type} in {folder} is a decoder or not a text model; choose an "
             "encoder such as BERT"
         )
+
     if layers is not None:
         _keep_layers(config, layers)
+
     return config
 
 
@@ -147,6 +154,7 @@ def _keep_layers(config: PreTrainedConfig, layers: int) -> None:
         raise EncoderError(
             f"encoder.layers: must be null or an integer from 1 to {own}, got {layers!r}"
         )
+
     config.num_hidden_layers = layers
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[:layers]
@@ -159,21 +167,28 @@ def _backbone(folder: Path, config: PreTrainedConfig, has_pooler: bool) -> PreTr
     # An unused pooler would never get a gradient; not every architecture has the switch.
     if "add_pooling_layer" in inspect.signature(kind).parameters:
         options["add_pooling_layer"] = has_pooler
+
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()  # no report of unused poolers and heads
     transformers_logging.disable_progress_bar()
     try:
         backbone, report = kind.from_pretrained(
-            folder, config=config, dtype=torch.float32, use_safetensors=True, **options
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            **options,
         )
     finally:
         transformers_logging.set_verbosity(verbosity)
+
     names = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     missing = sorted(name for name in names if has_pooler or "pooler" not in name)
     if missing:
         raise ValueError(
             f"parameters are missing from the weights or have another shape: {missing}"
         )
+
     return backbone  # type: ignore[no-any-return]
 
 
@@ -188,10 +203,12 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
             f"encoder.pooling: {folder} has no modules.json that says how it pools: choose cls or "
             f"mean (all poolings: {', '.join(POOLINGS)})"
         )
+
     try:
         modules = {}
         for module in read_json(path):
             modules[str(module["type"]).rpartition(".")[2]] = module["path"]
+
         config = read_json(folder / modules.pop("Pooling") / "config.json")
         modes = config.get("pooling_mode") or [
             key for key, value in config.items() if "pooling_mode_" in key and value
@@ -205,11 +222,13 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
         raise EncoderError(
             f"{path} does not say how it pools, by cls or mean alone ({error!r}): set pooling"
         ) from error
+
     if unsupported := modules.keys() - {"Transformer", "Normalize", *applied}:
         raise EncoderError(
             f"{folder} has the modules {', '.join(sorted(unsupported))}, not supported here: "
             "set pooling"
         )
+
     return pooling
 
 
@@ -220,8 +239,10 @@ def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTo
         limits = [positions(backbone)[1], int(tokenizer.model_max_length)]
         # A tokenizer without a limit gives 1e30.
         length = min((limit for limit in limits if limit and limit < 10**9), default=None)
+
     if type(length) is not int or length < 1:
         raise EncoderError(f"encoder.max_length: {path} has none, or {length!r}; set one")
+
     return length
 
 
@@ -241,10 +262,13 @@ def find_encoder(source: str, package: str | None = None) -> Path:
         folder = _in_package(package)
         if folder is not None:
             return folder
+
         tried.append(f"the Python package {package}: not found")
+
     folder = Path(source).expanduser()
     if folder.is_dir():
         return folder
+
     tried.append(f"the folder {folder.absolute()}: does not exist")
     from huggingface_hub import snapshot_download  # heavy, and not needed for local folders
 
@@ -253,6 +277,7 @@ def find_encoder(source: str, package: str | None = None) -> Path:
     except Exception as error:  # noqa: BLE001 - the hub raises dozens of kinds, of three libraries
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         tried.append(f"the Hugging Face hub: {reason}")
+
     lines = [f"no encoder {source!r} found. Tried:", *tried]
     raise EncoderError(
         "\n  - ".join(lines) + f"\nWhat helps: hf download {source}, the path of a folder, or "
@@ -268,6 +293,7 @@ def _in_package(package: str) -> Path | None:
         folder = Path(location) / inside
         if folder.is_dir():
             return folder
+
     return None
 
 
@@ -281,6 +307,7 @@ def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
     whole = config.get("num_hidden_layers", config.get("n_layers"))  # DistilBERT's key
     if layers not in (None, whole):
         weights = hashlib.sha256(f"{weights}, {layers} layers".encode()).hexdigest()
+
     return {"weights": weights, "tokenizer": _digest(folder, TOKENIZER)}
 
 
@@ -292,6 +319,7 @@ def _digest(folder: Path, names: Iterable[str]) -> str:
         if path.is_file():
             with path.open("rb") as file:
                 digest.update(name.encode() + hashlib.file_digest(file, "sha256").digest())
+
     return digest.hexdigest()
 
 
@@ -313,6 +341,7 @@ def tiny_encoder(
     with as_file(files("lightning_cse.encoders") / "tiny_vocab.txt") as path:
         vocabulary = path.read_bytes()
         tokenizer = transformers.BertTokenizer(vocab=str(path), do_lower_case=True)
+
     config = transformers.BertConfig(
         hidden_size=width,
         intermediate_size=2 * width,
@@ -326,7 +355,9 @@ def tiny_encoder(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         backbone = transformers.BertModel(config, add_pooling_layer=pooling == "cls_pooler")
+
     description = f"tiny BERT, width {width}, {layers} layers, seed {seed}"
+
     return SentenceEncoder(
         backbone,
         tokenizer,

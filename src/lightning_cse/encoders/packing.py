@@ -56,7 +56,9 @@ def cut_by_length(
             ends.append(end)
             start = end
             real = 0
+
         real += length
+
     return [*ends, len(lengths)]
 
 
@@ -71,6 +73,7 @@ def cut_evenly(lengths: np.ndarray, most: int | None) -> list[int]:
     # A sequence longer than a piece leaves some pieces empty, which unique() drops.
     _, sizes = np.unique((ends - 1) * pieces // total, return_counts=True)
     groups: list[int] = np.cumsum(sizes).tolist()
+
     return groups
 
 
@@ -102,10 +105,12 @@ def use_window_attention(backbone: PreTrainedModel) -> bool:
     """Make the backbone's attention accept ``windows=``; return whether it can."""
     if backbone.config.model_type not in MODEL_TYPES:
         return False
+
     backbone.set_attn_implementation(_NAME)
     for module in backbone.modules():
         if {"dense", "dropout", "LayerNorm"} == {name for name, _ in module.named_children()}:
             module.__class__ = FastOutput
+
     return True
 
 
@@ -120,6 +125,7 @@ class FastOutput(nn.Module):
         """Add in place and in one dtype: a sum of two dtypes takes longer than a cast and a sum."""
         hidden = self.dropout(self.dense(hidden)).to(residual.dtype)
         normed: Tensor = self.LayerNorm(hidden.add_(residual))
+
         return normed
 
 
@@ -134,6 +140,7 @@ def keep_freed_memory() -> None:
     is_set = any(name.startswith("MALLOC_") for name in os.environ)
     if platform.libc_ver()[0] != "glibc" or is_set:
         return
+
     for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
         ctypes.CDLL(None).mallopt(option, 2**30)
 
@@ -168,9 +175,11 @@ class Windows:
         sequence = np.full(count * width, -1)
         for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
             sequence[start : start + length] = number
+
         owner = torch.from_numpy(sequence).view(count, 1, width)
         is_other = owner[..., None] != owner[..., None, :]
         bias = torch.zeros(count, 1, width, width).masked_fill_(is_other, -torch.inf)
+
         return cls(count, width, starts, bias)
 
     def bias_a_head(self, dtype: torch.dtype, heads: int) -> Tensor:
@@ -178,6 +187,7 @@ class Windows:
         if dtype not in self._biases:
             bias = self.bias.to(dtype).expand(-1, heads, -1, -1)
             self._biases[dtype] = bias.flatten(0, 1)
+
         return self._biases[dtype]
 
 
@@ -189,6 +199,7 @@ def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
         window = int(np.argmax(room >= lengths[number]))
         starts[number] = (window + 1) * width - room[window]
         room[window] -= lengths[number]
+
     return starts, int(np.count_nonzero(room < width))
 
 
@@ -203,16 +214,38 @@ def window_attention(
     heads, width).
     """
     if windows is None:
-        return sdpa_attention_forward(module, *states, dropout=dropout, **options)  # type: ignore[misc]
+        return sdpa_attention_forward(
+            module,
+            *states,
+            dropout=dropout,
+            **options,
+        )  # type: ignore[misc]
+
     q, k, v = (tensor[0].transpose(0, 1) for tensor in states[:3])  # (tokens, heads, width)
     scale = options.get("scaling") or q.shape[-1] ** -0.5
     if dropout > 0 and is_fast(q, dropout):
-        mixed: Tensor = _WindowAttention.apply(q, k, v, windows, dropout, scale)  # type: ignore[no-untyped-call]
+        mixed: Tensor = _WindowAttention.apply(
+            q,
+            k,
+            v,
+            windows,
+            dropout,
+            scale,
+        )  # type: ignore[no-untyped-call]
         return mixed[None], None
+
     shape = (windows.count, windows.width)
     q, k, v = (tensor.unflatten(0, shape).transpose(1, 2) for tensor in (q, k, v))
     bias = windows.bias.to(q.dtype)
-    mixed = nn.functional.scaled_dot_product_attention(q, k, v, bias, dropout, scale=scale)
+    mixed = nn.functional.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        bias,
+        dropout,
+        scale=scale,
+    )
+
     return mixed.transpose(1, 2).flatten(0, 1)[None], None
 
 
@@ -253,12 +286,18 @@ class _WindowAttention(torch.autograd.Function):
     ) -> Tensor:
         q, k, v = (_swapped(x, windows.count) for x in (q, k, v * _scale(dropout)))
         bias = windows.bias_a_head(q.dtype, len(q) // windows.count)
-        weights = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale).softmax(-1)
+        weights = torch.baddbmm(
+            bias,
+            q,
+            k.transpose(1, 2),
+            alpha=scale,
+        ).softmax(-1)
         mask = keep_mask(tuple(weights.shape), dropout)
         ctx.save_for_backward(q, k, v, weights, mask)
         ctx.count = windows.count  # not the bias, which is large
         ctx.dropout = dropout
         ctx.scale = scale
+
         return _swapped(torch.bmm(mask.to(q.dtype).mul_(weights), v), windows.count)
 
     @staticmethod
@@ -268,11 +307,17 @@ class _WindowAttention(torch.autograd.Function):
         g = _swapped(grad, ctx.count)
         kept = mask.to(grad.dtype)
         weights_grad = torch.bmm(g, v.transpose(1, 2)).mul_(kept)
-        scores_grad = torch._softmax_backward_data(weights_grad, weights, -1, weights.dtype)
+        scores_grad = torch._softmax_backward_data(
+            weights_grad,
+            weights,
+            -1,
+            weights.dtype,
+        )
         q_grad = torch.bmm(scores_grad, k).mul_(ctx.scale)
         k_grad = torch.bmm(scores_grad.transpose(1, 2), q).mul_(ctx.scale)
         v_grad = torch.bmm(kept.mul_(weights).transpose(1, 2), g).mul_(_scale(ctx.dropout))
         gradients = (_swapped(x, ctx.count) for x in (q_grad, k_grad, v_grad))
+
         return *gradients, None, None, None
 
 
@@ -295,6 +340,7 @@ def keep_mask(shape: tuple[int, ...], p: float) -> Tensor:
     count = math.prod(shape)
     seed = int(torch.randint(2**63 - 1, ()))
     lanes = np.random.SFC64(seed).random_raw(-(-count // 4)).view(np.uint16)[:count]
+
     return torch.from_numpy(np.greater_equal(lanes, round(p * LANES)).view(np.int8)).view(shape)
 
 
@@ -318,6 +364,7 @@ class _Dropout(torch.autograd.Function):
         mask = keep_mask(tuple(x.shape), p)
         ctx.save_for_backward(mask)
         ctx.p = p
+
         return apply_mask(x, mask, p)
 
     @staticmethod
@@ -337,6 +384,7 @@ class FastDropout(nn.Dropout):
         if self.training and not self.inplace and is_fast(input, self.p):
             dropped: Tensor = _Dropout.apply(input, self.p)  # type: ignore[no-untyped-call]
             return dropped
+
         return super().forward(input)
 
 
@@ -356,6 +404,7 @@ def set_dropout(config: PreTrainedConfig, p: float | None) -> None:
         return
     if type(p) not in (int, float) or not 0 <= p < 1:
         raise EncoderError(f"encoder.dropout: must be in [0, 1), got {p!r}")
+
     for key, value in config.to_dict().items():
         is_dropout = "dropout" in key or "_drop" in key
         if is_dropout and type(value) in (int, float):

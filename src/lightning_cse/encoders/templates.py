@@ -60,6 +60,7 @@ class Sequences:
             tensors = [getattr(part, name) for part in parts]
             if tensors[0].dim() == 2:
                 tensors = [pad(x, (0, width - x.shape[1]), value=padding) for x in tensors]
+
             return torch.cat(tensors)
 
         return Sequences(
@@ -107,6 +108,7 @@ class Template:
                     suffix_types=types[end:],
                     pad_id=int(tokenizer.pad_token_id),
                 )
+
         raise EncoderError(
             f"the tokenizer {tokenizer.name_or_path} changes a sentence between special tokens; "
             "use another encoder"
@@ -138,6 +140,7 @@ class Template:
         prefix = ids(before.rstrip())
         after = ids(behind)
         suffix = (*ids(between.rstrip()), int(tokenizer.mask_token_id), *after)
+
         return cls(
             prefix=single.prefix + prefix,
             suffix=suffix + single.suffix,
@@ -173,7 +176,14 @@ class Template:
             ids = torch.where((position >= start) & (after < start), sentence, ids)
 
         pooled = torch.zeros_like(lengths) if self.pooled is None else lengths - self.pooled
-        return Sequences(ids, types, position, lengths[:, 0], pooled[:, 0])
+
+        return Sequences(
+            ids,
+            types,
+            position,
+            lengths[:, 0],
+            pooled[:, 0],
+        )
 
     def alone(self, sentence_lengths: Tensor) -> Sequences:
         """Return the template without a sentence, its suffix at its positions after a sentence of
@@ -182,4 +192,5 @@ class Template:
         nothing = sentence_lengths.new_zeros(len(sentence_lengths), 0)
         alone = self.apply(Tokens(nothing, nothing, sentence_lengths), len(self))
         shift = sentence_lengths[:, None] * (alone.positions >= len(self.prefix))
+
         return replace(alone, positions=alone.positions + shift)

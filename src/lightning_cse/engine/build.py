@@ -149,12 +149,14 @@ def _has_fast_bfloat16(on_gpu: bool) -> bool:
     """Whether the hardware multiplies bfloat16 fast."""
     if on_gpu:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
     # The check of the CPU is private to torch; where it is missing, float32 is always right.
     check = getattr(
         torch.cpu,
         "_is_avx512_bf16_supported",
         None,
     )
+
     return check is not None and bool(check())
 
 
@@ -185,6 +187,7 @@ def build_tasks(suite: DictConfig) -> tuple[dict[str, Task], dict[str, str]]:
             )
 
     check_parts(tasks)
+
     return tasks, left_out
 
 

@@ -54,6 +54,7 @@ class LanguageModel(FewShot):
         """Return the type of every hypothesis, in order; raise LLMError if replies are missing."""
         self.sentences = len({*premises, *hypotheses})
         self._pairs = len(premises)
+
         return super().judge(premises, hypotheses)
 
 
@@ -87,6 +88,7 @@ def run(cfg: DictConfig) -> runs.Outcome:
     outcome = evaluate(cfg, "+".join([suite] if isinstance(suite, str) else suite), overrides)
     folder = runs.Run.at(Path(outcome.folder))
     print_run(folder.read(), folder.record_path)
+
     return outcome
 
 
@@ -109,12 +111,18 @@ def evaluate(
     hashed = _hashed(cfg, about, tasks, resolved)
     key = evaluation_key(requested, about.record.get("key"))
     seed = int(about.record.get("seed", 0))
-    folder = runs.Run(about.root, suite, runs.config_hash(**hashed), seed)
+    folder = runs.Run(
+        about.root,
+        suite,
+        runs.config_hash(**hashed),
+        seed,
+    )
     leave_failed = in_sweep() and not cfg.retry_failed
     with folder.claim(force=cfg.force, leave_failed=leave_failed) as unfinished:
         if not unfinished:
             log.info("%s is finished; force=true evaluates it again", folder.path)
             return runs.Outcome("skipped", str(folder.path))
+
         folder.start(OmegaConf.to_yaml(cfg, resolve=True), key)
         results = _results(folder, tasks, model, about)
         folder.finish(
@@ -134,6 +142,7 @@ def evaluate(
                 "decisive": runs.decisive(**hashed),
             }
         )
+
     return runs.Outcome("finished", str(folder.path))
 
 
@@ -147,6 +156,7 @@ def _hashed(
     data = dict(about.data)
     for task in tasks.values():
         data |= task.digests
+
     return {
         "config": {"suite": plain(cfg.suite), "model": about.options},
         "data": data,
@@ -162,11 +172,14 @@ def _resolved(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """
     if faults := list(_mistakes(cfg, overrides)):
         raise ConfigError(faults)
+
     if cfg.model in WITHOUT_ENCODER:
         cfg.accelerator = "cpu"
         cfg.precision = "32-true"
+
     resolved = resolve_automatic(cfg, under="")
     check_nodes(cfg)
+
     return resolved
 
 
@@ -190,6 +203,7 @@ def _model_entries(cfg: DictConfig, model: AnyModel, about: About) -> dict[str, 
     }
     if record:
         entries["checkpoint"] = record["checkpoint"]
+
     return entries
 
 
@@ -200,7 +214,12 @@ def _results(
     about: About,
 ) -> dict[str, dict[str, Any]]:
     """Return the metrics and costs of each task: those on disk, or new ones, which are written."""
-    log.info("%s: %d tasks; everything is written to %s", about.name, len(tasks), folder.path)
+    log.info(
+        "%s: %d tasks; everything is written to %s",
+        about.name,
+        len(tasks),
+        folder.path,
+    )
     results = {}
     for number, (name, task) in enumerate(tasks.items(), start=1):
         label = f"{number}/{len(tasks)} {name}"
@@ -212,9 +231,11 @@ def _results(
             done = _evaluate_task(name, task, model, folder, label)
             done["precision"] = about.precision
             runs.write_atomic(path, json.dumps(done, indent=2, allow_nan=False) + "\n")
+
         metrics = ", ".join(f"{key} {value:.4f}" for key, value in done["metrics"].items())
         log.info("%s: %s", label, metrics or done["reason"])
         results[name] = done
+
     return results
 
 
@@ -234,9 +255,11 @@ def _evaluate_task(
     except Exception as error:
         folder.fail(error, stage=name)
         raise
+
     if costs["cut"]:
         cut = f"{costs['cut']} of {costs['sentences']}"
         log.warning("%s: %s sentences are too long and are cut", name, cut)
+
     return {
         "metrics": result.metrics,
         "reason": result.reason,
@@ -255,14 +278,17 @@ def _measure(
         model.label = label
         result = cast(RTE, task).judged(model, "test")  # the only task that asks for ``judge``
         return result, {"sentences": model.sentences, "cut": 0, "account": model.llm.taken()}
+
     answers: Any = model
     embed = model.embed
     if isinstance(model, SentenceModel):
         model.truncated = 0
         answers = model.answers
         embed = partial(model.embed, show_progress=None, label=label)
+
     embedded = Embedded(answers, task.sentences("test"), embed)
     result = task.evaluate(embedded, "test")
+
     return result, {"sentences": len(embedded.embedding), "cut": getattr(model, "truncated", 0)}
 
 
@@ -284,6 +310,7 @@ def _measured(
     flat: dict[str, float] = {}
     for name, values in metrics.items():
         flat |= {f"test/{name}/{key}": value for key, value in values.items()}
+
     seconds = each("seconds")
     entries = {
         "metrics": flat,
@@ -295,6 +322,7 @@ def _measured(
         "task_seconds": seconds,
     }
     accounts = each("account")
+
     return {**entries, "account": accounts} if accounts else entries
 
 
@@ -306,12 +334,15 @@ def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
             "or a name on the hub"
         )
         return
+
     if cfg.model in WITHOUT_ENCODER:
         for key in ("pooling", "prompt", "max_length", "whitening", "precision", "accelerator"):
             if cfg[key] not in ("auto", None, "32-true", "cpu"):
                 yield f"{key}: model={cfg.model} has no encoder; leave it out"
+
     if cfg.max_length != "auto" and (not isinstance(cfg.max_length, int) or cfg.max_length < 1):
         yield f"max_length: must be auto or an integer >= 1, got {cfg.max_length!r}"
+
     if cfg.model == LLM:
         yield from llm.wrong_settings(plain(cfg.llm), cfg.paths.cache_dir)
     elif any(one.lstrip("+").startswith(("llm.", "few_shot.")) for one in overrides):
@@ -324,8 +355,14 @@ def open_model(cfg: DictConfig) -> AnyModel:
         return Length()
     if cfg.model == LLM:
         return LanguageModel(cfg)
+
     reading = {key: cfg[key] for key in ("pooling", "prompt", "max_length")}
-    model = load(cfg.model, cfg.accelerator, cfg.precision, **reading)
+    model = load(
+        cfg.model,
+        cfg.accelerator,
+        cfg.precision,
+        **reading,
+    )
     if not cfg.whitening:
         return model
 
@@ -338,6 +375,7 @@ def open_model(cfg: DictConfig) -> AnyModel:
 
     answers = Whitening(model.encoder, sources=cfg.whitening, data_dir=cfg.paths.data_dir)
     fitted_on = hashlib.sha256("\n".join(answers.sentences).encode()).hexdigest()
+
     return replace(model, answers=answers, digests={**model.digests, "whitening": fitted_on})
 
 
@@ -350,7 +388,13 @@ def _about(cfg: DictConfig, model: AnyModel) -> About:
     options: dict[str, Any] = {"pooling": None, "max_length": None}
     if isinstance(model, Length):
         options["method"] = "Length"
-        return About(LENGTH, root / LENGTH, options, {"name": LENGTH})
+        return About(
+            LENGTH,
+            root / LENGTH,
+            options,
+            {"name": LENGTH},
+        )
+
     if isinstance(model, LanguageModel):
         name = model.llm.endpoint.model
         options |= {
@@ -360,7 +404,16 @@ def _about(cfg: DictConfig, model: AnyModel) -> About:
             "llm": {"model": name, "parameters": dict(model.llm.parameters)},
         }
         root = root / LLM / re.sub(r"[^\w-]+", "_", name)
-        return About(name, root, options, {"name": name}, model.digests, device="endpoint")
+
+        return About(
+            name,
+            root,
+            options,
+            {"name": name},
+            model.digests,
+            device="endpoint",
+        )
+
     options = {
         "method": model.method_name,
         "pooling": model.encoder.pooling,
@@ -371,6 +424,7 @@ def _about(cfg: DictConfig, model: AnyModel) -> About:
     if isinstance(model.answers, Whitening):
         options["whitening"] = model.answers.fitted_on
         name += f", whitened on {options['whitening']}"
+
     return About(
         name,
         root / model.name if model.run is None else model.run / "evaluate",
@@ -401,12 +455,17 @@ def _plan(
             left_out[key] = task.needs
             needs = " and ".join(task.needs)
             log.info(
-                "the task %s is left out: it needs %s, which %s does not have", key, needs, kind
+                "the task %s is left out: it needs %s, which %s does not have",
+                key,
+                needs,
+                kind,
             )
         elif isinstance(task, Average):
             averages[key] = task
         elif "test" in task.splits:
             tasks[key] = task
+
     if not tasks:
         raise TaskError(f"no task of the suite suits {name}: {kind} does not give what they need")
+
     return tasks, averages, left_out

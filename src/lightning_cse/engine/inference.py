@@ -118,6 +118,7 @@ class SentenceModel:
         known = [name for name, question in QUESTIONS.items() if hasattr(self.answers, question)]
         if self._has_direction:
             known.append("direction")
+
         return known
 
     def embed(
@@ -133,6 +134,7 @@ class SentenceModel:
         texts = _as_list(sentences)
         if not texts:
             return self._example[:0]
+
         table = TokenTable.of(texts, self.encoder.tokenizer)
         self.embedded += len(texts)
         self.truncated += int((table.lengths > self.max_length).sum())
@@ -140,6 +142,7 @@ class SentenceModel:
         with progress(shown=show_progress) as bar, self._tokens(table), self._autocast():
             starts = bar.track(range(0, len(texts), _AT_ONCE), description=title)
             parts = [self.answers.embed(texts[start : start + _AT_ONCE]) for start in starts]
+
         return finite(Embedding.cat(parts))
 
     def encode(
@@ -160,6 +163,7 @@ class SentenceModel:
         vectors = _vectors(self.embed(sentences, show_progress=show_progress))[view]
         if normalize:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
+
         return vectors[0].numpy() if isinstance(sentences, str) else vectors.numpy()
 
     def encode_to(
@@ -179,18 +183,26 @@ class SentenceModel:
         path = Path(path).expanduser()
         if path.suffix != ".npy":
             raise ConfigError([f"path: must end in .npy, got {path.name}"])
+
         width = self.encode("a", view).size
         remaining = iter(sentences)
         count = 0
         with atomic_file(path) as file:
             _write_header(file, (count, width))
             while texts := list(itertools.islice(remaining, chunk)):
-                vectors = self.encode(texts, view, normalize=normalize, show_progress=False)
+                vectors = self.encode(
+                    texts,
+                    view,
+                    normalize=normalize,
+                    show_progress=False,
+                )
                 file.write(vectors.astype("<f4").tobytes())
                 count += len(texts)
+
             # The header has room for any number of rows, so that its length does not change.
             file.seek(0)
             _write_header(file, (count, width))
+
         return count
 
     def similarity(
@@ -241,10 +253,13 @@ class SentenceModel:
         """
         if not self._has_direction:
             raise self._unanswered("direction")
+
         own: Callable[..., Tensor] | None = getattr(self.answers, "direction", None)
         if own is not None:
             return self._ask(own, a, b)
+
         score = self._question("entailment")
+
         return self._ask(
             lambda x, y: score(x, y).double() - score(y, x).double(),
             a,
@@ -282,6 +297,7 @@ class SentenceModel:
         documents = self.embed(corpus)
         with torch.no_grad():
             found = list(compared.search(embedded, documents, k))
+
         return [list(itertools.starmap(Hit, ranked[:k])) for ranked in found]
 
     def to_mteb(self) -> MTEBModel:
@@ -302,6 +318,7 @@ class SentenceModel:
     def _has_direction(self) -> bool:
         if hasattr(self.answers, "direction"):
             return True
+
         score = getattr(self.answers, "entailment_score", None)
         return score is not None and not is_same(
             score,
@@ -314,12 +331,14 @@ class SentenceModel:
         if view is not None and view not in known:
             near = did_you_mean(view, known)
             raise TaskError(f"{self} has no view {view!r}{near}")
+
         return view or known[0]
 
     def _question(self, name: str) -> Callable[..., Tensor]:
         ask: Callable[..., Tensor] | None = getattr(self.answers, QUESTIONS[name], None)
         if ask is None:
             raise self._unanswered(name)
+
         return ask
 
     def _unanswered(self, name: str) -> TaskError:
@@ -337,14 +356,18 @@ class SentenceModel:
             first = self._checked_view(view, known)
             second = self._checked_view(against, known)
             pair = (first, second)
+
             return Comparison(lambda a, b: cosine(a.views()[first], b.views()[second]), pair)
+
         if relation == "similar":
             return Comparison.of(self._question("similarity"), self._example)
         if not self._has_direction:
             raise self._unanswered("direction")
+
         score = self._question("entailment")
         if relation == "entails":
             return Comparison.of(score, self._example)
+
         return Comparison.of(lambda a, b: score(b, a), self._example)
 
     def _ask(
@@ -356,10 +379,12 @@ class SentenceModel:
         lengths = {len(each) for argument, each in given if not isinstance(argument, str)}
         if len(lengths) > 1:
             raise ValueError(f"cannot compare row by row: {sorted(lengths)} sentences")
+
         repeated = torch.zeros(*lengths or (1,), dtype=torch.long)
         rows = [each[repeated] if isinstance(argument, str) else each for argument, each in given]
         with torch.no_grad():
             scores = ask(*rows)
+
         return np.asarray(scores) if lengths else float(scores)
 
     def _autocast(self) -> torch.autocast:
@@ -390,6 +415,7 @@ def _vectors(embedding: Embedding) -> dict[str, Tensor]:
     for name, value in embedding.fields().items():
         if "log_variance" in name:
             vectors[name.replace("log_", "")] = value.exp()
+
     return vectors
 
 

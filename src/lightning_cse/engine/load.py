@@ -71,11 +71,13 @@ def load(
         raise ConfigError([f"dtype: must be float32 or bfloat16, got {kind!r}"])
     if not has(str(device)):
         raise ConfigError([f"device: torch finds no {device} on this machine; leave it out"])
+
     options: dict[str, Any] = {} if max_length == "auto" else {"max_length": max_length}
     if prompt is not None:
         options |= {"pooling": "prompt", "prompts": [prompt]}
     if pooling != "auto":
         options["pooling"] = pooling
+
     if folder is None:
         model = _load_encoder(name, options)
     elif "pooling" in options:
@@ -89,6 +91,7 @@ def load(
     model.device = device_of(str(device))
     model.dtype = getattr(torch, DTYPES[kind])
     model.answers.to(model.device)
+
     return model
 
 
@@ -99,6 +102,7 @@ def find_run(name: str) -> Path | None:
     """
     if name in WITHOUT_ENCODER:
         raise EncoderError(f"model: {name} has no encoder, and this command needs one")
+
     folder = Path(name).expanduser()
     if not folder.is_dir():
         # A name on the hub has at most one slash, and no name starts like a path.
@@ -106,11 +110,14 @@ def find_run(name: str) -> Path | None:
             raise EncoderError(
                 f"model: there is no folder {folder.absolute()}; give one of a run or of an encoder"
             )
+
         return None
+
     if (folder / "config.json").is_file():  # an encoder's
         return None
     if (folder / RECORD).is_file() or (folder / CONFIG).is_file():
         return folder.resolve()
+
     return None
 
 
@@ -121,7 +128,9 @@ def read_run(folder: Path) -> dict[str, Any]:
             raise EncoderError(
                 f"model: the run {folder} has no {part}: finish it with the command that trained it"
             )
+
     record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+
     return record
 
 
@@ -136,10 +145,12 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
     best = folder / CHECKPOINT
     with best.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+
     if sha256 != record["checkpoint"]["sha256"]:
         raise EncoderError(
             f"{best} is damaged (its sha256 differs from the record's): train again with force=true"
         )
+
     config = read_yaml(folder / CONFIG)
     encoder = _build_encoder(config["encoder"], options)
     # The checkpoint contains neither the tokenizer nor, if it is frozen, the encoder.
@@ -148,6 +159,7 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
             raise EncoderError(
                 f"the {part} of the encoder {encoder.name} changed since {folder} was trained"
             )
+
     model = build(encoder, record["model"])
     state = torch.load(
         best,
@@ -156,6 +168,7 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
     )["state_dict"]
     weights = {key.removeprefix("model."): state[key] for key in state if key.startswith("model.")}
     model.load_state_dict(weights)
+
     return SentenceModel(
         model,
         name=str(record["name"]),
@@ -176,16 +189,20 @@ def _load_encoder(name: str, options: Mapping[str, Any]) -> SentenceModel:
     else:
         settings = read_yaml(conf_dir() / "encoder" / "custom.yaml")
         settings |= {"name": encoder_name(name), "source": name}
+
     if not settings["_target_"].endswith("tiny_encoder"):
         # conf/encoder has the length for training; an evaluation reads all that the encoder can.
         settings["max_length"] = "auto"
+
     try:
         model = PointModel(_build_encoder(settings, options))
     except EncoderError as error:
         if name in known or Path(name).expanduser().is_dir():
             raise
+
         near = did_you_mean(name, [*WITHOUT_ENCODER, *known])
         raise EncoderError(f"there is no model {name!r}{near}\n{error}") from error
+
     return SentenceModel(
         model,
         name=str(settings["name"]),
@@ -199,6 +216,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     settings: dict[str, Any] = OmegaConf.to_container(OmegaConf.load(path), resolve=True)  # type: ignore[assignment]
+
     return settings
 
 
@@ -208,4 +226,5 @@ def _build_encoder(settings: Mapping[str, Any], options: Mapping[str, Any]) -> S
     arguments = {**settings, **options}
     tiny = arguments.pop("_target_").endswith("tiny_encoder")
     make: Callable[..., SentenceEncoder] = tiny_encoder if tiny else load_encoder
+
     return make(**arguments)

@@ -50,6 +50,7 @@ class MTEBModel:
             "framework": ["PyTorch"],
             "use_instructions": False,
         }
+
         return mteb.models.ModelMeta(**unknown | known)
 
     def encode(

@@ -115,6 +115,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
                 log.info("%s is finished; force=true runs it again", job.folder.path)
 
     score = record.get("best", {}).get("score")
+
     return runs.Outcome(
         "finished" if unfinished else "skipped",
         str(job.folder.path),
@@ -266,6 +267,7 @@ def _cut_curves(
     def is_kept(at: int, key: str) -> bool:
         if step is None or at > step:
             return False
+
         return at < step or key.startswith(prefix)
 
     curves.keep(is_kept)
@@ -360,6 +362,7 @@ def _logging_to(path: Path) -> Iterator[None]:
     except BaseException as error:
         with path.open("a", encoding="utf-8") as file:
             traceback.print_exception(error, file=file)
+
         error.log_path = path  # type: ignore[attr-defined]  # for the message of the command
         raise
     finally:
@@ -468,6 +471,7 @@ def _scores(
     """Return the dev scores for the record."""
     curves = runs.Curves(folder.curves_path).read()
     step = evaluation.best_step
+
     return {
         "best": {"step": step, "score": evaluation.best_score, "monitor": cfg.monitor},
         "final": evaluation.latest,
@@ -483,6 +487,7 @@ def _inputs(job: Job, trainer: pl.Trainer, best: Path) -> dict[str, Any]:
 
     with best.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+
     return {
         "data": parts.digests,
         "task_data": {name: task.digests for name, task in parts.tasks.items()},
@@ -534,14 +539,21 @@ def _fit(
         with warnings.catch_warnings():
             # Lightning 2.6 itself causes it with torch 2.13.
             warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
-            trainer.fit(job.parts.method, data, ckpt_path=last, weights_only=True)
+            trainer.fit(
+                job.parts.method,
+                data,
+                ckpt_path=last,
+                weights_only=True,
+            )
     except SystemExit as ending:  # Lightning turns a KeyboardInterrupt into this
         if isinstance(ending.__context__, KeyboardInterrupt):
             raise ending.__context__ from None
+
         raise
     except TrainingError as error:
         if not error.rows:
             raise
+
         places = ", ".join(data.train.where(row) for row in error.rows[:3])
         raise TrainingError(f"{error} (the first: {places})", error.rows) from error
 
@@ -580,6 +592,7 @@ def _test(
     parts.left_out.update(
         {task: result.reason for task, result in results.items() if result.reason}
     )
+
     return metrics, baselines
 
 
@@ -598,6 +611,7 @@ def _metrics(
                 f"{prefix}{task}",
                 result.predictions,
             )
+
         for name, value in result.metrics.items():
             metrics[f"test/{task}/{name}"] = value
 

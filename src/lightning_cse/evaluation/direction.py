@@ -47,7 +47,9 @@ class DirectionTask(CorpusTask):
             if is_same(score, lambda a, b: score(b, a), premise):
                 reason = "its score is the same both ways, so it has no direction"
                 return TaskResult({}, reason=reason)
+
             lead = score(premise, hypothesis).double() - score(hypothesis, premise).double()
+
         metrics = {"accuracy": share_larger(lead, torch.zeros_like(lead))}
         predictions = {
             "row": list(range(len(rows))),
@@ -59,6 +61,7 @@ class DirectionTask(CorpusTask):
             narrow = answers.log_determinant(hypothesis).double()
             metrics["accuracy_determinant"] = share_larger(wide, narrow)
             predictions["correct_determinant"] = (wide > narrow).tolist()
+
         return TaskResult(metrics, predictions)
 
 
@@ -84,6 +87,7 @@ class Direction(DirectionTask):
             )
             if row["label"] == "entailment" and one_way:
                 entailed.append(number)
+
         return rows.select(entailed, reason="not entailed one way")
 
 
@@ -106,6 +110,8 @@ class INLIDirection(INLITask, DirectionTask):
         result = super().evaluate(embedded, split)
         if result.reason:
             return result
+
         rows = self.rows(split)
         metrics = result.metrics | accuracy_by_type(rows, result.predictions["correct"])
+
         return TaskResult(metrics, {**result.predictions, "type": rows.column("type")})

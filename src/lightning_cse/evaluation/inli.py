@@ -55,7 +55,9 @@ class INLITask(CorpusTask):
             types += [kind] * count
             labels += [is_entailed] * count
             hypotheses += rows.column(column)
+
         pairs = rows.select(numbers)
+
         return pairs.with_columns(
             row=numbers,
             type=types,
@@ -100,12 +102,18 @@ class RTE(INLITask):
         sentences = texts(self.rows("dev"))
         if split == "test":
             sentences += texts(self.rows("test"))
+
         return sentences
 
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold on dev, and apply it to the split."""
         rows = self.rows(split)
-        threshold, scores = self.tune(embedded, self.rows("dev"), rows, strict=True)
+        threshold, scores = self.tune(
+            embedded,
+            self.rows("dev"),
+            rows,
+            strict=True,
+        )
         predictions = {
             **_described(rows),
             "score": scores.tolist(),
@@ -117,6 +125,7 @@ class RTE(INLITask):
             "threshold": threshold,
             **_areas(predictions, split),
         }
+
         return TaskResult(metrics, predictions)
 
     def judged(self, judge: Any, split: Split) -> TaskResult:
@@ -133,6 +142,7 @@ class RTE(INLITask):
         metrics["accuracy_four_way"] = sum(predictions["correct_four_way"]) / len(rows)
         for reason in ("refused", "unparsable", "failed"):
             metrics[reason] = named.count(reason) / len(rows)
+
         return TaskResult(metrics, predictions)
 
     def suits(self, answers: object) -> bool:
@@ -162,6 +172,7 @@ def _areas(predictions: Mapping[str, Sequence[Any]], split: Split) -> dict[str, 
         areas[f"auc_{kind}"] = auc(labels[chosen], scores[chosen])
         if split == "test" and labels[chosen].sum() > 1:
             areas[f"auc_{kind}_se"] = auc_error(labels[chosen], scores[chosen])
+
     return areas
 
 
@@ -175,6 +186,7 @@ def accuracy_by_type(rows: Rows, correct: Sequence[bool]) -> dict[str, float]:
     """Return ``accuracy_<type>`` of each type, in the order of the rows."""
     types = rows.column("type")
     right = Counter(kind for kind, is_right in zip(types, correct, strict=True) if is_right)
+
     return {f"accuracy_{kind}": right[kind] / count for kind, count in Counter(types).items()}
 
 
@@ -202,6 +214,7 @@ class ImplicitnessTask(CorpusTask):
             f"{second}_score": explicit.tolist(),
             "correct": (implicit > explicit).tolist(),
         }
+
         return TaskResult({"accuracy": share_larger(implicit, explicit)}, predictions)
 
 
@@ -229,7 +242,11 @@ class PairEIS(ImplicitnessTask):
     """
 
     def __init__(
-        self, *, data_dir: str, optional: bool = False, **corpora: Unpack[Corpora]
+        self,
+        *,
+        data_dir: str,
+        optional: bool = False,
+        **corpora: Unpack[Corpora],
     ) -> None:
         super().__init__(data_dir=data_dir, **corpora)
         self.optional = optional
@@ -238,7 +255,9 @@ class PairEIS(ImplicitnessTask):
         """Return which file is missing, if the task is optional."""
         if not self.optional:
             return None
+
         reasons = [missing_file(source, self.data_dir) for source in self.sources.values()]
+
         return next(filter(None, reasons), None)
 
     def select(self, rows: Rows, split: Split) -> Rows:

@@ -44,6 +44,7 @@ class Linear:
         """Return the class that one classifier predicts for each row of features: (n,)."""
         weight = self.weight[fold, decay]
         logits = features.to(weight.dtype) @ weight.T + self.bias[fold, decay]
+
         return logits.argmax(dim=1)
 
 
@@ -110,6 +111,7 @@ def fit_lbfgs(
     )
     if found.nit >= MAX_ITERATIONS:
         log.warning("logistic regression did not converge in %d iterations", MAX_ITERATIONS)
+
     return objective.classifiers(found.x)
 
 
@@ -156,12 +158,14 @@ class _Objective:
 
         error = likelihood.exp_().sub_(self.truth).mul_(self.share).view(len(self.inputs), -1)
         gradient = (error.T @ self.inputs).view(self.shape) + self.decay * decayed
+
         return value.item(), (gradient * self.scale).view(-1).numpy()
 
     def classifiers(self, point: NDArray[np.float64]) -> Linear:
         """Return the classifiers on the features themselves."""
         weights = torch.from_numpy(point).view(self.shape) * self.scale
         weight = weights[..., :-1] @ self.axes.T
+
         return Linear(weight, weights[..., -1] - weight @ self.mean)
 
 
@@ -176,6 +180,7 @@ def _shares(rows: int, folds: Sequence[Fold]) -> Tensor:
     )
     for number, (train, _) in enumerate(folds):
         share[torch.from_numpy(train), number] = 1 / len(train)
+
     return share
 
 
@@ -204,6 +209,7 @@ def fit_senteval(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         layer = nn.Linear(features.shape[1], truth.shape[1])
+
     first = torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1)
     result = first.expand(*l2.shape, -1, -1).clone()
 
@@ -221,6 +227,7 @@ def fit_senteval(
             weights=result[numbers],
         )
         result[numbers] = fitted.fit(random, inputs, truth, labels)
+
     return Linear(result[..., :-1], result[..., -1])
 
 
@@ -236,11 +243,14 @@ def _train_and_dev(
         if dev is None:
             if order is None:
                 order = random.permutation(len(train))
+
             count = max(1, int(0.05 * len(train)))  # SentEval fails with fewer than 20 rows
             dev = train[order[:count]]
             train = train[order[count:]]
+
         trains.append(train)
         devs.append(dev)
+
     return trains, devs
 
 
@@ -310,4 +320,5 @@ def _gradient(
     logits = torch.bmm(inputs, weights.flatten(1, 2).transpose(1, 2))
     logits = logits.unflatten(2, weights.shape[1:3])
     error = logits.softmax(dim=3).sub_(truth[:, :, None]).div_(inputs.shape[1]).flatten(2, 3)
+
     return torch.bmm(error.transpose(1, 2), inputs).view_as(weights)

@@ -56,7 +56,9 @@ class NLI(CorpusTask):
         """
         if split == "dev":
             return super().sentences(split)
+
         tuned = texts(self.table("dev")) if "dev" in self.sources else []
+
         return tuned + texts(self.rows("test"))
 
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
@@ -74,6 +76,7 @@ class NLI(CorpusTask):
         if count is not None:
             grid = [k / (count - 1) for k in range(count)]
             metrics[f"auprc_{count}"] = auprc(labels, scores, grid)
+
         return TaskResult(metrics, pair_predictions(labels, scores, scores >= threshold))
 
 

@@ -57,18 +57,29 @@ class OwnTask(CorpusTask):
             raise ConfigError(
                 [f"{key}: must be FILE, [FILE, ...] or {{dev: FILE, test: FILE}}, got {sources}"]
             )
+
         self.key = key
         self.files = sources
         self.without_dev = f"give it one: {key}={{dev: FILE, test: FILE}}"
         columns = columns or {}
         self.columns = {name: columns[name] for name in columns if name in self.reads} or None
         dev = key if "dev" in sources else None
-        super().__init__(data_dir="", test=key, dev=dev, **limits)
+        super().__init__(
+            data_dir="",
+            test=key,
+            dev=dev,
+            **limits,
+        )
 
     def read(self, split: Split) -> Rows:
         """Read the files of a split, or raise DataError if a column is missing."""
         takes = f"{self.key} reads {', '.join(self.reads)}"
-        rows = read_table(self.files[split], columns=self.columns, key=self.key, takes=takes)
+        rows = read_table(
+            self.files[split],
+            columns=self.columns,
+            key=self.key,
+            takes=takes,
+        )
         present = {*rows.names, *self.optional}
         missing = [name for name in self.reads if name not in present]
         if missing:
@@ -77,6 +88,7 @@ class OwnTask(CorpusTask):
                 f"{self.key}: {rows.files[0].path}: no {' and no '.join(missing)}; columns "
                 f'recognised: {", ".join(rows.names)}; set "own.columns={{{columns}}}"'
             )
+
         return rows
 
     @property
@@ -86,6 +98,7 @@ class OwnTask(CorpusTask):
         for split in self.sources:
             for number, file in enumerate(self.table(split).files, 1):
                 digests[f"{self.key}/{split}/{number}-{Path(file.path).name}"] = file.sha256
+
         return digests
 
 
@@ -115,6 +128,7 @@ class OwnNLI(OwnTask, NLI):
         """The names of its metrics, which say how the threshold is tuned."""
         if "dev" in self.sources:
             return (*NLI.metrics, "auc")
+
         return ("accuracy_two_fold", "auprc", "auc")
 
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
@@ -123,6 +137,7 @@ class OwnNLI(OwnTask, NLI):
             result = super().evaluate(embedded, split)
             area = auc(result.predictions["label"], result.predictions["score"])
             return TaskResult(result.metrics | {"auc": area}, result.predictions)
+
         rows = self.rows(split)
         labels = np.array(entailed(rows))
         scores = embedded.ask("entailment_score", rows).numpy()
@@ -132,6 +147,7 @@ class OwnNLI(OwnTask, NLI):
             "auprc": auprc(labels, scores),
             "auc": auc(labels, scores),
         }
+
         return TaskResult(metrics, pair_predictions(labels, scores, predicted))
 
 
@@ -147,6 +163,7 @@ def two_fold_predictions(
         is_tested = fold == number
         threshold, _ = best_threshold(labels[~is_tested], scores[~is_tested])
         predicted[is_tested] = scores[is_tested] >= threshold
+
     return predicted
 
 
@@ -163,5 +180,7 @@ class OwnDirection(OwnTask, DirectionTask):
         rows = super().select(rows, split)
         if "label" not in rows.names:
             return rows
+
         chosen = np.flatnonzero(entailed(rows)).tolist()
+
         return rows.select(chosen, reason="not entailed")

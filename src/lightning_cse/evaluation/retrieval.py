@@ -58,6 +58,7 @@ class Retrieval(Task):
             raise ConfigError(
                 [f"{key}: must be one folder, whose dev side is qrels/dev.tsv, got {files}"]
             )
+
         self.folder = Path(files).expanduser().absolute()
         self.key = key
         self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
@@ -72,6 +73,7 @@ class Retrieval(Task):
         texts = {}
         for document, title, text in self._rows("corpus.jsonl", "json", columns):
             texts[document] = f"{title or ''} {text}".strip()
+
         return texts
 
     @cached_property
@@ -89,7 +91,12 @@ class Retrieval(Task):
         """The sha256 of the files of the folder."""
         return self._digests if self.qrels else {}
 
-    def _rows(self, name: str, reader: str, columns: Columns) -> Iterable[Any]:
+    def _rows(
+        self,
+        name: str,
+        reader: str,
+        columns: Columns,
+    ) -> Iterable[Any]:
         """Return the cells of each row of a file of the folder."""
         path = self.folder / name
         if not path.exists():
@@ -97,11 +104,13 @@ class Retrieval(Task):
                 f"{self.key}: {path} does not exist; a folder needs corpus.jsonl, queries.jsonl and "
                 "qrels/test.tsv"
             )
+
         data = read_bytes(path)
         self._digests[f"{self.key}/{name}"] = hashlib.sha256(data).hexdigest()
         text = decoded(data, f"{self.key}: {path}")
         rows = ((line, {"title": None, **row}) for line, row in READERS[reader](text, str(path)))
         values, _, _ = columns_of(rows, columns, f"{self.key}: {path}")
+
         return zip(*values.values(), strict=True)
 
     def _judgements(self, name: str) -> Relevance:
@@ -109,12 +118,14 @@ class Retrieval(Task):
         columns = {"query": "query-id", "document": "corpus-id", "score": {"score": "score"}}
         for query, document, score in self._rows(name, "tsv", columns):
             judged.setdefault(query, {})[document] = score
+
         unknown = judged.keys() - self.queries.keys()
         if unknown:
             raise DataError(
                 f"{self.key}: {self.folder / name}: {len(unknown)} of {len(judged)} queries are "
                 "not in queries.jsonl"
             )
+
         return judged
 
     def relevance(self, split: Split) -> Relevance:
@@ -125,6 +136,7 @@ class Retrieval(Task):
         """Return the queries of the split and all documents."""
         if split not in self.splits:
             return []
+
         return [*(self.queries[query] for query in self.relevance(split)), *self.documents.values()]
 
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
@@ -147,11 +159,13 @@ class Retrieval(Task):
                     "recall@100": recall(ranked, known, 100),
                 }
             )
+
         predictions = {name: [line[name] for line in table] for name in table[0]}
         metrics = {}
         for name in self.metrics:
             column = predictions["correct" if name == "accuracy@1" else name]
             metrics[name] = math.fsum(column) / len(table)
+
         return TaskResult(metrics, predictions)
 
     def _rankings(self, embedded: Embedded, queries: Sequence[str]) -> Iterator[list[str]]:

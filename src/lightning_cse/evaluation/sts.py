@@ -30,6 +30,7 @@ class STS(CorpusTask):
         """One correlation, or three if the corpus has subsets."""
         if "subset" in self.rows("test").names:
             return ("spearman_all", "spearman_mean", "spearman_wmean")
+
         return ("spearman",)
 
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
@@ -40,16 +41,19 @@ class STS(CorpusTask):
         predictions = {"row": list(range(len(rows))), "gold": gold, "score": scores}
         if "subset" not in rows.names:
             return TaskResult({"spearman": spearman(gold, scores, constant=0.0)}, predictions)
+
         names = rows.column("subset")
         subsets: dict[str, tuple[list[float], list[float]]] = {}
         for name, gold_score, score in zip(names, gold, scores, strict=True):
             subset = subsets.setdefault(name, ([], []))
             subset[0].append(gold_score)
             subset[1].append(score)
+
         metrics = {
             f"spearman_{how}": aggregate(subsets.values(), constant=0.0)
             for how, aggregate in AGGREGATIONS.items()
         }
+
         return TaskResult(metrics, {"subset": names} | predictions)
 
 

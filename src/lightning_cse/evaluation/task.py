@@ -68,7 +68,10 @@ class Embedded:
     """
 
     def __init__(
-        self, answers: Answers, sentences: Iterable[str], embed: Embed | None = None
+        self,
+        answers: Answers,
+        sentences: Iterable[str],
+        embed: Embed | None = None,
     ) -> None:
         self.answers = answers
         self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
@@ -78,12 +81,14 @@ class Embedded:
         """Return one embedding per sentence, in order."""
         rows = [self._row[sentence] for sentence in sentences]
         chosen: Embedding = self.embedding[torch.tensor(rows, dtype=torch.long)]
+
         return chosen
 
     def ask(self, question: str, rows: Rows) -> Tensor:
         """Return the float64 answers to a question about the sentence pairs of rows: (n,)."""
         first, second = (self[rows.column(side)] for side in sides(rows))
         scores: Tensor = getattr(self.answers, question)(first, second)
+
         return scores.double()
 
 
@@ -173,6 +178,7 @@ class CorpusTask(Task):
             self.sources["dev"] = dev
         if test is not None:
             self.sources["test"] = test
+
         self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
         self.splits = tuple(self.sources) if watched else ("test",)
         self.suffix = "_matched" if self.sources["test"].endswith("/dev_matched") else ""
@@ -196,11 +202,16 @@ class CorpusTask(Task):
         return first_rows(rows, self.limits[split], each=self.limited_by)
 
     def tune(
-        self, embedded: Embedded, dev: Rows, rows: Rows, **options: Any
+        self,
+        embedded: Embedded,
+        dev: Rows,
+        rows: Rows,
+        **options: Any,
     ) -> tuple[float, Tensor]:
         """Return the best threshold of ``entailment_score`` on dev, and the scores of the rows."""
         scores = embedded.ask("entailment_score", dev)
         threshold, _ = best_threshold(entailed(dev), scores, **options)
+
         return threshold, scores if rows is dev else embedded.ask("entailment_score", rows)
 
     @property
@@ -267,13 +278,16 @@ def summarize_tasks(
     for name, measured in metrics.items():
         for metric, value in measured.items():
             values[f"{name}/{metric}"] = value
+
     results = {}
     for name, task in tasks.items():
         if not isinstance(task, Average) or split not in task.splits:
             continue
+
         if values.keys() >= {*task.parts}:
             mean = math.fsum(values[part] for part in task.parts) / len(task.parts)
             results[name] = TaskResult({task.metrics[0]: mean})
+
     return results
 
 
@@ -286,6 +300,7 @@ def suiting_tasks(
         is_measured = not isinstance(task, Average) and split in task.splits
         if is_measured and task.suits(answers):
             suiting[name] = task
+
     return suiting, [sentence for task in suiting.values() for sentence in task.sentences(split)]
 
 
@@ -300,9 +315,11 @@ def run_tasks(
     suiting, sentences = suiting_tasks(tasks, answers, split)
     if not suiting:
         return {}
+
     embedded = Embedded(answers, sentences)
     results = {name: task.evaluate(embedded, split) for name, task in suiting.items()}
     metrics = {name: result.metrics for name, result in results.items()}
+
     return results | summarize_tasks(tasks, metrics, split)
 
 
@@ -321,6 +338,7 @@ def sides(rows: Rows) -> tuple[str, ...]:
     for columns in SENTENCE_COLUMNS:
         if columns[0] in rows.names:
             return columns
+
     return SENTENCE_COLUMNS[0]
 
 
@@ -335,11 +353,14 @@ def first_rows(rows: Rows, limit: int | None, *, each: str | None = None) -> Row
     """
     if limit is None:
         return rows
+
     values = rows.column(each) if each in rows.names else [None] * len(rows)
     seen: Counter[Any] = Counter()
     chosen = []
     for number, value in enumerate(values):
         if seen[value] < limit:
             chosen.append(number)
+
         seen[value] += 1
+
     return rows.select(chosen)

@@ -114,6 +114,7 @@ class Transfer(Task):
         for split in SPLITS[self.corpus]:
             rows = read_corpus(self.corpus, split, self.data_dir)
             tables[split] = first_rows(rows, self.limit, each="label")
+
         return tables
 
     @property
@@ -125,6 +126,7 @@ class Transfer(Task):
         """Return all sentences of the corpus, for training and test."""
         if split not in self.splits:
             return []
+
         return [sentence for rows in self.tables.values() for sentence in texts(rows)]
 
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
@@ -138,6 +140,7 @@ class Transfer(Task):
             order = _senteval_order(rows, labels)
             features.append(self._features(embedded, rows)[order])
             truths.append(labels[order])
+
         truth = np.concatenate(truths)
 
         rounds = self._rounds(truth, [len(rows) for rows in tables])
@@ -155,6 +158,7 @@ class Transfer(Task):
             "label": [classes[number] for number in truth[tested]],
             "prediction": [classes[number] for number in predicted[tested]],
         }
+
         return TaskResult({self.metrics[0]: math.fsum(accuracies) / len(accuracies)}, predictions)
 
     def _classes(self) -> list[str]:
@@ -167,9 +171,12 @@ class Transfer(Task):
         parts: list[Tensor] = []
         for column in sides(rows):
             parts += [features(embedded[rows.column(column)]).float()]
+
         if len(parts) == 1:
             return parts[0]
+
         first, second = parts
+
         return torch.cat([(first - second).abs(), first * second], dim=1)
 
     def _rounds(self, truth: Numbers, sizes: list[int]) -> list[Round]:
@@ -178,7 +185,9 @@ class Transfer(Task):
         if len(parts) == 3:
             train, dev, test = parts
             return [Round([(train, dev)], train, test, dev)]
+
         tests = [(parts[0], parts[1])] if len(parts) == 2 else self._folds(parts[0], truth)
+
         return [Round([*self._folds(train, truth)], train, test) for train, test in tests]
 
     def _folds(self, rows: Numbers, truth: Numbers) -> list[tuple[Numbers, Numbers]]:
@@ -186,7 +195,12 @@ class Transfer(Task):
 
         _, counts = np.unique(truth[rows], return_counts=True)
         count = min(FOLDS, int(counts.min()))
-        folds = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
+        folds = StratifiedKFold(
+            n_splits=count,
+            shuffle=True,
+            random_state=SEED,
+        )
+
         return [(rows[train], rows[test]) for train, test in folds.split(rows, truth[rows])]
 
     def _predict(
@@ -205,6 +219,7 @@ class Transfer(Task):
         predicted = []
         for number, each in enumerate(rounds):
             predicted.append(final.predict(number, 0, features[each.test]).numpy())
+
         return predicted
 
     def _best_l2(
@@ -223,13 +238,20 @@ class Transfer(Task):
         )
         decays = torch.tensor(L2)
         solve = SOLVERS[self.protocol]
-        tried = solve(features, truth, folds, decays.expand(len(folds), -1))
+        tried = solve(
+            features,
+            truth,
+            folds,
+            decays.expand(len(folds), -1),
+        )
         accuracy = np.empty((len(folds), len(L2)))
         for number, (_, dev) in enumerate(folds):
             for decay in range(len(L2)):
                 is_right = tried.predict(number, decay, features[dev]) == truth[dev]
                 accuracy[number, decay] = is_right.double().mean().item()
+
         means = accuracy.reshape(len(rounds), -1, len(L2)).mean(axis=1)
+
         # The first of the best, to two decimals of a percent.
         return decays[np.argmax(np.round(100 * means, 2), axis=1)]
 
@@ -241,4 +263,5 @@ def _senteval_order(rows: Rows, labels: Numbers) -> Numbers:
     words: list[list[int]] = []
     for column in sides(rows):
         words += [[len(sentence.split()) for sentence in rows.column(column)]]
+
     return np.lexsort([labels.tolist(), *reversed(words)])

@@ -52,6 +52,7 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
         low = self.scores.get("above", -math.inf)
         high = self.scores.get("below", math.inf)
         scores = table.column("score")
+
         return [
             pair if score is not None and low < score < high else None
             for pair, score in zip(pairs, scores, strict=True)
@@ -124,9 +125,20 @@ def _draw_group(
             f"repeated sentence, and pattern.shots is {shots}: set fewer shots, or add sources"
         )
 
-    columns = zip(group.items(), zip(*chosen, strict=True), zip(*rows, strict=True), strict=True)
+    columns = zip(
+        group.items(),
+        zip(*chosen, strict=True),
+        zip(*rows, strict=True),
+        strict=True,
+    )
+
     return {
-        name: Examples(shown, pool, source.label, digests_of(tables))
+        name: Examples(
+            shown,
+            pool,
+            source.label,
+            digests_of(tables),
+        )
         for (name, source), shown, pool in columns
     }
 

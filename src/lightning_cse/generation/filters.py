@@ -25,7 +25,13 @@ def judge(
     earlier role.
     """
     text = cleaned(reply.text, role.fields[1], reference)
-    reasons = _reasons(reply, text, role, {SOURCE: source, **written}, reference)
+    reasons = _reasons(
+        reply,
+        text,
+        role,
+        {SOURCE: source, **written},
+        reference,
+    )
 
     return " ".join(text.split()), next(reasons, None)
 

@@ -103,7 +103,12 @@ class Generation:
             "n": self.wanted,
         }
 
-        return runs.config_hash(decisive, data={}, encoder={}, resolved={})
+        return runs.config_hash(
+            decisive,
+            data={},
+            encoder={},
+            resolved={},
+        )
 
     def run(self) -> dict[str, Any]:
         """Write the rows, unless they are finished, and return their provenance."""

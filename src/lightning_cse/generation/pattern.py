@@ -150,7 +150,12 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
     config = _Pattern.model_validate_json(json.dumps(node))
     keys = {f"pattern.roles.{number}.examples": role for number, role in enumerate(config.roles)}
     wanted = {key: role.examples for key, role in keys.items() if isinstance(role.examples, Source)}
-    drawn = draw_examples(wanted, data_dir, shots=config.shots, seed=config.seed)
+    drawn = draw_examples(
+        wanted,
+        data_dir,
+        shots=config.shots,
+        seed=config.seed,
+    )
     roles = []
 
     for key, role in keys.items():
@@ -158,6 +163,7 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
             examples = drawn[key]
         else:
             examples = Examples(role.examples, role.examples)
+
         roles.append(
             Role(
                 role.name,
@@ -195,4 +201,5 @@ def _system_message(
         examples="\n\n".join(shown),
         rule=role.rule.strip(),
     )
+
     return prompt.strip()

@@ -71,9 +71,25 @@ def summarise(
 
     for role in pattern.roles:
         pairs = [(row[ANCHOR], row[role.name]) for row in cells]
-        drawn["written"].append(_drawn(role, f"{ANCHOR} - {role.name}", pairs, most, seed))
+        drawn["written"].append(
+            _drawn(
+                role,
+                f"{ANCHOR} - {role.name}",
+                pairs,
+                most,
+                seed,
+            )
+        )
         label = f"{role.name}: {role.examples.label}"
-        drawn["pattern"].append(_drawn(role, label, role.examples.pool, most, seed))
+        drawn["pattern"].append(
+            _drawn(
+                role,
+                label,
+                role.examples.pool,
+                most,
+                seed,
+            )
+        )
 
     measured = describing.measure(encoder, list(drawn.values()), seed)
     sets = dict(zip(drawn, measured, strict=True))
@@ -86,7 +102,12 @@ def summarise(
             for name, pairs in sets.items()
         ],
     }
-    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        summary,
+        indent=2,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
     runs.write_atomic(rows.with_name("summary.json"), text + "\n")
 
     return summary
@@ -105,7 +126,12 @@ def _drawn(
     # A role that no method knows is a positive.
     kind: Kind = "negative" if role.name in describing.ROLES["negative"] else "positive"
 
-    return describing.drawn_pairs(kind, label, shuffled, most)
+    return describing.drawn_pairs(
+        kind,
+        label,
+        shuffled,
+        most,
+    )
 
 
 def shown_summary(summary: Mapping[str, Any], provenance: Mapping[str, Any]) -> Iterator[str]:

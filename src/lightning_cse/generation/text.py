@@ -16,6 +16,7 @@ def letters(text: str) -> str:
         return re.sub(r"[\W_]+", "", text).lower()
 
     kept = (sign for sign in folded(text) if unicodedata.category(sign)[0] in "LNM")
+
     return "".join(kept).replace("\ufe0f", "")
 
 

@@ -78,6 +78,7 @@ class Writer:
             parameters["seed"] = seed + sample
 
         messages = (("system", role.system), ("user", sentence))
+
         return Request(messages, parameters, sample, SCHEMA)
 
     async def write(self, place: tuple[int, str]) -> Row:
@@ -89,6 +90,7 @@ class Writer:
                 return row
 
         row.complete = True
+
         return row
 
     async def _write_role(self, row: Row, role: Role) -> bool:
@@ -99,11 +101,22 @@ class Writer:
             reply = await self.llm.reply(self.request(role, reference, sample))
             if isinstance(reply, Failure):
                 row.lost = None if reply.final else reply.reason
-                self._count(row, role, "refused by the endpoint", reply.reason)
+                self._count(
+                    row,
+                    role,
+                    "refused by the endpoint",
+                    reply.reason,
+                )
                 return False
 
             self.replies.add(replace(reply, cached=False))
-            sentence, reason = judge(reply, role, row.anchor, reference, row.sentences)
+            sentence, reason = judge(
+                reply,
+                role,
+                row.anchor,
+                reference,
+                row.sentences,
+            )
             self._count(row, role, reason, reply.text)
 
             if reason is None:
@@ -112,7 +125,13 @@ class Writer:
 
         return False
 
-    def _count(self, row: Row, role: Role, reason: str | None, text: str) -> None:
+    def _count(
+        self,
+        row: Row,
+        role: Role,
+        reason: str | None,
+        text: str,
+    ) -> None:
         self.roles[role.name][reason] += 1
         if reason is not None:
             row.rejected.append({"role": role.name, "reason": reason, "text": text})

@@ -51,9 +51,15 @@ class LLM:
             if outcome is None:
                 outcome = await self._calls.call(request)
                 if isinstance(outcome, Reply):
-                    outcome = self.cache.put(key, self.endpoint.model, request, outcome)
+                    outcome = self.cache.put(
+                        key,
+                        self.endpoint.model,
+                        request,
+                        outcome,
+                    )
 
         self.account.add(outcome)
+
         return outcome
 
     def each(
@@ -141,7 +147,13 @@ class LLM:
             bar.update(task, advance=count, note=note)
             if bar.disable and time.monotonic() - last > 60:
                 last = time.monotonic()
-                log.info("%s: %d %s, %s", what, bar.tasks[task].completed, of, note)
+                log.info(
+                    "%s: %d %s, %s",
+                    what,
+                    bar.tasks[task].completed,
+                    of,
+                    note,
+                )
 
         with progress(TextColumn("{task.fields[note]}")) as bar:
             task = bar.add_task(f"{what}: {of}", total=total, note="")
@@ -154,4 +166,5 @@ class LLM:
         """Return the account since the last call, with its ``cost``."""
         account = self.account
         self.account = Account()
+
         return {**vars(account), "cost": account.cost(self.endpoint.price)}

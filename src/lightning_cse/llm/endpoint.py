@@ -82,4 +82,5 @@ def wrong_settings(llm: Any, cache_dir: str | None) -> Iterator[str]:
 
             if name == "llm.model":
                 message = "must be set, as in llm.model=my-model"
+
             yield f"{name}: {message}"

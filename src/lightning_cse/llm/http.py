@@ -122,6 +122,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         path = "/chat/completions"
         response = await self._openai.post(path, cast_to=httpx2.Response, body=body)
         reply: Reply = response.extensions["reply"]
+
         return reply
 
     async def send(
@@ -147,6 +148,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             if self._answered:
                 raise
+
             raise LLMError(
                 f"{self.endpoint.address} cannot be reached ({error!r}): "
                 "is the server running, and is llm.base_url its address?"

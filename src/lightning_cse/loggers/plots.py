@@ -58,6 +58,7 @@ def run_figures(
             "dev_score.png": _dev_score(logged, monitor),
             "diagnostics.png": _diagnostics(logged),
         }
+
     return save_figures(drawings, folder)
 
 
@@ -65,6 +66,7 @@ def _loss(curves: Curves) -> Figure | None:
     points = curves.get("train/loss")
     if not points:
         return None
+
     figure = blank_figure(6.4, 3.6)
     axes = figure.subplots()
     average, span = smoothed(points)
@@ -78,12 +80,20 @@ def _loss(curves: Curves) -> Figure | None:
             linewidth=0.8,
             label="every logged step",
         )
-        line(axes, average, color=BLUE, marker="", label=f"moving average of {span} points")
+        line(
+            axes,
+            average,
+            color=BLUE,
+            marker="",
+            label=f"moving average of {span} points",
+        )
         axes.legend(loc="upper right")
     else:
         line(axes, points, color=BLUE)
+
     axes.set_ylabel("training loss")
     by_step(axes)
+
     return figure
 
 
@@ -91,6 +101,7 @@ def _dev_score(curves: Curves, monitor: str) -> Figure | None:
     scores = [key for key in curves if key.startswith("val/") and not key.endswith("/threshold")]
     if not scores:
         return None
+
     figure = blank_figure(7.6, 3.8)
     axes = figure.subplots()
     for number, key in enumerate(sorted(scores, key=lambda key: (key != monitor, key))):
@@ -100,7 +111,16 @@ def _dev_score(curves: Curves, monitor: str) -> Figure | None:
         if key == monitor:
             label += " (monitor)"
             look = {"linewidth": 2.4, "markersize": 4.5, "zorder": 3}
-        line(axes, curves[key], color=color, linestyle=style, label=label, **look)
+
+        line(
+            axes,
+            curves[key],
+            color=color,
+            linestyle=style,
+            label=label,
+            **look,
+        )
+
     if monitor in curves:  # the first step of the highest value
         step, value = max(curves[monitor], key=lambda point: point[1])
         label = f"best: {value:.4f} at step {step}"
@@ -115,9 +135,11 @@ def _dev_score(curves: Curves, monitor: str) -> Figure | None:
             linestyle="none",
             zorder=4,
         )
+
     axes.set_ylabel("dev score")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     by_step(axes)
+
     return figure
 
 
@@ -129,24 +151,35 @@ def _diagnostics(curves: Curves) -> Figure | None:
     views = sorted({match[1] for match in matches if match})
     if not views:
         return None
+
     figure = blank_figure(10.5, 2.9 * len(views) + 0.5)
-    grid = figure.subplots(len(views), len(_PANELS), squeeze=False, sharex=True)
+    grid = figure.subplots(
+        len(views),
+        len(_PANELS),
+        squeeze=False,
+        sharex=True,
+    )
     handles: dict[str, Any] = {}
     for row, view in zip(grid, views, strict=True):
         for axes, looks, measure in zip(row, _PANELS.values(), _MEASURES, strict=True):
             for end, look in looks.items():
                 if points := curves.get(f"{view}{end}"):
                     line(axes, points, **look)
+
             by_step(axes)
             axes.set_ylabel(measure)
             drawn, labels = axes.get_legend_handles_labels()
             handles |= dict(zip(labels, drawn, strict=True))
+
         row[0].set_ylabel(f"{view.removeprefix('diag/')}alignment")
         zero_line(row[2])
+
     for axes in grid[:-1].flat:
         axes.set_xlabel("")
+
     for axes, title in zip(grid[0], _PANELS, strict=True):
         axes.set_title(title)
+
     figure.legend(
         list(handles.values()),
         list(handles),
@@ -154,4 +187,5 @@ def _diagnostics(curves: Curves) -> Figure | None:
         ncols=4,
         handlelength=3,
     )
+
     return figure

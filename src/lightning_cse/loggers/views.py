@@ -120,16 +120,23 @@ class RunView(Logger):
     def _guarded(self, what: str, call: Callable[[], Any]) -> Any:
         if self._off:
             return None
+
         try:
             return call()
         except Exception as error:  # noqa: BLE001 - no failure of a view may reach the run
             if not self._off:  # else a nested call has reported it
                 self._off = True
                 text = "%s could not %s (%s): the run continues without it"
-                log.warning(text, self.CALLED, what, one_line(error))
+                log.warning(
+                    text,
+                    self.CALLED,
+                    what,
+                    one_line(error),
+                )
                 with contextlib.suppress(Exception):  # an open view would stay in use
                     if what != "finish":
                         self._end(1)
+
             return None
 
 
@@ -156,6 +163,7 @@ class TensorBoardView(RunView, TensorBoardLogger):
         folder = run.path / "tensorboard"
         if resumed_at is None:
             shutil.rmtree(folder, ignore_errors=True)
+
         super().__init__(
             folder,
             name="",
@@ -232,6 +240,7 @@ class WandbView(RunView, WandbLogger):
     def _started(self) -> Any:
         if self._experiment is not None:
             return self._experiment
+
         run = super()._started()
         os.environ.pop("WANDB_SERVICE", None)  # the processes of later jobs would look for it
         if self._wandb_init["mode"] == "offline":
@@ -239,6 +248,7 @@ class WandbView(RunView, WandbLogger):
             log.info("W&B: offline in %s; `wandb sync` on the folder in it uploads the run", folder)
         else:
             log.info("W&B: %s", run.url)
+
         return run
 
     def _log(self, metrics: Metrics, step: int | None) -> None:
@@ -247,7 +257,9 @@ class WandbView(RunView, WandbLogger):
             best = {"val": "max,last", "train": "min,last"}.get(key.partition("/")[0])
             if key.endswith(("/learning_rate", "threshold")):
                 best = None
+
             self.experiment.define_metric(key, step_metric=STEP, summary=best)
+
         super()._log(metrics, step)
 
     def _conclude(self, values: Metrics, step: int) -> None:
@@ -269,6 +281,7 @@ def _mode(offline: bool | None) -> str:
         return "online"
     if given or offline is False:
         log.warning("W&B: not logged in, so the run is logged offline; `wandb login` changes that")
+
     return "offline"
 
 
@@ -287,6 +300,7 @@ def final_values(record: Values) -> Metrics:
     best = {f"best/{key}": record["best"][key] for key in ("score", "step")}
     summary = {f"summary/{key}": value for key, value in (record.get("summary") or {}).items()}
     values = {**record["metrics"], **best, **summary}
+
     return {
         key: value for key, value in values.items() if value is not None and math.isfinite(value)
     }

@@ -9,6 +9,7 @@ def check_temperature(temperature: float) -> float:
     """Return the temperature, or raise ValueError if it is not positive and finite."""
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature must be positive and finite, got {temperature}")
+
     return temperature
 
 
@@ -16,6 +17,7 @@ def check_margin(name: str, value: float) -> float:
     """Return a margin or weight, or raise ValueError if it is negative or not finite."""
     if not 0 <= value < math.inf:
         raise ValueError(f"{name} must be finite and not negative, got {value}")
+
     return value
 
 

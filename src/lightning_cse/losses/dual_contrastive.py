@@ -94,6 +94,7 @@ class DualContrastive(nn.Module):
             raise ValueError(
                 "DualContrastive: no contradiction; set contradiction=False to train without any"
             )
+
         given = {
             "explicit_entailment": explicit_entailment,
             "implied_entailment": implied_entailment,
@@ -105,6 +106,7 @@ class DualContrastive(nn.Module):
         terms = self._inter_sentence(premise, hypotheses, rows)
         if self.intra_sentence:
             terms += self._intra_sentence(hypotheses)
+
         if not terms:  # no row of the batch has any term: a loss of 0 with a gradient of 0
             sums = [field.float().sum() for field in premise.fields().values()]
             return 0.0 * torch.stack(sums).sum()
@@ -114,6 +116,7 @@ class DualContrastive(nn.Module):
         for blocks in terms:
             mean = in_batch_cross_entropy(*blocks, temperature=self.temperature)
             weighted.append(mean * (len(blocks[0]) / len(premise)))
+
         return torch.stack(weighted).sum()
 
     def _inter_sentence(
@@ -133,13 +136,16 @@ class DualContrastive(nn.Module):
         for role, (view, other_view) in views.items():
             if role not in hypotheses:
                 continue
+
             anchor = view[rows[role]]
             blocks = [compare(anchor, hypotheses[role].explicit)]
             if negative is not None:
                 blocks.append(compare(anchor, negative.explicit))
             if self.intra_sentence:
                 blocks.append(compare(anchor, other_view))
+
             terms.append(blocks)
+
         return terms
 
     def _intra_sentence(self, hypotheses: Mapping[str, Dual]) -> list[list[Tensor]]:
@@ -156,6 +162,7 @@ def _check_rows(
     """Return the row number of each sentence of each hypothesis."""
     if len(premise) < 2:
         raise ValueError(f"need premises (n, d) with n >= 2, got n = {len(premise)}")
+
     every = torch.arange(len(premise), device=next(iter(premise.fields().values())).device)
     checked = {}
     for role, hypothesis in hypotheses.items():
@@ -165,5 +172,7 @@ def _check_rows(
                 f"need one {role} for each premise, or their rows in rows[{role!r}], got {len(own)} "
                 f"rows for {len(hypothesis)}"
             )
+
         checked[role] = own
+
     return checked

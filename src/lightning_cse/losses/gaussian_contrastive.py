@@ -57,6 +57,7 @@ class GaussianContrastive(nn.Module):
         if isinstance(sets, str) or not {"ent"} <= set(sets) <= set(_SETS):
             known = ", ".join(_SETS)
             raise ValueError(f"sets must be a list of {known} with 'ent' among them, got {sets!r}")
+
         self.sets = tuple(sets)
         self.reduce = check_reduce(reduce)
 
@@ -71,11 +72,14 @@ class GaussianContrastive(nn.Module):
         if "con" in self.sets:
             if contradiction is None:
                 raise ValueError("the set 'con' needs the contradiction of every row")
+
             pairs.append((contradiction, premise))
+
         if "rev" in self.sets:
             pairs.append((premise, entailment))
 
         means = [premise.mean, *(first.mean for first, _ in pairs)]
         check_shapes(*means, shape="(n, d)", least=2)
         blocks = [gaussian_similarity_matrix(a, b, self.reduce).T for a, b in pairs]
+
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)

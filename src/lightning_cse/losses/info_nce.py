@@ -62,6 +62,7 @@ class InfoNCE(nn.Module):
             blocks.append(cosine_matrix(anchor, negative))
         if self.hard_negative_weight:
             blocks[1:] = [self._weighted(blocks)]
+
         return in_batch_cross_entropy(*blocks, temperature=self.temperature)
 
     def _weighted(self, blocks: list[Tensor]) -> Tensor:
@@ -75,7 +76,9 @@ class InfoNCE(nn.Module):
                     f"negative per row, got {negatives} for {count} rows; set it to 0"
                 ]
             )
+
         own = torch.eye(count, dtype=blocks[1].dtype, device=blocks[1].device)
+
         # The softmax divides by the temperature.
         return blocks[1] + self.hard_negative_weight * self.temperature * own
 

@@ -64,6 +64,7 @@ class HierarchicalTriplet(nn.Module):
         low = cosine(anchor, negative)
         upper = nn.functional.relu(middle - high + self.margin_positive)
         lower = nn.functional.relu(low - middle + self.margin_negative)
+
         return (upper + lower).mean() / 2
 
 
@@ -125,6 +126,7 @@ class ImplicitnessRanking(nn.Module):
         near, far = (_at_least_float32(distance) for distance in distances)
         relu = nn.functional.relu
         ranks = relu(self.margin - (s - e)) + relu(self.margin - (other_s - other_e))
+
         return (ranks + self.alpha * relu(self.pragmatic_margin - (far - near))).mean()
 
 

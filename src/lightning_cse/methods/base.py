@@ -56,6 +56,7 @@ class Schedule:
         warm = min(int(self.warmup * total), total - 1)
         if step < warm:
             return step / warm
+
         return 1.0 if self.name == "constant" else max(0.0, (total - step) / max(1, total - warm))
 
 
@@ -116,6 +117,7 @@ class Method(pl.LightningModule, ABC):
                 part.chunk_size = chunk_size
                 if part.compiled and torch.cuda.is_available():
                     part.backbone.compile(dynamic=True)
+
         self._rows: list[Tensor] = []  # training rows of the batches since the last optimizer step
 
     @property
@@ -134,11 +136,13 @@ class Method(pl.LightningModule, ABC):
         encoder = self.model.encoder
         if encoder.has_dropout:
             return
+
         if self.needs_dropout:
             raise EncoderError(
                 f"{type(self).__name__} learns from two dropout passes over one sentence, but the "
                 f"encoder {encoder.name} has no dropout: set encoder.dropout=0.1"
             )
+
         rank_zero_warn(
             f"the encoder {encoder.name} has no dropout; set encoder.dropout=0.1 to train with it"
         )
@@ -163,10 +167,12 @@ class Method(pl.LightningModule, ABC):
             raise self._not_finite(
                 f"the loss of step {self.global_step + 1} is {loss.item()}", index.tolist()
             )
+
         self._rows.append(index)
         tensors = {}
         for role, embedding in embeddings.items():
             tensors[role] = {name: field.detach() for name, field in embedding.fields().items()}
+
         return {
             "loss": loss,
             "index": index,
@@ -189,6 +195,7 @@ class Method(pl.LightningModule, ABC):
         norm = nn.utils.clip_grad_norm_(self.parameters(), most)
         if by_value and gradient_clip_val:
             nn.utils.clip_grad_value_(self.parameters(), gradient_clip_val)
+
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is None and not torch.isfinite(norm):  # the scaler of float16 skips such a step
             what = f"the gradient of step {self.global_step + 1} has the norm {norm.item()}"
@@ -207,7 +214,9 @@ class Method(pl.LightningModule, ABC):
             optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
         except ValueError as error:  # betas outside [0, 1)
             raise ConfigError([f"method.optimizer: {error}"]) from error
+
         factor = partial(self.schedule, total=int(self.trainer.estimated_stepping_batches))
+
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"},

@@ -55,11 +55,13 @@ class DualCSE(Method):
             raise ConfigError(
                 [f"method.loss.similarity: {type(self).__name__} needs a {needed}, got a {got}"]
             )
+
         if architecture == "cross" and not encoder.has_segments:
             log.info(
                 "%s has no segment ids: a separator alone sets the two words apart",
                 encoder.name,
             )
+
         super().__init__(self.build_model(encoder, loss, architecture), loss, **training)
         if not loss.contradiction:
             self.roles = self.roles[:3]
@@ -82,4 +84,5 @@ class DualCSE(Method):
         embeddings = self.embed(batch)
         rows = {role: batch["roles"][role].rows for role in embeddings}
         loss = self.loss(**embeddings, rows=rows)
+
         return self.output(loss, batch["index"], **embeddings)

@@ -56,4 +56,5 @@ class GaussCSE(Method):
         loss = self.loss(*embeddings.values())
         if self.simcse is not None:
             loss = loss + self.simcse(*(gaussian.mean for gaussian in embeddings.values()))
+
         return self.output(loss, batch["index"], **embeddings)

@@ -83,6 +83,7 @@ class ImpScore(Method):
         if not self.model.frozen:
             super().on_fit_start()
             return
+
         self.train()
         # When training starts, Lightning warns about modules in evaluation mode; a frozen encoder
         # has to be.
@@ -109,6 +110,7 @@ class ImpScore(Method):
         for start in range(0, len(ids), SENTENCES_AT_ONCE):
             tokens = Tokens.pad(ids[start : start + SENTENCES_AT_ONCE])
             vectors += self.model.pooled(tokens.to(self.device))
+
         number = {sentence: place for place, sentence in enumerate(sentences)}
         places = [list(map(number.__getitem__, column)) for column in columns]
         self._vectors = torch.cat(vectors)
@@ -129,10 +131,12 @@ class ImpScore(Method):
             embeddings = {}
             for role, rows in zip(self.roles, places, strict=True):
                 embeddings[role] = model.project(self._vectors[rows])
+
         pos_implicit, pos_explicit, neg_implicit, neg_explicit = embeddings.values()
         loss = self.loss(
             *(model.implicitness(sentence) for sentence in embeddings.values()),
             pos_distance=model.pragmatic_distance(pos_implicit, pos_explicit),
             neg_distance=model.pragmatic_distance(neg_implicit, neg_explicit),
         )
+
         return self.output(loss, index, **embeddings)

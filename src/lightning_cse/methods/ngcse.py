@@ -80,7 +80,12 @@ class NGCSE(Method):
         llm_positive: Literal["intermediate", "positive"],
         **training: Unpack[Training],
     ) -> None:
-        _check(roles, contrastive, beta, hierarchical_triplet)
+        _check(
+            roles,
+            contrastive,
+            beta,
+            hierarchical_triplet,
+        )
         super().__init__(PointModel(encoder), loss, **training)
         self.hierarchical_triplet = hierarchical_triplet
         self.beta = beta
@@ -90,6 +95,7 @@ class NGCSE(Method):
         self.roles = self._encoded_roles()
         if self.has_negative and "intermediate" not in roles:
             self.optional = ("negative",)
+
         # A positive without negatives is a second view of its anchor: it has the second template.
         self.second_template = 0 if "negative" in roles else -1
         self.needs_dropout = tuple(roles) == ("anchor",) and len(encoder.templates) == 1
@@ -104,15 +110,18 @@ class NGCSE(Method):
         """Return the roles that the loss uses; others are not encoded."""
         if self.has_triplet and self.beta:
             return ROLES
+
         used = {"anchor", *self.positives}
         if self.has_negative:
             used.add("negative")
+
         return tuple(role for role in ROLES if role in used)
 
     def _spread_roles(self, roles: Sequence[str]) -> tuple[str, ...]:
         """Return the roles whose uniformity the authors measure."""
         if "negative" not in roles:
             return ("anchor",)
+
         return tuple(role for role in roles if role != "intermediate" or self.has_triplet)
 
     @property
@@ -142,8 +151,15 @@ class NGCSE(Method):
         if self.has_triplet and self.beta and "intermediate" in vectors:
             parts["hierarchical_triplet"] = self._triplet(tokens, vectors)
             loss = contrastive + self.beta * parts["hierarchical_triplet"]
+
         embeddings = {role: PointEmbedding(vector) for role, vector in vectors.items()}
-        return self.output(loss, batch["index"], parts, **embeddings)
+
+        return self.output(
+            loss,
+            batch["index"],
+            parts,
+            **embeddings,
+        )
 
     def _contrastive(
         self,
@@ -166,6 +182,7 @@ class NGCSE(Method):
         candidates = torch.cat([vectors["negative"], *others])
         first: Tensor = self.loss(written, vectors["positive"], *others)
         second: Tensor = self.loss(written, vectors["intermediate"], candidates)
+
         return loss + (second - first) * len(written) / (2 * len(anchor))
 
     def _triplet(self, tokens: Mapping[str, Tokens], vectors: Mapping[str, Tensor]) -> Tensor:
@@ -174,8 +191,12 @@ class NGCSE(Method):
         # Of several negatives, the first of all rows come first.
         negative = vectors["negative"][: len(written)]
         loss: Tensor = self.hierarchical_triplet(
-            written, vectors["positive"], vectors["intermediate"], negative
+            written,
+            vectors["positive"],
+            vectors["intermediate"],
+            negative,
         )
+
         return loss
 
     def _without_positive(self, tokens: Mapping[str, Tokens]) -> Tokens:
@@ -184,6 +205,7 @@ class NGCSE(Method):
         alone = torch.ones_like(anchor.rows, dtype=torch.bool)
         for role in self.positives:
             alone[tokens[role].rows] = False
+
         has_one_view = len(self.templates) == 1 and not self.model.encoder.has_dropout
         if has_one_view and bool(alone.any()):
             raise EncoderError(
@@ -191,6 +213,7 @@ class NGCSE(Method):
                 "through another dropout mask, but the encoder has no dropout: set "
                 "encoder.dropout=0.1"
             )
+
         return anchor.select(alone)
 
     def _project(self, tokens: Mapping[str, Tokens]) -> dict[str, Tensor]:
@@ -201,8 +224,10 @@ class NGCSE(Method):
         for role, sentences in tokens.items():
             if len(sentences):
                 requests[role] = (sentences, templates[numbers.get(role, 0)])
+
         pooled = self.model.encoder(list(requests.values()))
         vectors = zip(requests, pooled, strict=True)
+
         return {role: in_float32(self.head, vector) for role, vector in vectors}
 
 
@@ -216,21 +241,28 @@ def _positives(
         return ("positive", "intermediate")
     if "intermediate" in roles:
         return (llm_positive,)
+
     return tuple(roles[1:2])
 
 
 def _check(
-    roles: Sequence[str], contrastive: Contrastive, beta: float, hierarchical_triplet: nn.Module
+    roles: Sequence[str],
+    contrastive: Contrastive,
+    beta: float,
+    hierarchical_triplet: nn.Module,
 ) -> None:
     if tuple(roles) not in ROW_KINDS:
         kinds = " or ".join(str(list(kind)) for kind in ROW_KINDS)
         raise ConfigError([f"method.roles: need {kinds}, got {list(roles)}"])
+
     if contrastive != "single_positive" and "intermediate" not in roles:
         raise ConfigError(
             [f"method.contrastive: {contrastive} needs an intermediate, and method.roles has none"]
         )
+
     if not beta >= 0:
         raise ConfigError([f"method.beta: must be a number >= 0, got {beta}"])
+
     is_default = beta in (0, 1) and repr(hierarchical_triplet) == repr(HierarchicalTriplet())
     if contrastive != "hierarchical_triplet" and not is_default:
         raise ConfigError(
@@ -245,4 +277,5 @@ def _rows(vectors: Mapping[str, Tensor], parts: Mapping[str, Tokens]) -> Tensor:
     """Return one vector per row of the batch, from roles that each cover some of the rows."""
     roles = [role for role, tokens in parts.items() if len(tokens)]
     order = torch.cat([parts[role].rows for role in roles])
+
     return torch.cat([vectors[role] for role in roles])[torch.argsort(order)]

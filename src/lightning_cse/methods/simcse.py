@@ -44,6 +44,7 @@ class SimCSE(Method):
         embeddings = self.embed(batch)
         vectors = {role: embedding.vector for role, embedding in embeddings.items()}
         loss = self.loss(**vectors)
+
         return self.output(loss, batch["index"], **embeddings)
 
 
@@ -83,6 +84,7 @@ class UnsupervisedSimCSE(Method):
         pooled = self.model.pooled(tokens, tokens)
         anchor, positive = (PointEmbedding(in_float32(self.head, vector)) for vector in pooled)
         loss = self.loss(anchor.vector, positive.vector)
+
         return self.output(
             loss,
             batch["index"],

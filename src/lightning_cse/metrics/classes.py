@@ -73,8 +73,18 @@ class RelativeFittingDifficulty(Metric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.add_state("held_out", [], "cat", persistent=True)
-        self.add_state("evaluation", [], "cat", persistent=True)
+        self.add_state(
+            "held_out",
+            [],
+            "cat",
+            persistent=True,
+        )
+        self.add_state(
+            "evaluation",
+            [],
+            "cat",
+            persistent=True,
+        )
 
     def update(self, held_out: float | Tensor, evaluation: float | Tensor) -> None:
         """Add the values of one evaluation, or of several in two tensors."""
@@ -87,4 +97,5 @@ class RelativeFittingDifficulty(Metric):
         held_out = dim_zero_cat(self.held_out)
         evaluation = dim_zero_cat(self.evaluation)
         value = relative_fitting_difficulty(held_out.tolist(), evaluation.tolist())
+
         return held_out.new_tensor(value)

@@ -25,4 +25,5 @@ def match_error_rate(reference: str, hypothesis: str) -> float:
     edits = Levenshtein.editops(words, hypothesis.split()).as_list()
     insertions = sum(kind == "insert" for kind, _, _ in edits)
     total = len(words) + insertions  # S + D + H are the words of the reference
+
     return len(edits) / total if total else 0.0

@@ -44,6 +44,7 @@ def pair_distances(
     if x.ndim != 2 or x.shape != y.shape or len(x) < 1:
         got = f"{tuple(x.shape)} and {tuple(y.shape)}"
         raise ValueError(f"need two (n, d) tensors of the same shape with n >= 1, got {got}")
+
     return (_unit(x) - _unit(y)).square().sum(dim=1).pow(alpha / 2)
 
 
@@ -67,6 +68,7 @@ def uniformity(x: Tensor, t: float = 2) -> float:
     """
     if x.ndim != 2 or len(x) < 2:
         raise ValueError(f"need an (n, d) tensor with n >= 2, got {tuple(x.shape)}")
+
     z = _unit(x)
     squares = z.square().sum(dim=1)  # 1, but 0 for a zero vector
     rows_at_once = max(1, _BLOCK_ELEMENTS // len(z))
@@ -79,7 +81,9 @@ def uniformity(x: Tensor, t: float = 2) -> float:
         below = torch.ones_like(distances, dtype=torch.bool).tril(diagonal=-1)
         exponents = distances.mul_(-t).masked_fill_(below, -math.inf)
         log_sums.append(exponents.flatten().logsumexp(dim=0))
+
     pairs = len(z) * (len(z) - 1) // 2
+
     return float(torch.stack(log_sums).logsumexp(dim=0)) - math.log(pairs)
 
 
@@ -100,7 +104,9 @@ def relative_fitting_difficulty(held_out: Iterable[float], evaluation: Iterable[
     if not held_out or len(held_out) != len(evaluation):
         got = f"{len(held_out)} and {len(evaluation)} values"
         raise ValueError(f"held_out and evaluation must be equally long and not empty, got {got}")
+
     differences = [h - e for h, e in zip(held_out, evaluation, strict=True)]
+
     return math.fsum(differences) / len(differences)
 
 
@@ -115,7 +121,9 @@ def mean_of_best(values: Iterable[float], count: int = 5) -> float:
     scores = [float(value) for value in values]
     if count < 1 or not scores or not all(map(math.isfinite, scores)):
         raise ValueError(f"need finite values and count >= 1, got {scores} and {count}")
+
     best = sorted(scores)[-count:]
+
     return math.fsum(best) / len(best)
 
 

@@ -64,6 +64,7 @@ def best_threshold(
     true_positives = positives[-1] - positives[below]
     accuracies = (true_negatives + true_positives) / len(values)
     best = int(np.argmax(accuracies))  # the first of equals
+
     return float(thresholds[best]), float(accuracies[best])
 
 
@@ -77,8 +78,10 @@ def _cuts(ascending: Column, strict: bool) -> Column:
         middle = np.where(middle < high, middle, low)
     else:
         middle = np.where(middle > low, middle, high)
+
     below = min(distinct[0] - 1, np.nextafter(distinct[0], -np.inf))
     above = max(distinct[-1] + 1, np.nextafter(distinct[-1], np.inf))
+
     return np.concatenate(
         [
             [below],
@@ -106,6 +109,7 @@ def threshold_accuracy(
     """
     positive, values = labels_and_scores(labels, scores)
     accepted = values > threshold if strict else values >= threshold
+
     return float(np.mean(accepted == positive))
 
 
@@ -131,6 +135,7 @@ def auprc(
     positive, values = labels_and_scores(labels, scores)
     if not positive.any():
         raise ValueError("labels must have a 1")
+
     order = np.argsort(-values, kind="stable")
     positive = positive[order]
     values = values[order]
@@ -149,6 +154,7 @@ def auprc(
     # Integrate over counts and divide once: with rounded recalls, a perfect score is below 1.
     heights = np.concatenate([[1.0], precision])
     counts = np.concatenate([[0], true_positives])
+
     return float(np.trapezoid(heights, counts) / positive.sum())
 
 
@@ -182,11 +188,13 @@ def _placements(labels: Values, scores: Values) -> tuple[Column, Column]:
     positive, values = labels_and_scores(labels, scores)
     if positive.all() or not positive.any():
         raise ValueError("labels must have a 0 and a 1")
+
     high = np.sort(values[positive])
     low = np.sort(values[~positive])
     # The left and the right place add up to twice the number below, where ties count half.
     below = np.searchsorted(low, high) + np.searchsorted(low, high, "right")
     above = np.searchsorted(high, low) + np.searchsorted(high, low, "right")
+
     return below / (2 * len(low)), 1 - above / (2 * len(high))
 
 
@@ -232,7 +240,9 @@ def spearman(
     if any(np.all(values == values[0]) for values in columns):
         if constant is None:
             raise ValueError("gold and scores must vary for a correlation")
+
         return constant
+
     return float(stats.spearmanr(*columns).statistic)
 
 
@@ -267,6 +277,7 @@ def spearman_mean(
     columns = _columns(subsets)
     correlations = [spearman(*pair, constant=constant) for pair in columns]
     weights = [len(gold) for gold, _ in columns] if weighted else None
+
     return float(np.average(correlations, weights=weights))
 
 
@@ -311,6 +322,7 @@ class McNemar:
         from scipy.stats import binomtest  # slow import
 
         differing = self.only_a + self.only_b
+
         return float(binomtest(self.only_a, differing).pvalue) if differing else 1.0
 
     @property
@@ -346,11 +358,13 @@ def as_column(values: Values, name: str) -> Column:
     """Return a non-empty 1-d float64 array of finite values, or raise ValueError."""
     if isinstance(values, Tensor):  # numpy knows neither bfloat16 nor other devices
         values = values.detach().cpu().double().numpy()
+
     column = np.asarray(values, dtype=np.float64)
     if column.ndim != 1 or column.size == 0:
         raise ValueError(f"{name} must be a non-empty 1-d sequence, got shape {column.shape}")
     if not np.isfinite(column).all():
         raise ValueError(f"{name} must be finite, got {column[~np.isfinite(column)][0]}")
+
     return column
 
 
@@ -360,6 +374,7 @@ def as_columns(first: Values, second: Values, names: tuple[str, str]) -> tuple[C
     if len(columns[0]) != len(columns[1]):
         got = f"{len(columns[0])} and {len(columns[1])}"
         raise ValueError(f"{' and '.join(names)} must be equally long, got {got}")
+
     return columns
 
 
@@ -367,6 +382,7 @@ def as_flags(values: Column) -> NDArray[np.bool_]:
     """Return zeros and ones as booleans, or raise ValueError."""
     if not np.isin(values, (0, 1)).all():
         raise ValueError("labels must be 0 or 1")
+
     return np.asarray(values == 1)
 
 

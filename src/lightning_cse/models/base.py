@@ -101,6 +101,7 @@ class Model(nn.Module, ABC):
         table = self.table
         if table is None or not table.has(sentences):
             table = TokenTable.of(sentences, self.encoder.tokenizer)
+
         parts = []
         for start in range(0, len(sentences), SENTENCES_AT_ONCE):
             # Truncate to what the encoder reads: one broken row of 14,000 tokens would pad all
@@ -110,6 +111,7 @@ class Model(nn.Module, ABC):
             )
             (embedding,) = self.encode(tokens.to(self.device))
             parts.append(embedding.to("cpu", torch.float32))
+
         return Embedding.cat(parts)
 
     def pooled(self, *roles: Tokens) -> list[Tensor]:
@@ -118,6 +120,7 @@ class Model(nn.Module, ABC):
         vectors: list[Tensor] = self.encoder(
             [(tokens, template) for tokens in roles], most=self.tokens_at_once
         )
+
         return vectors
 
     @property
@@ -139,6 +142,7 @@ class Model(nn.Module, ABC):
         kind = type(self)
         names = list(inspect.signature(kind).parameters)[1:]
         settings = {name: getattr(self, name) for name in names}
+
         return {"_target_": f"{kind.__module__}.{kind.__qualname__}", **settings}
 
 
@@ -157,6 +161,7 @@ def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
             f"the model {target} cannot be imported or built ({error}): run the command where its "
             "file is, or add the file's folder to PYTHONPATH"
         ) from error
+
     return model
 
 
@@ -164,6 +169,7 @@ def finite(embedding: Kind) -> Kind:
     """Return an embedding unchanged; raise EncoderError if a number in it is not finite."""
     if not embedding.is_finite:
         raise EncoderError("some embeddings are not finite: the weights of the model are broken")
+
     return embedding
 
 

@@ -61,11 +61,13 @@ class DualModel(Model):
         if self.implicit_encoder is None:
             vectors = self.encoder(explicit + implicit, most=most)
             return list(zip(vectors[: len(roles)], vectors[len(roles) :], strict=True))
+
         says = self.encoder(explicit, most=most)
         implies = self.implicit_encoder(implicit, most=most)
         if world()[1] > 1:
             # DDP needs a gradient of every parameter, even if no term of a batch has this view.
             says[0] = says[0] + 0 * sum(u.sum() for u in implies)
+
         return list(zip(says, implies, strict=True))
 
     def view_layers(self) -> dict[str, View]:
@@ -93,6 +95,7 @@ class DualModel(Model):
         """
         said = self.compare(premise.explicit, hypothesis.explicit)
         implied = self.compare(premise.implicit, hypothesis.explicit)
+
         return torch.maximum(said, implied)
 
     def implicitness(self, sentence: Any) -> Tensor:

@@ -45,12 +45,14 @@ class DualGaussianModel(DualModel):
         """Embed every role's sentences."""
         implicit = self.implicit_heads or self.heads
         pairs = self.vectors(*roles)
+
         return [DualGaussianEmbedding.of(self.heads(r), implicit(u)) for r, u in pairs]
 
     def view_layers(self) -> dict[str, View]:
         """Return how the two means are computed."""
         views = super().view_layers()
         implicit = self.implicit_heads or self.heads
+
         return {
             "explicit": replace(views["explicit"], layers=(self.heads.mean,)),
             "implicit": replace(views["implicit"], layers=(implicit.mean,)),

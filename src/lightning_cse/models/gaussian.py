@@ -88,6 +88,7 @@ class GaussianModel(Model):
                 b,
                 reduce=self.reduce,
             )
+
         return cosine(a.mean, b.mean)
 
     def entailment_score(

@@ -68,6 +68,7 @@ class ImpScoreModel(Model):
         super().train(mode)
         if self.frozen:
             self.encoder.eval()
+
         return self
 
     def encode(self, *roles: Tokens) -> list[PragmaticEmbedding]:
@@ -82,12 +83,14 @@ class ImpScoreModel(Model):
             vectors = super().pooled(*roles)
             if self.normalize:
                 vectors = [nn.functional.normalize(vector, dim=-1) for vector in vectors]
+
             return vectors
 
     def view_layers(self) -> dict[str, View]:
         """Return how the pragmatic and the semantic vector are computed."""
         template = self.templates[0]
         scaled = (Normalize(),) if self.normalize else ()
+
         return {
             "pragmatic": View(self.encoder, template, (*scaled, self.pragmatic)),
             "semantic": View(self.encoder, template, (*scaled, self.semantic)),
@@ -109,6 +112,7 @@ class ImpScoreModel(Model):
         semantic = in_float32(self.from_semantic, moved.semantic)
         pragmatic = in_float32(self.from_pragmatic, moved.pragmatic)
         distance = _distance(semantic, pragmatic, self.implicitness_metric)
+
         return distance.to(sentence.semantic.device)
 
     def pragmatic_distance(self, a: PragmaticEmbedding, b: PragmaticEmbedding) -> Tensor:
@@ -159,5 +163,6 @@ def _distance(
 ) -> Tensor:
     if metric == "cosine":
         return 1 - cosine(a, b)
+
     distance: Tensor = torch.linalg.vector_norm((a - b).float(), dim=-1)
     return distance

@@ -31,6 +31,7 @@ class PointModel(Model):
         vectors = self.pooled(*roles)
         if self.head is not None:
             vectors = [in_float32(self.head, vector) for vector in vectors]
+
         return [PointEmbedding(vector) for vector in vectors]
 
     def view_layers(self) -> dict[str, View]:

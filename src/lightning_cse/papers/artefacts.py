@@ -25,7 +25,11 @@ from lightning_cse.config.compose import compose
 Significance = Literal["mcnemar", "mcnemar_all"]
 Source = Literal["metric", "field", "config", "mean"]
 
-_FILE: Final = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
+_FILE: Final = ConfigDict(
+    extra="forbid",
+    str_strip_whitespace=True,
+    allow_inf_nan=False,
+)
 _WAYS: Final = ("experiment", "evaluate", "baseline", "published")
 
 
@@ -88,13 +92,16 @@ class Column:
     def _of_file(cls, node: Any) -> Any:
         if not isinstance(node, dict):
             return node
+
         sources = [source for source in get_args(Source) if source in node]
         if len(sources) != 1:
             raise ValueError(f"must have one of {', '.join(get_args(Source))}")
+
         source = sources[0]
         scale = 100.0 if source in ("metric", "field") else 1.0
         node = {"scale": scale, "source": source, **node}
         keys = node.pop(source)
+
         return {**node, "keys": keys if source == "mean" else [keys]}
 
 
@@ -123,6 +130,7 @@ class Row:
     def _one_way(cls, node: Any) -> Any:
         if isinstance(node, dict) and sum(way in node for way in _WAYS) != 1:
             raise ValueError(f"must have one of {', '.join(_WAYS)}")
+
         return node
 
 
@@ -232,13 +240,21 @@ class Artefact:
         given = request.encoder
         if given is None and request.profile:
             given = profile_encoder(request.profile)
+
         lines: list[Line] = []
         for row in self.rows:
             if not request.only or row.label in request.only:
                 lines += self._lines_of(row, request, given)
+
         return lines
 
-    def line(self, label: str, request: Request, *, like: Line) -> Line:
+    def line(
+        self,
+        label: str,
+        request: Request,
+        *,
+        like: Line,
+    ) -> Line:
         """Return the line of a row that has the same paper encoder as ``like``, or else the row's
         first line.
         """
@@ -249,21 +265,31 @@ class Artefact:
         """Return the row that sets the number of steps of a row; None if the row is not matched."""
         if "steps" not in self.match:
             return None
+
         trained = [row.label for row in self.rows if row.experiment]
         first, *others = self.match["steps"] or (self.reference or trained[0], *trained)
+
         return first if label in others and label != first else None
 
     def encoders_of(self, row: Row) -> Sequence[str | None]:
         """Return the encoders that a row is repeated for; None stands for a row without one."""
         if row.encoders:
             return row.encoders
+
         if row.published:
             printed = {value.encoder for value in self.published if value.row == row.name}
             return [encoder for encoder in self.encoders if encoder in printed] or [None]
+
         alone = row.baseline is not None or (row.evaluate is not None and row.encoders == ())
+
         return [None] if alone else self.encoders
 
-    def _lines_of(self, row: Row, request: Request, given: str | None) -> Iterator[Line]:
+    def _lines_of(
+        self,
+        row: Row,
+        request: Request,
+        given: str | None,
+    ) -> Iterator[Line]:
         # A baseline is measured by the runs of another row.
         run = next(other for other in self.rows if other.label == row.of) if row.baseline else row
         quick = (0,) if request.profile == "tiny" else None
@@ -272,12 +298,14 @@ class Artefact:
         papers = self.encoders_of(row)
         if given is not None and papers[0] is not None:
             papers = [given if given in papers else papers[0]]
+
         for paper in papers:
             encoder = paper and (given or paper)
             why = " ".join(row.published.split())
             model = row.evaluate.model if row.evaluate else "{encoder}"
             if encoder != paper and "{encoder}" not in model:
                 why = f"{model} is a model of its own, so it has no other encoder"
+
             yield Line(
                 row=row,
                 encoder=paper if why else encoder,
@@ -298,4 +326,5 @@ def profile_encoder(profile: str) -> str | None:
     """Return the encoder that a profile sets; None if it keeps the experiment's encoder."""
     configs = compose("train", profile_override(profile)), compose("train")
     own, default = (str(cfg.hydra.runtime.choices.encoder) for cfg in configs)
+
     return own if own != default else None

@@ -74,6 +74,7 @@ def reason(line: Line, cells: Iterable[Cell]) -> str:
     """Return why a line has only the paper's numbers; finished runs are used, whatever it needs."""
     if line.needs and not any(cell.values for cell in cells):
         return str(line.needs)
+
     return line.published
 
 
@@ -88,11 +89,14 @@ def read_cells(plan: Plan) -> dict[Place, Cell]:
             if paper := papers.get((line.name, line.paper_encoder, column.title)):
                 cell.published = paper.value
                 cell.published_deviation = paper.deviation or math.nan
+
             cells[number, column.title] = cell
+
         for column in plan.artefact.columns:
             if column.source == "mean":
                 parts = [cells[number, title] for title in column.keys]
                 _average(cells[number, column.title], column.scale, parts)
+
     return cells
 
 
@@ -101,21 +105,25 @@ def _measured(plan: Plan, line: Line, column: Column) -> Cell:
     prefix = _PATHS[column.source]
     if line.row.baseline:
         prefix = f"baselines.{line.row.baseline}."
+
     values = pd.Series(dtype=float)
     key = ""
     for key in (*column.keys, *column.instead):
         values = _numbers(rows, f"{prefix}{key}")
         if not values.empty:
             break
+
     asked = len(plan.seeds(line, column))
     if values.empty:
         # A metric that no run has is not missing, and neither is a run that waits for a variable.
         return Cell(asked=asked if rows.empty and not line.needs else 0)
+
     found = tuple(rows.loc[values.index, "run"])
     errors = _numbers(rows, f"{prefix}{key}_se").reindex(values.index)
     marks = [column.instead[key].rstrip(".")] if key in column.instead else []
     if any(plan.is_stale(run) for run in found):
         marks.append("measured before the last change of its method")
+
     return Cell(
         values={int(seed): column.scale * value for seed, value in values.items()},
         runs=found,
@@ -138,6 +146,7 @@ def _average(cell: Cell, scale: float, parts: list[Cell]) -> None:
     for seed in seeds:
         values = [part.values[seed] for part in parts]
         cell.values[seed] = scale * statistics.fmean(values)
+
     cell.runs = tuple(run for run in first.runs if run.record["seed"] in seeds)
     cell.asked = max(part.asked for part in parts)
     if seeds:

@@ -32,6 +32,7 @@ def find_artefacts(folder: Path) -> dict[str, Artefact]:
         if path.name != _SHARED and _load(path).keys() & {"title", "columns"}:
             artefact = read_artefact(path)
             found[artefact.key] = artefact
+
     return found
 
 
@@ -66,6 +67,7 @@ def read_artefact(path: Path) -> Artefact:
         artefact: Artefact = TypeAdapter(Artefact).validate_python(named)
     except ValidationError as error:
         raise ConfigError([f"{path}: {_plain(one)}" for one in error.errors()]) from None
+
     faults = list(_unknown(artefact))
     placed = tuple(number for number in artefact.published if _has_cell(artefact, number))
     if "published" not in raw:
@@ -74,8 +76,10 @@ def read_artefact(path: Path) -> Artefact:
         faults += [f"published.csv: there is no cell for {number}" for number in others]
     elif not artefact.published:
         faults.append(f"published: there is no table {table!r} in published.csv")
+
     if faults:
         raise ConfigError([f"{path}: {fault}" for fault in faults])
+
     return dataclasses.replace(artefact, published=placed)
 
 
@@ -88,8 +92,10 @@ def _profiles(path: Path, artefact: Mapping[str, Any]) -> dict[str, Any]:
     for profile in profiles.values():
         if isinstance(artefact.get("seeds"), list):
             profile.pop("seeds", None)
+
         rows = profile.get("rows", {})
         profile["rows"] = {row: rows[row] for row in rows if row in artefact.get("rows", {})}
+
     return {**profiles, **artefact.get("profiles", {})}
 
 
@@ -98,6 +104,7 @@ def _load(path: Path) -> dict[str, Any]:
         content: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
     except (OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
         raise ConfigError([f"{path}: {plain_line(error)}"]) from error
+
     return dict(content)
 
 
@@ -105,6 +112,7 @@ def _numbers(path: Path, table: str) -> Iterator[dict[str, Any]]:
     """Yield the numbers of a table."""
     if not path.is_file():
         return
+
     with path.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
             if line.pop("table", table) == table:
@@ -137,6 +145,7 @@ def _unknown(artefact: Artefact) -> Iterator[str]:
     for row in artefact.rows:
         if not artefact.encoders_of(row):
             yield f"rows.{row.label}: has no encoders"
+
     for key, names, known in refers:
         wrong = [name for name in names if name not in known]
         yield from (f"{key}: there is no {one!r}{did_you_mean(one, known)}" for one in wrong)
@@ -146,4 +155,5 @@ def _has_cell(artefact: Artefact, number: PublishedValue) -> bool:
     """Return whether a table has the row, encoder and column of a published number."""
     encoders = {row.name: artefact.encoders_of(row) for row in artefact.rows}
     columns = [column.title for column in artefact.columns]
+
     return number.encoder in encoders.get(number.row, ()) and number.column in columns

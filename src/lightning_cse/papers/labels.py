@@ -13,12 +13,14 @@ def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
     by_name: dict[str, list[set[str]]] = {}
     for record in records:
         by_name.setdefault(record["name"], []).append(set(record.get("overrides") or ()))
+
     labels = []
     for record in records:
         common = set.intersection(*by_name[record["name"]])
         own = [one for one in record.get("overrides") or () if one not in common]
         shown = [one for one in own if not one.startswith("seed=")]
         labels.append(", ".join([str(record["name"]), *shown]))
+
     return [
         f"{label}, hash {record['config_hash']}" if labels.count(label) > 1 else label
         for label, record in zip(labels, records, strict=True)

@@ -25,6 +25,7 @@ def overview(plans: Sequence[Plan]) -> str:
     for plan in plans:
         of_plan = status([plan])
         counts.append([str(len(of_plan[state]) or "") for state in STATES])
+
     names = [(plan.artefact.key, plan.artefact.title) for plan in plans]
     table = pd.DataFrame(counts, pd.MultiIndex.from_tuples(names), list(STATES))
     now = status(plans)
@@ -36,8 +37,10 @@ def overview(plans: Sequence[Plan]) -> str:
         for job in now[state]:
             why = plans[0].table.failure(job.point, job.seed)[:400]
             lines.append(f"{state}: {' '.join(job.point.overrides)} seed={job.seed}: {why}")
+
     if now["failed"]:
         lines.append("--retry-failed reruns what failed")
+
     return "\n".join(lines + (_commands(plans[0], missing(now)) if len(plans) == 1 else []))
 
 

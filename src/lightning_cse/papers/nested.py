@@ -14,6 +14,8 @@ def value_at(record: Mapping[str, Any], dotted: str) -> Any:
             return None
         if dotted in node:
             return node[dotted]
+
         head, _, dotted = dotted.partition(".")
         node = node.get(head)
+
     return node

@@ -31,7 +31,12 @@ class Job:
 class Plan:
     """An artefact with a request: its lines, and the runs that each line needs."""
 
-    def __init__(self, artefact: Artefact, request: Request, table: RunsTable) -> None:
+    def __init__(
+        self,
+        artefact: Artefact,
+        request: Request,
+        table: RunsTable,
+    ) -> None:
         self.artefact = artefact
         self.request = request
         self.table = table
@@ -46,9 +51,11 @@ class Plan:
         parts = [self.artefact.name, request.profile, request.encoder]
         if request.seeds:
             parts.append(f"seeds{'-'.join(map(str, request.seeds))}")
+
         if request.settings or request.only:
             rest = repr((request.settings, request.only))
             parts.append(hashlib.sha256(rest.encode()).hexdigest()[:6])
+
         return ".".join(part for part in parts if part)
 
     # What is to be run
@@ -57,16 +64,24 @@ class Plan:
         """Return the points of a cell; a matched row has none until the run that it is matched with
         is finished.
         """
-        points = points_of(self.artefact, self.request, line, column)
+        points = points_of(
+            self.artefact,
+            self.request,
+            line,
+            column,
+        )
         if self.matched(line, column) is None:
             return points
+
         steps = self.steps(line, column)
+
         return tuple(limited(point, steps) for point in points) if steps else ()
 
     def steps(self, line: Line, column: Column) -> int | None:
         """Return the steps of the run that a line is matched with; None while it is missing."""
         job = self.matched(line, column)
         run = job and self.table.find(job.point, job.seed)
+
         return run.record["steps"] if run else None
 
     def matched(self, line: Line, column: Column) -> Job | None:
@@ -74,8 +89,15 @@ class Plan:
         label = self.artefact.matched(line.row.of or line.label)
         if label is None:
             return None
+
         other = self.artefact.line(label, self.request, like=line)
-        point = points_of(self.artefact, self.request, other, column)[0]
+        point = points_of(
+            self.artefact,
+            self.request,
+            other,
+            column,
+        )[0]
+
         return Job(point.of or point, other.seeds[0])
 
     def chosen(self, line: Line, column: Column) -> tuple[Point, ...]:
@@ -87,8 +109,10 @@ class Plan:
         by = line.row.choose
         if not line.row.grid or not points:
             return points
+
         found = [self.table.find(point, line.seeds[0]) for point in points]
         scores = [value_at(run.record, by) for run in found if run is not None]
+
         return (points[scores.index(max(scores))],) if len(scores) == len(points) else ()
 
     def jobs(self, line: Line) -> list[Job]:
@@ -103,21 +127,25 @@ class Plan:
     def _jobs(self, line: Line, column: Column) -> Iterator[Job]:
         if column.source == "mean":
             return
+
         points = self.points(line, column)
         if not points and (job := self.matched(line, column)) is not None:
             yield job
         if line.row.grid:
             yield from (Job(point, line.seeds[0]) for point in points)
+
         for point in self.chosen(line, column):
             for seed in self.seeds(line, column):
                 if point.of is not None:
                     yield Job(point.of, seed)
+
                 yield Job(point, seed)
 
     def seeds(self, line: Line, column: Column) -> tuple[int, ...]:
         """Return the seeds that a cell should have; none while its point is not known."""
         if not self.chosen(line, column):
             return ()
+
         return line.seeds[:1] if line.row.baseline else line.seeds  # it needs no seed
 
     # What is finished
@@ -129,12 +157,14 @@ class Plan:
         points = self.chosen(line, column)
         if not points:
             return self.table.frame.iloc[:0]
+
         rows = self.table.finished(points[0], line.seeds)
         if line.row.baseline:
             having = [
                 line.row.baseline in (run.record.get("baselines") or ()) for run in rows["run"]
             ]
             rows = rows[having].iloc[:1]
+
         return rows
 
     def found(self, line: Line) -> list[Found]:
@@ -158,11 +188,14 @@ def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:
             key = (key_of(job.point), job.seed)
             if key in seen:
                 continue
+
             seen.add(key)
             state: str = plan.table.state(job.point, job.seed)
             if withheld(line) and state not in ("finished", "running"):
                 state = f"not run: {line.needs}"
+
             found.setdefault(state, []).append(job)
+
     return found
 
 
@@ -183,5 +216,7 @@ def overrides_of(job: Job, table: RunsTable) -> list[str]:
         run = table.find(job.point.of, job.seed)
         model = "<its run>" if run is None else run.folder or run.source
         return [f"model={model}", *overrides]
+
     seed = [f"seed={job.seed}"] if job.point.command == "train" else []
+
     return overrides + seed

@@ -47,7 +47,10 @@ class Point:
 
 
 def points_of(
-    artefact: Artefact, request: Request, line: Line, column: Column
+    artefact: Artefact,
+    request: Request,
+    line: Line,
+    column: Column,
 ) -> tuple[Point, ...]:
     """Return the points of a cell: several for a grid, those of its row for a baseline, none if
     only published.
@@ -59,9 +62,11 @@ def points_of(
     row = line.row
     if line.published:
         return ()
+
     if row.baseline:
         measured = artefact.line(row.of, request, like=line)
         return points_of(artefact, request, measured, column)
+
     profile = artefact.profile(request)
 
     def point(command: Command, head: Names, own: Names) -> Point:
@@ -74,11 +79,14 @@ def points_of(
         model = row.evaluate.model.replace("{encoder}", str(line.encoder))
         head = (f"model={hydra_text(model)}", f"+suite={row.evaluate.suite}", *corpora)
         return (point("evaluate", head, row.evaluate.overrides + added),)
+
     head = (f"+experiment={row.experiment}", *_encoder_of(request, line))
     trained = tuple(point("train", head, (*row.overrides, *one, *added)) for one in _grid(row))
     if not row.suite:
         return trained
+
     evaluation = point("evaluate", (f"+suite={row.suite}", *corpora), row.suite_overrides)
+
     return tuple(replace(evaluation, of=training) for training in trained)
 
 
@@ -93,6 +101,7 @@ def _encoder_of(request: Request, line: Line) -> Names:
     profile = request.profile
     head = () if profile is None else (profile_override(profile),)
     is_of_profile = profile is not None and profile_encoder(profile) is not None
+
     return head if is_of_profile and not request.encoder else (*head, f"encoder={line.encoder}")
 
 
@@ -103,6 +112,7 @@ def _corpora_of(profile: str | None) -> Names:
     """
     if profile is None:
         return ()
+
     own = compose("train", profile_override(profile))
     default = compose("train")
     corpora = str(own.hydra.runtime.choices.corpora)
@@ -111,9 +121,11 @@ def _corpora_of(profile: str | None) -> Names:
         overrides = ["corpora=sample", "paths=sample"]
     elif corpora != default.hydra.runtime.choices.corpora:
         overrides = [f"corpora={corpora}"]
+
     for key, value in own.limits.items():
         if value != default.limits[key]:
             overrides.append(f"limits.{key}={json.dumps(value)}")
+
     return tuple(overrides)
 
 
@@ -121,6 +133,7 @@ def _suiting(command: Command, settings: Names) -> Names:
     """Return the settings for a command: all but those whose key only the other command has."""
     other: Command = "evaluate" if command == "train" else "train"
     foreign = _names(other) - _names(command)
+
     return tuple(one for one in settings if _root(one) not in foreign)
 
 
@@ -134,6 +147,7 @@ def _names(command: Command) -> frozenset[str]:
     # Some suites add keys to the config; the suite of all tasks has these keys, too.
     config = compose(command, *(["+suite=all"] if command == "evaluate" else []))
     groups = {str(group).partition("@")[0] for group in config.hydra.runtime.choices}
+
     return frozenset({*groups, *map(str, config)})
 
 
@@ -145,6 +159,7 @@ def composed(point: Point) -> dict[str, Any]:
     with explained(point.command, point.overrides):
         cfg = compose_run(point.command, point.overrides)
         config: Any = OmegaConf.to_container(cfg, resolve=True)
+
     return dict(config)
 
 
@@ -154,7 +169,9 @@ def key_of(point: Point) -> str:
     config = composed(point)
     if point.command == "train":
         return training_key(config)
+
     training = None if point.of is None else key_of(point.of)
+
     return evaluation_key(config, training)
 
 
@@ -177,6 +194,8 @@ def limited(point: Point, steps: int) -> Point:
     """Return a point that makes this many steps."""
     if point.of is not None:
         return replace(point, of=limited(point.of, steps))
+
     # Without max_epochs, since the limit of the experiment could end the training earlier.
     limit = ("trainer.max_epochs=-1", f"trainer.max_steps={steps}")
+
     return replace(point, overrides=(*point.overrides, *limit))

@@ -32,6 +32,7 @@ class Found:
         """
         if self.folder is None:
             return self.source.with_suffix(".curves.csv")
+
         return self.folder / "curves.csv"
 
     @functools.cached_property
@@ -51,7 +52,9 @@ def read_run(path: Path) -> Found:
         record = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"{path} is damaged ({error}): remove it to repeat its run") from None
+
     folder = path.parent if path.name == "record.json" else None
+
     return Found(record if isinstance(record, dict) else {}, folder, path)
 
 
@@ -70,7 +73,9 @@ def read_runs(paths: Iterable[Path]) -> list[Found]:
             raise DataError(
                 f"{path} holds no finished runs: give folders of runs, or records kept as files"
             )
+
         found |= runs
+
     return list(found.values())
 
 
@@ -96,6 +101,7 @@ def frame_of(found: Iterable[Found]) -> pd.DataFrame:
     found = list(found)
     frame = pd.json_normalize([dict(run.record) for run in found])
     frame["run"] = pd.Series(found, dtype=object)
+
     return frame.copy() if found else frame.reindex(columns=["key", "seed", "run"])
 
 
@@ -124,10 +130,12 @@ class RunsTable:
         for files in (kept, finished):
             by_age = sorted(files, key=lambda path: (path.stat().st_mtime_ns, path))
             found += [run for run in map(read_run, by_age) if run.record.get("key")]
+
         self.frame = frame_of(found)
         self._newest = {}
         for number, run in enumerate(found):
             self._newest[run.record["key"], run.record["seed"]] = number
+
         unfinished = [run for run in own if not run.record_path.is_file()]
         self._unfinished = {(run.key, run.seed): run for run in unfinished}
 
@@ -139,11 +147,14 @@ class RunsTable:
         number = self._newest.get((key_of(point), seed))
         if number is None:
             return None
+
         run: Found = self.frame["run"].iat[number]
         training = None if point.of is None else self.find(point.of, seed)
         if training is None or run.evaluates is None:
             return run
+
         is_of_newest = run.evaluates["config_hash"] == training.record["config_hash"]
+
         return run if is_of_newest else None
 
     def finished(self, point: Point, seeds: Sequence[int]) -> pd.DataFrame:
@@ -152,6 +163,7 @@ class RunsTable:
         """
         found = [seed for seed in sorted(seeds) if self.find(point, seed) is not None]
         numbers = [self._newest[key_of(point), seed] for seed in found]
+
         return self.frame.iloc[numbers].set_index("seed", drop=False)
 
     def training(self, run: Found) -> Found | None:
@@ -160,7 +172,9 @@ class RunsTable:
         """
         if (of := run.evaluates) is None:
             return run
+
         found = [run for run in self.frame["run"] if all(run.record[key] == of[key] for key in of)]
+
         return found[-1] if found else None
 
     def is_stale(self, run: Found) -> bool:
@@ -170,7 +184,9 @@ class RunsTable:
         training = self.training(run)
         if training is None:
             return True
+
         method = training.record["decisive"]["config"].get("method")
+
         return method is not None and training.record.get("code") != code_digest(method)
 
     def state(self, point: Point, seed: int) -> State:
@@ -179,9 +195,11 @@ class RunsTable:
         """
         if self.find(point, seed) is not None:
             return "finished"
+
         run = self._unfinished.get((key_of(point), seed))
         if run is None:
             return "missing"
+
         return "missing" if run.status == "new" else run.status
 
     def failure(self, point: Point, seed: int) -> str:

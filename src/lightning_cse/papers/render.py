@@ -62,6 +62,7 @@ def render(table: Table, form: Form) -> str:
         return _csv(table)
     if form == "terminal":
         return _terminal(view(table))
+
     return environment().get_template(_TEMPLATES[form]).render(view(table))
 
 
@@ -76,8 +77,10 @@ def write(table: Table, folder: Path, stem: str) -> list[Path]:
     }
     if len(table.tests):
         texts["tests.csv"] = table.tests.to_csv(index=False)
+
     for suffix, text in texts.items():
         write_atomic(folder / f"{stem}.{suffix}", text)
+
     return [folder / f"{stem}.{suffix}" for suffix in texts]
 
 
@@ -94,6 +97,7 @@ def environment() -> Environment:
     )
     templates.filters["md"] = lambda text: text.translate(_MARKDOWN)
     templates.filters["tex"] = lambda text: text.translate(_LATEX)
+
     return templates
 
 
@@ -106,6 +110,7 @@ def view(table: Table) -> dict[str, Any]:
     encoders = list(dict.fromkeys(line.encoder for line in measured if line.encoder))
     of_paper = {line.paper_encoder for line in table.lines if line.paper_encoder}
     several = len(encoders) > 1 or len(of_paper) > 1
+
     return {
         "title": f"{artefact.source}: {artefact.title}",
         "label": f"tab:{artefact.paper}-{artefact.name}",
@@ -129,6 +134,7 @@ def _about(table: Table, encoders: Sequence[str]) -> list[str]:
     }
     facts = {"code": table.facts(short_commit), "measured on": table.facts(machine_of)}
     lines = [_listed(choices), _listed(facts)]
+
     return [line for line in lines if line]
 
 
@@ -144,6 +150,7 @@ def _line(table: Table, line: Line, *, several: bool) -> dict[str, Any]:
     seeds = f"{n}/{asked}" if n != asked else str(asked or "")
     if line.row.baseline and n:
         seeds = "-"  # it needs no seed
+
     return {
         "label": line.label,
         "encoder": line.encoder if line.encoder and several else "",
@@ -164,6 +171,7 @@ def _cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
         for far in (-_QUANTILE, _QUANTILE)
     ]
     difference = number(cell.difference, "+")
+
     return {
         "mean": number(cell.mean),
         "sd": number(cell.sd),
@@ -189,6 +197,7 @@ def _p(value: float) -> str:
         return ""
     if value < _LEAST_P:
         return f"<{_LEAST_P:.0e}"
+
     return f"{value:.4f}" if value >= 0.0001 else f"{value:.0e}"
 
 
@@ -205,8 +214,19 @@ def _terminal(shown: Mapping[str, Any]) -> str:
             texts = [cell[key] for cell in cells]
             if any(texts):
                 rows.append(["", "paper" if key == "beside" else "", *texts])
+
     frame = pd.DataFrame(rows, columns=["", "n", *shown["headings"]]).set_index("")
-    return "\n".join([shown["title"], *shown["about"], "", frame.to_string(), "", *shown["legend"]])
+
+    return "\n".join(
+        [
+            shown["title"],
+            *shown["about"],
+            "",
+            frame.to_string(),
+            "",
+            *shown["legend"],
+        ]
+    )
 
 
 def _csv(table: Table) -> str:
@@ -218,7 +238,9 @@ def _csv(table: Table) -> str:
             row["marks"] = ";".join(cell.marks)
             row["seeds"] = " ".join(map(str, cell.values))
             rows.append(row)
+
     frame = pd.DataFrame(rows, dtype=object)
     if frame["error"].isna().all():
         del frame["error"]
+
     return str(frame.to_csv(index=False))

@@ -71,7 +71,12 @@ def build_report(
     parts: dict[str, list[Record]] = {}
     for section in sections:
         parts.setdefault(section["part"], []).append(section)
-    return jinja.get_template("report.html.jinja").render(title=title, parts=parts, facts=facts)
+
+    return jinja.get_template("report.html.jinja").render(
+        title=title,
+        parts=parts,
+        facts=facts,
+    )
 
 
 def slug(text: str) -> str:
@@ -94,13 +99,14 @@ def artefact_section(
         "kicker": artefact.source,
         "part": part,
         "paper_table": table and view(table),
-        "intro": "" if table is not None else artefact.note,  # a table has it in its legend
+        "intro": "" if table is not None else artefact.note,  # a table has it in its legend,
     }
     if made is not None:
         section["text"] = made.text
         section["charts"] = [
             _chart(figure, name.replace("_", " ")) for name, figure in made.figures.items()
         ]
+
     return section
 
 
@@ -111,7 +117,9 @@ def _chart(figure: Figure, title: str) -> Part:
     buffer = io.BytesIO()
     with plot_style(), mpl.rc_context({"svg.hashsalt": title}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+
     image = base64.b64encode(buffer.getvalue()).decode()
+
     return {
         "title": title,
         "image": f"data:image/svg+xml;base64,{image}",
@@ -131,6 +139,7 @@ def curves_figure(groups: Sequence[Point], key: str) -> Figure:
         axes = figure.subplots()
         if "rfd_" in key:
             zero_line(axes)
+
         for number, group in enumerate(groups):
             color, style = series_look(number)
             label: str | None = group.label
@@ -140,8 +149,10 @@ def curves_figure(groups: Sequence[Point], key: str) -> Figure:
                     look = {"color": color, "linestyle": style, "label": label}
                     line(axes, shown, linewidth=1.4, **look)
                     label = None  # an entry of the legend is a point
+
         by_step(axes)
         figure.legend(loc="outside lower center", handlelength=3)
+
     return figure
 
 
@@ -154,6 +165,7 @@ def run_facts(runs: Sequence[Found]) -> dict[str, str]:
         "machine": set(map(machine_of, records)),
         "commit": set(map(short_commit, records)),
     }
+
     return {fact: ", ".join(sorted(texts)) for fact, texts in facts.items()}
 
 
@@ -181,6 +193,7 @@ def run_sections(
             "charts": _charts(groups, fitting),
         },
     ]
+
     return [
         {**section, "part": part, "anchor": f"{name}-{section['anchor']}"}
         for section in sections
@@ -200,7 +213,14 @@ def _run_table(groups: Sequence[Point]) -> Part:
         scores = [{"dev": value_at(one, "best.score"), **one["metrics"]} for one in records]
         frame = pd.DataFrame(scores, columns=["dev", *shown], dtype=float)
         rows.append([group.label, str(len(scores)), *(_mean_text(frame[key]) for key in frame)])
-    headings = ["run", "seeds", "dev", *(key.removeprefix("test/") for key in shown)]
+
+    headings = [
+        "run",
+        "seeds",
+        "dev",
+        *(key.removeprefix("test/") for key in shown),
+    ]
+
     return {"headings": headings, "rows": rows, "notes": [_ABOUT]}
 
 
@@ -208,4 +228,5 @@ def _mean_text(values: pd.Series) -> str:
     """Return mean and standard deviation, on the scale on which a metric is shown."""
     scale, decimals = (100, 2) if _PERCENT.match(str(values.name)) else (1, 4)
     numbers = [scale * values.mean(), scale * values.std()]
+
     return " ± ".join(f"{number:.{decimals}f}" for number in numbers if not pd.isna(number))

@@ -45,6 +45,7 @@ def run_missing(
     tried: set[Job] = set()
     if retry_failed:
         options = [*options, "retry_failed=true"]
+
     while True:
         table.refresh()
         now = status(plans)
@@ -53,6 +54,7 @@ def run_missing(
         ready = [job for job in waiting if not job.point.of or table.find(job.point.of, job.seed)]
         if not ready:
             return code or (BUSY if now["running"] else 0)
+
         command = max(job.point.command for job in ready)  # "train" before "evaluate"
         jobs = [job for job in ready if job.point.command == command]
         tried.update(jobs)
@@ -61,7 +63,11 @@ def run_missing(
 
 
 def _run_points(
-    command: str, jobs: Sequence[Job], table: RunsTable, folder: Path, options: Sequence[str]
+    command: str,
+    jobs: Sequence[Job],
+    table: RunsTable,
+    folder: Path,
+    options: Sequence[str],
 ) -> int:
     # Another process may reproduce something else.
     file = folder / f"{command}-{os.getpid()}.points.yaml"
@@ -70,7 +76,16 @@ def _run_points(
     quoted = str(file).replace("\\", "\\\\").replace("'", "\\'")
     sweep = ["--multirun", f"hydra.sweeper.file='{quoted}'", *options]
     environment = {**os.environ, "LIGHTNING_CSE_RUNS": str(table.runs_dir)}
-    return _run([sys.executable, "-m", f"lightning_cse.{command}", *sweep], environment)
+
+    return _run(
+        [
+            sys.executable,
+            "-m",
+            f"lightning_cse.{command}",
+            *sweep,
+        ],
+        environment,
+    )
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:
@@ -83,8 +98,10 @@ def _run(command: list[str], environment: Mapping[str, str]) -> int:
     except BaseException as stop:
         if type(stop) is not KeyboardInterrupt:  # the terminal has interrupted the command as well
             process.terminate()
+
         process.wait()
         raise
+
     return 128 - code if code < 0 else code  # as the shell reports a command that a signal ended
 
 
@@ -104,18 +121,22 @@ class Reproduction:
         files = write(self.table, folder, stem) if self.table is not None else []
         if self.made is None:
             return files
+
         if self.made.figures:
             from lightning_cse.plots import save_figures
 
             named = {f"{stem}.{name}.png": one for name, one in self.made.figures.items()}
             files += save_figures(named, folder)
+
         texts = {"text.md": self.made.text} if self.made.text else {}
         for name, rows in self.made.tables.items():
             frame = pd.DataFrame(list(rows), dtype=object)
             texts[f"{name}.csv"] = frame.to_csv(index=False, lineterminator="\n")
+
         for name, text in texts.items():
             files.append(folder / f"{stem}.{name}")
             write_atomic(files[-1], text)
+
         return files
 
 
@@ -133,10 +154,12 @@ def reproduce(plan: Plan, kept_tests: Path | None = None) -> Reproduction:
     is_measured = any(not line.published for line in lines)
     if artefact.columns and (is_measured or artefact.make is None):
         table = make_table(plan, kept_tests)
+
     if artefact.make is not None:
         from lightning_cse.papers.figures import make
 
         made = make(plan)
+
     return Reproduction(plan, table, made)
 
 
@@ -156,17 +179,20 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     folder = experiments / plan.artefact.paper / "results"
     if made is not None and made.quotes:
         reproduction = replace(reproduction, made=replace(made, text=""))
+
     files = reproduction.write(folder)
     found = []
     for line in plan.lines:
         for run in plan.found(line):
             found += [run, plan.table.training(run)]
+
     for run in dict.fromkeys(filter(None, found)):
         for name, text in _kept_texts(run).items():
             others = experiments.glob(f"*/results/records/{name}")
             if all(file.read_text(encoding="utf-8") != text for file in others):
                 files.append(folder / "records" / name)
                 write_atomic(files[-1], text)
+
     return files
 
 
@@ -180,6 +206,7 @@ def _kept_texts(run: Found) -> dict[str, str]:
     commit = environment.get("commit")
     if commit and not in_history(commit):
         record["environment"] = {**environment, "commit": None}
+
     suite = f"-{record['suite']}" if "suite" in record else ""
     config = f"{record['config_hash']}-s{record['seed']}"
     name = f"{record['name'].replace('/', '-')}{suite}-{config}"
@@ -188,4 +215,5 @@ def _kept_texts(run: Found) -> dict[str, str]:
         lines = run.curves_path.read_text(encoding="utf-8").splitlines(keepends=True)
         kept = [line for line in lines if ",train/learning_rate," not in line]
         texts[f"{name}.curves.csv"] = "".join(kept)
+
     return texts

@@ -51,6 +51,7 @@ class Point:
         prefix = f"{self.baseline}-" if self.baseline else ""
         common = set.intersection(*(set(stored(run)) for run in self.runs))
         tasks = [name.removeprefix(prefix) for name in sorted(common) if name.startswith(prefix)]
+
         return [task for task in tasks if "-" not in task]
 
     def files(self, task: str) -> list[Path]:
@@ -76,8 +77,10 @@ def points(runs: Iterable[Found]) -> list[Point]:
         if other is not run:
             both = f"{other.source} and {run.source}"
             raise DataError(f"{both} are both seed {seed} of {name}: give only one of them")
+
     by_seed = [[group[seed] for seed in sorted(group)] for group in groups.values()]
     labels = labels_of([runs[0].record for runs in by_seed])
+
     return [Point(label, tuple(runs)) for label, runs in zip(labels, by_seed, strict=True)]
 
 
@@ -91,10 +94,12 @@ def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
     variant = metric.partition("_")[2]
     if "type" in frame and (frame["type"] == variant).any():
         frame = frame[frame["type"] == variant].reset_index(drop=True)
+
     examples = frame[[name for name in _EXAMPLE if name in frame]]
     for column in (f"correct_{variant}", "correct"):
         if column in frame:
             return examples.assign(correct=frame[column].astype(bool))
+
     return examples.assign(correct=frame["label"] == frame["prediction"])
 
 
@@ -113,7 +118,9 @@ def _votes(task: str, points: Sequence[Point], metric: str = "accuracy") -> list
                 raise DataError(
                     f"{both} are of different examples of {task}: they cannot be compared"
                 )
+
         votes.append(of_point)
+
     return votes
 
 
@@ -133,16 +140,20 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
         having = [point for point in points if task in point.tasks]
         if len(having) < len(points):
             left_out[task] = [point.label for point in points if point not in having]
+
         outcomes = zip(having, _votes(task, having), strict=True)
         for (a, of_a), (b, of_b) in itertools.combinations(outcomes, 2):
             rows.append({"task": task, **_compare_pair(a, b, of_a, of_b)})
+
     if not rows:
         known = [f"\n  {one.label}: {', '.join(one.tasks) or 'no predictions'}" for one in points]
         needs = "a comparison needs two points with a task in common, of right and wrong answers"
         raise DataError(needs + "".join(known))
+
     frame = pd.DataFrame(rows)
     frame["p_holm"] = holm(frame["p_exact"])
     frame.attrs["left_out"] = left_out
+
     return frame
 
 
@@ -150,13 +161,20 @@ def _tasks_with_answers(points: Sequence[Point]) -> set[str]:
     """Return the tasks of the runs that have right and wrong answers."""
     files = {task: point.files(task)[0] for point in points for task in point.tasks}
     answers = {"correct", "prediction"}
+
     return {task for task, file in files.items() if answers & set(pd.read_parquet(file))}
 
 
-def _compare_pair(a: Point, b: Point, of_a: Votes, of_b: Votes) -> dict[str, Any]:
+def _compare_pair(
+    a: Point,
+    b: Point,
+    of_a: Votes,
+    of_b: Votes,
+) -> dict[str, Any]:
     test = mcnemar(majority_vote(of_a), majority_vote(of_b))
     accuracy_a = float(np.mean(of_a))
     accuracy_b = float(np.mean(of_b))
+
     return {
         "a": a.label,
         "b": b.label,
@@ -199,15 +217,39 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
         seeds = _voters(a, b)
         texts = [" ".join(map(str, side)) for side in seeds]
         means = [a.cell.mean, b.cell.mean]
-        place = [a.line.label, a.line.encoder or "", a.column, b.line.label, "mcnemar", *texts]
+        place = [
+            a.line.label,
+            a.line.encoder or "",
+            a.column,
+            b.line.label,
+            "mcnemar",
+            *texts,
+        ]
         known = earlier.get(tuple(place), {"mean": np.nan, "mean_reference": np.nan})
-        if np.allclose([known["mean"], known["mean_reference"]], means, rtol=1e-9, atol=1e-12):
+        if np.allclose(
+            [known["mean"], known["mean_reference"]],
+            means,
+            rtol=1e-9,
+            atol=1e-12,
+        ):
             p = known["p"]
         else:
             p = _pvalue(a.point(seeds[0]), b.point(seeds[1]), a.cell.metric)
+
         if p is not None:
-            rows.append([*place, *means, max(p, _SMALLEST_P), 1.0, a.number, b.number])
+            rows.append(
+                [
+                    *place,
+                    *means,
+                    max(p, _SMALLEST_P),
+                    1.0,
+                    a.number,
+                    b.number,
+                ]
+            )
+
     frame = pd.DataFrame(rows, columns=[*TEST_FIELDS, "a", "b"])
+
     return frame.assign(p_holm=holm(frame["p"].astype(float)))
 
 
@@ -216,6 +258,7 @@ def _pvalue(a: Point, b: Point, metric: str) -> float | None:
     _, task, name = metric.split("/")
     if task not in a.tasks or task not in b.tasks:
         return None
+
     return mcnemar(*map(majority_vote, _votes(task, (a, b), name))).pvalue
 
 
@@ -233,6 +276,7 @@ def _voters(a: Side, b: Side) -> list[list[int]]:
     for side in (a, b):
         in_order = sorted(side.cell.values, key=lambda seed: (seed not in common, seed))
         voters.append(sorted(in_order[:odd]))
+
     return voters
 
 
@@ -242,8 +286,14 @@ def read_tests(path: Path | None) -> pd.DataFrame:
     """
     if path is None or not path.is_file():
         return pd.DataFrame(columns=TEST_FIELDS)
+
     try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False, usecols=TEST_FIELDS)
+        frame = pd.read_csv(
+            path,
+            dtype=str,
+            keep_default_na=False,
+            usecols=TEST_FIELDS,
+        )
         return frame.astype(dict.fromkeys(_NUMBERS, float))
     except ValueError as error:
         redo = "remove the file, and the tests are redone"

@@ -20,6 +20,7 @@ def holm(pvalues: ArrayLike) -> Array:
     factors = np.arange(len(values), 0, -1)
     adjusted = np.empty_like(values)
     adjusted[order] = np.maximum.accumulate(np.minimum(1.0, factors * values[order]))
+
     return adjusted
 
 
@@ -48,9 +49,12 @@ def correlation(
     """
     if len(x) < 3 or len(set(x)) == 1 or len(set(y)) == 1:
         return None, None, None
+
     r = float((stats.spearmanr if ranks else stats.pearsonr)(x, y).statistic)
     if len(x) == 3 or 1 - abs(r) < 1e-12:
         return r, None, None
+
     variance = (1 + ranks * r * r / 2) / (len(x) - 3)
     half = float(stats.norm.ppf(0.975)) * math.sqrt(variance)
+
     return r, math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)

@@ -79,6 +79,7 @@ def make_table(plan: Plan, kept_tests: Path | None = None) -> Table:
     _mark_significance(plan, cells, tests)
     legend += _about_tests(plan, tests, len(pairs) - len(tests))
     legend += _notes(plan, cells)
+
     return Table(
         artefact=plan.artefact,
         request=plan.request,
@@ -100,17 +101,21 @@ def _notes(plan: Plan, cells: Cells) -> Iterator[str]:
             "[from, to]: 95 % interval over the test pairs "
             "(DeLong; the standard errors of the seeds averaged)."
         )
+
     for line in plan.lines:
         if (other := plan.artefact.matched(line.label)) is not None:
             steps = plan.steps(line, plan.artefact.columns[0]) or "?"
             yield f"Equal steps: {line.label} as {other} ({line.encoder}), {steps} steps."
+
     reasons: dict[str, list[str]] = {}
     for number, line in enumerate(plan.lines):
         of_line = [cells[number, column.title] for column in plan.artefact.columns]
         if why := reason(line, of_line):
             reasons.setdefault(why.rstrip("."), []).append(line.label)
+
     for why, labels in reasons.items():
         yield f"Not measured here: {', '.join(labels)}: {why}."
+
     yield from _published_notes(plan)
 
 
@@ -122,6 +127,7 @@ def _published_notes(plan: Plan) -> Iterator[str]:
         label = labels.get((one.row, one.encoder))
         if one.note and label:
             notes.setdefault(one.note, {}).setdefault(label, []).append(one.column)
+
     for note, places in notes.items():
         shown = [f"{label} ({', '.join(columns)})" for label, columns in places.items()]
         yield f"Published value, {note}: {', '.join(shown)}."
@@ -142,12 +148,15 @@ def _pairs(plan: Plan, cells: Cells) -> Iterator[tuple[Side, Side]]:
     labels = _labels(plan)
     if reference not in labels:
         return
+
     for number, line in enumerate(plan.lines):
         if line.label == reference:
             continue
+
         others = [reference]
         if plan.artefact.test == "mcnemar_all":
             others += labels[labels.index(line.label) + 1 :]
+
         for label in dict.fromkeys(others):
             # With the same encoder; a line without one is compared with a row of one line.
             beside = [
@@ -158,7 +167,12 @@ def _pairs(plan: Plan, cells: Cells) -> Iterator[tuple[Side, Side]]:
             ]
             for column in plan.artefact.columns if len(beside) == 1 else ():
                 ours, theirs = (
-                    Side(place, plan.lines[place], column.title, cells[place, column.title])
+                    Side(
+                        place,
+                        plan.lines[place],
+                        column.title,
+                        cells[place, column.title],
+                    )
                     for place in (number, *beside)
                 )
                 metric = ours.cell.metric
@@ -182,6 +196,7 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
     reference = plan.artefact.reference
     if reference is not None and reference not in _labels(plan):
         yield f"No test of significance: the reference row {reference} is not in this table."
+
     if len(tests):
         count = f"{len(tests)} comparison{'s' * (len(tests) != 1)}"
         signs = ", ".join(f"{sign} p < {LEVELS[sign]}" for sign in reversed(LEVELS))
@@ -189,6 +204,7 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
             f"{signs} against {reference} with the same encoder "
             f"({_TEST}; Holm over {count} of this table)."
         )
+
     if untested:
         yield (
             "Not tested, since predictions are not kept with these records: "
@@ -212,7 +228,9 @@ def machine_of(record: Mapping[str, Any]) -> str:
     device = str(record.get("device") or "unknown")
     if device != "cpu":
         return device
+
     machine = value_at(record, "environment.machine") or {}
     cores = machine.get("cores")
     parts = [device, machine.get("cpu"), cores and f"{cores} core{'s' * (cores != 1)}"]
+
     return ", ".join(str(part) for part in parts if part)

@@ -41,10 +41,12 @@ def code_digest(method: Mapping[str, Any]) -> str:
     if outside:
         sources = [normalised(ast.parse(path.read_bytes())) for path in own_modules(outside)]
         parts.append(digest(sources))
+
     name = COMMON if outside else targets[0].rpartition(".")[2]
     golden = golden_methods().get(name, {"results": "no golden results", "unexercised": []})
     parts.append(golden["results"])
     parts.append(source_digest(golden["unexercised"]))
+
     return "-".join(parts)
 
 
@@ -75,6 +77,7 @@ def source_digest(functions: Iterable[str], package: Path = PACKAGE) -> str:
     for place in functions:
         file, _, name = place.partition(":")
         sources.append(functions_of(package / file).get(name, place))
+
     return digest(sorted(sources))
 
 
@@ -87,11 +90,13 @@ def functions_of(path: Path) -> dict[str, str]:
         target = _assigned(statement)
         if target is not None:
             constants[target] = statement
+
     sources = {}
     for name, function in named_functions(tree):
         reads = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
         used = [normalised(constants[key]) for key in sorted(reads & constants.keys())]
         sources[name] = json.dumps([normalised(function), sorted(used)])
+
     return sources
 
 
@@ -112,6 +117,7 @@ def _assigned(statement: ast.stmt) -> str | None:
         return statement.targets[0].id
     if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
         return statement.target.id
+
     return None
 
 
@@ -130,6 +136,7 @@ def normalised(tree: ast.AST) -> str:
             names.setdefault(node.arg, f"local{len(names)}")
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.setdefault(node.id, f"local{len(names)}")
+
     return json.dumps(_plain(tree, names), separators=(",", ":"))
 
 
@@ -148,13 +155,16 @@ def _plain(node: Any, names: Mapping[str, str]) -> Any:
         return ["Name", names.get(node.id, node.id)]
     if isinstance(node, ast.arg):
         return ["arg", names[node.arg]]
+
     fields = []
     for name, value in ast.iter_fields(node):
         if name in _UNIMPORTANT or value in (None, []):  # later versions of Python add empty fields
             continue
         if isinstance(node, ast.FunctionDef) and name == "name":
             continue
+
         fields.append([name, _plain(value, names)])
+
     return [type(node).__name__, *fields]
 
 
@@ -162,10 +172,12 @@ def _is_text(node: Any) -> bool:
     """Whether a statement is a docstring or a call of the log."""
     if not isinstance(node, ast.Expr):
         return False
+
     value = node.value
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         owner = value.func.value
         return isinstance(owner, ast.Name) and owner.id in _LOGGERS
+
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
@@ -181,8 +193,10 @@ def own_modules(targets: Iterable[str]) -> list[Path]:
         path = _file_of(name)
         if path is None or path in files or _is_library(path):
             continue
+
         files[path] = None
         waiting.extend(_imports(ast.parse(path.read_bytes()), name))
+
     return sorted(files)
 
 
@@ -191,6 +205,7 @@ def _targets(node: Any) -> Iterator[str]:
     if isinstance(node, Mapping):
         if "_target_" in node:
             yield str(node["_target_"])
+
         for value in node.values():
             yield from _targets(value)
     elif isinstance(node, list | tuple):
@@ -214,8 +229,10 @@ def _file_of(module: str) -> Path | None:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError, AttributeError):
         return None
+
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return None
+
     return Path(spec.origin).resolve()
 
 
@@ -229,5 +246,6 @@ def _imports(tree: ast.Module, module: str) -> Iterator[str]:
             if node.level:
                 package = module.rpartition(".")[0]
                 base = importlib.util.resolve_name(base, package) if package else node.module or ""
+
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)

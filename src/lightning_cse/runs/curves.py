@@ -50,6 +50,7 @@ def summarise(curves: Points, monitor: str = "val/stsb/spearman") -> CurveSummar
         key=scores.__getitem__,
         default=0,
     )
+
     return CurveSummary(
         rfd_alignment=_fitting_difficulty(curves, "alignment"),
         rfd_uniformity=_fitting_difficulty(curves, "uniformity"),
@@ -100,4 +101,5 @@ def _fitting_difficulty(curves: Points, measure: str) -> float | None:
     theirs = [evaluation[step] for step in steps]
     if not steps or not all(map(math.isfinite, ours + theirs)):
         return None
+
     return metrics.relative_fitting_difficulty(ours, theirs)

@@ -24,6 +24,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             raise
+
         folder = next((folder for folder in path.parents if folder.is_dir()), Path("/"))
         free = shutil.disk_usage(folder).free / 2**20
         raise LightningCSEError(
@@ -46,10 +47,12 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
+
             temporary.replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
             raise
 
 
@@ -72,6 +75,7 @@ def write_predictions(
     path = folder / f"{task}.parquet"
     with atomic_file(path) as file:
         pq.write_table(pa.table(dict(columns)), file)
+
     return path
 
 
@@ -101,7 +105,9 @@ def locked(path: Path, subject: str) -> Iterator[None]:
     except Timeout:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             subject += f" (pid {path.read_text(encoding='ascii').strip()})"
+
         raise Busy(f"{subject} is in use by another process: wait for it, or stop it") from None
+
     try:
         path.write_text(f"{os.getpid()}\n", encoding="ascii")
         yield
@@ -116,6 +122,7 @@ def is_locked(path: Path) -> bool:
     """Whether a process, this one included, holds a lock file."""
     if not path.is_file():
         return False
+
     try:
         with FileLock(
             path,
@@ -167,12 +174,14 @@ class Curves:
                 writer = csv.writer(file, lineterminator="\n")
                 if file.tell() == 0:
                     writer.writerow(self._HEADER)
+
                 writer.writerows(rows)
 
     def keep(self, wanted: Callable[[int, str], bool]) -> None:
         """Keep the rows whose step and key are wanted; drop a last line written only in part."""
         if not self.path.is_file():
             return
+
         rows = [row for row in self._rows() if wanted(row[0], row[1])]
         sink = io.StringIO()
         writer = csv.writer(sink, lineterminator="\n")
@@ -185,11 +194,13 @@ class Curves:
         curves: dict[str, list[tuple[int, float]]] = {}
         for step, key, value in self._rows():
             curves.setdefault(key, []).append((step, value))
+
         return curves
 
     def _rows(self) -> list[tuple[int, str, float]]:
         if not self.path.is_file():
             return []
+
         text = self.path.read_text(
             encoding="utf-8",
             errors="replace",
@@ -202,4 +213,5 @@ class Curves:
                 rows.append((int(step), key, float(value)))
             except (ValueError, csv.Error, StopIteration):
                 break  # after a power failure
+
         return rows

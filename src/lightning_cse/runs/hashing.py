@@ -112,6 +112,7 @@ def config_hash(
         allow_nan=False,
     )
     without_modules = _MODULES.sub("", text)
+
     return hashlib.sha256(without_modules.encode("ascii")).hexdigest()[:10]
 
 
@@ -136,17 +137,21 @@ def decisive(
             parent = kept
             for name in parents:
                 parent = parent.setdefault(name, {})
+
             parent[key] = _canonical(value)
+
     for name, keys in (("trainer", _TRAINER), ("encoder", _ENCODER if encoder else ())):
         node = kept.get(name)
         if isinstance(node, dict):
             kept[name] = {key: value for key, value in node.items() if key not in keys}
+
     for dotted, neutral in NEUTRAL.items():
         _drop_neutral(
             kept,
             dotted,
             _canonical(neutral),
         )
+
     return {
         "config": kept,
         "data": _canonical(data),
@@ -164,6 +169,7 @@ def _drop_neutral(
     node = config
     for name in parents:
         node = node.get(name) or {}
+
     if key in node and type(node[key]) is type(neutral) and node[key] == neutral:
         del node[key]
 
@@ -177,12 +183,16 @@ def _canonical(value: Any) -> Any:
                 continue
             if key == "limit_train_batches":
                 item = repr(item)  # 1 is one batch, 1.0 all of them
+
             kept[str(key)] = _canonical(item)
+
         return kept
+
     if isinstance(value, list | tuple):
         return [_canonical(item) for item in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
+
     return value
 
 
@@ -197,6 +207,7 @@ def training_key(config: Mapping[str, Any]) -> str:
     """
     precision = str(config["trainer"]["precision"])
     trainer = {**config["trainer"], "precision": PRECISIONS.get(precision, precision)}
+
     return _key(config, {**config, "trainer": trainer})
 
 
@@ -210,9 +221,15 @@ def evaluation_key(config: Mapping[str, Any], training: str | None = None) -> st
         llm = config["llm"]
         settings["llm"] = {"model": llm["model"], "parameters": llm["parameters"]}
         settings["few_shot"] = config["few_shot"]
+
     return _key(config, settings)
 
 
 def _key(config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     document = {**settings, "sample": Path(config["paths"]["data_dir"]) == _SAMPLE}
-    return config_hash(document, data={}, encoder={"name": ""}, resolved={})
+    return config_hash(
+        document,
+        data={},
+        encoder={"name": ""},
+        resolved={},
+    )

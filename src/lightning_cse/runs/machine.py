@@ -34,6 +34,7 @@ def environment() -> dict[str, Any]:
     """
     torch = sys.modules.get("torch")  # not imported for this alone
     has_affinity = hasattr(os, "sched_getaffinity")
+
     return {
         "commit": commit(),
         "versions": {"python": platform.python_version(), **_versions()},
@@ -53,6 +54,7 @@ def _versions() -> dict[str, str | None]:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = None
+
     return versions
 
 
@@ -66,6 +68,7 @@ def _cpu() -> str | None:
     )
     if match:
         return match[1]
+
     return platform.processor() or platform.machine() or None
 
 
@@ -87,6 +90,7 @@ def _git(*arguments: str) -> str:
         timeout=60,
         check=True,
     )
+
     return done.stdout.strip()
 
 
@@ -108,6 +112,7 @@ def commit() -> str | None:
             "--",
             *places,
         )
+
         return _git("rev-parse", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return None
@@ -124,6 +129,7 @@ def in_history(name: str) -> bool:
         )
     except (OSError, subprocess.SubprocessError):
         return False
+
     return True
 
 
@@ -132,6 +138,7 @@ def has(accelerator: str) -> bool:
     import torch
 
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+
     return {
         "gpu": cuda or mps,
         "cuda": cuda,
@@ -145,6 +152,7 @@ def device_of(accelerator: str = "auto") -> "torch.device":
 
     cuda = torch.cuda.is_available()
     devices = {"gpu": "cuda" if cuda else "mps", "auto": "cuda" if cuda else "cpu"}
+
     return torch.device(devices.get(accelerator, accelerator))
 
 
@@ -161,5 +169,7 @@ def peak_memory() -> float:
 
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated() / 2**20
+
     unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB elsewhere
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20

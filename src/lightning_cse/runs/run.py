@@ -77,6 +77,7 @@ class Run:
             raise LightningCSEError(
                 f"{path} is not the folder of a run: its name must be <config_hash>-s<seed>"
             )
+
         return cls(
             path.parent.parent,
             path.parent.name,
@@ -95,6 +96,7 @@ class Run:
             return "failed"
         if (self.checkpoints / "last.ckpt").is_file():
             return "interrupted"
+
         return "new"
 
     @contextlib.contextmanager
@@ -121,20 +123,25 @@ class Run:
         if self.status == "finished" and not force:
             yield False
             return
+
         with self.lock():
             if force:
                 self.clear()
+
             if self.status == "failed" and leave_failed:
                 raise FailedBefore(
                     f"{self.path} failed before ({self.reason()}): retry_failed=true tries it again"
                 )
+
             yield self.status != "finished"  # another process may have just finished it
 
     def reason(self) -> str | None:
         """Return in one line why the run failed, or None if it did not."""
         if not self.failed_path.is_file():
             return None
+
         failure = json.loads(self.failed_path.read_text(encoding="utf-8"))
+
         return f"{failure['type']}: {' '.join(failure['message'].split())}"
 
     @property
@@ -145,6 +152,7 @@ class Run:
         with contextlib.suppress(OSError, UnicodeDecodeError), self.config_path.open() as file:
             key = re.fullmatch(r"# key: (\w+)", file.readline().strip())
             return key and key[1]
+
         return None
 
     def start(
@@ -159,6 +167,7 @@ class Run:
         write_atomic(self.config_path, head + config_yaml)
         for leftover in self.path.rglob(".*.tmp"):
             leftover.unlink(missing_ok=True)
+
         self.failed_path.unlink(missing_ok=True)
 
     def finish(self, record: Mapping[str, Any]) -> None:
@@ -209,6 +218,7 @@ class Run:
             raise LightningCSEError(
                 f"{self.record_path} is damaged ({error}): force=true runs it again"
             ) from None
+
         return dict(record)
 
     def table(self) -> "pd.DataFrame":
@@ -217,6 +227,7 @@ class Run:
 
         record = self.read()
         columns = {str(record["name"]): record["metrics"], **record.get("baselines", {})}
+
         return pd.DataFrame(columns).rename_axis("metric")
 
     def curves(self) -> "pd.DataFrame":
@@ -224,6 +235,7 @@ class Run:
         import pandas as pd
 
         columns = {key: dict(points) for key, points in Curves(self.curves_path).read().items()}
+
         return pd.DataFrame(columns).rename_axis("step").sort_index()
 
     def clear(self) -> None:
@@ -232,6 +244,7 @@ class Run:
         self.record_path.unlink(missing_ok=True)
         if not self.path.is_dir():
             return
+
         for entry in self.path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -246,6 +259,7 @@ def find_runs(root: Path) -> Iterator[Run]:
         folders.sort()
         if {"record.json", "config.yaml"}.isdisjoint(files):
             continue
+
         folders[:] = [name for name in folders if name == "evaluate"]
         match = _FOLDER.fullmatch(path.name)
         if match and path.parent != Path(root):

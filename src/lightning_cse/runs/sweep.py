@@ -64,6 +64,7 @@ class Point:
                 code=exit_code(result),
                 refused=isinstance(result, _REFUSED),
             )
+
         return cls(
             overrides,
             getattr(result, "status", "finished"),
@@ -100,6 +101,7 @@ class Sweep:
         if error is not None and not any(path.is_file() for path in self.jobs):
             self._remove()  # nothing has begun
             return 0
+
         points = []
         for path, job in self.jobs.items():
             if path.is_file():
@@ -107,17 +109,22 @@ class Sweep:
             else:
                 stopped = isinstance(error, KeyboardInterrupt)
                 point = Point(job, "not finished" if stopped else "killed")
+
             point.overrides = [line for line in job if not line.startswith("hydra")]
             points.append(point)
+
         sys.stdout.write(table(points))
         if all(point.refused for point in points):
             self._remove()
+
         codes = {point.code for point in points}
+
         return next((code for code in (BUG, USER, BUSY) if code in codes), 0)
 
     def _remove(self) -> None:
         for path in self.jobs:
             path.unlink(missing_ok=True)
+
         with contextlib.suppress(OSError):  # anything else in the folder stays
             for folder in (self.folder, *self.folder.parents[:2]):
                 folder.rmdir()
@@ -134,9 +141,14 @@ def table(points: Sequence[Point]) -> str:
         settings = [line for line in _own(point, shared) if not line.startswith("seed=")]
         name = " ".join(settings) or "all seeds"
         cells.append((name, done, point.score if done else None))
+
     frame = pd.DataFrame(cells, columns=["point", "n", "score"]).astype({"score": float})
     groups = frame.groupby("point", sort=False)
-    rows = groups.agg(n=("n", "sum"), mean=("score", "mean"), sd=("score", "std"))
+    rows = groups.agg(
+        n=("n", "sum"),
+        mean=("score", "mean"),
+        sd=("score", "std"),
+    )
     rows = rows.rename(columns={"sd": "s.d."})
     counts = Counter(SHOWN.get(point.status, point.status) for point in points)
     counted = ", ".join(f"{count} {status}" for status, count in counts.items())
@@ -146,6 +158,7 @@ def table(points: Sequence[Point]) -> str:
         f"{len(points)} point{'' if len(points) == 1 else 's'}: {counted}",
         *_reasons(points, shared),
     ]
+
     return "\n".join(lines) + "\n"
 
 
@@ -160,5 +173,6 @@ def _reasons(points: Sequence[Point], shared: set[str]) -> Iterator[str]:
         name = " ".join(_own(point, shared)) or "the point"
         status = SHOWN.get(point.status, point.status)
         yield f"  {name}: {status}: {point.reason}".rstrip(": ")
+
     if left:
         yield "the same command continues, and with retry_failed=true tries the failed points again"

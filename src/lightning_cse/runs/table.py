@@ -19,18 +19,22 @@ def run_table(record: Mapping[str, Any]) -> str:
     models = {str(record.get("name", "this run")): record.get("metrics") or {}}
     for name, metrics in (record.get("baselines") or {}).items():
         models[_BASELINES.get(name, name)] = metrics
+
     keys = list(dict.fromkeys(key for metrics in models.values() for key in metrics))
     cells = {}
     for name, metrics in models.items():
         cells[name] = [_cell(key, metrics.get(key)) for key in keys]
+
     index = [key.removeprefix("test/") for key in keys]
     table = pd.DataFrame(cells, index).rename_axis("test, %", axis=1)
+
     return "\n".join([table.to_string(), "", *_facts(record)])
 
 
 def _cell(key: str, value: float | None) -> str:
     if value is None:
         return "-"
+
     return f"{value:.4f}" if key.endswith("threshold") else f"{100 * value:.2f}"
 
 
@@ -42,16 +46,20 @@ def print_run(record: Mapping[str, Any], path: Path) -> None:
 def _facts(record: Mapping[str, Any]) -> Iterator[str]:
     if record.get("encoder"):
         yield f"encoder: {record['encoder']['name']}"
+
     best = record.get("best") or {}
     if best.get("score") is not None:
         steps = f"step {best.get('step')} of {record.get('steps')}"
         yield f"best checkpoint: {steps}, {best.get('monitor')} {best['score']:.4f}"
+
     if record.get("stopped_early"):
         yield f"stopped early: {record['stopped_early']}"
+
     summary = record.get("summary") or {}
     final = summary.get("final_score")
     if final not in (None, summary.get("best_score")):  # after one evaluation it is the best score
         yield f"final score ({mean_of_text(summary.get('evaluations'))}): {final:.4f}"
+
     if record.get("seconds"):
         spent = ", ".join(f"{what} {value:.1f} s" for what, value in record["seconds"].items())
         where = ", ".join(str(record[key]) for key in ("device", "precision") if record.get(key))

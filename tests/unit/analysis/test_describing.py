@@ -33,8 +33,15 @@ def described(tmp_path):
 
     def run(name, *overrides):
         places = ("paths=sample", f"paths.runs_dir={tmp_path}/runs", "paths.cache_dir=null")
-        cfg = composed(f"data={name}", "encoder=tiny", "corpora=sample", *places, *overrides)
+        cfg = composed(
+            f"data={name}",
+            "encoder=tiny",
+            "corpora=sample",
+            *places,
+            *overrides,
+        )
         folder = describe(cfg, name)
+
         return json.loads((folder / "summary.json").read_text()), folder
 
     return run
@@ -55,6 +62,7 @@ def own(tmp_path):
         for anchor in anchors[:20]
     ]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
     return [
         f"corpora.ngcse_wiki=[{tmp_path}/corpus.txt]",
         f"corpora.llm_wiki_sts=[{tmp_path}/rows.jsonl]",
@@ -117,4 +125,12 @@ def test_the_folder_is_named_by_what_decides_the_numbers(described, own):
     assert folder.name == f"ngcse_wiki-{first['config_hash']}"
     assert first["sets"][0]["pairs"][0]["measured"] == 5
     assert described("ngcse_wiki", *own, "rows=5")[1] == folder
-    assert described("ngcse_wiki", *own, "rows=5", "seed=1")[1] != folder
+    assert (
+        described(
+            "ngcse_wiki",
+            *own,
+            "rows=5",
+            "seed=1",
+        )[1]
+        != folder
+    )

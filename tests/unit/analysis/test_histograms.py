@@ -13,15 +13,30 @@ from lightning_cse.analysis.histograms import Pairs, histograms_figure
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 
-NEAR = Pairs("positive", "near", ["a b c d", "e f"], ["a b c x", "e f"], 5)
+NEAR = Pairs(
+    "positive",
+    "near",
+    ["a b c d", "e f"],
+    ["a b c x", "e f"],
+    5,
+)
 SHOWN = replace(NEAR, mer=[0.0, 0.1, 0.1, 1.0], cosine=[1.0000002, 0.9, 0.91, 0.51])
-FAR = Pairs("negative", "far", [], [], 0, mer=[0.95, 1.0], cosine=[0.55, -0.24])
+FAR = Pairs(
+    "negative",
+    "far",
+    [],
+    [],
+    0,
+    mer=[0.95, 1.0],
+    cosine=[0.55, -0.24],
+)
 
 
 def heights(axes, number=0):
     """Return the height of every bar that is not empty, by its left edge."""
     data = axes.patches[number].get_data()
     edges = map(round, data.edges, [6] * len(data.edges))
+
     return {edge: value for edge, value in zip(edges, data.values, strict=False) if value}
 
 
@@ -31,6 +46,7 @@ def test_bars_are_shares_and_no_pair_is_left_out():
     assert heights(mer) == {0.0: 0.25, 0.08: 0.5, 0.96: 0.25}
     for axes in figure.axes[:4]:
         assert sum(heights(axes).values()) == pytest.approx(1)
+
     assert mer.get_xlim() == (0.0, 1.0)
     assert cosine.get_xlim() == figure.axes[6].get_xlim() == pytest.approx((-0.3, 1.0))
     assert mer.lines[0].get_xdata()[0] == pytest.approx(0.3), "the mean"
@@ -42,7 +58,14 @@ def test_bars_are_shares_and_no_pair_is_left_out():
 
 def test_pairs_are_measured_and_summarised():
     far = replace(FAR, mer=(), cosine=())
-    twice = Pairs("positive", "twice", ["a b"], ["a b"], 1, dropout=True)
+    twice = Pairs(
+        "positive",
+        "twice",
+        ["a b"],
+        ["a b"],
+        1,
+        dropout=True,
+    )
     ((plain, empty),) = measure(None, [[NEAR, far]], seed=0)
     assert (plain.mer, list(plain.cosine), list(empty.mer)) == ([0.25, 0.0], [], [])
     encoder = tiny_encoder(max_length=16)
@@ -59,5 +82,6 @@ def test_pairs_are_measured_and_summarised():
     assert pair_summary(empty)["mer"] is None
     with torch.no_grad():
         encoder.backbone.embeddings.word_embeddings.weight.fill_(math.nan)
+
     with pytest.raises(EncoderError, match="not finite"):
         measure(encoder, [[NEAR]], seed=0)

@@ -86,6 +86,7 @@ def test_a_request_is_the_task_then_the_examples_then_the_pair():
         ]
         assert request.messages[-1][1] == f"Premise: It rained.\nHypothesis: {hypothesis}"
         assert request.parameters == {"max_tokens": 9, "reasoning_effort": "low"}
+
     system = client.asked[0].messages[0][1]
     assert all(label in system for label in LABELS.values())
 

@@ -53,6 +53,7 @@ def vectors(model, sentences):
     embedding = model.embed(sentences)
     assert isinstance(embedding, PointEmbedding)
     assert embedding.vector.dtype == torch.float32
+
     return embedding.vector.double().numpy()
 
 
@@ -68,7 +69,11 @@ def whiten(tmp_path):
     return fitted
 
 
-def test_against_numpy_svd(encoder, whiten, monkeypatch):
+def test_against_numpy_svd(
+    encoder,
+    whiten,
+    monkeypatch,
+):
     """The sums run over five parts, of which the last one is smaller.
 
     A LayerNorm whose gain is one leaves vectors that sum to zero, so one of the 16 directions is

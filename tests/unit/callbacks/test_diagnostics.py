@@ -63,10 +63,15 @@ def make():
     views = ("explicit", "implicit")
     held_out = Side(dict.fromkeys(views, (A, B)), A + B)
     evaluation = Side(dict.fromkeys(views, (A[:2], C)), A[:2] + C)
+
     return Diagnostics(held_out, evaluation)
 
 
-def measure(diagnostics, model, step):
+def measure(
+    diagnostics,
+    model,
+    step,
+):
     """Measure with one pass over all sentences, as without dropout."""
     embedded = Embedded(model, diagnostics.sentences() or ["a"])
     return diagnostics.measure(
@@ -88,6 +93,7 @@ def test_values_are_those_of_the_metrics_with_seconds_from_the_second_pass():
             pair = (first.embed(a).views()[view], second.embed(b).views()[view])
             want[f"{prefix}/{name}/alignment"] = alignment(*pair)
             want[f"{prefix}/{name}/uniformity"] = uniformity(first.embed(a + b).views()[view])
+
     assert values == pytest.approx(want)
 
 
@@ -129,6 +135,7 @@ def build(method, **options):
         InfoNCE(),
         **COMMON,
     )
+
     return build_diagnostics(
         built,
         data,
@@ -140,6 +147,7 @@ def build(method, **options):
 def test_pairs_of_a_sentence_with_itself_need_dropout():
     with pytest.raises(ConfigError, match=r"diag\.dropout: UnsupervisedSimCSE .* set it to true"):
         build(UnsupervisedSimCSE)
+
     diagnostics, data = build(UnsupervisedSimCSE, dropout=True)
     sentences = data.held_out.column("anchor")
     assert diagnostics.held_out.pairs == {"primary": (sentences, sentences)}

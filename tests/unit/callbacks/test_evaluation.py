@@ -67,7 +67,13 @@ class Parts:
             dev_rows=60,
         )
 
-    def fit(self, folder, *others, steps=STEPS, **options):
+    def fit(
+        self,
+        folder,
+        *others,
+        steps=STEPS,
+        **options,
+    ):
         """Train and return every value that was logged, by key and step."""
         evaluation = Evaluation(
             {"stsb": self.task},
@@ -92,6 +98,7 @@ class Parts:
         )
         torch.manual_seed(0)  # the masks of dropout
         trainer.fit(self.method.eval(), self.data)  # an encoder is loaded in this mode
+
         return {key: dict(values) for key, values in curves.read().items()}
 
 
@@ -102,6 +109,7 @@ def test_dropout_is_for_diagnostics_alone(tmp_path, one_thread):
     plain = second.fit(tmp_path / "without", dropout=False)
     for name, parameter in first.method.named_parameters():
         assert torch.equal(parameter, second.method.get_parameter(name)), name
+
     assert noisy.keys() == plain.keys()
     assert noisy[STS] == plain[STS], "tasks are evaluated without"
     held_out = "diag/held_out/alignment"
@@ -122,7 +130,13 @@ def test_dropout_is_for_diagnostics_alone(tmp_path, one_thread):
         (4, 1, 6, [0, 4, 6]),
     ],
 )
-def test_short_run_is_evaluated_more_often(every, least, steps, want, tmp_path):
+def test_short_run_is_evaluated_more_often(
+    every,
+    least,
+    steps,
+    want,
+    tmp_path,
+):
     parts = Parts()
     parts.diagnostics = Diagnostics(None, None)
     values = parts.fit(
@@ -159,7 +173,14 @@ def test_short_run_is_evaluated_more_often(every, least, steps, want, tmp_path):
         ([0.0, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0], None, 0.0, None),
     ],
 )
-def test_early_stopping(scores, patience, min_delta, last, tmp_path, monkeypatch):
+def test_early_stopping(
+    scores,
+    patience,
+    min_delta,
+    last,
+    tmp_path,
+    monkeypatch,
+):
     reasons: list[Evaluation] = []
 
     def measured(self, method):

@@ -15,7 +15,11 @@ INLI = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradi
 ROW = "0,circa,Tea? I had some.,No tea.,I had tea.,It was hot.,I want tea.\n"
 
 
-def test_a_split_is_read_from_a_plain_or_gzipped_file(put, plain, tmp_path):
+def test_a_split_is_read_from_a_plain_or_gzipped_file(
+    put,
+    plain,
+    tmp_path,
+):
     data = (INLI + ROW).encode()
     path = put("INLI/val.csv", data)
     rows = read_corpus("inli", "val", tmp_path)
@@ -51,15 +55,27 @@ WHOLE = gzip.compress((INLI + ROW * 50).encode(), compresslevel=0)
         ("inli", "test", WHOLE[:-6] + b"\1" + WHOLE[-5:], "cut off or broken (CRC"),
     ],
 )
-def test_faults_of_files(put, tmp_path, name, split, data, words):
+def test_faults_of_files(
+    put,
+    tmp_path,
+    name,
+    split,
+    data,
+    words,
+):
     put("INLI/train.csv", data)
     put("INLI/test.csv.gz", data)
     with pytest.raises(DataError) as caught:
         read_corpus(name, split, tmp_path)
+
     assert words.format(tmp_path) in str(caught.value)
 
 
-def test_latin_1_is_read_with_a_warning_where_it_is_declared(put, tmp_path, caplog):
+def test_latin_1_is_read_with_a_warning_where_it_is_declared(
+    put,
+    tmp_path,
+    caplog,
+):
     text = "HUM:ind Who ?\nLOC:city Where is the caf\u00e9 ?\n"
     path = put("transfer/TREC/train_5500.label", text.encode("latin-1"))
     rows = read_corpus("trec", "train", tmp_path)
@@ -67,21 +83,31 @@ def test_latin_1_is_read_with_a_warning_where_it_is_declared(put, tmp_path, capl
     assert caplog.messages == [f"{path}:2: not UTF-8 text: byte 0xe9; the file is read as latin-1"]
 
 
-def test_an_official_file_must_have_its_number_of_rows(put, tmp_path, monkeypatch):
+def test_an_official_file_must_have_its_number_of_rows(
+    put,
+    tmp_path,
+    monkeypatch,
+):
     monkeypatch.setattr(corpora, "SAMPLE", "SAMPLE")
     put("INLI/val.csv", INLI + ROW * 3)
     with pytest.raises(DataError, match=r"3 rows of split 'val', .* has 1,000(.|\n)* --force"):
         read_corpus("inli", "val", tmp_path)
+
     put("SAMPLE", "")
     assert len(read_corpus("inli", "val", tmp_path)) == 3
 
 
-def test_a_line_that_one_file_leaves_out_is_left_out_of_all(put, plain, tmp_path):
+def test_a_line_that_one_file_leaves_out_is_left_out_of_all(
+    put,
+    plain,
+    tmp_path,
+):
     scores = {"FNWN": "1\n\n2.5\n", "headlines": "0\n", "OnWN": " \n5\n"}
     for subset, text in scores.items():
         pairs = [f"{subset} {line}.\tTwo {line}.\n" for line in range(text.count("\n"))]
         put(f"STS/STS13-en-test/STS.input.{subset}.txt", "".join(pairs))
         put(f"STS/STS13-en-test/STS.gs.{subset}.txt", text)
+
     rows = read_corpus("sts13", "test", tmp_path)
     assert rows.names == ("sentence1", "sentence2", "score", "subset")
     assert [tuple(row.values()) for row in plain(rows)][:3] == [
@@ -125,14 +151,25 @@ def config_dir(tmp_path, monkeypatch):
     monkeypatch.setitem(CORPORA, "mine", CORPORA["inli"])
     monkeypatch.delitem(CORPORA, "mine")
     (tmp_path / "configs").mkdir()
+
     return tmp_path / "configs"
 
 
-def test_corpora_of_ones_own(put, tmp_path, config_dir, capsys):
+def test_corpora_of_ones_own(
+    put,
+    tmp_path,
+    config_dir,
+    capsys,
+):
     register_corpora(config_dir)  # without a corpora.yaml
     path = put("my/pairs.csv", "question,answer\nQ?,A.\n")
     (config_dir / "corpora.yaml").write_text(OWN)
-    place = ["--config-dir", str(config_dir), "--data-dir", str(tmp_path)]
+    place = [
+        "--config-dir",
+        str(config_dir),
+        "--data-dir",
+        str(tmp_path),
+    ]
     assert prepare.main(["mine", "--check", *place]) == 0
     assert f"{path}: ok, any rows of train" in capsys.readouterr().out
     assert read_corpus("mine", "train", tmp_path).column("sentence2") == ["A."]
@@ -153,17 +190,27 @@ def test_corpora_of_ones_own(put, tmp_path, config_dir, capsys):
         ("}}", "", "while parsing"),
     ],
 )
-def test_faulty_declarations(config_dir, old, new, words):
+def test_faulty_declarations(
+    config_dir,
+    old,
+    new,
+    words,
+):
     path = config_dir / "corpora.yaml"
     path.write_text(OWN.replace(old, new, 1))
     with pytest.raises(ConfigError) as caught:
         register_corpora(config_dir)
+
     assert str(caught.value).startswith(f"{path}: ")
     assert words in str(caught.value)
     assert "mine" not in CORPORA
 
 
-def test_missing_file_is_read_from_the_hub(put, tmp_path, monkeypatch):
+def test_missing_file_is_read_from_the_hub(
+    put,
+    tmp_path,
+    monkeypatch,
+):
     declared = CORPORA["stsb"]
     copy = put("hub/validation.csv", "sentence1,sentence2,score\nA dog runs.,A dog ran.,0.64\n")
     hub = declared.hub.model_copy(update={"id": str(copy.parent), "revision": None})

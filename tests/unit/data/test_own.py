@@ -53,6 +53,7 @@ def lines(*rows):
 def fault(source, **columns):
     with pytest.raises(LightningCSEError) as caught:
         rows_of(source, **columns)
+
     return str(caught.value).replace(f"{Path.cwd()}/", "")
 
 
@@ -71,7 +72,13 @@ def fault(source, **columns):
     ids=shown,
 )  # fmt: skip
 @pytest.mark.parametrize("packed", [False, True])
-def test_every_form_gives_the_same_rows(put, name, content, at, packed):
+def test_every_form_gives_the_same_rows(
+    put,
+    name,
+    content,
+    at,
+    packed,
+):
     data = content if isinstance(content, bytes) else content.encode()
     path = put(f"{name}.gz", gzip.compress(data)) if packed else put(name, data)
     rows = rows_of(path.name)
@@ -83,7 +90,11 @@ def test_every_form_gives_the_same_rows(put, name, content, at, packed):
     assert rows.counts == {"read": 2}
 
 
-def test_a_text_file_has_a_sentence_a_line(put, monkeypatch, tmp_path):
+def test_a_text_file_has_a_sentence_a_line(
+    put,
+    monkeypatch,
+    tmp_path,
+):
     path = put("my/mine.txt", "One.\n\t\n Two.\r\n")
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -96,7 +107,11 @@ def test_a_text_file_has_a_sentence_a_line(put, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["saved/train", "saved.parquet", "hub:user/name/config:dev"])
-def test_data_sets_with_named_classes(name, tmp_path, monkeypatch):
+def test_data_sets_with_named_classes(
+    name,
+    tmp_path,
+    monkeypatch,
+):
     dataset = Dataset.from_dict(LABELLED, features=NLI)
     sources = {("user/name", "config", "dev"): dataset}
     hub = lambda *names, split: sources[*names, split]  # noqa: E731
@@ -145,7 +160,11 @@ def test_lists_and_globs_are_one_table(put):
         ("id,anchor,positive,negative,hard_neg2", "anchor,positive,negative,negative_2"),
     ],
 )
-def test_recognised_columns(put, header, names):
+def test_recognised_columns(
+    put,
+    header,
+    names,
+):
     values = {"label": "entailment", "gold_label": "entailment", "score": "1.5"}
     row = [values.get(name, f"{name}.") for name in header.split(",")]
     put("x.csv", f"{header}\n{','.join(row)}\n")
@@ -160,7 +179,11 @@ def test_recognised_columns(put, header, names):
         ({"positive": "question"}, {"positive": ["Q"], "anchor": ["T"]}),
     ],
 )
-def test_mapped_columns(put, columns, want):
+def test_mapped_columns(
+    put,
+    columns,
+    want,
+):
     put("x.csv", "id,question,answer,text\n7,Q,A,T\n")
     assert cells(rows_of("x.csv", **columns)) == want
 
@@ -176,7 +199,11 @@ NUMBERED = {"negative_1": "N", "negative_2": "M"}
     ],
     ids=shown,
 )  # fmt: skip
-def test_rows_with_different_numbers_of_hard_negatives(put, name, content):
+def test_rows_with_different_numbers_of_hard_negatives(
+    put,
+    name,
+    content,
+):
     put(name, content)
     found = cells(rows_of(name))
 
@@ -211,7 +238,12 @@ def test_columns_that_only_later_rows_have(put):
     ],
     ids=shown,
 )  # fmt: skip
-def test_faulty_files(put, name, content, message):
+def test_faulty_files(
+    put,
+    name,
+    content,
+    message,
+):
     put(name, content)
     found = fault(name.partition("/")[0])
 
@@ -229,6 +261,11 @@ def test_faulty_files(put, name, content, message):
         ("*.none", {}, "*.none: there is no such file"),
     ],
 )  # fmt: skip
-def test_faulty_overrides(put, name, columns, message):
+def test_faulty_overrides(
+    put,
+    name,
+    columns,
+    message,
+):
     put("qa.csv", "question,answer\nQ,A\n")
     assert message in fault(name, **columns)

@@ -29,7 +29,12 @@ FITS = {
 """The experiments that each layout fits."""
 
 
-def put_csv(path, columns, rows=ROWS, empty=()):
+def put_csv(
+    path,
+    columns,
+    rows=ROWS,
+    empty=(),
+):
     """Write rows whose cells say where they are; the cells of some columns are empty in every other
     row.
     """
@@ -87,7 +92,11 @@ def methods(compose):
     return found
 
 
-def data(train, method=None, **options):
+def data(
+    train,
+    method=None,
+    **options,
+):
     """Return the data of a method; a fifth is held out unless the options say otherwise."""
     if method is not None:
         options |= {"roles": method.roles, "optional": method.optional}
@@ -99,7 +108,12 @@ def data(train, method=None, **options):
 
 
 @pytest.mark.parametrize("layout", FITS)
-def test_experiments_that_a_layout_fits(files, methods, layout, adds_up):
+def test_experiments_that_a_layout_fits(
+    files,
+    methods,
+    layout,
+    adds_up,
+):
     for name in FITS[layout].split():
         method = methods[name]
         fitted = data(files[layout], method)
@@ -126,12 +140,24 @@ def test_experiments_that_a_layout_fits(files, methods, layout, adds_up):
         ("scored", "simcse_sup", {}, "are a test set .*{anchor: sentence1, positive: sentence2}"),
     ],
 )
-def test_files_that_are_refused(files, methods, layouts, experiment, options, message):
+def test_files_that_are_refused(
+    files,
+    methods,
+    layouts,
+    experiment,
+    options,
+    message,
+):
     names = {"labelled": "labelled pairs"}
     train = [files[names.get(layout, layout)] for layout in layouts.split()]
 
     with pytest.raises((ConfigError, DataError), match=message):
-        data(train, methods[experiment], held_out=files["triplets"], **options)
+        data(
+            train,
+            methods[experiment],
+            held_out=files["triplets"],
+            **options,
+        )
 
 
 def test_labelled_pairs_without_contradictions_are_pairs(tmp_path, methods):
@@ -157,7 +183,11 @@ def test_labelled_pairs_without_contradictions_are_pairs(tmp_path, methods):
 # Several hard negatives, or none
 
 
-def test_pairs_train_without_negatives(files, methods, caplog):
+def test_pairs_train_without_negatives(
+    files,
+    methods,
+    caplog,
+):
     pairs = data(files["pairs"], methods["simcse_sup"])
 
     assert [len(batch["roles"]["negative"]) for batch in pairs.train_dataloader()] == [0, 0, 0]

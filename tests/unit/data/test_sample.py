@@ -15,7 +15,13 @@ from lightning_cse.data.sources import all_pairs, read_sources
 LARGER = {"inli", "stsb", "wiki1m", "sts12", "sts14", "sts15", "sts16", "impscore", "ngcse"}
 SPLITS = [(name, split) for name, corpus in CORPORA.items() for split in corpus.splits]
 PATHS = list(dict.fromkeys(file.path for corpus in CORPORA.values() for file in corpus.files))
-TRAINING = {"train", "extra", "original_train", "revised_train", *CORPORA["ngcse"].splits}
+TRAINING = {
+    "train",
+    "extra",
+    "original_train",
+    "revised_train",
+    *CORPORA["ngcse"].splits,
+}
 """Splits to train on; every other is evaluated on."""
 
 MIXTURES = sorted(path.stem for path in (conf_dir() / "corpora").glob("*.yaml"))

@@ -30,7 +30,11 @@ def table(names, *rows):
         ("premise hypothesis", ("He doesn't run?", "A man."), "aman-hedoesntrun"),
     ],
 )
-def test_the_pairs_of_a_row(names, row, keys):
+def test_the_pairs_of_a_row(
+    names,
+    row,
+    keys,
+):
     """A key ignores case, white space, punctuation and the order of both sentences."""
     rows = table(names, tuple(row))
     want = [key.replace("-", "\0") for key in keys.split()]
@@ -59,6 +63,7 @@ def test_rows_may_lack_a_sentence():
 def test_errors_name_the_key(names, words):
     with pytest.raises((ConfigError, DataError), match=r"^data\.train: ") as caught:
         read_sources(names, sample_dir(), key="data.train")
+
     assert words in str(caught.value)
 
 
@@ -68,4 +73,5 @@ def test_counterfactual_dev_and_test_come_from_snli_dev_and_test(real_data):
     for split in ("original_train", "original_dev", "original_test", "revised_train"):
         (rows,) = read_sources(f"snli_counterfactual/{split}", real_data, key="x")
         leaks.append(len(rows) - len(without_pairs(rows, known)))
+
     assert leaks == [0, 200, 400, 0]

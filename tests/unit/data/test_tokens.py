@@ -13,7 +13,12 @@ from lightning_cse.errors import DataError
 from lightning_cse.tokens import Tokens
 
 SENTENCES = ["She left early.", None, "Nobody knew why she had", "No"]
-IDS = [[3, 4, 6], [], [6, 4, 3, 3, 3], [2]]
+IDS = [
+    [3, 4, 6],
+    [],
+    [6, 4, 3, 3, 3],
+    [2],
+]
 
 
 class Counting:
@@ -28,7 +33,12 @@ class Counting:
         return [[len(word) for word in sentence.split()] for sentence in sentences]
 
 
-def tokens(sentences, tokenize, folder, *parts):
+def tokens(
+    sentences,
+    tokenize,
+    folder,
+    *parts,
+):
     return tokenise(pa.chunked_array([sentences, *parts], pa.string()), tokenize, folder)
 
 
@@ -39,7 +49,12 @@ def cached(folder):
 def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path):
     tokenize = Counting()
     for parts in ([SENTENCES], [SENTENCES], [SENTENCES[:1], SENTENCES[1:]]):
-        found = tokens(parts[0], tokenize, tmp_path, *parts[1:])
+        found = tokens(
+            parts[0],
+            tokenize,
+            tmp_path,
+            *parts[1:],
+        )
 
         assert found["ids"][:] == IDS
         assert [file["filename"] for file in found.cache_files] == cached(tmp_path)

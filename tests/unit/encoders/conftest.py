@@ -24,6 +24,7 @@ def minilm_folder():
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         pytest.skip(f"needs the package {PACKAGE} (the extra `offline`)")
+
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
@@ -54,11 +55,13 @@ def load(minilm_folder, roberta_folder):
     def load(name, **options):
         if name == "tiny":
             return tiny_encoder(**options).eval()  # type: ignore[arg-type]
+
         source = str({"minilm": minilm_folder, "roberta": roberta_folder}[name])
         given: Any = {
             "max_length": 64,
             "layers": 2,
         } | options  # two of six layers: fast, and still real weights
+
         return load_encoder(
             name=name,
             source=source,
@@ -81,4 +84,5 @@ def bert_folder(tmp_path):
     )
     BertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
     return folder

@@ -31,7 +31,11 @@ def test_two_passes_differ_in_training_and_agree_in_evaluation(load, kind):
     assert (one - two).norm(dim=1).min() > 1e-3
 
 
-def states(encoder, ids, **inputs):
+def states(
+    encoder,
+    ids,
+    **inputs,
+):
     output = encoder.backbone(input_ids=torch.tensor([ids]), **inputs)
     return output.last_hidden_state[0]
 
@@ -41,11 +45,15 @@ def states(encoder, ids, **inputs):
 @pytest.mark.parametrize("kind", ["minilm", "roberta"])
 @torch.no_grad()
 def test_denoising_subtracts_the_template_at_the_positions_after_the_sentence(
-    load, kind, denoise, is_padded
+    load,
+    kind,
+    denoise,
+    is_padded,
 ):
     encoder = load(kind, pooling="prompt", denoise=denoise)
     if is_padded:
         encoder._packed = encoder._padded
+
     first = 2 if kind == "roberta" else 0  # positions start behind the padding id
     for template in encoder.templates:
         (vectors,) = encoder(requests(encoder, template))
@@ -58,7 +66,13 @@ def test_denoising_subtracts_the_template_at_the_positions_after_the_sentence(
                 positions[len(template.prefix) :] += len(ids)
                 alone = [*template.prefix, *template.suffix]
                 want = want - states(encoder, alone, position_ids=positions[None])[place]
-            torch.testing.assert_close(vector, want, atol=1e-5, rtol=1e-5)
+
+            torch.testing.assert_close(
+                vector,
+                want,
+                atol=1e-5,
+                rtol=1e-5,
+            )
 
 
 def test_frozen_embeddings_stay_and_all_else_is_trained(roberta_folder):

@@ -29,7 +29,11 @@ def folders(tmp_path_factory):
 
 def load(folder, **options):
     defaults = {"pooling": "mean", "max_length": 64, "dropout": 0.0}
-    return load_encoder(name=folder.name, source=str(folder), **defaults | options)
+    return load_encoder(
+        name=folder.name,
+        source=str(folder),
+        **defaults | options,
+    )
 
 
 def pad_groups(encoder, patch):
@@ -47,7 +51,12 @@ def precision(dtype):
     return torch.autocast("cpu", dtype, enabled=dtype != torch.float32)
 
 
-def expected(folder, pooling, second, dtype):
+def expected(
+    folder,
+    pooling,
+    second,
+    dtype,
+):
     """The vectors of transformers' own forward of the padded sentences."""
     tokenizer = hf.AutoTokenizer.from_pretrained(folder)
     model = hf.AutoModel.from_pretrained(folder).eval()
@@ -55,14 +64,18 @@ def expected(folder, pooling, second, dtype):
     inputs = tokenizer(*texts, padding=True, return_tensors="pt")
     if not KINDS[folder.name].segments:
         inputs.pop("token_type_ids", None)
+
     with precision(dtype):
         output = model(**inputs, output_hidden_states=True)
+
     hidden = output.last_hidden_state.float()
     if pooling == "cls":
         return hidden[:, 0]
     if pooling in EARLIER_STATES:
         hidden = (hidden + output.hidden_states[EARLIER_STATES[pooling]].float()) / 2
+
     mask = inputs["attention_mask"][:, :, None]
+
     return (hidden * mask).sum(1) / mask.sum(1)
 
 
@@ -70,7 +83,13 @@ def expected(folder, pooling, second, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
-def test_vectors_equal_transformers(name, dtype, path, folders, monkeypatch):
+def test_vectors_equal_transformers(
+    name,
+    dtype,
+    path,
+    folders,
+    monkeypatch,
+):
     for pooling in ("cls", "mean", "first_last", "embedding_last"):
         encoder = load(folders[name], pooling=pooling).eval()
         PATHS[path](encoder, monkeypatch)
@@ -78,8 +97,14 @@ def test_vectors_equal_transformers(name, dtype, path, folders, monkeypatch):
         for second in (None, "explicit"):
             with precision(dtype):
                 (vectors,) = encoder([(tokens, encoder.template(second))])
+
             assert vectors.dtype == torch.float32
-            want = expected(folders[name], pooling, second, dtype)
+            want = expected(
+                folders[name],
+                pooling,
+                second,
+                dtype,
+            )
             bound = 1e-5 if dtype == torch.float32 else 0.06
             assert torch.dist(vectors, want) < bound * want.norm()
 
@@ -87,7 +112,11 @@ def test_vectors_equal_transformers(name, dtype, path, folders, monkeypatch):
 @pytest.mark.parametrize("most", [None, 1, 50])
 @pytest.mark.parametrize("path", PATHS)
 @torch.no_grad()
-def test_requests_in_any_order_equal_single_sentences(path, most, monkeypatch):
+def test_requests_in_any_order_equal_single_sentences(
+    path,
+    most,
+    monkeypatch,
+):
     encoder = tiny_encoder(pooling="mean").eval()
     template = encoder.template("implicit")
     alone = [encoder([(Tokens.pad(encoder.tokenizer([text])), template)])[0] for text in SENTENCES]
@@ -97,8 +126,18 @@ def test_requests_in_any_order_equal_single_sentences(path, most, monkeypatch):
     order = torch.tensor([3, 0, 4, 1, 2])
     requests = [(tokens.select(order), template), (tokens, template)]
     shuffled, plain = encoder(requests, most=most)
-    torch.testing.assert_close(shuffled, want[order], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(plain, want, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        shuffled,
+        want[order],
+        atol=1e-5,
+        rtol=1e-5,
+    )
+    torch.testing.assert_close(
+        plain,
+        want,
+        atol=1e-5,
+        rtol=1e-5,
+    )
 
 
 def gradients(encoder):
@@ -108,6 +147,7 @@ def gradients(encoder):
     (vectors * weights).sum().backward()
     found = [torch.zeros_like(p) if p.grad is None else p.grad for p in encoder.parameters()]
     encoder.zero_grad()
+
     return found
 
 
@@ -117,14 +157,23 @@ OPTIONS = [{"pooling": "mean"}, {"pooling": "cls_pooler"}, {"pooling": "prompt",
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("name", ["bert", "roberta", "electra", "albert"])
 def test_gradients_of_padded_sentences_equal_those_of_packed_ones(
-    name, options, folders, monkeypatch
+    name,
+    options,
+    folders,
+    monkeypatch,
 ):
     if options["pooling"] == "cls_pooler" and name != "bert":
         pytest.skip("has no pooler, or the same as BERT")
+
     encoder = load(folders[name], **options)
     want = gradients(encoder)
     pad_groups(encoder, monkeypatch)
-    torch.testing.assert_close(gradients(encoder), want, atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(
+        gradients(encoder),
+        want,
+        atol=1e-4,
+        rtol=1e-3,
+    )
 
 
 def test_every_packed_architecture_is_tested():
@@ -135,7 +184,11 @@ def test_every_packed_architecture_is_tested():
 
 @pytest.mark.parametrize("dropout", [None, 0.0, 0.3])
 @pytest.mark.parametrize("name", KINDS)
-def test_dropout_reaches_every_module(name, dropout, folders):
+def test_dropout_reaches_every_module(
+    name,
+    dropout,
+    folders,
+):
     encoder = load(folders[name], dropout=dropout).train()
     tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
     one, two = (encoder([(tokens, encoder.template())])[0] for _ in range(2))

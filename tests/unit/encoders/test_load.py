@@ -28,7 +28,14 @@ SENTENCES = [
 
 
 def load(folder, **options):
-    return load_encoder(**{"name": "x", "source": str(folder), "max_length": 16, **options})
+    return load_encoder(
+        **{
+            "name": "x",
+            "source": str(folder),
+            "max_length": 16,
+            **options,
+        }
+    )
 
 
 def write(folder, **files):
@@ -37,10 +44,15 @@ def write(folder, **files):
         path = folder / (name.replace("__", "/") + ".json")
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(content))
+
     return folder
 
 
-def edit(folder, file, **changes):
+def edit(
+    folder,
+    file,
+    **changes,
+):
     write(folder, **{file: json.loads((folder / f"{file}.json").read_text()) | changes})
 
 
@@ -48,6 +60,7 @@ def test_all_that_was_tried_and_what_helps(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(EncoderError) as caught:
         load(NAME, package="no_such_package/model")
+
     lines = str(caught.value).splitlines()
     wanted = ("no encoder", "package no_such_package/model", str(tmp_path / NAME), "hub", "helps")
     for words, line in zip(wanted, lines, strict=True):
@@ -55,7 +68,9 @@ def test_all_that_was_tried_and_what_helps(tmp_path, monkeypatch):
 
 
 def test_weights_and_tokenizer_come_from_the_hub_and_nothing_that_runs(
-    bert_folder, tmp_path, monkeypatch
+    bert_folder,
+    tmp_path,
+    monkeypatch,
 ):
     for name in ("modeling_evil.py", "pytorch_model.bin"):
         (bert_folder / name).touch()
@@ -65,6 +80,7 @@ def test_weights_and_tokenizer_come_from_the_hub_and_nothing_that_runs(
         names = [path.name for path in bert_folder.iterdir()]
         for file in filter_repo_objects(names, allow_patterns=allow_patterns):
             shutil.copy(bert_folder / file, tmp_path / name)
+
         return str(tmp_path / name)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
@@ -78,13 +94,24 @@ def test_the_checkpoints_own_pooler(kind, tmp_path):
     folder = save_kind(kind, tmp_path)
     encoder = load(folder, pooling="cls_pooler").eval()
     own = hf.AutoModel.from_pretrained(folder)
-    options = {"padding": True, "truncation": True, "max_length": 16, "return_tensors": "pt"}
+    options = {
+        "padding": True,
+        "truncation": True,
+        "max_length": 16,
+        "return_tensors": "pt",
+    }
     inputs = encoder.tokenizer.tokenizer(SENTENCES, **options)
     request = [(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())]
     (got,) = encoder(request)
-    torch.testing.assert_close(got, own(**inputs).pooler_output, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        got,
+        own(**inputs).pooler_output,
+        atol=1e-5,
+        rtol=1e-5,
+    )
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert encoder(request)[0].dtype == torch.float32
+
     got.sum().backward()
     assert encoder.backbone.pooler.dense.weight.grad is not None, "trained with the rest"
 
@@ -98,12 +125,19 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder, tmp_p
     (bert_folder / "pytorch_model.bin").write_bytes(pickled)
     with pytest.raises(EncoderError, match=r"pytorch_model\.bin are not read"):
         load(bert_folder)
+
     weights.write_bytes(kept)
     (bert_folder / "evil.py").write_text(f"open({str(exploded)!r}, 'w')")
     auto_map = {"AutoConfig": "evil.E", "AutoModel": "evil.E"}
-    edit(bert_folder, "config", model_type="evil", auto_map=auto_map)
+    edit(
+        bert_folder,
+        "config",
+        model_type="evil",
+        auto_map=auto_map,
+    )
     with pytest.raises(EncoderError, match="cannot be loaded"):
         load(bert_folder)
+
     assert not exploded.exists()
 
 
@@ -120,13 +154,19 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder, tmp_p
         ("config.json", {"is_decoder": True}, "is a decoder"),
     ],
 )
-def test_damaged_folders(bert_folder, file, content, message):
+def test_damaged_folders(
+    bert_folder,
+    file,
+    content,
+    message,
+):
     if isinstance(content, dict):
         edit(bert_folder, "config", **content)
     elif content is None:
         (bert_folder / file).unlink()
     else:
         (bert_folder / file).write_text(content)
+
     with pytest.raises(EncoderError, match=message):
         load(bert_folder)
 
@@ -150,13 +190,19 @@ def test_vectors_equal_those_of_sentence_transformers(minilm_folder):
     (got,) = encoder([(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())], most=300)
     theirs = SentenceTransformer(str(minilm_folder), device="cpu")
     want = theirs.encode(SENTENCES, convert_to_tensor=True)
-    torch.testing.assert_close(normalize(got), want, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        normalize(got),
+        want,
+        atol=1e-5,
+        rtol=1e-5,
+    )
 
 
 def modules(*names, prefix="sentence_transformers.models."):
     parts = []
     for number, name in enumerate(names):
         parts.append({"path": f"{number}_{name}" if number else "", "type": prefix + name})
+
     return parts
 
 
@@ -179,7 +225,11 @@ QUERY = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
         (pooled(CLS, config_sentence_transformers=QUERY | {"default_prompt_name": None}), "cls"),
     ],
 )
-def test_the_folders_own_pooling(bert_folder, files, want):
+def test_the_folders_own_pooling(
+    bert_folder,
+    files,
+    want,
+):
     assert read_pooling(write(bert_folder, **files)) == want
     assert load(bert_folder, pooling="auto").pooling == want
 
@@ -198,10 +248,15 @@ DENSE = modules("Transformer", "Pooling", "Dense")
         (pooled(CLS, config_sentence_transformers=QUERY), "a prompt before sentences"),
     ],
 )
-def test_what_cannot_be_followed(bert_folder, files, message):
+def test_what_cannot_be_followed(
+    bert_folder,
+    files,
+    message,
+):
     write(bert_folder, **files)
     with pytest.raises(EncoderError, match=message):
         load(bert_folder, pooling="auto")
+
     assert load(bert_folder, pooling="mean").pooling == "mean", "an explicit one wins"
 
 
@@ -214,7 +269,11 @@ def test_what_cannot_be_followed(bert_folder, files, message):
         ("README.md", set()),
     ],
 )
-def test_digests_see_each_byte_of_what_matters(bert_folder, file, changed):
+def test_digests_see_each_byte_of_what_matters(
+    bert_folder,
+    file,
+    changed,
+):
     before = digests(bert_folder)
     path = bert_folder / file
     path.write_bytes((path.read_bytes() if path.exists() else b"") + b" ")

@@ -48,6 +48,7 @@ def test_every_sequence_lies_whole_in_one_window_and_none_overlap(lengths):
     for start, length in zip(windows.starts, lengths, strict=True):
         assert start // windows.width == (start + length - 1) // windows.width
         taken[start : start + length] += 1
+
     assert taken.max() == 1
     filled = taken.reshape(windows.count, -1).sum(axis=1)
     assert filled.all(), "no window is empty"
@@ -63,14 +64,31 @@ def states(dtype=torch.float32):
 
 def attend(qkv, dropout):
     torch.manual_seed(5)
-    mixed, _ = window_attention(nn.Identity(), *qkv, None, windows=WINDOWS, dropout=dropout)
+    mixed, _ = window_attention(
+        nn.Identity(),
+        *qkv,
+        None,
+        windows=WINDOWS,
+        dropout=dropout,
+    )
     return mixed[0, INSIDE]
 
 
-def one_by_one(query, key, value, mask, p):
+def one_by_one(
+    query,
+    key,
+    value,
+    mask,
+    p,
+):
     """Attention spelled out, a sequence and a head at a time."""
     rows = []
-    keeps = mask.view(WINDOWS.count, HEADS, WINDOWS.width, WINDOWS.width)
+    keeps = mask.view(
+        WINDOWS.count,
+        HEADS,
+        WINDOWS.width,
+        WINDOWS.width,
+    )
     for start, length in zip(WINDOWS.starts.tolist(), LENGTHS.tolist(), strict=True):
         window, offset = divmod(start, WINDOWS.width)
         heads = []
@@ -79,7 +97,9 @@ def one_by_one(query, key, value, mask, p):
             weights = torch.softmax(q @ k.T / WIDTH**0.5, -1)
             keep = keeps[window, head][offset : offset + length, offset : offset + length] != 0
             heads.append(torch.where(keep, weights / (1 - round(p * LANES) / LANES), 0.0) @ v)
+
         rows.append(torch.stack(heads, 1))
+
     return torch.cat(rows)
 
 
@@ -91,14 +111,28 @@ def test_values_and_gradients_of_attention(p):
     weight = torch.randn(len(INSIDE), HEADS, WIDTH)
     got = attend(qkv, p)
     want = one_by_one(*qkv, mask=mask, p=p)
-    torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        got,
+        want,
+        atol=1e-6,
+        rtol=1e-5,
+    )
     gradients = [torch.autograd.grad((result * weight).sum(), qkv) for result in (got, want)]
-    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        gradients[0],
+        gradients[1],
+        atol=1e-5,
+        rtol=1e-4,
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_blocks_that_add_in_place_equal_those_of_transformers(dtype):
-    config = hf.RobertaConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config = hf.RobertaConfig(
+        **SIZES,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     plain = hf.RobertaModel(config, add_pooling_layer=False)
     ours = copy.deepcopy(plain)
     use_window_attention(ours)
@@ -106,13 +140,28 @@ def test_blocks_that_add_in_place_equal_those_of_transformers(dtype):
     for model in (plain, ours):
         with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
             hidden = model(torch.arange(2, 26).view(2, 12)).last_hidden_state
+
         hidden.square().sum().backward()
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         results.append([hidden.detach(), *gradients])
-    torch.testing.assert_close(results[1], results[0], atol=1e-6, rtol=1e-5)
+
+    torch.testing.assert_close(
+        results[1],
+        results[0],
+        atol=1e-6,
+        rtol=1e-5,
+    )
 
 
-@pytest.mark.parametrize("p", [0.01, 0.1, 1 / 3, 0.9])
+@pytest.mark.parametrize(
+    "p",
+    [
+        0.01,
+        0.1,
+        1 / 3,
+        0.9,
+    ],
+)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_keep_rate_and_scale_of_dropout(p, dtype):
     """``p`` is rounded to a multiple of ``1 / LANES``, and the scale is ``1 / (1 - p)`` of that."""
@@ -127,7 +176,12 @@ def test_keep_rate_and_scale_of_dropout(p, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradient_goes_through_the_same_mask_also_of_a_strided_input(dtype):
-    x = torch.ones(50, 20, dtype=dtype, requires_grad=True)
+    x = torch.ones(
+        50,
+        20,
+        dtype=dtype,
+        requires_grad=True,
+    )
     dropped = FastDropout(0.3)(x.t())
     dropped.backward(torch.ones(50, 20, dtype=dtype).t())
     assert torch.equal(x.grad, dropped.detach().t())
@@ -139,7 +193,11 @@ def test_gradient_goes_through_the_same_mask_also_of_a_strided_input(dtype):
     st.integers(0, 30),
     st.none() | st.integers(1, 60),
 )
-def test_groups_cover_all_within_their_bounds_and_none_ends_too_early(lengths, overhead, most):
+def test_groups_cover_all_within_their_bounds_and_none_ends_too_early(
+    lengths,
+    overhead,
+    most,
+):
     ends = cut_by_length(np.array(lengths), overhead=overhead, most=most)
     assert ends[-1] == len(lengths)
 

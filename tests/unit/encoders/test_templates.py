@@ -24,7 +24,12 @@ def bare(tokenizer):
 @pytest.mark.parametrize("name", ["minilm", "tiny", "roberta"])
 @pytest.mark.parametrize("second", [None, "explicit", "implicit"])
 @pytest.mark.parametrize("room", [1, 5, 200])
-def test_equals_the_tokenizers_own_encoding(tokenizers, name, second, room):
+def test_equals_the_tokenizers_own_encoding(
+    tokenizers,
+    name,
+    second,
+    room,
+):
     tokenizer = tokenizers[name]
     template = Template.from_tokenizer(tokenizer, second)
     got = template.apply(Tokens.pad(bare(tokenizer)), len(template) + room)
@@ -56,7 +61,11 @@ def test_the_ids_that_the_authors_insert_into_bert(tokenizers):
 
 @pytest.mark.parametrize("prompt", [*PROMPTS, PROMPTBERT])
 @pytest.mark.parametrize("name", ["minilm", "tiny"])
-def test_prompt_equals_the_text_around_the_sentence(tokenizers, name, prompt):
+def test_prompt_equals_the_text_around_the_sentence(
+    tokenizers,
+    name,
+    prompt,
+):
     tokenizer = tokenizers[name]
     got = Template.from_prompt(tokenizer, prompt).apply(Tokens.pad(bare(tokenizer)), 200)
     texts = [

@@ -25,7 +25,12 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_train_record_load_export(name, run_tiny, tmp_path, caplog):
+def test_train_record_load_export(
+    name,
+    run_tiny,
+    tmp_path,
+    caplog,
+):
     experiment, pooling, more = RUNS[name]
     folder = save_kind(name, tmp_path / "kinds" / name)
     little = [override for override in LITTLE if not override.startswith("encoder.")]
@@ -38,6 +43,7 @@ def test_train_record_load_export(name, run_tiny, tmp_path, caplog):
             *little,
             *options,
         )
+
     assert run.read()["encoder"] == {"name": name, **digests(folder)}
     needs_hint = experiment == "dualcse_cross" and not KINDS[name].segments
     assert ("has no segment ids" in caplog.text) == needs_hint
@@ -51,4 +57,9 @@ def test_train_record_load_export(name, run_tiny, tmp_path, caplog):
         theirs = SentenceTransformer(str(tmp_path / "exported"), device="cpu")
         vectors = theirs.encode(SENTENCES, convert_to_tensor=True)
         ours = next(iter(model.answers.embed(SENTENCES).views().values()))
-        torch.testing.assert_close(vectors, ours, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            vectors,
+            ours,
+            atol=1e-5,
+            rtol=1e-4,
+        )

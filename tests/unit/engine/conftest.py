@@ -28,6 +28,7 @@ def run(tmp_path):
         suite = next(
             (one.removeprefix("+suite=") for one in overrides if one.startswith("+suite=")), "none"
         )
+
         return Run.at(Path(evaluate(cfg, suite, line).folder))
 
     return evaluated

@@ -29,6 +29,7 @@ def opened(monkeypatch):
         noting,
     )
     corpora._read_cached.cache_clear()
+
     return paths
 
 
@@ -195,7 +196,11 @@ MISTYPED = [
 
 
 @pytest.mark.parametrize(("argument", "value"), MISTYPED)
-def test_mistyped_argument_is_refused(faults, argument, value):
+def test_mistyped_argument_is_refused(
+    faults,
+    argument,
+    value,
+):
     node = {"_target_": "T.typed", argument: value}
     (fault,) = faults(OmegaConf.to_yaml(OmegaConf.create({"n": node})))
 

@@ -90,7 +90,12 @@ def stsb(model):
 
 
 @pytest.mark.parametrize(("which", "suite"), [("gauss", "nli"), ("dual", "inli")])
-def test_run_gives_the_numbers_of_its_record(which, suite, run, request):
+def test_run_gives_the_numbers_of_its_record(
+    which,
+    suite,
+    run,
+    request,
+):
     folder: Path = request.getfixturevalue(which)
     before = (folder / "record.json").read_bytes()
     done = run(
@@ -140,9 +145,18 @@ def test_whitening(tiny, run):
     assert whitened["metrics"]["test/stsb/spearman"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_settings_that_the_model_does_not_read_are_refused(gauss, tiny, run):
+def test_settings_that_the_model_does_not_read_are_refused(
+    gauss,
+    tiny,
+    run,
+):
     with pytest.raises(ConfigError, match=r"whitening: .* is a run"):
-        run(f"model={gauss}", "+suite=stsb", "whitening=[stsb/dev]", *LIMITS)
+        run(
+            f"model={gauss}",
+            "+suite=stsb",
+            "whitening=[stsb/dev]",
+            *LIMITS,
+        )
 
     with pytest.raises(ConfigError, match="only model=llm reads them"):
         run(f"model={tiny}", *READING, "llm.model=m")
@@ -173,7 +187,11 @@ def test_unsuitable_tasks_are_left_out(tiny, run):
         run(*line, "~suite.rte")
 
 
-def test_direction_of_a_symmetric_score_has_no_value(run_tiny, run, tmp_path):
+def test_direction_of_a_symmetric_score_has_no_value(
+    run_tiny,
+    run,
+    tmp_path,
+):
     trained = run_tiny(
         tmp_path / "simcse",
         "+experiment=simcse_sup",
@@ -190,12 +208,18 @@ def test_direction_of_a_symmetric_score_has_no_value(run_tiny, run, tmp_path):
         reason = "its score is the same both ways, so it has no direction"
         assert record["left_out"]["inli_direction"] == [reason]
         assert not list(done.predictions.glob("[!l]*direction.parquet"))
+
     assert "direction" not in trained.curves_path.read_text()
     assert "test/inli_direction/accuracy" in trained.read()["baselines"]["length"]
 
 
 def test_long_sentences_are_counted(tiny, run):
-    record = run(f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=8").read()
+    record = run(
+        f"model={tiny}",
+        "+suite=stsb",
+        "pooling=mean",
+        "max_length=8",
+    ).read()
     sentences = set(STSB(data_dir=str(SAMPLE)).sentences("test"))
     longer = sum(len(ids) > 6 for ids in tiny_encoder().tokenizer(sorted(sentences)))
     assert longer > 0
@@ -206,7 +230,11 @@ def test_long_sentences_are_counted(tiny, run):
 # Resuming, and what decides a result
 
 
-def test_interrupted_evaluation_continues_with_the_missing_task(copied, run, monkeypatch):
+def test_interrupted_evaluation_continues_with_the_missing_task(
+    copied,
+    run,
+    monkeypatch,
+):
     line = (f"model={copied}", "+suite=nli", *LIMITS)
     calls = []
     original = NLI.evaluate
@@ -215,6 +243,7 @@ def test_interrupted_evaluation_continues_with_the_missing_task(copied, run, mon
         calls.append(self.sources["test"])
         if len(calls) == 3:
             raise KeyboardInterrupt
+
         return original(self, *args)
 
     monkeypatch.setattr(
@@ -224,6 +253,7 @@ def test_interrupted_evaluation_continues_with_the_missing_task(copied, run, mon
     )
     with pytest.raises(KeyboardInterrupt):
         run(*line)
+
     (tasks,) = (copied / "evaluate").glob("nli/*/tasks")
     kept = {path: path.stat().st_mtime_ns for path in tasks.iterdir()}
     assert sorted(path.stem for path in kept) == ["mnli", "snli", "stsb"]
@@ -254,11 +284,20 @@ def test_finished_evaluation_is_repeated_only_by_force(tiny, run):
     assert run(*line, "force=true").read()["metrics"] == first["metrics"]
 
 
-def test_hash_depends_on_what_decides_the_numbers(tiny, tmp_path, run):
+def test_hash_depends_on_what_decides_the_numbers(
+    tiny,
+    tmp_path,
+    run,
+):
     line = (f"model={tiny}", *READING)
     first = run(*line).config_hash
     moved = Path(shutil.copytree(tiny, tmp_path / "elsewhere" / tiny.name))
-    same = run(f"model={moved}", *READING, "accelerator=cpu", "precision=bf16-mixed")
+    same = run(
+        f"model={moved}",
+        *READING,
+        "accelerator=cpu",
+        "precision=bf16-mixed",
+    )
     assert same.config_hash == first
     changes = ("limits.test_pairs=9", "pooling=first_last", "max_length=33")
     seen = {first} | {run(*line, changed).config_hash for changed in changes}
@@ -281,9 +320,15 @@ def test_hash_depends_on_what_decides_the_numbers(tiny, tmp_path, run):
         ),
     ],
 )
-def test_mistakes_leave_no_folder(line, message, run, tmp_path):
+def test_mistakes_leave_no_folder(
+    line,
+    message,
+    run,
+    tmp_path,
+):
     with pytest.raises(LightningCSEError, match=message):
         run("+suite=stsb", *line)
+
     assert not (tmp_path / "runs").exists()
 
 

@@ -67,11 +67,13 @@ def test_encode_returns_every_view_in_the_order_of_the_sentences(kind):
     for name, value in embedding.fields().items():
         if "log_variance" in name:
             expected[name.replace("log_", "")] = value.exp()
+
     for view, vectors in expected.items():
         encoded = model.encode(SENTENCES, view)
         assert encoded.dtype == np.float32
         np.testing.assert_allclose(encoded, vectors, **CLOSE)
         np.testing.assert_allclose(model.encode(SENTENCES[4], view), vectors[4], **CLOSE)
+
     assert np.array_equal(model.encode(SENTENCES), model.encode(SENTENCES, model.views[0]))
 
 
@@ -90,7 +92,15 @@ def test_encode_accepts_any_iterable_and_counts_truncated_sentences():
 def test_encode_to_writes_the_vectors_in_chunks(tmp_path):
     model = untrained(GaussianModel)
     path = tmp_path / "new" / "vectors.npy"
-    assert model.encode_to(path, iter(SENTENCES), "variance", chunk=4) == 6
+    assert (
+        model.encode_to(
+            path,
+            iter(SENTENCES),
+            "variance",
+            chunk=4,
+        )
+        == 6
+    )
     vectors = np.load(path, mmap_mode="r")
     np.testing.assert_allclose(vectors, model.encode(SENTENCES, "variance"), **CLOSE)
     assert model.encode_to(path, []) == 0
@@ -115,6 +125,7 @@ def test_answers_are_those_of_the_model_row_by_row(kind):
         if "implicitness" in model.questions:
             implicit = model.answers.implicitness(a)
             np.testing.assert_allclose(model.implicitness(PREMISES), implicit, **CLOSE)
+
     for question in set(expected) & set(model.questions):
         ask = getattr(model, question)
         np.testing.assert_allclose(ask(PREMISES, HYPOTHESES), expected[question], **CLOSE)
@@ -122,6 +133,7 @@ def test_answers_are_those_of_the_model_row_by_row(kind):
         assert single == pytest.approx(float(expected[question][0]), abs=1e-5)
         repeated = ask(PREMISES[:1] * 3, HYPOTHESES)
         np.testing.assert_allclose(ask(PREMISES[0], HYPOTHESES), repeated, **CLOSE)
+
     matrix = model.similarity_matrix(PREMISES, SENTENCES)
     rows = [model.similarity(premise, SENTENCES) for premise in PREMISES]
     np.testing.assert_allclose(matrix, rows, **CLOSE)
@@ -135,8 +147,15 @@ def test_search_returns_the_best_of_a_loop_over_all_pairs(kind, relation):
     if relation != "similar" and "direction" not in model.questions:
         with pytest.raises(TaskError, match="no direction"):
             model.search(PREMISES, corpus, relation=relation)
+
         return
-    hits = model.search(PREMISES, corpus, 5, relation=relation)
+
+    hits = model.search(
+        PREMISES,
+        corpus,
+        5,
+        relation=relation,
+    )
     for query, found in zip(PREMISES, hits, strict=True):
         if relation == "similar":
             scores = model.similarity(query, corpus)
@@ -144,6 +163,7 @@ def test_search_returns_the_best_of_a_loop_over_all_pairs(kind, relation):
             scores = model.entailment(query, corpus)
         else:
             scores = model.entailment(corpus, query)
+
         best = np.sort(scores)[::-1][:5]
         np.testing.assert_allclose([hit.score for hit in found], best, **CLOSE)
         np.testing.assert_allclose([scores[hit.row] for hit in found], best, **CLOSE)
@@ -151,7 +171,13 @@ def test_search_returns_the_best_of_a_loop_over_all_pairs(kind, relation):
 
 def test_search_compares_views():
     model = untrained(DualModel)
-    hits = model.search(PREMISES, SENTENCES, 3, view="implicit", against="explicit")
+    hits = model.search(
+        PREMISES,
+        SENTENCES,
+        3,
+        view="implicit",
+        against="explicit",
+    )
     query = model.encode(PREMISES[0], "implicit", normalize=True)
     cosines = model.encode(SENTENCES, "explicit", normalize=True) @ query
     scores = [score for _, score in hits[0]]
@@ -171,8 +197,10 @@ def test_unanswered_questions_name_the_answered_ones():
     ):
         with pytest.raises(TaskError, match=message):
             question()
+
     with pytest.raises(ValueError, match=r"\[2, 3\] sentences"):
         model.similarity(PREMISES, HYPOTHESES[:2])
+
     assert model.similarity("a", []).shape == (0,)
 
 
@@ -190,6 +218,7 @@ def test_device_dtype_and_pooling(tmp_path, monkeypatch):
     ):
         with pytest.raises((ConfigError, EncoderError), match=message):
             lightning_cse.load(folder, **options)
+
     model = lightning_cse.load(
         folder,
         "cpu",

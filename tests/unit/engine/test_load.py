@@ -30,10 +30,15 @@ def run(tmp_path):
     (folder / CHECKPOINT).write_bytes(b"weights")
     (folder / CONFIG).write_text("encoder: {}\n")
     (folder / "record.json").write_text(json.dumps(RECORD))
+
     return folder
 
 
-def test_runs_and_encoders_are_distinguished(run, tmp_path, monkeypatch):
+def test_runs_and_encoders_are_distinguished(
+    run,
+    tmp_path,
+    monkeypatch,
+):
     monkeypatch.chdir(tmp_path)
     assert find_run("runs/a_run") == run
     assert read_run(run) == RECORD
@@ -58,7 +63,14 @@ def test_runs_and_encoders_are_distinguished(run, tmp_path, monkeypatch):
         ("runs/a_run", {"prompt": "{} {mask}"}, "is a run"),
     ],
 )
-def test_wrong_names_and_options(name, options, message, run, tmp_path, monkeypatch):
+def test_wrong_names_and_options(
+    name,
+    options,
+    message,
+    run,
+    tmp_path,
+    monkeypatch,
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((ConfigError, EncoderError), match=message):
         load(name, "cpu", **options)

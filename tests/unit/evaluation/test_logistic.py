@@ -13,7 +13,12 @@ from lightning_cse.evaluation.logistic import Fold, fit_lbfgs, fit_senteval
 DECAYS = (1e-4, 1e-2)
 
 
-def problem(classes, rows=150, width=6, seed=0):
+def problem(
+    classes,
+    rows=150,
+    width=6,
+    seed=0,
+):
     generator = torch.Generator().manual_seed(seed)
     scales = torch.logspace(0, -2, width)
     features = (
@@ -35,10 +40,16 @@ def problem(classes, rows=150, width=6, seed=0):
         classes,
         generator=generator,
     )
+
     return features, ((features - 0.7) @ directions * 2 + noise).argmax(dim=1)
 
 
-def sklearn_optimum(features, labels, l2, classes):
+def sklearn_optimum(
+    features,
+    labels,
+    l2,
+    classes,
+):
     """Return scikit-learn's weights and biases, in our terms."""
     c = (2 if classes == 2 else 1) / (len(features) * l2)
     model = LogisticRegression(
@@ -51,6 +62,7 @@ def sklearn_optimum(features, labels, l2, classes):
         return np.concatenate([-model.coef_, model.coef_]) / 2, np.outer(
             [-0.5, 0.5], model.intercept_
         )[:, 0]
+
     return model.coef_, model.intercept_ - model.intercept_.mean()
 
 
@@ -132,4 +144,5 @@ def test_against_sentevals_loop(classes):
                 rtol=1e-3,
                 atol=1e-4,
             )
+
     assert len(epochs) > 1  # they stop at different times

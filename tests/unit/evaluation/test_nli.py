@@ -29,7 +29,11 @@ TEST = [
 class Difference(Numbers):
     """The larger number is entailed by the smaller."""
 
-    def entailment_score(self, premise, hypothesis):
+    def entailment_score(
+        self,
+        premise,
+        hypothesis,
+    ):
         return hypothesis.vector[:, 0] - premise.vector[:, 0]
 
 
@@ -43,7 +47,11 @@ class Wide(Difference):
 class Symmetric(Numbers):
     """A score without direction."""
 
-    def entailment_score(self, premise, hypothesis):
+    def entailment_score(
+        self,
+        premise,
+        hypothesis,
+    ):
         return hypothesis.vector[:, 0] * premise.vector[:, 0]
 
 
@@ -52,11 +60,19 @@ class Sum:
 
     embed = staticmethod(Length().embed)
 
-    def entailment_score(self, premise, hypothesis):
+    def entailment_score(
+        self,
+        premise,
+        hypothesis,
+    ):
         return hypothesis.vector[:, 0] + premise.vector[:, 0]
 
 
-def write(folder, test, dev=DEV):
+def write(
+    folder,
+    test,
+    dev=DEV,
+):
     for split, rows in (("dev", dev), ("test", test)):
         path = folder / "SNLI/snli_1.0" / f"snli_1.0_{split}.jsonl"
         path.parent.mkdir(
@@ -91,7 +107,11 @@ def nli(folder, **options):
     )  # type: ignore[arg-type]
 
 
-def direction(folder, model, rows):
+def direction(
+    folder,
+    model,
+    rows,
+):
     write(folder, rows)
     task = Direction(
         data_dir=str(folder),
@@ -198,6 +218,7 @@ def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path):
     ]
     for split in ("val", "test"):
         (tmp_path / "INLI" / f"{split}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
     task = INLIDirection(
         data_dir=str(tmp_path),
         dev_rows=2,
@@ -225,7 +246,12 @@ def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path):
     [("sick/test", 794, 549), ("snli_senteval/test", 3368, 3126)],
     ids=["sick", "snli"],
 )
-def test_length_gives_its_published_numbers(real_data, test, pairs, right):
+def test_length_gives_its_published_numbers(
+    real_data,
+    test,
+    pairs,
+    right,
+):
     task = Direction(
         data_dir=str(real_data),
         dev="snli_senteval/dev",

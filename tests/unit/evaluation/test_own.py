@@ -24,13 +24,21 @@ STS = ("sentence1", "sentence2", "score")
 class Difference(Numbers):
     """Similarity, and how far a pair is entailed, is the difference of two numbers."""
 
-    def similarity(self, a, b):
+    def similarity(
+        self,
+        a,
+        b,
+    ):
         return b.vector[:, 0] - a.vector[:, 0]
 
     entailment_score = similarity
 
 
-def write(path, columns, rows):
+def write(
+    path,
+    columns,
+    rows,
+):
     if path.suffix == ".jsonl":
         lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in rows]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -41,10 +49,15 @@ def write(path, columns, rows):
             encoding="utf-8",
         ) as file:
             csv.writer(file).writerows([columns, *rows])
+
     return str(path)
 
 
-def evaluated(task, split="test", model=None):
+def evaluated(
+    task,
+    split="test",
+    model=None,
+):
     return run_tasks(
         {"own": task},
         model or Difference(),
@@ -141,10 +154,16 @@ def test_nli_with_a_dev_side_takes_its_threshold_there(tmp_path):
         (STS, [], "my.csv: no rows"),
     ],
 )
-def test_a_wrong_file_is_one_error_with_its_key_and_path(columns, rows, message, tmp_path):
+def test_a_wrong_file_is_one_error_with_its_key_and_path(
+    columns,
+    rows,
+    message,
+    tmp_path,
+):
     path = write(tmp_path / "my.csv", columns, rows)
     with pytest.raises(DataError, match=message) as raised:
         evaluated(OwnSTS(files=path, key="own.sts"))
+
     assert str(raised.value).startswith("own.sts: ")
     assert path in str(raised.value)
 

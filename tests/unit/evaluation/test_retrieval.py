@@ -27,18 +27,32 @@ class Points(Numbers):
             torch.stack([torch.randn(8, generator=torch.Generator().manual_seed(s)) for s in seeds])
         )
 
-    def similarity(self, a, b):
+    def similarity(
+        self,
+        a,
+        b,
+    ):
         return cosine(a.vector, b.vector)
 
 
 class Closeness(Numbers):
     """Similarity is minus the distance of two numbers, which is no cosine."""
 
-    def similarity(self, a, b):
+    def similarity(
+        self,
+        a,
+        b,
+    ):
         return -(a.vector[:, 0] - b.vector[:, 0]).abs()
 
 
-def write(folder, corpus, queries, judged, split="test"):
+def write(
+    folder,
+    corpus,
+    queries,
+    judged,
+    split="test",
+):
     """Write a folder in BEIR's layout."""
     (folder / "qrels").mkdir(
         parents=True,
@@ -52,6 +66,7 @@ def write(folder, corpus, queries, judged, split="test"):
         (folder / f"{name}.jsonl").write_text(
             "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
         )
+
     lines = [
         f"{query}\t{one}\t{score:g}\n"
         for query, documents in judged.items()
@@ -60,10 +75,15 @@ def write(folder, corpus, queries, judged, split="test"):
     (folder / f"qrels/{split}.tsv").write_text(
         "query-id\tcorpus-id\tscore\n" + "".join(lines), encoding="utf-8"
     )
+
     return folder
 
 
-def evaluate(folder, model, **options):
+def evaluate(
+    folder,
+    model,
+    **options,
+):
     return run_tasks(
         {
             "r": Retrieval(
@@ -89,10 +109,16 @@ def drawn(seed):
             replace=False,
         )
         judged[query] = {f"d{d}": int(draws.integers(0, 3)) for d in documents}
+
     return corpus, queries, judged
 
 
-def metrics_by_loop(model, query, corpus, judged):
+def metrics_by_loop(
+    model,
+    query,
+    corpus,
+    judged,
+):
     """Return the four metrics of a query, in float64."""
     texts = list(corpus.values())
     documents = model.embed(texts).to(torch.float64)
@@ -101,6 +127,7 @@ def metrics_by_loop(model, query, corpus, judged):
     gains = np.array([judged.get(name, 0) for name in corpus])
     ranked = gains[np.argsort(-scores, kind="stable")] > 0
     recalls = [ranked[:k].sum() / ranked.sum() for k in (10, 100)]
+
     return [
         ndcg_score(
             [gains],
@@ -118,7 +145,12 @@ def metrics_by_loop(model, query, corpus, judged):
     ids=["many blocks", "one block"],
 )
 @pytest.mark.parametrize("model", [Points, Closeness])
-def test_metrics_equal_a_loop_in_float64(model, blocks, tmp_path, monkeypatch):
+def test_metrics_equal_a_loop_in_float64(
+    model,
+    blocks,
+    tmp_path,
+    monkeypatch,
+):
     monkeypatch.setattr(
         similarity,
         "_SENTENCES",
@@ -159,6 +191,7 @@ def test_metrics_equal_a_loop_in_float64(model, blocks, tmp_path, monkeypatch):
             column,
             rtol=1e-12,
         )
+
     np.testing.assert_allclose(
         list(result.metrics.values()),
         np.mean(want, axis=0),
@@ -215,7 +248,12 @@ CORPUS, QRELS = "corpus.jsonl", "qrels/test.tsv"
         (QRELS, "query-id\tcorpus-id\tscore\nx\t1\t1\n", "1 of 1 queries are not in"),
     ],
 )
-def test_a_bad_file_is_one_error_with_its_line(name, text, message, tmp_path):
+def test_a_bad_file_is_one_error_with_its_line(
+    name,
+    text,
+    message,
+    tmp_path,
+):
     folder = write(
         tmp_path / "beir",
         {"1": "a 1"},
@@ -229,5 +267,6 @@ def test_a_bad_file_is_one_error_with_its_line(name, text, message, tmp_path):
             Closeness(),
             key="own.retrieval",
         )
+
     assert str(raised.value).startswith(f"own.retrieval: {folder}")
     assert message in str(raised.value)

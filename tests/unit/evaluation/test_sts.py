@@ -29,7 +29,11 @@ TEST = [
 class Difference(Numbers):
     """Similarity is the difference of two numbers."""
 
-    def similarity(self, a, b):
+    def similarity(
+        self,
+        a,
+        b,
+    ):
         return b.vector[:, 0] - a.vector[:, 0]
 
 
@@ -40,7 +44,11 @@ class Collapsed(Difference):
         return PointEmbedding(torch.ones(len(sentences), 1))
 
 
-def write(folder, split, rows):
+def write(
+    folder,
+    split,
+    rows,
+):
     lines = [f"g\tf\ty\t{i}\t{score}\t{a}\t{b}\n" for i, (score, a, b) in enumerate(rows)]
     path = folder / f"STS/STSBenchmark/sts-{split}.csv"
     path.parent.mkdir(
@@ -208,5 +216,6 @@ def test_minilm_gives_its_published_numbers(real_data):
     for name, value in published.items():
         key = "spearman" if name == "stsb" else "spearman_all"
         assert 100 * results[name].metrics[key] == pytest.approx(value, abs=0.05)
+
     each = [results[name].metrics[tasks[name].metrics[0]] for name in (*SIZES, "stsb", "sickr")]
     assert results["sts_avg"].metrics == {"spearman_all": pytest.approx(sum(each) / 7)}

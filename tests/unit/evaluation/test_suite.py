@@ -18,7 +18,11 @@ class Fixed(Task):
 
     metrics = ("value",)
 
-    def __init__(self, value, needs=()):
+    def __init__(
+        self,
+        value,
+        needs=(),
+    ):
         self.value = value
         self.needs = needs  # type: ignore[misc]
 
@@ -29,7 +33,11 @@ class Fixed(Task):
     def sentences(self, split):
         return ["a 1"]
 
-    def evaluate(self, embedded, split):
+    def evaluate(
+        self,
+        embedded,
+        split,
+    ):
         return TaskResult({"value": self.value})
 
 
@@ -75,6 +83,7 @@ def test_every_wrong_part_is_reported():
     )
     with pytest.raises(ConfigError) as raised:
         check_parts(tasks)
+
     assert "'a/valeu' is not a metric of this suite" in str(raised.value)
     assert len(raised.value.faults) == 2
     check_parts(suite())

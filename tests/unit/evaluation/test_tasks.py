@@ -15,7 +15,11 @@ HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contra
 class ByTable(Numbers):
     """A hypothesis is entailed, and a sentence implicit, as its number says."""
 
-    def entailment_score(self, premise, hypothesis):
+    def entailment_score(
+        self,
+        premise,
+        hypothesis,
+    ):
         return hypothesis.vector[:, 0]
 
     def implicitness(self, sentence):
@@ -34,6 +38,7 @@ def data_dir(tmp_path):
         (tmp_path / "INLI" / f"{split}.csv").write_text(
             HEADER + "\n".join(rows) + "\n", encoding="utf-8"
         )
+
     return tmp_path
 
 
@@ -95,6 +100,7 @@ def pair_files(tmp_path):
         "i 0.2,e 0.3,i 0.2,f 0.1\nj 0.4,g 0.4,j 0.4,h -1\nk 0.9,m 0.8,k 0.9,n 2\n",
         encoding="utf-8",
     )
+
     return {
         "data_dir": str(tmp_path),
         "dev": str(path),
@@ -132,6 +138,7 @@ def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(pair_files):
     assert PairEIS(**sources).lacking() is None
     with pytest.raises(DataError, match="corpus 'impscore', split 'test' was not found"):
         PairEIS(**sources).sentences("test")
+
     for missing in (sources, pair_files | {"test": "impscore/test"}):
         reason = PairEIS(
             **missing,
@@ -159,6 +166,7 @@ def test_length_gives_the_papers_numbers(real_data):
     )
     if reason := task.lacking():
         pytest.skip(reason)
+
     result = run_tasks(
         {"eis_wang": task},
         Length(),

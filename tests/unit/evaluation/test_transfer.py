@@ -40,7 +40,13 @@ class Hashed(Words):
         )
 
 
-def table(rows, classes, seed, *, pairs=False):
+def table(
+    rows,
+    classes,
+    seed,
+    *,
+    pairs=False,
+):
     """Return sentences of one to five words and ``WIDTH`` numbers, with labels that depend on
     them.
     """
@@ -64,11 +70,18 @@ def table(rows, classes, seed, *, pairs=False):
         for vector in side:
             words = ["w"] * random.randint(1, 6)
             sentences.append(" ".join([*words, *map(str, vector)]))
+
         columns[name] = sentences
+
     return Rows.of(columns)
 
 
-def evaluated(monkeypatch, corpus, tables, **options):
+def evaluated(
+    monkeypatch,
+    corpus,
+    tables,
+    **options,
+):
     monkeypatch.setattr(
         module,
         "read_corpus",
@@ -100,18 +113,28 @@ def senteval_order(rows, classes):
     return sorted(range(len(rows)), key=key)
 
 
-def numbers(rows, classes, order):
+def numbers(
+    rows,
+    classes,
+    order,
+):
     """Return features and labels in an order."""
     vectors = [Words().embed(rows.column(side)).vector.double().numpy() for side in sides(rows)]
     features = vectors[0]
     if len(vectors) == 2:
         a, b = vectors
         features = np.concatenate([abs(a - b), a * b], axis=1)
+
     labels = np.array([classes.index(label) for label in rows.column("label")])
+
     return features[order], labels[order]
 
 
-def chosen(x, y, folds):
+def chosen(
+    x,
+    y,
+    folds,
+):
     scores = [
         np.mean([(fitted(x[a], y[a], l2).predict(x[b]) == y[b]).mean() for a, b in folds])
         for l2 in module.L2
@@ -149,7 +172,11 @@ def stratified(y, folds=10):
 @pytest.mark.parametrize(
     ("corpus", "classes"), [("mr", ("negative", "positive")), ("subj", ("subjective", "objective"))]
 )
-def test_nested_folds_against_a_loop(monkeypatch, corpus, classes):
+def test_nested_folds_against_a_loop(
+    monkeypatch,
+    corpus,
+    classes,
+):
     rows = table(80, classes, seed=1)
     order = senteval_order(rows, classes)
     x, y = numbers(rows, classes, order)
@@ -162,6 +189,7 @@ def test_nested_folds_against_a_loop(monkeypatch, corpus, classes):
         )
         predicted[test] = fitted(x[train], y[train], l2).predict(x[test])
         accuracies.append((predicted[test] == y[test]).mean())
+
     result = evaluated(
         monkeypatch,
         corpus,
@@ -241,4 +269,5 @@ def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus):
         rows=3,
     ).tables.values():
         assert set(Counter(rows.column("label")).values()) == {3}
+
     assert not task.suits(Numbers()), "a model without features"

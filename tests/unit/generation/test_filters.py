@@ -35,10 +35,31 @@ def rows(table):
     ]
 
 
-def judged(text, *, finish="stop", source=SOURCE, reference=None, written=(), **checks):
+def judged(
+    text,
+    *,
+    finish="stop",
+    source=SOURCE,
+    reference=None,
+    written=(),
+    **checks,
+):
     fields = ("Sentence 1", "Sentence 2")
-    role = Role("r", "source", SYSTEM, fields, Examples(PAIRS, PAIRS), Checks(**checks))
-    return judge(Reply(text, finish), role, source, reference or source, dict(written))
+    role = Role(
+        "r",
+        "source",
+        SYSTEM,
+        fields,
+        Examples(PAIRS, PAIRS),
+        Checks(**checks),
+    )
+    return judge(
+        Reply(text, finish),
+        role,
+        source,
+        reference or source,
+        dict(written),
+    )
 
 
 SORRY = "I'm sorry, but I can't assist you with this."
@@ -79,7 +100,11 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("reason", "text", "given"), REASONS)
-def test_reasons(reason, text, given):
+def test_reasons(
+    reason,
+    text,
+    given,
+):
     assert judged(text, **given)[1] == reason
 
 
@@ -94,7 +119,12 @@ def test_reasons(reason, text, given):
         (1, 5, {"shortest": 0.3}, None),
     ],
 )
-def test_lengths(words, of, given, reason):
+def test_lengths(
+    words,
+    of,
+    given,
+    reason,
+):
     text = " ".join(f"w{n}" for n in range(words))
     reference = " ".join(f"r{n}" for n in range(of))
     assert judged(text, reference=reference, **given)[1] == reason
@@ -175,7 +205,17 @@ def test_cleaning():
 
 
 @pytest.mark.timeout(60)  # a pattern that backtracks takes hours
-@pytest.mark.parametrize("piece", ["a", "- ", "((", "Answer: ", "A dog. ", "a" + " " * 50])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a",
+        "- ",
+        "((",
+        "Answer: ",
+        "A dog. ",
+        "a" + " " * 50,
+    ],
+)
 def test_long_reply_is_judged_in_linear_time(piece):
     assert judged(piece * 3_000)
 
@@ -211,7 +251,11 @@ def test_sentences_are_counted():
         ("की", "का", False),
     ],
 )
-def test_letters_decide_equality(one, other, equal):
+def test_letters_decide_equality(
+    one,
+    other,
+    equal,
+):
     assert (letters(one) == letters(other)) == equal
 
 

@@ -42,13 +42,20 @@ def test_requests_are_kept_and_shared_messages_stored_once(path):
     with closing(ReplyCache(path)) as cache:
         for number in range(50):
             request = Request((*shared, ("user", str(number))), {"seed": number})
-            cache.put(request.key("m"), "m", request, REPLY)
+            cache.put(
+                request.key("m"),
+                "m",
+                request,
+                REPLY,
+            )
+
     assert path.stat().st_size < 50_000, "the prompts are 150,000"
     columns = "key, model, messages, last, parameters"
     with closing(sqlite3.connect(path)) as file:
         rows = file.execute(
             f"SELECT {columns} FROM replies JOIN standing ON standing = digest"
         ).fetchall()
+
     assert len(rows) == 50
     for key, model, standing, last, parameters in rows:
         messages = tuple((role, text) for role, text in [*json.loads(standing), json.loads(last)])
@@ -70,7 +77,13 @@ for k in range(40):
 def test_processes_share_one_file(path):
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(path), name],
+            [
+                sys.executable,
+                "-c",
+                SCRIPT,
+                str(path),
+                name,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -80,6 +93,7 @@ def test_processes_share_one_file(path):
     for process in processes:
         process.stdin.write("\n")
         process.stdin.flush()
+
     first, *others = [process.communicate(timeout=60)[0].splitlines() for process in processes]
     assert len(first) == 40
     assert others == [first, first]
@@ -90,4 +104,5 @@ def test_an_unusable_cache_file(path):
     path.write_bytes(b"no database, but longer than a header is" * 5)
     with pytest.raises(LLMError, match=r"replies\.sqlite cannot be used: .* move it away"):
         ReplyCache(path).get("key")
+
     assert path.read_bytes().startswith(b"no database")

@@ -36,6 +36,7 @@ def ask(llm, requests):
 
     got = sorted(llm.each(one, enumerate(requests)), key=lambda pair: pair[0])
     assert [number for number, _ in got] == list(range(len(requests)))
+
     return [outcome for _, outcome in got]
 
 
@@ -56,7 +57,15 @@ def test_a_request_and_its_reply(serve, model):
     messages = (("system", "Reverse."), ("user", "one two"))
     request = Request(messages, parameters, schema=SCHEMA)
     llm = model(server, model="some/model")
-    assert ask(llm, [request]) == [Reply("owt eno", "stop", "some/model", 3, 2)]
+    assert ask(llm, [request]) == [
+        Reply(
+            "owt eno",
+            "stop",
+            "some/model",
+            3,
+            2,
+        )
+    ]
     (call,) = server.calls
     form = call.body.pop("response_format")
     assert (form["type"], form["json_schema"]["schema"]) == ("json_schema", SCHEMA)
@@ -94,7 +103,12 @@ def test_equal_requests_share_a_call_and_other_samples_do_not(serve, model):
         ("surrogate", Reply("cut ?", "stop", "m", 2, 2)),
     ],
 )
-def test_unusual_replies_are_kept(serve, model, odd, reply):
+def test_unusual_replies_are_kept(
+    serve,
+    model,
+    odd,
+    reply,
+):
     server = serve(plan=always(odd))
     assert ask(model(server), questions(1)) == [reply]
     assert ask(model(server), questions(1)) == [replace(reply, cached=True)]
@@ -105,12 +119,17 @@ def test_unusual_replies_are_kept(serve, model, odd, reply):
 # Faults
 
 
-def test_many_requests_to_an_unreliable_server(serve, model, caplog):
+def test_many_requests_to_an_unreliable_server(
+    serve,
+    model,
+    caplog,
+):
     kinds = tuple(kind for kind in TRANSIENT if kind not in ENDLESS)
     server = serve(plan=share(0.2, kinds, times=4), seconds=0.002)
     llm = model(server, concurrency=16)
     with caplog.at_level("INFO"):
         assert texts(ask(llm, questions(200))) == answers(200)
+
     faults = [call.fault for call in server.calls if call.fault is not None]
     assert set(faults) == set(kinds)
     assert len(server.answered) == server.answered.total() == 200
@@ -120,7 +139,11 @@ def test_many_requests_to_an_unreliable_server(serve, model, caplog):
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_retry_overcomes_every_fault(serve, model, fault):
+def test_a_retry_overcomes_every_fault(
+    serve,
+    model,
+    fault,
+):
     server = serve(plan=first(fault))
     llm = model(server, timeout=0.5 if fault in ENDLESS else 60.0)
     assert texts(ask(llm, questions(1))) == answers(1)
@@ -139,10 +162,21 @@ def test_a_retry_overcomes_every_fault(serve, model, fault):
         ("forbidden", "Your country is not supported", True),
     ],
 )
-def test_a_failed_request_leaves_the_others_alone(serve, model, fault, reason, final):
+def test_a_failed_request_leaves_the_others_alone(
+    serve,
+    model,
+    fault,
+    reason,
+    final,
+):
     server = serve(plan=lambda body, _: fault if prompt(body) == "question 1" else None)
     timeout = 0.5 if fault in ENDLESS else 60.0
-    llm = model(server, retries=1, concurrency=1, timeout=timeout)
+    llm = model(
+        server,
+        retries=1,
+        concurrency=1,
+        timeout=timeout,
+    )
     good, failed, last = ask(llm, questions(3))
     assert texts([good, last]) == answers(3)[::2]
     assert isinstance(failed, Failure)
@@ -162,10 +196,17 @@ def test_a_failed_request_leaves_the_others_alone(serve, model, fault, reason, f
         ("html", r"the last 8 requests to \S+/v1 all failed", 20),
     ],
 )
-def test_faults_of_the_endpoint_end_all_requests(serve, model, kind, message, calls):
+def test_faults_of_the_endpoint_end_all_requests(
+    serve,
+    model,
+    kind,
+    message,
+    calls,
+):
     server = serve(plan=always(kind))
     with pytest.raises(LLMError, match=message) as caught:
         ask(model(server, concurrency=2, retries=1), questions(50))
+
     assert len(server.calls) <= calls
     assert KEY not in str(caught.value)
 
@@ -173,11 +214,16 @@ def test_faults_of_the_endpoint_end_all_requests(serve, model, kind, message, ca
 def test_an_endpoint_that_cannot_be_reached(model):
     with ChatServer() as server:
         pass
+
     with pytest.raises(LLMError, match=r"cannot be reached .*is llm\.base_url its address"):
         ask(model(server, retries=100), questions(1))
 
 
-def test_kept_replies_need_neither_a_key_nor_a_network(serve, model, monkeypatch):
+def test_kept_replies_need_neither_a_key_nor_a_network(
+    serve,
+    model,
+    monkeypatch,
+):
     ask(model(serve()), questions(5))
     monkeypatch.delenv("OPENAI_API_KEY")
     elsewhere = model("https://api.example.org/v1")
@@ -186,13 +232,25 @@ def test_kept_replies_need_neither_a_key_nor_a_network(serve, model, monkeypatch
         ask(elsewhere, questions(6))
 
 
-def test_the_key_appears_nowhere(serve, model, tmp_path, caplog, capfd):
+def test_the_key_appears_nowhere(
+    serve,
+    model,
+    tmp_path,
+    caplog,
+    capfd,
+):
     caplog.set_level(logging.DEBUG)
     llm = model(serve(plan=first("error", "break", "limit"), key=KEY))
     got = ask(llm, questions(3))
     files = [path.read_bytes().decode("latin-1") for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) >= 1
-    shown = [caplog.text, *capfd.readouterr(), repr(got), repr(vars(llm)), *files]
+    shown = [
+        caplog.text,
+        *capfd.readouterr(),
+        repr(got),
+        repr(vars(llm)),
+        *files,
+    ]
     assert [one for one in shown if KEY[:8] in one] == []
 
 
@@ -208,7 +266,12 @@ def test_the_key_appears_nowhere(serve, model, tmp_path, caplog, capfd):
         ({}, 0.0),
     ],
 )
-def test_calls_keep_to_the_limits(serve, model, limits, seconds):
+def test_calls_keep_to_the_limits(
+    serve,
+    model,
+    limits,
+    seconds,
+):
     server = serve(lambda _: "word " * 100)
     assert len(ask(model(server, **limits), questions(8))) == 8
     times = [call.at for call in server.calls]
@@ -230,6 +293,7 @@ def test_calls_under_way_at_an_error_are_kept(serve, model):
     llm = model(server, concurrency=4)
     with pytest.raises(LLMError):
         ask(llm, questions(100))
+
     assert len(ask(llm, questions(4)[1:])) == 3
     assert len(server.calls) == 4
 
@@ -248,26 +312,41 @@ sys.exit(main())
 """
 
 
-def stopped(server, folder, signals, release):
+def stopped(
+    server,
+    folder,
+    signals,
+    release,
+):
     """Run the script until it waits for its calls, send the signals; return exit code and
     stderr.
     """
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, server.url, str(folder)],
+        [
+            sys.executable,
+            "-c",
+            SCRIPT,
+            server.url,
+            str(folder),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     for _ in range(20):
         process.stdout.readline()
+
     while len(server.calls) < 28:
         time.sleep(0.01)
+
     for one in signals:
         assert process.poll() is None
         process.send_signal(one)
         time.sleep(0.3)
+
     release.start()
     _, errors = process.communicate(timeout=30)
+
     return process.returncode, errors
 
 
@@ -280,12 +359,24 @@ def stopped(server, folder, signals, release):
         ([signal.SIGKILL], -9, 20),
     ],
 )
-def test_a_stopped_process_loses_no_reply(serve, model, tmp_path, signals, code, kept):
+def test_a_stopped_process_loses_no_reply(
+    serve,
+    model,
+    tmp_path,
+    signals,
+    code,
+    kept,
+):
     go = threading.Event()
     # Eight calls get no answer before the signals: the process waits for all of them.
     server = serve(lambda body: str(int(prompt(body).split()[1]) < 20 or go.wait(30)))
     release = threading.Timer(0 if kept == 28 else 3, go.set)
-    returned, errors = stopped(server, tmp_path, signals, release)
+    returned, errors = stopped(
+        server,
+        tmp_path,
+        signals,
+        release,
+    )
     assert returned == code
     assert "Traceback" not in errors
     assert len(server.calls) == 28

@@ -38,10 +38,15 @@ def test_a_key_depends_on_everything_that_is_sent():
         ([Reply("yes", "stop"), Failure("no")], {"failed": 1}, None),
     ],
 )
-def test_account_and_cost(outcomes, counts, cost):
+def test_account_and_cost(
+    outcomes,
+    counts,
+    cost,
+):
     account = Account()
     for outcome in outcomes:
         account.add(outcome)
+
     assert {name: getattr(account, name) for name in counts} == counts
     assert account.cost({"input": 1.0, "output": 30.0}) == pytest.approx(cost)
     assert account.cost(None) is None

@@ -19,18 +19,37 @@ ablations = pytest.mark.parametrize(
 )
 
 
-def make(n, d, seed=0):
+def make(
+    n,
+    d,
+    seed=0,
+):
     """Premise, explicit entailment, implied entailment, contradiction."""
     return [DualEmbedding(*pair) for pair in normal(4, 2, n, d, seed=seed)]
 
 
-def loop(compare, temperature, premise, hypotheses, rows, contradiction=True, intra_sentence=True):
+def loop(
+    compare,
+    temperature,
+    premise,
+    hypotheses,
+    rows,
+    contradiction=True,
+    intra_sentence=True,
+):
     """The terms that each row has; ``compare`` is the similarity of anchor i and candidate j."""
 
-    def term(anchor, i, positive, k, *others):
+    def term(
+        anchor,
+        i,
+        positive,
+        k,
+        *others,
+    ):
         candidates = []
         for view in (positive, *others):
             candidates += [compare(anchor, i, view, j) for j in range(len(view))]
+
         return cross_entropy(
             compare(
                 anchor,
@@ -61,6 +80,7 @@ def loop(compare, temperature, premise, hypotheses, rows, contradiction=True, in
                     k,
                     *others,
                 )
+
             if intra_sentence:
                 total += term(
                     hypothesis.explicit,
@@ -68,10 +88,16 @@ def loop(compare, temperature, premise, hypotheses, rows, contradiction=True, in
                     hypothesis.implicit,
                     k,
                 )
+
     return total / len(premise)
 
 
-def of_cosines(a, i, b, j):
+def of_cosines(
+    a,
+    i,
+    b,
+    j,
+):
     return cos(a[i], b[j])
 
 
@@ -121,7 +147,12 @@ def test_loss_of_gaussians_matches_loop(options, reduce):
         **options,
     )
 
-    def from_candidate(anchor, i, candidate, j):
+    def from_candidate(
+        anchor,
+        i,
+        candidate,
+        j,
+    ):
         return sim(
             candidate,
             j,
@@ -172,6 +203,7 @@ def test_rows_without_a_hypothesis_lack_its_terms(rows, options):
     ):
         if role in rows:
             hypotheses[role] = other[: len(rows[role])]
+
     numbers = {role: torch.tensor(k) for role, k in rows.items()}
     got = DualContrastive(1.0, **options)(
         premise,
@@ -193,5 +225,6 @@ def test_contradiction_is_required_unless_it_is_off():
     *roles, contradiction = make(3, 4)
     with pytest.raises(ValueError, match="set contradiction=False"):
         DualContrastive()(*roles)
+
     without = DualContrastive(contradiction=False)
     assert without(*roles).item() == without(*roles, contradiction).item()

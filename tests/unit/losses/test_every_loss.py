@@ -50,7 +50,12 @@ class Case:
     kind: Any = None
     fields: int = 1
 
-    def draw(self, n=3, d=4, dtype=torch.float64):
+    def draw(
+        self,
+        n=3,
+        d=4,
+        dtype=torch.float64,
+    ):
         shape = (n,) if isinstance(self.loss, ImplicitnessRanking) else (n, d)
         tensors = normal(
             self.count,
@@ -68,6 +73,7 @@ class Case:
                 self.fields,
             )
             roles = [self.kind(*tensors[k : k + self.fields]) for k in starts]
+
         return self.loss(*roles)
 
 
@@ -76,6 +82,7 @@ def make(name, temperature=0.05):
     text = options[0] if options else ""
     if kind == "simcse":
         return Case(InfoNCE(temperature), 3 if text == "supervised" else 2)
+
     if kind == "gauss":
         sets, reduce = text.split()
         loss = GaussianContrastive(
@@ -89,6 +96,7 @@ def make(name, temperature=0.05):
             GaussianEmbedding,
             2,
         )
+
     if kind == "dualgauss":
         loss = DualContrastive(temperature, similarity=GaussianSimilarity())
         return Case(
@@ -97,6 +105,7 @@ def make(name, temperature=0.05):
             DualGaussianEmbedding,
             4,
         )
+
     if kind == "dual":
         loss = DualContrastive(
             temperature,
@@ -109,8 +118,10 @@ def make(name, temperature=0.05):
             DualEmbedding,
             2,
         )
+
     if kind == "triplet":
         return Case(HierarchicalTriplet(), 4)
+
     return Case(ImplicitnessRanking(), 6)
 
 
@@ -145,6 +156,7 @@ def test_half_precision_is_computed_in_float32(name):
     tensors = case.draw(8, 64, torch.bfloat16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = case(*tensors)
+
     want = case(*(tensor.double() for tensor in tensors)).item()
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(want, rel=1e-5, abs=1e-6)
@@ -162,7 +174,9 @@ def test_extreme_inputs_stay_finite(name):
             changed[k % 4] = 0
         elif k % 2:  # a log variance
             changed[:] = extremes.roll(k // 2)[:, None]
+
         tensors.append(changed.requires_grad_())
+
     loss = case(*tensors)
     loss.backward()
     gradients = [tensor.grad for tensor in tensors if tensor.grad is not None]
@@ -188,6 +202,7 @@ def test_options_out_of_range_are_errors(kind, option):
         values.append(0.0)
     else:
         kind(**{option: 0.0})
+
     for value in values:
         with pytest.raises(ValueError, match=f"{option} must be .*finite.*, got {value}"):
             kind(**{option: value})
@@ -204,10 +219,15 @@ def test_options_out_of_range_are_errors(kind, option):
         ("ranking", 3, (3, 1)),
     ],
 )
-def test_wrong_shapes_are_errors(name, number, change):
+def test_wrong_shapes_are_errors(
+    name,
+    number,
+    change,
+):
     case = make(name)
     tensors = case.draw(number)
     if change:
         tensors[-case.fields :] = [torch.ones(change)] * case.fields
+
     with pytest.raises(ValueError, match=r"^need .*got \(\d"):
         case(*tensors)

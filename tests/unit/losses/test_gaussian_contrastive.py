@@ -19,7 +19,11 @@ every_setting = pytest.mark.parametrize(
 )
 
 
-def triplets(n, d, seed=0):
+def triplets(
+    n,
+    d,
+    seed=0,
+):
     return [
         gaussians(
             n,
@@ -30,7 +34,12 @@ def triplets(n, d, seed=0):
     ]
 
 
-def loop(roles, temperature, sets, reduce):
+def loop(
+    roles,
+    temperature,
+    sets,
+    reduce,
+):
     p, e, c = roles
     pairs = {
         "ent": (e, p),
@@ -52,11 +61,13 @@ def loop(roles, temperature, sets, reduce):
                 )
                 for j in range(len(p))
             ]
+
         total += cross_entropy(
             sim(e, i, p, i, reduce),
             candidates,
             temperature,
         )
+
     return total / len(p)
 
 

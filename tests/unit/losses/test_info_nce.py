@@ -8,17 +8,25 @@ from oracles import cos, cross_entropy, normal
 from lightning_cse.losses import InfoNCE
 
 
-def loop(anchor, positive, negative, temperature, weight=0.0):
+def loop(
+    anchor,
+    positive,
+    negative,
+    temperature,
+    weight=0.0,
+):
     total = 0.0
     for i, row in enumerate(anchor):
         logits = [cos(row, candidate) for candidate in positive]
         for j, candidate in enumerate(negative):
             logits.append(cos(row, candidate) + weight * temperature * (i == j))
+
         total += cross_entropy(
             logits[i],
             logits,
             temperature,
         )
+
     return total / len(anchor)
 
 

@@ -25,6 +25,7 @@ def test_triplet_loss_matches_loop(
     for anchor, *others in zip(*tensors, strict=True):
         high, middle, low = (cos(anchor, other) for other in others)
         total += max(0.0, middle - high + margins[0]) / 2 + max(0.0, low - middle + margins[1]) / 2
+
     got = HierarchicalTriplet(*margins)(*tensors)
     assert got.shape == ()
     assert got.item() == pytest.approx(total / n, abs=1e-12)
@@ -50,6 +51,7 @@ def test_ranking_loss_matches_loop(
         total += max(0.0, margin - (implicit - explicit))
         total += max(0.0, margin - (other_implicit - other_explicit))
         total += alpha * max(0.0, pragmatic_margin - (far - near))
+
     got = ImplicitnessRanking(
         margin,
         pragmatic_margin,

@@ -33,7 +33,11 @@ def masked(forward):
     in the same way.
     """
 
-    def masked_forward(self, requests, **options):
+    def masked_forward(
+        self,
+        requests,
+        **options,
+    ):
         draws = torch.Generator().manual_seed(len(requests))
         found = forward(
             self,
@@ -57,9 +61,11 @@ def steps(cfg, count=4):
         batch = next(batches)
         if number == count - 1:  # fewer sentences than devices, and a role that some rows have
             batch["roles"] = {role: few(tokens) for role, tokens in batch["roles"].items()}
+
         loss = method.training_step(batch, number)["loss"]
         loss.backward()
         found.append((loss.item(), gradients(method)))
+
     return found
 
 
@@ -79,10 +85,15 @@ def differences(some, others):
         for name, gradient in one.items():
             size = torch.maximum(gradient.norm(), least)
             found.append(float((gradient - other[name]).norm() / size))
+
     return found
 
 
-def on_one_of_several(rank, file, cfgs):
+def on_one_of_several(
+    rank,
+    file,
+    cfgs,
+):
     torch.set_num_threads(1)
     register()
     SentenceEncoder.forward = masked(SentenceEncoder.forward)  # type: ignore[method-assign]
@@ -99,13 +110,16 @@ def on_one_of_several(rank, file, cfgs):
     with together():
         for n in (1, 2, 3, 7):
             assert torch.equal(gather(share(torch.arange(n))[:, None])[:n, 0], torch.arange(n))
+
         for name, cfg in cfgs.items():
             shared = steps(cfg)
             for _, grads in shared:
                 for grad in grads.values():
                     dist.all_reduce(grad)  # as DDP does
                     grad /= DEVICES
+
             assert max(differences(alone[name], shared)) < 1e-5, name
+
     dist.destroy_process_group()
 
 
@@ -120,7 +134,11 @@ def test_three_devices_match_one(compose, tmp_path):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_chunks_match_the_whole_batch(name, compose, monkeypatch):
+def test_chunks_match_the_whole_batch(
+    name,
+    compose,
+    monkeypatch,
+):
     monkeypatch.setattr(
         SentenceEncoder,
         "forward",
@@ -155,6 +173,7 @@ def test_chunks_are_encoded_again_under_their_dropout_masks(compose, monkeypatch
         batch = next(iter(parts.data.train_dataloader()))
         loss = parts.method.train().training_step(batch, 0)["loss"]
         loss.backward()
+
         return len(passes), [(loss.item(), gradients(parts.method))]
 
     plain, kept = step(lambda encoded, rows, use_reentrant: encoded(rows))

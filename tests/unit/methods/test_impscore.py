@@ -39,6 +39,7 @@ def make(lr=1e-2, **options):
         weight_decay=1e-3,
     )
     schedule = Schedule("constant")
+
     return ImpScore(
         tiny_encoder(),
         ImplicitnessRanking(),
@@ -59,6 +60,7 @@ def batch(method):
             strict=True,
         )
     )
+
     return {"roles": roles, "index": torch.arange(len(SENTENCES))}
 
 
@@ -79,7 +81,11 @@ def pairs():
     )
 
 
-def fit(method, data, epochs):
+def fit(
+    method,
+    data,
+    epochs,
+):
     data.use(method.roles)
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
     trainer = pl.Trainer(
@@ -88,6 +94,7 @@ def fit(method, data, epochs):
         **dict.fromkeys(quiet, False),
     )
     trainer.fit(method, data)
+
     return method
 
 
@@ -106,6 +113,7 @@ def test_maps_learn_and_the_encoder_unless_it_is_frozen(frozen, direction):
     for name, parameter in method.model.named_parameters():
         if parameter.grad is not None and parameter.grad.any():
             learning.add(name.partition(".")[0])
+
     assert learning == (MAPS[direction] if frozen else MAPS[direction] | {"encoder"})
     assert method.model.encoder.training is not frozen
 
@@ -116,11 +124,19 @@ def test_frozen_encoder_encodes_every_training_sentence_once(monkeypatch):
     forward = SentenceEncoder.forward
     step = ImpScore.training_step
 
-    def counted(self, requests, **options):
+    def counted(
+        self,
+        requests,
+        **options,
+    ):
         counts.append(sum(len(tokens) for tokens, _ in requests))
         return forward(self, requests, **options)
 
-    def both(self, batch, batch_idx):
+    def both(
+        self,
+        batch,
+        batch_idx,
+    ):
         outputs = step(self, batch, batch_idx)
         losses.append((outputs["loss"].item(), batch))
         return outputs

@@ -31,22 +31,26 @@ def make(name):
             InfoNCE(),
             **COMMON,
         )
+
     if name == "simcse_unsup":
         return UnsupervisedSimCSE(
             tiny_encoder(),
             InfoNCE(),
             **COMMON,
         )
+
     if name.startswith("gausscse"):
         sets = name.split("_")[1:] or ["ent", "con", "rev"]
         simcse = InfoNCE() if "simcse" in sets else None
         loss = GaussianContrastive(sets=[s for s in sets if s != "simcse"])
+
         return GaussCSE(
             tiny_encoder(),
             loss,
             simcse=simcse,
             **COMMON,
         )
+
     kind, _, architecture = name.partition("_")
     if kind == "dualgauss":
         loss = DualContrastive(similarity=GaussianSimilarity())
@@ -56,6 +60,7 @@ def make(name):
             architecture=architecture,
             **COMMON,
         )
+
     return DualCSE(
         tiny_encoder(),
         DualContrastive(),
@@ -97,6 +102,7 @@ def test_step_of_rows_without_roles_is_the_loss_of_the_others(name):
     rows = {"explicit_entailment": torch.tensor([0, 3]), "contradiction": torch.tensor([1, 2, 4])}
     for role in method.roles[1:]:
         roles[role] = roles[role].select(rows.get(role, torch.tensor([], dtype=torch.long)))
+
     outputs = method.training_step({"roles": roles, "index": torch.arange(5)}, 0)
     assert set(outputs["embeddings"]) == {"premise", *rows}
     assert outputs["sentences"] == 5 + 2 + 3

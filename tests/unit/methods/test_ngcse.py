@@ -31,11 +31,18 @@ TRIPLET = {"contrastive": "hierarchical_triplet"}
 
 
 def make(
-    roles, *, dropout=0.1, pooling="cls", margins=None, contrastive="single_positive", **options
+    roles,
+    *,
+    dropout=0.1,
+    pooling="cls",
+    margins=None,
+    contrastive="single_positive",
+    **options,
 ):
     torch.manual_seed(0)
     if margins is None and contrastive == "hierarchical_triplet":
         margins = (0.3, 0.4)
+
     settings = {"llm_positive": "intermediate", "beta": 1.0} | options
     method = NGCSE(
         tiny_encoder(
@@ -50,10 +57,15 @@ def make(
         schedule=Schedule(),
         **settings,
     )
+
     return method.eval()
 
 
-def tokens(method, sentences, rows=None):
+def tokens(
+    method,
+    sentences,
+    rows=None,
+):
     return Tokens.pad(method.model.encoder.tokenizer(sentences), rows=rows)
 
 
@@ -66,17 +78,24 @@ def batch(method, llm=LLM):
             (WRITTEN[role] * 2)[: len(llm)],
             list(llm),
         )
+
     return {"roles": roles, "index": torch.arange(len(ANCHORS))}
 
 
-def heads(method, sentences, template=0):
+def heads(
+    method,
+    sentences,
+    template=0,
+):
     """The normalised vectors that the loss compares, in float64, one sentence at a time."""
     rows = []
     for sentence in sentences:
         request = (tokens(method, [sentence]), method.templates[template])
         (vector,) = method.model.encoder([request])
         rows.append(method.head.double()(vector.double()))
+
     method.head.float()
+
     return torch.nn.functional.normalize(torch.cat(rows), dim=1).detach()
 
 
@@ -93,7 +112,11 @@ def row_losses(anchor, candidates):
     ]
 
 
-def info_nce(anchor, positive, negative=None):
+def info_nce(
+    anchor,
+    positive,
+    negative=None,
+):
     """InfoNCE, where every negative is one for all rows."""
     candidates = positive if negative is None else torch.cat([positive, negative])
     return sum(row_losses(anchor, candidates)) / len(anchor)
@@ -103,6 +126,7 @@ def completed(anchor, written):
     """The positives: those of LLM rows, and the anchors themselves."""
     positive = anchor.clone()
     positive[LLM] = written
+
     return positive
 
 
@@ -127,6 +151,7 @@ def test_triplet_loss_is_added_on_llm_rows(llm_positive, beta):
     want = {"contrastive": contrastive}
     if beta:
         want["hierarchical_triplet"] = triplet
+
     assert outputs["loss"].item() == pytest.approx(contrastive + beta * triplet, rel=1e-5)
     assert parts == pytest.approx(want, rel=1e-5)
     assert ("negative" in method.roles) == bool(beta), "what is not used is not encoded"
@@ -178,6 +203,7 @@ def test_second_positive_has_its_own_pass_over_llm_rows(llm):
     if llm:
         sentences = ((lines * 2)[: len(llm)] for lines in WRITTEN.values())
         near, middle, far = (heads(method, lines) for lines in sentences)
+
     plain = row_losses(others, torch.cat([others, near]))
     first = row_losses(anchor[llm], torch.cat([near, others]))
     second = row_losses(
@@ -203,6 +229,7 @@ def test_anchor_is_its_own_positive_under_another_dropout_mask():
     without = make(STS, dropout=0.0)
     with pytest.raises(EncoderError, match=r"2 of 4 rows of this batch.*encoder\.dropout=0\.1"):
         without.training_step(batch(without), 0)
+
     assert not make(AUGMENTED).needs_dropout
 
 
@@ -216,7 +243,12 @@ def test_anchor_is_its_own_positive_under_another_dropout_mask():
         (STS, TRIPLET, "intermediate", STS),
     ],
 )
-def test_diagnostics_measure_the_trained_pair(roles, options, aligned, spread):
+def test_diagnostics_measure_the_trained_pair(
+    roles,
+    options,
+    aligned,
+    spread,
+):
     method = make(roles, **options)
     assert method.pairs == {"primary": ("anchor", aligned)}
     assert method.spread == tuple(spread)
@@ -231,7 +263,11 @@ def test_diagnostics_measure_the_trained_pair(roles, options, aligned, spread):
         (ALONE, {"margins": (5e-3, 5e-2)}, r"no effect with method\.contrastive=single_positive"),
     ],
 )
-def test_settings_that_do_not_fit_are_errors(roles, options, message):
+def test_settings_that_do_not_fit_are_errors(
+    roles,
+    options,
+    message,
+):
     with pytest.raises(ConfigError, match=message):
         make(roles, **options)
 

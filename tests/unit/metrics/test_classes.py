@@ -21,16 +21,26 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "options", "inputs", "want"), CASES)
-def test_batches_of_any_size_give_the_value_of_the_function(kind, options, inputs, want):
+def test_batches_of_any_size_give_the_value_of_the_function(
+    kind,
+    options,
+    inputs,
+    want,
+):
     metric = kind(**options)
     for rows in (slice(2), slice(2, N)):
         metric(*(side[rows] for side in inputs))  # also computes the value of the batch
+
     got = metric.compute()
     assert (got.dtype, got.ndim) == (torch.float64, 0)
     assert got.item() == pytest.approx(want, abs=1e-12)
 
 
-def evaluate_part(rank, store, out):
+def evaluate_part(
+    rank,
+    store,
+    out,
+):
     """Evaluate one of two parts; the second process has fewer rows."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
@@ -45,6 +55,7 @@ def evaluate_part(rank, store, out):
         metric = kind(**options)
         metric.update(*(side[rows] for side in inputs))
         values.append(metric.compute().item())
+
     torch.save(values, f"{out}-{rank}")
     torch.distributed.destroy_process_group()
 

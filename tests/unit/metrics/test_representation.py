@@ -38,7 +38,11 @@ def unit_rows(x):
     return [[value / math.hypot(*row) for value in row] for row in rows]
 
 
-def alignment_loop(x, y, alpha=2):
+def alignment_loop(
+    x,
+    y,
+    alpha=2,
+):
     pairs = zip(
         unit_rows(x),
         unit_rows(y),
@@ -52,6 +56,7 @@ def uniformity_loop(x, t=2):
     terms = []
     for i, row in enumerate(rows):
         terms += [math.exp(-t * math.dist(row, other) ** 2) for other in rows[:i]]
+
     return math.log(math.fsum(terms) / len(terms))
 
 
@@ -108,6 +113,7 @@ def curves():
     folder = Path(data_dir or "/nowhere").parent / "paper/ngcse_curves"
     if not folder.is_dir():
         pytest.skip("no paper/ngcse_curves beside LIGHTNING_CSE_DATA: the released NGCSE curves")
+
     return folder
 
 
@@ -115,6 +121,7 @@ def read_columns(path, *columns):
     """The columns of a released file, without the row of step 0."""
     with path.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row.get("step") not in ("0", "0.0")]
+
     return [[float(row[column]) for row in rows] for column in columns]
 
 

@@ -58,6 +58,7 @@ def accuracy_loop(
     ):
         predicted = score > threshold if strict else score >= threshold
         right += predicted == bool(label)
+
     return right / len(labels)
 
 
@@ -105,7 +106,15 @@ def test_no_threshold_is_better_than_the_best(
 
 @pytest.mark.parametrize(("strict", "want"), [(True, 1.0), (False, 0.5)])
 def test_accuracy_at_a_score_equal_to_the_threshold(strict, want):
-    assert threshold_accuracy([0, 1], [0.5, 1.0], 0.5, strict=strict) == want
+    assert (
+        threshold_accuracy(
+            [0, 1],
+            [0.5, 1.0],
+            0.5,
+            strict=strict,
+        )
+        == want
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,6 +166,7 @@ def auprc_loop(
         ]
         precision = sum(said) / len(said) if said else 1.0
         curve.append((sum(said) / sum(labels), precision))
+
     return sum((x - x0) * (y + y0) / 2 for (x0, y0), (x, y) in itertools.pairwise(curve))
 
 
@@ -216,6 +226,7 @@ def ranks(values):
     for value in values:
         below = sum(v < value for v in values)
         result.append(below + (sum(v == value for v in values) + 1) / 2)
+
     return result
 
 
@@ -245,6 +256,7 @@ def test_constant_side_has_the_value_of_the_caller():
         assert spearman(*sides, constant=0.25) == 0.25
         with pytest.raises(ValueError, match="must vary"):
             spearman(*sides)
+
     got = spearman_mean(WITH_CONSTANT, weighted=True, constant=0.25)
     assert got == pytest.approx((4 - 2 + 2 * 0.25) / 8)
 

@@ -162,10 +162,15 @@ def test_dual_gaussian_scores_are_the_same_with_the_similarity_of_gaussians():
 # ImpScore
 
 
-def by_hand(a, b, metric):
+def by_hand(
+    a,
+    b,
+    metric,
+):
     a, b = a.double(), b.double()
     if metric == "euclidean":
         return math.sqrt(float(((a - b) ** 2).sum()))
+
     return 1 - float(a @ b / (a @ a).sqrt() / (b @ b).sqrt())
 
 
@@ -173,7 +178,12 @@ def by_hand(a, b, metric):
 @pytest.mark.parametrize("direction", MAPS)
 def test_implicitness_and_pragmatic_distance_are_the_papers(direction, metric):
     metrics = {"implicitness_metric": metric, "pragmatic_metric": metric}
-    model = make(ImpScoreModel, dim=8, space=direction, **metrics)
+    model = make(
+        ImpScoreModel,
+        dim=8,
+        space=direction,
+        **metrics,
+    )
     (x,) = model.encoder([(tokens(model), model.encoder.template())])
     x = x / x.norm(dim=1, keepdim=True)
     weights = {name: value.detach() for name, value in model.state_dict().items()}

@@ -68,9 +68,27 @@ def test_columns_and_published_numbers(read):
     ]
     assert artefact.columns[1].instead == {"test/mnli_matched/accuracy": "matched dev"}
     assert artefact.published == (
-        PublishedValue("DualCSE-Cross", "roberta_base", "RTE", 78.14, 0.3),
-        PublishedValue("GPT-4", None, "RTE", 90.0, None, "asked"),
-        PublishedValue("LLM", "bert_base", "RTE", 33.3),
+        PublishedValue(
+            "DualCSE-Cross",
+            "roberta_base",
+            "RTE",
+            78.14,
+            0.3,
+        ),
+        PublishedValue(
+            "GPT-4",
+            None,
+            "RTE",
+            90.0,
+            None,
+            "asked",
+        ),
+        PublishedValue(
+            "LLM",
+            "bert_base",
+            "RTE",
+            33.3,
+        ),
     )
 
 
@@ -107,7 +125,12 @@ def test_a_row_is_a_line_for_each_encoder(read):
         ("DualCSE", Request("tiny", "bert_large"), ("bert_large", "roberta_base", (0,))),
     ],
 )
-def test_a_profile_or_an_encoder_replaces_all_encoders(read, label, request_, wanted):
+def test_a_profile_or_an_encoder_replaces_all_encoders(
+    read,
+    label,
+    request_,
+    wanted,
+):
     (line,) = [line for line in read().lines(request_) if line.label == label]
     assert (line.encoder, line.paper_encoder, line.seeds) == wanted
     (hub,) = read().lines(Request("small", only=("hub",)))
@@ -137,10 +160,16 @@ def test_a_profile_or_an_encoder_replaces_all_encoders(read, label, request_, wa
         ("title: What", "match: {steps: [LENGTH]}\ntitle: What", r"match\.steps .a trained row"),
     ],
 )
-def test_faults_name_file_and_key(read, old, new, told):
+def test_faults_name_file_and_key(
+    read,
+    old,
+    new,
+    told,
+):
     assert TABLE.count(old) == 1
     with pytest.raises(ConfigError, match=told) as caught:
         read(TABLE.replace(old, new))
+
     assert all("/dualcse/" in fault for fault in caught.value.faults)
 
 

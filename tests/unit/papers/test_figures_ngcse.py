@@ -34,6 +34,7 @@ def test_released_curves_give_the_published_summary(repository, published):
     folder = Path(os.environ.get("LIGHTNING_CSE_CURVES", default))
     if not folder.is_dir():
         pytest.skip(f"{folder} does not exist; the released curves are not in this repository")
+
     released = released_runs(repository, folder)[ngcse.SUMMARY].astype(float)
     assert len(released) == 9
     want = published.loc[released.index, ngcse.SUMMARY]
@@ -75,7 +76,11 @@ def test_the_interval_of_ranks():
         ([1, 2, 3], [1, 1, 1], (None, None, None)),
     ],
 )
-def test_no_correlation_or_no_interval(x, y, want):
+def test_no_correlation_or_no_interval(
+    x,
+    y,
+    want,
+):
     assert correlation(x, y, ranks=False) == want
 
 

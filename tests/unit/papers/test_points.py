@@ -42,9 +42,19 @@ def artefact(tmp_path):
     return read_artefact(path)
 
 
-def points(artefact, label, column=0, **request):
+def points(
+    artefact,
+    label,
+    column=0,
+    **request,
+):
     line = next(line for line in artefact.lines(Request(**request)) if line.label == label)
-    return points_of(artefact, Request(**request), line, artefact.columns[column])
+    return points_of(
+        artefact,
+        Request(**request),
+        line,
+        artefact.columns[column],
+    )
 
 
 def train(line):
@@ -88,9 +98,22 @@ LIKE = "+suite=transfer transfer.protocol=senteval"
         ),
     ],
 )
-def test_points(artefact, label, column, profile, settings, wanted):
+def test_points(
+    artefact,
+    label,
+    column,
+    profile,
+    settings,
+    wanted,
+):
     settings = tuple(settings.split())
-    assert points(artefact, label, column, profile=profile, settings=settings) == tuple(wanted)
+    assert points(
+        artefact,
+        label,
+        column,
+        profile=profile,
+        settings=settings,
+    ) == tuple(wanted)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +123,11 @@ def test_points(artefact, label, column, profile, settings, wanted):
         ("whatever", r"whatever"),
     ],
 )
-def test_wrong_settings(artefact, setting, told):
+def test_wrong_settings(
+    artefact,
+    setting,
+    told,
+):
     with pytest.raises(ConfigError, match=told):
         composed(points(artefact, "Cross", settings=(setting,))[0])
 
@@ -133,30 +160,79 @@ class Runs:
     def index(self):
         return RunsTable(self.root)
 
-    def begin(self, point, digest="0a", seed=0, root=None):
-        run = records.Run(root or self.root, composed(point)["name"], digest, seed)
+    def begin(
+        self,
+        point,
+        digest="0a",
+        seed=0,
+        root=None,
+    ):
+        run = records.Run(
+            root or self.root,
+            composed(point)["name"],
+            digest,
+            seed,
+        )
         run.start(OmegaConf.to_yaml(OmegaConf.create(composed(point))), key_of(point))
         return run
 
-    def record(self, point, digest="0a", seed=0, **more):
+    def record(
+        self,
+        point,
+        digest="0a",
+        seed=0,
+        **more,
+    ):
         config = composed(point)
-        decisive = records.decisive(config, data={}, encoder={"name": "x"}, resolved={})
-        own = {"name": config["name"], "config_hash": digest, "seed": seed, "key": key_of(point)}
+        decisive = records.decisive(
+            config,
+            data={},
+            encoder={"name": "x"},
+            resolved={},
+        )
+        own = {
+            "name": config["name"],
+            "config_hash": digest,
+            "seed": seed,
+            "key": key_of(point),
+        }
+
         return own | {"metrics": {}, "decisive": decisive} | more
 
-    def finish(self, point, digest="0a", seed=0):
+    def finish(
+        self,
+        point,
+        digest="0a",
+        seed=0,
+    ):
         run = self.begin(point, digest, seed)
         run.finish(self.record(point, digest, seed))
         return run
 
-    def evaluated(self, point, run=None):
+    def evaluated(
+        self,
+        point,
+        run=None,
+    ):
         """Leave a finished evaluation, of a run or of a named model."""
         seed = run.seed if run else 0
-        place = records.Run((run or self).root / "m/evaluate", "stsb", "0e", seed)
+        place = records.Run(
+            (run or self).root / "m/evaluate",
+            "stsb",
+            "0e",
+            seed,
+        )
         place.start(OmegaConf.to_yaml(OmegaConf.create(composed(point))))
         of = run and {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
-        own = {"name": "m", "suite": "stsb", "config_hash": "0e", "seed": seed, "metrics": {}}
+        own = {
+            "name": "m",
+            "suite": "stsb",
+            "config_hash": "0e",
+            "seed": seed,
+            "metrics": {},
+        }
         place.finish({**own, "key": key_of(point), "model": {"run": of}})
+
         return place.path
 
 
@@ -178,7 +254,12 @@ def runs(tmp_path):
         ("paths.data_dir=/corpora", "", False),
     ],
 )
-def test_runs_are_found_by_what_decides_their_results(runs, made, asked, same):
+def test_runs_are_found_by_what_decides_their_results(
+    runs,
+    made,
+    asked,
+    same,
+):
     run = runs.finish(train(f"{HEAD} {made}"))
     runs.begin(train(f"{HEAD} {made}"), "0b", seed=1).fail(ValueError("x"), "fit")
     found = runs.index.find(train(f"{HEAD} {asked}"), 0)
@@ -196,6 +277,7 @@ def test_states_of_a_run(runs):
     assert index.state(POINT, 0) == "interrupted"
     with run.lock():
         assert index.state(POINT, 0) == "running"
+
     run.fail(ValueError("no rows"), stage="fit")
     assert (index.state(POINT, 0), index.failure(POINT, 0)) == ("failed", "ValueError: no rows")
     run.finish(runs.record(POINT))
@@ -214,9 +296,11 @@ def test_kept_records(runs, tmp_path):
     }
     for name, content in contents.items():
         (kept / f"{name}.json").write_text(json.dumps(content))
+
     first, second = runs.finish(POINT, "0a"), runs.finish(POINT, "0b")
     for number, path in enumerate((second.record_path, first.record_path, kept / "x.json")):
         os.utime(path, (number, number))
+
     index = RunsTable(runs.root, [kept, tmp_path / "none"])
     assert index.find(POINT, 0).folder == first.path, "the newest run before a kept record"
     assert index.find(POINT, 1).curves_path == kept / "y.curves.csv"
@@ -236,7 +320,12 @@ def test_kept_records(runs, tmp_path):
         ("", "model=roberta_base", False),
     ],
 )
-def test_evaluations_of_a_named_model(runs, made, asked, same):
+def test_evaluations_of_a_named_model(
+    runs,
+    made,
+    asked,
+    same,
+):
     plain = "model=bert_base +suite=stsb"
     folder = runs.evaluated(evaluate(f"{plain} {made}"))
     found = runs.index.find(evaluate(f"{plain} {asked}"), 0)

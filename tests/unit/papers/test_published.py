@@ -33,6 +33,7 @@ def rows_of(paper, table):
     """Return the numbers of a table as texts, as they are printed."""
     file = EXPERIMENTS / paper / "published.csv"
     rows = pd.read_csv(file, dtype=str, keep_default_na=False)
+
     return rows[rows["table"] == table]
 
 
@@ -46,6 +47,7 @@ def lines_of(paper, table):
     lines = {}
     for (row, encoder, column), value in printed(paper, table).items():
         lines.setdefault((row, encoder), {})[column] = float(value)
+
     return lines
 
 
@@ -76,7 +78,12 @@ def test_every_number_is_there_once_beside_its_cell(artefacts, paper):
         ("ngcse", "table1", "table3", 1),
     ],
 )
-def test_tables_agree_where_they_print_the_same_cell(paper, table, other, common):
+def test_tables_agree_where_they_print_the_same_cell(
+    paper,
+    table,
+    other,
+    common,
+):
     numbers = printed(paper, table)
     others = printed(paper, other)
     same = numbers.keys() & others.keys()
@@ -92,7 +99,11 @@ def test_tables_agree_where_they_print_the_same_cell(paper, table, other, common
         ("4", "Avg", 17),
     ],
 )
-def test_gausscse_cuts_its_averages_off(table, average, lines):
+def test_gausscse_cuts_its_averages_off(
+    table,
+    average,
+    lines,
+):
     found = lines_of("gausscse", f"table{table}")
     assert len(found) == lines
     for line, values in found.items():
@@ -105,6 +116,7 @@ def test_gausscse_chose_the_best_of_its_grid():
     best: dict[str, tuple[float, str, str]] = {}
     for (batch_size, encoder, lr), value in printed("gausscse", "table5").items():
         best[encoder] = max(best.get(encoder, (0.0, "", "")), (float(value), batch_size, lr))
+
     assert sorted(best) == ["bert_base", "bert_large", "roberta_base", "roberta_large"]
     for encoder, (_, batch_size, lr) in best.items():
         chosen = recipe.get(encoder, recipe.default)
@@ -127,7 +139,12 @@ def test_dualcse_all_is_the_mean_of_the_four_kinds():
         ("table4", TRANSFER, "transfer Avg", 1),
     ],
 )
-def test_ngcse_averages_differ_where_the_notes_say(table, parts, average, off):
+def test_ngcse_averages_differ_where_the_notes_say(
+    table,
+    parts,
+    average,
+    off,
+):
     rows = rows_of("ngcse", table)
     notes = rows[rows["column"] == average].set_index(["row", "encoder"])["note"]
     explained = 0
@@ -137,6 +154,7 @@ def test_ngcse_averages_differ_where_the_notes_say(table, parts, average, off):
         explained += note is not None
         want = float(note[1]) if note else values[average]
         assert want == pytest.approx(mean, abs=0.0051), line
+
     assert explained == off
 
 
@@ -151,7 +169,12 @@ def test_ngcse_averages_differ_where_the_notes_say(table, parts, average, off):
         ("figure2", "dev", "best_score", 100),
     ],
 )
-def test_the_figures_have_the_released_summaries(table, column, name, scale):
+def test_the_figures_have_the_released_summaries(
+    table,
+    column,
+    name,
+    scale,
+):
     file = EXPERIMENTS / "ngcse" / "published_rfd.csv"
     released = pd.read_csv(file).set_index("setting")[name] * scale
     rows = rows_of("ngcse", table)
@@ -178,6 +201,7 @@ def test_every_row_and_column_has_a_number(artefacts):
             # No paper prints these columns of NGCSE's Figure 1 and of RTE.
             columns -= {"STS test", "AUC explicit", "AUC implied"}
             assert columns == {value.column for value in artefact.published}, key
+
     unreleased = ("Wiki.token_cutoff", "Wiki.NLI", "NLI.token_shuffle", "NLI.STS_HT")
     assert without == {
         ("ngcse/table1", "BERT-whitening (unsup), fitted on STS-B train"),
@@ -202,6 +226,7 @@ def test_published_checkpoints_are_read_as_their_authors_test_them(artefacts):
             if kind in poolings:
                 assert way.overrides[0] == poolings[kind], (artefact.key, way.model)
                 checked += 1
+
     assert checked == 11
 
 
@@ -225,22 +250,36 @@ def test_language_models_are_asked_only_where_it_is_allowed(artefacts):
         ("tiny", "ngcse/table4"),
     ],
 )
-def test_every_point_composes(artefacts, key, profile):
+def test_every_point_composes(
+    artefacts,
+    key,
+    profile,
+):
     artefact = artefacts[key]
     request = Request(profile=profile)
     composes = 0
     for line in artefact.lines(request):
         for column in artefact.columns:
-            points = points_of(artefact, request, line, column)
+            points = points_of(
+                artefact,
+                request,
+                line,
+                column,
+            )
             for point in {*points[:1], *points[-1:]}:  # of a grid the first and the last
                 assert composed(point)
                 assert point.of is None or composed(point.of)
                 composes += 1
+
     assert composes
 
 
 @pytest.mark.parametrize(("table", "count"), [("table5", 3), ("table6", 8)])
-def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts, table, count):
+def test_the_settings_of_ngcse_are_those_of_its_experiments(
+    artefacts,
+    table,
+    count,
+):
     """What is printed is in the recipes, and in Table 6 a point of its grid."""
     artefact = artefacts[f"ngcse/{table}"]
     keys = {column.title: column.keys[0] for column in artefact.columns}
@@ -254,4 +293,5 @@ def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts, table, co
                 assert OmegaConf.select(config, key) == value.value, f"{line.label}: {key}"
                 assert not line.row.grid or value.value in line.row.grid[key]
                 checked += 1
+
     assert checked == count

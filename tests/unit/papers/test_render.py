@@ -40,7 +40,12 @@ def table(tmp_path):
     path.write_text(FILE)
     path.with_name("published.csv").write_text(PAPER)
     environment = {"commit": "24357b6c9c-dirty", "machine": {"cpu": "Z80", "cores": 1}}
-    common = {"name": "x", "config_hash": "01", "device": "cpu", "environment": environment}
+    common = {
+        "name": "x",
+        "config_hash": "01",
+        "device": "cpu",
+        "environment": environment,
+    }
     metrics = {
         "a": [{"test/rte/accuracy_all": value} for value in (0.785, 0.8, 0.8187)],
         "w/o A|B": [{"test/rte/accuracy_all": 0.75, "test/eis/accuracy": 1.0}],
@@ -50,9 +55,16 @@ def table(tmp_path):
         for seed, one in enumerate(of):
             run = Found({**common, "metrics": one}, None, Path(f"{label}{seed}"))
             found.setdefault(label, {})[seed] = run
+
     request = Request(settings=("x=1",))
+
     return make_table(
-        FakePlan(read_artefact(path), found, request, lambda run: "B" in run.source.name)
+        FakePlan(
+            read_artefact(path),
+            found,
+            request,
+            lambda run: "B" in run.source.name,
+        )
     )
 
 

@@ -18,7 +18,13 @@ MONITOR = "val/rte/accuracy_all"
 EVIL = "<script>alert(1)</script><img src=http://example.com/x onerror=alert(2)>"
 
 
-def write_run(root, seed=0, lr=1e-5, name="dualcse_cross", **changed):
+def write_run(
+    root,
+    seed=0,
+    lr=1e-5,
+    name="dualcse_cross",
+    **changed,
+):
     """Leave a finished run as training does, as far as the report looks at it, and return its
     folder.
     """
@@ -46,7 +52,9 @@ def write_run(root, seed=0, lr=1e-5, name="dualcse_cross", **changed):
     for step in range(0, 41, 5):
         rows += [f"{step},train/loss,{2 - step / 40}", f"{step},{MONITOR},{0.6 + lr * step}"]
         rows += [f"{step},diag/{key}alignment,{lr}" for key in ("held_out/", "eval/", "rfd_")]
+
     (folder / "curves.csv").write_text("\n".join(rows) + "\n")
+
     return folder
 
 
@@ -61,6 +69,7 @@ def rows_of(page):
     for row in re.findall(r"(?s)<tr>(.*?)</tr>", page.replace("<wbr>", "")):
         cells = re.findall(r"(?s)<t[hd][^>]*>(.*?)</t[hd]>", row)
         rows.append("|".join(" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in cells))
+
     return rows
 
 
@@ -68,6 +77,7 @@ def test_what_runs_measured(tmp_path):
     for seed in (0, 1):
         for lr in (1e-5, 3e-5):
             write_run(tmp_path, seed, lr)
+
     page = page_of(tmp_path)
     assert rows_of(page) == [
         "run|seeds|dev|rte/accuracy_all|rte/loss",
@@ -96,6 +106,7 @@ def test_what_runs_measured(tmp_path):
 def test_the_page_loads_nothing(tmp_path):
     for lr in (1e-5, 3e-5):
         write_run(tmp_path, lr=lr)
+
     page = page_of(tmp_path)
     assert page == page_of(tmp_path)
     links = re.findall(r'(?:href|src)="([^"]*)"', page)
@@ -109,7 +120,12 @@ def test_the_page_loads_nothing(tmp_path):
 
 def test_whatever_a_record_says_is_only_text(tmp_path):
     best = {"step": 1, "score": 0.5, "monitor": EVIL}
-    first = write_run(tmp_path, device=EVIL, best=best, encoder={"name": EVIL})
+    first = write_run(
+        tmp_path,
+        device=EVIL,
+        best=best,
+        encoder={"name": EVIL},
+    )
     second = write_run(tmp_path, name="b", baselines={EVIL: {}})
     runs = read_runs([first, second])
     text = f"[a](http://example.com) ![b](http://example.com/b)\n\n{EVIL}"
@@ -135,10 +151,16 @@ def test_which_runs_are_found(tmp_path):
     failed.mkdir()
     (failed / "config.yaml").write_text("name: dualcse_cross\n")
     (failed / "failed.json").write_text('{"type": "DataError", "message": "no file"}')
-    places = {"runs": [0, 1], "runs/sweeps": [0], "kept": [0], "kept/a.json": [0]}
+    places = {
+        "runs": [0, 1],
+        "runs/sweeps": [0],
+        "kept": [0],
+        "kept/a.json": [0],
+    }
     for place, want in places.items():
         runs = read_runs([tmp_path / place])
         assert sorted(run.record["seed"] for run in runs) == want
+
     assert read_runs([kept])[0].curves[MONITOR]
     assert rows_of(page_of(tmp_path / "runs"))[1].startswith("dualcse_cross|2|"), "one point"
     with pytest.raises(LightningCSEError, match=r"other\.json holds no finished runs"):
@@ -149,8 +171,27 @@ def test_the_command(tmp_path, capsys):
     write_run(tmp_path / "runs")
     target = tmp_path / "x.html"
     runs = str(tmp_path / "runs")
-    common = ["--profile", "small", "--kept", "--seeds", "0,1", "--to", str(target)]
-    assert main(["gausscse/table4", runs, *common, "--runs-dir", runs]) == 0
+    common = [
+        "--profile",
+        "small",
+        "--kept",
+        "--seeds",
+        "0,1",
+        "--to",
+        str(target),
+    ]
+    assert (
+        main(
+            [
+                "gausscse/table4",
+                runs,
+                *common,
+                "--runs-dir",
+                runs,
+            ]
+        )
+        == 0
+    )
     page = target.read_text()
     assert "<h1>GaussCSE</h1>" in page
     assert any(row.startswith("ent+rev|2|95.99 ± 0.13 97.60 (-1.61)|") for row in rows_of(page))

@@ -44,22 +44,38 @@ MATCHED = HEAD.replace("columns", "reference: dual\nmatch: steps\ncolumns") + (
 def plan_of(tmp_path):
     index = RunsTable(tmp_path / "runs")
 
-    def plan(text=TABLE, seeds=(0, 1), name="table1", **request):
+    def plan(
+        text=TABLE,
+        seeds=(0, 1),
+        name="table1",
+        **request,
+    ):
         path = tmp_path / "paper" / f"{name}.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         given = Request(**{"profile": "tiny", "seeds": seeds} | request)
+
         return Plan(read_artefact(path), given, index)
 
     return plan
 
 
-def finish(plan, point, seed, score=0.5):
+def finish(
+    plan,
+    point,
+    seed,
+    score=0.5,
+):
     """Leave the record of a finished training."""
     config = composed(point)
     parts = {"data": {}, "encoder": {"name": "tiny"}, "resolved": {}}
     digest = records.config_hash(config, **parts)
-    run = records.Run(plan.table.runs_dir, config["name"], digest, seed)
+    run = records.Run(
+        plan.table.runs_dir,
+        config["name"],
+        digest,
+        seed,
+    )
     record = {
         "name": run.name,
         "config_hash": digest,
@@ -75,6 +91,7 @@ def finish(plan, point, seed, score=0.5):
     run.finish(record)
     run.curves_path.write_text("step,key,value\n4,val/rte/accuracy_all,0.5\n")
     plan.table.refresh()
+
     return run.path
 
 
@@ -84,28 +101,44 @@ def point_of(plan, label):
 
 def fail(plan, label):
     point = point_of(plan, label)
-    run = records.Run(plan.table.runs_dir, composed(point)["name"], "0123456789", 0)
+    run = records.Run(
+        plan.table.runs_dir,
+        composed(point)["name"],
+        "0123456789",
+        0,
+    )
     run.start(yaml.safe_dump(composed(point)), key_of(point))
     run.fail(RuntimeError("the loss is not a number"), stage="training")
     plan.table.refresh()
+
     return run
 
 
 class Command:
     """Stands for the command that runs points: finishes them, unless it is to fail."""
 
-    def __init__(self, plan, monkeypatch, code=0):
+    def __init__(
+        self,
+        plan,
+        monkeypatch,
+        code=0,
+    ):
         self.plan, self.code = plan, code
         self.calls, self.points = [], []
         monkeypatch.setattr(reproducing, "_run", self)
 
-    def __call__(self, command, environment):
+    def __call__(
+        self,
+        command,
+        environment,
+    ):
         assert environment["LIGHTNING_CSE_RUNS"] == str(self.plan.table.runs_dir)
         file = command[4].removeprefix("hydra.sweeper.file='").removesuffix("'").replace("\\'", "'")
         self.calls.append(command)
         self.points.append(yaml.safe_load(Path(file).read_text()))
         for *overrides, seed in self.points[-1] if self.code == 0 else ():
             finish(self.plan, Point("train", tuple(overrides)), int(seed.removeprefix("seed=")))
+
         return self.code
 
 
@@ -134,7 +167,11 @@ def test_a_part_never_takes_the_name_of_the_whole(plan_of):
     assert len(set(stems)) == len(stems)
 
 
-def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(plan_of, tmp_path, monkeypatch):
+def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
+    plan_of,
+    tmp_path,
+    monkeypatch,
+):
     plan = plan_of(GRID)
     (line,), (column,) = plan.lines, plan.artefact.columns
     low, high = (job.point for job in plan.jobs(line))
@@ -152,7 +189,11 @@ def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(plan_of, tmp
     assert len(command.calls) == 2, "all is finished"
 
 
-def test_trained_models_are_evaluated_after_training(plan_of, tmp_path, monkeypatch):
+def test_trained_models_are_evaluated_after_training(
+    plan_of,
+    tmp_path,
+    monkeypatch,
+):
     plan = plan_of(EVALUATED, (0,))
     command = Command(plan, monkeypatch, code=2)
     finish(plan, point_of(plan, "trained"), 1)
@@ -165,12 +206,17 @@ def test_trained_models_are_evaluated_after_training(plan_of, tmp_path, monkeypa
     assert sorted(found) == [f"model={folder}", "model=tiny"]
 
 
-def test_failed_runs_are_repeated_only_on_request(plan_of, tmp_path, monkeypatch):
+def test_failed_runs_are_repeated_only_on_request(
+    plan_of,
+    tmp_path,
+    monkeypatch,
+):
     plan = plan_of(seeds=(0,))
     fail(plan, "whole")
     told = overview([plan])
     for part in ("RuntimeError: the loss is", "--retry-failed", "2 runs: 1 failed, 1 missing"):
         assert part in told
+
     command = Command(plan, monkeypatch)
     assert run_missing([plan], tmp_path) == 0
     assert run_missing([plan], tmp_path, retry_failed=True) == 0
@@ -178,7 +224,11 @@ def test_failed_runs_are_repeated_only_on_request(plan_of, tmp_path, monkeypatch
     assert ["retry_failed=true" in call for call in command.calls] == [False, True]
 
 
-def test_runs_of_another_process_are_left_alone(plan_of, tmp_path, monkeypatch):
+def test_runs_of_another_process_are_left_alone(
+    plan_of,
+    tmp_path,
+    monkeypatch,
+):
     plan = plan_of(seeds=(0,))
     Command(plan, monkeypatch)
     with fail(plan, "whole").lock():
@@ -187,7 +237,12 @@ def test_runs_of_another_process_are_left_alone(plan_of, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("value", ["", "0"])
-def test_a_row_that_needs_a_variable_is_not_run_without_it(plan_of, tmp_path, monkeypatch, value):
+def test_a_row_that_needs_a_variable_is_not_run_without_it(
+    plan_of,
+    tmp_path,
+    monkeypatch,
+    value,
+):
     monkeypatch.setenv("CSE_MAY_ASK", value)
     plan = plan_of(PAID)
     command = Command(plan, monkeypatch)
@@ -223,10 +278,15 @@ def test_a_kept_reproduction_is_made_again_from_its_records(plan_of, tmp_path):
     for number, each in enumerate((plan, again)):
         written = reproduce(each).write(tmp_path / str(number))
         texts.append([path.read_text() for path in written])
+
     assert texts[0] == texts[1]
 
 
-def test_matched_rows_train_for_as_many_steps_as_the_first(plan_of, tmp_path, monkeypatch):
+def test_matched_rows_train_for_as_many_steps_as_the_first(
+    plan_of,
+    tmp_path,
+    monkeypatch,
+):
     plan = plan_of(MATCHED)
     command = Command(plan, monkeypatch)
     needed = {job.point.overrides[0] for job in plan.jobs(plan.lines[2])}

@@ -29,12 +29,19 @@ def test_holm_rejects_what_stepping_down_rejects(values, level):
     for step, index in enumerate(sorted(range(len(values)), key=values.__getitem__)):
         if (len(values) - step) * values[index] >= level:
             break
+
         rejected.add(index)
+
     assert {index for index, p in enumerate(holm(values)) if p < level} == rejected
 
 
 def test_the_vote_is_that_of_more_than_half():
-    votes = [[True, True, False], [True, False, False], [True, True, False], [False, False, True]]
+    votes = [
+        [True, True, False],
+        [True, False, False],
+        [True, True, False],
+        [False, False, True],
+    ]
     assert majority_vote(votes).tolist() == [True, False, False], "a tie is wrong"
 
 
@@ -52,6 +59,7 @@ def rte(correct):
     """Predictions of labels, every third of them positive."""
     labels = [row % 3 == 0 for row in range(len(correct))]
     predicted = [label == right for label, right in zip(labels, correct, strict=True)]
+
     return {"row": list(range(len(correct))), "label": labels, "prediction": predicted}
 
 
@@ -59,12 +67,19 @@ def rte(correct):
 def make_run(tmp_path):
     """Leave a finished run and return it."""
 
-    def make(name, seed, predictions, **record):
+    def make(
+        name,
+        seed,
+        predictions,
+        **record,
+    ):
         run = Run(tmp_path / "runs", name, "01", seed)
         for stored, columns in predictions.items():
             write_predictions(run.predictions, stored, columns)
+
         identity = {"name": name, "config_hash": "01", "seed": seed}
         run.finish({**identity, "metrics": {}, **record})
+
         return read_run(run.record_path)
 
     return make
@@ -84,6 +99,7 @@ def test_mcnemar_of_votes_against_loops_over_rows(make_run):
         a, b = (sum(right[name][s][row] for s in range(3)) >= 2 for name in right)
         only_a += a and not b
         only_b += b and not a
+
     assert only_a > only_b > 0, "the data must have both kinds of differences"
     assert (found.only_a, found.only_b, found.examples) == (only_a, only_b, N)
     differ = only_a + only_b
@@ -100,6 +116,7 @@ def test_all_pairs_on_all_tasks_with_answers_and_holm_over_them(make_run):
     for name, rate in (("a", 0.9), ("b", 0.6), ("c", 0.5)):
         right = answers(name, rate)
         runs.append(make_run(name, 0, {"eis": eis(right), "rte": rte(right), "sts": scores}))
+
     found = compare(points(runs))
     assert found["task"].tolist() == ["eis"] * 3 + ["rte"] * 3
     assert (found["a"] + found["b"]).tolist() == ["ab", "ac", "bc"] * 2
@@ -138,6 +155,7 @@ def test_what_cannot_be_compared(make_run, tmp_path):
     for runs in ((a, b), (a, a)):
         with pytest.raises(DataError, match=r"two points with a task in common.*\n  a: eis"):
             compared(*runs)
+
     copy = tmp_path / "copy" / "a" / "01-s0"
     copy.parent.mkdir(parents=True)
     a.folder.rename(copy)
@@ -156,4 +174,5 @@ def test_points_of_one_name_are_called_by_the_overrides_that_differ(overrides, l
     records = []
     for number, own in enumerate(overrides):
         records.append({"name": "a", "config_hash": f"0{number}", "overrides": own})
+
     assert labels_of([*records, {"name": "b", "config_hash": "9"}]) == [*labels, "b"]

@@ -25,20 +25,38 @@ TRAIN = {"experiment": "dualcse_cross"}
 LENGTH = {"baseline": "length", "of": "a"}
 
 
-def artefact(folder, columns, rows, paper="", **more):
+def artefact(
+    folder,
+    columns,
+    rows,
+    paper="",
+    **more,
+):
     """Write and read an artefact file; ``paper`` holds lines of published.csv without the table."""
     path = folder / "mine" / "table1.yaml"
     path.parent.mkdir(exist_ok=True)
-    named = {"title": "Terms", "source": "Mine", "encoders": ["bert_base"], "seeds": 3, **more}
+    named = {
+        "title": "Terms",
+        "source": "Mine",
+        "encoders": ["bert_base"],
+        "seeds": 3,
+        **more,
+    }
     path.write_text(yaml.safe_dump({**named, "columns": columns, "rows": rows}, sort_keys=False))
     lines = "".join(f"table1,{line}\n" for line in paper.split())
     head = "table,row,encoder,column,value,deviation,note\n"
     path.with_name("published.csv").write_text(head + lines)
+
     return read_artefact(path)
 
 
 def record(metrics=(), **more):
-    return {"name": "a", "config_hash": "01", "metrics": dict(metrics), **more}
+    return {
+        "name": "a",
+        "config_hash": "01",
+        "metrics": dict(metrics),
+        **more,
+    }
 
 
 def runs_of(**records):
@@ -48,12 +66,18 @@ def runs_of(**records):
         runs[name] = {}
         for seed, one in enumerate(of):
             runs[name][seed] = Found({**one, "seed": seed}, None, Path(f"{name}-s{seed}.json"))
+
     return runs
 
 
 def test_mean_deviation_range_and_published_number(tmp_path):
     paper = "a,bert_base,RTE,80.18,0.3, a,bert_base,EIS,99,,"
-    made = artefact(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN}, paper)
+    made = artefact(
+        tmp_path,
+        {"RTE": RTE, "EIS": EIS},
+        {"a": TRAIN},
+        paper,
+    )
     values = (0.75, 0.80, 0.79)
     cells = make_table(FakePlan(made, runs_of(a=[record({RTE: one}) for one in values]))).cells
     cell, empty = cells[0, "RTE"], cells[0, "EIS"]
@@ -65,7 +89,12 @@ def test_mean_deviation_range_and_published_number(tmp_path):
 
 
 def test_means_are_of_seeds_that_all_columns_have(tmp_path):
-    columns = {"RTE": RTE, "EIS": EIS, "Avg": {"mean": ["RTE", "EIS"]}, "lr": {"config": "lr"}}
+    columns = {
+        "RTE": RTE,
+        "EIS": EIS,
+        "Avg": {"mean": ["RTE", "EIS"]},
+        "lr": {"config": "lr"},
+    }
     made = artefact(tmp_path, columns, {"a": TRAIN})
     metrics = [{RTE: 0.8, EIS: 0.6}, {RTE: 0.9}, {RTE: 0.6, EIS: 0.2}]
     records = [record(one, decisive={"config": {"lr": 1e-5}}) for one in metrics]
@@ -93,7 +122,11 @@ def test_marks_have_symbols_which_the_legend_explains(tmp_path):
 RATES = {"a": 0.8, "b": 0.78, "c": 0.5}
 
 
-def rightness(name, rate, n=200):
+def rightness(
+    name,
+    rate,
+    n=200,
+):
     generator = random.Random(name)
     return [generator.random() < rate for _ in range(n)]
 
@@ -113,16 +146,30 @@ def make_runs(folder, rates):
             for stored, correct in (("eis", right), ("length-eis", rightness("length", 0.99))):
                 columns = {"row": list(range(len(correct))), "correct": correct}
                 write_predictions(place / "predictions", stored, columns)
+
             baselines = {"length": {EIS: 0.99}}
             found = record({EIS: statistics.fmean(right)}, seed=seed, baselines=baselines)
             runs.setdefault(label, {})[seed] = Found(found, place, place / "record.json")
+
     return runs
 
 
-def with_tests(folder, test="mcnemar", rows="abc", **more):
+def with_tests(
+    folder,
+    test="mcnemar",
+    rows="abc",
+    **more,
+):
     named = dict.fromkeys(rows, TRAIN) | {"LENGTH": LENGTH}
     columns = {"EIS": EIS, "AUPRC": "test/eis/auprc"}
-    return artefact(folder, columns, named, reference="a", test=test, **more)
+    return artefact(
+        folder,
+        columns,
+        named,
+        reference="a",
+        test=test,
+        **more,
+    )
 
 
 def signs_of(found):
@@ -166,10 +213,26 @@ def test_kept_tests_stand_in_for_the_predictions_of_the_same_runs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("p", "sign"), [(0.0, "**"), (0.009, "**"), (0.01, "*"), (0.049, "*"), (0.05, "")]
+    ("p", "sign"),
+    [
+        (0.0, "**"),
+        (0.009, "**"),
+        (0.01, "*"),
+        (0.049, "*"),
+        (0.05, ""),
+    ],
 )
-def test_stars_begin_below_a_level(tmp_path, p, sign):
-    made = artefact(tmp_path, {"EIS": EIS}, {"a": TRAIN, "b": TRAIN}, reference="a")
+def test_stars_begin_below_a_level(
+    tmp_path,
+    p,
+    sign,
+):
+    made = artefact(
+        tmp_path,
+        {"EIS": EIS},
+        {"a": TRAIN, "b": TRAIN},
+        reference="a",
+    )
     runs = make_runs(tmp_path, {"a": 0.6, "b": 0.6})
     first = make_table(FakePlan(made, runs))
     first.tests["p"] = p

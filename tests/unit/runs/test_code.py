@@ -55,7 +55,12 @@ def source(package, function="scale"):
         ("def scale", "def other():\n    return 1\n\n\ndef scale", False),
     ],
 )
-def test_source_digest(package, old, new, is_changed):
+def test_source_digest(
+    package,
+    old,
+    new,
+    is_changed,
+):
     before = source(package)
     assert old in SOURCE
     (package / "file.py").write_text(SOURCE.replace(old, new))
@@ -82,6 +87,7 @@ def test_golden_file_agrees_with_the_golden_results():
     methods = {}
     for name, config in golden.read("configs").items():
         methods.setdefault(config["method._target_"], {})[name] = results[name]
+
     digests = {method: code.digest(of_method) for method, of_method in methods.items()}
     assert digests == {name: each["results"] for name, each in code.golden_methods().items()}, (
         "run python scripts/golden.py runs"
@@ -105,7 +111,10 @@ def test_unexercised_functions_exist():
     ],
 )
 def test_digest_of_outside_code_follows_the_modules_it_imports(
-    tmp_path, monkeypatch, file, is_changed
+    tmp_path,
+    monkeypatch,
+    file,
+    is_changed,
 ):
     files = {
         "mine.py": "import torch\nfrom helper import value\nclass Mine: ...\n",
@@ -118,6 +127,7 @@ def test_digest_of_outside_code_follows_the_modules_it_imports(
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
+
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(
         sys,

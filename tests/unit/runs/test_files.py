@@ -8,11 +8,19 @@ from lightning_cse.runs import Curves
 
 
 def test_curves_round_trip(tmp_path):
-    values = [0.1 + 0.2, 1e-320, -0.0, 1.7976931348623157e308, math.inf, float(np.float32(0.1))]
+    values = [
+        0.1 + 0.2,
+        1e-320,
+        -0.0,
+        1.7976931348623157e308,
+        math.inf,
+        float(np.float32(0.1)),
+    ]
     curves = Curves(tmp_path / "sub" / "curves.csv")
     assert curves.read() == {}
     for step, value in enumerate(values):
         curves.append(step, {"train/loss": value, 'odd, "key"': 1})
+
     read = Curves(curves.path).read()
     assert [value.hex() for _, value in read["train/loss"]] == [value.hex() for value in values]
     assert read['odd, "key"'] == [(step, 1.0) for step in range(len(values))]
@@ -24,6 +32,7 @@ def test_curves_of_a_resumed_run(tmp_path):
     assert not curves.path.exists()
     for step in range(6):
         curves.append(step, {"a": step / 7, "b": -step})
+
     whole = curves.path.read_bytes()
     curves.keep(lambda step, key: step < 3 or (step == 3 and key == "a"))
     assert curves.read()["a"] == [(step, step / 7) for step in range(4)]
@@ -31,6 +40,7 @@ def test_curves_of_a_resumed_run(tmp_path):
     curves.append(3, {"b": -3})
     for step in (4, 5):
         curves.append(step, {"a": step / 7, "b": -step})
+
     assert curves.path.read_bytes() == whole
 
 

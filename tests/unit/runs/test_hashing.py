@@ -56,7 +56,9 @@ def changed(path, value):
     node = config
     for parent in parents:
         node = node.setdefault(parent, {})
+
     node[last] = value
+
     return config
 
 

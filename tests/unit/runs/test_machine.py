@@ -14,13 +14,16 @@ def checkout(tmp_path, monkeypatch):
         file = tmp_path / name
         file.parent.mkdir()
         file.write_text("a")
+
     for arguments in (["init"], ["add", "."], ["commit", "-m", "a"]):
         git(tmp_path, *arguments)
+
     monkeypatch.setattr(
         machine,
         "_FILE",
         tmp_path / "src/machine.py",
     )
+
     return tmp_path
 
 

@@ -50,6 +50,7 @@ def started(code, *arguments):
         code,
         *map(str, arguments),
     ]
+
     return subprocess.Popen(
         command,
         env=environment,
@@ -85,6 +86,7 @@ def test_status_from_new_to_finished(run):
         run.checkpoints.mkdir()
         (run.checkpoints / "last.ckpt").touch()
         (run.checkpoints / ".best.ckpt.0a.tmp").touch()
+
     assert run.status == "interrupted"
     run.fail(ValueError("two\nlines"), "training")
     assert (run.status, run.reason()) == ("failed", "ValueError: two lines")
@@ -111,6 +113,7 @@ def test_one_process_at_a_time(run, holder):
     assert run.status == "running"
     with pytest.raises(Busy, match=rf"0a-s3 \(pid {holder.pid}\) is in use"), run.lock():
         pass
+
     assert run.lock_path.exists()
     os.kill(holder.pid, signal.SIGKILL)  # the lock ends with its process
     holder.wait()
@@ -120,9 +123,14 @@ def test_one_process_at_a_time(run, holder):
 
 
 @pytest.mark.parametrize(("content", "message"), [('{"a": ', "damaged")])
-def test_unusable_records(run, content, message):
+def test_unusable_records(
+    run,
+    content,
+    message,
+):
     with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):
         run.read()
+
     run.path.mkdir(parents=True)
     run.record_path.write_text(content)
     with pytest.raises(LightningCSEError, match=message):
@@ -142,6 +150,7 @@ def test_find_runs(run):
     ]
     for one in wanted:
         one.start("")
+
     write_atomic(run.path / "wandb" / "0e-s0" / "config.yaml", "not ours")
     assert [(one.path, one.name) for one in find_runs(run.root)] == [
         (one.path, one.name) for one in wanted
@@ -164,7 +173,9 @@ def test_full_disk_keeps_the_old_file(run, monkeypatch):
         for action in (lambda: run.finish({}), lambda: run.start("")):
             with pytest.raises(LightningCSEError, match="no space left to write"):
                 action()
+
         run.fail(RuntimeError("boom"), "training")  # only logged
+
     assert run.read() == RECORD
     assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml", "record.json"]
 
@@ -185,6 +196,7 @@ def test_tables_of_run(run):
     run.start("")
     for step, values in ((0, {"val/m": 0.5}), (1, {"train/loss": 2.0}), (2, {"val/m": 0.75})):
         Curves(run.curves_path).append(step, values)
+
     curves = run.curves()
     assert curves.index.tolist() == [0, 1, 2]
     assert curves["val/m"].dropna().to_dict() == {0: 0.5, 2: 0.75}

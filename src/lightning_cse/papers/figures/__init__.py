@@ -68,6 +68,7 @@ def make(plan: Plan) -> Result:
     """
     name = str(plan.artefact.make)
     result: Result = pkgutil.resolve_name(f"{__name__}.{MAKERS[name]}:{name}")(plan)
+
     return result
 
 
@@ -83,7 +84,13 @@ def made(
     """
     drawn = {name: figure for name, figure in figures.items() if figure is not None}
     text = "\n\n".join(parts) + "\n" if parts else ""
-    return Result(drawn, text, {name: rows for name, rows in tables.items() if rows}, quotes)
+
+    return Result(
+        drawn,
+        text,
+        {name: rows for name, rows in tables.items() if rows},
+        quotes,
+    )
 
 
 def markdown_table(rows: Rows) -> str:
@@ -92,12 +99,14 @@ def markdown_table(rows: Rows) -> str:
     """
     rule = ["---:" if isinstance(value, float) else "---" for value in rows[0].values()]
     lines = [list(rows[0]), rule, *(map(_cell, row.values()) for row in rows)]
+
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
+
     return f"{value:.3f}" if isinstance(value, float) else f"{value}"
 
 
@@ -108,6 +117,7 @@ def spread(name: str, values: ArrayLike) -> dict[str, float]:
     import pandas as pd
 
     described = pd.Series(values, dtype=float).describe()
+
     return {f"{name}_{part}": float(described[key]) for part, key in _QUARTILES.items()}
 
 

@@ -53,6 +53,7 @@ def data_statistics(plan: Plan) -> Result:
                 "published": published.get((line.name, column.title)),
             }
             rows.append(row)
+
     return made({}, [markdown_table(rows), f"Counted in the {counted}."], pairs=rows)
 
 
@@ -69,7 +70,9 @@ def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
         pairs = 2 * len(rows)
         if "pos_implicit" not in rows.names:
             pairs = int(rows.table.to_pandas()[_hypothesis_columns(rows)].count().sum())
+
         counts["dev" if split == "val" else split] = pairs
+
     return counts
 
 
@@ -94,6 +97,7 @@ def retrieval(plan: Plan) -> Result:
             rows += table[["row", "encoder", *_COLUMNS]].to_dict("records")
         elif found:
             parts.append(f"{line.label}: the checkpoints of its runs were not kept.")
+
     return made({}, parts, quotes=True, nearest=rows)
 
 
@@ -101,6 +105,7 @@ def _nearest_of_run(run: Found, data_dir: Path) -> pd.DataFrame:
     dev = read_corpus("inli", "val", data_dir)
     train = read_corpus("inli", "train", data_dir)
     queries = dev.select(sorted(seeded_order(len(dev), _QUERY_SEED)[:_QUERIES]))
+
     return nearest(load(str(run.folder)).answers, queries, hypotheses(train))
 
 
@@ -110,8 +115,15 @@ def hypotheses(rows: Rows) -> pd.DataFrame:
     """
     table = rows.table.to_pandas().assign(found=_places(rows))
     columns = _hypothesis_columns(rows)
-    long = table.melt("found", columns, "kind", "sentence", ignore_index=False)
+    long = table.melt(
+        "found",
+        columns,
+        "kind",
+        "sentence",
+        ignore_index=False,
+    )
     in_order = long.sort_index(kind="stable")
+
     return in_order.dropna(subset="sentence").drop_duplicates("sentence")
 
 
@@ -141,6 +153,7 @@ def nearest(answers: Answers, queries: Rows, corpus: pd.DataFrame) -> pd.DataFra
                 cosine=cosines[number].tolist(),
             )
             hits.append(found)
+
     return pd.concat(hits)
 
 
@@ -148,6 +161,7 @@ def _places(rows: Rows) -> list[str]:
     """Return ``file:line`` for each row, with the file names of the official layout."""
     names = {file.path: file.name for file in rows.files}
     places = zip(rows.column("file"), rows.column("line"), strict=True)
+
     return [f"{names[file]}:{line}" for file, line in places]
 
 

@@ -54,7 +54,9 @@ def length_ratios(plan: Plan) -> Result:
             **spread("log_ratio", ratios[name]),
         }
         rows.append(row)
+
     figure = length_figure(ratios)
+
     return made({"length_ratios": figure}, [markdown_table(rows), _NOTE], lengths=rows)
 
 
@@ -76,11 +78,19 @@ def length_figure(ratios: Mapping[str, Array]) -> Figure:
     edges = _STEP * np.arange(min(low, -1), max(high + 1, 1) + 1)
     with plot_style():
         figure = blank_figure(1.0 + 2.9 * len(ratios), 3.1)
-        panels = figure.subplots(1, len(ratios), squeeze=False, sharex=True, sharey=True)[0]
+        panels = figure.subplots(
+            1,
+            len(ratios),
+            squeeze=False,
+            sharex=True,
+            sharey=True,
+        )[0]
         for axes, (name, values) in zip(panels, ratios.items(), strict=True):
             _draw_histogram(axes, values, edges)
             axes.set_title(f"{name} ({len(values):,} pairs)")
+
         panels[0].set_ylabel("share of pairs")
+
     return figure
 
 
@@ -95,7 +105,12 @@ def _draw_histogram(axes: Axes, values: Array, edges: Array) -> None:
         color=[BLUE, VERMILION],
         label=[f"{label}: {100 * kind.mean():.2f} %" for label, kind in kinds.items()],
     )
-    axes.axvline(0, ymax=1 / (1 + _ROOM), color=GREY, linewidth=0.9)
+    axes.axvline(
+        0,
+        ymax=1 / (1 + _ROOM),
+        color=GREY,
+        linewidth=0.9,
+    )
     axes.set_xlabel("ln (premise length / hypothesis length)")
     axes.margins(y=_ROOM)
     axes.legend(loc="upper left", handlelength=1.2)

@@ -62,7 +62,15 @@ def runs_of(plan: Plan) -> pd.DataFrame:
                 "curves": run.curves,
             }
             rows.append(row)
-    columns = ["setting", "encoder", "seed", *SUMMARY, "curves"]
+
+    columns = [
+        "setting",
+        "encoder",
+        "seed",
+        *SUMMARY,
+        "curves",
+    ]
+
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
@@ -80,6 +88,7 @@ def published_settings(artefact: Artefact) -> pd.DataFrame:
         if column := columns.get(each.column):
             row = rows.setdefault(each.row, {"setting": each.row})
             row[column.keys[0].removeprefix("summary.")] = each.value / column.scale
+
     return settings(pd.DataFrame(list(rows.values()), columns=["setting", *SUMMARY]))
 
 
@@ -107,7 +116,9 @@ def correlations(summary: pd.DataFrame) -> list[dict[str, Any]]:
         for name in ("pearson", "spearman"):
             ends = correlation(*both.to_numpy().T.tolist(), ranks=name == "spearman")
             row |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+
         rows.append(row)
+
     return rows
 
 
@@ -120,6 +131,7 @@ def fitting_difficulty(plan: Plan) -> Result:
     rows = []
     for source, summary in sources.items():
         rows += [{"of": source, **row} for row in correlations(summary)]
+
     return made(
         {"fitting_difficulty": scatter_figure(runs, FITTING)},
         ["Correlations with the final score:", markdown_table(rows)],
@@ -132,6 +144,7 @@ def best_step(plan: Plan) -> Result:
     """Make NGCSE's Figure 2; the encoder before training is step 0 of the runs themselves."""
     runs = runs_of(plan)
     figure = scatter_figure(runs, BEST_STEP)
+
     return made({"best_step": figure}, [], settings=_summaries(runs))
 
 
@@ -151,29 +164,48 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
     points = settings(runs)[list(measures)].dropna()
     if points.empty:
         return None
+
     labels = {}
     for title, x, y, value in points.itertuples():
         labels[f"{title} ({100 * value:.1f})"] = (x, y)
+
     with plot_style():
         axes = _scatter(points, measures)
         if measures is FITTING:
             zero_line(axes)
-            axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
+            axes.axvline(
+                0,
+                color=GREY,
+                linewidth=0.8,
+                zorder=1,
+            )
             _connect_runs(axes, points, runs)
         else:
             labels |= _draw_start(axes, runs)
+
         return _label(axes, labels)
 
 
 def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Draw a line from each setting to each of its runs."""
     across, up, _ = points
-    look: Any = {"color": GREY, "linewidth": 0.7, "marker": ".", "markersize": 3}
+    look: Any = {
+        "color": GREY,
+        "linewidth": 0.7,
+        "marker": ".",
+        "markersize": 3,
+    }
 
     for run in runs[runs["setting"].isin(points.index)].to_dict("records"):
         centre = points.loc[run["setting"]]
         xs = [centre[across], run[across]]
-        axes.plot(xs, [centre[up], run[up]], markevery=[1], zorder=2, **look)
+        axes.plot(
+            xs,
+            [centre[up], run[up]],
+            markevery=[1],
+            zorder=2,
+            **look,
+        )
 
 
 def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -198,6 +230,7 @@ def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]
                 zorder=3,
             )
             return {f"pretrained ({100 * score:.1f})": (x, y)}
+
     return {}
 
 
@@ -210,15 +243,34 @@ def _scatter(points: pd.DataFrame, measures: Mapping[str, str]) -> Axes:
     scale: Any = {"vmin": percent.min(), "vmax": percent.max(), "zorder": 3}
     for name, some in points.groupby(domain, sort=False):
         marker = _MARKERS.get(str(name), "^")
-        look: Any = {"s": 62, "edgecolor": "black", "linewidth": 0.6, "marker": marker}
-        drawn = axes.scatter(some[across], some[up], c=percent[some.index], **scale, **look)
+        look: Any = {
+            "s": 62,
+            "edgecolor": "black",
+            "linewidth": 0.6,
+            "marker": marker,
+        }
+        drawn = axes.scatter(
+            some[across],
+            some[up],
+            c=percent[some.index],
+            **scale,
+            **look,
+        )
         if len(some) < len(points):
-            axes.scatter([], [], facecolor="white", label=name or "other", **look)
+            axes.scatter(
+                [],
+                [],
+                facecolor="white",
+                label=name or "other",
+                **look,
+            )
             axes.legend(loc="best")
+
     bar = figure.colorbar(drawn, ax=axes, label=f"{measures[score]}, ×100")
     bar.outline.set_visible(False)
     axes.margins(0.14)
     axes.set(xlabel=measures[across], ylabel=measures[up])
+
     return axes
 
 
@@ -229,8 +281,21 @@ def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
     for number, (label, point) in enumerate(labels.items(), 1):
         listed[f"{number}  {label}"] = Line2D([], [], linestyle="none")
         place: Any = _PLACES[number % len(_PLACES)]  # neighbours have neighbouring numbers
-        axes.annotate(str(number), point, textcoords="offset points", zorder=5, **place)
-    figure.legend(listed.values(), listed, loc="outside right upper", handlelength=0)
+        axes.annotate(
+            str(number),
+            point,
+            textcoords="offset points",
+            zorder=5,
+            **place,
+        )
+
+    figure.legend(
+        listed.values(),
+        listed,
+        loc="outside right upper",
+        handlelength=0,
+    )
+
     return figure  # type: ignore[no-any-return]
 
 
@@ -248,23 +313,37 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
     groups = list(runs[runs["curves"].astype(bool)].groupby("setting", sort=False)["curves"])
     if not groups:
         return None
+
     with plot_style():
         figure = blank_figure(1.3 + 2.1 * len(groups), 4.6)
-        grid = figure.subplots(2, len(groups), squeeze=False, sharex=True, sharey="row")
+        grid = figure.subplots(
+            2,
+            len(groups),
+            squeeze=False,
+            sharex=True,
+            sharey="row",
+        )
         for column, (title, curves) in zip(grid.T, groups, strict=True):
             for axes, measure in zip(column, ("alignment", "uniformity"), strict=True):
                 for side, look in RFD_SIDES.items():
                     for run in curves:
                         points = xy(sorted(run.get(f"diag/{side}/{measure}", ())))
                         axes.plot(*points, linewidth=1.4, **look)
+
             column[0].set_title(title)
             column[1].set_xlabel("optimizer step")
             column[1].margins(x=0.03)
+
         grid[0][0].set_ylabel("alignment")
         grid[1][0].set_ylabel("uniformity")
         handles, labels = grid[0][0].get_legend_handles_labels()
         by_side = dict(zip(labels, handles, strict=True))
         figure.legend(
-            by_side.values(), by_side, loc="outside lower center", ncols=2, handlelength=3
+            by_side.values(),
+            by_side,
+            loc="outside lower center",
+            ncols=2,
+            handlelength=3,
         )
+
     return figure

@@ -47,7 +47,9 @@ def studies(plan: Plan) -> Result:
                 rows += runs.assign(study=option)[["study", *runs]].to_dict("records")
             else:
                 parts.append(f"Not drawn: {option}, since no two values of it have finished runs.")
+
         figures[name] = studies_figure(drawn) if drawn else None
+
     return made(figures, parts, studies=rows)
 
 
@@ -65,13 +67,16 @@ def study(plan: Plan, option: str) -> Study:
             continue
         if line.row.name in published:
             paper[float(given[option])] = published[line.row.name]
+
         for run in plan.found(line):
             value = float(value_at(run.record, f"decisive.config.{option}"))
             score = 100 * run.record["metrics"].get(metric, math.nan)
             rows.append((line.encoder, value, score))
+
     runs = pd.DataFrame(rows, columns=["encoder", "value", "score"])
     runs = runs.dropna().sort_values("value", kind="stable")
     runs.insert(2, "run", runs.groupby("value").cumcount())
+
     return runs, dict(sorted(paper.items()))
 
 
@@ -87,13 +92,24 @@ def studies_figure(drawn: Mapping[str, Study]) -> Figure:
     """
     with plot_style():
         figure = blank_figure(1.0 + 4.2 * len(drawn), 3.8)
-        panels = figure.subplots(1, len(drawn), squeeze=False, sharey=True)[0]
+        panels = figure.subplots(
+            1,
+            len(drawn),
+            squeeze=False,
+            sharey=True,
+        )[0]
         for axes, (title, study) in zip(panels, drawn.items(), strict=True):
             _draw_study(axes, *study)
             axes.set_xlabel(title)
             axes.margins(x=0.04, y=0.1)
-            axes.legend(ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+            axes.legend(
+                ncols=2,
+                loc="lower left",
+                bbox_to_anchor=(0, 1),
+            )
+
         panels[0].set_ylabel("score, ×100")
+
     return figure
 
 
@@ -101,7 +117,15 @@ def _draw_study(axes: Axes, runs: pd.DataFrame, published: Mapping[float, float]
     means = runs.groupby("value")["score"].mean()
     half = pooled_interval(runs)
     label = "one run each" if half is None else "mean of the runs"
-    axes.plot(means.index, means, color=BLUE, marker="o", markersize=4, zorder=3, label=label)
+    axes.plot(
+        means.index,
+        means,
+        color=BLUE,
+        marker="o",
+        markersize=4,
+        zorder=3,
+        label=label,
+    )
     if half is not None:
         axes.fill_between(
             means.index,
@@ -121,6 +145,7 @@ def _draw_study(axes: Axes, runs: pd.DataFrame, published: Mapping[float, float]
             zorder=2,
             label="one run",
         )
+
     if published:
         axes.plot(
             list(published),
@@ -131,6 +156,7 @@ def _draw_study(axes: Axes, runs: pd.DataFrame, published: Mapping[float, float]
             markersize=3,
             label="the paper",
         )
+
     best = means.idxmax()
     axes.scatter(
         best,
@@ -153,7 +179,9 @@ def pooled_interval(runs: pd.DataFrame) -> Any:
     freedom = len(runs) - groups.ngroups
     if not freedom:
         return None
+
     variance = ((runs["score"] - groups.transform("mean")) ** 2).sum() / freedom
+
     return stats.t.ppf(0.975, freedom) * (variance / groups.count()) ** 0.5
 
 
@@ -170,7 +198,13 @@ def pattern_complexity(plan: Plan) -> Result:
     for label in dict.fromkeys(line.label for line in plan.lines):
         experiment = f"ngcse_{label.lower().replace('.', '_')}"
         data = str(compose("train", f"+experiment={experiment}").hydra.runtime.choices["data"])
-        configs[label] = data_config(plan, label, data=data, encoder=plan.request.encoder)
+        configs[label] = data_config(
+            plan,
+            label,
+            data=data,
+            encoder=plan.request.encoder,
+        )
+
     sets = pair_sets(configs)
     *names, stsb = sets
     figures = {}
@@ -178,7 +212,9 @@ def pattern_complexity(plan: Plan) -> Result:
         shown = [name for name in names if name.startswith(f"{domain}.")]
         with plot_style():
             figure = histograms_figure({name: sets[name] for name in (*shown, stsb)})
+
         figures[f"pattern_complexity_{domain.lower()}"] = figure
+
     rows = []
     for name, measured in sets.items():
         for pairs in measured:
@@ -191,4 +227,5 @@ def pattern_complexity(plan: Plan) -> Result:
                 **spread("cosine", pairs.cosine),
             }
             rows.append(row)
+
     return made(figures, [], pairs=rows)
