@@ -32,26 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _page(arguments: argparse.Namespace) -> str:
-    from lightning_cse.config import experiments_dir
-    from lightning_cse.papers.artefacts import Request
-    from lightning_cse.papers.files import find_artefacts
-    from lightning_cse.papers.plan import Plan
-    from lightning_cse.papers.records import RunsTable, read_runs
+    from lightning_cse.papers.records import read_runs
     from lightning_cse.papers.report import build_report, run_facts, run_sections, slug
-    from lightning_cse.papers.reproducing import kept_records
 
-    experiments = experiments_dir()
-    kept = kept_records(experiments) if arguments.kept else []
-    table = RunsTable(arguments.runs_dir, arguments.records + kept)
-    request = Request(arguments.profile, arguments.encoder, arguments.seeds)
-    known: set[str] = set()
-    papers: dict[str, list[Plan]] = {}
-    for artefact in find_artefacts(experiments).values():
-        if named := set(arguments.what) & {"all", artefact.key, artefact.paper}:
-            known |= named
-            paper = artefact.source.partition(",")[0]
-            papers.setdefault(paper, []).append(Plan(artefact, request, table))
-
+    papers, known = _papers(arguments)
     sections = []
     shown = []
     for paper, plans in papers.items():
@@ -72,6 +56,31 @@ def _page(arguments: argparse.Namespace) -> str:
     title = ", ".join(papers) or "Runs"
 
     return build_report(arguments.title or title, sections, facts=run_facts(shown))
+
+
+def _papers(arguments: argparse.Namespace) -> tuple[dict[str, list[Plan]], set[str]]:
+    """Return the plans of the named artefacts by paper, and the names that are of artefacts."""
+    from lightning_cse.config import experiments_dir
+    from lightning_cse.papers.artefacts import Request
+    from lightning_cse.papers.files import find_artefacts
+    from lightning_cse.papers.plan import Plan
+    from lightning_cse.papers.records import RunsTable
+    from lightning_cse.papers.reproducing import kept_records
+
+    experiments = experiments_dir()
+    kept = kept_records(experiments) if arguments.kept else []
+    table = RunsTable(arguments.runs_dir, arguments.records + kept)
+    request = Request(arguments.profile, arguments.encoder, arguments.seeds)
+    known: set[str] = set()
+    papers: dict[str, list[Plan]] = {}
+
+    for artefact in find_artefacts(experiments).values():
+        if named := set(arguments.what) & {"all", artefact.key, artefact.paper}:
+            known |= named
+            paper = artefact.source.partition(",")[0]
+            papers.setdefault(paper, []).append(Plan(artefact, request, table))
+
+    return papers, known
 
 
 def _trainings(plans: Sequence[Plan]) -> list[Found]:
