@@ -118,8 +118,8 @@ def test_run_with_several_negatives_killed_in_either_epoch_matches_uninterrupted
         cells = {
             "query": f"Who has key {row // 2}?",
             "pos": f"Ann has key {row}.",
-            "neg": [f"No key {row}{k}." for k in range(row % 3)],
         }
+        cells |= {f"negative_{k}": f"No key {row}{k}." for k in range(1, 1 + row % 3)}
         lines.append(json.dumps(cells))
 
     path.write_text("\n".join(lines), encoding="utf-8")

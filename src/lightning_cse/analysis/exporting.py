@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,7 @@ TOLERANCE: Final = 1e-5
 """The largest distance of an exported vector from the model's own, relative to its length."""
 
 INSTEAD: Final = "Use lightning_cse.load with the model itself"
+MASK: Final = "[PROMPT MASK]"
 ODD: Final = (
     "",
     "  outer   and inner\twhite space \n",
@@ -191,12 +193,22 @@ def _modules(view: View, folder: Path) -> list[nn.Module]:
     from sentence_transformers.sentence_transformer import modules as st
 
     encoder = view.encoder
+    template = view.template
     backbone = encoder.backbone
-    if encoder.pooling not in ("cls", "mean"):
+
+    if encoder.denoise:
+        raise EncoderError(f"encoder.denoise cannot be exported. {INSTEAD}")
+
+    if encoder.pooling not in ("cls", "mean", "prompt"):
         raise EncoderError(f"pooling {encoder.pooling} cannot be exported. {INSTEAD}")
 
+    pooling = [st.Pooling(encoder.width, "cls" if encoder.pooling == "cls" else "mean")]
+    if template.pooled is not None:
+        backbone, template, weights = _with_mask(backbone, template)
+        pooling.insert(0, weights)
+
     backbone.save_pretrained(folder)
-    _with_template(encoder.tokenizer.tokenizer, view.template).save_pretrained(folder)
+    _with_template(encoder.tokenizer.tokenizer, template).save_pretrained(folder)
     transformer = st.Transformer(
         str(folder),
         max_seq_length=encoder.max_length,
@@ -205,7 +217,7 @@ def _modules(view: View, folder: Path) -> list[nn.Module]:
 
     return [
         transformer,
-        st.Pooling(encoder.width, encoder.pooling),
+        *pooling,
         *_converted(view.layers),
     ]
 
@@ -249,6 +261,25 @@ def _flat(layers: Iterable[nn.Module]) -> Iterator[nn.Module]:
             yield layer
 
 
+def _with_mask(backbone: Any, template: Template) -> tuple[Any, Template, nn.Module]:
+    """Return the backbone with a new id of the prompt's mask, and weights that pool only that."""
+    from sentence_transformers.sentence_transformer import modules as st
+
+    assert template.pooled is not None  # noqa: S101 - the caller has checked it
+    place = len(template.suffix) - template.pooled
+    mask = backbone.config.vocab_size
+    backbone = copy.deepcopy(backbone)
+
+    with torch.no_grad():
+        table = backbone.resize_token_embeddings(mask + 1, mean_resizing=False).weight
+        table[mask] = table[template.suffix[place]]
+
+    suffix = (*template.suffix[:place], mask, *template.suffix[place + 1 :])
+    weights = st.WordWeights([*[""] * mask, MASK], {MASK: 1.0}, unknown_word_weight=0.0)
+
+    return backbone, replace(template, suffix=suffix), weights
+
+
 def _without_pooler(backbone: nn.Module) -> dict[str, bool]:
     has_pooler = "add_pooling_layer" in signature(type(backbone)).parameters
     return {"add_pooling_layer": False} if has_pooler else {}
@@ -279,7 +310,7 @@ def _with_template(
 
     ids = [*template.prefix, *template.suffix]
     types = [*template.prefix_types, *template.suffix_types]
-    texts = tokenizer.convert_ids_to_tokens(ids)
+    texts = [str(text or MASK) for text in tokenizer.convert_ids_to_tokens(ids)]
     tokens = []
     pieces = []
     for number, (token, segment, text) in enumerate(

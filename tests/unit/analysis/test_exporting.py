@@ -39,9 +39,11 @@ SENTENCES = [
     "Über Größe, naïveté und 🙃 — ½ €.",
     "salt " * 150 + "was dear then.",
 ]
+PROMPT = {"pooling": "prompt", "prompts": ["{} ; in short : {mask} , that is all ."]}
 CASES = [
     (PointModel, {}, "primary", {"pooling": "mean"}, True),
     (PointModel, {"has_head": True}, "primary", {}, True),
+    (PointModel, {}, "primary", PROMPT, True),
     (GaussianModel, {"sts_similarity": "symmetric"}, "mean", {}, False),
     (DualModel, {"architecture": "cross"}, "explicit", {}, True),
     (DualModel, {"architecture": "cross"}, "implicit", {}, False),
@@ -146,7 +148,7 @@ class Undeclared(PointModel):
 @pytest.mark.parametrize(
     ("kind", "reading", "view", "message"),
     [
-        (PointModel, {"pooling": "prompt"}, None, "pooling prompt cannot be exported"),
+        (PointModel, {"pooling": "prompt", "denoise": True}, None, "denoise cannot be exported"),
         (PointModel, {"pooling": "first_last"}, None, "pooling first_last cannot be exported"),
         (Undeclared, {}, None, "Undeclared does not declare the layers of primary"),
         (DualModel, {}, "implict", "has no view 'implict'"),
