@@ -37,5 +37,5 @@ with tempfile.TemporaryDirectory() as folder:
     for hit in model.search(query, candidates, k=3)[0]:
         print(f"{hit.score:.3f}  {candidates[hit.row]}")
 
-    exact = {hit.row for hit in model.search(query, vectors, k=20)[0]}
+    exact = {hit.row for hit in model.search(query, corpus, k=20)[0]}
     print(f"recall of the index at 20: {len(exact & set(found[0])) / 20:.2f}")
