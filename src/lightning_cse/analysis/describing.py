@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import runs
-from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms
+from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms, quartiles
 from lightning_cse.config.compose import portable
 from lightning_cse.data import ContrastiveDataModule, read_corpus
 from lightning_cse.data.preparation import seeded_order
@@ -314,19 +313,9 @@ def pair_summary(pairs: Pairs) -> dict[str, Any]:
         "dropout": pairs.dropout,
         "pairs": pairs.total,
         "measured": len(pairs.first),
-        "mer": _spread(pairs.mer),
-        "cosine": _spread(pairs.cosine),
+        "mer": quartiles(pairs.mer),
+        "cosine": quartiles(pairs.cosine),
     }
-
-
-def _spread(values: Sequence[float]) -> dict[str, float] | None:
-    if not len(values):
-        return None
-
-    names = ("lower_quartile", "median", "upper_quartile")
-    quartiles = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
-
-    return {"mean": float(np.mean(values)), **dict(zip(names, quartiles, strict=True))}
 
 
 def shown_summary(summary: Mapping[str, Any], folder: Path) -> str:

@@ -10,7 +10,7 @@ import itertools
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -229,7 +229,9 @@ def _converted(layers: Iterable[nn.Module]) -> list[nn.Module]:
     from sentence_transformers.sentence_transformer import modules as st
 
     converted: list[nn.Module] = []
-    for layer in _flat(layers):
+    for layer in nn.Sequential(*layers).modules():
+        if isinstance(layer, nn.Sequential):
+            continue
         if isinstance(layer, Normalize):
             converted.append(st.Normalize())
         elif isinstance(layer, nn.Linear):
@@ -251,14 +253,6 @@ def _converted(layers: Iterable[nn.Module]) -> list[nn.Module]:
             raise EncoderError(f"a layer {layer} cannot be exported. {INSTEAD}")
 
     return converted
-
-
-def _flat(layers: Iterable[nn.Module]) -> Iterator[nn.Module]:
-    for layer in layers:
-        if isinstance(layer, nn.Sequential):
-            yield from _flat(layer)
-        else:
-            yield layer
 
 
 def _with_mask(backbone: Any, template: Template) -> tuple[Any, Template, nn.Module]:

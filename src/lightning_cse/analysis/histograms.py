@@ -19,6 +19,7 @@ from lightning_cse.plots import blank_figure, plot_style, save_figures, series_l
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 BINS: Final = 25
 LOWEST_COSINE: Final = 0.5
@@ -136,11 +137,18 @@ def bins_of(sets: PairSets) -> dict[str, np.ndarray]:
     bins = {"mer": np.linspace(0.0, 1.0, BINS + 1)}
     cosines = [value for each in sets.values() for pairs in each for value in pairs.cosine]
     if cosines:
-        low = max(-1.0, min(LOWEST_COSINE, math.floor(min(cosines) / 0.1) * 0.1))
-        bins["cosine"] = np.linspace(
-            low,
-            1.0,
-            max(BINS, round((1.0 - low) * BINS)) + 1,
-        )
+        low = min(LOWEST_COSINE, math.floor(min(cosines) / 0.1) * 0.1)
+        bins["cosine"] = np.linspace(low, 1.0, BINS + 1)
 
     return bins
+
+
+def quartiles(values: Sequence[float] | NDArray[np.float64]) -> dict[str, float] | None:
+    """Return the mean and the quartiles of some values; None without values."""
+    if not len(values):
+        return None
+
+    names = ("lower_quartile", "median", "upper_quartile")
+    found = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+
+    return {"mean": float(np.mean(values)), **dict(zip(names, found, strict=True))}

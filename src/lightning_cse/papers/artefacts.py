@@ -44,10 +44,6 @@ Names = tuple[str, ...]
 Seed = Annotated[int, Field(ge=0, strict=True)]
 _COUNT: Final = BeforeValidator(lambda value: tuple(range(value)) if type(value) is int else value)
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), _COUNT]
-_Match = Annotated[
-    Mapping[Literal["steps"], Names],
-    BeforeValidator(lambda by: {by: ()} if isinstance(by, str) else by),
-]
 
 
 @dataclass(frozen=True, config=_FILE)
@@ -116,7 +112,6 @@ class Row:
     suite: str | None = None
     suite_overrides: Names = ()
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, hash=False)
-    choose: str = ""
     evaluate: Evaluate | None = None
     baseline: str | None = None
     of: str = ""
@@ -199,9 +194,8 @@ class Artefact:
     """A table, figure or text of a paper.
 
     ``reference`` is the label of the row that ``test`` compares the others with. The rows in
-    ``match`` train for as many steps as the first of them; if none is named, all trained rows match
-    the reference. ``make`` is the function that makes a figure or a text. ``seeds`` and
-    ``encoders`` are the defaults of the rows.
+    ``match`` train for as many steps as the first of them. ``make`` is the function that makes a
+    figure or a text. ``seeds`` and ``encoders`` are the defaults of the rows.
     """
 
     paper: str
@@ -211,7 +205,7 @@ class Artefact:
     columns: Annotated[tuple[Column, ...], _values(TypeAdapter(dict[str, Column]))] = ()
     reference: str | None = None
     test: Significance | None = None
-    match: _Match = field(default_factory=dict, hash=False)
+    match: Names = ()
     make: str | None = None
     note: str = ""
     path: Path = Path()
@@ -263,13 +257,7 @@ class Artefact:
 
     def matched(self, label: str) -> str | None:
         """Return the row that sets the number of steps of a row; None if the row is not matched."""
-        if "steps" not in self.match:
-            return None
-
-        trained = [row.label for row in self.rows if row.experiment]
-        first, *others = self.match["steps"] or (self.reference or trained[0], *trained)
-
-        return first if label in others and label != first else None
+        return self.match[0] if label in self.match[1:] else None
 
     def encoders_of(self, row: Row) -> Sequence[str | None]:
         """Return the encoders that a row is repeated for; None stands for a row without one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -126,29 +126,29 @@ def _plain(error: ErrorDetails) -> str:
 
 def _unknown(artefact: Artefact) -> Iterator[str]:
     """Yield a fault for each name in a file that refers to nothing."""
-    rows = [row.label for row in artefact.rows]
-    trained = [row.label for row in artefact.rows if row.experiment]
+    rows = {row.label: row for row in artefact.rows}
+    trained = [label for label, row in rows.items() if row.experiment]
     columns = [column.title for column in artefact.columns]
-    means = [column for column in artefact.columns if column.source == "mean"]
-    baselines = [row for row in artefact.rows if row.baseline]
-    refers: list[tuple[str, Sequence[str], Sequence[str]]] = [
-        ("reference", [artefact.reference] if artefact.reference else [], rows),
-        ("match.steps (a trained row)", artefact.match.get("steps", ()), trained),
-        ("profiles", list(artefact.profiles), PROFILES),
-        *((f"rows.{row.label}.of (a trained row)", [row.of], trained) for row in baselines),
-        *((f"columns.{column.title}.mean", column.keys, columns) for column in means),
-        *(
-            (f"profiles.{name}.rows", list(one.rows), rows)
-            for name, one in artefact.profiles.items()
-        ),
-    ]
-    for row in artefact.rows:
-        if not artefact.encoders_of(row):
-            yield f"rows.{row.label}: has no encoders"
+    yield from _missing("reference", filter(None, [artefact.reference]), rows)
+    yield from _missing("match (a trained row)", artefact.match, trained)
+    yield from _missing("profiles", artefact.profiles, PROFILES)
+    for name, profile in artefact.profiles.items():
+        yield from _missing(f"profiles.{name}.rows", profile.rows, rows)
 
-    for key, names, known in refers:
-        wrong = [name for name in names if name not in known]
-        yield from (f"{key}: there is no {one!r}{did_you_mean(one, known)}" for one in wrong)
+    for label, row in rows.items():
+        if row.baseline:
+            yield from _missing(f"rows.{label}.of (a trained row)", [row.of], trained)
+        if not artefact.encoders_of(row):
+            yield f"rows.{label}: has no encoders"
+
+    for column in artefact.columns:
+        if column.source == "mean":
+            yield from _missing(f"columns.{column.title}.mean", column.keys, columns)
+
+
+def _missing(key: str, names: Iterable[str], known: Collection[str]) -> list[str]:
+    wrong = [name for name in names if name not in known]
+    return [f"{key}: there is no {name!r}{did_you_mean(name, known)}" for name in wrong]
 
 
 def _has_cell(artefact: Artefact, number: PublishedValue) -> bool:

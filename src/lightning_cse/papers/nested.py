@@ -5,17 +5,9 @@ from typing import Any
 
 
 def value_at(record: Mapping[str, Any], dotted: str) -> Any:
-    """Return the value at a dotted path, or None if there is none; a key may itself contain
-    dots.
-    """
+    """Return the value at a dotted path, or None if there is none."""
     node: Any = record
-    while dotted:
-        if not isinstance(node, Mapping):
-            return None
-        if dotted in node:
-            return node[dotted]
-
-        head, _, dotted = dotted.partition(".")
-        node = node.get(head)
+    for key in dotted.split("."):
+        node = node.get(key) if isinstance(node, Mapping) else None
 
     return node

@@ -101,17 +101,17 @@ class Plan:
         return Job(point.of or point, other.seeds[0])
 
     def chosen(self, line: Line, column: Column) -> tuple[Point, ...]:
-        """Return the points that fill a cell: of a grid, the best with the first seed.
+        """Return the points that fill a cell: of a grid, that with the best dev score of the first
+        seed.
 
         None of a grid is chosen while one is missing; the first wins a tie.
         """
         points = self.points(line, column)
-        by = line.row.choose
         if not line.row.grid or not points:
             return points
 
         found = [self.table.find(point, line.seeds[0]) for point in points]
-        scores = [value_at(run.record, by) for run in found if run is not None]
+        scores = [value_at(run.record, "best.score") for run in found if run is not None]
 
         return (points[scores.index(max(scores))],) if len(scores) == len(points) else ()
 

@@ -46,24 +46,21 @@ class Point:
         return tuple(int(run.record["seed"]) for run in self.runs)
 
     @property
-    def tasks(self) -> list[str]:
-        """The tasks for which all of its runs have predictions."""
-        prefix = f"{self.baseline}-" if self.baseline else ""
-        common = set.intersection(*(set(stored(run)) for run in self.runs))
-        tasks = [name.removeprefix(prefix) for name in sorted(common) if name.startswith(prefix)]
+    def files(self) -> dict[str, list[Path]]:
+        """The prediction files of the tasks for which all runs have predictions, one per run."""
+        stem = f"{self.baseline}-" if self.baseline else ""
+        by_run = [_predictions(run, stem) for run in self.runs]
+        common = set.intersection(*map(set, by_run))
 
-        return [task for task in tasks if "-" not in task]
-
-    def files(self, task: str) -> list[Path]:
-        """Return the prediction files of one of the ``tasks``, one per run."""
-        name = f"{self.baseline}-{task}" if self.baseline else task
-        return [stored(run)[name] for run in self.runs]
+        return {task: [files[task] for files in by_run] for task in sorted(common)}
 
 
-def stored(run: Found) -> dict[str, Path]:
-    """Return a run's prediction files by name: ``<task>`` or ``<baseline>-<task>``."""
-    files = run.folder.glob("predictions/*.parquet") if run.folder else ()
-    return {path.stem: path for path in files}
+def _predictions(run: Found, stem: str) -> dict[str, Path]:
+    """Return a run's prediction files by task; those of a baseline begin with its name."""
+    files = run.folder.glob(f"predictions/{stem}*.parquet") if run.folder else ()
+    by_task = {path.stem.removeprefix(stem): path for path in files}
+
+    return {task: path for task, path in by_task.items() if "-" not in task}
 
 
 def points(runs: Iterable[Found]) -> list[Point]:
@@ -106,11 +103,11 @@ def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
 def _votes(task: str, points: Sequence[Point], metric: str = "accuracy") -> list[Votes]:
     """Read the runs of each point; refuse runs that were evaluated on different examples."""
     votes = []
-    first = points[0].files(task)[0]
+    first = points[0].files[task][0]
     examples = read_outcome(first, metric).drop(columns="correct")
     for point in points:
         of_point = []
-        for path in point.files(task):
+        for path in point.files[task]:
             frame = read_outcome(path, metric)
             of_point.append(frame.pop("correct").to_numpy())
             if not frame.equals(examples):
@@ -137,7 +134,7 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     left_out = {}
     answered = _tasks_with_answers(points)
     for task in sorted(set(tasks or answered).intersection(answered)):
-        having = [point for point in points if task in point.tasks]
+        having = [point for point in points if task in point.files]
         if len(having) < len(points):
             left_out[task] = [point.label for point in points if point not in having]
 
@@ -146,7 +143,7 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
             rows.append({"task": task, **_compare_pair(a, b, of_a, of_b)})
 
     if not rows:
-        known = [f"\n  {one.label}: {', '.join(one.tasks) or 'no predictions'}" for one in points]
+        known = [f"\n  {one.label}: {', '.join(one.files) or 'no predictions'}" for one in points]
         needs = "a comparison needs two points with a task in common, of right and wrong answers"
         raise DataError(needs + "".join(known))
 
@@ -159,7 +156,7 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
 
 def _tasks_with_answers(points: Sequence[Point]) -> set[str]:
     """Return the tasks of the runs that have right and wrong answers."""
-    files = {task: point.files(task)[0] for point in points for task in point.tasks}
+    files = {task: found[0] for point in points for task, found in point.files.items()}
     answers = {"correct", "prediction"}
 
     return {task for task, file in files.items() if answers & set(pd.read_parquet(file))}
@@ -256,7 +253,7 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
 def _pvalue(a: Point, b: Point, metric: str) -> float | None:
     """Return the p-value of two cells; None where predictions are missing."""
     _, task, name = metric.split("/")
-    if task not in a.tasks or task not in b.tasks:
+    if task not in a.files or task not in b.files:
         return None
 
     return mcnemar(*map(majority_vote, _votes(task, (a, b), name))).pvalue
@@ -281,20 +278,10 @@ def _voters(a: Side, b: Side) -> list[list[int]]:
 
 
 def read_tests(path: Path | None) -> pd.DataFrame:
-    """Read the comparisons kept with a table; a missing file holds none. Raises DataError if it is
-    damaged.
-    """
+    """Read the comparisons kept with a table; a missing file holds none."""
     if path is None or not path.is_file():
         return pd.DataFrame(columns=TEST_FIELDS)
 
-    try:
-        frame = pd.read_csv(
-            path,
-            dtype=str,
-            keep_default_na=False,
-            usecols=TEST_FIELDS,
-        )
-        return frame.astype(dict.fromkeys(_NUMBERS, float))
-    except ValueError as error:
-        redo = "remove the file, and the tests are redone"
-        raise DataError(f"{path} is damaged ({error}); {redo}") from None
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+
+    return frame.astype(dict.fromkeys(_NUMBERS, float))

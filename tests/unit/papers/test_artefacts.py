@@ -157,7 +157,7 @@ def test_a_profile_or_an_encoder_replaces_all_encoders(
         ("rows: {DualCSE:", "rows: {DualCES:", r"profiles\.small\.rows: .*did you mean 'DualCSE'"),
         ("  LLM: {pub", "  GPT-4: {pub", r"table5\.yaml: .*duplicate key GPT-4"),
         ("title: What", "published: table55\ntitle: What", r"published: .*'table55'"),
-        ("title: What", "match: {steps: [LENGTH]}\ntitle: What", r"match\.steps .a trained row"),
+        ("title: What", "match: [LENGTH]\ntitle: What", r"match .a trained row"),
     ],
 )
 def test_faults_name_file_and_key(

@@ -27,14 +27,14 @@ TABLE = f"""{HEAD}
   without: {{experiment: dualcse_cross_no_both}}
   LLM: {{published: "it is asked, not trained"}}
 """
-GRID = f"{HEAD}  best: {{experiment: dualcse_cross, grid: {{method.optimizer.lr: [1e-5, 3e-5]}}, choose: best.score}}\n"
+GRID = f"{HEAD}  best: {{experiment: dualcse_cross, grid: {{method.optimizer.lr: [1e-5, 3e-5]}}}}\n"
 EVALUATED = f"""{HEAD}
   trained: {{experiment: simcse_inli, suite: stsb}}
   plain: {{evaluate: {{model: "{{encoder}}", suite: stsb}}}}
 """
 PAID = TABLE.replace("cross}", "cross, needs: {variable: CSE_MAY_ASK, why: it costs money}}")
 TWICE = f"{HEAD}  a: {{experiment: impscore}}\n  b: {{experiment: impscore, overrides: [trainer.max_steps=-1]}}\n"
-MATCHED = HEAD.replace("columns", "reference: dual\nmatch: steps\ncolumns") + (
+MATCHED = HEAD.replace("columns", "reference: dual\nmatch: [dual, more]\ncolumns") + (
     "  length: {baseline: length, of: more}\n  dual: {experiment: dualcse_cross}\n"
     "  more: {experiment: simcse_inli, overrides: [data.batch_size=64]}\n"
 )

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from fake_plan import FakePlan
 
-from lightning_cse.errors import DataError
 from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.records import Found
@@ -207,9 +206,6 @@ def test_kept_tests_stand_in_for_the_predictions_of_the_same_runs(tmp_path):
     bare["c"].pop(2)
     others = make_table(FakePlan(made, bare), kept_tests=file)
     assert list(others.tests["row"]) == ["LENGTH"], "other runs have other means and seeds"
-    file.write_text(file.read_text().replace("p_holm", "q"))
-    with pytest.raises(DataError, match=r"t\.tests\.csv is damaged .*remove the file"):
-        make_table(FakePlan(made, bare), kept_tests=file)
 
 
 @pytest.mark.parametrize(

@@ -20,20 +20,13 @@ from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.points import explained
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
-    from numpy.typing import ArrayLike
+    from numpy.typing import NDArray
 
 __all__ = ["MAKERS", "Result", "make"]
 
 _SAMPLE: Final = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
-_QUARTILES: Final = {
-    "mean": "mean",
-    "lower_quartile": "25%",
-    "median": "50%",
-    "upper_quartile": "75%",
-}
-
-
 Rows = Sequence[Mapping[Any, Any]]
 
 
@@ -110,15 +103,13 @@ def _cell(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, float) else f"{value}"
 
 
-def spread(name: str, values: ArrayLike) -> dict[str, float]:
-    """Return the mean and the quartiles as ``<name>_mean``, ``<name>_median`` and so on; NaN
+def spread(name: str, values: Sequence[float] | NDArray[np.float64]) -> dict[str, float]:
+    """Return the mean and the quartiles as ``<name>_mean``, ``<name>_median`` and so on; nothing
     without values.
     """
-    import pandas as pd
+    from lightning_cse.analysis.histograms import quartiles
 
-    described = pd.Series(values, dtype=float).describe()
-
-    return {f"{name}_{part}": float(described[key]) for part, key in _QUARTILES.items()}
+    return {f"{name}_{part}": value for part, value in (quartiles(values) or {}).items()}
 
 
 def data_config(
