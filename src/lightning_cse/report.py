@@ -64,12 +64,10 @@ def _papers(arguments: argparse.Namespace) -> tuple[dict[str, list[Plan]], set[s
     from lightning_cse.papers.artefacts import Request
     from lightning_cse.papers.files import find_artefacts
     from lightning_cse.papers.plan import Plan
-    from lightning_cse.papers.records import RunsTable
-    from lightning_cse.papers.reproducing import kept_records
+    from lightning_cse.papers.reproducing import runs_table
 
     experiments = experiments_dir()
-    kept = kept_records(experiments) if arguments.kept else []
-    table = RunsTable(arguments.runs_dir, arguments.records + kept)
+    table = runs_table(arguments, experiments)
     request = Request(arguments.profile, arguments.encoder, arguments.seeds)
     known: set[str] = set()
     papers: dict[str, list[Plan]] = {}
@@ -94,9 +92,8 @@ def _artefact(plan: Plan, paper: str) -> dict[str, Any]:
     from lightning_cse.papers.report import artefact_section
     from lightning_cse.papers.reproducing import reproduce
 
-    results = plan.artefact.path.parent / "results"
     try:
-        done = reproduce(plan, kept_tests=results / f"{plan.stem}.tests.csv")
+        done = reproduce(plan)
     except LightningCSEError as error:
         sys.stderr.write(f"warning: {plan.artefact.key} is left empty: {error}\n")
         section = artefact_section(plan.artefact, None, part=paper)

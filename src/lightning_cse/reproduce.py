@@ -58,8 +58,7 @@ def _plans(given: argparse.Namespace, artefacts: Mapping[str, Artefact]) -> list
     """
     from lightning_cse.papers.artefacts import Request
     from lightning_cse.papers.plan import Plan
-    from lightning_cse.papers.records import RunsTable
-    from lightning_cse.papers.reproducing import kept_records
+    from lightning_cse.papers.reproducing import runs_table
 
     keys = {*artefacts, *(artefact.paper for artefact in artefacts.values())}
     _check("artefact", given.artefact, keys)
@@ -78,8 +77,7 @@ def _plans(given: argparse.Namespace, artefacts: Mapping[str, Artefact]) -> list
         settings,
         only,
     )
-    kept = kept_records(given.experiments) if given.kept else []
-    table = RunsTable(given.runs_dir, [*given.records, *kept])
+    table = runs_table(given, given.experiments)
     plans = [Plan(artefact, request, table) for artefact in chosen]
 
     return [plan for plan in plans if plan.lines or not only]
@@ -141,11 +139,8 @@ def _make(plan: Plan, given: argparse.Namespace, folder: Path) -> bool:
     from lightning_cse.papers.reproducing import keep, reproduce
 
     artefact = plan.artefact
-    results = given.experiments / artefact.paper / "results"
-    tests = [home / f"{plan.stem}.tests.csv" for home in (folder, results)]
-    kept_tests = next((file for file in tests if file.is_file()), None)
     try:
-        done = reproduce(plan, kept_tests=kept_tests)
+        done = reproduce(plan)
     except LightningCSEError as error:
         sys.stderr.write(f"error: {artefact.key}: {error}\n")
         return False

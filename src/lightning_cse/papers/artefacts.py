@@ -41,9 +41,8 @@ def _values(adapter: TypeAdapter[Any]) -> BeforeValidator:
 
 
 Names = tuple[str, ...]
-Seed = Annotated[int, Field(ge=0, strict=True)]
 _COUNT: Final = BeforeValidator(lambda value: tuple(range(value)) if type(value) is int else value)
-Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), _COUNT]
+Seeds = Annotated[tuple[int, ...], Field(min_length=1), _COUNT]
 
 
 @dataclass(frozen=True, config=_FILE)
@@ -80,7 +79,7 @@ class Column:
     keys: tuple[str, ...]
     instead: Mapping[str, str] = field(default_factory=dict, hash=False)
     scale: float = 100.0
-    decimals: Annotated[int, Field(ge=0, le=12)] = 2
+    decimals: int = 2
     overrides: Names = ()
 
     @model_validator(mode="before")
@@ -200,8 +199,8 @@ class Artefact:
 
     paper: str
     name: str
-    title: Annotated[str, Field(min_length=1)]
-    source: Annotated[str, Field(min_length=1)]
+    title: str
+    source: str
     columns: Annotated[tuple[Column, ...], _values(TypeAdapter(dict[str, Column]))] = ()
     reference: str | None = None
     test: Significance | None = None

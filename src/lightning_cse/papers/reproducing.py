@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -139,12 +140,12 @@ class Reproduction:
         return files
 
 
-def reproduce(plan: Plan, kept_tests: Path | None = None) -> Reproduction:
+def reproduce(plan: Plan) -> Reproduction:
     """Make an artefact from the finished runs.
 
     Figures and texts made from data alone read the corpora of the profile and the settings.
-    Significance tests with the same seeds and means are taken from the file of an earlier table,
-    ``kept_tests``, and need no predictions.
+    Significance tests with the same seeds and means are taken from ``results/`` beside the
+    artefact, and need no predictions.
     """
     artefact, lines = plan.artefact, plan.lines
     table = made = None
@@ -152,7 +153,8 @@ def reproduce(plan: Plan, kept_tests: Path | None = None) -> Reproduction:
     # paper's.
     is_measured = any(not line.published for line in lines)
     if artefact.columns and (is_measured or artefact.make is None):
-        table = make_table(plan, kept_tests)
+        kept = artefact.path.parent / "results" / f"{plan.stem}.tests.csv"
+        table = make_table(plan, kept)
 
     if artefact.make is not None:
         from lightning_cse.papers.figures import make
@@ -160,6 +162,12 @@ def reproduce(plan: Plan, kept_tests: Path | None = None) -> Reproduction:
         made = make(plan)
 
     return Reproduction(plan, table, made)
+
+
+def runs_table(arguments: argparse.Namespace, experiments: Path) -> RunsTable:
+    """Return the runs that a command line names (`lightning_cse.arguments.add_runs`)."""
+    kept = kept_records(experiments) if arguments.kept else []
+    return RunsTable(arguments.runs_dir, [*arguments.records, *kept])
 
 
 def kept_records(experiments: Path) -> list[Path]:

@@ -38,7 +38,7 @@ def test_a_kept_table_is_that_of_its_records(file, tmp_path):
         table,
     )
     assert plan.stem == file.stem
-    made = reproduce(plan, kept_tests=file.with_name(f"{plan.stem}.tests.csv"))
+    made = reproduce(plan)
     assert made.table is not None
     assert render(made.table, "markdown").strip() == file.read_text(encoding="utf-8").strip()
 

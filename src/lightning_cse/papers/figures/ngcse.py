@@ -93,10 +93,8 @@ def published_settings(artefact: Artefact) -> pd.DataFrame:
 
 
 def domain(title: str) -> str:
-    """Return the domain of a setting: the part of its title before the first dot, if there is
-    one.
-    """
-    return title.partition(".")[0] if "." in title else ""
+    """Return the domain of a setting: the part of its title before the dot, if there is one."""
+    return title.rpartition(".")[0]
 
 
 def correlations(summary: pd.DataFrame) -> list[dict[str, Any]]:
