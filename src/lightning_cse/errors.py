@@ -10,7 +10,6 @@ import functools
 import os
 import signal
 import sys
-import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -131,14 +130,15 @@ def one_line(error: BaseException) -> str:
 def report(error: BaseException, *, verbose: bool = False) -> int:
     """Print an exception in one line, and return the exit code.
 
-    ``verbose`` prints the traceback too. That of a fault of lightning_cse is kept in the run's log
-    or a temporary file.
+    The traceback comes before it for a fault of lightning_cse, and if ``verbose``.
     """
     if isinstance(error, BrokenPipeError):  # Python flushes stdout once more when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
 
-    if verbose:
+    code = exit_code(error)
+    is_bug = code == BUG and not isinstance(error, KeyboardInterrupt)
+    if verbose or is_bug:
         traceback.print_exception(error)
 
     if isinstance(error, KeyboardInterrupt):
@@ -147,11 +147,8 @@ def report(error: BaseException, *, verbose: bool = False) -> int:
         )
         return 128 + int(getattr(error, "signum", signal.SIGINT))
 
-    code = exit_code(error)
-    where = (
-        f"\n  a bug in lightning_cse; traceback: {_keep_traceback(error)}" if code == BUG else ""
-    )
-    sys.stderr.write(f"error: {one_line(error)}{where}\n")
+    bug = " (a bug in lightning_cse)" if is_bug else ""
+    sys.stderr.write(f"error: {one_line(error)}{bug}\n")
 
     return code
 
@@ -189,19 +186,3 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
                 signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
     return command
-
-
-def _keep_traceback(error: BaseException) -> str:
-    """Return the file of the traceback: the run's log, or a temporary file."""
-    if hasattr(error, "log_path"):
-        return str(error.log_path)
-
-    with tempfile.NamedTemporaryFile(
-        "w",
-        prefix="lightning_cse-",
-        suffix=".log",
-        delete=False,
-    ) as file:
-        file.write("".join(traceback.format_exception(error)))
-
-    return file.name

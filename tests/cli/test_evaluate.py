@@ -19,7 +19,7 @@ def tiny(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (("modl=tiny", "+suite=stsb"), "'modl' - did you mean 'model' or"),
+        (("modl=tiny", "+suite=stsb"), "'modl' - did you mean 'model'?"),
         (("model=tiny", "+suite=nly"), "there is no suite 'nly' - did you mean 'nli'?"),
         (("model=tiny",), "+suite=<one of these>"),
         (("+suite=stsb",), "model: "),

@@ -193,7 +193,6 @@ REFUSED = [
     ("monitor=val/rte/acuracy_all", "did you mean 'val/rte/accuracy_all'"),
     ("data=inli_triplets", "missing: explicit_entailment, implied_entailment"),
     (UNSUPERVISED, "diag.dropout: UnsupervisedSimCSE pairs two dropout passes"),
-    ("diag.evaluation=corpus_dev", "corpus_dev is already the held-out side"),
     pytest.param(
         "trainer.accelerator=cuda",
         "trainer.accelerator: torch finds no cuda on this machine",

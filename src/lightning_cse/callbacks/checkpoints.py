@@ -52,7 +52,7 @@ class BestAndLast(Checkpoint):
     def on_train_start(
         self,
         trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
+        *args: Any,
     ) -> None:
         """Save the best if a resumed run has just made an evaluation that was due."""
         if self.evaluation.step == trainer.global_step != self._saved and self.evaluation.improved:
@@ -69,7 +69,6 @@ class BestAndLast(Checkpoint):
     def on_train_batch_end(
         self,
         trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
         *args: Any,
     ) -> None:
         """Save if this step was evaluated, or if it is the last one because of a signal."""
@@ -93,7 +92,7 @@ class BestAndLast(Checkpoint):
     def on_train_end(
         self,
         trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
+        *args: Any,
     ) -> None:
         """Save the last step, wherever training ended."""
         self._save(trainer)

@@ -152,11 +152,6 @@ def build_diagnostics(
         fault = f"diag.dropout: {kind} pairs two dropout passes over one sentence; set it to true"
         raise ConfigError([fault])
 
-    if options["evaluation"] == "corpus_dev":
-        raise ConfigError(
-            ["diag.evaluation: corpus_dev is already the held-out side; use stsb_dev or none"]
-        )
-
     evaluation = None
     if options["evaluation"] != "none":
         evaluation = stsb_dev(list(method.pairs), options, data_dir)

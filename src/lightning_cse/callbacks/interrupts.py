@@ -9,7 +9,6 @@ import threading
 from types import FrameType
 from typing import Any
 
-import pytorch_lightning as pl
 from pytorch_lightning import Callback
 
 from lightning_cse.devices import largest, world
@@ -47,11 +46,7 @@ class Interrupts(Callback):
         for signum, handler in self._previous.items():
             signal.signal(signum, handler)
 
-    def on_train_start(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-    ) -> None:
+    def on_train_start(self, *args: Any) -> None:
         """Replace the handler that Lightning has just installed, which would exit with code 0."""
         for signum in self._previous:
             signal.signal(signum, self._handle)

@@ -32,9 +32,7 @@ class StepLog(Callback):
     def on_train_batch_start(
         self,
         trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        batch: Any,
-        batch_idx: int,
+        *args: Any,
     ) -> None:
         """Start the clock, and record the learning rate of this step."""
         self._start = time.perf_counter()
@@ -46,8 +44,7 @@ class StepLog(Callback):
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
         outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        *args: Any,
     ) -> None:
         """Stop the clock and log the step."""
         # Before the clock stops: on a GPU, reading a value waits for the step.
@@ -100,7 +97,7 @@ class StepLines(Callback):
     def on_train_start(
         self,
         trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
+        *args: Any,
     ) -> None:
         """Log the evaluation before the first step, if there was one."""
         self._log(trainer)
@@ -110,8 +107,7 @@ class StepLines(Callback):
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
         outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        *args: Any,
     ) -> None:
         """Log the evaluation of this step, if there was one."""
         self._losses.append(batch_loss(trainer, outputs))

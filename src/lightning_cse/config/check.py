@@ -7,10 +7,10 @@ they are built.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from lightning_cse.config.compose import plain_line
@@ -22,90 +22,90 @@ from lightning_cse.runs.hashing import PRECISIONS
 class Paths:
     """The folders of data, runs and caches."""
 
-    data_dir: str = MISSING
-    runs_dir: str = MISSING
-    cache_dir: str | None = MISSING
+    data_dir: str
+    runs_dir: str
+    cache_dir: str | None
 
 
 @dataclass
 class Trainer:
     """The arguments of Lightning's Trainer that a user sets; the engine sets the others."""
 
-    _target_: str = MISSING
-    accelerator: str = MISSING
-    strategy: str = MISSING
-    devices: Any = MISSING
-    num_nodes: int = MISSING
-    precision: Any = MISSING
-    max_epochs: int | None = MISSING
-    max_steps: int = MISSING
-    max_time: Any = MISSING
-    limit_train_batches: Any = MISSING
-    limit_val_batches: Any = MISSING
-    accumulate_grad_batches: int = MISSING
-    gradient_clip_val: float | None = MISSING
-    gradient_clip_algorithm: str | None = MISSING
-    num_sanity_val_steps: int = MISSING
-    log_every_n_steps: int = MISSING
-    enable_model_summary: bool = MISSING
-    deterministic: Any = MISSING
-    benchmark: bool | None = MISSING
+    _target_: str
+    accelerator: str
+    strategy: str
+    devices: Any
+    num_nodes: int
+    precision: Any
+    max_epochs: int | None
+    max_steps: int
+    max_time: Any
+    limit_train_batches: Any
+    limit_val_batches: Any
+    accumulate_grad_batches: int
+    gradient_clip_val: float | None
+    gradient_clip_algorithm: str | None
+    num_sanity_val_steps: int
+    log_every_n_steps: int
+    enable_model_summary: bool
+    deterministic: Any
+    benchmark: bool | None
 
 
 @dataclass
 class EarlyStopping:
     """When a run stops before its last step."""
 
-    patience: int | None = MISSING
-    min_delta: float = MISSING
+    patience: int | None
+    min_delta: float
 
 
 @dataclass
 class Callbacks:
     """The settings of callbacks."""
 
-    early_stopping: EarlyStopping = field(default_factory=EarlyStopping)
+    early_stopping: EarlyStopping
 
 
 @dataclass
 class Diagnostics:
     """What is measured beside the tasks."""
 
-    evaluation: str = MISSING
-    dropout: bool = MISSING
-    positive_score: float = MISSING
-    negative_score: float = MISSING
-    sentences: int = MISSING
+    evaluation: str
+    dropout: bool
+    positive_score: float
+    negative_score: float
+    sentences: int
 
 
 @dataclass
 class Train:
     """The top-level keys of ``conf/train.yaml``."""
 
-    name: str = MISSING
-    seed: int = MISSING
-    monitor: str = MISSING
-    eval_every: int = MISSING
-    least_evaluations: int = MISSING
-    force: bool = MISSING
-    retry_failed: bool = MISSING
-    keep_last: bool = MISSING
-    figures: bool = MISSING
-    limits: dict[str, int | None] = MISSING
-    data: Any = MISSING
-    suite: Any = MISSING
-    encoder: Any = MISSING
-    corpora: Any = MISSING
-    baselines: Any = MISSING
-    logger: Any = MISSING
-    recipe: Any = MISSING
-    transfer: Any = MISSING
-    own: Any = MISSING
-    method: Any = MISSING
-    trainer: Trainer = field(default_factory=Trainer)
-    callbacks: Callbacks = field(default_factory=Callbacks)
-    paths: Paths = field(default_factory=Paths)
-    diag: Diagnostics = field(default_factory=Diagnostics)
+    name: str
+    seed: int
+    monitor: str
+    eval_every: int
+    least_evaluations: int
+    force: bool
+    retry_failed: bool
+    keep_last: bool
+    figures: bool
+    limits: dict[str, int | None]
+    data: Any
+    suite: Any
+    encoder: Any
+    corpora: Any
+    baselines: Any
+    logger: Any
+    recipe: Any
+    transfer: Any
+    own: Any
+    method: Any
+    trainer: Trainer
+    callbacks: Callbacks
+    paths: Paths
+    diag: Diagnostics
 
 
 WITH_A_SUITE: Final = {"transfer", "own"}
@@ -166,7 +166,7 @@ CHOICES: Final = {
     "trainer.accelerator": _ACCELERATORS,
     "precision": ("32-true", "bf16-mixed", "auto"),
     "accelerator": _ACCELERATORS,
-    "diag.evaluation": ("stsb_dev", "corpus_dev", "none"),
+    "diag.evaluation": ("stsb_dev", "none"),
     "beside.split": ("train", "dev", "test"),
     "show_prompts": _SWITCH,
     "force": _SWITCH,

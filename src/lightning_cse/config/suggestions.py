@@ -1,7 +1,7 @@
 """What is wrong with a command line that Hydra refuses, and what was probably meant."""
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hydra.errors import MissingConfigException, OverrideParseException
@@ -62,25 +62,27 @@ def no_option(
 
 
 def _unknown_key(key: str, cfg: DictConfig) -> str:
-    """Return what is wrong with an unknown key, with the keys whose last word is spelled alike."""
-    last = {name: name.rpartition(".")[2] for name in _keys(cfg, "")}
-    last |= {f"+{group}=": group for group in APPENDED}
-    word = key.rpartition(".")[2]
+    """Return what is wrong with an unknown key, with the key whose last word is spelled alike."""
+    settings: Any = OmegaConf.to_container(cfg)
+    for name in ("hydra", "recipe"):
+        settings.pop(name, None)
+
+    names = [*(f"+{group}=" for group in APPENDED), *_keys(settings, "")]
+    by_word = {name.rpartition(".")[2]: name for name in sorted(names, key=len, reverse=True)}
     close = difflib.get_close_matches(
-        word,
-        last.values(),
+        key.rpartition(".")[2],
+        by_word,
         n=1,
         cutoff=0.7,
     )
-    meant = " or ".join(repr(name) for name in sorted(last, key=len) if last[name] in close)
+    near = f" - did you mean '{by_word[close[0]]}'?" if close else ""
 
-    return f"unknown key '{key}'" + (f" - did you mean {meant}?" if meant else "")
+    return f"unknown key '{key}'{near}"
 
 
-def _keys(node: Any, prefix: str) -> Iterator[str]:
-    """Yield every dotted key of a config that a user sets."""
-    if isinstance(node, DictConfig):
-        for key in map(str, node):
-            if key not in ("hydra", "recipe"):
-                yield f"{prefix}{key}"
-                yield from _keys(node._get_node(key), f"{prefix}{key}.")
+def _keys(settings: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    """Yield every dotted key."""
+    for key, value in settings.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from _keys(value, f"{prefix}{key}.")

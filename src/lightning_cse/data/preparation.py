@@ -2,9 +2,10 @@
 rows.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -211,25 +212,11 @@ def read_tables(
     roles = [f"[{role}]" if role in optional else role for role in wanted]
     takes = f"the method reads {', '.join(roles)}" if roles else ""
 
-    def read(sources: str | Sequence[str] | None, key: str, **options: Any) -> list[Rows]:
-        return (
-            read_sources(
-                sources,
-                settings.data_dir,
-                key=key,
-                **options,
-            )
-            if sources
-            else []
-        )
-
-    own: dict[str, Any] = {"columns": settings.columns, "takes": takes}
-    train = read_sources(
-        settings.sources,
-        settings.data_dir,
-        key="data.train",
-        **own,
-    )
+    read = functools.partial(read_sources, data_dir=settings.data_dir)
+    own = functools.partial(read, columns=settings.columns, takes=takes)
+    train = own(settings.sources, key="data.train")
+    excluded = settings.excluded
+    watched_in = settings.watched_in
 
     if settings.is_weighted:
         train = [
@@ -238,9 +225,9 @@ def read_tables(
 
     return Tables(
         train,
-        None if settings.held_out is None else read(settings.held_out, "data.held_out", **own),
-        read(settings.excluded, "data.excluded"),
-        read(settings.watched_in, "data.watched_in"),
+        None if settings.held_out is None else own(settings.held_out, key="data.held_out"),
+        read(excluded, key="data.excluded") if excluded else [],
+        read(watched_in, key="data.watched_in") if watched_in else [],
     )
 
 

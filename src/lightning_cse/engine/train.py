@@ -363,7 +363,6 @@ def _logging_to(path: Path) -> Iterator[None]:
         with path.open("a", encoding="utf-8") as file:
             traceback.print_exception(error, file=file)
 
-        error.log_path = path  # type: ignore[attr-defined]  # for the message of the command
         raise
     finally:
         logging.captureWarnings(False)

@@ -4,14 +4,14 @@ sentence implies more?
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Unpack
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import missing_file
 from lightning_cse.evaluation.task import (
-    Corpora,
     CorpusTask,
     Embedded,
     Split,
@@ -228,6 +228,7 @@ class EIS(INLITask, ImplicitnessTask):
     """
 
 
+@dataclass(kw_only=True, eq=False)
 class PairEIS(ImplicitnessTask):
     """Implicitness on implicit/explicit pairs: the implicit sentence should be more implicit than
     the explicit one.
@@ -241,15 +242,7 @@ class PairEIS(ImplicitnessTask):
     Source: ImpScore, authors' code; DualCSE, EIS experiment, whose 5,630 test pairs are these.
     """
 
-    def __init__(
-        self,
-        *,
-        data_dir: str,
-        optional: bool = False,
-        **corpora: Unpack[Corpora],
-    ) -> None:
-        super().__init__(data_dir=data_dir, **corpora)
-        self.optional = optional
+    optional: bool = False
 
     def lacking(self) -> str | None:
         """Return which file is missing, if the task is optional."""

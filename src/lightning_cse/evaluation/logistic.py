@@ -205,10 +205,10 @@ def fit_senteval(
     they are fitted together. Float32.
     """
     inputs = torch.cat([features.float(), torch.ones(len(features), 1)], dim=1)
-    truth = nn.functional.one_hot(labels).float()
+    classes = int(labels.max()) + 1
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        layer = nn.Linear(features.shape[1], truth.shape[1])
+        layer = nn.Linear(features.shape[1], classes)
 
     first = torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1)
     result = first.expand(*l2.shape, -1, -1).clone()
@@ -218,17 +218,53 @@ def fit_senteval(
         groups[len(train), dev is None].append(number)  # which decides the batches
 
     for _, numbers in sorted(groups.items()):
-        random = np.random.RandomState(SEED)
-        trains, devs = _train_and_dev([folds[number] for number in numbers], random)
-        fitted = _Group(
-            rows=torch.from_numpy(np.stack(trains)),
-            devs=devs,
-            decay=l2[numbers].float()[:, :, None, None],
-            weights=result[numbers],
+        result[numbers] = _fit_group(
+            [folds[number] for number in numbers],
+            l2[numbers].float()[:, :, None, None],
+            result[numbers],
+            inputs,
+            labels,
         )
-        result[numbers] = fitted.fit(random, inputs, truth, labels)
 
     return Linear(result[..., :-1], result[..., -1])
+
+
+def _fit_group(
+    folds: Sequence[Fold],
+    decay: Tensor,
+    weights: Tensor,
+    inputs: Tensor,
+    labels: Tensor,
+) -> Tensor:
+    """Return the best weights of each classifier, for folds with equal batches."""
+    random = np.random.RandomState(SEED)
+    trains, devs = _train_and_dev(folds, random)
+    folded = torch.from_numpy(np.stack(trains))
+    truth = nn.functional.one_hot(labels).float()
+    adam = torch.optim.Adam([weights], lr=0.001)
+    fitted = weights.clone()
+    best = torch.full(weights.shape[:2], -1.0, dtype=torch.float64)
+    misses = torch.zeros_like(best)
+
+    for _ in range(51):
+        for _ in range(4):
+            order = torch.from_numpy(random.permutation(folded.shape[1]))
+            for batch in order.split(64):
+                rows = folded[:, batch]
+                gradient = _gradient(weights, inputs[rows], truth[rows])
+                weights.grad = gradient.addcmul_(weights, decay)
+                adam.step()
+
+        accuracy = _accuracies(weights, devs, inputs, labels)
+        is_better = (misses <= 5) & (accuracy > best)
+        best[is_better] = accuracy[is_better]
+        misses += ~is_better
+        fitted[is_better] = weights[is_better]
+
+        if (misses > 5).all():
+            break
+
+    return fitted
 
 
 def _train_and_dev(
@@ -236,76 +272,32 @@ def _train_and_dev(
     random: np.random.RandomState,
 ) -> tuple[list[Numbers], list[Numbers]]:
     """Return the rows to fit on and those for early stopping; folds without the latter give 5 %."""
-    order = None
-    trains = []
-    devs = []
-    for train, dev in folds:
-        if dev is None:
-            if order is None:
-                order = random.permutation(len(train))
+    trains = [train for train, _ in folds]
+    devs = [dev for _, dev in folds if dev is not None]
+    if devs:
+        return trains, devs
 
-            count = max(1, int(0.05 * len(train)))  # SentEval fails with fewer than 20 rows
-            dev = train[order[:count]]
-            train = train[order[count:]]
+    order = random.permutation(len(trains[0]))
+    count = max(1, int(0.05 * len(order)))  # SentEval fails with fewer than 20 rows
+    devs = [train[order[:count]] for train in trains]
 
-        trains.append(train)
-        devs.append(dev)
-
-    return trains, devs
+    return [train[order[count:]] for train in trains], devs
 
 
-@dataclass
-class _Group:
-    """Folds with equal batches, which are fitted together: rows, decays and initial weights."""
+def _accuracies(
+    weights: Tensor,
+    devs: Sequence[Numbers],
+    inputs: Tensor,
+    labels: Tensor,
+) -> Tensor:
+    """Return the accuracy of each classifier on dev: (folds, decays)."""
+    accuracies = []
+    for each, dev in zip(weights, devs, strict=True):
+        logits = torch.mm(inputs[dev], each.flatten(0, 1).T).unflatten(1, each.shape[:2])
+        is_right = torch.eq(logits.argmax(dim=2), labels[dev, None])
+        accuracies.append(is_right.double().mean(dim=0))
 
-    rows: Tensor
-    devs: list[Numbers]
-    decay: Tensor
-    weights: Tensor
-
-    def fit(
-        self,
-        random: np.random.RandomState,
-        inputs: Tensor,
-        truth: Tensor,
-        labels: Tensor,
-    ) -> Tensor:
-        """Return the best weights of each classifier."""
-        weights = self.weights
-        adam = torch.optim.Adam([weights], lr=0.001)
-        fitted = weights.clone()
-        best = torch.full(weights.shape[:2], -1.0, dtype=torch.float64)
-        misses = torch.zeros_like(best)
-
-        for _ in range(51):
-            for _ in range(4):
-                order = torch.from_numpy(random.permutation(self.rows.shape[1]))
-                for batch in order.split(64):
-                    rows = self.rows[:, batch]
-                    gradient = _gradient(weights, inputs[rows], truth[rows])
-                    weights.grad = gradient.addcmul_(weights, self.decay)
-                    adam.step()
-
-            accuracy = self._accuracies(inputs, labels)
-            is_better = (misses <= 5) & (accuracy > best)
-            best[is_better] = accuracy[is_better]
-            misses += ~is_better
-            fitted[is_better] = weights[is_better]
-
-            if (misses > 5).all():
-                break
-
-        return fitted
-
-    def _accuracies(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the accuracy of each classifier on dev: (folds, decays)."""
-        accuracies = []
-        for weights, dev in zip(self.weights, self.devs, strict=True):
-            logits = torch.mm(inputs[dev], weights.flatten(0, 1).T).unflatten(1, weights.shape[:2])
-            is_right = torch.eq(logits.argmax(dim=2), labels[dev, None])
-            accuracies.append(is_right.double().mean(dim=0))
-
-        return torch.stack(accuracies)
+    return torch.stack(accuracies)
 
 
 def _gradient(

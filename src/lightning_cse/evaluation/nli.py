@@ -1,12 +1,12 @@
 """Two-way natural language inference: is the hypothesis entailed by the premise or not?"""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Unpack
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from lightning_cse.evaluation.task import (
-    Corpora,
     CorpusTask,
     Embedded,
     Split,
@@ -17,6 +17,7 @@ from lightning_cse.evaluation.task import (
 from lightning_cse.metrics import auprc, threshold_accuracy
 
 
+@dataclass(kw_only=True, eq=False)
 class NLI(CorpusTask):
     r"""Two-way NLI: a pair is entailed iff its score reaches a threshold :math:`\gamma`.
 
@@ -34,20 +35,16 @@ class NLI(CorpusTask):
     """
 
     needs = ("entailment_score",)
-    metrics: tuple[str, ...] = ("accuracy", "auprc", "threshold")
     grid: ClassVar[Sequence[float] | None] = [k / 1000 for k in range(1001)]
+    auprc_thresholds: int | None = None
 
-    def __init__(
-        self,
-        *,
-        data_dir: str,
-        auprc_thresholds: int | None = None,
-        **corpora: Unpack[Corpora],
-    ) -> None:
-        super().__init__(data_dir=data_dir, **corpora)
-        self.auprc_thresholds = auprc_thresholds
-        if auprc_thresholds is not None:
-            self.metrics = (*self.metrics, f"auprc_{auprc_thresholds}")
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        names = ("accuracy", "auprc", "threshold")
+        count = self.auprc_thresholds
+
+        return names if count is None else (*names, f"auprc_{count}")
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split.

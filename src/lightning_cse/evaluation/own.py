@@ -4,7 +4,7 @@ side.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,6 @@ from lightning_cse.evaluation.nli import NLI, pair_predictions
 from lightning_cse.evaluation.sts import STS
 from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult, entailed
 from lightning_cse.metrics import auc, auprc, best_threshold
-
-
-class Limits(TypedDict, total=False):
-    """The maximum numbers of rows, passed on to `CorpusTask`."""
-
-    dev_rows: int | None
-    test_rows: int | None
 
 
 class OwnTask(CorpusTask):
@@ -49,7 +42,8 @@ class OwnTask(CorpusTask):
         files: Any,
         columns: dict[str, str] | None = None,
         key: str = "files",
-        **limits: Unpack[Limits],
+        dev_rows: int | None = None,
+        test_rows: int | None = None,
     ) -> None:
         sources = dict(files) if isinstance(files, Mapping) else {"test": files}
         has_files = all(isinstance(some, str | Sequence) and some for some in sources.values())
@@ -68,7 +62,8 @@ class OwnTask(CorpusTask):
             data_dir="",
             test=key,
             dev=dev,
-            **limits,
+            dev_rows=dev_rows,
+            test_rows=test_rows,
         )
 
     def read(self, split: Split) -> Rows:
@@ -124,10 +119,10 @@ class OwnNLI(OwnTask, NLI):
     grid = None
 
     @property
-    def metrics(self) -> tuple[str, ...]:  # type: ignore[override]
+    def metrics(self) -> tuple[str, ...]:
         """The names of its metrics, which say how the threshold is tuned."""
         if "dev" in self.sources:
-            return (*NLI.metrics, "auc")
+            return (*super().metrics, "auc")
 
         return ("accuracy_two_fold", "auprc", "auc")
 

@@ -8,8 +8,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -134,16 +133,7 @@ class Task(ABC):
         return all(hasattr(answers, question) for question in self.needs)
 
 
-class Corpora(TypedDict, total=False):
-    """The options of `CorpusTask`, except ``data_dir``."""
-
-    test: str
-    dev: str | None
-    watched: bool
-    dev_rows: int | None
-    test_rows: int | None
-
-
+@dataclass(kw_only=True, eq=False)
 class CorpusTask(Task):
     """A task on the dev and the test split of corpora, each read when it is first needed.
 
@@ -162,25 +152,22 @@ class CorpusTask(Task):
     limited_by: ClassVar[str | None] = None
     """A column: if a corpus has it, the limits count the rows of each of its values."""
 
-    def __init__(
-        self,
-        *,
-        data_dir: str,
-        test: str | None = None,
-        dev: str | None = None,
-        watched: bool = True,
-        dev_rows: int | None = None,
-        test_rows: int | None = None,
-    ) -> None:
-        self.data_dir = Path(data_dir)
-        self.sources: dict[Split, str] = dict(self.corpora)
-        if dev is not None:
-            self.sources["dev"] = dev
-        if test is not None:
-            self.sources["test"] = test
+    data_dir: str
+    test: str | None = None
+    dev: str | None = None
+    watched: bool = True
+    dev_rows: int | None = None
+    test_rows: int | None = None
 
-        self.limits: dict[Split, int | None] = {"dev": dev_rows, "test": test_rows}
-        self.splits = tuple(self.sources) if watched else ("test",)
+    def __post_init__(self) -> None:
+        self.sources: dict[Split, str] = dict(self.corpora)
+        if self.dev is not None:
+            self.sources["dev"] = self.dev
+        if self.test is not None:
+            self.sources["test"] = self.test
+
+        self.limits: dict[Split, int | None] = {"dev": self.dev_rows, "test": self.test_rows}
+        self.splits = tuple(self.sources) if self.watched else ("test",)
         self.suffix = "_matched" if self.sources["test"].endswith("/dev_matched") else ""
         self.table: Callable[[Split], Rows] = functools.cache(self.read)
         """All rows of a split."""

@@ -168,14 +168,11 @@ class Transfer(Task):
 
     def _features(self, embedded: Embedded, rows: Rows) -> Tensor:
         features = embedded.answers.features
-        parts: list[Tensor] = []
-        for column in sides(rows):
-            parts += [features(embedded[rows.column(column)]).float()]
+        first, *others = [features(embedded[rows.column(column)]).float() for column in sides(rows)]
+        if not others:
+            return first
 
-        if len(parts) == 1:
-            return parts[0]
-
-        first, second = parts
+        (second,) = others
 
         return torch.cat([(first - second).abs(), first * second], dim=1)
 

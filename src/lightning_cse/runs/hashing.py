@@ -86,25 +86,12 @@ NEUTRAL: Final[Mapping[str, Any]] = {
 """Values at which a key counts as absent, as null does, so that keys added later change no hash."""
 
 
-def config_hash(
-    config: Mapping[str, Any],
-    *,
-    data: Mapping[str, str],
-    encoder: Mapping[str, str],
-    resolved: Mapping[str, Any],
-) -> str:
+def config_hash(config: Mapping[str, Any], **parts: Any) -> str:
     """Return the ten hex digits that name a run: a hash of `decisive`, with classes by name only.
 
-    ``config`` is the resolved config, ``data`` the sha256 by file name, ``encoder`` the encoder's
-    name and digests, and ``resolved`` the values of automatic choices by dotted key:
-    ``{"trainer.accelerator": "cpu"}``.
+    The arguments are those of `decisive`.
     """
-    document = decisive(
-        config,
-        data=data,
-        encoder=encoder,
-        resolved=resolved,
-    )
+    document = decisive(config, **parts)
     text = json.dumps(
         document,
         sort_keys=True,
@@ -124,6 +111,10 @@ def decisive(
     resolved: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return everything but the seed that affects a result: ``config``, ``data`` and ``encoder``.
+
+    ``config`` is the resolved config, ``data`` the sha256 by file name, ``encoder`` the encoder's
+    name and digests, and ``resolved`` the values of automatic choices by dotted key:
+    ``{"trainer.accelerator": "cpu"}``.
 
     The config is without seed, paths, loggers, switches, and keys at their neutral value; automatic
     choices are replaced by their values. Numbers are equal however they are written (``1`` and

@@ -58,7 +58,7 @@ def _versions() -> dict[str, str | None]:
     return versions
 
 
-def _cpu() -> str | None:
+def _cpu() -> str:
     info = Path("/proc/cpuinfo")
     text = info.read_text() if info.is_file() else ""
     match = re.search(
@@ -66,10 +66,8 @@ def _cpu() -> str | None:
         text,
         re.MULTILINE,
     )
-    if match:
-        return match[1]
 
-    return platform.processor() or platform.machine() or None
+    return match[1] if match else platform.machine()
 
 
 def _git(*arguments: str) -> str:
