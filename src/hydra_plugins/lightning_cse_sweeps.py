@@ -71,6 +71,7 @@ ConfigStore.instance().store(
 )
 
 
+@dataclass
 class PointsSweeper(Sweeper):
     """Run every combination of the given values, for each of the listed points if there are any.
 
@@ -78,15 +79,9 @@ class PointsSweeper(Sweeper):
     key itself. Every value is checked before the first point starts.
     """
 
-    def __init__(
-        self,
-        file: str | None,
-        points: Sequence[Any] | None,
-        params: Mapping[str, Any],
-    ) -> None:
-        self.file = file
-        self.points = points
-        self.params = params
+    file: str | None
+    points: Sequence[Any] | None
+    params: Mapping[str, Any]
 
     def setup(
         self,
@@ -170,10 +165,6 @@ def _combinations(overrides: Sequence[Override]) -> list[list[str]]:
     lines: dict[str, list[str]] = {}
     for override in overrides:
         key = override.get_key_element()
-        if override.is_interval_sweep():
-            fault = f"{override.input_line}: a grid needs a list of values, such as 1e-5,3e-5"
-            raise ConfigError([fault])
-
         if override.is_delete():
             lines[key] = [key]
         elif override.is_sweep_override():

@@ -13,8 +13,8 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from lightning_cse.callbacks.diagnostics import Diagnostics
 from lightning_cse.callbacks.interrupts import Interrupts
-from lightning_cse.errors import ConfigError, TrainingError
-from lightning_cse.evaluation import Embedded, Task, suiting_tasks
+from lightning_cse.errors import TrainingError
+from lightning_cse.evaluation import Embedded, Task, keyed, suiting_tasks
 from lightning_cse.methods import Method
 
 
@@ -143,10 +143,6 @@ class Evaluation(Callback):
         with isolate_rng(), trainer.precision_plugin.forward_context():
             self.latest = self._measure(method)
 
-        if self.monitor not in self.latest:
-            known = ", ".join(sorted(self.latest))
-            raise ConfigError([f"monitor: {self.monitor!r} is not evaluated; choose from: {known}"])
-
         if self.step > 0:
             score = self.latest[self.monitor]
             if score > self.best_score:
@@ -167,10 +163,8 @@ class Evaluation(Callback):
         tasks, sentences = suiting_tasks(self.tasks, method.model, "dev")
         with _mode(method, training=False):
             embedded = self._embed(method, sentences if self.dropout else sentences + watched)
-            values: dict[str, float] = {}
-            for name, task in tasks.items():
-                metrics = task.evaluate(embedded, "dev").metrics
-                values |= {f"val/{name}/{metric}": value for metric, value in metrics.items()}
+            metrics = {name: task.evaluate(embedded, "dev").metrics for name, task in tasks.items()}
+            values = keyed(metrics, "val/")
 
         if not watched:
             return values

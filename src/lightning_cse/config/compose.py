@@ -22,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
 from lightning_cse.config import SAMPLE_DIR, conf_dir, encoder_name
-from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.errors import ConfigError
 
 if TYPE_CHECKING:
     from lightning_cse.runs.sweep import Sweep
@@ -175,9 +175,7 @@ def _recipe(key: str, *, _root_: DictConfig) -> Any:
     if key in numbers:
         return numbers[key]
 
-    known = {str(known) for node in recipes.values() for known in node}
-    near = did_you_mean(key, known)
-    raise ConfigError([f"${{recipe:{key}}}: recipe.{name} and recipe.default lack {key}{near}"])
+    raise ConfigError([f"${{recipe:{key}}}: recipe.{name} and recipe.default lack {key}"])
 
 
 def recipe_name(cfg: DictConfig) -> str:

@@ -291,11 +291,6 @@ class ContrastiveDataModule(pl.LightningDataModule):
             int((lengths_of(self._tokens, name) > limit).sum()) for name in self._columns_in_use()
         )
 
-    @property
-    def sentences(self) -> int:
-        """The number of training sentences, over the roles in use."""
-        return sum(int(self.train.has(name).sum()) for name in self._columns_in_use())
-
     # Batches -------------------------------------------------------------------------------------
 
     def train_dataloader(self) -> BatchLoader:

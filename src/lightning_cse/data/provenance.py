@@ -9,7 +9,7 @@ from typing import Any
 
 from lightning_cse.data.cells import read_bytes
 from lightning_cse.errors import one_line
-from lightning_cse.runs import write_atomic
+from lightning_cse.runs import write_json
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +32,7 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
         "count": len(data.splitlines()),
     }
     complete = {"format": 1, **document, "rows": about}
-    text = json.dumps(
-        complete,
-        indent=2,
-        ensure_ascii=False,
-        allow_nan=False,
-    )
-    write_atomic(path, f"{text}\n")
+    write_json(path, complete)
 
     return path
 

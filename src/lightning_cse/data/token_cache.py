@@ -1,6 +1,5 @@
 """Tokenise sentences once, into memory-mapped files that runs, seeds and processes share."""
 
-import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -54,19 +53,19 @@ def tokenise(
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
 
-        with _without_progress_bars():
-            # The file is written under another name first, and then renamed.
-            return texts.map(
-                ids,
-                batched=True,
-                batch_size=AT_ONCE,
-                input_columns="text",
-                remove_columns="text",
-                features=FEATURES,
-                new_fingerprint=fingerprint,
-                cache_file_name=None if file is None else str(file),
-                keep_in_memory=file is None,
-            )
+        datasets.disable_progress_bars()  # most would only flash up
+        # The file is written under another name first, and then renamed.
+        return texts.map(
+            ids,
+            batched=True,
+            batch_size=AT_ONCE,
+            input_columns="text",
+            remove_columns="text",
+            features=FEATURES,
+            new_fingerprint=fingerprint,
+            cache_file_name=None if file is None else str(file),
+            keep_in_memory=file is None,
+        )
     except (OSError, pa.ArrowException) as error:
         why = " ".join(str(error).split())[:200]
         do = "remove the file, or set paths.cache_dir to another folder, or to null"
@@ -107,16 +106,3 @@ def _digest(sentences: pa.ChunkedArray, tokenize: Tokenize) -> str:
         digest.update(json.dumps(some).encode())
 
     return digest.hexdigest()[:32]
-
-
-@contextlib.contextmanager
-def _without_progress_bars() -> Iterator[None]:
-    """Hide the progress bars of ``datasets``, most of which would only flash up."""
-    enabled = datasets.is_progress_bar_enabled()
-    datasets.disable_progress_bars()
-
-    try:
-        yield
-    finally:
-        if enabled:
-            datasets.enable_progress_bars()

@@ -25,7 +25,15 @@ from lightning_cse.engine.build import build_tasks, check_nodes, plain, resolve_
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import LENGTH, LLM, WITHOUT_ENCODER, load
 from lightning_cse.errors import ConfigError, TaskError
-from lightning_cse.evaluation import RTE, Average, Embedded, Task, TaskResult, summarize_tasks
+from lightning_cse.evaluation import (
+    RTE,
+    Average,
+    Embedded,
+    Task,
+    TaskResult,
+    keyed,
+    summarize_tasks,
+)
 from lightning_cse.runs.hashing import evaluation_key
 from lightning_cse.runs.machine import device_name, peak_memory
 from lightning_cse.runs.table import print_run
@@ -230,7 +238,7 @@ def _results(
         else:
             done = _evaluate_task(name, task, model, folder, label)
             done["precision"] = about.precision
-            runs.write_atomic(path, json.dumps(done, indent=2, allow_nan=False) + "\n")
+            runs.write_json(path, done)
 
         metrics = ", ".join(f"{key} {value:.4f}" for key, value in done["metrics"].items())
         log.info("%s: %s", label, metrics or done["reason"])
@@ -307,13 +315,9 @@ def _measured(
     metrics |= {name: average.metrics for name, average in averaged.items()}
     reasons = {name: (reason,) for name, reason in each("reason").items() if reason}
     incomplete = {name: average.parts for name, average in averages.items() if name not in metrics}
-    flat: dict[str, float] = {}
-    for name, values in metrics.items():
-        flat |= {f"test/{name}/{key}": value for key, value in values.items()}
-
     seconds = each("seconds")
     entries = {
-        "metrics": flat,
+        "metrics": keyed(metrics, "test/"),
         "baselines": {},
         "left_out": {**left_out, **reasons, **incomplete},
         "sentences": each("sentences"),

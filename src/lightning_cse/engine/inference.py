@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
-from lightning_cse.errors import ConfigError, TaskError, did_you_mean
+from lightning_cse.errors import ConfigError, TaskError
 from lightning_cse.models import Model
 from lightning_cse.models.base import finite
 from lightning_cse.progress import progress
@@ -329,8 +329,7 @@ class SentenceModel:
     def _checked_view(self, view: str | None, known: Iterable[str]) -> str:
         known = list(known)
         if view is not None and view not in known:
-            near = did_you_mean(view, known)
-            raise TaskError(f"{self} has no view {view!r}{near}")
+            raise TaskError(f"{self} has no view {view!r}")
 
         return view or known[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from lightning_cse.engine.inference import SentenceModel
 
 
+@dataclass
 class MTEBModel:
     """A model with mteb's ``EncoderProtocol``: one vector per sentence (its primary view), compared
     by cosine.
@@ -21,14 +23,8 @@ class MTEBModel:
     Its name, ``revision``, width and maximum length go into mteb's results.
     """
 
-    def __init__(
-        self,
-        model: SentenceModel,
-        *,
-        revision: str,
-    ) -> None:
-        self.model = model
-        self.revision = revision
+    model: SentenceModel
+    revision: str
 
     @property
     def mteb_model_meta(self) -> Any:

@@ -46,7 +46,7 @@ from lightning_cse.engine.build import (
     resolve_automatic,
 )
 from lightning_cse.errors import Interrupted, TrainingError, one_line
-from lightning_cse.evaluation import TaskResult, run_tasks
+from lightning_cse.evaluation import TaskResult, keyed, run_tasks
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.runs.hashing import training_key
 from lightning_cse.runs.machine import device_name, peak_memory
@@ -602,7 +602,6 @@ def _metrics(
     prefix: str = "",
 ) -> dict[str, float]:
     """Write the predictions of each task, and return its metrics by their keys."""
-    metrics = {}
     for task, result in results.items():
         if result.predictions and trainer.is_global_zero:  # an average of other tasks has none
             runs.write_predictions(
@@ -611,7 +610,4 @@ def _metrics(
                 result.predictions,
             )
 
-        for name, value in result.metrics.items():
-            metrics[f"test/{task}/{name}"] = value
-
-    return metrics
+    return keyed({task: result.metrics for task, result in results.items()}, "test/")

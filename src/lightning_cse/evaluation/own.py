@@ -3,6 +3,7 @@ side.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResul
 from lightning_cse.metrics import auc, auprc, best_threshold
 
 
+@dataclass(kw_only=True, eq=False)
 class OwnTask(CorpusTask):
     """A task on your own files, in any form that `read_table` reads.
 
@@ -36,35 +38,29 @@ class OwnTask(CorpusTask):
     optional: ClassVar[tuple[str, ...]] = ()
     """The columns among them that a file may lack."""
 
-    def __init__(
-        self,
-        *,
-        files: Any,
-        columns: dict[str, str] | None = None,
-        key: str = "files",
-        dev_rows: int | None = None,
-        test_rows: int | None = None,
-    ) -> None:
-        sources = dict(files) if isinstance(files, Mapping) else {"test": files}
+    data_dir: str = ""
+    files: Any
+    columns: dict[str, str] | None = None
+    key: str = "files"
+
+    def __post_init__(self) -> None:
+        sources = dict(self.files) if isinstance(self.files, Mapping) else {"test": self.files}
         has_files = all(isinstance(some, str | Sequence) and some for some in sources.values())
         if not has_files or not {"test"} <= sources.keys() <= {"dev", "test"}:
             raise ConfigError(
-                [f"{key}: must be FILE, [FILE, ...] or {{dev: FILE, test: FILE}}, got {sources}"]
+                [
+                    f"{self.key}: must be FILE, [FILE, ...] or {{dev: FILE, test: FILE}}, "
+                    f"got {sources}"
+                ]
             )
 
-        self.key = key
         self.files = sources
-        self.without_dev = f"give it one: {key}={{dev: FILE, test: FILE}}"
-        columns = columns or {}
+        self.without_dev = f"give it one: {self.key}={{dev: FILE, test: FILE}}"
+        columns = self.columns or {}
         self.columns = {name: columns[name] for name in columns if name in self.reads} or None
-        dev = key if "dev" in sources else None
-        super().__init__(
-            data_dir="",
-            test=key,
-            dev=dev,
-            dev_rows=dev_rows,
-            test_rows=test_rows,
-        )
+        self.test = self.key
+        self.dev = self.key if "dev" in sources else None
+        super().__post_init__()
 
     def read(self, split: Split) -> Rows:
         """Read the files of a split, or raise DataError if a column is missing."""

@@ -21,19 +21,6 @@ from lightning_cse.metrics import best_threshold
 
 Split = Literal["dev", "test"]
 
-QUESTIONS = (
-    "similarity",
-    "entailment_score",
-    "direction",
-    "implicitness",
-    "log_determinant",
-    "features",
-    "judge",
-)
-"""The questions that a model may answer: all take embeddings, except ``judge``, which takes
-sentences.
-"""
-
 SENTENCE_COLUMNS = (
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
@@ -43,8 +30,10 @@ SENTENCE_COLUMNS = (
 """The columns that hold the sentences of a row, by kind of corpus."""
 
 Answers = Any
-"""A model that embeds sentences and answers those `QUESTIONS` that are its methods."""
-
+"""A model that embeds sentences, and answers the questions that it has methods for:
+``similarity``, ``entailment_score``, ``direction``, ``implicitness``, ``log_determinant`` and
+``features`` take embeddings, ``judge`` takes sentences.
+"""
 Embed = Callable[[list[str]], Any]
 
 
@@ -241,16 +230,12 @@ class Average(Task):
 
 
 def check_parts(tasks: Mapping[str, Task]) -> None:
-    """Raise ConfigError with every part of an average that is not a metric of the suite."""
+    """Raise ConfigError if a part of an average is not a metric of the suite."""
     known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
-    parts = [(name, part) for name, task in tasks.items() for part in getattr(task, "parts", ())]
-    faults = [
-        f"suite.{name}.of: {part!r} is not a metric of this suite"
-        for name, part in parts
-        if part not in known
-    ]
-    if faults:
-        raise ConfigError(faults)
+    for name, task in tasks.items():
+        for part in getattr(task, "parts", ()):
+            if part not in known:
+                raise ConfigError([f"suite.{name}.of: {part!r} is not a metric of this suite"])
 
 
 def summarize_tasks(
@@ -261,11 +246,7 @@ def summarize_tasks(
     """Return the averages of a suite from metrics by task, without those that lack the split or a
     part.
     """
-    values = {}
-    for name, measured in metrics.items():
-        for metric, value in measured.items():
-            values[f"{name}/{metric}"] = value
-
+    values = keyed(metrics)
     results = {}
     for name, task in tasks.items():
         if not isinstance(task, Average) or split not in task.splits:
@@ -308,6 +289,16 @@ def run_tasks(
     metrics = {name: result.metrics for name, result in results.items()}
 
     return results | summarize_tasks(tasks, metrics, split)
+
+
+def keyed(metrics: Mapping[str, Mapping[str, float]], stage: str = "") -> dict[str, float]:
+    """Return metrics by task under their keys, such as ``test/stsb/spearman``."""
+    values = {}
+    for task, measured in metrics.items():
+        for name, value in measured.items():
+            values[f"{stage}{task}/{name}"] = value
+
+    return values
 
 
 def entailed(rows: Rows) -> list[bool]:

@@ -6,7 +6,6 @@ import logging
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
@@ -15,7 +14,15 @@ from torch import Tensor
 
 from lightning_cse.data import Rows, read_corpus
 from lightning_cse.data.rows import digests_of
-from lightning_cse.evaluation.logistic import SEED, Fold, Numbers, Solver, fit_lbfgs, fit_senteval
+from lightning_cse.evaluation.logistic import (
+    SEED,
+    Fold,
+    Linear,
+    Numbers,
+    Solver,
+    fit_lbfgs,
+    fit_senteval,
+)
 from lightning_cse.evaluation.task import (
     Embedded,
     Split,
@@ -58,6 +65,7 @@ class Round:
     dev: Numbers | None = None
 
 
+@dataclass(kw_only=True, eq=False)
 class Transfer(Task):
     r"""Accuracy of a logistic regression on frozen embeddings, for one of MR, CR, SUBJ, MPQA, SST2,
     TREC and MRPC.
@@ -90,22 +98,16 @@ class Transfer(Task):
     """
 
     needs = ("features",)
-    metrics: tuple[str, ...] = ()
-    splits: tuple[Split, ...] = ("test",)
+    splits = ("test",)
+    data_dir: str
+    corpus: Corpus
+    protocol: Protocol = "lbfgs"
+    rows: int | None = None
 
-    def __init__(
-        self,
-        *,
-        data_dir: str,
-        corpus: Corpus,
-        protocol: Protocol = "lbfgs",
-        rows: int | None = None,
-    ) -> None:
-        self.data_dir = Path(data_dir)
-        self.corpus = corpus
-        self.protocol = protocol
-        self.limit = rows
-        self.metrics = (f"accuracy_{protocol}",)
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The name of its metric."""
+        return (f"accuracy_{self.protocol}",)
 
     @cached_property
     def tables(self) -> dict[str, Rows]:
@@ -113,7 +115,7 @@ class Transfer(Task):
         tables = {}
         for split in SPLITS[self.corpus]:
             rows = read_corpus(self.corpus, split, self.data_dir)
-            tables[split] = first_rows(rows, self.limit, each="label")
+            tables[split] = first_rows(rows, self.rows, each="label")
 
         return tables
 
@@ -142,12 +144,14 @@ class Transfer(Task):
             truths.append(labels[order])
 
         truth = np.concatenate(truths)
+        inputs = torch.cat(features)
 
         rounds = self._rounds(truth, [len(rows) for rows in tables])
         predicted = np.full(len(truth), -1)
         accuracies = []
-        found = self._predict(rounds, torch.cat(features), torch.from_numpy(truth))
-        for each, classified in zip(rounds, found, strict=True):
+        fitted = self._fit(rounds, inputs, torch.from_numpy(truth))
+        for number, each in enumerate(rounds):
+            classified = fitted.predict(number, 0, inputs[each.test]).numpy()
             predicted[each.test] = classified
             accuracies.append(float(np.mean(classified == truth[each.test])))
 
@@ -168,11 +172,13 @@ class Transfer(Task):
 
     def _features(self, embedded: Embedded, rows: Rows) -> Tensor:
         features = embedded.answers.features
-        first, *others = [features(embedded[rows.column(column)]).float() for column in sides(rows)]
-        if not others:
-            return first
+        parts: list[Tensor] = [
+            features(embedded[rows.column(column)]).float() for column in sides(rows)
+        ]
+        if len(parts) == 1:
+            return parts[0]
 
-        (second,) = others
+        first, second = parts
 
         return torch.cat([(first - second).abs(), first * second], dim=1)
 
@@ -200,24 +206,18 @@ class Transfer(Task):
 
         return [(rows[train], rows[test]) for train, test in folds.split(rows, truth[rows])]
 
-    def _predict(
+    def _fit(
         self,
         rounds: list[Round],
         features: Tensor,
         truth: Tensor,
-    ) -> list[Numbers]:
-        """Return the classes predicted for the test rows of each round, with the best L2 of its
-        folds.
-        """
+    ) -> Linear:
+        """Return the classifier of each round, with the best L2 of its folds."""
         solve = SOLVERS[self.protocol]
         best = self._best_l2(rounds, features, truth)
         tests = [(each.train, each.dev) for each in rounds]
-        final = solve(features, truth, tests, best[:, None])
-        predicted = []
-        for number, each in enumerate(rounds):
-            predicted.append(final.predict(number, 0, features[each.test]).numpy())
 
-        return predicted
+        return solve(features, truth, tests, best[:, None])
 
     def _best_l2(
         self,

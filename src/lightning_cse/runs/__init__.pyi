@@ -7,6 +7,7 @@ from .files import atomic_file as atomic_file
 from .files import disk_errors as disk_errors
 from .files import locked as locked
 from .files import write_atomic as write_atomic
+from .files import write_json as write_json
 from .files import write_predictions as write_predictions
 from .hashing import config_hash as config_hash
 from .hashing import decisive as decisive

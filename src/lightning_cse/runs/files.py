@@ -4,6 +4,7 @@ import contextlib
 import csv
 import errno
 import io
+import json
 import os
 import secrets
 import shutil
@@ -59,7 +60,12 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 def write_atomic(path: Path, data: bytes | str) -> None:
     """Write a whole file or nothing, as `atomic_file` does; strings are written as UTF-8."""
     with atomic_file(path) as file:
-        file.write(data.encode("utf-8") if isinstance(data, str) else data)
+        file.write(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON, a whole file or nothing."""
+    write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_predictions(

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import logging
 import os
 import re
 import shutil
@@ -14,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs.files import Curves, is_locked, locked, write_atomic
+from lightning_cse.runs.files import Curves, is_locked, locked, write_atomic, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_LOG: Final = logging.getLogger(__name__)
 _FOLDER: Final = re.compile(r"([0-9A-Za-z]+)-s(\d+)")
 _LOCK: Final = "run.lock"
 
@@ -173,15 +171,7 @@ class Run:
     def finish(self, record: Mapping[str, Any]) -> None:
         """Write the record, which makes the run finished; non-finite numbers become null."""
         finite = json.loads(json.dumps(record), parse_constant=lambda name: None)
-        write_atomic(
-            self.record_path,
-            json.dumps(
-                finite,
-                indent=2,
-                ensure_ascii=False,
-            )
-            + "\n",
-        )
+        write_json(self.record_path, finite)
         self.failed_path.unlink(missing_ok=True)
 
     def fail(
@@ -189,7 +179,7 @@ class Run:
         error: BaseException,
         stage: str,
     ) -> None:
-        """Write ``failed.json``; a problem is only logged, since the user must see ``error``."""
+        """Write ``failed.json``."""
         failure = {
             "type": type(error).__name__,
             "message": str(error),
@@ -197,14 +187,7 @@ class Run:
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "traceback": "".join(traceback.format_exception(error)),
         }
-        try:
-            write_atomic(self.failed_path, json.dumps(failure, indent=2) + "\n")
-        except (OSError, LightningCSEError) as problem:
-            _LOG.warning(
-                "could not write %s: %s",
-                self.failed_path,
-                problem,
-            )
+        write_json(self.failed_path, failure)
 
     def read(self) -> dict[str, Any]:
         """Return the record of a finished run; raise LightningCSEError if it is unusable."""

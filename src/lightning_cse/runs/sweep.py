@@ -19,7 +19,7 @@ from lightning_cse.errors import (
     exit_code,
     one_line,
 )
-from lightning_cse.runs.files import write_atomic
+from lightning_cse.runs.files import write_json
 
 DONE: Final = ("finished", "skipped")
 SHOWN: Final = {
@@ -80,7 +80,7 @@ class Point:
 
     def write(self, path: Path) -> None:
         """Write the file of the point, whole or not at all."""
-        write_atomic(path, json.dumps(asdict(self), indent=2) + "\n")
+        write_json(path, asdict(self))
 
 
 class Sweep:

@@ -71,7 +71,7 @@ def test_recipe_of_the_encoder_precedes_the_default():
 
     known = user_error(wrapped.value)
     assert isinstance(known, ConfigError)
-    assert "did you mean 'warmup'?" in str(known)
+    assert "recipe.default lack warmpu" in str(known)
 
 
 def test_settings_that_nothing_reads_are_named():

@@ -192,7 +192,7 @@ def test_unanswered_questions_name_the_answered_ones():
     for question, message in (
         (lambda: model.implicitness("a"), "has no implicitness .it has: similarity, entailment"),
         (lambda: model.direction("a", "b"), "has no direction"),
-        (lambda: model.encode("a", "primry"), "has no view 'primry' - did you mean 'primary'"),
+        (lambda: model.encode("a", "primry"), "has no view 'primry'"),
         (lambda: model.search("a", ["b"], view="x"), "has no view 'x'"),
     ):
         with pytest.raises(TaskError, match=message):
