@@ -162,7 +162,7 @@ BELOW: Final = {
 _ACCELERATORS: Final = ("auto", "cpu", "gpu", "cuda", "mps")
 _SWITCH: Final = ("True", "False")
 CHOICES: Final = {
-    "trainer.precision": (*PRECISIONS.values(), "auto"),
+    "trainer.precision": (*PRECISIONS.values(), *PRECISIONS, "auto"),
     "trainer.accelerator": _ACCELERATORS,
     "precision": ("32-true", "bf16-mixed", "auto"),
     "accelerator": _ACCELERATORS,
@@ -244,8 +244,7 @@ def _value_faults(plain: DictConfig) -> Iterator[str]:
 
     for key, choices in CHOICES.items():
         value = OmegaConf.select(plain, key)
-        accepted = (*choices, *PRECISIONS) if key == "trainer.precision" else choices
-        if value is not None and str(value) not in accepted:
+        if value is not None and str(value) not in choices:
             near = did_you_mean(str(value), choices)
             yield f"{key}: must be {' or '.join(choices)}, got {value!r}{near}"
 

@@ -17,7 +17,6 @@ from lightning_cse.data.rows import digests_of
 from lightning_cse.evaluation.logistic import (
     SEED,
     Fold,
-    Linear,
     Numbers,
     Solver,
     fit_lbfgs,
@@ -144,14 +143,12 @@ class Transfer(Task):
             truths.append(labels[order])
 
         truth = np.concatenate(truths)
-        inputs = torch.cat(features)
 
         rounds = self._rounds(truth, [len(rows) for rows in tables])
         predicted = np.full(len(truth), -1)
         accuracies = []
-        fitted = self._fit(rounds, inputs, torch.from_numpy(truth))
-        for number, each in enumerate(rounds):
-            classified = fitted.predict(number, 0, inputs[each.test]).numpy()
+        found = self._predict(rounds, torch.cat(features), torch.from_numpy(truth))
+        for each, classified in zip(rounds, found, strict=True):
             predicted[each.test] = classified
             accuracies.append(float(np.mean(classified == truth[each.test])))
 
@@ -206,18 +203,24 @@ class Transfer(Task):
 
         return [(rows[train], rows[test]) for train, test in folds.split(rows, truth[rows])]
 
-    def _fit(
+    def _predict(
         self,
         rounds: list[Round],
         features: Tensor,
         truth: Tensor,
-    ) -> Linear:
-        """Return the classifier of each round, with the best L2 of its folds."""
+    ) -> list[Numbers]:
+        """Return the classes predicted for the test rows of each round, with the best L2 of its
+        folds.
+        """
         solve = SOLVERS[self.protocol]
         best = self._best_l2(rounds, features, truth)
         tests = [(each.train, each.dev) for each in rounds]
+        final = solve(features, truth, tests, best[:, None])
+        predicted = []
+        for number, each in enumerate(rounds):
+            predicted.append(final.predict(number, 0, features[each.test]).numpy())
 
-        return solve(features, truth, tests, best[:, None])
+        return predicted
 
     def _best_l2(
         self,
