@@ -21,6 +21,7 @@ from lightning_cse.papers.records import Found, RunsTable
 from lightning_cse.papers.render import write
 from lightning_cse.papers.tables import Table, make_table
 from lightning_cse.runs import write_atomic
+from lightning_cse.runs.machine import in_history
 
 if TYPE_CHECKING:
     from lightning_cse.papers.figures import Result
@@ -204,8 +205,16 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
 
 
 def _kept_texts(run: Found) -> dict[str, str]:
-    """Return the record and the curves of a run by file name, without repeated information."""
+    """Return the record and the curves of a run by file name, without repeated information.
+
+    The commit is left out if it is not in the history, where nobody could look it up.
+    """
     record = {key: value for key, value in run.record.items() if key not in ("data", "task_data")}
+    environment = record.get("environment") or {}
+    commit = environment.get("commit")
+    if commit and not in_history(commit):
+        record["environment"] = {**environment, "commit": None}
+
     suite = f"-{record['suite']}" if "suite" in record else ""
     config = f"{record['config_hash']}-s{record['seed']}"
     name = f"{record['name'].replace('/', '-')}{suite}-{config}"

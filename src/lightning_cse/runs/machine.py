@@ -113,6 +113,21 @@ def commit() -> str | None:
         return None
 
 
+def in_history(name: str) -> bool:
+    """Whether a commit, as `commit` returns it, is in the history of this code's repository."""
+    try:
+        _git(
+            "merge-base",
+            "--is-ancestor",
+            name.removesuffix("-dirty"),
+            "HEAD",
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+    return True
+
+
 def has(accelerator: str) -> bool:
     """Whether torch finds an accelerator on this machine; ``gpu`` is CUDA or Apple's MPS."""
     import torch

@@ -153,7 +153,8 @@ def _summaries(runs: pd.DataFrame) -> list[dict[Any, Any]]:
 def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | None:
     """Draw settings by two measures, coloured by a third; None where no setting has all three.
 
-    Where the axes are no RFD, a diamond marks the encoder before training.
+    In the figure of RFD, lines connect a setting with each of its runs; in the other, a diamond
+    marks the encoder before training.
 
     Source: NGCSE, figures 1 and 2.  Differs: no marker is moved, and the score is that of the same
     step.
@@ -176,10 +177,33 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
                 linewidth=0.8,
                 zorder=1,
             )
+            _connect_runs(axes, points, runs)
         else:
             labels |= _draw_start(axes, runs)
 
         return _label(axes, labels)
+
+
+def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:
+    """Draw a line from each setting to each of its runs."""
+    across, up, _ = points
+    look: Any = {
+        "color": GREY,
+        "linewidth": 0.7,
+        "marker": ".",
+        "markersize": 3,
+    }
+
+    for run in runs[runs["setting"].isin(points.index)].to_dict("records"):
+        centre = points.loc[run["setting"]]
+        xs = [centre[across], run[across]]
+        axes.plot(
+            xs,
+            [centre[up], run[up]],
+            markevery=[1],
+            zorder=2,
+            **look,
+        )
 
 
 def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]]:

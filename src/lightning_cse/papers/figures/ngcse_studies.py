@@ -35,6 +35,7 @@ def studies(plan: Plan) -> Result:
     """Make NGCSE's Figure 5 for the first column: studies of the number of LLM rows and of each
     margin.
     """
+    parts: list[str] = []
     rows: list[dict[Any, Any]] = []
     figures = {}
     for name, options in _STUDIES.items():
@@ -44,10 +45,12 @@ def studies(plan: Plan) -> Result:
             if runs["value"].nunique() > 1:
                 drawn[title] = (runs, published)
                 rows += runs.assign(study=option)[["study", *runs]].to_dict("records")
+            else:
+                parts.append(f"Not drawn: {option}, since no two values of it have finished runs.")
 
         figures[name] = studies_figure(drawn) if drawn else None
 
-    return made(figures, [], studies=rows)
+    return made(figures, parts, studies=rows)
 
 
 def study(plan: Plan, option: str) -> Study:
