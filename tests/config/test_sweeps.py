@@ -150,7 +150,7 @@ def test_every_launcher_gives_the_same_table(
         out,
         re.MULTILINE,
     )
-    assert "failed: the corpus is missing (name=user seed=0; name=user seed=1)" in out
+    assert "name=user seed=1: failed: the corpus is missing" in out
     assert done(tmp_path) == ["a 0", "a 1", "b 0", "b 1"]
 
     out = sweep("a,killed", 1)
