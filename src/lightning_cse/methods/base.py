@@ -187,16 +187,22 @@ class Method(pl.LightningModule, ABC):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip as Lightning does, and raise TrainingError if the gradient is not finite."""
+        """Clip as Lightning does, also with a fused optimizer, which it refuses under float16.
+
+        Raises TrainingError if the gradient is not finite.
+        """
         rows = self._rows
         self._rows = []
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
+            scaler.unscale_(optimizer)  # Lightning has already unscaled any other optimizer
+
         by_value = gradient_clip_algorithm == "value"
         most = float("inf") if by_value or not gradient_clip_val else gradient_clip_val
         norm = nn.utils.clip_grad_norm_(self.parameters(), most)
         if by_value and gradient_clip_val:
             nn.utils.clip_grad_value_(self.parameters(), gradient_clip_val)
 
-        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is None and not torch.isfinite(norm):  # the scaler of float16 skips such a step
             what = f"the gradient of step {self.global_step + 1} has the norm {norm.item()}"
             raise self._not_finite(what, torch.cat(rows).tolist())

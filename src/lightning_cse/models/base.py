@@ -155,7 +155,11 @@ def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
     options = dict(settings)
     target = options.pop("_target_", None) or f"lightning_cse.models.{options.pop('class', '')}"
     try:
-        model: Model = pkgutil.resolve_name(target)(encoder, **options)
+        kind = pkgutil.resolve_name(target)
+        if not issubclass(kind, Model):  # a record must not have any other code called
+            raise TypeError("it is not a subclass of lightning_cse.models.Model")
+
+        model = kind(encoder, **options)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise EncoderError(
             f"the model {target} cannot be imported or built ({error}): run the command where its "

@@ -223,6 +223,9 @@ class Run:
 
     def clear(self) -> None:
         """Remove everything in this folder but its lock; links are removed, never followed."""
+        if self.path.is_symlink():
+            raise LightningCSEError(f"{self.path} is a link: clear the folder behind it yourself")
+
         # The record is first: a run that is cleared half-way must not look finished.
         self.record_path.unlink(missing_ok=True)
         if not self.path.is_dir():

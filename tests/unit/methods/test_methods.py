@@ -1,6 +1,7 @@
 """Every method: finite scalar loss, gradients, named outputs, and which roles it embeds."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -160,3 +161,28 @@ def test_unsupervised_simcse_has_two_masks_in_training_and_no_head_in_evaluation
     assert torch.equal(anchor, method.head(pooled).detach())
     supervised = make("simcse").eval()  # whose head stays
     assert not torch.equal(pooled, supervised.model.encode(tokens)[0].vector)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_gradients_are_clipped_without_the_scale_of_float16(fused):
+    method = make("simcse").eval()  # without dropout
+    parameters = [parameter for parameter in method.parameters() if parameter.requires_grad]
+    loss = method.training_step(batch(method), 0)["loss"]
+    want = torch.autograd.grad(loss, parameters)
+    norm = torch.nn.utils.get_total_norm(want)
+    optimizer = torch.optim.AdamW(parameters, fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    method._trainer = SimpleNamespace(precision_plugin=SimpleNamespace(scaler=scaler))
+    scaler.scale(method.training_step(batch(method), 0)["loss"]).backward()
+
+    if not fused:
+        scaler.unscale_(optimizer)  # as Lightning does
+
+    method.configure_gradient_clipping(optimizer, 0.01, "norm")
+    torch.testing.assert_close(
+        [parameter.grad for parameter in parameters],
+        [gradient * 0.01 / norm for gradient in want],
+        rtol=1e-3,
+        atol=1e-7,
+    )
+    scaler.step(optimizer)

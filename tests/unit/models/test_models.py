@@ -94,9 +94,11 @@ def test_settings_and_weights_build_the_same_model_again(kind, options):
     [
         {"_target_": "no_such_module.Model"},
         {"_target_": "lightning_cse.models.PointModel", "tanh": True},
+        {"_target_": "timeit:timeit"},
     ],
 )
-def test_build_refuses_unknown_models(settings):
+def test_build_refuses_unknown_models_and_calls_no_other_code(settings, monkeypatch):
+    monkeypatch.setattr("timeit.timeit", lambda *_: pytest.fail("it was called"))
     with pytest.raises(EncoderError, match="cannot be imported or built"):
         build(tiny_encoder(), settings)
 

@@ -137,6 +137,23 @@ def test_unusable_records(
         run.read()
 
 
+def test_clear_does_not_follow_links(run, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("x")
+    run.path.mkdir(parents=True)
+    (run.path / "link").symlink_to(outside)
+    run.clear()
+    assert list(run.path.iterdir()) == []
+
+    run.path.rmdir()
+    run.path.symlink_to(outside)
+    with pytest.raises(LightningCSEError, match="is a link"):
+        run.clear()
+
+    assert (outside / "precious").read_text() == "x"
+
+
 def test_find_runs(run):
     wanted = [
         Run(run.root, "a/b", "0c", 1),
