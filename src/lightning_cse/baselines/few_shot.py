@@ -4,6 +4,7 @@ one.
 
 import hashlib
 import json
+import logging
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,8 @@ from typing import Final
 
 from lightning_cse.data import Rows, read_corpus
 from lightning_cse.llm import Failure, Reply, Request
+
+log = logging.getLogger(__name__)
 
 LABELS: Final = {
     "explicit": "explicit entailment",
@@ -142,12 +145,30 @@ class FewShot:
     ) -> list[str]:
         """Return the type of every hypothesis, in order, or ``refused``, ``unparsable`` or
         ``failed``.
+
+        If more than 5 % of the answers are unparsable, log a warning.
         """
         replies = dict(self.ask(self.requests(premises, hypotheses)))
         answers = []
+        unread = []
         for number in range(len(premises)):
             reply = replies[number]
-            answers.append("failed" if isinstance(reply, Failure) else read_answer(reply))
+            if isinstance(reply, Failure):
+                answers.append("failed")
+                continue
+
+            answers.append(read_answer(reply))
+            if answers[-1] == "unparsable":
+                unread.append(reply)
+
+        if len(unread) > 0.05 * len(answers):
+            log.warning(
+                "%d of %d replies name no label, or several, and count as wrong (if they were cut "
+                "off: raise llm.parameters.max_tokens). The first: %r",
+                len(unread),
+                len(answers),
+                unread[0].text[:200],
+            )
 
         return answers
 

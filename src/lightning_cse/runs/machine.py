@@ -72,6 +72,8 @@ def _cpu() -> str:
 
 def _git(*arguments: str) -> str:
     """Return the output of a git command in the repository of this file; raise if there is none."""
+    # Hooks of git set variables that would name another repository.
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     done = subprocess.run(
         [
             "git",
@@ -80,6 +82,7 @@ def _git(*arguments: str) -> str:
             str(_FILE.parent),
             *arguments,
         ],
+        env=variables,
         capture_output=True,
         text=True,
         timeout=60,

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ from lightning_cse.runs.files import Curves, is_locked, locked, write_atomic, wr
 
 if TYPE_CHECKING:
     import pandas as pd
+
+log = logging.getLogger(__name__)
 
 _FOLDER: Final = re.compile(r"([0-9A-Za-z]+)-s(\d+)")
 _LOCK: Final = "run.lock"
@@ -179,7 +182,7 @@ class Run:
         error: BaseException,
         stage: str,
     ) -> None:
-        """Write ``failed.json``."""
+        """Write ``failed.json``; a problem is only logged, since the user must see ``error``."""
         failure = {
             "type": type(error).__name__,
             "message": str(error),
@@ -187,7 +190,10 @@ class Run:
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "traceback": "".join(traceback.format_exception(error)),
         }
-        write_json(self.failed_path, failure)
+        try:
+            write_json(self.failed_path, failure)
+        except (OSError, LightningCSEError) as problem:
+            log.warning("could not write %s: %s", self.failed_path, problem)
 
     def read(self) -> dict[str, Any]:
         """Return the record of a finished run; raise LightningCSEError if it is unusable."""
