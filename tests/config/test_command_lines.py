@@ -22,6 +22,9 @@ REFUSED = [
     ("trainer.devices=65", "data.batch_size: 64 is the batch of all 65 devices"),
     ("trainer.devices=auto", "trainer.devices: must be a number of devices"),
     ("trainer.max_epochs=-1", "training never ends"),
+    ("trainer.limit_train_batches=1.5", "a number of batches, or a share from 0.0 to 1.0, got"),
+    ("callbacks.early_stopping.min_delta=0.1", "set callbacks.early_stopping.patience, too"),
+    ("suite=nli suite.snli.auprc_thresholds=1", "must be an integer >= 2, got 1"),
     ("seed=-1", "seed: must be a number >= 0"),
     ("data.batch_size=1", "data.batch_size: must be an integer >= 2, got 1"),
     ("data.batch_size=null", "data.batch_size: must be an integer >= 2, got None"),
@@ -32,6 +35,10 @@ REFUSED = [
     ("-m hydra.sweeper.file=nowhere.yaml", "nowhere.yaml: No such file"),
     ("-m hydra.sweeper.points=[['epochs=1']]", "trainer.max_epochs"),
     ("suite=own", "suite=own: has no test set; add own.sts=FILE, own.nli=FILE,"),
+    (
+        "suite=own own.sts=my.csv own.columns={scor:x}",
+        "reads a 'scor' - did you mean 'score'",
+    ),
     ("suite=own own.stss=my.csv", "did you mean 'own.sts'"),
 ]
 WITHOUT_EXPERIMENT = "name: no experiment was chosen - add +experiment=<one of these>:"
@@ -44,6 +51,7 @@ OTHERS = [
     ("evaluate", "model=tiny +suite=sts precision=16-mixed", "precision: must be 32-true or"),
     ("describe", "encoder=tiny", "data: no data was chosen - add data="),
     ("describe", "data=inli rows=1", "rows: must be an integer >= 2, got 1"),
+    ("generate", "+pattern=nli data=wiki most_words=null", "most_words: must be an integer"),
     ("generate", "data=wiki", "pattern: no pattern was chosen"),
 ]
 ALL_REFUSED = [("train", f"{X} {line}", message) for line, message in REFUSED] + OTHERS

@@ -110,7 +110,7 @@ def test_csv_is_unrounded(two, capsys):
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere holds no finished runs"),
-        (["--task", "snli"], "two points with a task in common"),
+        (["--task", "rte", "rtee"], "answers of the task 'rtee' - did you mean 'rte'?"),
     ],
 )
 def test_user_errors(

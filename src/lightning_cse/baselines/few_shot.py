@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from lightning_cse.data import Rows, read_corpus
+from lightning_cse.errors import ConfigError
 from lightning_cse.llm import Failure, Reply, Request
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,9 @@ class FewShot:
         first: dict[str, int] = {}
         for row, premise in enumerate(self._train.column("premise")):
             first.setdefault(premise, row)
+
+        if self.shots > len(first):
+            raise ConfigError([f"few_shot.shots: INLI has {len(first)} premises to draw from"])
 
         draw = random.Random(self.seed)  # noqa: S311 - no secret; the same draw on every machine
         order = draw.sample(list(LABELS), len(LABELS))

@@ -210,6 +210,9 @@ def stsb_dev(
         if score >= least or score <= options["negative_score"]:
             chosen.append(row)
 
+    if not similar:
+        raise ConfigError([f"diag.positive_score: no pair of STS-B dev has a score of {least}"])
+
     aligned = rows.select(similar)
     pair = (aligned.column("sentence1"), aligned.column("sentence2"))
     sentences = _flat(rows.select(chosen), ("sentence1", "sentence2"))[: options["sentences"]]

@@ -122,13 +122,20 @@ CHOSEN: Final = {
 OPEN: Final = ("llm.parameters.", "method.optimizer.", "suite.", "baselines.", "hydra.")
 """Nodes to which a plus adds any key. All others have only the keys in ``conf/``."""
 
-OWN: Final = ("sts", "nli", "direction", "retrieval")
-"""The test sets of ``suite=own``."""
+_PAIR: Final = ("premise", "hypothesis", "label")
+OWN: Final[dict[str, tuple[str, ...]]] = {
+    "sts": ("sentence1", "sentence2", "score"),
+    "nli": _PAIR,
+    "direction": _PAIR,
+    "retrieval": (),
+}
+"""The test sets of ``suite=own``, and the columns that each reads."""
 
 AT_LEAST: Final = {
     "few_shot.shots": 0,
     "data.llm_rows": 0,
     "patience": 0,
+    "most_words": 1,
     "eval_every": 1,
     "least_evaluations": 1,
     "limits.dev_rows": 1,
@@ -145,6 +152,9 @@ AT_LEAST: Final = {
     "data.train_rows": 2,
     "diag.sentences": 2,
     "rows": 2,
+    "suite.snli.auprc_thresholds": 2,
+    "suite.mnli.auprc_thresholds": 2,
+    "suite.sick.auprc_thresholds": 2,
 }
 """Keys whose value, if not null, must be an integer of at least this."""
 
@@ -237,6 +247,10 @@ def _value_faults(plain: DictConfig) -> Iterator[str]:
         if value is not None and not (type(value) is int and value >= least):
             yield f"{key}: must be an integer >= {least}, got {value!r}"
 
+    for key in ("patience", "most_words"):
+        if plain.get(key, 0) is None:
+            yield f"{key}: must be an integer, got None"
+
     for key, limit in BELOW.items():
         value = OmegaConf.select(plain, key)
         if value is not None and not (isinstance(value, int | float) and 0 <= value < limit):
@@ -248,11 +262,24 @@ def _value_faults(plain: DictConfig) -> Iterator[str]:
             near = did_you_mean(str(value), choices)
             yield f"{key}: must be {' or '.join(choices)}, got {value!r}{near}"
 
-    if "own" in plain and not any(plain.own.get(name) for name in OWN):
-        yield f"suite=own: has no test set; add own.{'=FILE, own.'.join(OWN)}=FOLDER"
+    if "own" in plain:
+        yield from _own(plain.own)
 
     if "monitor" in plain:
         yield from _training(plain)
+
+
+def _own(own: DictConfig) -> Iterator[str]:
+    """Yield a fault if there is no test set, and for each column that no test set reads."""
+    tests = [name for name in OWN if own.get(name)]
+    if not tests:
+        yield f"suite=own: has no test set; add own.{'=FILE, own.'.join(OWN)}=FOLDER"
+        return
+
+    read = {column for test in tests for column in OWN[test]}
+    for name in own.get("columns") or ():
+        if name not in read:
+            yield f"own.columns: no test set reads a {name!r}{did_you_mean(str(name), read)}"
 
 
 def _training(plain: DictConfig) -> Iterator[str]:
@@ -262,7 +289,16 @@ def _training(plain: DictConfig) -> Iterator[str]:
         allowed = "up to 80 letters, digits and . _ + - per level"
         yield f"name: {name!r} is not a valid name: use {allowed}"
 
+    stopping = plain.callbacks.early_stopping
+    if stopping.patience is None and stopping.min_delta:
+        yield "callbacks.early_stopping.min_delta: set callbacks.early_stopping.patience, too"
+
     trainer = plain.trainer
+    limit = trainer.limit_train_batches
+    if isinstance(limit, float) and not 0 <= limit <= 1:
+        kinds = "a number of batches, or a share from 0.0 to 1.0"
+        yield f"trainer.limit_train_batches: must be {kinds}, got {limit!r}"
+
     if trainer.max_epochs in (None, -1) and trainer.max_steps == -1:
         limits = "trainer.max_epochs or trainer.max_steps"
         yield f"trainer.max_epochs: training never ends unless {limits} is set"

@@ -39,7 +39,7 @@ from lightning_cse.config.compose import (
     unread,
     use_config_dir,
 )
-from lightning_cse.errors import ConfigError, report, reported, user_error
+from lightning_cse.errors import ConfigError, Interrupted, report, reported, user_error
 
 log = logging.getLogger(__name__)
 
@@ -226,9 +226,14 @@ def _in_own_process(overrides: Sequence[str]) -> Any:
     ]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "result")
-        code = subprocess.run(
-            command, check=False, env=os.environ | {_RESULT: str(file)}
-        ).returncode
+        process = subprocess.Popen(command, env=os.environ | {_RESULT: str(file)})
+        try:
+            code = process.wait()
+        except Interrupted:  # it writes its checkpoint first
+            process.terminate()
+            process.wait()
+            raise
+
         if not file.is_file():
             line = " ".join(command)
             raise RuntimeError(f"the process of the run ended with exit code {code}: {line}")

@@ -128,6 +128,7 @@ def _text(cell: object) -> str:
     if not isinstance(cell, str):
         raise ValueError(f"is not text ({quoted(cell)})")
 
+    cell.encode()  # half of a surrogate pair is a ValueError
     return cell
 
 
@@ -145,7 +146,7 @@ def _optional(cell: object) -> str | None:
 
 def _label(cell: Any, values: Any = NLI_LABELS) -> str:
     names = values if isinstance(values, Mapping) else {value: value for value in values}
-    if cell not in names:
+    if isinstance(cell, list | dict) or cell not in names:
         raise ValueError(
             f"{quoted(cell)} is not one of {', '.join(dict.fromkeys(map(str, names)))}"
         )

@@ -134,6 +134,10 @@ def recognise(
     if "negative" in used:
         used.update(negatives(names))
 
+    for column in set(found).difference(names.values()):
+        if near := did_you_mean(column, _NAMES):
+            log.warning("the column %r is not read%s", column, near)
+
     return {name: column for name, column in names.items() if name in used}
 
 
@@ -202,7 +206,7 @@ def read_table(
     key: str,
     takes: str = "",
 ) -> Rows:
-    """Read the user's own files into one table with the columns of one of `columns.LAYOUTS`.
+    """Read the user's own files into one table with the columns of one of `LAYOUTS`.
 
     A source is a path (relative to the working directory), a glob, a folder that `datasets` saved,
     or ``hub:user/name[/config][:split]`` (by default the split ``train``). ``columns`` maps our

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
@@ -142,6 +142,10 @@ def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, A
     if node.precision == "16-mixed" and not on_gpu:
         raise ConfigError([f"{prefix}precision: 16-mixed needs a GPU; use 32-true or bf16-mixed"])
 
+    if isinstance(node.get("devices"), ListConfig) and not on_gpu:
+        fault = f"a list names GPUs, but the accelerator is {node.accelerator}; give a number"
+        raise ConfigError([f"{prefix}devices: {fault}"])
+
     return {f"{prefix}{key}": node[key] for key in ("accelerator", "precision")}
 
 
@@ -236,6 +240,12 @@ def check_nodes(cfg: DictConfig) -> None:
         throw_on_missing=True,
     )
     faults: dict[str, str] = {}
+    for group in ("suite", "baselines"):
+        for name, part in (values.get(group) or {}).items():
+            if not isinstance(part, dict) or "_target_" not in part:
+                fault = f"{group}.{name}: has no _target_; leave it out"
+                faults[fault] = fault
+
     for key, node in _nodes(values, ""):
         for fault in _faults(node, key, GIVEN.get(key, ())):
             faults.setdefault(fault.partition(": ")[2], fault)  # a node may be referred to

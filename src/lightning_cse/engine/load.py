@@ -118,18 +118,25 @@ def find_run(name: str) -> Path | None:
     if (folder / RECORD).is_file() or (folder / CONFIG).is_file():
         return folder.resolve()
 
+    if runs := sorted(path.parent for path in folder.rglob(RECORD) if "evaluate" not in path.parts):
+        shown = "".join(f"\n  model={run}" for run in runs[:8])
+        raise EncoderError(f"model: {folder} contains runs; give one of them:{shown}")
+
     return None
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """Return the record of a finished run; raise EncoderError if a file is missing."""
+    """Return the record of a finished run; raise EncoderError if a file is missing or damaged."""
     for part in (RECORD, CONFIG, CHECKPOINT):
         if not (folder / part).is_file():
             raise EncoderError(
                 f"model: the run {folder} has no {part}: finish it with the command that trained it"
             )
 
-    record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    try:
+        record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise EncoderError(f"model: {folder / RECORD} is damaged ({error})") from None
 
     return record
 

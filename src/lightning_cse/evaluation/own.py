@@ -122,6 +122,17 @@ class OwnNLI(OwnTask, NLI):
 
         return ("accuracy_two_fold", "auprc", "auc")
 
+    def select(self, rows: Rows, split: Split) -> Rows:
+        """Return the rows of a split; there must be entailed pairs and others."""
+        rows = super().select(rows, split)
+        if len(set(entailed(rows))) < 2:
+            raise DataError(
+                f"{self.key}: {rows.files[0].path}: all labels are {rows.column('label')[0]!r}; "
+                "both entailed and other pairs are needed"
+            )
+
+        return rows
+
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold, and apply it to the split."""
         if "dev" in self.sources:
@@ -173,5 +184,7 @@ class OwnDirection(OwnTask, DirectionTask):
             return rows
 
         chosen = np.flatnonzero(entailed(rows)).tolist()
+        if not chosen:
+            raise DataError(f"{self.key}: {rows.files[0].path}: no pair has the label entailment")
 
         return rows.select(chosen, reason="not entailed")

@@ -159,7 +159,7 @@ def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
         if not issubclass(kind, Model):  # a record must not have any other code called
             raise TypeError("it is not a subclass of lightning_cse.models.Model")
 
-        model = kind(encoder, **options)
+        model: Model = kind(encoder, **options)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise EncoderError(
             f"the model {target} cannot be imported or built ({error}): run the command where its "

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lightning_cse.errors import DataError
+from lightning_cse.errors import DataError, did_you_mean
 from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.artefacts import Line
 from lightning_cse.papers.cells import Cell
@@ -133,7 +133,12 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     rows = []
     left_out = {}
     answered = _tasks_with_answers(points)
-    for task in sorted(set(tasks or answered).intersection(answered)):
+    for task in tasks:
+        if task not in answered:
+            near = did_you_mean(task, answered)
+            raise DataError(f"no run has answers of the task {task!r}{near}")
+
+    for task in sorted(set(tasks or answered)):
         having = [point for point in points if task in point.files]
         if len(having) < len(points):
             left_out[task] = [point.label for point in points if point not in having]

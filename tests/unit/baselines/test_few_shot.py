@@ -8,6 +8,7 @@ from lightning_cse.baselines import FewShot
 from lightning_cse.baselines.few_shot import LABELS, read_answer
 from lightning_cse.data import read_corpus
 from lightning_cse.data.corpora import sample_dir
+from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation.inli import HYPOTHESES
 from lightning_cse.llm import Failure, Reply
 
@@ -64,6 +65,11 @@ def test_examples_are_balanced_true_and_of_distinct_premises():
     assert sorted(kinds.values()) == [1, 1, 2, 2]
     assert few_shot().examples == shown != few_shot(seed=1).examples
     assert few_shot(seed=1).prompt_digest != few_shot().prompt_digest
+
+
+def test_more_examples_than_premises_are_refused():
+    with pytest.raises(ConfigError, match=r"few_shot\.shots: INLI has"):
+        _ = few_shot(shots=10**5).examples
 
 
 def test_a_request_is_the_task_then_the_examples_then_the_pair():

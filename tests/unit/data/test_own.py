@@ -188,6 +188,13 @@ def test_mapped_columns(
     assert cells(rows_of("x.csv", **columns)) == want
 
 
+def test_a_column_that_is_nearly_a_role_is_named(put, caplog):
+    put("x.csv", "id,anchor,positive,negatve\n7,A,P,N\n")
+    rows_of("x.csv")
+    assert "the column 'negatve' is not read - did you mean 'negative'?" in caplog.text
+    assert "'id'" not in caplog.text
+
+
 NUMBERED = {"negative_1": "N", "negative_2": "M"}
 
 

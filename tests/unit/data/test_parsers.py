@@ -138,6 +138,8 @@ def test_split_sentences(sentences):
         ("inli", INLI + 'c,"never closed,I,E,N,C\n', ":2: not a valid row: unexpected end"),
         ("inli", INLI.replace("premise", "premiss") + "c,P,I,E,N,C\n", ":2: no column 'premise'; found: dataset, premiss"),
         ("snli", snli() + snli("maybe"), ":2: gold_label 'maybe' is not one of entailment, neutral, contradiction, -"),
+        ("snli", snli(["neutral"]), ":1: gold_label ['neutral'] is not one of"),
+        ("snli", snli(premise="\ud800"), ":1: sentence1 'utf-8' codec can't encode"),
         ("snli", lines([1]), ":1: expected a JSON object, got list"),
         ("snli", "{", ":1: not valid JSON"),
         ("mnli_llmsknow", LLMSKNOW + "Why?,neutral,x\n", ":2: the form of 'Why?' is not known"),

@@ -7,7 +7,7 @@ import torch
 from omegaconf import OmegaConf
 
 from lightning_cse.data import corpora
-from lightning_cse.engine.build import build, check_nodes
+from lightning_cse.engine.build import build, check_nodes, resolve_automatic
 from lightning_cse.errors import ConfigError
 
 # Points of one process
@@ -103,6 +103,12 @@ def test_tasks_that_do_not_suit_the_method_are_left_out(compose):
     assert build(cfg).left_out == {"eis": reason, "eis_wang": reason}
 
 
+def test_a_list_of_gpus_on_a_cpu_is_refused(compose):
+    cfg = compose("+experiment=gausscse", "trainer.accelerator=cpu", "trainer.devices=[0]")
+    with pytest.raises(ConfigError, match=r"trainer\.devices: a list names GPUs"):
+        resolve_automatic(cfg)
+
+
 # Nodes against signatures
 
 TARGETS = """
@@ -138,6 +144,8 @@ method:
   optimizer: {_target_: torch.optim.AdamWW, _partial_: true}
 again: {loss: "${method.loss}"}
 more: [{_target_: T.anything}, {_target_: T.Method, loss: x, optimizer: x}]
+suite: {a: {bar: 3}}
+baselines: {foo: bar}
 """
 
 
@@ -166,6 +174,8 @@ def faults(tmp_path, monkeypatch):
 def test_all_faults_are_reported_with_their_keys(faults):
     assert faults(RIGHT) == []
     starts = [
+        "suite.a: has no _target_",
+        "baselines.foo: has no _target_",
         "method.loss: Loss got an unexpected argument 'temprature' - did you mean 'temperature'?",
         "method.loss.learn: Loss takes bool, got 'perhaps'",
         "method.optimizer._target_: 'torch.optim.AdamWW' cannot be used (",

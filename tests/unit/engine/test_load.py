@@ -56,6 +56,7 @@ def test_runs_and_encoders_are_distinguished(
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
+        ("runs", {}, r"runs contains runs; give one of them:\n  model=runs/a_run"),
         ("./none", {}, "there is no folder /.*none; give one of a run or of an encoder"),
         ("tinny", {}, "there is no model 'tinny' - did you mean 'tiny'"),
         ("length", {}, "length has no encoder"),
@@ -90,9 +91,10 @@ def test_unfinished_run(part, run):
         load(run)
 
 
-def test_damaged_checkpoint(run):
-    (run / CHECKPOINT).write_bytes(b"weightz")
-    with pytest.raises(EncoderError, match=r"best\.ckpt is damaged"):
+@pytest.mark.parametrize("part", [CHECKPOINT, "record.json"])
+def test_damaged_run(part, run):
+    (run / part).write_bytes(b"weightz")
+    with pytest.raises(EncoderError, match=f"{part} is damaged"):
         load(run)
 
 

@@ -168,6 +168,19 @@ def test_a_wrong_file_is_one_error_with_its_key_and_path(
     assert path in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("task", "label", "message"),
+    [
+        (OwnNLI, "entailment", "all labels are 'entailment'"),
+        (OwnDirection, "neutral", "no pair has the label entailment"),
+    ],
+)
+def test_labels_that_cannot_be_measured_are_an_error(task, label, message, tmp_path):
+    path = write(tmp_path / "my.csv", NLI, [("p 1", "h 2", label), ("q 3", "i 1", label)])
+    with pytest.raises(DataError, match=f"own.x: {path}: {message}"):
+        evaluated(task(files=path, key="own.x"))
+
+
 def test_files_of_an_unknown_split_are_an_error():
     with pytest.raises(ConfigError, match="must be FILE"):
         OwnSTS(files={"tset": "a.csv"}, key="own.sts")
