@@ -8,6 +8,7 @@ reader of stdout is gone.
 import difflib
 import functools
 import os
+import select
 import signal
 import sys
 import threading
@@ -132,7 +133,9 @@ def report(error: BaseException, *, verbose: bool = False) -> int:
 
     The traceback comes before it for a fault of lightning_cse, and if ``verbose``.
     """
-    if isinstance(error, BrokenPipeError):  # Python flushes stdout once more when it ends
+    if (
+        isinstance(error, BrokenPipeError) and _reader_is_gone()
+    ):  # Python flushes stdout once more when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
 
@@ -151,6 +154,13 @@ def report(error: BaseException, *, verbose: bool = False) -> int:
     sys.stderr.write(f"error: {one_line(error)}{bug}\n")
 
     return code
+
+
+def _reader_is_gone() -> bool:
+    """Whether nothing reads stdout any more; any other pipe that breaks is a fault."""
+    stdout = select.poll()
+    stdout.register(1)
+    return any(event & select.POLLERR for _, event in stdout.poll(0))
 
 
 def reported(main: Callable[P, int | None]) -> Callable[P, int]:

@@ -89,6 +89,18 @@ def test_evaluation_does_not_change_training(run, monkeypatch):
     assert [name for name, found in trained.items() if found != expected] == []
 
 
+@pytest.mark.parametrize("limit", ["2", "0.7"])
+def test_limited_epoch_is_the_start_of_its_order(limit, run, monkeypatch):
+    with monkeypatch.context() as patch:
+        whole = Watch(patch)
+        run(place="whole")
+
+    watch = Watch(monkeypatch)
+    folder = run(f"trainer.limit_train_batches={limit} trainer.max_steps=-1", place="limited")
+    assert watch.rows == [*whole.rows[0:2], *whole.rows[3:5]]
+    assert folder.read()["steps"] == 4  # the schedule's length
+
+
 # Numbers that are not finite
 
 

@@ -24,6 +24,7 @@ from lightning_cse.errors import ConfigError, DataError, Interrupted, report, re
             2,
             "error: runs: Permission denied\n",
         ),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), 2, "error: Broken pipe\n"),
         (KeyboardInterrupt(), 130, "interrupted; the same command continues where it stopped\n"),
         (Interrupted("stopped at step 40", signal.SIGTERM), 143, "stopped at step 40\n"),
     ],

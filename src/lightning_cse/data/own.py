@@ -257,7 +257,7 @@ def _read(
     found, rows, digest = _opened(path, columns.values())
     dropped = Counter(row for _, row in rows if isinstance(row, str))
     rows = [(line, row) for line, row in rows if not isinstance(row, str)]
-    names = recognise(found, columns, key, f"{path}: {takes}")
+    names = recognise(found, columns, key, f"{path}: {takes}" if takes else path)
 
     log.info(
         "%s: columns: %s; used: %s",

@@ -55,7 +55,7 @@ def points_of(
     """Return the points of a cell: several for a grid, those of its row for a baseline, none if
     only published.
 
-    Names are applied in this order, and a later one wins: the profile's for all rows, the
+    Overrides are applied in this order, and a later one wins: the profile's for all rows, the
     row's, the profile's for this row, the column's, the request's. A setting of the profile or the
     request is left out if only the other command has its key.
     """

@@ -1,15 +1,17 @@
 """The words of a command line before Hydra reads them, and the numbers of recipes."""
 
 import itertools
+import signal
 
 import pytest
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from lightning_cse.arguments import quote_free_text
+from lightning_cse.config import launch
 from lightning_cse.config.compose import parse, register, unread
 from lightning_cse.config.launch import ordered
-from lightning_cse.errors import ConfigError, user_error
+from lightning_cse.errors import ConfigError, Interrupted, user_error
 
 
 def test_order_of_the_words_does_not_matter():
@@ -81,3 +83,25 @@ def test_settings_that_nothing_reads_are_named():
     overrides = ["limits.dev_rows=5", "limits.dev_pairs=7", "own.columns.label=x", "own.sts=a.csv"]
 
     assert unread(cfg, [*overrides, "seed=1", "corpora=sample"]) == ["limits.dev_pairs", "own.sts"]
+
+
+def test_sigterm_reaches_the_process_of_a_point_which_ends_by_itself(monkeypatch):
+    done = []
+
+    class Process:
+        def __init__(self, command, env):
+            pass
+
+        def wait(self):
+            done.append("wait")
+            if len(done) == 1:
+                raise Interrupted("stopped", signal.SIGTERM)
+
+        def terminate(self):
+            done.append("terminate")
+
+    monkeypatch.setattr(launch.subprocess, "Popen", Process)
+    with pytest.raises(Interrupted):
+        launch._in_own_process([])
+
+    assert done == ["wait", "terminate", "wait"]

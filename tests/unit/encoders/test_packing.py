@@ -103,6 +103,11 @@ def one_by_one(
     return torch.cat(rows)
 
 
+def test_large_scores_stay_finite():
+    query, key, value = states()
+    assert attend([query * 1000, key, value], 0.3).isfinite().all()
+
+
 @pytest.mark.parametrize("p", [0.0, 0.3])
 def test_values_and_gradients_of_attention(p):
     torch.manual_seed(5)

@@ -98,6 +98,14 @@ def fit(
     return method
 
 
+def test_equal_sentences_have_a_finite_gradient():
+    method = make(pragmatic_metric="euclidean", implicitness_metric="euclidean")
+    given = batch(method)
+    given["roles"]["pos_explicit"] = given["roles"]["pos_implicit"]
+    method.training_step(given, 0)["loss"].backward()  # a distance of 0 has a gradient of 0
+    assert all(p.grad.isfinite().all() for p in method.parameters() if p.grad is not None)
+
+
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("direction", MAPS)
 def test_maps_learn_and_the_encoder_unless_it_is_frozen(frozen, direction):
