@@ -229,9 +229,11 @@ def _in_own_process(overrides: Sequence[str]) -> Any:
         process = subprocess.Popen(command, env=os.environ | {_RESULT: str(file)})
         try:
             code = process.wait()
-        except Interrupted:  # it writes its checkpoint first
-            process.terminate()
-            process.wait()
+        except KeyboardInterrupt as error:
+            if isinstance(error, Interrupted):  # a terminal sends Ctrl-C to both
+                process.terminate()
+
+            process.wait()  # until its checkpoint is written
             raise
 
         if not file.is_file():

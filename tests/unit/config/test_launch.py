@@ -85,7 +85,14 @@ def test_settings_that_nothing_reads_are_named():
     assert unread(cfg, [*overrides, "seed=1", "corpora=sample"]) == ["limits.dev_pairs", "own.sts"]
 
 
-def test_sigterm_reaches_the_process_of_a_point_which_ends_by_itself(monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (Interrupted("stopped", signal.SIGTERM), ["wait", "terminate", "wait"]),
+        (KeyboardInterrupt(), ["wait", "wait"]),  # which a terminal sends to both
+    ],
+)
+def test_sigterm_reaches_the_process_of_a_point_which_ends_by_itself(error, calls, monkeypatch):
     done = []
 
     class Process:
@@ -95,13 +102,13 @@ def test_sigterm_reaches_the_process_of_a_point_which_ends_by_itself(monkeypatch
         def wait(self):
             done.append("wait")
             if len(done) == 1:
-                raise Interrupted("stopped", signal.SIGTERM)
+                raise error
 
         def terminate(self):
             done.append("terminate")
 
     monkeypatch.setattr(launch.subprocess, "Popen", Process)
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         launch._in_own_process([])
 
-    assert done == ["wait", "terminate", "wait"]
+    assert done == calls
