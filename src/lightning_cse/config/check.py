@@ -127,7 +127,6 @@ OWN: Final[dict[str, tuple[str, ...]]] = {
     "sts": ("sentence1", "sentence2", "score"),
     "nli": _PAIR,
     "direction": _PAIR,
-    "retrieval": (),
 }
 """The test sets of ``suite=own``, and the columns that each reads."""
 

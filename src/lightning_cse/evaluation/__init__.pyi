@@ -8,7 +8,6 @@ from .own import OwnDirection as OwnDirection
 from .own import OwnNLI as OwnNLI
 from .own import OwnSTS as OwnSTS
 from .own import OwnTask as OwnTask
-from .retrieval import Retrieval as Retrieval
 from .sts import STS as STS
 from .sts import STSB as STSB
 from .task import Answers as Answers

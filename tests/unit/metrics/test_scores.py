@@ -18,8 +18,6 @@ from lightning_cse.metrics import (
     auprc,
     best_threshold,
     mcnemar,
-    ndcg,
-    recall,
     share_larger,
     spearman,
     spearman_all,
@@ -278,40 +276,6 @@ def test_published_example_of_mcnemar():
     assert (test.examples, test.statistic) == (21, 3.125)
     assert (round(test.pvalue, 3), round(test.pvalue_asymptotic, 3)) == (0.070, 0.077)
     assert mcnemar(after, before).only_a == 7
-
-
-# Retrieval
-
-relevance = st.lists(
-    st.sampled_from([0, 0, 0, 1, 2, 3]),
-    min_size=2,
-    max_size=30,
-)
-
-
-def gain(relevances, k):
-    """The cumulative gain as trec_eval computes it: linear, over log2 of the rank plus one."""
-    first = enumerate(relevances[:k], start=1)
-    return math.fsum(value / math.log2(rank + 1) for rank, value in first if value > 0)
-
-
-@given(
-    relevance,
-    relevance,
-    st.integers(1, 12),
-)
-def test_ndcg_and_recall_match_definitions(
-    found,
-    lost,
-    k,
-):
-    judged = found + lost
-    ideal = gain(sorted(judged, reverse=True), k)
-    want = gain(found, k) / ideal if ideal else 0.0
-    assert ndcg(found, judged, k) == pytest.approx(want, abs=1e-12)
-    relevant = sum(value > 0 for value in judged)
-    hits = sum(value > 0 for value in found[:k])
-    assert recall(found, judged, k) == (hits / relevant if relevant else 0)
 
 
 def test_ties_are_not_larger():
