@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+from lightning_cse.llm.probe import QUESTION
+
 TRANSIENT = (
     "stall",
     "limit",
@@ -43,7 +45,7 @@ STATUSES = {  # with code and message
     "forbidden": (403, "forbidden", "Your country is not supported."),
     "filter_400": (400, "content_filter", "The response was filtered."),
     "too_long": (400, "x", "This model's maximum context length is 8 tokens."),
-    "no_schema": (400, None, "response_format is not supported."),
+    "refused": (None, None, "This is not supported."),
     "no_path": (404, None, "Not Found"),
 }
 BODIES = {  # of answers with status 200
@@ -67,8 +69,13 @@ def first(*kinds):
 
 
 def always(kind):
-    """Return a plan in which every call meets the same fault."""
-    return lambda _, nth: kind
+    """Return a plan in which every call meets the same fault, a probe included."""
+
+    def plan(body, nth):
+        return kind
+
+    plan.meets_probes = True
+    return plan
 
 
 def share(
@@ -117,15 +124,20 @@ class ChatServer(ThreadingHTTPServer):
         *,
         key="",
         seconds=0.0,  # per answer
-        structured=True,  # whether it accepts a response_format,
+        refuses=(),  # some of response_format, system and seed
+        refusal=400,  # the status that it refuses them with
+        ignores=(),  # response_format, or nothing
     ):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answer = answer or (lambda body: prompt(body)[::-1])
         self.plan = plan
         self.key = key
         self.seconds = seconds
-        self.structured = structured
+        self.refuses = refuses
+        self.refusal = refusal
+        self.ignores = ignores
         self.calls = []
+        self.probes = []  # bodies of the requests that ask what it accepts
         self.answered = Counter()  # how often each prompt was answered in full
         self.peak = 0  # the most simultaneous calls, without stalled ones
         self.lock = threading.Lock()
@@ -166,24 +178,26 @@ class ChatServer(ThreadingHTTPServer):
     ):
         """Record a call, and return the fault that it meets."""
         text = json.dumps(body["messages"])
+        used = {*body, *(message["role"] for message in body["messages"])}
+        is_probe = prompt(body) == QUESTION
         with self.lock:
             self._inside += 1
             self.peak = max(self.peak, self._inside)
-            fault = self.plan(body, self._seen[text]) if self.plan is not None else None
+            fault = None
+            if self.plan is not None and (not is_probe or hasattr(self.plan, "meets_probes")):
+                fault = self.plan(body, self._seen[text])
+
             self._seen[text] += 1
             if self.key and authorization != f"Bearer {self.key}":
                 fault = "unauthorized"
-            elif not self.structured and "response_format" in body:
-                fault = "no_schema"
+            elif used & set(self.refuses):
+                fault = "refused"
 
-            self.calls.append(
-                Call(
-                    body,
-                    fault,
-                    authorization,
-                    time.monotonic(),
-                )
-            )
+            call = Call(body, fault, authorization, time.monotonic())
+            if is_probe:
+                self.probes.append(body)
+            else:
+                self.calls.append(call)
 
         return fault
 
@@ -195,7 +209,8 @@ class ChatServer(ThreadingHTTPServer):
         """Record the end of a call, before its client can notice it."""
         with self.lock:
             self._inside -= 1
-            self.answered[prompt(body)] += answered
+            if prompt(body) != QUESTION:
+                self.answered[prompt(body)] += answered
 
     def process_request(
         self,
@@ -234,6 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.end(body, answered=fault is None or fault in ODD or fault == "filter_400")
         if fault in STATUSES:
             status, code, text = STATUSES[fault]
+            status = status or self.server.refusal
             text = text.format(held=self.headers["Authorization"])
             error = {"message": text, "type": "x", "code": code}
             self._send(status, json.dumps({"error": error}).encode())
@@ -249,7 +265,7 @@ class _Handler(BaseHTTPRequestHandler):
         body,
         odd,
     ):
-        text = self.server.answer(body)
+        text = self._text(body)
         texts = {
             "refusal": "",
             "filter": "",
@@ -273,6 +289,13 @@ class _Handler(BaseHTTPRequestHandler):
             "choices": [{"message": message, "finish_reason": finish}],
             "usage": None if odd == "no_usage" else usage,
         }
+
+    def _text(self, body):
+        if prompt(body) != QUESTION:
+            return self.server.answer(body)
+
+        is_structured = "response_format" in body and "response_format" not in self.server.ignores
+        return '{"sentence": "yes"}' if is_structured else "yes"
 
     def _leave(
         self,

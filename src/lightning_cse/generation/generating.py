@@ -181,6 +181,7 @@ class Generation:
     def _provenance(self, counts: Mapping[str, int], started: str) -> dict[str, Any]:
         pattern = self.pattern
         endpoint = self.llm.endpoint
+        abilities = self.llm.abilities
         replies = self.writer.replies
         roles = {}
 
@@ -193,6 +194,8 @@ class Generation:
             "model": endpoint.model,
             "served": dict(sorted(replies.served.items())),
             "endpoint": endpoint.address,
+            # Unknown if every reply was in the cache.
+            "structured_output": abilities and abilities.structured_output,
             "pattern": {
                 "name": pattern.name,
                 "shots": self.cfg.pattern.shots,

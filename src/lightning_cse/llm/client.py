@@ -19,6 +19,7 @@ from lightning_cse.progress import progress
 
 if TYPE_CHECKING:
     from lightning_cse.llm.http import Calls
+    from lightning_cse.llm.probe import Abilities
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -36,10 +37,10 @@ class LLM:
         cache_dir: str,
     ) -> None:
         self.endpoint = Endpoint.model_validate(llm)
-        parameters = self.endpoint.parameters.items()
-        self.parameters = {name: value for name, value in parameters if value is not None}
+        self.parameters = self.endpoint.sent
         self.cache = ReplyCache(Path(cache_dir).expanduser() / "llm" / "replies.sqlite")
         self.account = Account()
+        self.abilities: Abilities | None = None
         self._calls: Calls
 
     async def reply(self, request: Request) -> Outcome:
@@ -80,7 +81,7 @@ class LLM:
         finished = asyncio.Queue[asyncio.Task[Result]]()
 
         with closing(self.cache), asyncio.Runner() as runner:
-            self._calls = Calls(self.endpoint, self.account)
+            self._calls = Calls(self.endpoint, self.account, self.abilities)
             try:
                 while True:
                     for item in islice(source, self.endpoint.concurrency - len(tasks)):
@@ -96,6 +97,7 @@ class LLM:
                     yield done.result()
             finally:
                 runner.run(self._calls.close(tasks))
+                self.abilities = self._calls.abilities
 
     def ask(
         self,

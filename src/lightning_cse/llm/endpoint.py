@@ -27,6 +27,7 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
     price: dict[Literal["input", "output"], Annotated[float, Field(ge=0)]] | None = Field(
         default=None, min_length=2
     )
+    structured_output: bool | Literal["auto"] = "auto"
     parameters: dict[str, Any] = {}
 
     @field_validator("base_url")
@@ -47,6 +48,11 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
         """The address: from the settings, else from OPENAI_BASE_URL, else OpenAI's own."""
         default = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
         return (self.base_url or default).rstrip("/")
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The parameters that are sent with every request; those that are null are not."""
+        return {name: value for name, value in self.parameters.items() if value is not None}
 
     @property
     def here(self) -> bool:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from lightning_cse.llm.endpoint import Endpoint
+from lightning_cse.llm.probe import Abilities, probe, response_format
 from lightning_cse.llm.requests import Account, Failure, LLMError, Reply, Request, read_reply
 
 try:
@@ -19,9 +20,8 @@ except ImportError as missing:
         f"language models need further packages: pip install 'lightning_cse[llm]' ({missing})"
     ) from missing
 
-_OF_THE_SETTINGS: Final = frozenset({401, 402, 403, 404})
 _OF_THE_REQUEST: Final = frozenset({400, 403, 413, 422})
-"""Statuses that another attempt does not change."""
+"""Statuses of one request that another attempt does not change."""
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         self,
         endpoint: Endpoint,
         account: Account,
+        abilities: Abilities | None = None,
     ) -> None:
         super().__init__(trust_env=not endpoint.here)  # a proxy cannot reach this machine
         # They log every call, and at DEBUG what is sent.
@@ -41,6 +42,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
 
         self.endpoint = endpoint
         self.account = account
+        self.abilities = abilities  # None: the first request has the endpoint probed
         # Held while a request is asked, by its key.
         self.asked: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.ended = False
@@ -51,7 +53,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         self._owed = 0.0  # tokens that were used and not waited for yet
         self._line = asyncio.Lock()  # first come, first served
         self._answered = False
-        self._structured = True
+        self._probing = asyncio.Lock()
         self._failed = 0  # requests without a reply, in a row
 
     @cached_property
@@ -60,7 +62,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
             api_key=self.endpoint.key(),
             base_url=self.endpoint.address,
             max_retries=self.endpoint.retries,
-            timeout=httpx2.Timeout(None, connect=10),  # `send` limits the rest
+            timeout=httpx2.Timeout(None, connect=5),  # `send` limits the rest
             http_client=self,
         )
 
@@ -79,7 +81,8 @@ class Calls(openai.DefaultAsyncHttpxClient):
         outcome: Reply | Failure
 
         try:
-            outcome = await self._ask(request)
+            abilities = await self._probed(request)
+            outcome = await self._post(_body(request, self.endpoint.model, abilities))
         except openai.APIStatusError as error:
             outcome = self._refused(error)
         except openai.APIConnectionError as error:
@@ -94,33 +97,41 @@ class Calls(openai.DefaultAsyncHttpxClient):
         if self._failed >= max(8, 2 * self.endpoint.concurrency):  # two rounds
             raise LLMError(
                 f"the last {self._failed} requests to {self.endpoint.address} all failed, "
-                f"the last one: {outcome.reason}. Is llm.base_url right? It usually ends in /v1. "
-                "The same command continues"
+                f"the last one: {outcome.reason}. The same command continues"
             )
 
         return outcome
 
-    async def _ask(self, request: Request) -> Reply:
-        body: dict[str, Any] = {
-            "model": self.endpoint.model,
-            "messages": [{"role": role, "content": text} for role, text in request.messages],
-            **request.parameters,
-        }
-        if request.schema is None or not self._structured:
-            return await self._post(body)
+    async def _probed(self, request: Request) -> Abilities:
+        """Return what the endpoint accepts; the first request has it probed."""
+        async with self._probing:
+            if self.abilities is None:
+                self.abilities = await self._probe(request)
 
-        schema = {"name": "reply", "strict": True, "schema": request.schema}
-        form = {"type": "json_schema", "json_schema": schema}
+        return self.abilities
+
+    async def _probe(self, request: Request) -> Abilities:
+        """Probe the endpoint; raise LLMError if it does not answer."""
         try:
-            return await self._post({**body, "response_format": form})
-        except (openai.BadRequestError, openai.UnprocessableEntityError):
-            reply = await self._post(body)
-            self._structured = False  # the endpoint does not offer it
-            return reply
+            abilities = await probe(self._post, self.endpoint, request.schema)
+        except openai.APIStatusError as error:
+            raise LLMError(
+                self._unfit(f"status {error.status_code}: {self._short(error.body)}")
+            ) from error
+        except openai.APIConnectionError as error:
+            raise LLMError(self._unfit(self._short(error.__cause__))) from error
 
-    async def _post(self, body: Mapping[str, Any]) -> Reply:
-        path = "/chat/completions"
-        response = await self._openai.post(path, cast_to=httpx2.Response, body=body)
+        self._answered = True
+
+        return abilities
+
+    async def _post(
+        self,
+        body: Mapping[str, Any],
+        retries: int | None = None,
+    ) -> Reply:
+        client = self._openai if retries is None else self._openai.with_options(max_retries=retries)
+        response = await client.post("/chat/completions", cast_to=httpx2.Response, body=body)
         reply: Reply = response.extensions["reply"]
 
         return reply
@@ -180,14 +191,35 @@ class Calls(openai.DefaultAsyncHttpxClient):
 
         status = error.status_code
         reason = f"status {status}: {self._short(error.body)}"
-        if status in _OF_THE_SETTINGS and not self._answered:
-            raise LLMError(
-                f"{self.endpoint.address}, {self.endpoint.model}: {reason}. Check llm.model, "
-                f"llm.base_url (it usually ends in /v1) and the key in {self.endpoint.key_variable}"
-            )
-
         return Failure(reason, final=status in _OF_THE_REQUEST)
+
+    def _unfit(self, reason: str) -> str:
+        endpoint = self.endpoint
+
+        return (
+            f"{endpoint.address}, {endpoint.model}: {reason}. Check llm.model, llm.base_url (it "
+            f"usually ends in /v1), llm.parameters and the key in {endpoint.key_variable}"
+        )
 
     def _short(self, message: object) -> str:
         """Return a message as one short line, without the key, which some servers repeat."""
         return " ".join(str(message).replace(self._openai.api_key, "***").split())[:300]
+
+
+def _body(
+    request: Request,
+    model: str,
+    abilities: Abilities,
+) -> dict[str, Any]:
+    """Return the body of a request in the form that the endpoint accepts."""
+    messages = [{"role": role, "content": text} for role, text in request.messages]
+    if not abilities.system_messages and messages[0]["role"] == "system":
+        system, first, *others = messages
+        first = {**first, "content": f"{system['content']}\n\n{first['content']}"}
+        messages = [first, *others]
+
+    body: dict[str, Any] = {"model": model, "messages": messages, **request.parameters}
+    if request.schema is not None and abilities.structured_output:
+        body["response_format"] = response_format(request.schema)
+
+    return body

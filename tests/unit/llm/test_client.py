@@ -74,11 +74,103 @@ def test_a_request_and_its_reply(serve, model):
     assert call.authorization == f"Bearer {KEY}"
 
 
-def test_an_endpoint_without_structured_output_is_asked_without_it(serve, model):
-    server = serve(structured=False)
-    requests = [replace(request, schema=SCHEMA) for request in questions(4)]
-    assert texts(ask(model(server, concurrency=1), requests)) == answers(4)
-    assert [call.fault for call in server.calls] == ["no_schema", None, None, None, None]
+@pytest.mark.parametrize("status", [400, 422, 500, 501])
+@pytest.mark.parametrize(
+    "refuses", [["response_format"], ["system"], ["response_format", "system", "seed"]]
+)
+def test_an_endpoint_is_asked_without_what_it_refuses(
+    serve,
+    model,
+    caplog,
+    refuses,
+    status,
+):
+    server = serve(refuses=refuses, refusal=status)
+    messages = (("system", "Reverse."), ("user", "one two"))
+    with caplog.at_level("INFO"):
+        (reply,) = ask(model(server), [Request(messages, schema=SCHEMA)])
+
+    is_merged = "system" in refuses
+    assert reply.text == ("Reverse.\n\none two" if is_merged else "one two")[::-1]
+    (call,) = server.calls
+    assert call.fault is None
+    assert ("response_format" in call.body) == ("response_format" not in refuses)
+    assert len(server.probes) == 4
+    (line,) = caplog.messages
+    for word, name in (
+        ("structured output", "response_format"),
+        ("system messages", "system"),
+        ("seed", "seed"),
+    ):
+        assert f"{word}: {'no' if name in refuses else 'yes'}" in line
+
+
+@pytest.mark.parametrize(
+    ("setting", "server", "structured"),
+    [
+        ("auto", {}, True),
+        ("auto", {"ignores": ["response_format"]}, False),
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"refuses": ["response_format"]}, "answers it with status 400"),
+        (True, {"ignores": ["response_format"]}, "ignores it"),
+    ],
+)
+def test_structured_output(
+    serve,
+    model,
+    setting,
+    server,
+    structured,
+):
+    endpoint = serve(**server)
+    llm = model(endpoint, structured_output=setting)
+    requests = [Request((("user", "one"),), schema=SCHEMA)]
+    if isinstance(structured, str):
+        with pytest.raises(LLMError, match=structured):
+            ask(llm, requests)
+
+        assert endpoint.calls == []
+        return
+
+    ask(llm, requests)
+    assert ("response_format" in endpoint.calls[0].body) == structured
+    assert llm.abilities.structured_output == structured
+
+
+def test_one_probe_serves_all_requests_of_a_model(serve, model):
+    server = serve()
+    llm = model(server)
+    ask(llm, questions(20))
+    ask(llm, questions(40))
+    assert len(server.probes) == 3, "no request has a schema"
+    ask(model(server), questions(40))
+    assert len(server.probes) == 3, "kept replies need no probe"
+
+
+def test_a_busy_endpoint_is_waited_for(serve, model):
+    left = [2]
+
+    def loading(body, nth):
+        left[0] -= 1
+        return "unavailable" if left[0] >= 0 else None
+
+    loading.meets_probes = True
+    assert texts(ask(model(serve(plan=loading)), questions(2))) == answers(2)
+
+
+def test_a_silent_endpoint_is_named(
+    serve,
+    model,
+    caplog,
+    monkeypatch,
+):
+    monkeypatch.setattr("lightning_cse.llm.probe.PATIENCE", 0.1)
+    server = serve(plan=always("silent"))
+    with pytest.raises(LLMError, match=r"no answer within 0\.5 s"):
+        ask(model(server, timeout=0.5), questions(1))
+
+    assert f"{server.url} has not answered for 0.1 s" in caplog.text
 
 
 def test_equal_requests_share_a_call_and_other_samples_do_not(serve, model):
@@ -109,7 +201,7 @@ def test_unusual_replies_are_kept(
     odd,
     reply,
 ):
-    server = serve(plan=always(odd))
+    server = serve(plan=lambda *_: odd)
     assert ask(model(server), questions(1)) == [reply]
     assert ask(model(server), questions(1)) == [replace(reply, cached=True)]
     assert len(server.calls) == 1
@@ -135,7 +227,7 @@ def test_many_requests_to_an_unreliable_server(
     assert len(server.answered) == server.answered.total() == 200
     assert server.peak <= 16
     assert (llm.account.requests, llm.account.failed, llm.account.retried) == (200, 0, len(faults))
-    assert not caplog.messages, "calls are not logged one by one"
+    assert len(caplog.messages) == 1, "calls are not logged one by one"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -188,27 +280,36 @@ def test_a_failed_request_leaves_the_others_alone(
 
 
 @pytest.mark.parametrize(
-    ("kind", "message", "calls"),
+    ("kind", "message"),
     [
-        ("unauthorized", r"status 401: .*\*\*\*.* Check .*the key in OPENAI_API_KEY", 2),
-        ("forbidden", "status 403: .*Your country is not supported", 2),
-        ("no_path", "status 404: .*Check .*llm.base_url", 2),
-        ("html", r"the last 8 requests to \S+/v1 all failed", 20),
+        ("unauthorized", r"status 401: .*\*\*\*.* Check .*the key in OPENAI_API_KEY"),
+        ("forbidden", "status 403: .*Your country is not supported"),
+        ("no_path", "status 404: .*Check .*llm.base_url"),
+        ("too_long", "status 400: .*Check .*llm.parameters"),
+        ("error", "status 500: .*Check llm.model"),
+        ("html", "the answer is not a chat completion; it begins .* Check llm.model"),
     ],
 )
-def test_faults_of_the_endpoint_end_all_requests(
+def test_a_wrong_endpoint_is_named_after_one_call(
     serve,
     model,
     kind,
     message,
-    calls,
 ):
     server = serve(plan=always(kind))
     with pytest.raises(LLMError, match=message) as caught:
+        ask(model(server, concurrency=2), questions(50))
+
+    assert (len(server.probes), server.calls) == (1, [])
+    assert KEY not in str(caught.value)
+
+
+def test_faults_in_a_row_end_all_requests(serve, model):
+    server = serve(plan=lambda *_: "html")
+    with pytest.raises(LLMError, match=r"the last 8 requests to \S+/v1 all failed"):
         ask(model(server, concurrency=2, retries=1), questions(50))
 
-    assert len(server.calls) <= calls
-    assert KEY not in str(caught.value)
+    assert len(server.calls) <= 20
 
 
 def test_an_endpoint_that_cannot_be_reached(model):
@@ -288,14 +389,18 @@ def test_calls_under_way_at_an_error_are_kept(serve, model):
         time.sleep(0.2 if prompt(body) == "question 0" else 0.6)
         return "yes"
 
-    server = serve(answer, lambda body, _: faults.get(prompt(body)))
-    faults = {"question 0": "unauthorized"}
-    llm = model(server, concurrency=4)
+    def plan(body, _):
+        return "unauthorized" if prompt(body) in faults else None
+
+    server = serve(answer, plan)
+    faults = {f"question {number}" for number in range(1, 100)}
+    llm = model(server, concurrency=4, retries=0)
     with pytest.raises(LLMError):
         ask(llm, questions(100))
 
-    assert len(ask(llm, questions(4)[1:])) == 3
-    assert len(server.calls) == 4
+    calls = len(server.calls)
+    assert texts(ask(llm, questions(1))) == ["yes"]
+    assert len(server.calls) == calls
 
 
 SCRIPT = """
