@@ -1,12 +1,16 @@
 """Filters for the replies of a language model: each is accepted, or rejected with a reason."""
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from lightning_cse.generation.pattern import SOURCE, Role
 from lightning_cse.generation.text import cleaned, count_sentences, is_complete, letters, refuses
 from lightning_cse.llm import Reply
+
+Cosine = Callable[[str, str], float]
+"""The cosine of two sentences by an encoder."""
 
 _FEW: Final = 6
 """A sentence of fewer words may be paraphrased in a single word."""
@@ -18,11 +22,12 @@ def judge(
     source: str,
     reference: str,
     written: Mapping[str, str],
+    cosine: Cosine | None = None,
 ) -> tuple[str, str | None]:
     """Return the sentence of a reply and the first reason to reject it, None if it is accepted.
 
     The role is made from the ``reference``: the ``source``, or the sentence ``written`` for an
-    earlier role.
+    earlier role. ``cosine`` is needed for roles with bounds of it.
     """
     text = cleaned(reply.text, role.fields[1], reference)
     reasons = _reasons(
@@ -31,6 +36,7 @@ def judge(
         role,
         {SOURCE: source, **written},
         reference,
+        cosine,
     )
 
     return " ".join(text.split()), next(reasons, None)
@@ -42,6 +48,7 @@ def _reasons(
     role: Role,
     known: Mapping[str, str],
     reference: str,
+    cosine: Cosine | None,
 ) -> Iterator[str]:
     """Yield the reasons to reject a text, the first to report first; ``known`` has the sentences by
     role.
@@ -83,6 +90,14 @@ def _reasons(
     other = checks.less_detail_than
     if other is not None and words >= len(known[other].split()):
         yield "more detail"
+
+    if checks.cosine is not None and cosine is not None:
+        value = cosine(known[SOURCE], " ".join(text.split()))
+        if value <= checks.cosine.get("above", -math.inf):
+            yield "too far in meaning"
+
+        if value >= checks.cosine.get("below", math.inf):
+            yield "too close in meaning"
 
 
 def _echoes_prompt(text: str, role: Role, given: tuple[str, str]) -> bool:

@@ -1,5 +1,6 @@
 """Generate the rows of a config, which a language model writes by a pattern."""
 
+import functools
 import hashlib
 import json
 import shlex
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
@@ -22,6 +24,7 @@ from lightning_cse.data.roles import RoleRows
 from lightning_cse.data.rows import digests_of
 from lightning_cse.data.sources import read_sources
 from lightning_cse.engine.build import built, check_nodes
+from lightning_cse.engine.load import load
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.pattern import build_pattern, wrong_pattern
 from lightning_cse.generation.summary import shown_prompts, shown_summary, summarise
@@ -80,7 +83,8 @@ class Generation:
         self.pattern = build_pattern(values["pattern"], data_dir)
         model = cfg.llm.model or "(llm.model is not set)"
         self.llm = LLM({**values["llm"], "model": model}, cfg.paths.cache_dir)
-        self.writer = Writer(self.llm, self.pattern, cfg.samples)
+        self.meaning = _Meaning(cfg.checks_encoder) if cfg.checks_encoder else None
+        self.writer = self._new_writer()
         self.sentences, self.digests = draw_sentences(cfg, data, data_dir)
         self.wanted = len(self.sentences) if cfg.n is None else int(cfg.n)
         self.name = f"{data.replace('/', '_')}_{self.pattern.name}"
@@ -88,6 +92,11 @@ class Generation:
         self.folder = runs_dir / "generate" / f"{self.name}-{self._identity()}"
         self.rows = self.folder / f"{self.name}.jsonl"
         self.given_up = self.folder / "given_up.jsonl"
+
+    def _new_writer(self) -> Writer:
+        cosine = self.meaning and self.meaning.cosine
+
+        return Writer(self.llm, self.pattern, self.cfg.samples, cosine)
 
     def _identity(self) -> str:
         """Return a hash of all that decides the rows."""
@@ -101,6 +110,7 @@ class Generation:
             "llm": {"model": self.llm.endpoint.model, "parameters": self.llm.parameters},
             "samples": self.cfg.samples,
             "n": self.wanted,
+            "checks_encoder": self.meaning and self.meaning.digests,
         }
 
         return runs.config_hash(
@@ -126,7 +136,7 @@ class Generation:
 
     def _write(self) -> dict[str, int]:
         """Write rows and given-up sentences in the order of drawing, and return their numbers."""
-        self.writer = Writer(self.llm, self.pattern, self.cfg.samples)
+        self.writer = self._new_writer()
         complete: dict[int, Row] = {}
         given_up: dict[int, Row] = {}
 
@@ -239,6 +249,21 @@ class Generation:
             yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(command)}"
 
 
+class _Meaning:
+    """The cosines of sentences by an encoder, each sentence embedded once."""
+
+    def __init__(self, name: str) -> None:
+        self.model = load(name)
+        self.digests = self.model.digests
+        self.vector = functools.lru_cache(maxsize=4096)(self._vector)
+
+    def cosine(self, a: str, b: str) -> float:
+        return float(self.vector(a) @ self.vector(b))
+
+    def _vector(self, sentence: str) -> np.ndarray:
+        return self.model.encode(sentence, normalize=True)
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -285,8 +310,26 @@ def check(cfg: DictConfig) -> None:
     if str(OmegaConf.select(cfg, "data.rows._target_")).endswith(".Hybrid"):
         faults.append("data: already has LLM rows; choose the data of its sentences: wiki or nli")
 
-    faults += wrong_pattern(values.get("pattern"))
+    pattern_faults = list(wrong_pattern(values.get("pattern")))
+    faults += pattern_faults
+    if not pattern_faults:
+        faults += _wrong_encoder(values)
+
     if faults:
         raise ConfigError(faults)
 
     check_nodes(cfg)
+
+
+def _wrong_encoder(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a fault if the encoder of the checks and the bounds of cosines do not go together."""
+    checks = [role.get("checks") or {} for role in values["pattern"]["roles"]]
+    has_bounds = any(one.get("cosine") for one in checks)
+    if has_bounds and not values["checks_encoder"]:
+        yield "checks_encoder: must name an encoder, such as minilm_l6, for the bounds of cosines"
+
+    if values["checks_encoder"] and not has_bounds:
+        yield (
+            "checks_encoder: no role has bounds of the cosine; set some, such as "
+            "'pattern.cosine.negative={below: 0.6}'"
+        )

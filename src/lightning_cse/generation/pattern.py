@@ -22,6 +22,10 @@ ANCHOR: Final = "anchor"
 
 Text = Annotated[str, Field(pattern=r"\S")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Bounds = Annotated[
+    dict[Literal["above", "below"], Annotated[float, Field(ge=-1, le=1)]],
+    Field(min_length=1),
+]
 
 # The config --------------------------------------------------------------------------------------
 
@@ -33,6 +37,7 @@ class Checks(BaseModel, extra="forbid", strict=True, frozen=True):
     - ``longest``: times the words of that sentence, or ``always_allowed`` words.
     - ``shortest``: times the words of that sentence, if it has six or more.
     - ``less_detail_than``: an earlier role, which must have more words.
+    - ``cosine``: bounds of the cosine with the source sentence, by the encoder ``checks_encoder``.
 
     Source: NGCSE, whose code takes every reply. Differs: every filter is our own.
     """
@@ -42,6 +47,7 @@ class Checks(BaseModel, extra="forbid", strict=True, frozen=True):
     always_allowed: Annotated[int, Field(ge=0)] = 16
     less_detail_than: str | None = None
     shortest: Positive | None = None
+    cosine: Bounds | None = None
 
 
 class _Role(BaseModel, extra="forbid", strict=True):
@@ -61,6 +67,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
     seed: int = Field(ge=0)
     reference: str | None = None  # for roles that share one, by interpolation
     longer_first: bool = False  # the same
+    cosine: dict[str, Any] = {}  # the same, by role
     layout: dict[Literal["prompt", "example"], str] = Field(min_length=2)
     roles: tuple[_Role, ...] = Field(min_length=1)
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from lightning_cse.generation.filters import judge
+from lightning_cse.generation.filters import Cosine, judge
 from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern, Role
 from lightning_cse.llm import LLM, Account, Failure, Request
 
@@ -54,10 +54,12 @@ class Writer:
         llm: LLM,
         pattern: Pattern,
         samples: int,
+        cosine: Cosine | None = None,
     ) -> None:
         self.llm = llm
         self.pattern = pattern
         self.samples = samples
+        self.cosine = cosine
         self.roles = {role.name: Counter[str | None]() for role in pattern.roles}
         self.replies = Account()
 
@@ -116,6 +118,7 @@ class Writer:
                 row.anchor,
                 reference,
                 row.sentences,
+                self.cosine,
             )
             self._count(row, role, reason, reply.text)
 
