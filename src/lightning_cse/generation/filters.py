@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from lightning_cse.generation.pattern import SOURCE, Role
+from lightning_cse.generation.pattern import SOURCE, Bounds, Role
 from lightning_cse.generation.text import cleaned, count_sentences, is_complete, letters, refuses
 from lightning_cse.llm import Reply
 
@@ -92,12 +92,16 @@ def _reasons(
         yield "more detail"
 
     if checks.cosine is not None and cosine is not None:
-        value = cosine(known[SOURCE], " ".join(text.split()))
-        if value <= checks.cosine.get("above", -math.inf):
-            yield "too far in meaning"
+        yield from _of_meaning(checks.cosine, cosine(known[SOURCE], " ".join(text.split())))
 
-        if value >= checks.cosine.get("below", math.inf):
-            yield "too close in meaning"
+
+def _of_meaning(bounds: Bounds, cosine: float) -> Iterator[str]:
+    """Yield the reasons to reject a sentence of this cosine with the source."""
+    if cosine <= bounds.get("above", -math.inf):
+        yield "too far in meaning"
+
+    if cosine >= bounds.get("below", math.inf):
+        yield "too close in meaning"
 
 
 def _echoes_prompt(text: str, role: Role, given: tuple[str, str]) -> bool:

@@ -94,7 +94,7 @@ class Generation:
         self.given_up = self.folder / "given_up.jsonl"
 
     def _new_writer(self) -> Writer:
-        cosine = self.meaning and self.meaning.cosine
+        cosine = None if self.meaning is None else self.meaning.cosine
 
         return Writer(self.llm, self.pattern, self.cfg.samples, cosine)
 

@@ -42,6 +42,7 @@ def judged(
     source=SOURCE,
     reference=None,
     written=(),
+    measured=None,
     **checks,
 ):
     fields = ("Sentence 1", "Sentence 2")
@@ -59,6 +60,7 @@ def judged(
         source,
         reference or source,
         dict(written),
+        lambda a, b: measured[a, b],
     )
 
 
@@ -284,3 +286,20 @@ def test_accepted_sentence_is_accepted_again(text, finish):
     sentence.encode()
 
     assert reason or (letters(sentence) and judged(sentence, **LESS) == (sentence, None))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "cosine", "reason"),
+    [
+        ({"above": 0.6}, 0.61, None),
+        ({"above": 0.6}, 0.6, "too far in meaning"),
+        ({"below": 0.6}, 0.59, None),
+        ({"below": 0.6}, 0.6, "too close in meaning"),
+        ({"above": 0.2, "below": 0.6}, 0.1, "too far in meaning"),
+        ({"above": 0.2, "below": 0.6}, 0.7, "too close in meaning"),
+    ],
+)
+def test_bounds_of_the_cosine_with_the_source(bounds, cosine, reason):
+    measured = {(SOURCE, SENTENCE): cosine}
+    given = {"reference": POSITIVE, "measured": measured, "cosine": bounds}
+    assert judged(f'"{SENTENCE}"', **given) == (SENTENCE, reason)

@@ -295,6 +295,12 @@ def test_patience_limits_the_cost_of_a_fault(serve, generation):
         (["paths.cache_dir=null"], "paths.cache_dir: must be a folder"),
         (["data=ngcse_wiki_sts"], "data: already has LLM rows; choose the data of its sentences"),
         (["n=1000000"], "n: must be at most"),
+        (["pattern.cosine.negative={below: 0.6}"], "checks_encoder: must name an encoder"),
+        (["checks_encoder=tiny"], "checks_encoder: no role has bounds of the cosine"),
+        (
+            ["pattern.cosine.negative={under: 0.6}", "checks_encoder=tiny"],
+            "pattern.roles.2.checks.cosine.under",
+        ),
     ],
 )
 def test_faults(
@@ -304,6 +310,28 @@ def test_faults(
 ):
     with pytest.raises((ConfigError, DataError), match=re.escape(fault)):
         generation(None, *overrides)
+
+
+def test_negatives_of_the_same_meaning_are_rejected(serve, generation):
+    close = {}
+
+    def answer_or_echo(body):
+        if role(body) != "negative":
+            return answer(body)
+
+        # At first, the negative is the source with one more word.
+        sentence = prompt(body)
+        close[sentence] = close.get(sentence, 0) + 1
+        return f"Yes, {sentence}" if close[sentence] == 1 else answer(body)
+
+    bounds = ("pattern.cosine.negative={below: 0.9}", "checks_encoder=minilm_l6")
+    made = generation(serve(answer_or_echo), "pattern.reference=source", *bounds)
+    provenance = made.run()
+    negative = provenance["acceptance"]["roles"]["negative"]
+
+    assert negative["rejected"] == {"too close in meaning": 6}
+    assert all(row["negative"].startswith("Nothing of the kind") for row in lines(made.rows))
+    assert made.folder != generation(None, "pattern.reference=source").folder
 
 
 def test_show_prompts_sends_nothing(serve, generation):
