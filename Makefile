@@ -29,7 +29,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all coverage lint type imports format bench bench-growth bench-data bench-gaussian bench-generate docs docs-serve docs-check wheel-check clean
+.PHONY: help run test test-all test-llm coverage lint type imports format bench bench-growth bench-data bench-gaussian bench-generate docs docs-serve docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,14 +38,22 @@ run: $(READY_RUN) ## Train DualCSE on the sample corpus: no network after the in
 	$(BIN)/python -m lightning_cse.train +experiment=dualcse_cross +profile=laptop $(ARGS)
 
 test: lint type imports ## Check style, types and imports, then run all tests except the slow ones
-	$(PYTEST) -m "not slow and not docs"
+	$(PYTEST) -m "not slow and not docs and not llm"
 
 test-all: lint type imports ## The same, including the slow tests
-	$(PYTEST) -m "not docs"
+	$(PYTEST) -m "not docs and not llm"
+
+# A folder with the model and the servers; everything that is there already is kept.
+LLM ?= .llm
+
+test-llm: $(READY_DEV) ## Write rows and answer pairs by a real language model behind two servers (1 hour the first time)
+	@echo "Needs a C++ compiler and 6 GiB of disk in $(LLM); the first time, it fetches 1.1 GB and builds for half an hour."
+	$(BIN)/python scripts/language_model.py $(LLM)
+	LIGHTNING_CSE_LLM=$(abspath $(LLM)) $(PYTEST) -n 0 -m llm tests/llm
 
 coverage: $(READY_DEV) ## Measure the coverage of the tests, processes that they start included
 	$(BIN)/python -m coverage erase
-	$(PYTEST) -m "not slow and not docs" --cov --cov-report=
+	$(PYTEST) -m "not slow and not docs and not llm" --cov --cov-report=
 	$(BIN)/python -m coverage report
 
 # The schemas are those that check-jsonschema ships, so that this needs no network.

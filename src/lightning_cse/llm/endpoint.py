@@ -35,7 +35,8 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
     def _is_address(cls, url: str | None) -> str | None:
         parts = urlsplit(url or os.environ.get("OPENAI_BASE_URL") or "http://localhost")
         # The address is not shown: it may hold a password.
-        if parts.scheme not in {"http", "https"} or parts.username or parts.query:
+        has_more = "@" in parts.netloc or parts.query or parts.fragment
+        if parts.scheme not in {"http", "https"} or has_more:
             raise ValueError(
                 "must be http://... or https://..., without user, password and '?'; "
                 "null takes OPENAI_BASE_URL from the environment"

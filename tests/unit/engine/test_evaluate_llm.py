@@ -156,7 +156,7 @@ def test_parameters_are_sent_and_decide_the_hash(serve, run):
     [
         ("pooling=cls", "pooling: model=llm has no encoder"),
         ("whitening=[stsb/train]", "whitening: model=llm has no encoder"),
-        ("llm.base_url=http://me:hush@localhost/v1", "llm.base_url: "),
+        ("llm.base_url=http://:hush@localhost/v1", "llm.base_url: "),
         ("+llm.retry=1", "llm.retry: unknown setting - did you mean 'retries'"),
         ("paths.cache_dir=null", "paths.cache_dir: must be a folder"),
     ],
