@@ -92,9 +92,9 @@ def test_generate_end_to_end(
         stdout, stderr = start(*LINE, *line).communicate(timeout=300)
 
     assert stderr == ""
-    (folder,) = (tmp_path / "runs" / "generate").iterdir()
-    names = ["config.yaml", "given_up.jsonl", "histograms.png", "summary.json"]
-    names += ["wiki_sts.jsonl", "wiki_sts.provenance.json"]
+    (folder,) = (tmp_path / "runs/generate/wiki_sts").iterdir()
+    names = ["config.yaml", "given_up.jsonl", "histograms.png", "record.json", "run.lock"]
+    names += ["summary.json", "wiki_sts.jsonl", "wiki_sts.provenance.json"]
     assert sorted(path.name for path in folder.iterdir()) == names
     assert len(rows(tmp_path)) == 20
     command = stdout.splitlines()[-1].strip()

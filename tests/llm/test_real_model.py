@@ -149,7 +149,7 @@ def test_ten_rows_with_a_kill_in_between(
     stdout, stderr = process.communicate()
 
     assert process.returncode == 0, stderr
-    (path,) = tmp_path.glob("runs/generate/*/*.provenance.json")
+    (path,) = tmp_path.glob("runs/generate/*/*/*.provenance.json")
     provenance = json.loads(path.read_text())
     rows = [json.loads(row) for row in path.with_name(f"wiki_{pattern}.jsonl").open()]
     assert len({row["anchor"] for row in rows}) == 10

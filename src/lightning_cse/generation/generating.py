@@ -27,15 +27,16 @@ from lightning_cse.engine.build import built, check_nodes
 from lightning_cse.engine.load import load
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.pattern import build_pattern, wrong_pattern
-from lightning_cse.generation.summary import shown_prompts, shown_summary, summarise
+from lightning_cse.generation.summary import measures, shown_prompts, shown_summary, summarise
 from lightning_cse.generation.writing import Row, Writer
 from lightning_cse.llm import LLM, LLMError, commonest, wrong_settings
+from lightning_cse.runs.hashing import generation_key
 
 SHARED_WITH_TRAINING = ("corpora=", "corpora.", "paths=", "paths.data_dir=", "data.columns=")
 """Beginnings of overrides that the command for training takes over."""
 
 
-def run(cfg: DictConfig) -> None:
+def run(cfg: DictConfig) -> runs.Outcome | None:
     """Generate the rows of a config and print a summary, or only print the requests."""
     hydra = HydraConfig.get()
     check(cfg)
@@ -45,11 +46,12 @@ def run(cfg: DictConfig) -> None:
     if cfg.show_prompts:
         shown = shown_prompts(generation.writer, generation.sentences[: generation.wanted])
         sys.stdout.writelines(f"{line}\n" for line in shown)
-        return
+        return None
 
     # A missing encoder is reported before anything is paid for.
     encoder = built(cfg.encoder) if cfg.get("encoder") else None
-    provenance = generation.run()
+    was_finished = generation.run.status == "finished"
+    provenance = generation.write()
     summary = summarise(
         generation.pattern,
         generation.rows,
@@ -57,8 +59,11 @@ def run(cfg: DictConfig) -> None:
         most=cfg.summary_rows,
         seed=cfg.seed,
     )
+    generation.run.finish(generation.record(provenance, summary))
     lines = [*shown_summary(summary, provenance), "", *generation.conclusion()]
     sys.stdout.writelines(f"{line}\n" for line in lines)
+
+    return runs.Outcome("skipped" if was_finished else "finished", str(generation.run.path))
 
 
 class Generation:
@@ -88,10 +93,15 @@ class Generation:
         self.sentences, self.digests = draw_sentences(cfg, data, data_dir)
         self.wanted = len(self.sentences) if cfg.n is None else int(cfg.n)
         self.name = f"{data.replace('/', '_')}_{self.pattern.name}"
-        runs_dir = Path(cfg.paths.runs_dir).expanduser()
-        self.folder = runs_dir / "generate" / f"{self.name}-{self._identity()}"
-        self.rows = self.folder / f"{self.name}.jsonl"
-        self.given_up = self.folder / "given_up.jsonl"
+        self.key = generation_key(values)
+        self.run = runs.Run(
+            Path(cfg.paths.runs_dir).expanduser(),
+            f"generate/{self.name}",
+            self._identity(),
+            cfg.seed,
+        )
+        self.rows = self.run.path / f"{self.name}.jsonl"
+        self.given_up = self.run.path / "given_up.jsonl"
 
     def _new_writer(self) -> Writer:
         cosine = None if self.meaning is None else self.meaning.cosine
@@ -120,21 +130,20 @@ class Generation:
             resolved={},
         )
 
-    def run(self) -> dict[str, Any]:
+    def write(self) -> dict[str, Any]:
         """Write the rows, unless they are finished, and return their provenance."""
         provenance = read_provenance(self.rows) if self.rows.is_file() else None
         # It is written last: without it, or with changed rows, they are written again.
         if provenance is None or not provenance.get("unchanged"):
-            with runs.locked(self.folder / "run.lock", str(self.folder)):
-                config = OmegaConf.to_yaml(self.cfg, resolve=True)
-                runs.write_atomic(self.folder / "config.yaml", config)
+            with self.run.lock():
+                self.run.start(OmegaConf.to_yaml(self.cfg, resolve=True), self.key)
                 started = _now()
-                counts = self._write()
+                counts = self._write_rows()
                 write_provenance(self.rows, self._provenance(counts, started))
 
         return read_provenance(self.rows) or {}
 
-    def _write(self) -> dict[str, int]:
+    def _write_rows(self) -> dict[str, int]:
         """Write rows and given-up sentences in the order of drawing, and return their numbers."""
         self.writer = self._new_writer()
         complete: dict[int, Row] = {}
@@ -228,9 +237,27 @@ class Generation:
             "overrides": portable(self.overrides),
         }
 
+    def record(
+        self,
+        provenance: Mapping[str, Any],
+        summary: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Return the record of the rows: the summary's measures beside what decides them."""
+        return {
+            "name": self.run.name,
+            "seed": self.run.seed,
+            "config_hash": self.run.config_hash,
+            "key": self.key,
+            "metrics": measures(provenance, summary),
+            "summary": summary,
+            "provenance": provenance,
+            "encoder": summary["encoder"],
+            "environment": provenance["environment"],
+        }
+
     def conclusion(self) -> Iterator[str]:
         """Yield the place of the outputs, and the command that trains on the rows."""
-        yield f"rows, provenance and figure: {self.folder}"
+        yield f"rows, provenance and figure: {self.run.path}"
 
         if self.data in ("wiki", "file", "nli"):
             domain, corpus = ("nli", "nli_train") if self.data == "nli" else ("wiki", "ngcse_wiki")

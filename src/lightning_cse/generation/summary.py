@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from lightning_cse import runs
 from lightning_cse.analysis import describing
 from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms
@@ -14,6 +16,9 @@ from lightning_cse.generation.examples import Pair
 from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern, Role
 from lightning_cse.generation.writing import Writer
 from lightning_cse.llm import dollars, price_of
+
+_BIN: Final = 0.1
+"""The width of the bars whose common area is the overlap."""
 
 _LETTERS: Final = 4
 """Letters of a token, in English."""
@@ -101,6 +106,8 @@ def summarise(
             {"name": name, "pairs": list(map(describing.pair_summary, pairs))}
             for name, pairs in sets.items()
         ],
+        "roles": [role.name for role in pattern.roles],
+        "overlap": list(map(_overlap, sets["written"], sets["pattern"])),
     }
     text = json.dumps(
         summary,
@@ -111,6 +118,51 @@ def summarise(
     runs.write_atomic(rows.with_name("summary.json"), text + "\n")
 
     return summary
+
+
+def _overlap(written: Pairs, pattern: Pairs) -> dict[str, float | None]:
+    """Return the area that the histograms of two sets of pairs have in common, by measure."""
+    overlap: dict[str, float | None] = {}
+    for measure, low in (("mer", 0.0), ("cosine", -1.0)):
+        both = [getattr(pairs, measure) for pairs in (written, pattern)]
+        if not all(len(values) for values in both):
+            overlap[measure] = None
+            continue
+
+        bins = np.arange(low, 1.0 + _BIN / 2, _BIN)
+        shares = [np.histogram(np.clip(one, low, 1.0), bins)[0] / len(one) for one in both]
+        overlap[measure] = float(np.minimum(*shares).sum())
+
+    return overlap
+
+
+def measures(provenance: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of a set of rows as metrics.
+
+    ``<role>/overlap`` is the area, from 0 to 1, that the histograms of the cosines of the written
+    pairs and of the pattern's pairs have in common, in bars of 0.1; ``<role>/accepted`` is the
+    share of accepted replies, and ``<role>/cosine`` the mean of the written pairs.
+    """
+    sources = provenance["acceptance"]["sources"]
+    metrics = {
+        "tokens_per_row": sum(provenance["tokens"].values()) / sources["complete"],
+        "given_up": sources["given_up"] / sum(sources.values()),
+    }
+    written = {one["name"]: one["pairs"] for one in summary["sets"]}["written"]
+    for role, pairs, overlap in zip(
+        summary["roles"],
+        written,
+        summary["overlap"],
+        strict=True,
+    ):
+        counts = provenance["acceptance"]["roles"][role]
+        metrics[f"{role}/accepted"] = counts["accepted"] / counts["asked"]
+        metrics[f"{role}/overlap_mer"] = overlap["mer"]
+        if pairs["cosine"] is not None:
+            metrics[f"{role}/overlap"] = overlap["cosine"]
+            metrics[f"{role}/cosine"] = pairs["cosine"]["mean"]
+
+    return {f"generate/{name}": value for name, value in metrics.items()}
 
 
 def _drawn(

@@ -189,6 +189,16 @@ def _canonical(value: Any) -> Any:
 
 # Keys of tables
 
+_WRITING = (
+    "pattern",
+    "data",
+    "encoder",
+    "n",
+    "samples",
+    "most_words",
+    "checks_encoder",
+    "summary_rows",
+)
 _READING = ("suite", "prompt", "whitening", "accelerator", "pooling", "max_length")
 
 
@@ -209,11 +219,21 @@ def evaluation_key(config: Mapping[str, Any], training: str | None = None) -> st
     settings = {name: config[name] for name in _READING}
     settings["model"] = training or [config["model"]]
     if config["model"] == "llm":
-        llm = config["llm"]
-        settings["llm"] = {"model": llm["model"], "parameters": llm["parameters"]}
+        settings["llm"] = _llm(config)
         settings["few_shot"] = config["few_shot"]
 
     return _key(config, settings)
+
+
+def generation_key(config: Mapping[str, Any]) -> str:
+    """Return the key of rows that a language model writes."""
+    settings = {name: config.get(name) for name in _WRITING}
+
+    return _key(config, {**settings, "llm": _llm(config)})
+
+
+def _llm(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: config["llm"][name] for name in ("model", "parameters")}
 
 
 def _key(config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:

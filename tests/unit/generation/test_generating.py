@@ -122,7 +122,7 @@ def test_rows_in_the_order_of_drawing(
 
     server = serve(slow)
     made = generation(server, f"pattern.reference={reference}")
-    provenance = made.run()
+    provenance = made.write()
     rows = lines(made.rows)
 
     assert [row["anchor"] for row in rows] == made.sentences[:6]
@@ -140,7 +140,7 @@ def test_rows_in_the_order_of_drawing(
     assert provenance["served"] == {"m": 18}
     assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 0}
 
-    assert generation(server, f"pattern.reference={reference}").run() == provenance
+    assert generation(server, f"pattern.reference={reference}").write() == provenance
     assert len(server.calls) == 18
 
 
@@ -150,7 +150,7 @@ def test_rejected_reply_is_sampled_again(serve, generation):
 
     server = serve(echoes_first)
     made = generation(server, "+llm.parameters.seed=7", "llm.price={input: 2, output: 4}")
-    provenance = made.run()
+    provenance = made.write()
     counts = provenance["acceptance"]["roles"]["intermediate"]
 
     assert counts == {"asked": 12, "accepted": 6, "rejected": {"echo of the source": 6}}
@@ -167,7 +167,7 @@ def test_rejected_reply_is_sampled_again(serve, generation):
 
     made.rows.unlink()
 
-    assert made.run()["cost"] == provenance["cost"] > 0
+    assert made.write()["cost"] == provenance["cost"] > 0
     assert len(server.calls) == 24  # rejected replies are kept too
 
 
@@ -180,7 +180,7 @@ def test_given_up_sentences_are_listed_and_replaced(serve, generation):
     for concurrency in (1, 5):
         own = (f"llm.concurrency={concurrency}", f"llm.model=m{concurrency}")
         made = generation(serve(refuses), "samples=2", *own)
-        provenance = made.run()
+        provenance = made.write()
         good = [sentence for sentence in made.sentences[:9] if sentence not in bad]
         rejected = {"role": "positive", "reason": "refused", "text": REFUSAL}
 
@@ -193,22 +193,22 @@ def test_given_up_sentences_are_listed_and_replaced(serve, generation):
 
 def test_dead_endpoint_loses_no_reply(serve, generation):
     whole = generation(serve(), "llm.model=other")
-    whole.run()
+    whole.write()
     server = serve(seconds=0.005)
     server.plan = lambda body, _: "error" if sum(server.answered.values()) >= 7 else None
     first = generation(server, "llm.retries=0", "llm.concurrency=2")
 
     with pytest.raises(LLMError, match=r"\d of 6 sentences have no reply: .*500.*\d have a row"):
-        first.run()
+        first.write()
 
     assert not first.rows.exists()
 
     server.plan = None
     second = generation(server, "llm.concurrency=5")
 
-    assert second.folder == first.folder
+    assert second.run.path == first.run.path
 
-    second.run()
+    second.write()
 
     assert sum(server.answered.values()) == 18  # each exactly once
     assert lines(second.rows) == lines(whole.rows)
@@ -222,14 +222,14 @@ def test_changed_rows_are_written_again(
 ):
     server = serve()
     made = generation(server)
-    provenance, content = made.run(), made.rows.read_bytes()
+    provenance, content = made.write(), made.rows.read_bytes()
 
     if harm == "nothing left":
-        shutil.rmtree(made.folder)
+        shutil.rmtree(made.run.path)
     else:
         made.rows.write_bytes(content[:-5])
 
-    again = generation(server).run()
+    again = generation(server).write()
 
     assert made.rows.read_bytes() == content
     assert again["acceptance"] == provenance["acceptance"]
@@ -256,7 +256,7 @@ def test_folder_depends_on_decisive_settings(
     override,
     same,
 ):
-    assert (generation(None, override).folder == generation(None).folder) == same
+    assert (generation(None, override).run.path == generation(None).run.path) == same
 
 
 def test_draw_depends_on_seed_and_sentences_only(generation, tmp_path):
@@ -273,7 +273,7 @@ def test_draw_depends_on_seed_and_sentences_only(generation, tmp_path):
     common = set(other.sentences[:100]).intersection(made.sentences[:100])
 
     assert 1 <= len(common) <= 25  # ten or so of a hundred
-    assert generation(None, f"data.train=[{','.join(halves)}]", "n=100").folder == made.folder
+    assert generation(None, f"data.train=[{','.join(halves)}]", "n=100").run.path == made.run.path
 
 
 def test_patience_limits_the_cost_of_a_fault(serve, generation):
@@ -282,7 +282,7 @@ def test_patience_limits_the_cost_of_a_fault(serve, generation):
     with pytest.raises(
         LLMError, match=r"21 of 21 sentences were given up; .* positive was rejected \(empty\): ''"
     ):
-        generation(server, *given).run()
+        generation(server, *given).write()
 
     assert 21 <= len(server.calls) <= 25
 
@@ -326,12 +326,12 @@ def test_negatives_of_the_same_meaning_are_rejected(serve, generation):
 
     bounds = ("pattern.cosine.negative={below: 0.9}", "checks_encoder=minilm_l6")
     made = generation(serve(answer_or_echo), "pattern.reference=source", *bounds)
-    provenance = made.run()
+    provenance = made.write()
     negative = provenance["acceptance"]["roles"]["negative"]
 
     assert negative["rejected"] == {"too close in meaning": 6}
     assert all(row["negative"].startswith("Nothing of the kind") for row in lines(made.rows))
-    assert made.folder != generation(None, "pattern.reference=source").folder
+    assert made.run.path != generation(None, "pattern.reference=source").run.path
 
 
 def test_show_prompts_sends_nothing(serve, generation):
@@ -342,7 +342,7 @@ def test_show_prompts_sends_nothing(serve, generation):
     assert server.calls == []
     assert "calls: 18" in shown
 
-    made.run()
+    made.write()
     sent = {message["content"] for call in server.calls for message in call.body["messages"][:-1]}
 
     assert len(sent) == 3
@@ -392,7 +392,7 @@ def test_training_record_has_the_provenance_of_rows(
 ):
     sentences = own(tmp_path / "own.txt", range(40))
     made = generation(serve(), f"data.train=[{sentences}]", "n=35")
-    made.run()
+    made.write()
     command = shlex.split("".join(made.conclusion()).splitlines()[-1])
     record = run_tiny(tmp_path, *command[3:]).read()
     (provenance,) = record["provenance"].values()
