@@ -93,7 +93,7 @@ def test_generate_end_to_end(
 
     assert stderr == ""
     (folder,) = (tmp_path / "runs/generate/wiki_sts").iterdir()
-    names = ["config.yaml", "given_up.jsonl", "histograms.png", "record.json", "run.lock"]
+    names = ["config.yaml", "given_up.jsonl", "histograms.png", "record.json"]
     names += ["summary.json", "wiki_sts.jsonl", "wiki_sts.provenance.json"]
     assert sorted(path.name for path in folder.iterdir()) == names
     assert len(rows(tmp_path)) == 20
