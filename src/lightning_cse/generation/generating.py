@@ -243,11 +243,14 @@ class Generation:
         summary: Mapping[str, Any],
     ) -> dict[str, Any]:
         """Return the record of the rows: the summary's measures beside what decides them."""
+        decisive_llm = {"model": self.llm.endpoint.model, "parameters": self.llm.parameters}
+
         return {
             "name": self.run.name,
             "seed": self.run.seed,
             "config_hash": self.run.config_hash,
             "key": self.key,
+            "decisive": {"config": {"llm": decisive_llm, "pattern": self.pattern.name}},
             "metrics": measures(provenance, summary),
             "summary": summary,
             "provenance": provenance,

@@ -108,6 +108,7 @@ def summarise(
         ],
         "roles": [role.name for role in pattern.roles],
         "overlap": list(map(_overlap, sets["written"], sets["pattern"])),
+        "values": {name: list(map(_values, pairs)) for name, pairs in sets.items()},
     }
     text = json.dumps(
         summary,
@@ -118,6 +119,15 @@ def summarise(
     runs.write_atomic(rows.with_name("summary.json"), text + "\n")
 
     return summary
+
+
+def _values(pairs: Pairs) -> dict[str, Any]:
+    """Return the measures of each pair, from which the histograms can be drawn again."""
+    values: dict[str, Any] = {"kind": pairs.kind, "label": pairs.label}
+    for measure in ("mer", "cosine"):
+        values[measure] = [round(float(one), 3) for one in getattr(pairs, measure)]
+
+    return values
 
 
 def _overlap(written: Pairs, pattern: Pairs) -> dict[str, float | None]:

@@ -30,7 +30,7 @@ _FILE: Final = ConfigDict(
     str_strip_whitespace=True,
     allow_inf_nan=False,
 )
-_WAYS: Final = ("experiment", "evaluate", "baseline", "published")
+_WAYS: Final = ("experiment", "evaluate", "generate", "baseline", "published")
 
 
 def _values(adapter: TypeAdapter[Any]) -> BeforeValidator:
@@ -112,6 +112,7 @@ class Row:
     suite_overrides: Names = ()
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, hash=False)
     evaluate: Evaluate | None = None
+    generate: Names = ()
     baseline: str | None = None
     of: str = ""
     published: str = ""

@@ -217,6 +217,6 @@ def overrides_of(job: Job, table: RunsTable) -> list[str]:
         model = "<its run>" if run is None else run.folder or run.source
         return [f"model={model}", *overrides]
 
-    seed = [f"seed={job.seed}"] if job.point.command == "train" else []
+    seed = [f"seed={job.seed}"] if job.point.command != "evaluate" else []
 
     return overrides + seed

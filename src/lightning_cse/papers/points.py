@@ -30,9 +30,18 @@ from lightning_cse.papers.artefacts import (
     profile_encoder,
     profile_override,
 )
-from lightning_cse.runs.hashing import evaluation_key, training_key
+from lightning_cse.runs.hashing import evaluation_key, generation_key, training_key
 
-Command = Literal["train", "evaluate", "describe"]
+Command = Literal["train", "evaluate", "generate", "describe"]
+
+
+# Some suites and patterns add keys to the config; these have them, too.
+_SETTLED: dict[Command, Names] = {
+    "train": (),
+    "evaluate": ("+suite=all",),
+    "generate": ("+pattern=sts",),
+}
+"""The overrides with which the config of a command has all of its groups and keys."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,10 @@ def points_of(
         model = row.evaluate.model.replace("{encoder}", str(line.encoder))
         head = (f"model={hydra_text(model)}", f"+suite={row.evaluate.suite}", *corpora)
         return (point("evaluate", head, row.evaluate.overrides + added),)
+
+    if row.generate:
+        head = (*_suiting("generate", corpora), f"encoder={line.encoder}", *row.generate)
+        return (point("generate", head, row.overrides + added),)
 
     head = (f"+experiment={row.experiment}", *_encoder_of(request, line))
     trained = tuple(point("train", head, (*row.overrides, *one, *added)) for one in _grid(row))
@@ -130,9 +143,12 @@ def _corpora_of(profile: str | None) -> Names:
 
 
 def _suiting(command: Command, settings: Names) -> Names:
-    """Return the settings for a command: all but those whose key only the other command has."""
-    other: Command = "evaluate" if command == "train" else "train"
-    foreign = _names(other) - _names(command)
+    """Return the settings for a command: all but those whose key only another command has."""
+    foreign: frozenset[str] = frozenset()
+    for other in _SETTLED:
+        foreign |= _names(other)
+
+    foreign -= _names(command)
 
     return tuple(one for one in settings if _root(one) not in foreign)
 
@@ -144,8 +160,7 @@ def _root(setting: str) -> str:
 @functools.cache
 def _names(command: Command) -> frozenset[str]:
     """Return the groups and the top-level keys of a command's config."""
-    # Some suites add keys to the config; the suite of all tasks has these keys, too.
-    config = compose(command, *(["+suite=all"] if command == "evaluate" else []))
+    config = compose(command, *_SETTLED[command])
     groups = {str(group).partition("@")[0] for group in config.hydra.runtime.choices}
 
     return frozenset({*groups, *map(str, config)})
@@ -169,6 +184,9 @@ def key_of(point: Point) -> str:
     config = composed(point)
     if point.command == "train":
         return training_key(config)
+
+    if point.command == "generate":
+        return generation_key(config)
 
     training = None if point.of is None else key_of(point.of)
 

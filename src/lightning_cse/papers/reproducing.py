@@ -37,9 +37,9 @@ def run_missing(
     """Run the missing runs of some artefacts, and return the exit code of the first command that
     failed.
 
-    Training comes first, then the evaluation of the trained models, then the runs of a grid's
-    winner. Each run is tried once. ``options`` apply to the commands as a whole, such as
-    ``hydra/launcher=joblib``.
+    Training comes first, then rows of language models, the evaluation of the trained models, and
+    the runs of a grid's winner. Each run is tried once. ``options`` apply to the commands as a
+    whole, such as ``hydra/launcher=joblib``.
     """
     code = 0
     table = plans[0].table
@@ -56,7 +56,8 @@ def run_missing(
         if not ready:
             return code or (BUSY if now["running"] else 0)
 
-        command = max(job.point.command for job in ready)  # "train" before "evaluate"
+        # In this order: "train", "generate", "evaluate".
+        command = max(job.point.command for job in ready)
         jobs = [job for job in ready if job.point.command == command]
         tried.update(jobs)
         ended = _run_points(command, jobs, table, folder, options)

@@ -49,6 +49,7 @@ MAKERS: Final = {
     "best_step": "ngcse",
     "fitting_difficulty": "ngcse",
     "pattern_complexity": "ngcse_studies",
+    "patterns": "ngcse_studies",
     "process": "ngcse",
     "studies": "ngcse_studies",
 }

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from lightning_cse.analysis.histograms import Pairs
+
 _MARGIN: Final = "method.hierarchical_triplet.margin"
 _STUDIES: Final = {  # the title of the horizontal axis by option, for each figure
     "llm_rows": {"data.llm_rows": "number of LLM rows"},
@@ -229,3 +231,41 @@ def pattern_complexity(plan: Plan) -> Result:
             rows.append(row)
 
     return made(figures, [], pairs=rows)
+
+
+def patterns(plan: Plan) -> Result:
+    """Make the histograms of the pairs that a language model wrote by each prompt, in the form of
+    NGCSE's Figure 7, with those of the pattern's own pairs below.
+    """
+    from lightning_cse.analysis.histograms import histograms_figure
+
+    sets = {}
+    for line in plan.lines:
+        for run in plan.found(line):
+            values = run.record["summary"]["values"]
+            last = values["pattern"]
+            sets[line.label] = [_pairs_of(one) for one in values["written"]]
+
+    if not sets:
+        return made({}, ["Not drawn: no rows are written."])
+
+    sets["the pattern"] = [_pairs_of(one) for one in last]
+    with plot_style():
+        figure = histograms_figure(sets)
+
+    return made({"patterns": figure}, [])
+
+
+def _pairs_of(values: Mapping[str, Any]) -> Pairs:
+    """Return the measured pairs of a record, without their sentences."""
+    from lightning_cse.analysis.histograms import Pairs
+
+    return Pairs(
+        values["kind"],
+        values["label"],
+        (),
+        (),
+        len(values["mer"]),
+        mer=values["mer"],
+        cosine=values["cosine"],
+    )
