@@ -1,0 +1,65 @@
+"""A table and a figure of rows that a language model writes, from an artefact to its results."""
+
+import json
+
+from llm_server import ChatServer, prompt
+
+from lightning_cse.papers.artefacts import Request
+from lightning_cse.papers.files import read_artefact
+from lightning_cse.papers.plan import Plan, status
+from lightning_cse.papers.records import RunsTable
+from lightning_cse.papers.reproducing import keep, reproduce, run_missing
+
+COMMON = "data=wiki, n=4, llm.model=m"
+TABLE = f"""
+title: t
+source: ours
+encoders: [bert_base]
+seeds: [0]
+columns:
+  overlap: generate/negative/overlap
+  cosine: {{metric: generate/negative/cosine, scale: 1}}
+  accepted: generate/positive/accepted
+  tokens: {{metric: generate/tokens_per_row, scale: 1, decimals: 0}}
+rows:
+  nli: {{generate: [+pattern=nli, {COMMON}]}}
+  from the source: {{generate: [+pattern=nli, pattern.reference=source, {COMMON}]}}
+make: patterns
+"""
+
+
+def answer(body):
+    """Return the message with one more word, which the role decides."""
+    is_negative = "contradicts" in body["messages"][0]["content"]
+    return f"{'Never' if is_negative else 'Often'}, {prompt(body)}"
+
+
+def test_rows_of_a_language_model_are_runs_of_a_table(tmp_path, monkeypatch):
+    path = tmp_path / "paper/written.yaml"
+    path.parent.mkdir()
+    path.write_text(TABLE)
+    table = RunsTable(tmp_path / "runs")
+    with ChatServer(answer) as server:
+        settings = (f"llm.base_url={server.url}", f"paths.cache_dir={tmp_path}/cache")
+        plan = Plan(read_artefact(path), Request("tiny", settings=settings), table)
+        assert len(status([plan])["missing"]) == 2
+        assert run_missing([plan], tmp_path) == 0
+        calls = len(server.calls)
+        assert run_missing([plan], tmp_path) == 0
+        assert len(server.calls) == calls
+
+    assert len(status([plan])["finished"]) == 2
+    made = reproduce(plan)
+    cells = [cell.mean for cell in made.table.cells.values()]
+    assert len(cells) == 8
+    assert [cells[2], cells[6]] == [100, 100]
+    assert 0 <= cells[0] <= 100
+    assert list(made.made.figures) == ["patterns"]
+
+    # The kept record alone makes the same table and figure.
+    files = keep(made, tmp_path)
+    records = [file for file in files if file.suffix == ".json"]
+    assert len(records) == 2
+    assert "anchor" not in json.loads(records[0].read_text()), "rows are not kept with the record"
+    again = Plan(plan.artefact, plan.request, RunsTable(tmp_path / "no", [records[0].parent]))
+    assert [cell.mean for cell in reproduce(again).table.cells.values()] == cells
