@@ -29,7 +29,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all test-llm coverage lint type imports format bench bench-growth bench-data bench-gaussian bench-generate docs docs-serve docs-check wheel-check clean
+.PHONY: help run test test-all test-llm coverage lint type imports format bench bench-growth bench-data bench-gaussian bench-generate bench-llm docs docs-serve docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -88,6 +88,9 @@ bench-data: $(READY_DEV) ## Measure the memory and time that a million training 
 
 bench-generate: $(READY_DEV) ## Generate 20,000 rows with a failing server and two kills: is any lost, or paid twice?
 	$(OFFLINE) $(BIN)/python benchmarks/generate.py $(ARGS)
+
+bench-llm: $(READY_DEV) ## Compare rows and tokens an hour of generate with a bare loop, on a server of yours
+	$(OFFLINE) $(BIN)/python benchmarks/throughput.py $(ARGS)
 
 bench-gaussian: $(READY_DEV) ## Measure the Gaussian similarity, compared with its plain formula
 	$(OFFLINE) $(BIN)/python benchmarks/gaussian.py $(ARGS)

@@ -1,0 +1,138 @@
+"""Compare the throughput of ``generate`` with a bare loop that asks the same server.
+
+    make bench-llm ARGS="llm=llama_cpp llm.model=my-model n=40"
+
+Both write rows by the same prompts with as many calls at once (``llm.concurrency``), each for
+sentences of its own, so that neither finds the other's requests in the server's memory. The bare
+loop is the openai client and a semaphore: it keeps no reply, checks nothing, and asks once for each
+role. In turn, each does a quarter of its sentences, four times, so that a change of the machine's
+speed meets both. Reported are tokens (as the server counts them), replies and rows an hour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import openai
+from omegaconf import OmegaConf
+
+from lightning_cse.config.compose import compose_run
+from lightning_cse.generation.generating import Generation
+from lightning_cse.generation.text import cleaned
+from lightning_cse.generation.writing import Writer
+from lightning_cse.runs import environment
+
+TURNS = 4
+RESULTS = Path(__file__).with_name("throughput.json")
+
+
+async def bare(writer: Writer, sentences: Sequence[str]) -> Counter[str]:
+    """Write one row for each sentence, and return the number of tokens, replies and rows."""
+    endpoint = writer.llm.endpoint
+    counts: Counter[str] = Counter()
+    free = asyncio.Semaphore(endpoint.concurrency)
+
+    async def row(sentence: str) -> None:
+        written = {"source": sentence}
+        async with free:
+            for role in writer.pattern.roles:
+                request = writer.request(role, written[role.reference])
+                messages = [{"role": who, "content": text} for who, text in request.messages]
+                schema = {"name": "reply", "strict": True, "schema": request.schema}
+                reply = await client.chat.completions.create(
+                    model=endpoint.model,
+                    messages=messages,
+                    response_format={"type": "json_schema", "json_schema": schema},
+                    **request.parameters,
+                )
+                written[role.name] = cleaned(reply.choices[0].message.content)
+                counts.update(prompt=reply.usage.prompt_tokens, replies=1)
+                counts.update(completion=reply.usage.completion_tokens)
+
+        counts.update(rows=1)
+
+    async with openai.AsyncOpenAI(
+        base_url=endpoint.address,
+        api_key=endpoint.key(),
+        timeout=endpoint.timeout,
+    ) as client:
+        await asyncio.gather(*map(row, sentences))
+
+    return counts
+
+
+def ours(generation: Generation) -> Counter[str]:
+    """Write the rows of a generation, and return the number of tokens, replies and rows."""
+    provenance = generation.write()
+    roles = provenance["acceptance"]["roles"].values()
+
+    return Counter(
+        **provenance["tokens"],
+        replies=sum(role["asked"] for role in roles),
+        rows=provenance["acceptance"]["sources"]["complete"],
+    )
+
+
+def main() -> None:
+    """Measure both in turn, print the table and write it."""
+    overrides = [
+        "+pattern=sts",
+        "data=wiki",
+        "n=40",
+        "corpora=sample",
+        "paths=sample",
+        *sys.argv[1:],
+    ]
+    folder = Path(tempfile.mkdtemp())
+    totals = {"bare loop": Counter[str](), "generate": Counter[str]()}
+    seconds = Counter[str]()
+    try:
+        for turn in range(TURNS):
+            generation = _generation(overrides, folder, turn)
+            other = generation.sentences[::-1][: generation.wanted]
+            for name in totals:
+                start = time.perf_counter()
+                if name == "bare loop":
+                    totals[name] += asyncio.run(bare(generation.writer, other))
+                else:
+                    totals[name] += ours(generation)
+
+                seconds[name] += time.perf_counter() - start
+    finally:
+        shutil.rmtree(folder)
+
+    rates = {
+        name: {what: round(3600 * count / seconds[name]) for what, count in counts.items()}
+        for name, counts in totals.items()
+    }
+    document: dict[str, Any] = {
+        "per hour": rates,
+        "seconds": {name: round(value, 1) for name, value in seconds.items()},
+        "overrides": sys.argv[1:],
+        "environment": environment(),
+    }
+    RESULTS.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    sys.stdout.write(RESULTS.read_text(encoding="utf-8"))
+
+
+def _generation(overrides: Sequence[str], folder: Path, turn: int) -> Generation:
+    """Return the part of a turn: a quarter of the rows, drawn by a seed of its own."""
+    paths = [f"paths.runs_dir={folder}/runs", f"paths.cache_dir={folder}/cache"]
+    cfg = compose_run("generate", [*overrides, *paths, f"seed={turn}"])
+    cfg.n = -(-cfg.n // TURNS)
+    OmegaConf.set_readonly(cfg, True)
+
+    return Generation(cfg, "wiki", overrides)
+
+
+if __name__ == "__main__":
+    main()
