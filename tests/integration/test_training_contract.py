@@ -293,3 +293,6 @@ def test_long_sentences_are_counted(run, caplog):
     cut = run("data.max_tokens=12").read()["rows"]  # in training alone
     assert cut["sentences_cut"] > 0
     assert cut["evaluation_sentences_cut"] == 0
+    by_role = {name: count for name, count in cut.items() if name.startswith("cut to 12 tokens: ")}
+    assert "cut to 12 tokens: premise" in by_role
+    assert sum(by_role.values()) == cut["sentences_cut"]

@@ -281,15 +281,19 @@ class ContrastiveDataModule(pl.LightningDataModule):
     def _columns_in_use(self) -> list[str]:
         return [name for role in self._roles_in_use for name in self._columns(role)]
 
-    def longer_than(self, limit: int) -> int:
+    def cut_to(self, limit: int) -> dict[str, int]:
         """Count the training sentences of more than ``limit`` tokens, or ``max_tokens`` if that is
-        smaller.
+        smaller, by role; the account has the roles with such sentences.
         """
         limit = min(limit, self.max_tokens or limit)
+        cut = {}
 
-        return sum(
-            int((lengths_of(self._tokens, name) > limit).sum()) for name in self._columns_in_use()
-        )
+        for name in self._columns_in_use():
+            longer = int((lengths_of(self._tokens, name) > limit).sum())
+            if longer:
+                cut[f"cut to {limit} tokens: {name}"] = longer
+
+        return cut
 
     # Batches -------------------------------------------------------------------------------------
 

@@ -512,19 +512,21 @@ def _count_cut(parts: Parts) -> dict[str, int]:
         parts.data.cache_dir,
     )
     parts.method.model.table = table  # embedded at every evaluation
+    by_role = parts.data.cut_to(longest)
     cut = {
-        "sentences_cut": parts.data.longer_than(longest),
+        "sentences_cut": sum(by_role.values()),
         "evaluation_sentences_cut": int((table.lengths > longest).sum()),
     }
 
     if any(cut.values()):
         log.warning(
             "%d training sentences and %d evaluation sentences are longer than encoder.max_length "
-            "or data.max_tokens, and are cut",
+            "or data.max_tokens, and are cut%s",
             *cut.values(),
+            "".join(f"\n  {name}: {count:,}" for name, count in by_role.items()),
         )
 
-    return cut
+    return cut | by_role
 
 
 def _fit(
