@@ -36,10 +36,12 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
 
     @property
     def label(self) -> str:
-        """The name of the source, such as ``sts12/train, above 4``."""
+        """The name of the source, such as ``sts12/train, above 4`` or ``snli/train and 2 more``."""
+        first, *others = self.from_
+        name = f"{first} and {len(others)} more" if others else first
         bounds = [f"{name} {bound:g}" for name, bound in self.scores.items()]
 
-        return ", ".join([*self.from_, *bounds])
+        return ", ".join([name, *bounds])
 
     def pairs(self, table: Rows) -> list[Pair | None]:
         """Return the pair of each row in the source's order, or None if it makes no example."""
@@ -91,10 +93,10 @@ def draw_examples(
     Roles with the same sources and bounds are shown the same rows: those that make an example for
     all of them. No two examples of a role share a sentence. Raises DataError if there are too few.
     """
-    groups: dict[str, dict[str, Source]] = {}
+    groups: dict[object, dict[str, Source]] = {}
 
     for key, source in wanted.items():
-        groups.setdefault(source.label, {})[key] = source
+        groups.setdefault((source.from_, *source.scores.items()), {})[key] = source
 
     drawn: dict[str, Examples] = {}
     for group in groups.values():
