@@ -2,11 +2,10 @@
 
 import importlib
 import sys
-from typing import Final
 
 from lightning_cse.errors import LightningCSEError, did_you_mean, reported
 
-COMMANDS: Final = (
+COMMANDS = (
     *("train", "evaluate", "reproduce", "compare", "report", "dashboard"),
     *("export", "describe", "generate", "prepare"),
 )

@@ -5,9 +5,8 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
-PROFILES: Final = ("laptop", "small", "gpu", "tiny")
+PROFILES = ("laptop", "small", "gpu", "tiny")
 
 
 def path(text: str) -> Path:

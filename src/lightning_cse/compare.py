@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from lightning_cse import arguments as shared
 from lightning_cse.errors import reported
@@ -15,11 +15,11 @@ from lightning_cse.errors import reported
 if TYPE_CHECKING:
     import pandas as pd
 
-_COLUMNS: Final = [
+_COLUMNS = [
     *("task", "a", "b", "seeds_a", "seeds_b", "accuracy_a", "accuracy_b", "difference"),
     *("only_a", "only_b", "p_exact", "p_holm", "significant"),
 ]
-_LEGEND: Final = """
+_LEGEND = """
 Accuracy: mean over the seeds; difference: a minus b, in percentage points. Seeds are merged by
 majority vote; ties count as wrong, so an odd number of seeds compares more fairly; only: examples
 that this vote gets right and the other does not. p: McNemar's exact test of the two votes; Holm:

@@ -8,27 +8,27 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from lightning_cse.errors import LightningCSEError, one_line, reported
 
 if TYPE_CHECKING:
     import wandb_workspaces.workspaces.interface as ws
 
-_STEP: Final = "trainer/global_step"  # as in loggers.views, which takes seconds to import
-_MOST_RUNS: Final = 100  # in a chart
-_RFD: Final = ("rfd_alignment", "rfd_uniformity")
+_STEP = "trainer/global_step"  # as in loggers.views, which takes seconds to import
+_MOST_RUNS = 100  # in a chart
+_RFD = ("rfd_alignment", "rfd_uniformity")
 
 # The metrics that choose the best checkpoint: one chart and one column each; those of other papers
 # stay empty.
-DEV_SCORES: Final = (
+DEV_SCORES = (
     "val/stsb/spearman",
     "val/rte/accuracy_all",
     "val/snli/auprc",
     "val/eis/accuracy",
     "val/eis_wang/accuracy",
 )
-TEST_SCORES: Final = (
+TEST_SCORES = (
     "test/sts_avg/spearman_all",
     "test/rte/accuracy_all",
     "test/eis/accuracy",
@@ -36,7 +36,7 @@ TEST_SCORES: Final = (
     "test/mnli/auprc",
     "test/sick/auprc",
 )
-_SIDES: Final = (
+_SIDES = (
     "diag/held_out/alignment",
     "diag/eval/alignment",
     "diag/held_out/uniformity",

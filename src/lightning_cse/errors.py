@@ -14,11 +14,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Final, ParamSpec, Self
+from typing import ClassVar, ParamSpec, Self
 
-BUG: Final = 1
-USER: Final = 2
-BUSY: Final = 3
+BUG = 1
+USER = 2
+BUSY = 3
 
 P = ParamSpec("P")
 

@@ -6,7 +6,7 @@ import contextlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,17 +22,17 @@ Curves = Mapping[str, Points]
 
 # The palette of Okabe and Ito, which color-blind readers can distinguish; line styles differ in
 # print.
-BLUE: Final = "#0072B2"
-ORANGE: Final = "#E69F00"
-GREEN: Final = "#009E73"
-PURPLE: Final = "#CC79A7"
-SKY: Final = "#56B4E9"
-VERMILION: Final = "#D55E00"
-GREY: Final = "#777777"
-PALETTE: Final = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, GREY)
-STYLES: Final = ("-", "--", ":", "-.")
+BLUE = "#0072B2"
+ORANGE = "#E69F00"
+GREEN = "#009E73"
+PURPLE = "#CC79A7"
+SKY = "#56B4E9"
+VERMILION = "#D55E00"
+GREY = "#777777"
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, GREY)
+STYLES = ("-", "--", ":", "-.")
 
-RFD_SIDES: Final = {
+RFD_SIDES = {
     "held_out": {"label": "held-out side", "color": BLUE, "linestyle": "-"},
     "eval": {"label": "evaluation side", "color": ORANGE, "linestyle": "--"},
 }

@@ -8,7 +8,7 @@ import argparse
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from lightning_cse import arguments as shared
 from lightning_cse.errors import BUSY, ConfigError, LightningCSEError, did_you_mean, reported
@@ -169,7 +169,7 @@ def _show(text: str) -> None:
     sys.stdout.flush()  # before the output of a command that runs in between
 
 
-_EXAMPLES: Final = """Examples:
+_EXAMPLES = """Examples:
   python -m lightning_cse.reproduce dualcse/table5 --profile small --seeds 0,1,2
   python -m lightning_cse.reproduce gausscse/table3 --encoder minilm_l6 --only ent+con+rev --launcher joblib
   python -m lightning_cse.reproduce mine/table1 --experiments tables --config-dir configs

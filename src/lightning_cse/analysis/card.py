@@ -7,14 +7,14 @@ import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
 
 from lightning_cse.config import experiments_dir
 from lightning_cse.engine.inference import SentenceModel
 
-TEMPLATE: Final = """\
+TEMPLATE = """\
 ---
 {{ card_data }}
 ---

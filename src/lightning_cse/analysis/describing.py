@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 import torch
@@ -30,7 +30,7 @@ from lightning_cse.runs.machine import device_of
 Described = tuple[dict[str, Any], list[Pairs]]
 """A data set's entry in ``summary.json``, and its pairs."""
 
-ROLES: Final[dict[Kind, tuple[str, ...]]] = {
+ROLES: dict[Kind, tuple[str, ...]] = {
     "positive": (
         "positive",
         "intermediate",

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import httpx2  # used by huggingface_hub
 import torch
@@ -33,12 +33,12 @@ from lightning_cse.errors import EncoderError, LightningCSEError, TaskError, one
 from lightning_cse.models import Normalize, View
 from lightning_cse.similarity import is_same
 
-TOLERANCE: Final = 1e-5
+TOLERANCE = 1e-5
 """The largest distance of an exported vector from the model's own, relative to its length."""
 
-INSTEAD: Final = "Use lightning_cse.load with the model itself"
-MASK: Final = "[PROMPT MASK]"
-ODD: Final = (
+INSTEAD = "Use lightning_cse.load with the model itself"
+MASK = "[PROMPT MASK]"
+ODD = (
     "",
     "  outer   and inner\twhite space \n",
     "Ça alors, naïve façade, Zoë: 20 €, ½ and “quotes” … これは文です。 Это предложение. هذه جملة. 🙃",

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-BINS: Final = 25
-LOWEST_COSINE: Final = 0.5
-NAMES: Final = {"mer": "match error rate", "cosine": "cosine"}
+BINS = 25
+LOWEST_COSINE = 0.5
+NAMES = {"mer": "match error rate", "cosine": "cosine"}
 
 Kind = Literal["positive", "negative"]
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 from lightning_cse.data import Rows, read_corpus
 from lightning_cse.errors import ConfigError
@@ -19,7 +18,7 @@ from lightning_cse.llm import Failure, Reply, Request
 
 log = logging.getLogger(__name__)
 
-LABELS: Final = {
+LABELS = {
     "explicit": "explicit entailment",
     "implied": "implied entailment",
     "neutral": "neutral",
@@ -27,24 +26,24 @@ LABELS: Final = {
 }
 """The labels of the prompt by type of hypothesis; with underscores they are the columns of INLI."""
 
-_TASK: Final = """\
+_TASK = """\
 You are given pairs of a premise and a hypothesis. Say how the hypothesis relates to the premise. \
 Answer with one of these four labels, and with nothing else:
 - explicit entailment: the premise itself says the hypothesis, in the same words or in others
 - implied entailment: the premise does not say the hypothesis, but gives a reader good reason to understand it so
 - neutral: with the premise as it stands, the hypothesis may be true or false
 - contradiction: if the premise holds, the hypothesis is false"""
-_PAIR: Final = "Premise: {}\nHypothesis: {}"
+_PAIR = "Premise: {}\nHypothesis: {}"
 
-_WORD: Final = r"(?<![^\W_])(?:{})(?![^\W_])"  # markdown's underscores are not part of a word
-_LABEL: Final = re.compile(
+_WORD = r"(?<![^\W_])(?:{})(?![^\W_])"  # markdown's underscores are not part of a word
+_LABEL = re.compile(
     _WORD.format(r"(explicit|implied)[\s_*-]+entailment|(neutral|contradiction)"), re.IGNORECASE
 )
-_DECLINES: Final = re.compile(
+_DECLINES = re.compile(
     r"\b(sorry|apologi[sz]e|can(not| not|['’]?t)|unable|wo(n['’]t|uld rather not)|will not|not able|decline|refuse)\b",
     re.IGNORECASE,
 )
-_DENIES: Final = re.compile(
+_DENIES = re.compile(
     _WORD.format(
         r"not|no|nor|neither|never|cannot|without|than|false|wrong|incorrect|ruled\s+out|\w+n['’]t"
     ),

@@ -1,12 +1,11 @@
 """Configs: composing, checking and launching them; where ``conf/`` and ``experiments/`` are."""
 
 from pathlib import Path
-from typing import Final
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _REPOSITORY = _PACKAGE.parents[1]
 
-SAMPLE_DIR: Final = _PACKAGE / "data" / "sample"
+SAMPLE_DIR = _PACKAGE / "data" / "sample"
 """The folder of the sample corpora, as ``${sample_dir:}`` in a config."""
 
 

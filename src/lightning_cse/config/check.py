@@ -8,7 +8,7 @@ they are built.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
@@ -108,10 +108,10 @@ class Train:
     diag: Diagnostics
 
 
-WITH_A_SUITE: Final = {"transfer", "own"}
+WITH_A_SUITE = {"transfer", "own"}
 """The keys of `Train` that only some suites add."""
 
-CHOSEN: Final = {
+CHOSEN = {
     "name": "experiment",
     "suite": "suite",
     "pattern": "pattern",
@@ -119,18 +119,18 @@ CHOSEN: Final = {
 }
 """Keys that are set by choosing an option of a group."""
 
-OPEN: Final = ("llm.parameters.", "method.optimizer.", "suite.", "baselines.", "hydra.")
+OPEN = ("llm.parameters.", "method.optimizer.", "suite.", "baselines.", "hydra.")
 """Nodes to which a plus adds any key. All others have only the keys in ``conf/``."""
 
-_PAIR: Final = ("premise", "hypothesis", "label")
-OWN: Final[dict[str, tuple[str, ...]]] = {
+_PAIR = ("premise", "hypothesis", "label")
+OWN: dict[str, tuple[str, ...]] = {
     "sts": ("sentence1", "sentence2", "score"),
     "nli": _PAIR,
     "direction": _PAIR,
 }
 """The test sets of ``suite=own``, and the columns that each reads."""
 
-AT_LEAST: Final = {
+AT_LEAST = {
     "few_shot.shots": 0,
     "data.llm_rows": 0,
     "patience": 0,
@@ -157,7 +157,7 @@ AT_LEAST: Final = {
 }
 """Keys whose value, if not null, must be an integer of at least this."""
 
-BELOW: Final = {
+BELOW = {
     "seed": 2**32,
     "encoder.dropout": 1,
     "diag.positive_score": float("inf"),
@@ -168,9 +168,9 @@ BELOW: Final = {
 }
 """Keys whose value, if not null, must be a number from 0 to just below this."""
 
-_ACCELERATORS: Final = ("auto", "cpu", "gpu", "cuda", "mps")
-_SWITCH: Final = ("True", "False")
-CHOICES: Final = {
+_ACCELERATORS = ("auto", "cpu", "gpu", "cuda", "mps")
+_SWITCH = ("True", "False")
+CHOICES = {
     "trainer.precision": (*PRECISIONS.values(), *PRECISIONS, "auto"),
     "trainer.accelerator": _ACCELERATORS,
     "precision": ("32-true", "bf16-mixed", "auto"),

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 # The groups that no defaults list names: each is appended with a plus, and later ones override
 # earlier ones.
-APPENDED: Final = ("experiment", "profile", "sweep", "debug")
-CONFIG_DIR: Final = "LIGHTNING_CSE_CONFIG_DIR"
+APPENDED = ("experiment", "profile", "sweep", "debug")
+CONFIG_DIR = "LIGHTNING_CSE_CONFIG_DIR"
 """The environment variable with a folder of further configs; a plugin gives it to Hydra."""
-SHARED: Final = ("corpora", "limits", "own", "transfer")  # read by other nodes alone
-PROVIDER: Final = "lightning_cse"
+SHARED = ("corpora", "limits", "own", "transfer")  # read by other nodes alone
+PROVIDER = "lightning_cse"
 """The name under which Hydra lists that folder."""
 # Errors that Hydra raises for overrides or configs that do not compose.
 CompositionError = (HydraException, OmegaConfBaseException, YAMLError, ValueError)

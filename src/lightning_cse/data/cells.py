@@ -8,7 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from lightning_cse.errors import DataError
 
@@ -47,7 +47,7 @@ def decoded(data: bytes, path: str, encoding: str | None = None) -> str:
     return data.decode(encoding)
 
 
-NLI_LABELS: Final = (
+NLI_LABELS = (
     "entailment",
     "neutral",
     "contradiction",
@@ -171,7 +171,7 @@ def _score(
     return score if scale == 1 else round(score * scale, 3)
 
 
-_KINDS: Final[Mapping[str, Callable[..., Any]]] = {
+_KINDS: Mapping[str, Callable[..., Any]] = {
     "sentence": _sentence,
     "text": _text,
     "optional": _optional,

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
@@ -19,9 +19,9 @@ from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 if TYPE_CHECKING:
     from lightning_cse.data.rows import Rows
 
-DATA_DIR_VARIABLE: Final = "LIGHTNING_CSE_DATA"
-DECLARATIONS: Final = "corpora.yaml"
-SAMPLE: Final = "SAMPLE"  # in a data directory with a file of this name, rows are not counted
+DATA_DIR_VARIABLE = "LIGHTNING_CSE_DATA"
+DECLARATIONS = "corpora.yaml"
+SAMPLE = "SAMPLE"  # in a data directory with a file of this name, rows are not counted
 
 
 class Layout(BaseModel, frozen=True, extra="forbid"):
@@ -125,8 +125,8 @@ def _declared(path: Path) -> dict[str, Corpus]:
     return corpora
 
 
-CORPORA: Final = _declared(Path(__file__).with_name(DECLARATIONS))
-_BUILT_IN: Final = frozenset(CORPORA)
+CORPORA = _declared(Path(__file__).with_name(DECLARATIONS))
+_BUILT_IN = frozenset(CORPORA)
 
 
 def register_corpora(folder: str | Path) -> None:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import datasets
 import pyarrow as pa
@@ -31,9 +31,9 @@ from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES, READERS
 from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
-HYPOTHESES: Final = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
+HYPOTHESES = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
 
-LAYOUTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+LAYOUTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "implicit pairs": (PAIR_SENTENCES, ()),
     "LLM rows": (LLM_SENTENCES, ()),
     "labelled pairs": (("premise", "hypothesis", "label"), ()),
@@ -47,9 +47,9 @@ LAYOUTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 """The layouts of the user's own files: required and optional columns; the first that fits counts.
 """
 
-_NAMES: Final = [name for layout in LAYOUTS.values() for columns in layout for name in columns]
+_NAMES = [name for layout in LAYOUTS.values() for columns in layout for name in columns]
 
-ALIASES: Final = {
+ALIASES = {
     **dict(zip(_NAMES, _NAMES, strict=True)),
     "sent0": "anchor",
     "query": "anchor",
@@ -164,19 +164,19 @@ def _renamed(names: dict[str, str]) -> dict[str, str]:
     return {renamed.get(name, name): column for name, column in names.items()}
 
 
-_KNOWN_LAYOUTS: Final = "layouts: " + " | ".join(", ".join(one) for one, _ in LAYOUTS.values())
+_KNOWN_LAYOUTS = "layouts: " + " | ".join(", ".join(one) for one, _ in LAYOUTS.values())
 
 
-HUB: Final = "hub:"
-_READERS: Final[Mapping[str, Callable[..., Iterator[Row]]]] = {
+HUB = "hub:"
+_READERS: Mapping[str, Callable[..., Iterator[Row]]] = {
     ".csv": READERS["csv"],
     ".tsv": READERS["quoted_tsv"],
     ".jsonl": READERS["json"],
     ".txt": functools.partial(READERS["lines"], blank="blank line"),
 }
-SUFFIXES: Final = (*_READERS, ".parquet")  # each also followed by ``.gz``
-FORMS: Final = f"a file of your own ends in {', '.join(SUFFIXES)}, optionally followed by .gz"
-LABELS: Final[Mapping[str | int, str]] = {
+SUFFIXES = (*_READERS, ".parquet")  # each also followed by ``.gz``
+FORMS = f"a file of your own ends in {', '.join(SUFFIXES)}, optionally followed by .gz"
+LABELS: Mapping[str | int, str] = {
     **dict(zip(NLI_LABELS, NLI_LABELS, strict=True)),
     "not_entailment": "not_entailment",
     1: "1",

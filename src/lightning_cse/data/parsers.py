@@ -13,7 +13,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from lightning_cse.data.cells import (
     Columns,
@@ -27,9 +27,9 @@ from lightning_cse.errors import DataError
 
 # The columns of a pair file: an implicit sentence with its own explicit sentence, and with that of
 # another row.
-PAIR_SENTENCES: Final = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
-LLM_SENTENCES: Final = ("anchor", "positive", "intermediate", "negative")
-LLM_PATTERNS: Final = {  # by the LLM's examples
+PAIR_SENTENCES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
+LLM_SENTENCES = ("anchor", "positive", "intermediate", "negative")
+LLM_PATTERNS = {  # by the LLM's examples
     "sts": LLM_SENTENCES,
     "nli": ("anchor", "positive", "negative"),
 }
@@ -167,9 +167,9 @@ def _paragraphs(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
                 yield line, {name: sentence}
 
 
-_ENDS: Final = frozenset(".?!")
+_ENDS = frozenset(".?!")
 # They stay with the sentence before.
-_CLOSING: Final = _ENDS.union(")]}", ["''", "\N{RIGHT DOUBLE QUOTATION MARK}"])
+_CLOSING = _ENDS.union(")]}", ["''", "\N{RIGHT DOUBLE QUOTATION MARK}"])
 
 
 def split_sentences(paragraph: str) -> Iterator[str]:
@@ -208,8 +208,8 @@ def split_sentences(paragraph: str) -> Iterator[str]:
     yield " ".join(sentence)
 
 
-_MIDDLE: Final = '", does the hypothesis "'
-_QUESTION: Final = re.compile(
+_MIDDLE = '", does the hypothesis "'
+_QUESTION = re.compile(
     f'For the statement, "(?P<premise>.*){_MIDDLE}(?P<hypothesis>.*)" represent entailment, '
     "contradiction, or neutrality[?]",
     re.DOTALL,
@@ -259,7 +259,7 @@ def drawn_splits(rows: int) -> list[str]:
     return splits
 
 
-READERS: Final[Mapping[str, Callable[..., Iterator[Row]]]] = {
+READERS: Mapping[str, Callable[..., Iterator[Row]]] = {
     "csv": _table,
     "tsv": functools.partial(_table, delimiter="\t", quotes=False),
     "quoted_tsv": functools.partial(_table, delimiter="\t"),

@@ -5,7 +5,6 @@ rows.
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +23,9 @@ from lightning_cse.data.sources import (
 )
 from lightning_cse.errors import ConfigError, DataError
 
-SEED: Final = 0
+SEED = 0
 # A negative that `with_another_anchor` replaces after the hold-out.
-ANOTHER_ANCHOR: Final = "\0another anchor"
+ANOTHER_ANCHOR = "\0another anchor"
 
 
 def used(rows: Rows) -> int:

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +15,14 @@ from lightning_cse.data.rows import Rows
 from lightning_cse.errors import DataError
 
 # The column with the number of each row's source, if sources have weights.
-SOURCE: Final = "source"
-TRIPLET: Final = ("premise", "entailment", "contradiction")
+SOURCE = "source"
+TRIPLET = ("premise", "entailment", "contradiction")
 # The same under the names of contrastive learning.
-TRAINED: Final = ("anchor", "positive", "negative")
+TRAINED = ("anchor", "positive", "negative")
 # The names of a row's first sentence; corpora differ.
-FIRST: Final = ("sentence", "anchor", "premise", "sentence1")
+FIRST = ("sentence", "anchor", "premise", "sentence1")
 
-POSITIVES: Final[dict[str, tuple[str, ...]]] = {
+POSITIVES: dict[str, tuple[str, ...]] = {
     "explicit": ("explicit_entailment",),
     "implied": ("implied_entailment",),
     "both": ("explicit_entailment", "implied_entailment"),
@@ -30,7 +30,7 @@ POSITIVES: Final[dict[str, tuple[str, ...]]] = {
 """INLI's entailments that are trained on, by option."""
 
 # Of ready-made pairs and triplets: the two names that are needed, and that of the contradiction.
-_READY: Final = (TRAINED, ("sentence1", "sentence2"), TRIPLET)
+_READY = (TRAINED, ("sentence1", "sentence2"), TRIPLET)
 
 Group = tuple[list[int], list[int]]
 """The rows of a premise's entailments and of its contradictions."""
@@ -315,7 +315,7 @@ def _triplets(
 
 
 # The layouts that cannot be mixed with others.
-_ALONE: Final = {"sentences", "unlabelled pairs", "implicit pairs", "INLI"}
+_ALONE = {"sentences", "unlabelled pairs", "implicit pairs", "INLI"}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ each row.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,9 @@ from datasets.table import InMemoryTable
 from lightning_cse.errors import DataError
 
 # Where a row comes from.
-PLACE: Final = ("file", "line")
+PLACE = ("file", "line")
 # Of training rows: the corpus rows that each is made of, and whether `Hybrid` added it.
-MADE_OF: Final = ("made_of", "added")
+MADE_OF = ("made_of", "added")
 
 
 @dataclass(frozen=True)

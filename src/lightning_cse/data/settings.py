@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from lightning_cse.data.roles import OwnRows, RoleRows
 from lightning_cse.errors import ConfigError
@@ -10,8 +9,8 @@ from lightning_cse.errors import ConfigError
 Augmentation = Callable[[Sequence[int], str], list[int]]
 """Maps the tokens of a sentence, and the sentence, to the tokens of another view; deterministic."""
 
-HELD_OUT_SHARE: Final = 0.05  # our choice, if neither held-out rows nor a share is given
-LARGEST_WEIGHT: Final = 1000  # a larger one is a mistake, and its epochs would fill the memory
+HELD_OUT_SHARE = 0.05  # our choice, if neither held-out rows nor a share is given
+LARGEST_WEIGHT = 1000  # a larger one is a mistake, and its epochs would fill the memory
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
 import datasets
 import numpy as np
@@ -16,9 +15,9 @@ from datasets.table import InMemoryTable
 from lightning_cse.errors import DataError
 from lightning_cse.tokens import Tokenize, TokenTable
 
-VERSION: Final = 2  # of the files in the token cache
-AT_ONCE: Final = 10_000  # sentences that are tokenised at once
-FEATURES: Final = datasets.Features({"ids": datasets.List(datasets.Value("int32"))})
+VERSION = 2  # of the files in the token cache
+AT_ONCE = 10_000  # sentences that are tokenised at once
+FEATURES = datasets.Features({"ids": datasets.List(datasets.Value("int32"))})
 
 
 def tokenise(

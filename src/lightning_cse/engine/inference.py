@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -34,12 +34,12 @@ Scores = float | np.ndarray
 Score = Callable[[Any, Any], Tensor]
 Relation = Literal["similar", "entails", "entailed_by"]
 
-QUESTIONS: Final = {
+QUESTIONS = {
     "similarity": "similarity",
     "entailment": "entailment_score",
     "implicitness": "implicitness",
 }
-_AT_ONCE: Final = 1024  # sentences between two updates of the progress bar
+_AT_ONCE = 1024  # sentences between two updates of the progress bar
 
 
 class Hit(NamedTuple):

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from lightning_cse.config import conf_dir, encoder_configs, encoder_name
 from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
@@ -28,10 +28,10 @@ LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
 encoders.
 """
 
-RECORD: Final = "record.json"
-CONFIG: Final = "config.yaml"
-CHECKPOINT: Final = "checkpoints/best.ckpt"
-DTYPES: Final = {
+RECORD = "record.json"
+CONFIG = "config.yaml"
+CHECKPOINT = "checkpoints/best.ckpt"
+DTYPES = {
     "auto": "float32",
     "float32": "float32",
     "bfloat16": "bfloat16",

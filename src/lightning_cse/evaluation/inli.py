@@ -5,7 +5,7 @@ sentence implies more?
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from lightning_cse.evaluation.task import (
 )
 from lightning_cse.metrics import auc, auc_error, share_larger
 
-HYPOTHESES: Final = {
+HYPOTHESES = {
     "explicit": ("explicit_entailment", True),
     "implied": ("implied_entailment", True),
     "neutral": ("neutral", False),

@@ -5,7 +5,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import torch
@@ -14,10 +13,10 @@ from torch import Tensor, nn
 
 log = logging.getLogger(__name__)
 
-SEED: Final = 1111
+SEED = 1111
 """SentEval's seed, for the folds, the initial weights and the order of batches."""
 
-MAX_ITERATIONS: Final = 1000  # of L-BFGS
+MAX_ITERATIONS = 1000  # of L-BFGS
 
 Numbers = NDArray[np.int64]
 Fold = tuple[Numbers, Numbers | None]

@@ -6,7 +6,7 @@ import logging
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -37,19 +37,19 @@ log = logging.getLogger(__name__)
 Corpus = Literal["mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"]
 Protocol = Literal["lbfgs", "senteval"]
 
-SPLITS: Final[dict[str, tuple[str, ...]]] = {
+SPLITS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("mr", "cr", "subj", "mpqa"), ("all",)),
     "sst2": ("train", "dev", "test"),
     **dict.fromkeys(("trec", "mrpc"), ("train", "test")),
 }
 """The corpora and their splits, which decide how L2 is chosen."""
 
-SOLVERS: Final[dict[str, Solver]] = {"lbfgs": fit_lbfgs, "senteval": fit_senteval}
+SOLVERS: dict[str, Solver] = {"lbfgs": fit_lbfgs, "senteval": fit_senteval}
 
-L2: Final = (1e-5, 1e-4, 1e-3, 1e-2)
+L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 """The weight decays to choose from, in SentEval's order."""
 
-FOLDS: Final = 10
+FOLDS = 10
 
 
 @dataclass(frozen=True)

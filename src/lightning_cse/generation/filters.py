@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
 
 from lightning_cse.generation.pattern import SOURCE, Bounds, Role
 from lightning_cse.generation.text import cleaned, count_sentences, is_complete, letters, refuses
@@ -12,7 +11,7 @@ from lightning_cse.llm import Reply
 Cosine = Callable[[str, str], float]
 """The cosine of two sentences by an encoder."""
 
-_FEW: Final = 6
+_FEW = 6
 """A sentence of fewer words may be paraphrased in a single word."""
 
 

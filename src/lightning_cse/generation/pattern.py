@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import BaseModel, Field, ValidationError
 
 from lightning_cse.generation.examples import Examples, Pair, Source, draw_examples
 
-SOURCE: Final = "source"
+SOURCE = "source"
 """The reference of a role that is made from the sentence itself."""
-ANCHOR: Final = "anchor"
+ANCHOR = "anchor"
 """That sentence's key in a row."""
 
 Text = Annotated[str, Field(pattern=r"\S")]

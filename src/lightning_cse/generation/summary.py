@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,10 @@ from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern, Role
 from lightning_cse.generation.writing import Writer
 from lightning_cse.llm import dollars, price_of
 
-_BIN: Final = 0.1
+_BIN = 0.1
 """The width of the bars whose common area is the overlap."""
 
-_LETTERS: Final = 4
+_LETTERS = 4
 """Letters of a token, in English."""
 
 # Before ------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Final
 
 import pydantic_core
 
@@ -29,19 +28,17 @@ def folded(text: str) -> str:
 
 # Refusals ----------------------------------------------------------------------------------------
 
-_SORRY: Final = (
+_SORRY = (
     r"(?:(?:i'm |i am )?(?:\w+ )?sorry|i apologize|my apologies|unfortunately)\b"
     r"[^.;:!?]{0,80}?[\s,.;:!-]+"
 )
-_I_CANNOT: Final = r"i(?: can't| cannot| can not| won't|(?:'m| am) (?:unable|not able) to) "
-_SERVE: Final = (
+_I_CANNOT = r"i(?: can't| cannot| can not| won't|(?:'m| am) (?:unable|not able) to) "
+_SERVE = (
     r"(?:help|comply|create|generate|provide|write|answer|continue|fulfill?|rewrite|rephrase"
     r"|paraphrase)"
 )
-_ASKED: Final = (
-    r"(?:requests?|prompts?|questions?|tasks?|sentences?|hypothes[ie]s|premises?|paraphrases?)"
-)
-_REFUSALS: Final = re.compile(
+_ASKED = r"(?:requests?|prompts?|questions?|tasks?|sentences?|hypothes[ie]s|premises?|paraphrases?)"
+_REFUSALS = re.compile(
     rf"(?:{_SORRY}(?:but )?)?{_I_CANNOT}"
     rf"(?:assist\b|{_SERVE}(?: [\w-]+){{0,7}}? (?:{_ASKED}\b|(?:this|that)[.!]*$))"
     rf"|{_SORRY}(?:but )?{_I_CANNOT}(?:{_SERVE}|do)(?: (?:you )?(?:with|this|that)\b|[.!]*$)"
@@ -50,7 +47,7 @@ _REFUSALS: Final = re.compile(
     r"(?:can't|cannot|don't|do not|am)\b"
     r"|(?:please|could you(?: please)?) provide (?:a|the) sentence\b"
 )
-_QUOTED: Final = re.compile(r"[\"'“«].*[,.!?][\"'”»] \w")
+_QUOTED = re.compile(r"[\"'“«].*[,.!?][\"'”»] \w")
 """Something said by somebody in a story."""
 
 
@@ -63,13 +60,11 @@ def refuses(text: str) -> bool:
 
 # What is around the sentence ---------------------------------------------------------------------
 
-_SENTENCE: Final = (
+_SENTENCE = (
     r"(?:sentence|hypothesis|statement|version|paraphrase|rewrite|text|output|answer|response)"
 )
-_LABEL: Final = (
-    rf"(?:(?:the |your )?(?:(?:new|rewritten|revised) )?{_SENTENCE}|rewritten|assistant)"
-)
-_PATTERNS_AROUND: Final = (
+_LABEL = rf"(?:(?:the |your )?(?:(?:new|rewritten|revised) )?{_SENTENCE}|rewritten|assistant)"
+_PATTERNS_AROUND = (
     r"\A(?:.*</think>|\s*<think>.*)",  # the thinking that some servers leave in a reply
     r"\A(?:[-–—•*>]|\d{1,2}[.)])\s+(?=\D)",  # the bullet or number of a list
     r"\A(?:sure|certainly|of course|okay)(?:!\s+|[.,:]?\n|[.,:]\s+(?=here\b))",
@@ -80,16 +75,14 @@ _PATTERNS_AROUND: Final = (
     r"|let me know)\b.*\Z",
     r"(?<=[.!?\"”*_])\s[(*_]{0,3}note:.*\Z",
 )
-_AROUND: Final = tuple(
-    re.compile(pattern, re.IGNORECASE | re.DOTALL) for pattern in _PATTERNS_AROUND
-)
-_CONTROL: Final = re.compile(r"[\ud800-\udfff\ufeff\x00-\x08\x0e-\x1b\x7f]")
-_WRAPPED: Final = re.compile(
+_AROUND = tuple(re.compile(pattern, re.IGNORECASE | re.DOTALL) for pattern in _PATTERNS_AROUND)
+_CONTROL = re.compile(r"[\ud800-\udfff\ufeff\x00-\x08\x0e-\x1b\x7f]")
+_WRAPPED = re.compile(
     r"(?s)(?:([*_`]{1,3}|[\"'])((?:\b'\b|(?!\1).)+)\1|[“„«「]([^“”„«»「」]+)[”“»」])"
 )
 """One pair of quotes, backticks or emphasis marks around the whole text."""
-_QUOTED_INSIDE_STOP: Final = re.compile(r"\A[\"“]([^\"“”]*[^\"“”.!?…])[\"”]([.!?])\Z")
-_JSON: Final = re.compile(r"\A\s*(?:```(?:json)?\s*)?(\{.*?)(?:\s*```\s*)?\Z", re.DOTALL)
+_QUOTED_INSIDE_STOP = re.compile(r"\A[\"“]([^\"“”]*[^\"“”.!?…])[\"”]([.!?])\Z")
+_JSON = re.compile(r"\A\s*(?:```(?:json)?\s*)?(\{.*?)(?:\s*```\s*)?\Z", re.DOTALL)
 
 
 def cleaned(
@@ -151,13 +144,13 @@ def _content(text: str) -> str:
 
 # Sentences ---------------------------------------------------------------------------------------
 
-_STOPS: Final = "。！？｡।॥؟۔։"
-_CLOSERS: Final = r"[\"'”’»›\)\]}*_`“‘」』】）]*"
-_ENDED: Final = re.compile(rf"[.!?…{_STOPS}]\s?{_CLOSERS}\Z")
-_BETWEEN: Final = re.compile(
+_STOPS = "。！？｡।॥؟۔։"
+_CLOSERS = r"[\"'”’»›\)\]}*_`“‘」』】）]*"
+_ENDED = re.compile(rf"[.!?…{_STOPS}]\s?{_CLOSERS}\Z")
+_BETWEEN = re.compile(
     rf"[.!?…]{_CLOSERS}\s(?![\W_]{{0,9}}[a-zß-öø-ÿα-ωа-я])|[{_STOPS}]\s?(?=[\w“「『])"
 )
-_SHORT: Final = re.compile(
+_SHORT = re.compile(
     r"\b((?:[^\W\d_]\.){1,3}[^\W\d_]|[A-Z]|Mrs?|Ms|Dr|Prof|St|Jr|Sr|vs|Inc|Ltd) ?\.(?=\s)"
 )
 

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from lightning_cse.generation.filters import Cosine, judge
 from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern, Role
 from lightning_cse.llm import LLM, Account, Failure, Request
 
-SCHEMA: Final = {
+SCHEMA = {
     "type": "object",
     "properties": {"sentence": {"type": "string"}},
     "required": ["sentence"],

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from filelock import FileLock
 
@@ -16,7 +15,7 @@ from lightning_cse.llm.requests import LLMError, Reply, Request
 
 # `standing` has the messages before the last one, which are long and equal for thousands of
 # requests. The tables keep their names, so that the caches of earlier versions stay valid.
-_TABLES: Final = """
+_TABLES = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS standing (digest TEXT PRIMARY KEY, messages TEXT NOT NULL);
@@ -37,13 +36,11 @@ CREATE TABLE IF NOT EXISTS replies (
     created TEXT
 );
 """
-_SELECT: Final = """
+_SELECT = """
 SELECT text, finish_reason, served, prompt_tokens, completion_tokens, TRUE
 FROM replies WHERE key = ?
 """
-_INSERT: Final = (
-    "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, NULL, ?)"
-)
+_INSERT = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, NULL, ?)"
 
 
 class ReplyCache:

@@ -5,7 +5,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from lightning_cse.llm.endpoint import Endpoint
 from lightning_cse.llm.probe import Abilities, probe, response_format
@@ -20,7 +20,7 @@ except ImportError as missing:
         f"language models need further packages: pip install 'lightning_cse[llm]' ({missing})"
     ) from missing
 
-_OF_THE_REQUEST: Final = frozenset({400, 403, 413, 422})
+_OF_THE_REQUEST = frozenset({400, 403, 413, 422})
 """Statuses of one request that another attempt does not change."""
 
 log = logging.getLogger(__name__)

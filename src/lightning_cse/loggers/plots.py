@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from lightning_cse.plots import (
     BLUE,
@@ -26,7 +26,7 @@ from lightning_cse.plots import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_PANELS: Final = {  # title: the look of each curve by the end of its key
+_PANELS = {  # title: the look of each curve by the end of its key
     "Alignment (lower is closer)": {f"{side}/alignment": look for side, look in RFD_SIDES.items()},
     "Uniformity (lower is more even)": {
         f"{side}/uniformity": look for side, look in RFD_SIDES.items()
@@ -36,8 +36,8 @@ _PANELS: Final = {  # title: the look of each curve by the end of its key
         "rfd_uniformity": {"label": "RFD of uniformity", "color": PURPLE, "linestyle": "-."},
     },
 }
-_MEASURES: Final = ("alignment", "uniformity", "held-out minus evaluation")
-_DIAGNOSTIC: Final = r"(diag/(?:.+/)?)((held_out|eval)/|rfd_)(alignment|uniformity)"
+_MEASURES = ("alignment", "uniformity", "held-out minus evaluation")
+_DIAGNOSTIC = r"(diag/(?:.+/)?)((held_out|eval)/|rfd_)(alignment|uniformity)"
 
 
 def run_figures(

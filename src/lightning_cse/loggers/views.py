@@ -10,7 +10,7 @@ import re
 import shutil
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 from requests.utils import get_netrc_auth
@@ -20,8 +20,8 @@ from lightning_cse.runs import Curves, Run
 
 log = logging.getLogger("lightning_cse.loggers")
 
-STEP: Final = "trainer/global_step"  # the axis of every curve
-_SETTINGS: Final = {
+STEP = "trainer/global_step"  # the axis of every curve
+_SETTINGS = {
     "reinit": "create_new",  # not the process's global run: runs of a sweep stay apart
     "console": "off",
     "silent": True,

@@ -1,7 +1,7 @@
 """NGCSE: contrastive learning on a corpus with sentences by an LLM, from near to far."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,8 @@ from lightning_cse.models import PointModel
 from lightning_cse.models.base import in_float32
 from lightning_cse.tokens import Tokens
 
-ROLES: Final = ("anchor", "positive", "intermediate", "negative")
-ROW_KINDS: Final = (ROLES[:1], ROLES[:2], ("anchor", "positive", "negative"), ROLES)
+ROLES = ("anchor", "positive", "intermediate", "negative")
+ROW_KINDS = (ROLES[:1], ROLES[:2], ("anchor", "positive", "negative"), ROLES)
 """The roles of rows: a sentence alone; augmented; labelled or NLI pattern; STS pattern."""
 
 Contrastive = Literal["hierarchical_triplet", "single_positive", "multiple_positive"]

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -25,12 +25,12 @@ from lightning_cse.config.compose import compose
 Significance = Literal["mcnemar", "mcnemar_all"]
 Source = Literal["metric", "field", "config", "mean"]
 
-_FILE: Final = ConfigDict(
+_FILE = ConfigDict(
     extra="forbid",
     str_strip_whitespace=True,
     allow_inf_nan=False,
 )
-_WAYS: Final = ("experiment", "evaluate", "generate", "baseline", "published")
+_WAYS = ("experiment", "evaluate", "generate", "baseline", "published")
 
 
 def _values(adapter: TypeAdapter[Any]) -> BeforeValidator:
@@ -41,7 +41,7 @@ def _values(adapter: TypeAdapter[Any]) -> BeforeValidator:
 
 
 Names = tuple[str, ...]
-_COUNT: Final = BeforeValidator(lambda value: tuple(range(value)) if type(value) is int else value)
+_COUNT = BeforeValidator(lambda value: tuple(range(value)) if type(value) is int else value)
 Seeds = Annotated[tuple[int, ...], Field(min_length=1), _COUNT]
 
 

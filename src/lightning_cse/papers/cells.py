@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lightning_cse.papers.plan import Plan
     from lightning_cse.papers.records import Found
 
-_PATHS: Final = {"metric": "metrics.", "field": "", "config": "decisive.config."}
+_PATHS = {"metric": "metrics.", "field": "", "config": "decisive.config."}
 
 Place = tuple[int, str]
 """The number of a line, and the title of a column."""

@@ -6,7 +6,7 @@ import csv
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -21,7 +21,7 @@ from lightning_cse.papers.artefacts import Artefact, PublishedValue
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-_SHARED: Final = "profiles.yaml"  # the profiles of the artefacts that do not define them
+_SHARED = "profiles.yaml"  # the profiles of the artefacts that do not define them
 
 
 def find_artefacts(folder: Path) -> dict[str, Artefact]:

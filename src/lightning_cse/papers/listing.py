@@ -7,14 +7,13 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from typing import Final
 
 import pandas as pd
 
 from lightning_cse.config.compose import CONFIG_DIR
 from lightning_cse.papers.plan import STATES, Job, Plan, missing, overrides_of, status
 
-_LISTED: Final = 12  # commands of an artefact that are shown
+_LISTED = 12  # commands of an artefact that are shown
 
 
 def overview(plans: Sequence[Plan]) -> str:

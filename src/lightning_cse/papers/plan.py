@@ -8,7 +8,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import get_args
 
 import pandas as pd
 
@@ -17,7 +17,7 @@ from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.points import Point, key_of, limited, points_of
 from lightning_cse.papers.records import Found, RunsTable, State
 
-STATES: Final = get_args(State)
+STATES = get_args(State)
 
 
 @dataclass(frozen=True)

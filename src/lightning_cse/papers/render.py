@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 Form = Literal["terminal", "markdown", "csv", "latex"]
 
-_TEMPLATES: Final = {"markdown": "table.md.jinja", "latex": "table.tex.jinja"}
-_LEAST_P: Final = 1e-99  # a smaller p-value is shown as smaller than this
-_QUANTILE: Final = 1.96  # the ends of a 95 % interval, in standard errors
-_NUMBERS: Final = (
+_TEMPLATES = {"markdown": "table.md.jinja", "latex": "table.tex.jinja"}
+_LEAST_P = 1e-99  # a smaller p-value is shown as smaller than this
+_QUANTILE = 1.96  # the ends of a 95 % interval, in standard errors
+_NUMBERS = (
     *("n", "mean", "sd", "low", "high", "error", "published", "published_deviation"),
     *("difference", "marks", "p", "p_holm"),
 )
-_LATEX: Final = str.maketrans(
+_LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
     | {character: f"${character}$" for character in "<>|"}
     | {
@@ -51,7 +51,7 @@ _LATEX: Final = str.maketrans(
         "’": "'",
     }
 )
-_MARKDOWN: Final = str.maketrans(
+_MARKDOWN = str.maketrans(
     {character: f"\\{character}" for character in "\\|*_`[]"} | {"<": "&lt;", ">": "&gt;"}
 )
 

@@ -8,7 +8,7 @@ import base64
 import io
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from lightning_cse.papers.tables import Table
 
 # The metrics that are shown times 100, and those that only accompany another.
-_PERCENT: Final = re.compile(r"dev|.*/(accuracy|auc|auprc|pearson|spearman)[^/]*")
-_SECONDARY: Final = ("threshold", "_mean", "_wmean", "_se")
-_ABOUT: Final = (
+_PERCENT = re.compile(r"dev|.*/(accuracy|auc|auprc|pearson|spearman)[^/]*")
+_SECONDARY = ("threshold", "_mean", "_wmean", "_se")
+_ABOUT = (
     "Mean ± standard deviation over the seeds; accuracies, correlations and AUPRC × 100. Dev: the best dev score, by "
     "which the checkpoint is chosen."
 )
-_RFD: Final = (
+_RFD = (
     "The mean, over the evaluations so far, of the held-out side minus the evaluation side (step 0 left out). "
     "Above zero, what the run is trained on is harder to fit than what it is evaluated on."
 )

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,13 +18,13 @@ from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.records import Found
 from lightning_cse.papers.statistics import holm, majority_vote
 
-_IDENTITY: Final = ["row", "encoder", "column", "reference", "test", "seeds", "seeds_reference"]
-_NUMBERS: Final = ["mean", "mean_reference", "p", "p_holm"]
-TEST_FIELDS: Final = [*_IDENTITY, *_NUMBERS]
+_IDENTITY = ["row", "encoder", "column", "reference", "test", "seeds", "seeds_reference"]
+_NUMBERS = ["mean", "mean_reference", "p", "p_holm"]
+TEST_FIELDS = [*_IDENTITY, *_NUMBERS]
 """The columns of the comparisons that are kept beside a table."""
-_EXAMPLE: Final = ["row", "type", "label", "subset", "gold"]
+_EXAMPLE = ["row", "type", "label", "subset", "gold"]
 """The columns that identify an example in a file of predictions; a file may lack some of them."""
-_SMALLEST_P: Final = 1e-300  # a float cannot tell smaller values from 0, and no test is certain
+_SMALLEST_P = 1e-300  # a float cannot tell smaller values from 0, and no test is certain
 
 Votes = list[NDArray[np.bool_]]
 """For each run of a point, which examples it got right."""

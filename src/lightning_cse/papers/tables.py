@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -24,12 +24,12 @@ __all__ = ["LEVELS", "Table", "machine_of", "make_table", "short_commit"]
 
 Cells = Mapping[Place, Cell]
 
-LEVELS: Final = {"**": 0.01, "*": 0.05}
+LEVELS = {"**": 0.01, "*": 0.05}
 """The marks of significant differences from the reference row and their levels, the strictest
 first.
 """
-_SYMBOLS: Final = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
-_TEST: Final = (
+_SYMBOLS = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
+_TEST = (
     "McNemar's exact test of majority votes, of as many seeds on both sides and of an odd number"
 )
 

@@ -16,15 +16,15 @@ import json
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-PACKAGE: Final = Path(__file__).parents[1]
-GOLDEN: Final = Path(__file__).with_name("golden.json")
+PACKAGE = Path(__file__).parents[1]
+GOLDEN = Path(__file__).with_name("golden.json")
 
-COMMON: Final = "SimCSE"
+COMMON = "SimCSE"
 """The method whose golden results stand for the shared code that a method from outside runs."""
 
-_LOGGERS: Final = ("log", "_LOG")
+_LOGGERS = ("log", "_LOG")
 
 
 def code_digest(method: Mapping[str, Any]) -> str:
@@ -140,7 +140,7 @@ def normalised(tree: ast.AST) -> str:
     return json.dumps(_plain(tree, names), separators=(",", ":"))
 
 
-_UNIMPORTANT: Final = frozenset({"annotation", "returns", "type_comment", "type_params", "kind"})
+_UNIMPORTANT = frozenset({"annotation", "returns", "type_comment", "type_params", "kind"})
 
 
 def _plain(node: Any, names: Mapping[str, str]) -> Any:

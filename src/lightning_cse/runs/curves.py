@@ -3,13 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from lightning_cse import metrics  # the lazy package: importing its names loads torch
 
 Points = Mapping[str, Sequence[tuple[int, float]]]
 """Steps and values by key, as `Curves.read` returns them."""
-_BEST: Final = 5
+_BEST = 5
 """The number of dev scores in the final score."""
 
 

@@ -10,7 +10,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
@@ -155,7 +155,7 @@ class Curves:
         {'train/loss': [(100, 0.5)]}
     """
 
-    _HEADER: Final = ("step", "key", "value")
+    _HEADER = ("step", "key", "value")
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)

@@ -10,12 +10,12 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 # Top-level keys that do not affect a result, or only through the nodes that read them (corpora,
 # limits and own through data and suite). The precision is that of an evaluation; `trainer` has that
 # of a run.
-_SWITCHES: Final = frozenset(
+_SWITCHES = frozenset(
     {
         "seed",
         "paths",
@@ -35,7 +35,7 @@ _SWITCHES: Final = frozenset(
 )
 # Keys that never affect a result, at any level: locations (files count by digest), and ways to
 # compute the same.
-_ANYWHERE: Final = frozenset(
+_ANYWHERE = frozenset(
     {
         "data_dir",
         "cache_dir",
@@ -45,7 +45,7 @@ _ANYWHERE: Final = frozenset(
         "compile",
     }
 )
-_TRAINER: Final = frozenset(
+_TRAINER = frozenset(
     {
         "devices",
         "num_nodes",
@@ -61,21 +61,19 @@ _TRAINER: Final = frozenset(
     }
 )
 # Where an encoder comes from; its digests count.
-_ENCODER: Final = frozenset({"source", "package"})
+_ENCODER = frozenset({"source", "package"})
 # The modules in class paths, which the hash ignores: moving a class does not change it.
-_MODULES: Final = re.compile(
-    r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*'
-)
+_MODULES = re.compile(r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*')
 
-_SAMPLE: Final = Path(__file__).resolve().parents[1] / "data" / "sample"
-PRECISIONS: Final = {
+_SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
+PRECISIONS = {
     "32": "32-true",
     "bf16": "bf16-mixed",
     "16": "16-mixed",
 }
 """Training precisions, by Lightning's short names; ``16-mixed`` needs a GPU."""
 
-NEUTRAL: Final[Mapping[str, Any]] = {
+NEUTRAL: Mapping[str, Any] = {
     "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
     "least_evaluations": 1,
     "data.distinct_in_batch": False,

@@ -8,13 +8,13 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
-_FILE: Final = Path(__file__).resolve()
-_DISTRIBUTIONS: Final = (
+_FILE = Path(__file__).resolve()
+_DISTRIBUTIONS = (
     "lightning_cse",
     "torch",
     "pytorch-lightning",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs.files import Curves, is_locked, locked, write_atomic, write_json
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FOLDER: Final = re.compile(r"([0-9A-Za-z]+)-s(\d+)")
-_LOCK: Final = "run.lock"
+_FOLDER = re.compile(r"([0-9A-Za-z]+)-s(\d+)")
+_LOCK = "run.lock"
 
 
 class FailedBefore(LightningCSEError):  # noqa: N818 - a status, not a fault

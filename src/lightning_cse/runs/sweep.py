@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from lightning_cse.errors import (
     BUG,
@@ -21,15 +21,15 @@ from lightning_cse.errors import (
 )
 from lightning_cse.runs.files import write_json
 
-DONE: Final = ("finished", "skipped")
-SHOWN: Final = {
+DONE = ("finished", "skipped")
+SHOWN = {
     "skipped": "finished before",
     "left": "failed before",
     "busy": "run by another process",
 }
 """Names of statuses in the table, where these differ."""
-_STATUS_OF_ERROR: Final = {"Busy": "busy", "FailedBefore": "left"}
-_REFUSED: Final = (ConfigError, DataError, EncoderError)
+_STATUS_OF_ERROR = {"Busy": "busy", "FailedBefore": "left"}
+_REFUSED = (ConfigError, DataError, EncoderError)
 
 
 @dataclass

@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from lightning_cse.runs.curves import mean_of_text
 
-_BASELINES: Final = {"untrained": "untrained encoder", "length": "LENGTH"}
+_BASELINES = {"untrained": "untrained encoder", "length": "LENGTH"}
 
 
 def run_table(record: Mapping[str, Any]) -> str:

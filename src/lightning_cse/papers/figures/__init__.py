@@ -11,7 +11,7 @@ import pkgutil
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAKERS", "Result", "make"]
 
-_SAMPLE: Final = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
+_SAMPLE = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
 Rows = Sequence[Mapping[Any, Any]]
 
 
@@ -42,7 +42,7 @@ class Result:
     quotes: bool
 
 
-MAKERS: Final = {
+MAKERS = {
     "data_statistics": "dualcse",
     "retrieval": "dualcse",
     "length_ratios": "gausscse",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_QUERIES: Final = 5  # our choice, the paper shows a few
-_QUERY_SEED: Final = 0
-_NEAREST: Final = 3
-_CORPORA: Final = {"INLI": "inli", "Wang et al.": "impscore"}
-_COLUMNS: Final = ["query", "view", "rank", "found", "kind", "cosine"]
-_SHOWN: Final = ["view", "rank", "cosine", "kind", "sentence"]
+_QUERIES = 5  # our choice, the paper shows a few
+_QUERY_SEED = 0
+_NEAREST = 3
+_CORPORA = {"INLI": "inli", "Wang et al.": "impscore"}
+_COLUMNS = ["query", "view", "rank", "found", "kind", "cosine"]
+_SHOWN = ["view", "rank", "cosine", "kind", "sentence"]
 
 
 def data_statistics(plan: Plan) -> Result:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_CORPORA: Final = {"SNLI": "snli_test", "MNLI": "mnli_test", "SICK": "sick_test"}
-_STEP: Final = 0.2  # width of a bar: zero is an edge, so no bar holds both kinds of pairs
-_LEFT_OUT: Final = 0.001  # share of the pairs at either end, which count in the outermost bars
-_ROOM: Final = 0.28  # for the legend, as a share of the highest bar
-_NOTE: Final = (
+_CORPORA = {"SNLI": "snli_test", "MNLI": "mnli_test", "SICK": "sick_test"}
+_STEP = 0.2  # width of a bar: zero is an edge, so no bar holds both kinds of pairs
+_LEFT_OUT = 0.001  # share of the pairs at either end, which count in the outermost bars
+_ROOM = 0.28  # for the legend, as a share of the highest bar
+_NOTE = (
     "Lengths in characters. Of the pairs entailed one way, the share whose premise is longer is the accuracy of "
     "LENGTH at telling the direction."
 )

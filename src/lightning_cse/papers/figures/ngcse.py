@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from matplotlib.lines import Line2D
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MONITOR: Final = "val/stsb/spearman"
-SUMMARY: Final = [each.name for each in fields(CurveSummary)]
-FITTING: Final = {
+MONITOR = "val/stsb/spearman"
+SUMMARY = [each.name for each in fields(CurveSummary)]
+FITTING = {
     "rfd_uniformity": "RFD of uniformity",
     "rfd_alignment": "RFD of alignment",
     "final_score": "final score (mean of up to five best, dev)",
 }
-BEST_STEP: Final = {
+BEST_STEP = {
     "eval_uniformity_at_best": "uniformity, evaluation side (lower is more even)",
     "eval_alignment_at_best": "alignment, evaluation side (lower is closer)",
     "best_score": "best dev score",
 }
-_RFD: Final = {
+_RFD = {
     "rfd_alignment": "RFD_a",
     "rfd_uniformity": "RFD_u",
     "rfd": "RFD_a + RFD_u",
 }
-_MARKERS: Final = {"Wiki": "o", "NLI": "s"}
-_PLACES: Final = (  # of numbers beside their points
+_MARKERS = {"Wiki": "o", "NLI": "s"}
+_PLACES = (  # of numbers beside their points
     {"xytext": (0, 7), "ha": "center"},
     {"xytext": (7, -3), "ha": "left"},
     {"xytext": (-7, -3), "ha": "right"},

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from scipy import stats
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from lightning_cse.analysis.histograms import Pairs
 
-_MARGIN: Final = "method.hierarchical_triplet.margin"
-_STUDIES: Final = {  # the title of the horizontal axis by option, for each figure
+_MARGIN = "method.hierarchical_triplet.margin"
+_STUDIES = {  # the title of the horizontal axis by option, for each figure
     "llm_rows": {"data.llm_rows": "number of LLM rows"},
     "margins": {f"{_MARGIN}_positive": "margin $m_1$", f"{_MARGIN}_negative": "margin $m_2$"},
 }
