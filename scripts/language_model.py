@@ -29,7 +29,7 @@ MODELS = {
         "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
     ),
 }
-"""The packages whose data files, in this order, are a model in GGUF (Apache-2.0), and its sha256."""
+"""The packages whose data files are, in order, a model in GGUF (Apache-2.0), and its sha256."""
 
 
 def main() -> None:
