@@ -34,7 +34,7 @@ COUNTS = {
     "encoder": 9,
     "experiment": 33,
     "limits": 1,
-    "llm": 1,
+    "llm": 5,
     "logger": 3,
     "method": 9,
     "paths": 2,
@@ -49,10 +49,11 @@ OF_OTHER_COMMANDS = {
     "encoder/custom.yaml",  # has no source of its own
     "evaluate.yaml",
     "generate.yaml",
-    "llm/default.yaml",
 }
 COMPOSED = [
-    name for name in FILES if name not in OF_OTHER_COMMANDS and not name.startswith("pattern/")
+    name
+    for name in FILES
+    if name not in OF_OTHER_COMMANDS and not name.startswith(("llm/", "pattern/"))
 ]
 
 

@@ -109,6 +109,7 @@ def test_batches_of_real_corpora(name, real_data):
     )
 
 
+@pytest.mark.slow  # the kept tables are recomputed by tests/unit/papers/test_kept_results.py
 def test_tables():
     assert_golden(
         "tables",

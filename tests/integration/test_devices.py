@@ -125,6 +125,7 @@ def stopped_at(
     return process.returncode, output
 
 
+@pytest.mark.slow
 def test_killed_stopped_and_resumed(start, tmp_path):
     point = ("+experiment=dualcse_cross", *SEVERAL, "keep_last=true")
     folder = tmp_path / "stopped"

@@ -27,7 +27,7 @@ class Endpoint(BaseModel, extra="forbid", frozen=True):
     price: dict[Literal["input", "output"], Annotated[float, Field(ge=0)]] | None = Field(
         default=None, min_length=2
     )
-    structured_output: bool | Literal["auto"] = "auto"
+    structured_output: Literal["auto", True, False] = "auto"
     parameters: dict[str, Any] = {}
 
     @field_validator("base_url")

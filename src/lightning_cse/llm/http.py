@@ -53,7 +53,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         self._owed = 0.0  # tokens that were used and not waited for yet
         self._line = asyncio.Lock()  # first come, first served
         self._answered = False
-        self._probing = asyncio.Lock()
+        self._probing: asyncio.Future[Abilities] | None = None
         self._failed = 0  # requests without a reply, in a row
 
     @cached_property
@@ -104,9 +104,11 @@ class Calls(openai.DefaultAsyncHttpxClient):
 
     async def _probed(self, request: Request) -> Abilities:
         """Return what the endpoint accepts; the first request has it probed."""
-        async with self._probing:
-            if self.abilities is None:
-                self.abilities = await self._probe(request)
+        if self.abilities is None:
+            if self._probing is None:
+                self._probing = asyncio.ensure_future(self._probe(request))
+
+            self.abilities = await self._probing
 
         return self.abilities
 

@@ -2,7 +2,9 @@
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
+from lightning_cse.config.compose import compose
 from lightning_cse.llm import Endpoint, LLMError, wrong_settings
 
 
@@ -13,12 +15,32 @@ def test_the_config_has_the_defaults_of_the_fields(repository):
 
 
 @pytest.mark.parametrize(
+    ("preset", "address", "at_once"),
+    [
+        ("openai", "https://api.openai.com/v1", 16),
+        ("vllm", "http://localhost:8000/v1", 64),
+        ("llama_cpp", "http://localhost:8080/v1", 4),
+        ("ollama", "http://localhost:11434/v1", 1),
+    ],
+)
+@pytest.mark.parametrize("command", ["generate", "evaluate"])
+def test_presets(command, preset, address, at_once):
+    cfg = compose(command, f"llm={preset}", "llm.model=m")
+    endpoint = Endpoint.model_validate(OmegaConf.to_container(cfg.llm, resolve=True))
+    assert (endpoint.address, endpoint.concurrency) == (address, at_once)
+    assert endpoint.parameters["max_tokens"] == (256 if command == "generate" else 32)
+
+
+@pytest.mark.parametrize(
     ("settings", "faults"),
     [
         ({"price": {"input": 0, "output": 1.5}, "parameters": {"stop": ["a"], "seed": None}}, []),
         ({"model": None}, ["llm.model: must be set"]),
         ({"base_url": "x", "retries": -1}, ["llm.base_url: must be http", "llm.retries: "]),
         ({"base_url": "https://ann:hush@host/v1"}, ["llm.base_url: must be http"]),
+        ({"base_url": "https://:hush@host/v1"}, ["llm.base_url: must be http"]),
+        ({"base_url": "http://host/v1#hush"}, ["llm.base_url: must be http"]),
+        ({"structured_output": "maybe"}, ["llm.structured_output"]),
         ({"base_url": "http://host/v1?key=hush"}, ["llm.base_url: must be http"]),
         ({"timeout": 0}, ["llm.timeout: Input should be greater than 0"]),
         ({"price": {"input": 1.0}}, ["llm.price: "]),

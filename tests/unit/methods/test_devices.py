@@ -123,6 +123,7 @@ def on_one_of_several(
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_three_devices_match_one(compose, tmp_path):
     cfgs = {name: compose(f"+experiment={name}", *OVERRIDES) for name in EXPERIMENTS}
