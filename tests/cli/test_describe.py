@@ -12,6 +12,7 @@ import pytest
 pytestmark = pytest.mark.timeout(900)
 
 
+@pytest.mark.slow
 def test_the_sample_is_described_and_a_corpus_that_is_missing_is_not(tmp_path, repository):
     environment = os.environ | {
         "PYTHONPATH": str(repository / "src"),

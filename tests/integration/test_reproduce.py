@@ -103,6 +103,7 @@ def test_a_text_without_a_measured_row_has_no_table(tmp_path, capfd):
     assert written == {"table6.tiny.text.md", "table6.tiny.pairs.csv"}
 
 
+@pytest.mark.slow
 def test_the_overview_and_the_list_name_every_artefact(tmp_path, capfd):
     everything = [
         "--all",
