@@ -169,7 +169,7 @@ def test_twenty_pairs_with_a_kill_in_between(start, tmp_path):
     _, stderr = process.communicate()
 
     assert process.returncode == 0, stderr
-    (path,) = tmp_path.glob("runs/evaluate/*/*/record.json")
+    (path,) = (tmp_path / "runs/evaluate").rglob("record.json")
     record = json.loads(path.read_text())
     account = record["account"]["rte"]
     assert (account["requests"], account["failed"]) == (20, 0)
