@@ -29,6 +29,7 @@ from lightning_cse.config.compose import compose_run
 from lightning_cse.generation.generating import Generation
 from lightning_cse.generation.text import cleaned
 from lightning_cse.generation.writing import Writer
+from lightning_cse.llm.probe import response_format
 from lightning_cse.runs import environment
 
 TURNS = 4
@@ -47,11 +48,10 @@ async def bare(writer: Writer, sentences: Sequence[str]) -> Counter[str]:
             for role in writer.pattern.roles:
                 request = writer.request(role, written[role.reference])
                 messages = [{"role": who, "content": text} for who, text in request.messages]
-                schema = {"name": "reply", "strict": True, "schema": request.schema}
                 reply = await client.chat.completions.create(
                     model=endpoint.model,
                     messages=messages,
-                    response_format={"type": "json_schema", "json_schema": schema},
+                    response_format=response_format(request.schema),
                     **request.parameters,
                 )
                 written[role.name] = cleaned(reply.choices[0].message.content)

@@ -272,7 +272,7 @@ def _own(own: DictConfig) -> Iterator[str]:
     """Yield a fault if there is no test set, and for each column that no test set reads."""
     tests = [name for name in OWN if own.get(name)]
     if not tests:
-        yield f"suite=own: has no test set; add own.{'=FILE, own.'.join(OWN)}=FOLDER"
+        yield f"suite=own: has no test set; add own.{'=FILE, own.'.join(OWN)}=FILE"
         return
 
     read = {column for test in tests for column in OWN[test]}

@@ -39,7 +39,7 @@ from lightning_cse.config.compose import (
     unread,
     use_config_dir,
 )
-from lightning_cse.errors import ConfigError, Interrupted, report, reported, user_error
+from lightning_cse.errors import ConfigError, report, reported, user_error
 
 log = logging.getLogger(__name__)
 
@@ -227,15 +227,7 @@ def _in_own_process(overrides: Sequence[str]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "result")
         process = subprocess.Popen(command, env=os.environ | {_RESULT: str(file)})
-        try:
-            code = process.wait()
-        except KeyboardInterrupt as error:
-            if isinstance(error, Interrupted):  # a terminal sends Ctrl-C to both
-                process.terminate()
-
-            process.wait()  # until its checkpoint is written
-            raise
-
+        code = wait_for(process)
         if not file.is_file():
             line = " ".join(command)
             raise RuntimeError(f"the process of the run ended with exit code {code}: {line}")
@@ -246,6 +238,20 @@ def _in_own_process(overrides: Sequence[str]) -> Any:
         raise result
 
     return result
+
+
+def wait_for(process: subprocess.Popen[bytes]) -> int:
+    """Return the exit code of a process; if this one is interrupted or terminated, so is the other,
+    which is waited for while it saves its state.
+    """
+    try:
+        return process.wait()
+    except BaseException as stop:
+        if type(stop) is not KeyboardInterrupt:  # a terminal sends Ctrl-C to both
+            process.terminate()
+
+        process.wait()
+        raise
 
 
 def _run_task(task: Callable[[DictConfig], Any], cfg: DictConfig) -> Any:

@@ -99,20 +99,18 @@ async def probe(
 
 async def _named(reply: Awaitable[Reply], endpoint: Endpoint) -> None:
     """Wait for a reply, and name the endpoint if it takes long."""
-    task = asyncio.ensure_future(reply)
+    late = asyncio.get_running_loop().call_later(
+        PATIENCE,
+        log.warning,
+        "%s has not answered for %g s; a call may take %g s (llm.timeout)",
+        endpoint.address,
+        PATIENCE,
+        endpoint.timeout,
+    )
     try:
-        done, _ = await asyncio.wait({task}, timeout=PATIENCE)
-        if not done:
-            log.warning(
-                "%s has not answered for %g s; a call may take %g s (llm.timeout)",
-                endpoint.address,
-                PATIENCE,
-                endpoint.timeout,
-            )
-
-        await task
+        await reply
     finally:
-        task.cancel()
+        late.cancel()
 
 
 async def _refusal(

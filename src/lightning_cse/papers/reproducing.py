@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import yaml  # type: ignore[import-untyped,unused-ignore]
 
+from lightning_cse.config.launch import wait_for
 from lightning_cse.errors import BUSY
 from lightning_cse.papers.plan import Job, Plan, missing, overrides_of, status
 from lightning_cse.papers.records import Found, RunsTable
@@ -91,18 +92,8 @@ def _run_points(
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:
-    """Run a command; if this process is interrupted or terminated, wait while the command saves its
-    state.
-    """
-    process = subprocess.Popen(command, env=environment)
-    try:
-        code = process.wait()
-    except BaseException as stop:
-        if type(stop) is not KeyboardInterrupt:  # the terminal has interrupted the command as well
-            process.terminate()
-
-        process.wait()
-        raise
+    """Run a command, and return its exit code."""
+    code = wait_for(subprocess.Popen(command, env=environment))
 
     return 128 - code if code < 0 else code  # as the shell reports a command that a signal ended
 

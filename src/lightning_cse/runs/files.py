@@ -64,8 +64,14 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON, a whole file or nothing."""
-    write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Write a value as JSON, a whole file or nothing; NaN and infinity are a ValueError."""
+    text = json.dumps(
+        value,
+        indent=2,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+    write_atomic(path, text + "\n")
 
 
 def write_predictions(

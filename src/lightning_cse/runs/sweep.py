@@ -19,7 +19,7 @@ from lightning_cse.errors import (
     exit_code,
     one_line,
 )
-from lightning_cse.runs.files import write_json
+from lightning_cse.runs.files import write_atomic
 
 DONE = ("finished", "skipped")
 SHOWN = {
@@ -80,7 +80,7 @@ class Point:
 
     def write(self, path: Path) -> None:
         """Write the file of the point, whole or not at all."""
-        write_json(path, asdict(self))
+        write_atomic(path, json.dumps(asdict(self), indent=2) + "\n")
 
 
 class Sweep:

@@ -13,7 +13,7 @@ import pytest
 
 from lightning_cse import runs
 from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs import Busy, Curves, Run, find_runs, write_atomic
+from lightning_cse.runs import Busy, Curves, Run, find_runs, write_atomic, write_json
 
 RECORD = {
     "name": "x",
@@ -220,3 +220,11 @@ def test_tables_of_run(run):
     assert curves["val/m"].dropna().to_dict() == {0: 0.5, 2: 0.75}
     run.finish(RECORD | {"baselines": {"length": {"a": 0.2}}})
     assert run.table().loc["a"].to_dict() == {"x": RECORD["metrics"]["a"], "length": 0.2}
+
+
+def test_json_files_hold_finite_numbers(tmp_path):
+    path = tmp_path / "task.json"
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"accuracy": float("nan")})
+
+    assert not path.exists()
