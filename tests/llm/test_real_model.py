@@ -16,11 +16,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from language_model import MODELS
+from language_model import NAME
 
 pytestmark = [pytest.mark.llm, pytest.mark.timeout(3600)]
 
-NAME = next(iter(MODELS))
 STRUCTURED = {"llama-server": True, "llama_cpp.server": False}
 """The servers, and whether they take a JSON schema: the second answers it with status 500."""
 
