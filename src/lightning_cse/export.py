@@ -45,6 +45,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="implicit (DualCSE), ...; default: the primary one",
     )
     add(
+        "--adapter",
+        action="store_true",
+        help="write the adapter of a run alone, for peft and sentence-transformers; default: merge it",
+    )
+    add(
         "--force",
         action="store_true",
         help="replace an existing sentence-transformers folder",
@@ -77,6 +82,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         view=options.view,
         force=options.force,
         repo=options.push,
+        adapter=options.adapter,
     )
     sys.stderr.write(f"{done}\n")
     if options.push:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2  # used by huggingface_hub
 import torch
@@ -28,7 +28,9 @@ from transformers.utils import logging
 from lightning_cse.analysis.card import model_card
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import Template
+from lightning_cse.encoders.load import find_encoder
 from lightning_cse.engine.inference import SentenceModel
+from lightning_cse.engine.load import CONFIG, read_yaml
 from lightning_cse.errors import EncoderError, LightningCSEError, TaskError, one_line
 from lightning_cse.models import Normalize, View
 from lightning_cse.similarity import is_same
@@ -54,16 +56,23 @@ def export(
     view: str | None = None,
     force: bool = False,
     repo: str | None = None,
+    adapter: bool = False,
 ) -> str:
     """Write a view of a model, by default the primary one, for sentence-transformers; return what
     was checked.
 
     The folder gets its name once sentence-transformers has loaded it and given the model's vectors;
     otherwise, nothing is kept and an existing folder stays. With ``force``, it replaces a folder of
-    sentence-transformers. ``repo`` is the hub id that the model card names. Raises EncoderError if
-    the model does not declare the view's layers, or sentence-transformers has no such layer.
+    sentence-transformers. ``repo`` is the hub id that the model card names.
+
+    An adapter is merged into the weights. With ``adapter``, the folder has its weights alone, which
+    sentence-transformers and peft's ``PeftModel`` load onto the encoder that it was trained on.
+
+    Raises EncoderError if the model does not declare the view's layers, sentence-transformers has
+    no such layer, or an adapter is asked for and cannot stand alone.
     """
     _check_target(to, force)
+    base = _base(model) if adapter else None
     sentence_transformer = _sentence_transformer()
     sentences = _probes()
     embedding = model.embed(sentences)
@@ -82,7 +91,7 @@ def export(
     with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}.") as place:
         folder = Path(place) / "exported"
         exported = sentence_transformer(
-            modules=_modules(part, Path(place) / "parts"),
+            modules=_modules(part, Path(place) / "parts", base and base.folder),
             device="cpu",
             similarity_fn_name="cosine",
         )
@@ -97,12 +106,52 @@ def export(
         ).save(folder / "README.md")
         loaded = sentence_transformer(str(folder), device="cpu")
         distance = _checked_distance(loaded, sentences, embedding.views()[name])
+        if base is not None:
+            _name_base(folder, base.name)
         if to.exists():
             to.rename(Path(place) / "replaced")
 
         folder.rename(to)
 
     return f"{model.method_name}, view {name}: 64 vectors within {distance:.0e} of the model's"
+
+
+class Base(NamedTuple):
+    """The encoder that an adapter was trained on: its folder here, and its name elsewhere."""
+
+    folder: Path
+    name: str
+
+
+def _base(model: SentenceModel) -> Base:
+    """Return the encoder under the adapter of a run; raise EncoderError if there is none."""
+    encoder = model.encoder
+    if model.run is None or encoder.adapter is None:
+        raise EncoderError(f"--adapter: {model} has no adapter; leave it out")
+
+    settings = read_yaml(model.run / CONFIG)["encoder"]
+    reasons = {
+        f"{encoder.name} is in no folder": "source" not in settings,
+        "encoder.layers cuts the encoder": settings.get("layers") is not None,
+        "pooling=prompt adds a row to the embeddings": encoder.pooling == "prompt",
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise EncoderError(
+                f"--adapter: the adapter cannot be loaded alone: {reason}; leave it out"
+            )
+
+    source = str(settings["source"])
+
+    return Base(find_encoder(source, settings.get("package")), source)
+
+
+def _name_base(folder: Path, name: str) -> None:
+    """Name the encoder under an adapter, which was checked with its folder on this machine."""
+    path = folder / "adapter_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    settings["base_model_name_or_path"] = name
+    path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
 def _checked_distance(
@@ -186,15 +235,16 @@ def _is_cosine(model: SentenceModel, embedding: Any, view: str) -> bool:
     return is_same(model.answers.similarity, cosine, embedding)
 
 
-def _modules(view: View, folder: Path) -> list[nn.Module]:
-    """Return the sentence-transformers modules of a view; backbone and tokenizer are saved to a
-    folder.
+def _modules(view: View, folder: Path, base: Path | None = None) -> list[nn.Module]:
+    """Return the sentence-transformers modules of a view; tokenizer and backbone, or the adapter on
+    the encoder ``base``, are saved to a folder.
     """
     from sentence_transformers.sentence_transformer import modules as st
 
     encoder = view.encoder
     template = view.template
-    backbone = encoder.backbone
+    adapter = encoder.adapter
+    backbone = adapter.merged() if adapter and base is None else encoder.backbone
 
     if encoder.denoise:
         raise EncoderError(f"encoder.denoise cannot be exported. {INSTEAD}")
@@ -207,7 +257,11 @@ def _modules(view: View, folder: Path) -> list[nn.Module]:
         backbone, template, weights = _with_mask(backbone, template)
         pooling.insert(0, weights)
 
-    backbone.save_pretrained(folder)
+    if adapter and base is not None:
+        adapter.save(folder, str(base))
+    else:
+        backbone.save_pretrained(folder)
+
     _with_template(encoder.tokenizer.tokenizer, template).save_pretrained(folder)
     transformer = st.Transformer(
         str(folder),

@@ -119,7 +119,14 @@ CHOSEN = {
 }
 """Keys that are set by choosing an option of a group."""
 
-OPEN = ("llm.parameters.", "method.optimizer.", "suite.", "baselines.", "hydra.")
+OPEN = (
+    "llm.parameters.",
+    "method.optimizer.",
+    "encoder.adapter.",
+    "suite.",
+    "baselines.",
+    "hydra.",
+)
 """Nodes to which a plus adds any key. All others have only the keys in ``conf/``."""
 
 _PAIR = ("premise", "hypothesis", "label")

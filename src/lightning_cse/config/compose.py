@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # The groups that no defaults list names: each is appended with a plus, and later ones override
 # earlier ones.
-APPENDED = ("experiment", "profile", "sweep", "debug")
+APPENDED = ("experiment", "profile", "adapter", "sweep", "debug")
 CONFIG_DIR = "LIGHTNING_CSE_CONFIG_DIR"
 """The environment variable with a folder of further configs; a plugin gives it to Hydra."""
 SHARED = ("corpora", "limits", "own", "transfer")  # read by other nodes alone

@@ -11,6 +11,12 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lightning_cse.devices import gather, share
+from lightning_cse.encoders.adapters import (
+    Adapter,
+    checkpoint_layers,
+    frozen_names,
+    leave_out_frozen,
+)
 from lightning_cse.encoders.packing import (
     MODEL_TYPES,
     Windows,
@@ -121,6 +127,10 @@ class SentenceEncoder(nn.Module):
     Source (denoising): PromptBERT (Jiang et al. 2022), section 3.3.  Differs: only lengths that
     occur in a request are encoded, each once, with one dropout mask; gradients flow through
     both.  Raises EncoderError for invalid options.
+
+    ``adapter`` is a peft config (`Adapter`); then the backbone's own weights are frozen.
+    ``gradient_checkpointing`` computes the activations of each layer again for the gradient, with
+    the same numbers. State dicts have no parameter that is frozen (``frozen``).
     """
 
     def __init__(
@@ -136,6 +146,8 @@ class SentenceEncoder(nn.Module):
         denoise: bool = False,
         freeze_embeddings: bool = False,
         compile: bool = False,  # noqa: A002 - the option's name,
+        adapter: Any = None,
+        gradient_checkpointing: bool = False,
     ) -> None:
         super().__init__()
         self._first_position, limit = positions(backbone)
@@ -160,10 +172,14 @@ class SentenceEncoder(nn.Module):
         """
         self.width = int(backbone.config.hidden_size)
         self.has_segments = getattr(backbone.config, "type_vocab_size", 0) > 1
+        self.adapter = None if adapter is None else Adapter(backbone, adapter)
         make_dropout_fast(backbone)
         if freeze_embeddings:
             backbone.get_submodule("embeddings").requires_grad_(False)
+        if gradient_checkpointing:
+            checkpoint_layers(backbone)
 
+        leave_out_frozen(self)
         self._is_packed = use_window_attention(backbone)
         self.templates = tuple(self._single_templates(prompts))
         """The templates of a single sentence: one per prompt, or just one without prompts."""
@@ -199,6 +215,12 @@ class SentenceEncoder(nn.Module):
             )
 
         return template
+
+    @property
+    def frozen(self) -> list[str]:
+        """The names of the parameters that are not trained and that its folder has."""
+        own = self.adapter.own if self.adapter else ()
+        return frozen_names(self, frozenset(f"backbone.{name}" for name in own))
 
     @property
     def has_dropout(self) -> bool:

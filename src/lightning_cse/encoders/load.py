@@ -57,6 +57,8 @@ class EncoderOptions(TypedDict, total=False):
     denoise: bool
     freeze_embeddings: bool
     compile: bool
+    adapter: Any  # peft is an extra, so its type is not named here
+    gradient_checkpointing: bool
 
 
 def load_encoder(

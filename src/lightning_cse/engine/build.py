@@ -61,7 +61,7 @@ class Parts:
 def build(cfg: DictConfig) -> Parts:
     """Build encoder, data, tasks, diagnostics and method of a config."""
     with torch.random.fork_rng():  # loading must not change the method's own initial weights
-        encoder: SentenceEncoder = built(cfg.encoder)
+        encoder: SentenceEncoder = built(cfg.encoder, _convert_="all")
 
     method: Method = built(cfg.method, encoder=encoder)
     data = ContrastiveDataModule(
@@ -275,7 +275,9 @@ def _faults(
         target = pkgutil.resolve_name(node["_target_"])
         signature = inspect.signature(target)
     except (ImportError, AttributeError, ValueError) as error:
-        yield f"{key}._target_: {node['_target_']!r} cannot be used ({error})"
+        is_extra = getattr(error, "name", None) == "peft"
+        hint = "; pip install 'lightning_cse[adapters]'" if is_extra else ""
+        yield f"{key}._target_: {node['_target_']!r} cannot be used ({error}){hint}"
         return
 
     name = target.__name__

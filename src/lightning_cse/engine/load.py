@@ -160,13 +160,6 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
 
     config = read_yaml(folder / CONFIG)
     encoder = _build_encoder(config["encoder"], options)
-    # The checkpoint contains neither the tokenizer nor, if it is frozen, the encoder.
-    for part in ("tokenizer", "weights") if record["model"].get("frozen") else ("tokenizer",):
-        if encoder.digests[part] != record["encoder"][part]:
-            raise EncoderError(
-                f"the {part} of the encoder {encoder.name} changed since {folder} was trained"
-            )
-
     model = build(encoder, record["model"])
     state = torch.load(
         best,
@@ -174,6 +167,14 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
         weights_only=True,
     )["state_dict"]
     weights = {key.removeprefix("model."): state[key] for key in state if key.startswith("model.")}
+    # The checkpoint contains neither the tokenizer nor weights that were frozen.
+    lacks_weights = any(f"encoder.{name}" not in weights for name in encoder.frozen)
+    for part in ("tokenizer", "weights") if lacks_weights else ("tokenizer",):
+        if encoder.digests[part] != record["encoder"][part]:
+            raise EncoderError(
+                f"the {part} of the encoder {encoder.name} changed since {folder} was trained"
+            )
+
     model.load_state_dict(weights)
 
     return SentenceModel(

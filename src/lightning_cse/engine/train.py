@@ -247,6 +247,16 @@ def _report_start(job: Job, step: int | None) -> None:
         job.folder.path,
     )
 
+    count = _parameters(job.parts)
+    if count["trainable"] < count["total"]:
+        adapter = job.parts.encoder.adapter
+        log.info(
+            "trains %.2g %% of %s parameters%s",
+            100 * count["trainable"] / count["total"],
+            f"{count['total']:,}",
+            f": {adapter}" if adapter else "",
+        )
+
     if step is not None:
         log.info(
             "resuming from step %d of %s",
@@ -411,6 +421,7 @@ def fit_and_test(
 
     return {
         "model": parts.method.model.settings(),
+        "parameters": _parameters(parts),
         "metrics": metrics,
         "baselines": baselines,
         "left_out": {name: [reason] for name, reason in parts.left_out.items()},
@@ -422,6 +433,15 @@ def fit_and_test(
         "evaluation_share": evaluation.seconds / max(evaluation.seconds + steps.seconds, 1e-9),
         "sentences_per_second": steps.sentences / max(steps.seconds, 1e-9),
         "peak_memory_mib": peak_memory(),
+    }
+
+
+def _parameters(parts: Parts) -> dict[str, int]:
+    """Return the numbers of all parameters and of those that are trained."""
+    sizes = [(weight.numel(), weight.requires_grad) for weight in parts.method.parameters()]
+    return {
+        "total": sum(size for size, _ in sizes),
+        "trainable": sum(size for size, is_trained in sizes if is_trained),
     }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import PragmaticEmbedding
 from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.errors import EncoderError
 from lightning_cse.models.base import Model, Normalize, View, in_float32
 from lightning_cse.similarity import cosine
 from lightning_cse.tokens import Tokens
@@ -58,10 +59,13 @@ class ImpScoreModel(Model):
         self.from_pragmatic = nn.Identity() if space == "s2p" else _xavier(dim, dim)
         self.from_semantic = nn.Identity() if space == "p2s" else _xavier(dim, dim)
         if frozen:
+            if encoder.adapter:
+                raise EncoderError(
+                    "encoder.adapter: a frozen encoder trains no adapter; set method.frozen=false"
+                )
+
             encoder.requires_grad_(False)
             encoder.eval()
-            self.register_state_dict_post_hook(_without_encoder)  # type: ignore[no-untyped-call]
-            self.register_load_state_dict_pre_hook(_with_own_encoder)  # type: ignore[no-untyped-call]
 
     def train(self, mode: bool = True) -> ImpScoreModel:
         """Set the mode of all modules except a frozen encoder, which stays in evaluation mode."""
@@ -124,30 +128,6 @@ class ImpScoreModel(Model):
         return -self.pragmatic_distance(a, b)
 
     entailment_score = similarity
-
-
-def _without_encoder(
-    module: nn.Module,
-    state: dict[str, Any],
-    prefix: str,
-    _: Any,
-) -> None:
-    """Leave a frozen encoder out of checkpoints: it can be loaded again, and is far larger than the
-    maps.
-    """
-    for name in [name for name in state if name.startswith(f"{prefix}encoder.")]:
-        del state[name]
-
-
-def _with_own_encoder(
-    module: nn.Module,
-    state: dict[str, Any],
-    prefix: str,
-    *_: Any,
-) -> None:
-    """Add the weights of the encoder to a checkpoint that lacks them."""
-    encoder = module.get_submodule("encoder")
-    state.update({f"{prefix}encoder.{name}": value for name, value in encoder.state_dict().items()})
 
 
 def _xavier(width: int, dim: int) -> nn.Linear:

@@ -43,6 +43,7 @@ _ANYWHERE = frozenset(
         "files",
         "chunk_size",
         "compile",
+        "gradient_checkpointing",
     }
 )
 _TRAINER = frozenset(

@@ -1,0 +1,244 @@
+"""Adapters by peft in a backbone, and state dicts without the weights that stay frozen."""
+
+from __future__ import annotations
+
+import copy
+import pkgutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from lightning_cse.errors import EncoderError
+
+if TYPE_CHECKING:
+    from peft import PeftConfig, PeftModel
+
+_TOKENS = "it puts virtual tokens before those of a sentence, and pooling and packing count tokens"
+_STEPS = "its ranks are changed after every step, which only a training loop of peft's kind does"
+_INPUTS = "it reads inputs of its own, which an encoder of sentences does not have"
+REFUSED: Mapping[str, str] = {
+    "ADALORA": _STEPS,
+    "ADAMSS": _STEPS,
+    "ADAPTION_PROMPT": _TOKENS,
+    "CARTRIDGE": _TOKENS,
+    "POLY": _INPUTS,
+    "SHADOW": _INPUTS,
+    "XLORA": _INPUTS,
+}
+"""The reason why an adapter of a type (peft's name) cannot be trained, beside prompt learning."""
+
+
+class Adapter:
+    """An adapter in a backbone, and peft's model around both.
+
+    The backbone keeps its class and is called as before. All of its own weights are frozen, except
+    ``modules_to_save``. ``own`` are the names of the parameters that are not those of the
+    encoder's folder: the adapter's, and those that its initialisation changed (PiSSA).
+
+    ``config`` is a peft config, or its class (``_target_``) and arguments. New weights are drawn
+    from torch's initial seed, which is the run's. So they do not depend on what was drawn since,
+    and are the same in every process. They are float32, whatever the backbone is.
+
+    Source: peft's ``get_peft_model``.  Differs: it is the backbone that is called, so what peft
+    does in the forward pass of its own model (virtual tokens, task ids) is refused.
+
+    Raises EncoderError if peft is not installed, the config is not one of peft's or of a type that
+    is refused, it matches no module, or it trains nothing.
+    """
+
+    def __init__(self, backbone: PreTrainedModel, config: PeftConfig | Mapping[str, Any]) -> None:
+        peft = _peft()
+        self.config = _checked(config)
+        before = {id(weight): _fingerprint(weight) for weight in backbone.parameters()}
+        try:
+            with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+                # A name of transformers that peft 0.21 still uses.
+                warnings.simplefilter("ignore", FutureWarning)
+                torch.default_generator.manual_seed(torch.initial_seed())
+                self.model: PeftModel = peft.get_peft_model(backbone, self.config)
+        except (ValueError, TypeError, NotImplementedError) as error:
+            raise EncoderError(
+                f"encoder.adapter: {' '.join(str(error).split())} The linear layers of "
+                f"{backbone.config.model_type} are {', '.join(_linear_layers(backbone))}"
+            ) from error
+
+        known = dict(backbone.named_parameters())
+        outside = {id(weight) for weight in self.model.parameters() if weight.requires_grad}
+        outside -= set(map(id, known.values()))
+        if outside:
+            raise EncoderError(
+                f"encoder.adapter: {_kind(self.config)} has weights outside the encoder's "
+                "layers; choose another type, such as peft.LoraConfig"
+            )
+
+        if not any(weight.requires_grad for weight in known.values()):
+            raise EncoderError("encoder.adapter: trains nothing; leave out inference_mode")
+
+        self.own = frozenset(
+            name for name, weight in known.items() if before.get(id(weight)) != _fingerprint(weight)
+        )
+
+    def __str__(self) -> str:
+        """Return the type and, if it has one, the rank."""
+        rank = getattr(self.config, "r", None)
+        kind = "DORA" if getattr(self.config, "use_dora", False) else _kind(self.config)
+        return kind if rank is None else f"{kind}, r={rank}"
+
+    def merged(self) -> PreTrainedModel:
+        """Return a copy of the backbone with the adapter merged into its weights."""
+        tuner: Any = copy.deepcopy(self.model.base_model)
+        try:
+            merged: PreTrainedModel = tuner.merge_and_unload(safe_merge=True)
+        except (ValueError, NotImplementedError, AttributeError) as error:
+            raise EncoderError(
+                f"encoder.adapter: {_kind(self.config)} cannot be merged into the weights ({error}); use "
+                "export --adapter"
+            ) from error
+
+        return merged
+
+    def save(self, folder: Path, base: str) -> None:
+        """Write what ``PeftModel.from_pretrained`` reads for an encoder, named ``base``."""
+        self.config.base_model_name_or_path = base
+        self.model.save_pretrained(str(folder))
+        (folder / "README.md").unlink(missing_ok=True)
+
+
+def _peft() -> Any:
+    try:
+        import peft
+    except ImportError as missing:
+        raise EncoderError(
+            f"encoder.adapter needs peft: pip install 'lightning_cse[adapters]' ({missing})"
+        ) from missing
+
+    return peft
+
+
+def _checked(config: PeftConfig | Mapping[str, Any]) -> PeftConfig:
+    """Return a peft config of a type that can be trained here."""
+    peft = _peft()
+    if isinstance(config, Mapping):
+        config = _built(config, peft.PeftConfig)
+
+    if not isinstance(config, peft.PeftConfig):
+        raise EncoderError(
+            f"encoder.adapter: must be a config of peft such as {{_target_: peft.LoraConfig}}, "
+            f"got {config!r}"
+        )
+
+    kind = _kind(config)
+    reason = _TOKENS if config.is_prompt_learning else REFUSED.get(kind)
+    if getattr(config, "alora_invocation_tokens", None):
+        reason = _INPUTS
+    if reason:
+        raise EncoderError(
+            f"encoder.adapter: {kind} is not supported: {reason}; choose peft.LoraConfig or "
+            "another adapter of weights"
+        )
+
+    checked: PeftConfig = config
+
+    return checked
+
+
+def _kind(config: PeftConfig) -> str:
+    """Return peft's name of an adapter's type."""
+    return str(config.peft_type).rpartition(".")[2]
+
+
+def _built(node: Mapping[str, Any], base: type[Any]) -> PeftConfig:
+    """Build the config that a run's file has as a class and arguments."""
+    options = {key: value for key, value in node.items() if key not in ("_target_", "_convert_")}
+    target = str(node.get("_target_"))
+    try:
+        kind = pkgutil.resolve_name(target)
+        if not issubclass(kind, base):  # a run's file must not have any other code called
+            raise TypeError("it is not a config of peft")
+
+        built: PeftConfig = kind(**options)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise EncoderError(f"encoder.adapter: {target} cannot be used ({error})") from error
+
+    return built
+
+
+def _fingerprint(weight: torch.Tensor) -> float:
+    """Return a number that an initialisation which changes the weight changes, too."""
+    return float(weight.detach().sum(dtype=torch.float64))
+
+
+def _linear_layers(backbone: nn.Module) -> list[str]:
+    """Return the names of linear layers, those in all blocks once."""
+    names = dict.fromkeys(
+        ".".join(part for part in name.split(".")[-3:] if not part.isdigit())
+        for name, module in backbone.named_modules()
+        if isinstance(module, nn.Linear)
+    )
+    return list(names)
+
+
+# What a checkpoint has
+
+
+def frozen_names(encoder: nn.Module, own: frozenset[str]) -> list[str]:
+    """Return the names of frozen parameters, without those that the encoder's folder lacks."""
+    return [
+        name
+        for name, weight in encoder.named_parameters(remove_duplicate=False)
+        if not weight.requires_grad and name not in own
+    ]
+
+
+def leave_out_frozen(encoder: nn.Module) -> None:
+    """Leave the parameters ``encoder.frozen`` out of state dicts, and do without them in loading.
+
+    They are those of the encoder's folder, and can be far larger than what is trained.
+    """
+    encoder.register_state_dict_post_hook(_without_frozen)
+    encoder.register_load_state_dict_pre_hook(_with_frozen)
+
+
+def _without_frozen(
+    encoder: Any,
+    state: dict[str, Any],
+    prefix: str,
+    _: Any,
+) -> None:
+    for name in encoder.frozen:
+        state.pop(f"{prefix}{name}", None)
+
+
+def _with_frozen(
+    encoder: Any,
+    state: dict[str, Any],
+    prefix: str,
+    *_: Any,
+) -> None:
+    """Add the encoder's own frozen parameters to a state that lacks them."""
+    for name in encoder.frozen:
+        state.setdefault(f"{prefix}{name}", encoder.get_parameter(name).detach())
+
+
+# Gradient checkpointing
+
+
+def checkpoint_layers(backbone: PreTrainedModel) -> None:
+    """Make the layers of a backbone drop their activations in training, and compute them again,
+    under the same dropout masks, for the gradient; raise EncoderError if it cannot.
+    """
+    backbone.config.use_cache = False  # transformers would say that it cannot have both
+    try:
+        with warnings.catch_warnings():
+            # The name that replaces it is not in all releases of transformers 5.
+            warnings.simplefilter("ignore", FutureWarning)
+            backbone.gradient_checkpointing_enable({"use_reentrant": False})
+    except ValueError as error:
+        raise EncoderError(
+            f"encoder.gradient_checkpointing: {error} Use method.chunk_size instead"
+        ) from error
