@@ -140,9 +140,9 @@ def untrained(
     )
 
 
-def save_tiny(folder):
+def save_tiny(folder, **options):
     """Save the tiny encoder with save_pretrained, and return its folder."""
-    encoder = tiny_encoder()
+    encoder = tiny_encoder(**options)
     encoder.backbone.save_pretrained(folder)
     encoder.tokenizer.tokenizer.save_pretrained(folder)
 

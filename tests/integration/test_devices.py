@@ -66,6 +66,13 @@ PROMPTS = (
     "diag.evaluation=none",
 )
 
+ADAPTER = (
+    "adapter=lora",
+    "encoder.adapter.lora_dropout=0",
+    "method.optimizer.lr=1e-3",
+    "encoder.gradient_checkpointing=true",
+)
+
 
 @pytest.mark.parametrize(
     "experiment",
@@ -85,6 +92,8 @@ def test_two_devices_have_the_curves_of_one(
 
     if experiment == "ngcse_nli_nli":
         point += PROMPTS
+    if experiment == "simcse_sup":  # with an adapter, whose weights are the same on both
+        point += ADAPTER
 
     one = finished(start("one", *point), tmp_path / "one")
     two = finished(start("two", *point, *SEVERAL), tmp_path / "two")

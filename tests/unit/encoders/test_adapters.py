@@ -1,0 +1,249 @@
+"""Adapters in every kind of backbone: what is trained, what a state dict has, and their start."""
+
+import sys
+
+import peft
+import pytest
+import torch
+from encoder_kinds import save_kind
+from safetensors.torch import load_file
+
+from lightning_cse.encoders import load_encoder, tiny_encoder
+from lightning_cse.encoders.adapters import REFUSED
+from lightning_cse.errors import EncoderError
+from lightning_cse.models import ImpScoreModel
+from lightning_cse.tokens import Tokens
+
+SENTENCES = ["The ferry leaves at noon.", "Tea.", "A boat departs from the old harbour at midday."]
+LORA = {"_target_": "peft.LoraConfig", "r": 4, "target_modules": "all-linear"}
+KINDS = {
+    "lora": LORA,
+    "dora": {**LORA, "use_dora": True},
+    "pissa": {**LORA, "init_lora_weights": "pissa"},
+    "ia3": {"_target_": "peft.IA3Config"},
+    "vera": {"_target_": "peft.VeraConfig", "r": 4, "target_modules": ["query"]},
+    "loha": {"_target_": "peft.LoHaConfig", "r": 4, "target_modules": ["query", "dense"]},
+    "oft": {"_target_": "peft.OFTConfig", "oft_block_size": 4, "target_modules": ["query"]},
+}
+
+
+def encode(encoder, sentences=SENTENCES):
+    """Encode sentences in the encoder's mode."""
+    tokens = Tokens.pad(encoder.tokenizer(sentences))
+    (vectors,) = encoder([(tokens, encoder.template())])
+
+    return vectors
+
+
+def trained(encoder):
+    return {name for name, weight in encoder.named_parameters() if weight.requires_grad}
+
+
+def step(encoder):
+    """Change every trained weight along its gradient."""
+    encoder.train()
+    encode(encoder).square().sum().backward()
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            if weight.grad is not None:
+                weight -= 0.5 * weight.grad / weight.grad.norm().clamp(min=1e-9)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_state_of_an_adapter_rebuilds_the_encoder(name, tmp_path):
+    folder = save_kind("bert", tmp_path / "bert")
+
+    def build():
+        return load_encoder(
+            name="bert",
+            source=str(folder),
+            max_length=64,
+            adapter=KINDS[name],
+        )
+
+    torch.manual_seed(0)
+    encoder = build()
+    step(encoder)
+    assert all(weight.grad is not None for weight in encoder.parameters() if weight.requires_grad)
+
+    state = encoder.state_dict()
+    assert trained(encoder) <= state.keys()
+    own = {key.removeprefix("backbone.").replace("base_layer.", "") for key in state}
+    unchanged = own & load_file(folder / "model.safetensors").keys()
+    assert (not unchanged) == (name != "pissa")  # PiSSA takes the adapter out of the weights
+
+    torch.manual_seed(1)  # loading does not depend on the seed
+    again = build()
+    again.load_state_dict(state)
+    expected = encode(encoder.eval())
+    assert torch.equal(encode(again.eval()), expected)
+    assert not torch.allclose(expected, encode(build().eval()), atol=1e-3)
+
+    merged = load_encoder(name="bert", source=str(folder), max_length=64)
+    merged.backbone.load_state_dict(encoder.adapter.merged().state_dict())
+    torch.testing.assert_close(encode(merged.eval()), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["roberta", "mpnet", "distilbert", "deberta-v3", "modernbert"])
+def test_lora_in_other_backbones(kind, tmp_path):
+    folder = save_kind(kind, tmp_path / kind)
+    options = {"name": kind, "source": str(folder), "pooling": "mean", "max_length": 64}
+    plain = load_encoder(**options).eval()
+    encoder = load_encoder(**options, adapter=LORA).eval()
+    # B is zero at the start, so the encoder is as before.
+    torch.testing.assert_close(encode(encoder), encode(plain), atol=1e-5, rtol=1e-4)
+    step(encoder)
+    assert {name.split(".")[-3] for name in trained(encoder)} == {"lora_A", "lora_B"}
+    assert set(encoder.state_dict()) == trained(encoder)
+
+
+def test_start_follows_from_the_seed_alone():
+    def start(seed, draws=0):
+        torch.manual_seed(seed)
+        torch.rand(draws)
+        before = torch.get_rng_state()
+        state = tiny_encoder(adapter=LORA).state_dict()
+        assert torch.equal(torch.get_rng_state(), before)
+
+        return state
+
+    first = start(1)
+    again = start(1, draws=7)
+    other = start(2)
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert any(not torch.equal(first[key], other[key]) for key in first)
+
+
+def test_modules_to_save_and_biases_are_trained():
+    config = peft.LoraConfig(
+        target_modules=["query"],
+        modules_to_save=["pooler"],
+        bias="lora_only",
+    )
+    encoder = tiny_encoder(pooling="cls_pooler", adapter=config)
+    names = trained(encoder)
+    assert any("pooler.modules_to_save" in name for name in names)
+    assert any(name.endswith("query.base_layer.bias") for name in names)
+    assert set(encoder.state_dict()) == names
+
+
+def test_frozen_embeddings_are_left_out_and_a_state_with_them_is_read():
+    encoder = tiny_encoder(freeze_embeddings=True)
+    assert encoder.frozen
+    assert all(name.startswith("backbone.embeddings.") for name in encoder.frozen)
+    state = encoder.state_dict()
+    assert not state.keys() & set(encoder.frozen)
+
+    whole = {name: weight.detach() + 1 for name, weight in encoder.named_parameters()}
+    encoder.load_state_dict(whole)
+    for name, weight in encoder.named_parameters():
+        assert torch.equal(weight, whole[name])
+
+    del whole["backbone.encoder.layer.0.attention.self.query.weight"]
+    with pytest.raises(RuntimeError, match="Missing key"):
+        encoder.load_state_dict(whole)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"_target_": "peft.LoraConfig", "target_modules": ["q_proj"]}, "bert are attention.self."),
+        ({"_target_": "peft.PromptTuningConfig", "num_virtual_tokens": 3}, "PROMPT_TUNING is not"),
+        (
+            {"_target_": "peft.AdaLoraConfig", "total_step": 3},
+            "ADALORA is not supported: its ranks",
+        ),
+        ({**LORA, "inference_mode": True}, "trains nothing; leave out inference_mode"),
+        ({**LORA, "alora_invocation_tokens": [3]}, "LORA is not supported: it reads inputs"),
+        ({**LORA, "rank": 3}, "peft.LoraConfig cannot be used .*'rank'"),
+        ({"_target_": "os.path.join"}, "os.path.join cannot be used"),
+        ({"_target_": "torch.nn.Linear"}, "it is not a config of peft"),
+        ("lora", "must be a config of peft .* got 'lora'"),
+    ],
+)
+def test_refused_adapters(config, message):
+    with pytest.raises(EncoderError, match=f"encoder.adapter: .*{message}"):
+        tiny_encoder(adapter=config)
+
+
+def test_refused_types_are_those_of_peft():
+    assert {peft.PeftType(name).value for name in REFUSED} == REFUSED.keys()
+
+
+def test_peft_is_an_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(EncoderError, match=r"pip install 'lightning_cse\[adapters\]'"):
+        tiny_encoder(adapter=LORA)
+
+    tiny_encoder()
+
+
+def test_frozen_encoder_takes_no_adapter():
+    encoder = tiny_encoder(adapter=LORA)
+    with pytest.raises(EncoderError, match=r"set method\.frozen=false"):
+        ImpScoreModel(encoder)
+
+
+# Gradient checkpointing
+
+
+@pytest.mark.parametrize("chunk_size", [None, 2])
+@pytest.mark.parametrize("options", [{}, {"adapter": LORA}, {"freeze_embeddings": True}])
+@pytest.mark.parametrize("pooling", ["cls", "first_last"])
+def test_checkpointed_gradients_are_equal(pooling, options, chunk_size, one_thread):
+    found = []
+    for gradient_checkpointing in (False, True):
+        torch.manual_seed(0)
+        encoder = tiny_encoder(
+            pooling=pooling,
+            dropout=0.2,
+            gradient_checkpointing=gradient_checkpointing,
+            **options,
+        )
+        encoder.chunk_size = chunk_size
+        encoder.train()
+        vectors = encode(encoder)
+        vectors.square().sum().backward()
+        gradients = {name: weight.grad for name, weight in encoder.named_parameters()}
+        found.append((vectors, gradients))
+
+    (vectors, gradients), (same, again) = found
+    assert torch.equal(vectors, same)
+    for name, gradient in gradients.items():
+        assert (gradient is None) == (again[name] is None)
+        if gradient is not None:
+            torch.testing.assert_close(again[name], gradient)
+
+
+def test_checkpointing_is_refused_where_transformers_has_none(tmp_path):
+    folder = save_kind("mpnet", tmp_path / "mpnet")
+    with pytest.raises(EncoderError, match=r"gradient_checkpointing: MPNetModel .*chunk_size"):
+        load_encoder(
+            name="mpnet",
+            source=str(folder),
+            max_length=64,
+            gradient_checkpointing=True,
+        )
+
+
+@pytest.mark.parametrize("kind", ["bert", "electra", "distilbert", "modernbert", "deberta-v3"])
+def test_checkpointing_keeps_fewer_activations(kind, tmp_path):
+    folder = save_kind(kind, tmp_path / kind)
+    kept = []
+    for gradient_checkpointing in (False, True):
+        encoder = load_encoder(
+            name=kind,
+            source=str(folder),
+            max_length=64,
+            gradient_checkpointing=gradient_checkpointing,
+        ).train()
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda saved, sizes=sizes: sizes.append(saved.numel()) or saved,
+            lambda saved: saved,
+        ):
+            encode(encoder).sum().backward()
+
+        kept.append(sum(sizes))
+
+    assert kept[1] < kept[0]
