@@ -26,6 +26,7 @@ FILES = sorted(
 )
 COUNTS = {
     "": 5,
+    "adapter": 3,
     "baselines": 3,
     "callbacks": 1,
     "corpora": 3,
