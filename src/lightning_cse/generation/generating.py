@@ -108,10 +108,12 @@ class Generation:
 
         return Writer(self.llm, self.pattern, self.cfg.samples, cosine)
 
-    def _identity(self) -> str:
-        """Return a hash of all that decides the rows."""
+    @property
+    def _decides(self) -> dict[str, Any]:
+        """All that decides the rows."""
         sentences = "".join(f"{sentence}\0" for sentence in self.sentences)
-        decisive = {
+
+        return {
             "sentences": hashlib.sha256(sentences.encode()).hexdigest(),
             "pattern": {
                 "digest": self.pattern.digest,
@@ -123,8 +125,9 @@ class Generation:
             "checks_encoder": self.meaning and self.meaning.digests,
         }
 
+    def _identity(self) -> str:
         return runs.config_hash(
-            decisive,
+            self._decides,
             data={},
             encoder={},
             resolved={},
@@ -243,14 +246,12 @@ class Generation:
         summary: Mapping[str, Any],
     ) -> dict[str, Any]:
         """Return the record of the rows: the summary's measures beside what decides them."""
-        decisive_llm = {"model": self.llm.endpoint.model, "parameters": self.llm.parameters}
-
         return {
             "name": self.run.name,
             "seed": self.run.seed,
             "config_hash": self.run.config_hash,
             "key": self.key,
-            "decisive": {"config": {"llm": decisive_llm, "pattern": self.pattern.name}},
+            "decisive": {"config": {**self._decides, "pattern": self.pattern.name}},
             "metrics": measures(provenance, summary),
             "summary": summary,
             "provenance": provenance,

@@ -159,6 +159,23 @@ def test_a_busy_endpoint_is_waited_for(serve, model):
     assert texts(ask(model(serve(plan=loading)), questions(2))) == answers(2)
 
 
+def test_one_broken_connection_refuses_no_feature(serve, model):
+    broken = []
+
+    def plan(body, nth):
+        if "response_format" in body and not broken:
+            broken.append(body)
+            return "break_body"
+
+        return None
+
+    plan.meets_probes = True
+    llm = model(serve(plan=plan))
+    ask(llm, [Request((("user", "one"),), schema=SCHEMA)])
+    assert len(broken) == 1
+    assert llm.abilities.structured_output
+
+
 def test_a_silent_endpoint_is_named(
     serve,
     model,
