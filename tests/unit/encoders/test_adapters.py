@@ -5,11 +5,12 @@ import sys
 import peft
 import pytest
 import torch
+import transformers
 from encoder_kinds import save_kind
 from safetensors.torch import load_file
 
 from lightning_cse.encoders import load_encoder, tiny_encoder
-from lightning_cse.encoders.adapters import REFUSED
+from lightning_cse.encoders.adapters import REFUSED, Adapter, checkpoint_layers
 from lightning_cse.errors import EncoderError
 from lightning_cse.models import ImpScoreModel
 from lightning_cse.tokens import Tokens
@@ -95,6 +96,33 @@ def test_lora_in_other_backbones(kind, tmp_path):
     step(encoder)
     assert {name.split(".")[-3] for name in trained(encoder)} == {"lora_A", "lora_B"}
     assert set(encoder.state_dict()) == trained(encoder)
+
+
+@pytest.mark.parametrize("kind", ["Qwen2", "Llama"])
+def test_lora_in_a_decoder(kind):
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=100,
+    )
+    backbone = getattr(transformers, f"{kind}Model")(config).train()
+    adapter = Adapter(backbone, LORA)
+    checkpoint_layers(backbone)
+    ids = torch.arange(10)[None]
+    backbone(ids).last_hidden_state.square().sum().backward()
+    weights = dict(backbone.named_parameters())
+    assert {name for name, weight in weights.items() if weight.grad is not None} == adapter.own
+    with torch.no_grad():
+        for name in adapter.own:
+            weights[name] += 0.05
+
+    states = backbone.eval()(ids).last_hidden_state
+    merged = adapter.merged()(ids).last_hidden_state
+    torch.testing.assert_close(merged, states, atol=1e-5, rtol=1e-4)
 
 
 def test_start_follows_from_the_seed_alone():
