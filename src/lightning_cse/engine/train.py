@@ -28,6 +28,7 @@ from lightning_cse.callbacks import (
     BestAndLast,
     Evaluation,
     Interrupts,
+    MemoryEstimate,
     RandomState,
     StepLines,
     StepLog,
@@ -402,6 +403,7 @@ def fit_and_test(
     callbacks = [
         job.interrupts,
         RandomState(),
+        MemoryEstimate(),
         steps,
         evaluation,
         *lines,
