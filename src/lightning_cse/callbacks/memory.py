@@ -143,8 +143,12 @@ def _saved(parameters: Iterable[nn.Parameter]) -> Iterator[dict[str, int]]:
 
     Fixed are copies of parameters in another dtype; parameters themselves are not counted.
     """
-    own = {parameter.untyped_storage().data_ptr(): parameter.numel() for parameter in parameters}
-    sizes = set(own.values())
+    own = set()
+    shapes: set[torch.Size | tuple[int, ...]] = set()
+    for parameter in parameters:
+        own.add(parameter.untyped_storage().data_ptr())
+        shapes.update((parameter.shape, parameter.shape[::-1]))
+
     seen: dict[int, Tensor] = {}  # kept, so that no place is used again
     counts = {"scaling": 0, "fixed": 0}
 
@@ -153,7 +157,7 @@ def _saved(parameters: Iterable[nn.Parameter]) -> Iterator[dict[str, int]]:
         place = storage.data_ptr()
         if place not in own and place not in seen:
             seen[place] = tensor.detach()
-            is_copy = tensor.dim() == 2 and tensor.numel() in sizes
+            is_copy = tensor.dtype == torch.bfloat16 and tensor.shape in shapes
             counts["fixed" if is_copy else "scaling"] += storage.nbytes()
 
         return place
