@@ -249,11 +249,19 @@ def _modules(view: View, folder: Path, base: Path | None = None) -> list[nn.Modu
     if encoder.denoise:
         raise EncoderError(f"encoder.denoise cannot be exported. {INSTEAD}")
 
-    if encoder.pooling not in ("cls", "mean", "prompt"):
+    if encoder.bidirectional:
+        raise EncoderError(
+            f"encoder.bidirectional cannot be exported: transformers would load the "
+            f"{backbone.config.model_type} with its causal mask. {INSTEAD}"
+        )
+
+    if encoder.pooling not in ("cls", "last_token", "mean", "prompt"):
         raise EncoderError(f"pooling {encoder.pooling} cannot be exported. {INSTEAD}")
 
-    pooling = [st.Pooling(encoder.width, "cls" if encoder.pooling == "cls" else "mean")]
-    if template.pooled is not None:
+    by_last = template.pooled == 1  # also that of a causal model's prompt
+    mode = "lasttoken" if by_last else "cls" if encoder.pooling == "cls" else "mean"
+    pooling = [st.Pooling(encoder.width, mode)]
+    if template.pooled is not None and not by_last:
         backbone, template, weights = _with_mask(backbone, template)
         pooling.insert(0, weights)
 
@@ -262,7 +270,11 @@ def _modules(view: View, folder: Path, base: Path | None = None) -> list[nn.Modu
     else:
         backbone.save_pretrained(folder)
 
-    _with_template(encoder.tokenizer.tokenizer, template).save_pretrained(folder)
+    tokenizer = copy.deepcopy(_with_template(encoder.tokenizer.tokenizer, template))
+    if tokenizer.pad_token is None:  # sentence-transformers cannot pad without one
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(template.pad_id)
+
+    tokenizer.save_pretrained(folder)
     transformer = st.Transformer(
         str(folder),
         max_seq_length=encoder.max_length,

@@ -19,7 +19,8 @@ from safetensors import SafetensorError
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from lightning_cse.encoders.encoder import POOLINGS, SentenceEncoder, positions
+from lightning_cse.encoders.architecture import positions, refusal
+from lightning_cse.encoders.encoder import POOLINGS, SentenceEncoder
 from lightning_cse.encoders.packing import set_dropout
 from lightning_cse.errors import EncoderError
 
@@ -46,6 +47,8 @@ KNOWN_POOLINGS = {
     "pooling_mode_cls_token": "cls",
     "mean": "mean",
     "pooling_mode_mean_tokens": "mean",
+    "lasttoken": "last_token",
+    "pooling_mode_lasttoken": "last_token",
 }
 """Our poolings by the names of sentence-transformers."""
 
@@ -56,6 +59,7 @@ class EncoderOptions(TypedDict, total=False):
     prompts: Sequence[str] | None
     denoise: bool
     freeze_embeddings: bool
+    bidirectional: bool
     compile: bool
     adapter: Any  # peft is an extra, so its type is not named here
     gradient_checkpointing: bool
@@ -137,11 +141,10 @@ def _check_files(folder: Path) -> None:
 
 def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
     config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(folder)
-    is_masked = type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING
-    if config.is_encoder_decoder or getattr(config, "is_decoder", False) or not is_masked:
+    if reason := refusal(config):
         raise EncoderError(
-            f"the {config.model_type} in {folder} is a decoder or not a text model; choose an "
-            "encoder such as BERT"
+            f"the {config.model_type} in {folder} {reason}; choose a masked language model such as "
+            "BERT, or a causal one such as Qwen3"
         )
 
     if layers is not None:
@@ -203,7 +206,7 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
     if not path.is_file():
         raise EncoderError(
             f"encoder.pooling: {folder} has no modules.json that says how it pools: choose cls or "
-            f"mean (all poolings: {', '.join(POOLINGS)})"
+            f"mean, last_token for a causal model (all poolings: {', '.join(POOLINGS)})"
         )
 
     try:
@@ -222,7 +225,7 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
             raise ValueError("a prompt before sentences is not supported")
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise EncoderError(
-            f"{path} does not say how it pools, by cls or mean alone ({error!r}): set pooling"
+            f"{path} does not say how it pools, by cls, mean or lasttoken alone ({error!r}): set pooling"
         ) from error
 
     if unsupported := modules.keys() - {"Transformer", "Normalize", *applied}:
