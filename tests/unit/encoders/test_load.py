@@ -151,7 +151,7 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder, tmp_p
         ("record.json", "{}", r"is a run, not an encoder: python -m lightning_cse\.export"),
         ("config.json", {"num_hidden_layers": 2}, "parameters are missing from the weights"),
         ("config.json", {"hidden_size": 32}, "parameters are missing from the weights"),
-        ("config.json", {"is_decoder": True}, "is a decoder"),
+        ("config.json", {"is_decoder": True}, "set up as a decoder"),
     ],
 )
 def test_damaged_folders(
@@ -222,6 +222,7 @@ QUERY = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
         (pooled(CLS), "cls"),
         (pooled({"pooling_mode": "mean", "include_prompt": True}, **SINCE_6), "mean"),
         (pooled({"pooling_mode": ["cls"]}, **SINCE_6), "cls"),
+        (pooled({"pooling_mode": "lasttoken"}, **SINCE_6), "last_token"),
         (pooled(CLS, config_sentence_transformers=QUERY | {"default_prompt_name": None}), "cls"),
     ],
 )
@@ -241,7 +242,7 @@ DENSE = modules("Transformer", "Pooling", "Dense")
     ("files", "message"),
     [
         ({}, r"has no modules\.json that says how it pools: choose cls or mean"),
-        (pooled({"pooling_mode": "lasttoken"}), "how it pools.*lasttoken.*set pooling"),
+        (pooled({"pooling_mode": "max"}), "how it pools.*max.*set pooling"),
         (pooled(CLS | {"pooling_mode_mean_tokens": True}), "how it pools"),
         (pooled(CLS, modules=modules("Transformer")), "how it pools"),
         (pooled(CLS, modules=DENSE), "the modules Dense, not supported"),
