@@ -289,11 +289,12 @@ class SentenceEncoder(nn.Module):
 
         return self._complete(template)
 
-    @property
-    def passes(self) -> str:
-        """How sentences go through the backbone on its device: ``packed`` or ``padded``."""
-        on_cpu = self.backbone.device.type == "cpu"
-        return "packed" if self._is_packed and on_cpu else "padded"
+    def passes(self, device: torch.device | None = None) -> str:
+        """Return how sentences go through the backbone on a device, by default its own: ``packed``
+        or ``padded``.
+        """
+        kind = (device or self.backbone.device).type
+        return "packed" if self._is_packed and kind == "cpu" else "padded"
 
     def forward(
         self,

@@ -410,6 +410,8 @@ def fit_and_test(
         checkpoints,
     ]
     trainer = _trainer(job, loggers, callbacks)
+    passes = parts.encoder.passes(trainer.strategy.root_device)
+    log.info("sentences are %s on their way through %s", passes, parts.encoder.name)
     _fit(job, trainer, last)
 
     job.interrupts.continues = "repeats only the test"
@@ -516,6 +518,7 @@ def _inputs(job: Job, trainer: pl.Trainer, best: Path) -> dict[str, Any]:
         "checkpoint": {"sha256": sha256},
         "code": code_digest(plain(job.cfg.method)),
         "device": device_name(trainer.strategy.root_device),
+        "passes": parts.encoder.passes(trainer.strategy.root_device),
         "precision": str(trainer.precision),
         "environment": runs.environment(),
     }
