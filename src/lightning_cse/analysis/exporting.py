@@ -143,7 +143,7 @@ def _base(model: SentenceModel) -> Base:
 
     source = str(settings["source"])
 
-    return Base(find_encoder(source, settings.get("package")), source)
+    return Base(find_encoder(encoder.name, source, settings.get("package")), source)
 
 
 def _name_base(folder: Path, name: str) -> None:

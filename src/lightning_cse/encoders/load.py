@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import json
 import logging
+import os
 from collections.abc import Iterable, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -25,6 +26,9 @@ from lightning_cse.encoders.packing import set_dropout
 from lightning_cse.errors import EncoderError
 
 log = logging.getLogger(__name__)
+
+ENCODERS_VARIABLE = "LIGHTNING_CSE_ENCODERS"
+"""The environment variable for a folder of encoders, each in a folder of its name."""
 
 TOKENIZER = (
     "tokenizer.json",
@@ -83,7 +87,7 @@ def load_encoder(
     ``auto`` takes the pooling and the length of a sentence-transformers folder, or the most
     that tokenizer and backbone allow if it gives no length.
     """
-    folder = find_encoder(source, package)
+    folder = find_encoder(name, source, package)
     _check_files(folder)
     if pooling == "auto":
         pooling = read_pooling(folder)
@@ -256,11 +260,12 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def find_encoder(source: str, package: str | None = None) -> Path:
+def find_encoder(name: str, source: str, package: str | None = None) -> Path:
     """Return the folder of an encoder; raise EncoderError with a list of the places tried.
 
     ``package`` is ``name/subfolder`` of an installed Python package, and is used if it exists;
-    ``source`` is a folder or a name on the hub.
+    ``source`` is a folder or a name on the hub. Before the hub, ``name`` is looked for in the
+    folder ``LIGHTNING_CSE_ENCODERS``.
     """
     tried = []
     if package is not None:
@@ -275,6 +280,13 @@ def find_encoder(source: str, package: str | None = None) -> Path:
         return folder
 
     tried.append(f"the folder {folder.absolute()}: does not exist")
+    if encoders := os.environ.get(ENCODERS_VARIABLE):
+        folder = Path(encoders).expanduser() / name
+        if folder.is_dir():
+            return folder
+
+        tried.append(f"{ENCODERS_VARIABLE}: there is no folder {folder.absolute()}")
+
     from huggingface_hub import snapshot_download  # heavy, and not needed for local folders
 
     try:

@@ -67,6 +67,18 @@ def test_all_that_was_tried_and_what_helps(tmp_path, monkeypatch):
         assert words in line
 
 
+def test_a_folder_of_encoders_comes_before_the_hub(bert_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIGHTNING_CSE_ENCODERS", str(tmp_path))
+    with pytest.raises(EncoderError, match=f"no folder {tmp_path / 'mine'}"):
+        load(NAME, name="mine")
+
+    (tmp_path / "mine").symlink_to(bert_folder)
+    encoder = load(NAME, name="mine")
+    assert (encoder.name, encoder.digests) == ("mine", digests(bert_folder))
+    other = save_kind("mpnet", tmp_path / "other")
+    assert load(other, name="mine").digests == digests(other), "a folder that is named comes first"
+
+
 def test_weights_and_tokenizer_come_from_the_hub_and_nothing_that_runs(
     bert_folder,
     tmp_path,
