@@ -28,6 +28,7 @@ from transformers.utils import logging
 from lightning_cse.analysis.card import model_card
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import Template
+from lightning_cse.encoders.instructions import as_prompts
 from lightning_cse.encoders.load import find_encoder
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import CONFIG, read_yaml
@@ -94,6 +95,7 @@ def export(
             modules=_modules(part, Path(place) / "parts", base and base.folder),
             device="cpu",
             similarity_fn_name="cosine",
+            **as_prompts(part.encoder.instructions),
         )
         exported.save_pretrained(str(folder), create_model_card=False)
         _keep_without_pooler(folder, part.encoder.backbone)

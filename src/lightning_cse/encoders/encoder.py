@@ -1,6 +1,7 @@
 """A sentence encoder: transformer backbone and pooling, one pass for all sentences of a step."""
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -23,6 +24,7 @@ from lightning_cse.encoders.architecture import (
     is_decoder,
     positions,
 )
+from lightning_cse.encoders.instructions import USES, complete
 from lightning_cse.encoders.packing import (
     MODEL_TYPES,
     WIDEST,
@@ -96,11 +98,22 @@ PADDING_ON_GPU = 4096
 class Tokenizer:
     """A tokenizer as `lightning_cse.data` uses it: sentences to bare token ids, with a digest for
     the cache key.
+
+    ``instruction`` is text put before every sentence.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, digest: str) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        digest: str,
+        instruction: str = "",
+    ) -> None:
         self.tokenizer = tokenizer
+        self.instruction = instruction
         self.digest = digest
+        if instruction:
+            self.digest = hashlib.sha256(f"{digest} {instruction}".encode()).hexdigest()
+
         self.pad_id = padding_id(tokenizer)
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -110,7 +123,7 @@ class Tokenizer:
 
         # verbose=False: the data module counts and reports sentences over the model's maximum.
         encoded = self.tokenizer(
-            list(sentences),
+            [self.instruction + sentence for sentence in sentences],
             add_special_tokens=False,
             return_attention_mask=False,
             truncation=False,
@@ -141,7 +154,8 @@ class SentenceEncoder(nn.Module):
     causal mask (`attend_both_ways`). ``cls_pooler`` applies the checkpoint's own
     pooler to the first token, :math:`\tanh(W h_1 + b)`. SimCSE's authors test their supervised
     checkpoints this way, the unsupervised ones with ``cls`` (authors' code, ``evaluation.py``).
-    ``max_length`` includes the template; longer sentences are cut. ``denoise`` subtracts the
+    ``instructions`` are texts put before a sentence, by its use (`Use`).
+    ``max_length`` includes it and the template; longer sentences are cut. ``denoise`` subtracts the
     vector of the prompt alone, of its mask without the sentence, with the suffix at its
     positions after a sentence of that length:
 
@@ -170,6 +184,7 @@ class SentenceEncoder(nn.Module):
         denoise: bool = False,
         freeze_embeddings: bool = False,
         bidirectional: bool = False,
+        instructions: Mapping[str, str] | None = None,
         compile: bool = False,  # noqa: A002 - the option's name,
         adapter: Any = None,
         gradient_checkpointing: bool = False,
@@ -191,6 +206,10 @@ class SentenceEncoder(nn.Module):
         self.backbone = backbone
         self.bidirectional = bidirectional
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
+        self.instructions = complete(instructions)
+        """The text before a sentence by its use; empty without instructions."""
+        self.instructed = self._instructed()
+        """The tokenizer of a sentence by its use: ``default``, ``query`` or ``document``."""
         self.name = name
         self.pooling = pooling
         self.max_length = max_length
@@ -216,6 +235,28 @@ class SentenceEncoder(nn.Module):
         self._is_packed = use_window_attention(backbone)
         self.templates = tuple(self._single_templates(prompts))
         """The templates of a single sentence: one per prompt, or just one without prompts."""
+        self._check_instructions()
+
+    def _instructed(self) -> dict[str, Tokenizer]:
+        """Return the tokenizer of each use."""
+        bare = self.tokenizer
+        found: dict[str, Tokenizer] = {}
+        for use in USES:
+            text = self.instructions.get(use, "")
+            found[use] = Tokenizer(bare.tokenizer, bare.digest, text) if text else bare
+
+        return found
+
+    def _check_instructions(self) -> None:
+        """Raise EncoderError if an instruction leaves no room for a sentence."""
+        longest = max(map(len, self.templates))
+        for use, text in self.instructions.items():
+            tokens = longest + len(self.tokenizer([text])[0])
+            if tokens >= self.max_length:
+                raise EncoderError(
+                    f"encoder.instructions.{use}: {tokens} tokens with the template leave no room "
+                    f"for a sentence within encoder.max_length={self.max_length}"
+                )
 
     def _single_templates(self, prompts: Sequence[str] | None) -> Iterator[Template]:
         """Yield one template per prompt, or the tokenizer's own where no prompt is pooled."""

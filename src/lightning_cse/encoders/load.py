@@ -3,13 +3,14 @@
 Or a small random one for tests.
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import inspect
 import json
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, cast
@@ -22,6 +23,7 @@ from transformers.utils import logging as transformers_logging
 
 from lightning_cse.encoders.architecture import positions, refusal
 from lightning_cse.encoders.encoder import POOLINGS, SentenceEncoder
+from lightning_cse.encoders.instructions import read_instructions
 from lightning_cse.encoders.packing import set_dropout
 from lightning_cse.errors import EncoderError
 
@@ -64,6 +66,7 @@ class EncoderOptions(TypedDict, total=False):
     denoise: bool
     freeze_embeddings: bool
     bidirectional: bool
+    instructions: Mapping[str, str] | None
     compile: bool
     adapter: Any  # peft is an extra, so its type is not named here
     gradient_checkpointing: bool
@@ -85,12 +88,15 @@ def load_encoder(
 
     ``layers`` keeps the first k layers; ``dropout`` replaces every dropout probability.
     ``auto`` takes the pooling and the length of a sentence-transformers folder, or the most
-    that tokenizer and backbone allow if it gives no length.
+    that tokenizer and backbone allow if it gives no length. With its pooling, an encoder has the
+    folder's instructions, unless others are given.
     """
     folder = find_encoder(name, source, package)
     _check_files(folder)
     if pooling == "auto":
         pooling = read_pooling(folder)
+        if options.get("instructions") is None:
+            options["instructions"] = read_instructions(folder)
 
     try:
         config = _config(folder, layers)
@@ -104,6 +110,11 @@ def load_encoder(
             "(it needs what save_pretrained writes for a model and its tokenizer)"
         ) from error
 
+    own = {
+        "pooling": lambda: read_pooling(folder),
+        "max_length": lambda: _max_length(folder, backbone, tokenizer),
+    }
+    _report_differences(folder, name, own, {"pooling": pooling, "max_length": length})
     rows = cast("torch.nn.Embedding", backbone.get_input_embeddings()).num_embeddings
     if max(tokenizer.get_vocab().values()) >= rows:
         raise EncoderError(
@@ -224,9 +235,8 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
         ]
         (mode,) = [modes] if isinstance(modes, str) else modes
         pooling = KNOWN_POOLINGS[mode]
-        path = folder / "config_sentence_transformers.json"
-        if path.is_file() and read_json(path).get("default_prompt_name"):
-            raise ValueError("a prompt before sentences is not supported")
+        if not config.get("include_prompt", True) and read_instructions(folder):
+            raise ValueError("pooling without the tokens of a prompt is not supported")
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise EncoderError(
             f"{path} does not say how it pools, by cls, mean or lasttoken alone ({error!r}): set pooling"
@@ -253,6 +263,26 @@ def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTo
         raise EncoderError(f"encoder.max_length: {path} has none, or {length!r}; set one")
 
     return length
+
+
+def _report_differences(
+    folder: Path,
+    name: str,
+    own: Mapping[str, Callable[[], Any]],
+    used: Mapping[str, Any],
+) -> None:
+    """Log where options are not those of a sentence-transformers folder."""
+    if not (folder / "modules.json").is_file():
+        return
+
+    differences = []
+    for key, read in own.items():
+        with contextlib.suppress(EncoderError):  # the folder does not say it
+            if (value := read()) != used[key]:
+                differences.append(f"{key} {used[key]} (its folder: {value})")
+
+    if differences:
+        log.info("the encoder %s has %s", name, ", ".join(differences))
 
 
 def read_json(path: Path) -> Any:

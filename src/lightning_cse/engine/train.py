@@ -533,7 +533,7 @@ def _count_cut(parts: Parts) -> dict[str, int]:
 
     table = token_table(
         sorted(evaluated),
-        parts.encoder.tokenizer,
+        parts.encoder.instructed["default"],
         parts.data.cache_dir,
     )
     parts.method.model.table = table  # embedded at every evaluation

@@ -235,7 +235,7 @@ QUERY = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
         (pooled({"pooling_mode": "mean", "include_prompt": True}, **SINCE_6), "mean"),
         (pooled({"pooling_mode": ["cls"]}, **SINCE_6), "cls"),
         (pooled({"pooling_mode": "lasttoken"}, **SINCE_6), "last_token"),
-        (pooled(CLS, config_sentence_transformers=QUERY | {"default_prompt_name": None}), "cls"),
+        (pooled(CLS, config_sentence_transformers=QUERY), "cls"),
     ],
 )
 def test_the_folders_own_pooling(
@@ -258,7 +258,10 @@ DENSE = modules("Transformer", "Pooling", "Dense")
         (pooled(CLS | {"pooling_mode_mean_tokens": True}), "how it pools"),
         (pooled(CLS, modules=modules("Transformer")), "how it pools"),
         (pooled(CLS, modules=DENSE), "the modules Dense, not supported"),
-        (pooled(CLS, config_sentence_transformers=QUERY), "a prompt before sentences"),
+        (
+            pooled(CLS | {"include_prompt": False}, config_sentence_transformers=QUERY),
+            "without the tokens of a prompt",
+        ),
     ],
 )
 def test_what_cannot_be_followed(
