@@ -23,31 +23,39 @@ PROBE_ROWS = 8
 
 GIB = 2**30
 
+# Of a process on a CPU, beyond its tensors; measured with glibc (benchmarks/README.md).
+_LIBRARIES = 0.1 * GIB  # code and buffers that are loaded in the first step
+_FRAGMENTED = 0.4  # of what each step frees, the share that the allocator cannot use again
+
 
 @dataclass(frozen=True)
 class Memory:
     """The bytes that a training step needs at its peak, by their use.
 
-    All are needed at once when the loss is computed: Lightning drops the gradients of a step just
-    before the backward pass of the next one.
+    All tensors are needed at once when the loss is computed: Lightning drops the gradients of a
+    step just before the backward pass of the next one. ``overhead`` is what a process takes beyond
+    its tensors; on a GPU, it is not counted.
     """
 
     weights: int
     gradients: int
     optimizer: int
     activations: int
+    overhead: int = 0
 
     @property
     def total(self) -> int:
         """The sum."""
-        return self.weights + self.gradients + self.optimizer + self.activations
+        tensors = self.weights + self.gradients + self.optimizer + self.activations
+        return tensors + self.overhead
 
     def text(self, optimizer: str, available: int) -> str:
         """Return one line with all numbers in GiB."""
         return (
             f"about {self.total / GIB:.2f} GiB (weights {self.weights / GIB:.2f}, "
             f"gradients {self.gradients / GIB:.2f}, {optimizer} {self.optimizer / GIB:.2f}, "
-            f"activations {self.activations / GIB:.2f}) of {available / GIB:.1f} GiB"
+            f"activations {self.activations / GIB:.2f}, allocator and libraries "
+            f"{self.overhead / GIB:.2f}) of {available / GIB:.1f} GiB"
         )
 
 
@@ -99,12 +107,16 @@ def estimate(method: Method, batch: Mapping[str, Any], factor: float) -> Memory:
     parameters = list(method.parameters())
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     gradients = _bytes(trained)
+    activations = _activations(method, batch, factor)
+    on_cpu = all(parameter.device.type == "cpu" for parameter in parameters)
+    overhead = _LIBRARIES + _FRAGMENTED * (gradients + activations) if on_cpu else 0
 
     return Memory(
         weights=_bytes([*parameters, *method.buffers()]),
         gradients=gradients,
         optimizer=round(gradients * states_per_weight(method.make_optimizer)),
-        activations=_activations(method, batch, factor),
+        activations=activations,
+        overhead=round(overhead),
     )
 
 
