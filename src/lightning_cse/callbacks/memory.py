@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning import Callback
 from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from lightning_cse.methods.base import MakeOptimizer, Method
 from lightning_cse.runs.machine import memory_of
@@ -139,6 +140,15 @@ def _activations(method: Method, batch: Mapping[str, Any], factor: float) -> int
     try:
         with torch.enable_grad(), _saved(method.parameters()) as saved:
             embedded = method.embed(batch)
+
+        # The backward pass has the activations of one layer at a time, beside those that are kept.
+        with torch.enable_grad(), _uncheckpointed(encoder) as layers:
+            if layers:
+                with _saved(method.parameters()) as whole:
+                    method.embed(batch)
+
+                for kind, size in whole.items():
+                    saved[kind] += (size - saved[kind]) // len(layers)
     finally:
         encoder.chunk_size = chunk
 
@@ -147,6 +157,25 @@ def _activations(method: Method, batch: Mapping[str, Any], factor: float) -> int
         factor = min(factor, chunk / sentences)
 
     return round(saved["scaling"] * factor) + saved["fixed"]
+
+
+@contextmanager
+def _uncheckpointed(encoder: nn.Module) -> Iterator[list[Any]]:
+    """Let the layers keep their activations; yield those that otherwise compute them again."""
+    layers: list[Any] = []
+    for module in encoder.modules():
+        is_layer = isinstance(module, GradientCheckpointingLayer)
+        if is_layer and module.gradient_checkpointing:
+            layers.append(module)
+
+    for layer in layers:
+        layer.gradient_checkpointing = False
+
+    try:
+        yield layers
+    finally:
+        for layer in layers:
+            layer.gradient_checkpointing = True
 
 
 @contextmanager

@@ -13,11 +13,11 @@ from lightning_cse.methods import Schedule, UnsupervisedSimCSE
 from lightning_cse.tokens import Tokens
 
 
-def method_of(chunk_size=None):
+def method_of(chunk_size=None, **options):
     torch.manual_seed(0)
 
     return UnsupervisedSimCSE(
-        tiny_encoder(),
+        tiny_encoder(**options),
         InfoNCE(),
         optimizer=partial(torch.optim.AdamW, lr=1e-3),
         schedule=Schedule(),
@@ -101,3 +101,13 @@ def test_a_process_on_a_cpu_takes_more_than_its_tensors():
     assert large.overhead - small.overhead == pytest.approx(0.4 * grown, rel=0.01)
     tensors = small.weights + small.gradients + small.optimizer + small.activations
     assert small.total == tensors + small.overhead > tensors
+
+
+def test_with_gradient_checkpointing_one_layer_has_its_activations():
+    whole = estimate(method_of(), batch_of(8), 1).activations
+    method = method_of(gradient_checkpointing=True)
+    part = estimate(method, batch_of(8), 1).activations
+    assert whole / 2 < part < whole  # of two layers
+    assert all(
+        layer.gradient_checkpointing for layer in method.model.encoder.backbone.encoder.layer
+    )
