@@ -64,8 +64,9 @@ class MemoryEstimate(Callback):
     """Log the memory that a training needs, and warn if the device has less.
 
     Weights, gradients and the optimizer's state are counted. The activations are those that the
-    backward pass of a few training rows would use, times the rows of a batch. The probe computes no
-    gradient, and leaves the random state as it was.
+    backward pass of a few training rows would use, times the rows of a batch; with gradient
+    checkpointing, those that are kept and one layer's. The probe computes no gradient, and leaves
+    the random state as it was.
     """
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
