@@ -202,6 +202,12 @@ MUTANTS = (
         "SimCSE",
     ),
     Mutant(
+        "encoders/instructions.py",
+        'given.get("default", query)',
+        'given.get("default", "")',
+        "SimCSE",
+    ),
+    Mutant(
         "encoders/templates.py",
         ">= len(self.prefix)",
         "> len(self.prefix)",
