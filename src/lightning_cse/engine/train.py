@@ -411,7 +411,7 @@ def fit_and_test(
     ]
     trainer = _trainer(job, loggers, callbacks)
     passes = parts.encoder.passes(trainer.strategy.root_device)
-    log.info("sentences are %s on their way through %s", passes, parts.encoder.name)
+    log.info("%s encodes %s sentences", parts.encoder.name, passes)
     _fit(job, trainer, last)
 
     job.interrupts.continues = "repeats only the test"
