@@ -4,6 +4,7 @@ Or a small random one for tests.
 """
 
 import contextlib
+import functools
 import hashlib
 import importlib.util
 import inspect
@@ -282,7 +283,13 @@ def _report_differences(
                 differences.append(f"{key} {used[key]} (its folder: {value})")
 
     if differences:
-        log.info("the encoder %s has %s", name, ", ".join(differences))
+        _say(f"the encoder {name} has {', '.join(differences)}")
+
+
+@functools.cache
+def _say(line: str) -> None:
+    """Log a line once in a process: a model is loaded again to be tested."""
+    log.info("%s", line)
 
 
 def read_json(path: Path) -> Any:
