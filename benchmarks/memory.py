@@ -4,8 +4,7 @@
 
 Each argument is the override of an encoder (several, with commas between them). SimCSE trains a few
 steps on NLI triplets with it, in a process of its own, at the batch size given. Measured is the
-growth of the process's peak memory over what it has before its first
-step, without the encoder's weights.
+growth of the process's peak memory over what it has before its first step, with the weights.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ import transformers as hf
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from lightning_cse.data import read_corpus, sample_dir
+from lightning_cse.encoders import encoder as encoder_module
+from lightning_cse.encoders import load_encoder
 
 BERT = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -311,3 +313,25 @@ def save_kind(
     tokenizer.save_pretrained(folder)
 
     return folder
+
+
+def load(folder, **options):
+    """Load a saved model, by default without dropout."""
+    defaults = {"pooling": "mean", "max_length": 64, "dropout": 0.0}
+    return load_encoder(
+        name=folder.name,
+        source=str(folder),
+        **defaults | options,
+    )
+
+
+def pad_groups(encoder, patch):
+    patch.setattr(encoder, "_packed", encoder._padded)
+
+
+def pack(encoder, patch):
+    patch.setattr(encoder_module, "TOKENS_AT_ONCE", 40)
+
+
+PATHS = {"packed": pack, "padded": pad_groups}
+"""How sentences go through an encoder, forced by a monkeypatch; several rows if packed."""

@@ -97,13 +97,10 @@ class ImpScore(Method):
 
     def _encode_once(self, data: Any) -> None:
         # A sentence has other tokens where its role has another instruction.
-        tokenizers = {
-            data.tokenizer_of(role).digest: data.tokenizer_of(role) for role in self.roles
-        }
+        tokenizers = {role: data.tokenizer_of(role) for role in self.roles}
         columns = []
-        for role in self.roles:
-            digest = data.tokenizer_of(role).digest
-            columns.append([(digest, sentence) for sentence in data.train.column(role)])
+        for role, tokenize in tokenizers.items():
+            columns.append([(tokenize.digest, sentence) for sentence in data.train.column(role)])
 
         number = {one: place for place, one in enumerate(dict.fromkeys(chain(*columns)))}
         log.info(
@@ -113,7 +110,7 @@ class ImpScore(Method):
         )
         most = min(data.max_tokens or self.model.encoder.max_length, self.model.encoder.max_length)
         ids: list[list[int]] = [[]] * len(number)
-        for digest, tokenize in tokenizers.items():
+        for digest, tokenize in {one.digest: one for one in tokenizers.values()}.items():
             own = [one for one in number if one[0] == digest]
             tokenised = tokenize([sentence for _, sentence in own])
             for one, tokens in zip(own, tokenised, strict=True):

@@ -3,12 +3,10 @@
 import pytest
 import torch
 import transformers as hf
-from encoder_kinds import DECODERS, KINDS, save_kind
+from encoder_kinds import DECODERS, KINDS, PATHS, load, pad_groups, save_kind
 from sentence_transformers import SentenceTransformer
 
 from lightning_cse.analysis.exporting import export
-from lightning_cse.encoders import encoder as encoder_module
-from lightning_cse.encoders import load_encoder
 from lightning_cse.encoders.encoder import EARLIER_STATES
 from lightning_cse.encoders.packing import MODEL_TYPES
 from lightning_cse.encoders.templates import PROMPT_EOL, Template
@@ -23,26 +21,6 @@ TEXTS = [
     "Is that yours?",
     "Über 🙃 naïveté.",
 ]
-
-
-def load(folder, **options):
-    defaults = {"pooling": "mean", "max_length": 64, "dropout": 0.0}
-    return load_encoder(
-        name=folder.name,
-        source=str(folder),
-        **defaults | options,
-    )
-
-
-def pad_groups(encoder, patch):
-    patch.setattr(encoder, "_packed", encoder._padded)
-
-
-def pack(encoder, patch):
-    patch.setattr(encoder_module, "TOKENS_AT_ONCE", 40)
-
-
-PATHS = {"packed": pack, "padded": pad_groups}
 
 
 def gradients(encoder):
