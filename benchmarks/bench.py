@@ -1,20 +1,22 @@
 """Measure the speed of training and encoding, compared with sentence-transformers under the same
 conditions.
 
-    make bench                                    # or: python benchmarks/bench.py make bench
-    ARGS="--steps 20 --precision bf16" make bench ARGS="--chunk 64 --batch 512"      #
-    method.chunk_size, for batches larger than memory make bench ARGS=--profile
-    # only the shares of a step's time
+    make bench                                    # or: python benchmarks/bench.py
+    make bench ARGS="--steps 20 --precision bf16"
+    make bench ARGS="--chunk 64 --batch 512"      # method.chunk_size, for batches above memory
+    make bench ARGS="--encoder mpnet_base --batch 32"
+    make bench ARGS="--encoder qwen2_5_coder_0_5b --adapter lora --batch 16 --steps 3"
+    make bench ARGS=--profile                     # only the shares of a step's time
 
-Both sides have the same rows, encoder, precision and threads. They train all-MiniLM-L6-v2 on INLI
-triplets (from ``LIGHTNING_CSE_DATA`` if set, else from the sample corpus) with the in-batch
-softmax, AdamW, gradient clipping at 1 and batches of 64 triplets. Our side is
-``+experiment=simcse_inli`` (Lightning's Trainer, SimCSE with its head; without evaluation,
-checkpoints or logging). Their side is SentenceTransformerTrainer with MultipleNegativesRankingLoss
-or, with ``--chunk``, CachedMultipleNegativesRankingLoss. Repetitions alternate, so that a busy
-machine slows both sides. The first step of each is not counted. Tokenisation counts on both sides
-(ours once, theirs per batch). If there is a GPU, both sides use it. Config, method and data are
-built as by the training command.
+Both sides have the same rows, encoder, pooling, adapter, precision and threads. They train
+all-MiniLM-L6-v2 or ``--encoder`` on INLI triplets (from ``LIGHTNING_CSE_DATA`` if set, else from
+the sample corpus) with the in-batch softmax, AdamW, gradient clipping at 1 and batches of 64
+triplets. Our side is ``+experiment=simcse_inli`` (Lightning's Trainer, SimCSE with its head;
+without evaluation, checkpoints or logging). Their side is SentenceTransformerTrainer with
+MultipleNegativesRankingLoss or, with ``--chunk``, CachedMultipleNegativesRankingLoss. Repetitions
+alternate, so that a busy machine slows both sides. The first step of each is not counted.
+Tokenisation counts on both sides (ours once, theirs per batch). If there is a GPU, both sides use
+it. Config, method and data are built as by the training command.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from typing import Any
 
 import torch
 from measuring import (
+    DEFAULT,
     ON_GPU,
     ROLES,
     Measured,
@@ -105,13 +108,14 @@ def bench(size: Size, repetitions: int, out: Console) -> dict[str, Any]:
     for what in ("training", "encoding"):
         table.add_row(what, *(str(both[f"{what} {who}"]) for who in ("ours", "theirs", "ratio")))
     result: dict[str, Any] = {name: measured.values for name, measured in both.items()}
-    for architecture in () if size.chunk else ("cross", "bi"):
+    has_dualcse = size.chunk is None and size == replace(size, encoder=DEFAULT, adapter=None)
+    for architecture in ("cross", "bi") if has_dualcse else ():
         cfg = config_of(f"dualcse_{architecture}", replace(size, steps=max(3, size.steps // 2)))
         speed = Measured([SEQUENCES * size.batch / train_ours(cfg)[0] for _ in range(repetitions)])
         table.add_row(f"DualCSE {architecture} (sequences)", str(speed))
         result[f"dualcse {architecture}"] = speed.values
     out.print(table)
-    aims = "" if ON_GPU or size.chunk else " (aims: {} and {})".format(*AIMS[size.precision])
+    aims = "" if ON_GPU or not has_dualcse else " (aims: {} and {})".format(*AIMS[size.precision])
     times = " and encoding ".join(
         f"{both[f'{what} ratio'].median:.2f}" for what in ("training", "encoding")
     )
@@ -133,10 +137,7 @@ def profiled(size: Size, speed: float | None, out: Console) -> dict[str, Any]:
     )
     rate = matrix_rate(size.precision)
     useful = (
-        operations(sentences_of(cfg), cfg)
-        * (speed or size.batch * len(ROLES) / seconds)
-        / size.batch
-        / len(ROLES)
+        operations(cfg) * (speed or size.batch * len(ROLES) / seconds) / size.batch / len(ROLES)
     )
     text = f"large matrix products: {rate / 1e9:.0f} GFLOP/s; training does {useful / rate:.0%} of that, padding aside\n"
     out.print(text)
@@ -159,6 +160,8 @@ def main() -> None:
     parser.add_argument(
         "--chunk", type=int, metavar="K", help="sentences whose activations are in memory at once"
     )
+    parser.add_argument("--encoder", default=DEFAULT, help="a file of conf/encoder")
+    parser.add_argument("--adapter", help="a file of conf/adapter, for both sides")
     parser.add_argument("--precision", choices=sorted(LIGHTNING), help="both if not given")
     parser.add_argument("--profile", action="store_true", help="only the shares of a step")
     parser.add_argument(
@@ -175,14 +178,23 @@ def main() -> None:
     out = Console(width=max(120, Console().width), highlight=False)
     corpus = "INLI" if os.environ.get("LIGHTNING_CSE_DATA") else "the sample corpus"
     about = machine()
+    what = given.encoder + (f" with {given.adapter}" if given.adapter else "")
     out.print(
-        f"MiniLM on {corpus}, batches of {given.batch} triplets, {given.steps} steps a repetition"
+        f"{what} on {corpus}, batches of {given.batch} triplets, {given.steps} steps a repetition"
     )
     where = about.get("gpu") or about["machine"]["cpu"]
     out.print(f"{where}, {about['threads']} threads, load {about['load']}, {about['versions']}\n")
     chosen = [given.precision] if given.precision else list(LIGHTNING)
     sizes = {
-        precision: Size(precision, given.steps, given.batch, given.chunk) for precision in chosen
+        precision: Size(
+            precision,
+            given.steps,
+            given.batch,
+            given.chunk,
+            given.encoder,
+            given.adapter,
+        )
+        for precision in chosen
     }
     if given.profile:
         results = {precision: profiled(size, None, out) for precision, size in sizes.items()}
@@ -191,7 +203,8 @@ def main() -> None:
             precision: bench(size, given.repetitions, out) for precision, size in sizes.items()
         }
     name = (
-        f"batch {given.batch}"
+        (f"{what}, " if what != DEFAULT else "")
+        + f"batch {given.batch}"
         + (f", chunk {given.chunk}" if given.chunk else "")
         + given.profile * ", profile"
     )

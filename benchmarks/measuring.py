@@ -22,18 +22,21 @@ from lightning_cse.runs import environment
 
 ON_GPU = torch.cuda.is_available()
 ROLES = ("anchor", "positive", "negative")
+DEFAULT = "minilm_l6"
 
 
 @dataclass(frozen=True)
 class Size:
     """The size of a measurement: precision, steps per repetition, triplets per batch, sentences per
-    chunk.
+    chunk; and what is trained.
     """
 
     precision: str
     steps: int
     batch: int
     chunk: int | None = None
+    encoder: str = DEFAULT
+    adapter: str | None = None
 
 
 @dataclass

@@ -4,20 +4,18 @@ record.
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 from hydra.utils import instantiate
 from measuring import ON_GPU, ROLES, Clock, Size
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.config.compose import compose
 from lightning_cse.devices import together
+from lightning_cse.encoders.load import find_encoder
 from lightning_cse.engine.build import build
 
 LIGHTNING = {"bf16": "bf16-mixed", "float32": "32-true"}
@@ -35,7 +33,8 @@ def config_of(experiment: str, size: Size, *overrides: str) -> DictConfig:
     """Return the config of an experiment as the training command composes it."""
     given = [
         f"+experiment={experiment}",
-        "encoder=minilm_l6",
+        f"encoder={size.encoder}",
+        *([f"+adapter={size.adapter}"] if size.adapter else []),
         "diag.evaluation=none",
         f"data.batch_size={size.batch}",
         f"data.train_rows={size.steps * size.batch}",
@@ -86,9 +85,12 @@ def train_ours(
 
 def for_theirs(cfg: DictConfig) -> dict[str, Any]:
     """Return the settings with which sentence-transformers trains as a config says."""
+    encoder = cfg.encoder
     return {
-        "folder": folder_of(cfg.encoder.package),
-        "max_length": cfg.encoder.max_length,
+        "folder": str(find_encoder(encoder.name, encoder.source, encoder.package)),
+        "pooling": encoder.pooling,
+        "adapter": encoder.adapter and OmegaConf.to_container(encoder.adapter),
+        "max_length": encoder.max_length,
         "batch": cfg.data.batch_size,
         "lr": cfg.method.optimizer.lr,
         "clip": cfg.trainer.gradient_clip_val,
@@ -96,12 +98,3 @@ def for_theirs(cfg: DictConfig) -> dict[str, Any]:
         "chunk": cfg.method.chunk_size,
         "bf16": cfg.trainer.precision == LIGHTNING["bf16"],
     }
-
-
-def folder_of(package: str) -> str:
-    """Return the folder of an encoder in a Python package, given as ``name/subfolder``."""
-    name, _, subfolder = package.partition("/")
-    spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        sys.exit(f"the package {name} is not installed: pip install 'lightning_cse[offline]'")
-    return str(Path(spec.submodule_search_locations[0]) / subfolder)

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-import transformers
 from measuring import ON_GPU, ROLES, now, seconds_of
 from omegaconf import DictConfig
-from ours import folder_of
+from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
+
+from lightning_cse.engine.build import build
 
 INSIDE = {
     "optimizer": ("aten::_foreach", "aten::_fused_adam", "aten::linalg_vector_norm"),
@@ -154,20 +155,26 @@ def matrix_rate(precision: str) -> float:
     return 2 * width**3 / min(seconds_of(lambda: a @ b) for _ in range(8))
 
 
-def operations(rows: dict[str, list[str]], cfg: DictConfig) -> float:
-    """Return operations per step in matrix products for real tokens only: forward, and twice that
-    backward.
+def operations(cfg: DictConfig) -> float:
+    """Return operations per step in matrix products, for real tokens only.
+
+    Each takes two operations per weight and token forward, as many for the gradient of its input,
+    and as many again for that of its weight, if that is trained.
     """
-    folder = folder_of(cfg.encoder.package)
-    shape = transformers.AutoConfig.from_pretrained(folder)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    width, inner, layers = shape.hidden_size, shape.intermediate_size, shape.num_hidden_layers
+    parts = build(cfg)
+    encoder, rows = parts.encoder, parts.data.train
+    frozen = trained = 0
+    for module in encoder.backbone.modules():
+        if isinstance(module, nn.Linear) and module.weight.requires_grad:
+            trained += module.weight.numel()
+        elif isinstance(module, nn.Linear):
+            frozen += module.weight.numel()
+
+    of_attention = 4 * encoder.width * encoder.backbone.config.num_hidden_layers
     total = 0.0
-    for column in rows.values():
-        for ids in tokenizer(column, truncation=True, max_length=cfg.encoder.max_length)[
-            "input_ids"
-        ]:
-            total += (
-                layers * len(ids) * (2 * (4 * width**2 + 2 * width * inner) + 4 * len(ids) * width)
-            )
-    return 3 * total * cfg.data.batch_size / len(rows[ROLES[0]])
+    for role in ROLES:
+        for ids in encoder.tokenizer(rows.column(role)):
+            tokens = min(len(ids) + len(encoder.template()), encoder.max_length)
+            total += tokens * (6 * trained + 4 * frozen + 3 * of_attention * tokens)
+
+    return total * cfg.data.batch_size / len(rows)

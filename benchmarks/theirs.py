@@ -7,17 +7,19 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import datasets
 import transformers
+from hydra.utils import instantiate
 from measuring import ON_GPU, Clock
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
-from sentence_transformers.sentence_transformer import losses
+from sentence_transformers.sentence_transformer import losses, modules
 from torch.utils.data import DataLoader
 
 transformers.utils.logging.set_verbosity_error()
@@ -37,9 +39,11 @@ def train_theirs(
     rows: dict[str, list[str]],
     *,
     folder: str,
+    pooling: str,
     max_length: int,
     batch: int,
     chunk: int | None,
+    adapter: Mapping[str, Any] | None,
     **options: Any,
 ) -> tuple[float, SentenceTransformer]:
     """Train one epoch of the same rows with sentence-transformers; return seconds per step, and the
@@ -48,7 +52,13 @@ def train_theirs(
     With ``chunk``, its loss caches gradients (Gao et al. 2021). Processes started by torchrun share
     the batch.
     """
-    model = SentenceTransformer(folder, device="cuda" if ON_GPU else "cpu")
+    transformer = modules.Transformer(folder)
+    width = transformer.get_embedding_dimension()
+    pooled = modules.Pooling(width, pooling.replace("last_token", "lasttoken"))
+    model = SentenceTransformer(modules=[transformer, pooled], device="cuda" if ON_GPU else "cpu")
+    if adapter is not None:
+        model.add_adapter(instantiate(adapter))
+
     model.model_card_data.widget = [
         {"text": ""}
     ]  # otherwise it makes examples, with a progress bar

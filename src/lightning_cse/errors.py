@@ -5,15 +5,18 @@ another process runs all missing points. 130 and 143, stopped by Ctrl-C and by S
 reader of stdout is gone.
 """
 
+import contextlib
 import difflib
 import functools
 import os
+import re
 import select
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, requires
 from typing import ClassVar, ParamSpec, Self
 
 BUG = 1
@@ -107,6 +110,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         cutoff=0.6,
     )
     return f" - did you mean '{close[0]}'?" if close else ""
+
+
+def extra_with(module: str) -> str | None:
+    """Return the extra of this package that installs a module; None if there is none."""
+    name = re.escape(module.partition(".")[0].replace("_", "-"))
+    with contextlib.suppress(PackageNotFoundError):
+        for requirement in requires("lightning_cse") or ():
+            found = re.fullmatch(rf"{name}\b[^;]*; extra == ['\"]([^'\"]+)['\"]", requirement)
+            if name and found and found[1] != "dev":
+                return found[1]
+
+    return None
 
 
 def exit_code(error: BaseException) -> int:

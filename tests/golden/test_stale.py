@@ -190,6 +190,12 @@ MUTANTS = (
         "SimCSE",
     ),
     Mutant(
+        "encoders/windowed.py",
+        "hidden.add_(residual)",
+        "hidden.sub_(residual)",
+        "SimCSE",
+    ),
+    Mutant(
         "encoders/architecture.py",
         "backbone.config.is_causal = False",
         "backbone.config.is_causal = True",

@@ -6,7 +6,14 @@ import signal
 
 import pytest
 
-from lightning_cse.errors import ConfigError, DataError, Interrupted, report, reported
+from lightning_cse.errors import (
+    ConfigError,
+    DataError,
+    Interrupted,
+    extra_with,
+    report,
+    reported,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +67,18 @@ def test_sigterm_in_a_command_is_an_interrupt_and_its_handler_goes_with_it(capsy
     assert command() == 128 + signal.SIGTERM
     assert capsys.readouterr().err == "stopped; the same command continues where it stopped\n"
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [
+        ("peft", "adapters"),
+        ("peft.tuners", "adapters"),
+        ("sentence_transformers", "export"),
+        ("torch", None),  # no extra: always installed
+        ("pef", None),
+        ("", None),
+    ],
+)
+def test_a_module_that_is_missing_is_named_with_its_extra(module, extra):
+    assert extra_with(module) == extra

@@ -26,14 +26,12 @@ from lightning_cse.encoders.architecture import (
 )
 from lightning_cse.encoders.instructions import USES, complete
 from lightning_cse.encoders.packing import (
-    MODEL_TYPES,
     WIDEST,
     Windows,
     cut_by_length,
     cut_evenly,
     keep_freed_memory,
     make_dropout_fast,
-    use_window_attention,
 )
 from lightning_cse.encoders.templates import (
     PROMPT_EOL,
@@ -42,6 +40,7 @@ from lightning_cse.encoders.templates import (
     Template,
     padding_id,
 )
+from lightning_cse.encoders.windowed import MODEL_TYPES, use_window_attention
 from lightning_cse.errors import EncoderError, did_you_mean
 from lightning_cse.tokens import Tokens
 
@@ -141,8 +140,9 @@ class Tokenizer:
 class SentenceEncoder(nn.Module):
     r"""Encode sentences as vectors: template, transformer, pooling.
 
-    All sentences of a step are encoded in one call. For the architectures of `MODEL_TYPES` they
-    are packed into windows on a CPU. Otherwise, they are padded in groups of similar length.
+    All sentences of a step are encoded in one call. For the architectures of `MODEL_TYPES`, and
+    MPNet, they are packed into windows on a CPU. Otherwise, they are padded in groups of similar
+    length.
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
 
@@ -262,7 +262,7 @@ class SentenceEncoder(nn.Module):
         """Yield one template per prompt, or the tokenizer's own where no prompt is pooled."""
         tokenizer = self.tokenizer.tokenizer
         if self.pooling == "prompt":
-            if self.denoise and not self._is_packed:
+            if self.denoise and self.backbone.config.model_type not in MODEL_TYPES:
                 raise EncoderError(
                     f"encoder.denoise: the positions of {self.backbone.config.model_type} cannot be "
                     f"set, only those of {', '.join(MODEL_TYPES)}"

@@ -22,14 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from transformers import PreTrainedConfig
 
 from lightning_cse.errors import EncoderError
 
@@ -77,25 +70,6 @@ def cut_evenly(lengths: np.ndarray, most: int | None) -> list[int]:
     return groups
 
 
-MODEL_TYPES = (
-    "albert",
-    "bert",
-    "camembert",
-    "distilbert",
-    "electra",
-    "gemma3_text",
-    "llama",
-    "mistral",
-    "modernbert",
-    "qwen2",
-    "qwen3",
-    "roberta",
-    "xlm-roberta",
-)
-"""Backbones whose forward passes ``windows`` on to attention, and takes ``inputs_embeds`` and
-``position_ids``.
-"""
-
 WIDEST = 2048
 """Tokens of the longest sequence that is packed: the bias of a window is quadratic in its width."""
 
@@ -105,37 +79,8 @@ NARROWEST = 32
 TOKEN_COST = 96
 """The cost of a token outside attention, in entries of its row of attention weights."""
 
-_NAME = "lightning_cse"
 _TRIM_THRESHOLD = -1  # of malloc.h
 _MMAP_THRESHOLD = -3
-
-
-def use_window_attention(backbone: PreTrainedModel) -> bool:
-    """Make the backbone's attention accept ``windows=``; return whether it can."""
-    if backbone.config.model_type not in MODEL_TYPES:
-        return False
-
-    backbone.set_attn_implementation(_NAME)
-    for module in backbone.modules():
-        if {"dense", "dropout", "LayerNorm"} == {name for name, _ in module.named_children()}:
-            module.__class__ = FastOutput
-
-    return True
-
-
-class FastOutput(nn.Module):
-    """The output of a block of a BERT-like model: ``norm(dropout(dense(x)) + residual)``."""
-
-    dense: nn.Module
-    dropout: nn.Module
-    LayerNorm: nn.Module
-
-    def forward(self, hidden: Tensor, residual: Tensor) -> Tensor:
-        """Add in place and in one dtype: a sum of two dtypes takes longer than a cast and a sum."""
-        hidden = self.dropout(self.dense(hidden)).to(residual.dtype)
-        normed: Tensor = self.LayerNorm(hidden.add_(residual))
-
-        return normed
 
 
 @functools.cache
@@ -248,66 +193,6 @@ def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
     return starts, int(np.count_nonzero(room < width))
 
 
-def window_attention(
-    module: nn.Module,
-    *states: Any,
-    windows: Windows | None = None,
-    dropout: float = 0.0,
-    **options: Any,
-) -> tuple[Tensor, Tensor | None]:
-    """Attend in windows, else as transformers does: three (1, heads, tokens, width) -> (1, tokens,
-    heads, width).
-    """
-    if windows is None:
-        return sdpa_attention_forward(
-            module,
-            *states,
-            dropout=dropout,
-            **options,
-        )  # type: ignore[misc]
-
-    q, k, v = (tensor[0].transpose(0, 1) for tensor in states[:3])  # (tokens, heads, width)
-    q, k = q.to(v.dtype), k.to(v.dtype)  # under autocast, rotary positions leave them in float32
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1:  # grouped queries: several heads share keys and values
-        k, v = (tensor.repeat_interleave(groups, 1) for tensor in (k, v))
-
-    scale = options.get("scaling") or q.shape[-1] ** -0.5
-    reach = options.get("sliding_window")
-    if reach is not None and windows.includes_bound:
-        reach += 1
-
-    if dropout > 0 and is_fast(q, dropout):
-        mixed: Tensor = _WindowAttention.apply(
-            q,
-            k,
-            v,
-            windows,
-            dropout,
-            scale,
-            reach,
-        )  # type: ignore[no-untyped-call]
-        return mixed[None], None
-
-    shape = (windows.count, windows.width)
-    q, k, v = (tensor.unflatten(0, shape).transpose(1, 2) for tensor in (q, k, v))
-    bias = windows.bias_within(reach).to(q.dtype)
-    mixed = nn.functional.scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        bias,
-        dropout,
-        scale=scale,
-    )
-
-    return mixed.transpose(1, 2).flatten(0, 1)[None], None
-
-
-AttentionInterface.register(_NAME, window_attention)
-AttentionMaskInterface.register(_NAME, sdpa_mask)
-
-
 def _swapped(x: Tensor, count: int) -> Tensor:
     """(tokens, heads, width) -> (windows * heads, tokens of a window, width), contiguous, and back
     again.
@@ -316,8 +201,48 @@ def _swapped(x: Tensor, count: int) -> Tensor:
     return rows.transpose(1, 2).flatten(0, 1)
 
 
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor,
+    *,
+    count: int,
+    dropout: float,
+    scale: float,
+) -> Tensor:
+    """Attend in each of ``count`` windows: tensors (tokens, heads, width), and a bias (count *
+    heads, tokens of a window, tokens of a window) that is added to the scaled products.
+    """
+    if dropout > 0 and is_fast(q, dropout):
+        mixed: Tensor = _WindowAttention.apply(
+            q,
+            k,
+            v,
+            bias,
+            count,
+            dropout,
+            scale,
+        )  # type: ignore[no-untyped-call]
+        return mixed
+
+    heads = q.shape[1]
+    q, k, v = (tensor.unflatten(0, (count, -1)).transpose(1, 2) for tensor in (q, k, v))
+    mixed = nn.functional.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        bias.unflatten(0, (count, heads)),
+        dropout,
+        scale=scale,
+    )
+
+    return mixed.transpose(1, 2).flatten(0, 1)
+
+
 class _WindowAttention(torch.autograd.Function):
-    r"""``dropout(softmax(scale q k^T + bias)) v`` in each window; tensors (tokens, heads, width).
+    r"""``dropout(softmax(scale q k^T + bias)) v`` in each of ``count`` windows; tensors (tokens,
+    heads, width), and a bias (count * heads, tokens of a window, tokens of a window).
 
     With weights :math:`P`, mask :math:`M` of 0 and 1, :math:`c = 1 / (1 - p)` and result
     :math:`O = (P \circ M) (c V)`:
@@ -335,13 +260,12 @@ class _WindowAttention(torch.autograd.Function):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        windows: Windows,
+        bias: Tensor,
+        count: int,
         dropout: float,
         scale: float,
-        reach: int | None,
     ) -> Tensor:
-        q, k, v = (_swapped(x, windows.count) for x in (q, k, v * _scale(dropout)))
-        bias = windows.bias_a_head(q.dtype, len(q) // windows.count, reach)
+        q, k, v = (_swapped(x, count) for x in (q, k, v * _scale(dropout)))
         weights = torch.baddbmm(
             bias,
             q,
@@ -350,11 +274,11 @@ class _WindowAttention(torch.autograd.Function):
         ).softmax(-1)
         mask = keep_mask(tuple(weights.shape), dropout)
         ctx.save_for_backward(q, k, v, weights, mask)
-        ctx.count = windows.count  # not the bias, which is large
+        ctx.count = count
         ctx.dropout = dropout
         ctx.scale = scale
 
-        return _swapped(torch.bmm(mask.to(q.dtype).mul_(weights), v), windows.count)
+        return _swapped(torch.bmm(mask.to(q.dtype).mul_(weights), v), count)
 
     @staticmethod
     @once_differentiable
@@ -374,7 +298,7 @@ class _WindowAttention(torch.autograd.Function):
         v_grad = torch.bmm(kept.mul_(weights).transpose(1, 2), g).mul_(_scale(ctx.dropout))
         gradients = (_swapped(x, ctx.count) for x in (q_grad, k_grad, v_grad))
 
-        return *gradients, None, None, None, None
+        return *gradients, scores_grad if ctx.needs_input_grad[3] else None, None, None, None
 
 
 LANES = 65_536

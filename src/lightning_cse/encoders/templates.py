@@ -61,6 +61,11 @@ def end_id(tokenizer: PreTrainedTokenizerBase) -> int:
     )
 
 
+def _ids(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
+    """Return the ids of a text, without special tokens."""
+    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
 @dataclass(frozen=True)
 class Sequences:
     """Model inputs of n sentences, right-padded.
@@ -186,18 +191,8 @@ class Template:
                 f"token is pooled; a causal model has no {MASK}"
             )
 
-        single = cls.from_tokenizer(tokenizer)
-        prefix = tuple(tokenizer(before.rstrip(), add_special_tokens=False)["input_ids"])
-        suffix = tuple(tokenizer(behind, add_special_tokens=False)["input_ids"])
-
-        return cls(
-            prefix=single.prefix + prefix,
-            suffix=suffix,
-            prefix_types=single.prefix_types + (0,) * len(prefix),
-            suffix_types=(0,) * len(suffix),
-            pad_id=single.pad_id,
-            pooled=1,
-        )
+        bare = replace(cls.from_tokenizer(tokenizer), suffix=(), suffix_types=(), pooled=1)
+        return bare._with_text(_ids(tokenizer, before.rstrip()), _ids(tokenizer, behind))
 
     @classmethod
     def from_prompt(cls, tokenizer: PreTrainedTokenizerBase, prompt: str) -> Template:
@@ -218,9 +213,6 @@ class Template:
                 f"encoder.prompts: {prompt!r} needs one {SENTENCE} and, behind it, one {MASK}"
             )
 
-        def ids(text: str) -> tuple[int, ...]:
-            return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
-
         if tokenizer.mask_token_id is None:
             raise EncoderError(
                 f"encoder.pooling: the tokenizer {tokenizer.name_or_path} has no mask token, which "
@@ -228,17 +220,20 @@ class Template:
             )
 
         single = cls.from_tokenizer(tokenizer)
-        prefix = ids(before.rstrip())
-        after = ids(behind)
-        suffix = (*ids(between.rstrip()), int(tokenizer.mask_token_id), *after)
+        after = _ids(tokenizer, behind)
+        suffix = (*_ids(tokenizer, between.rstrip()), int(tokenizer.mask_token_id), *after)
+        pooled = 1 + len(after) + len(single.suffix)
 
-        return cls(
-            prefix=single.prefix + prefix,
-            suffix=suffix + single.suffix,
-            prefix_types=single.prefix_types + (0,) * len(prefix),
-            suffix_types=(0,) * len(suffix) + single.suffix_types,
-            pad_id=single.pad_id,
-            pooled=1 + len(after) + len(single.suffix),
+        return replace(single, pooled=pooled)._with_text(_ids(tokenizer, before.rstrip()), suffix)
+
+    def _with_text(self, before: tuple[int, ...], behind: tuple[int, ...]) -> Template:
+        """Return this template with the ids of a text directly around the sentence."""
+        return replace(
+            self,
+            prefix=self.prefix + before,
+            suffix=behind + self.suffix,
+            prefix_types=self.prefix_types + (0,) * len(before),
+            suffix_types=(0,) * len(behind) + self.suffix_types,
         )
 
     def __len__(self) -> int:

@@ -19,7 +19,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException  # 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
 from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
+from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean, extra_with
 from lightning_cse.evaluation import Task, check_parts
 from lightning_cse.methods import Method
 from lightning_cse.runs.hashing import PRECISIONS
@@ -283,8 +283,8 @@ def _faults(
         target = pkgutil.resolve_name(node["_target_"])
         signature = inspect.signature(target)
     except (ImportError, AttributeError, ValueError) as error:
-        is_extra = getattr(error, "name", None) == "peft"
-        hint = "; pip install 'lightning_cse[adapters]'" if is_extra else ""
+        extra = extra_with(getattr(error, "name", None) or "")
+        hint = f"; pip install 'lightning_cse[{extra}]'" if extra else ""
         yield f"{key}._target_: {node['_target_']!r} cannot be used ({error}){hint}"
         return
 

@@ -8,8 +8,8 @@ from sentence_transformers import SentenceTransformer
 
 from lightning_cse.analysis.exporting import export
 from lightning_cse.encoders.encoder import EARLIER_STATES
-from lightning_cse.encoders.packing import MODEL_TYPES
 from lightning_cse.encoders.templates import PROMPT_EOL, Template
+from lightning_cse.encoders.windowed import MODEL_TYPES
 from lightning_cse.engine.load import load as load_model
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens

@@ -1,5 +1,6 @@
 """Instructions: text before a sentence by its use, as sentence-transformers puts it there."""
 
+import json
 import logging
 
 import pytest
@@ -68,6 +69,24 @@ def test_vectors_are_those_of_sentence_transformers(instructions, folder, tmp_pa
     bare = model_of(encoder_of(folder))
     text = instructions["query"] + TEXTS[0]
     assert bare.encode(text) == pytest.approx(model.encode(TEXTS[0], use="query"), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["passage", "corpus"])
+def test_a_folder_that_has_a_prompt_for_documents_alone(name, folder, tmp_path):
+    export(model_of(encoder_of(folder)), tmp_path / "to")
+    settings = tmp_path / "to" / "config_sentence_transformers.json"
+    content = json.loads(settings.read_text())
+    settings.write_text(json.dumps(content | {"prompts": {name: "passage: "}}))
+
+    encoder = load_encoder(name="x", source=str(tmp_path / "to"), pooling="auto")
+    assert encoder.instructions == {"default": "", "query": "", "document": "passage: "}
+    model = model_of(encoder)
+    # Their encode_document takes the empty prompt that they add under the name "document".
+    other = SentenceTransformer(str(tmp_path / "to"), device="cpu")
+    for use, prompt in {"default": None, "query": "query", "document": name}.items():
+        expected = torch.tensor(other.encode(TEXTS, prompt_name=prompt))
+        found = torch.tensor(model.encode(TEXTS, use=use))
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_search_has_queries_and_documents():

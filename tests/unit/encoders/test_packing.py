@@ -17,9 +17,9 @@ from lightning_cse.encoders.packing import (
     Windows,
     cut_by_length,
     keep_mask,
-    use_window_attention,
-    window_attention,
 )
+from lightning_cse.encoders.packing import attend as attend_in_windows
+from lightning_cse.encoders.windowed import use_window_attention, window_attention
 
 LENGTHS = np.array([4, 4, 4, 7, 7, 20, 1, 1, 31, 2])
 WINDOWS = Windows.pack(LENGTHS)
@@ -74,28 +74,21 @@ def attend(qkv, dropout):
     return mixed[0, INSIDE]
 
 
-def one_by_one(
-    query,
-    key,
-    value,
-    mask,
-    p,
-):
+def one_by_one(query, key, value, bias, mask, p):
     """Attention spelled out, a sequence and a head at a time."""
     rows = []
-    keeps = mask.view(
-        WINDOWS.count,
-        HEADS,
-        WINDOWS.width,
-        WINDOWS.width,
-    )
+    shape = (WINDOWS.count, HEADS, WINDOWS.width, WINDOWS.width)
+    keeps = mask.view(shape)
+    biases = bias.view(shape)
     for start, length in zip(WINDOWS.starts.tolist(), LENGTHS.tolist(), strict=True):
         window, offset = divmod(start, WINDOWS.width)
+        own = slice(offset, offset + length)
         heads = []
         for head in range(HEADS):
             q, k, v = (x[0, head, start : start + length] for x in (query, key, value))
-            weights = torch.softmax(q @ k.T / WIDTH**0.5, -1)
-            keep = keeps[window, head][offset : offset + length, offset : offset + length] != 0
+            scores = q @ k.T / WIDTH**0.5 + biases[window, head][own, own]
+            weights = torch.softmax(scores, -1)
+            keep = keeps[window, head][own, own] != 0
             heads.append(torch.where(keep, weights / (1 - round(p * LANES) / LANES), 0.0) @ v)
 
         rows.append(torch.stack(heads, 1))
@@ -108,27 +101,38 @@ def test_large_scores_stay_finite():
     assert attend([query * 1000, key, value], 0.3).isfinite().all()
 
 
+def drawn_mask(p):
+    torch.manual_seed(5)
+    return keep_mask((WINDOWS.count * HEADS, WINDOWS.width, WINDOWS.width), p)
+
+
+def assert_values_and_gradients(got, want, inputs):
+    torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
+    weight = torch.randn(len(INSIDE), HEADS, WIDTH)
+    gradients = [torch.autograd.grad((result * weight).sum(), inputs) for result in (got, want)]
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("p", [0.0, 0.3])
 def test_values_and_gradients_of_attention(p):
-    torch.manual_seed(5)
-    mask = keep_mask((WINDOWS.count * HEADS, WINDOWS.width, WINDOWS.width), p)
+    mask = drawn_mask(p)
     qkv = states()
-    weight = torch.randn(len(INSIDE), HEADS, WIDTH)
-    got = attend(qkv, p)
-    want = one_by_one(*qkv, mask=mask, p=p)
-    torch.testing.assert_close(
-        got,
-        want,
-        atol=1e-6,
-        rtol=1e-5,
-    )
-    gradients = [torch.autograd.grad((result * weight).sum(), qkv) for result in (got, want)]
-    torch.testing.assert_close(
-        gradients[0],
-        gradients[1],
-        atol=1e-5,
-        rtol=1e-4,
-    )
+    nothing = torch.zeros(len(mask), WINDOWS.width, WINDOWS.width)
+    want = one_by_one(*qkv, bias=nothing, mask=mask, p=p)
+    assert_values_and_gradients(attend(qkv, p), want, qkv)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3])
+def test_values_and_gradients_of_attention_with_a_trained_bias(p):
+    mask = drawn_mask(p)
+    qkv = states()
+    relative = torch.randn(1, HEADS, WINDOWS.width, WINDOWS.width, requires_grad=True)
+    bias = (WINDOWS.bias + relative).flatten(0, 1)
+    want = one_by_one(*qkv, bias=bias, mask=mask, p=p)
+    rows = [x[0].transpose(0, 1) for x in qkv]
+    torch.manual_seed(5)
+    mixed = attend_in_windows(*rows, bias, count=WINDOWS.count, dropout=p, scale=WIDTH**-0.5)
+    assert_values_and_gradients(mixed[INSIDE], want, [*qkv, relative])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
