@@ -23,6 +23,19 @@ REFUSED = [
     ("trainer.devices=auto", "trainer.devices: must be a number of devices"),
     ("trainer.max_epochs=-1", "training never ends"),
     ("trainer.limit_train_batches=1.5", "a number of batches, or a share from 0.0 to 1.0, got"),
+    ("+trainer.fast_dev_run=true", "trainer.fast_dev_run: is set by lightning_cse; it leaves no"),
+    (
+        "trainer.fast_dev_run=true",
+        "unknown key 'trainer.fast_dev_run' - it leaves no record: +debug",
+    ),
+    ("trainer.detect_anomaly=true", "is added with a plus: +trainer.detect_anomaly=..."),
+    ("+trainer.callbacks=[]", "+callbacks.mine={_target_: my_module.MyCallback}"),
+    ("ckpt_path=last.ckpt", "unknown key 'ckpt_path' - the same command resumes a run; init_from="),
+    ("+callbacks.mine=3", "callbacks.mine: give its class: {_target_: my_module.MyCallback}"),
+    (
+        "+callbacks.early_stopping.patienc=3",
+        "callbacks.early_stopping.patienc: Key 'patienc' not in 'EarlyStopping' - did you mean",
+    ),
     ("callbacks.early_stopping.min_delta=0.1", "set callbacks.early_stopping.patience, too"),
     ("suite=nli suite.snli.auprc_thresholds=1", "must be an integer >= 2, got 1"),
     ("seed=-1", "seed: must be a number >= 0"),
@@ -112,7 +125,7 @@ def config_dir(tmp_path):
     experiments = tmp_path / "mine" / "experiment"
     experiments.mkdir(parents=True)
     (experiments / "own.yaml").write_text(MINE.replace("SETTING", "{max_epochs: 1}"))
-    (experiments / "bad.yaml").write_text(MINE.replace("SETTING", "{callback: 1}"))
+    (experiments / "bad.yaml").write_text(MINE.replace("SETTING", "{callbacks: 1}"))
     group = tmp_path / "mine" / "flavour"
     group.mkdir()
     (group / "sweet.yaml").write_text("# @package _global_\ntrainer: {max_epochs: 7}\n")
@@ -127,7 +140,7 @@ def config_dir(tmp_path):
         ("+experiment=own +flavour=sweet", ""),
         ("+experiment=own epochs=1", "did you mean 'trainer.max_epochs'?"),
         ("+experiment=onw", "there is no experiment 'onw' - did you mean 'own'?"),
-        ("+experiment=bad", "trainer.callback"),
+        ("+experiment=bad", "trainer.callbacks: is set by lightning_cse"),
         ("+experiment=own +flavour=swet", "there is no flavour 'swet' - did you mean 'sweet'?"),
         ("seed=1", ", own, "),
     ],

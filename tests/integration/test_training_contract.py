@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
 from small_runs import SMALL, curves
 
@@ -99,6 +100,67 @@ def test_limited_epoch_is_the_start_of_its_order(limit, run, monkeypatch):
     folder = run(f"trainer.limit_train_batches={limit} trainer.max_steps=-1", place="limited")
     assert watch.rows == [*whole.rows[0:2], *whole.rows[3:5]]
     assert folder.read()["steps"] == 4  # the schedule's length
+
+
+# What users add to the Trainer
+
+
+class Count(pl.Callback):
+    """Counts the steps, with a state of its own in checkpoints."""
+
+    steps = 0
+
+    def on_train_batch_end(self, *_):
+        self.steps += 1
+
+    def state_dict(self):
+        return {"steps": self.steps}
+
+
+def test_a_callback_and_an_argument_of_the_trainer_of_ones_own(run):
+    folder = run(
+        f"+callbacks.mine._target_={__name__}.Count +trainer.detect_anomaly=true keep_last=true",
+    )
+    last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
+    assert last["callbacks"]["Count"] == {"steps": 6}
+    assert folder.read()["decisive"]["config"]["callbacks"]["mine"]["_target_"].endswith("Count")
+    with pytest.raises(
+        ConfigError, match=r"callbacks\.mine: torch\.nn\.Identity is not a callback"
+    ):
+        run("+callbacks.mine._target_=torch.nn.Identity", place="other")
+
+
+# Another model's weights
+
+
+def test_start_from_the_weights_of_a_run(run, monkeypatch, caplog):
+    first = run(place="first")
+    step = first.read()["best"]["step"]
+    monitor = first.read()["best"]["monitor"]
+    second = run(f"init_from={first.path}", place="second")
+    assert curves(second)[monitor][0] == curves(first)[monitor][step]
+    assert curves(second)["train/loss"] != curves(first)["train/loss"]
+
+    # What counts is the content of the weights, not the place.
+    digest = first.read()["checkpoint"]["sha256"]
+    assert second.read()["decisive"]["config"]["init_from"] == digest
+    again = run(f"init_from={second.path}", place="third")
+    assert len({folder.config_hash for folder in (first, second, again)}) == 3
+
+    caplog.set_level(logging.INFO)
+    other = run(f"{GAUSSCSE} init_from={first.path}", place="gauss")
+    assert other.read()["steps"]
+    assert "newly drawn: model." in caplog.text
+
+
+def test_start_from_an_encoder_that_does_not_fit(run, tmp_path):
+    first = run(place="first")
+    with pytest.raises(ConfigError, match=r"init_from: .* does not fit the encoder tiny: \d+ of"):
+        run(f"init_from={first.path} encoder.width=16", place="narrow")
+
+    frozen = f"init_from={first.path} encoder.freeze_embeddings=true"
+    with pytest.raises(ConfigError, match=r"init_from: .* has another .*, which is frozen here"):
+        run(frozen, place="frozen")
 
 
 # Numbers that are not finite

@@ -7,7 +7,7 @@ they are built.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -29,7 +29,9 @@ class Paths:
 
 @dataclass
 class Trainer:
-    """The arguments of Lightning's Trainer that a user sets; the engine sets the others."""
+    """The arguments of Lightning's Trainer in ``conf/``; `ENGINE` lists those that are refused, and
+    a plus adds any other one.
+    """
 
     _target_: str
     accelerator: str
@@ -62,7 +64,7 @@ class EarlyStopping:
 
 @dataclass
 class Callbacks:
-    """The settings of callbacks."""
+    """The settings of callbacks; a plus adds further callbacks by any name."""
 
     early_stopping: EarlyStopping
 
@@ -91,6 +93,7 @@ class Train:
     retry_failed: bool
     keep_last: bool
     figures: bool
+    init_from: str | None
     limits: dict[str, int | None]
     data: Any
     suite: Any
@@ -123,11 +126,34 @@ OPEN = (
     "llm.parameters.",
     "method.optimizer.",
     "encoder.adapter.",
+    "trainer.",
+    "callbacks.",
     "suite.",
     "baselines.",
     "hydra.",
 )
 """Nodes to which a plus adds any key. All others have only the keys in ``conf/``."""
+
+_DEV = "dev sets are evaluated by optimizer steps: eval_every, least_evaluations, limits.dev_pairs"
+_ORDER = "the order of the rows follows from the seed, and a resumed run continues in it"
+_FILES = "a run's folder has its files: paths.runs_dir, keep_last=true"
+ENGINE = {
+    "barebones": "a run needs its curves and checkpoints: logger=null leaves out the dashboard",
+    "callbacks": "add each by a name: +callbacks.mine={_target_: my_module.MyCallback}",
+    "check_val_every_n_epoch": _DEV,
+    "ckpt_path": "the same command resumes a run; init_from=RUN starts from another run's weights",
+    "default_root_dir": _FILES,
+    "enable_checkpointing": _FILES,
+    "fast_dev_run": "it leaves no record: +debug=tiny, or trainer.max_steps=3",
+    "limit_predict_batches": "a run predicts by its test: limits.test_pairs",
+    "limit_test_batches": "limits.test_pairs limits the test",
+    "logger": "choose a dashboard: logger=wandb, logger=tensorboard, logger=csv or logger=null",
+    "overfit_batches": "+debug=overfit, or data.train_rows=64",
+    "reload_dataloaders_every_n_epochs": _ORDER,
+    "use_distributed_sampler": _ORDER,
+    "val_check_interval": _DEV,
+}
+"""Arguments of Lightning's Trainer that the engine sets, and what to use in their place."""
 
 _PAIR = ("premise", "hypothesis", "label")
 OWN: dict[str, tuple[str, ...]] = {
@@ -226,7 +252,7 @@ def _resolved(cfg: DictConfig, config_name: str) -> DictConfig:
     except OmegaConfBaseException as error:
         near = ""
         if isinstance(error, ConfigKeyError):
-            near = did_you_mean(str(error.key), error.parent_node)
+            near = instead(str(error.key)) or did_you_mean(str(error.key), error.parent_node)
 
         fault = f"{error.full_key or 'config'}: {plain_line(error)}{near}"
         raise user_error(error) or ConfigError([fault]) from error
@@ -234,10 +260,22 @@ def _resolved(cfg: DictConfig, config_name: str) -> DictConfig:
     return plain
 
 
+def instead(key: str) -> str:
+    """Return what to use in the place of an argument that Lightning has elsewhere."""
+    reason = ENGINE.get(key.removeprefix("trainer."))
+    return f" - {reason}" if reason else ""
+
+
 def _check_types(plain: DictConfig) -> None:
     """Merge a config into the schema of ``train``."""
     schema = OmegaConf.structured(Train)
-    missing = OmegaConf.missing_keys(OmegaConf.merge(schema, plain)) - WITH_A_SUITE
+    declared = plain.copy()
+    for name, node in (("trainer", Trainer), ("callbacks", Callbacks)):
+        if isinstance(declared.get(name), DictConfig):
+            keys = [field.name for field in fields(node) if field.name in declared[name]]
+            declared[name] = OmegaConf.masked_copy(declared[name], keys)
+
+    missing = OmegaConf.missing_keys(OmegaConf.merge(schema, declared)) - WITH_A_SUITE
 
     if missing:
         raise ConfigError(f"{key}: is missing, and cannot be left out" for key in sorted(missing))
@@ -299,7 +337,15 @@ def _training(plain: DictConfig) -> Iterator[str]:
     if stopping.patience is None and stopping.min_delta:
         yield "callbacks.early_stopping.min_delta: set callbacks.early_stopping.patience, too"
 
+    for name, node in plain.callbacks.items():
+        if name != "early_stopping" and not (isinstance(node, DictConfig) and "_target_" in node):
+            yield f"callbacks.{name}: give its class: {{_target_: my_module.MyCallback}}"
+
     trainer = plain.trainer
+    for key in trainer:
+        if key in ENGINE:
+            yield f"trainer.{key}: is set by lightning_cse; {ENGINE[key]}"
+
     limit = trainer.limit_train_batches
     if isinstance(limit, float) and not 0 <= limit <= 1:
         kinds = "a number of batches, or a share from 0.0 to 1.0"

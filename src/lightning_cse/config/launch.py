@@ -293,8 +293,8 @@ def as_custom(args: Iterable[str]) -> list[str]:
 def ordered(args: Iterable[str]) -> list[str]:
     """Put experiment, profile, sweep and debug first, with their plus, and flags last.
 
-    Another plus stays only where it chooses an option of a group or adds to an open node: Hydra
-    refuses unknown keys without a plus.
+    Another plus stays only where it chooses an option of a group, or adds to an open node, whose
+    key may exist already. Hydra refuses unknown keys without a plus.
 
     Examples:
         >>> ordered(["-m", "seed=0,1", "+debug=tiny", "experiment=simcse", "++force=true"])
@@ -320,8 +320,10 @@ def _with_its_plus(arg: str) -> str:
     if name in APPENDED and equals:
         return f"+{plain}"
 
-    if name.startswith(OPEN) or is_group(name):
+    if is_group(name):
         return arg
+    if name.startswith(OPEN):
+        return f"++{plain}" if arg != plain else arg
 
     return plain
 

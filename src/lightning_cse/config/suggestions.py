@@ -8,7 +8,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
-from lightning_cse.config.check import CHOSEN
+from lightning_cse.config.check import CHOSEN, instead
 from lightning_cse.config.compose import APPENDED, options, plain_line
 from lightning_cse.errors import ConfigError, did_you_mean
 
@@ -77,7 +77,10 @@ def _unknown_key(key: str, cfg: DictConfig) -> str:
     )
     near = f" - did you mean '{by_word[close[0]]}'?" if close else ""
 
-    return f"unknown key '{key}'{near}"
+    if key.startswith("trainer.") and not near:
+        near = f"; an argument of Lightning's Trainer is added with a plus: +{key}=..."
+
+    return f"unknown key '{key}'{instead(key) or near}"
 
 
 def _keys(settings: Mapping[str, Any], prefix: str) -> Iterator[str]:

@@ -141,13 +141,9 @@ def read_run(folder: Path) -> dict[str, Any]:
     return record
 
 
-def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
-    record = read_run(folder)
-
+def read_weights(folder: Path, record: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Return the weights of a run's best checkpoint; raise EncoderError if the file is damaged."""
     import torch
-
-    from lightning_cse.engine.inference import SentenceModel
-    from lightning_cse.models import build
 
     best = folder / CHECKPOINT
     with best.open("rb") as file:
@@ -158,14 +154,22 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
             f"{best} is damaged (its sha256 differs from the record's): train again with force=true"
         )
 
+    checkpoint = torch.load(best, map_location="cpu", weights_only=True)
+    weights: dict[str, torch.Tensor] = checkpoint["state_dict"]
+
+    return weights
+
+
+def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
+    record = read_run(folder)
+    state = read_weights(folder, record)
+
+    from lightning_cse.engine.inference import SentenceModel
+    from lightning_cse.models import build
+
     config = read_yaml(folder / CONFIG)
     encoder = _build_encoder(config["encoder"], options)
     model = build(encoder, record["model"])
-    state = torch.load(
-        best,
-        map_location="cpu",
-        weights_only=True,
-    )["state_dict"]
     weights = {key.removeprefix("model."): state[key] for key in state if key.startswith("model.")}
     # The checkpoint contains neither the tokenizer nor weights that were frozen.
     lacks_weights = any(f"encoder.{name}" not in weights for name in encoder.frozen)
@@ -181,7 +185,10 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
         model,
         name=str(record["name"]),
         method=config["method"]["_target_"],
-        digests={"weights": sha256, "tokenizer": encoder.digests["tokenizer"]},
+        digests={
+            "weights": record["checkpoint"]["sha256"],
+            "tokenizer": encoder.digests["tokenizer"],
+        },
         run=folder,
         record=record,
     )

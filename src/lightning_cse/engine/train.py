@@ -46,7 +46,8 @@ from lightning_cse.engine.build import (
     plain,
     resolve_automatic,
 )
-from lightning_cse.errors import Interrupted, TrainingError, one_line
+from lightning_cse.engine.initial import initialise
+from lightning_cse.errors import ConfigError, Interrupted, TrainingError, one_line
 from lightning_cse.evaluation import TaskResult, keyed, run_tasks
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.runs.hashing import training_key
@@ -68,6 +69,8 @@ class Job:
     key: str
     decisive: dict[str, Any]
     interrupts: Interrupts
+    callbacks: list[pl.Callback]
+    """Those that the user added."""
 
     @property
     def last(self) -> Path:
@@ -148,11 +151,16 @@ def _prepare(cfg: DictConfig, interrupts: Interrupts) -> Job:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()  # else, in a sweep, that of the previous point
 
+    callbacks = _own_callbacks(cfg.callbacks)
     parts = build(cfg)
+    resolved |= automatic_reading(cfg, parts.encoder)
+    if cfg.init_from is not None:
+        resolved["init_from"] = initialise(parts.method, str(cfg.init_from))
+
     decides: dict[str, Any] = {
         "data": parts.digests,
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
-        "resolved": resolved | automatic_reading(cfg, parts.encoder),
+        "resolved": resolved,
     }
 
     config = plain(cfg)
@@ -170,7 +178,25 @@ def _prepare(cfg: DictConfig, interrupts: Interrupts) -> Job:
         key,
         runs.decisive(config, **decides),
         interrupts,
+        callbacks,
     )
+
+
+def _own_callbacks(cfg: DictConfig) -> list[pl.Callback]:
+    """Return the callbacks that the user added."""
+    callbacks = []
+    for name in map(str, cfg):
+        if name == "early_stopping":
+            continue
+
+        callback = built(cfg[name])
+        if not isinstance(callback, pl.Callback):
+            kind = "is not a callback of pytorch_lightning"
+            raise ConfigError([f"callbacks.{name}: {cfg[name]._target_} {kind}"])
+
+        callbacks.append(callback)
+
+    return callbacks
 
 
 def _follow(job: Job) -> runs.Outcome:
@@ -404,6 +430,7 @@ def fit_and_test(
         job.interrupts,
         RandomState(),
         MemoryEstimate(),
+        *job.callbacks,
         steps,
         evaluation,
         *lines,

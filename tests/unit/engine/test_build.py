@@ -216,3 +216,11 @@ def test_mistyped_argument_is_refused(
 
     assert fault.startswith(f"n.{argument}: typed takes ")
     assert fault.endswith("did you mean 'mean'?" if value == "maen" else f"got {value!r}")
+
+
+def test_an_argument_that_the_trainer_does_not_have(compose):
+    cfg = compose("+experiment=simcse_sup", "+trainer.max_epoch=3")
+    with pytest.raises(
+        ConfigError, match="unexpected argument 'max_epoch' - did you mean 'max_epochs'"
+    ):
+        check_nodes(cfg)

@@ -1,0 +1,82 @@
+"""The weights that a training starts from, if they are those of another model."""
+
+import logging
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from lightning_cse.engine.load import load, read_weights
+from lightning_cse.errors import ConfigError
+from lightning_cse.methods import Method
+
+log = logging.getLogger(__name__)
+
+ENCODER = "model.encoder."
+
+
+def initialise(method: Method, name: str) -> str:
+    """Give a method the weights of a finished run or of an encoder; return their sha256.
+
+    All weights of the encoder must fit. Weights of the method itself, such as a head, are taken
+    where name and shape are the same; the others stay as they were drawn. Optimizer, schedule and
+    order of the rows begin anew.
+
+    Raises ConfigError if the encoder is of another architecture, or has other weights where the
+    method's are frozen, and the errors of `load`.
+    """
+    given, digest = _weights(name)
+    own = method.state_dict()
+    fits = {key: value for key, value in given.items() if _has_place(own, key, value)}
+    _check_frozen(method, given, name)
+
+    lacking = [key for key in own if key.startswith(ENCODER) and key not in fits]
+    if lacking:
+        encoder = method.model.encoder.name
+        raise ConfigError(
+            [
+                f"init_from: {name} does not fit the encoder {encoder}: {len(lacking)} of its "
+                f"weights are missing or have another shape, such as {lacking[0]}; choose the "
+                "encoder that it was made with, or export it and give encoder.source=FOLDER"
+            ]
+        )
+
+    method.load_state_dict(fits, strict=False)
+    new = [key for key in own if key not in fits]
+    log.info(
+        "starts from the weights of %s%s",
+        name,
+        f"; newly drawn: {', '.join(new)}" if new else "",
+    )
+
+    return digest
+
+
+def _weights(name: str) -> tuple[dict[str, Tensor], str]:
+    """Return weights under the names that they have in a method, and their sha256."""
+    model = load(name, "cpu")
+    encoder = model.encoder
+    weights = {f"{ENCODER}{key}": value for key, value in encoder.state_dict().items()}
+    # A state dict has no frozen weights.
+    weights |= {f"{ENCODER}{key}": encoder.get_parameter(key).detach() for key in encoder.frozen}
+    if model.run is not None:
+        weights |= read_weights(model.run, model.record)
+
+    return weights, model.digests["weights"]
+
+
+def _has_place(own: Mapping[str, Tensor], key: str, value: Tensor) -> bool:
+    return key in own and own[key].shape == value.shape
+
+
+def _check_frozen(method: Method, given: Mapping[str, Tensor], name: str) -> None:
+    """Raise ConfigError if a weight differs that a checkpoint of the method would not hold."""
+    encoder = method.model.encoder
+    for key in encoder.frozen:
+        value = given.get(f"{ENCODER}{key}")
+        if value is not None and not value.equal(encoder.get_parameter(key).cpu()):
+            raise ConfigError(
+                [
+                    f"init_from: {name} has another {key}, which is frozen here: export it and give "
+                    "encoder.source=FOLDER, or train all weights"
+                ]
+            )
