@@ -5,10 +5,23 @@ import sys
 
 from lightning_cse.errors import LightningCSEError, did_you_mean, reported
 
-COMMANDS = (
-    *("train", "evaluate", "reproduce", "compare", "report", "dashboard"),
-    *("export", "describe", "generate", "prepare"),
-)
+COMMANDS = {
+    "train": "train one method on one corpus",
+    "evaluate": "measure a run, an encoder or a language model on a suite of tasks",
+    "runs": "list the runs on disk, or remove some",
+    "compare": "test runs against each other",
+    "report": "write runs, tables and curves as one HTML file",
+    "reproduce": "make the tables and figures of a paper",
+    "generate": "let a language model write training rows",
+    "describe": "describe a corpus before training on it",
+    "prepare": "fetch corpora",
+    "export": "write a run as a folder of sentence-transformers",
+    "dashboard": "make a workspace of curves in Weights & Biases",
+}
+"""What each command does."""
+
+MODULES = {"runs": "list_runs"}
+"""The modules of commands whose names are those of packages."""
 
 
 @reported
@@ -16,17 +29,21 @@ def main() -> int:
     """Run the command that the first word names, or list the commands."""
     name, *rest = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        names = ", ".join(COMMANDS)
-        sys.stdout.write(f"lightning-cse COMMAND ...: one of {names}; COMMAND --help tells more\n")
+        sys.stdout.write("lightning-cse COMMAND ...; COMMAND --help tells more\n\n")
+        for command, purpose in COMMANDS.items():
+            sys.stdout.write(f"  {command:<11}{purpose}\n")
+
         return 0
 
     if name not in COMMANDS:
+        near = did_you_mean(name, COMMANDS)
         raise LightningCSEError(
-            f"unknown command {name!r}{did_you_mean(name, COMMANDS)} (choose from: {', '.join(COMMANDS)})"
+            f"unknown command {name!r}{near} (choose from: {', '.join(COMMANDS)})"
         )
 
     sys.argv = [f"lightning-cse {name}", *rest]
-    code: int = importlib.import_module(f"lightning_cse.{name}").main()
+    module = importlib.import_module(f"lightning_cse.{MODULES.get(name, name)}")
+    code: int = module.main()
 
     return code
 

@@ -45,15 +45,7 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
         help="from conf/encoder, instead of the paper's; the table says so",
     )
 
-    default = path(os.environ.get("LIGHTNING_CSE_RUNS") or "runs")
-    add(
-        "--runs-dir",
-        type=path,
-        default=default,
-        metavar="DIR",
-        help="default: LIGHTNING_CSE_RUNS, else runs",
-    )
-
+    add_runs_dir(parser)
     records = "folder of further records, kept as files; may be repeated"
     add(
         "--records",
@@ -67,6 +59,17 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
         "--kept",
         action="store_true",
         help="count the records kept in experiments/ as finished runs",
+    )
+
+
+def add_runs_dir(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that says where the runs are."""
+    parser.add_argument(
+        "--runs-dir",
+        type=path,
+        default=path(os.environ.get("LIGHTNING_CSE_RUNS") or "runs"),
+        metavar="DIR",
+        help="default: LIGHTNING_CSE_RUNS, else runs",
     )
 
 

@@ -1,0 +1,154 @@
+"""Lists the runs on disk, or removes some: ``lightning-cse runs dualcse --sort score``,
+``lightning-cse runs rm dualcse``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lightning_cse import arguments as shared
+from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean, reported
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lightning_cse.papers.inventory import Line
+
+NUMBERS = {"score": "{:.4f}", "minutes": "{:.1f}"}
+"""The columns of numbers, and how they are shown."""
+
+WIDTH = 200
+"""The width of the table in characters where there is no terminal."""
+
+
+@reported
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    removes = words[:1] == ["rm"]
+    given = _parser(removes=removes).parse_args(words[removes:])
+    from lightning_cse.papers.inventory import as_frame, lines_of, matching
+
+    lines = matching(lines_of(given.runs_dir), given.filter)
+    if not lines:
+        raise LightningCSEError(_nothing(given))
+
+    if removes:
+        return _remove(lines, yes=given.yes)
+
+    frame = as_frame(lines)
+    sys.stdout.write(_text(_sorted(frame, given.sort), given.format))
+
+    return 0
+
+
+def _nothing(given: argparse.Namespace) -> str:
+    where = f"{given.runs_dir.absolute()} has no runs"
+    return f"{where} with {' and '.join(given.filter)}" if given.filter else where
+
+
+def _sorted(frame: pd.DataFrame, key: str) -> pd.DataFrame:
+    """Return the table sorted: texts from a to z, numbers and dates from the highest."""
+    if key not in frame.columns:
+        near = did_you_mean(key, frame.columns)
+        raise ConfigError([f"--sort: no column {key!r}{near} (choose: {', '.join(frame.columns)})"])
+
+    is_text = key != "date" and key not in NUMBERS
+
+    return frame.sort_values(key, ascending=is_text, kind="stable")
+
+
+def _text(frame: pd.DataFrame, form: str) -> str:
+    if form == "csv":
+        return str(frame.to_csv(index=False, lineterminator="\n"))
+    if form == "json":
+        return str(frame.to_json(orient="records", indent=1, force_ascii=False)) + "\n"
+
+    return _terminal(frame)
+
+
+def _terminal(frame: pd.DataFrame) -> str:
+    """Return the table for a terminal, whose long cells take several lines."""
+    import pandas as pd
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in frame.columns:
+        table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
+
+    shown = frame.copy()
+    for name, form in NUMBERS.items():
+        shown[name] = [form.format(value) if pd.notna(value) else "-" for value in frame[name]]
+
+    for row in shown.astype(str).itertuples(index=False):
+        table.add_row(*(escape(cell) for cell in row))
+
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    with console.capture() as capture:
+        console.print(table)
+
+    return capture.get()
+
+
+def _remove(lines: Sequence[Line], *, yes: bool) -> int:
+    """Remove the folders of runs after a question; runs that are under way stay."""
+    from lightning_cse.papers.inventory import as_frame
+
+    runs = [run for line in lines for run in line.runs]
+    size = sum(
+        file.stat().st_size for run in runs for file in run.path.rglob("*") if file.is_file()
+    )
+    sys.stdout.write(_text(as_frame(lines), "table"))
+    question = f"remove {len(runs)} runs, {size / 2**20:,.0f} MiB, with all their files? [y/N] "
+    if not yes:
+        if not sys.stdin.isatty():
+            raise LightningCSEError("nothing was removed: answer in a terminal, or give --yes")
+
+        sys.stdout.write(question)
+        sys.stdout.flush()
+        if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
+            sys.stdout.write("nothing was removed\n")
+            return 0
+
+    for run in runs:
+        with run.lock():  # an error if another process trains it
+            run.clear()
+
+        run.path.rmdir()
+        sys.stdout.write(f"removed: {run.path}\n")
+
+    return 0
+
+
+def _parser(*, removes: bool) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="lightning-cse runs rm" if removes else "lightning-cse runs",
+        description="Remove runs with all their files, after a question."
+        if removes
+        else "List the runs on disk, a line for the seeds of one setting.",
+        epilog="Example: lightning-cse runs rm simcse_sup encoder=tiny"
+        if removes
+        else "Examples: lightning-cse runs dualcse --sort score; lightning-cse runs rm dualcse",
+    )
+    add = parser.add_argument
+    words = "texts that the name, an override, the status or the folder must contain, such as encoder=minilm_l4"
+    add("filter", nargs="+" if removes else "*", metavar="FILTER", help=words)
+    shared.add_runs_dir(parser)
+    if removes:
+        add("--yes", action="store_true", help="do not ask")
+        return parser
+
+    add("--sort", default="experiment", metavar="COLUMN", help="default: experiment")
+    forms = ("table", "csv", "json")
+    add("--format", choices=forms, default="table", help="default: table")
+
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""The table of all runs, and the removal of some."""
+
+import io
+import json
+
+import pandas as pd
+import pytest
+
+from lightning_cse import runs
+from lightning_cse.list_runs import main
+from lightning_cse.papers.inventory import COLUMNS
+from lightning_cse.runs.code import code_digest
+
+METHOD = {"_target_": "lightning_cse.methods.SimCSE"}
+CONFIG = {"config": {"method": METHOD}}
+
+
+def begin(root, name, digest, seed=0):
+    run = runs.Run(root, name, digest, seed)
+    run.start("name: x\n", "key" + digest)
+    return run
+
+
+def finish(root, name, digest, seed=0, score=0.5, code=None, overrides=()):
+    run = begin(root, name, digest, seed)
+    run.finish(
+        {
+            "name": name,
+            "config_hash": digest,
+            "seed": seed,
+            "key": f"key{digest}",
+            "overrides": [f"+experiment={name}", f"seed={seed}", *overrides],
+            "decisive": CONFIG,
+            "code": code or code_digest(METHOD),
+            "best": {"score": score},
+            "seconds": {"training": 60.0, "test": 30.0},
+        }
+    )
+
+    return run
+
+
+@pytest.fixture
+def root(tmp_path):
+    finish(tmp_path, "simcse_sup", "0a", 0, 0.70, overrides=["encoder=tiny"])
+    finish(tmp_path, "simcse_sup", "0a", 1, 0.80, overrides=["encoder=tiny"])
+    finish(tmp_path, "dualcse_cross", "0b", code="of before")
+    failed = begin(tmp_path, "gausscse", "0c")
+    failed.fail(ValueError("no such row"), "training")
+    stopped = begin(tmp_path, "gausscse", "0d", 3)
+    stopped.checkpoints.mkdir()
+    (stopped.checkpoints / "last.ckpt").touch()
+
+    return tmp_path
+
+
+@pytest.fixture
+def listed(root, capsys):
+    """Run the command on the folder; return its exit code and its table."""
+
+    def command(*words):
+        code = main([*words, "--runs-dir", str(root), "--format", "json"])
+        out, _ = capsys.readouterr()
+        return code, pd.DataFrame(json.loads(out)) if out else None
+
+    return command
+
+
+def test_a_line_for_the_seeds_of_a_setting(listed):
+    code, table = listed()
+    assert code == 0
+    assert tuple(table.columns) == COLUMNS
+    by_folder = table.set_index("folder")
+    both = by_folder.loc["simcse_sup/0a-s*"]
+    assert (both.seeds, both.differs, both.status) == ("0 1", "encoder=tiny", "finished")
+    assert both.score == pytest.approx(0.75)
+    assert both.minutes == pytest.approx(3)
+    assert by_folder.loc["dualcse_cross/0b-s0"].status == "finished, stale"
+    assert by_folder.loc["gausscse/0c-s0"].status == "failed"
+    assert by_folder.loc["gausscse/0c-s0"].differs == "ValueError: no such row"
+    assert by_folder.loc["gausscse/0d-s3"].status == "interrupted"
+    assert pd.isna(by_folder.loc["gausscse/0d-s3"].score)
+
+
+@pytest.mark.parametrize(
+    ("words", "folders"),
+    [
+        (["SIMCSE"], ["simcse_sup/0a-s*"]),
+        (["encoder=tiny"], ["simcse_sup/0a-s*"]),
+        (["stale"], ["dualcse_cross/0b-s0"]),
+        (["gausscse", "failed"], ["gausscse/0c-s0"]),
+        (["--sort", "seeds", "gausscse"], ["gausscse/0c-s0", "gausscse/0d-s3"]),
+        (["--sort", "score", "finished"], ["simcse_sup/0a-s*", "dualcse_cross/0b-s0"]),
+    ],
+)
+def test_filtered_and_sorted(words, folders, listed):
+    assert list(listed(*words)[1].folder) == folders
+
+
+def test_a_table_for_a_terminal(root, capsys):
+    assert main(["--runs-dir", str(root), "simcse"]) == 0
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split() == list(COLUMNS)
+    assert line.split()[:5] == ["simcse_sup", "encoder=tiny", "0", "1", "0.7500"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing", "here"], "has no runs with nothing and here"),
+        (["--sort", "scor"], "--sort: no column 'scor' - did you mean 'score'? (choose: "),
+        (["rm", "simcse"], "nothing was removed: answer in a terminal, or give --yes"),
+    ],
+)
+def test_refused(words, message, root, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert main([*words, "--runs-dir", str(root)]) == 2
+    assert message in capsys.readouterr().err
+    assert len(list(runs.find_runs(root))) == 5
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("answer", "left"), [("n", 5), ("", 5), ("y", 3), ("YES", 3)])
+def test_runs_are_removed_after_a_question(answer, left, root, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
+    assert main(["rm", "simcse", "--runs-dir", str(root)]) == 0
+    assert "remove 2 runs, 0 MiB, with all their files? [y/N]" in capsys.readouterr().out
+    assert len(list(runs.find_runs(root))) == left
+    assert (root / "simcse_sup/0a-s0").exists() is (left == 5)
+
+
+def test_a_run_that_another_process_trains_stays(root, capsys):
+    run = runs.Run(root, "gausscse", "0d", 3)
+    with run.lock():
+        assert main(["rm", "0d", "--yes", "--runs-dir", str(root)]) == 3
+        assert run.path.exists()
+
+    assert main(["rm", "0d", "--yes", "--runs-dir", str(root)]) == 0
+    assert not run.path.exists()
+    assert (root / "gausscse/0c-s0").exists()
