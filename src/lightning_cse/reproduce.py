@@ -36,16 +36,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     given.experiments = given.experiments or experiments_dir()
     artefacts = find_artefacts(given.experiments)
-    if given.all:
+    if given.all or (given.list and not given.artefact):
         given.artefact = list(artefacts)
 
     if not given.artefact:
-        _show("Tables and figures; name one, a paper or --all (with --dry-run: status):\n")
+        _show("Tables and figures; name one, a paper or --all (--list: what is finished):\n")
         _show("\n".join(f"  {key:<18}  {artefact.title}" for key, artefact in artefacts.items()))
         return 0
 
     plans = _plans(given, artefacts)
-    if given.status or given.dry_run:
+    if given.status or given.dry_run or given.list:
         _show(overview(plans))
         return _exit_code(plans) if given.status else 0
 
@@ -192,6 +192,7 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group()
     for name, purpose in {
         "--dry-run": "show what is finished and what is missing; run nothing",
+        "--list": "the same for all artefacts, unless some are named",
         "--status": "the same; the exit code says whether all is finished",
         "--no-run": "make the tables from the runs that exist; run nothing",
     }.items():

@@ -160,6 +160,29 @@ def test_console_command(
     assert text in out + errors
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("lightning-cse re", ["report", "reproduce"]),
+        ("lightning-cse train +experiment=simcse_s", ["+experiment=simcse_sup"]),
+        ("lightning-cse train trainer.dev", ["trainer.devices="]),
+        ("lightning-cse evaluate +suite=stsb", ["+suite=stsb"]),
+        ("lightning-cse runs +suite=stsb", []),
+    ],
+)
+def test_words_are_completed_in_a_shell(line, words, in_place, place, monkeypatch):
+    monkeypatch.setenv("COMP_LINE", line)
+    code, out, _ = in_place(__main__.main, "-sc", "query=bash")
+    assert code == 0
+    assert sorted(out.split()) == words
+
+
+def test_completion_is_installed_for_the_command(in_place, place):
+    code, out, _ = in_place(__main__.main, "-sc", "install=bash")
+    assert code == 0
+    assert out.splitlines()[-1].endswith("-F hydra_bash_completion lightning-cse")
+
+
 def test_console_command_knows_all():
     modules = [__main__.MODULES.get(name, name) for name in __main__.COMMANDS]
     assert sorted(modules) == COMMANDS

@@ -113,7 +113,8 @@ def test_the_overview_and_the_list_name_every_artefact(tmp_path, capfd):
         "--runs-dir",
         str(tmp_path),
     ]
-    for arguments in (everything, []):
+    listed = ["--list", *everything[2:]]
+    for arguments in (everything, listed, []):
         assert main(arguments) == 0
         shown = capfd.readouterr().out
         places = [shown.index(f"{key} ") for key in find_artefacts(experiments_dir())]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -17,16 +17,20 @@ _LISTED = 12  # commands of an artefact that are shown
 
 
 def overview(plans: Sequence[Plan]) -> str:
-    """Return the number of runs of each artefact in each state, what runs or failed, why some are
-    not run, and, for one artefact, the commands to run.
+    """Return the number of runs of each artefact in each state and the minutes that the missing
+    ones take, what runs or failed, why some are not run, and, for one artefact, the commands to
+    run.
     """
     counts = []
     for plan in plans:
         of_plan = status([plan])
-        counts.append([str(len(of_plan[state]) or "") for state in STATES])
+        minutes = minutes_to_expect(plan, of_plan)
+        expected = "" if minutes is None else f"{minutes:,.0f}"
+        counts.append([*(str(len(of_plan[state]) or "") for state in STATES), expected])
 
     names = [(plan.artefact.key, plan.artefact.title) for plan in plans]
-    table = pd.DataFrame(counts, pd.MultiIndex.from_tuples(names), list(STATES))
+    columns = [*STATES, "minutes to expect"]
+    table = pd.DataFrame(counts, pd.MultiIndex.from_tuples(names), columns)
     now = status(plans)
     states = ", ".join(f"{len(now[state])} {state}" for state in STATES if now[state])
     total = sum(len(now[state]) for state in STATES)
@@ -41,6 +45,21 @@ def overview(plans: Sequence[Plan]) -> str:
         lines.append("--retry-failed reruns what failed")
 
     return "\n".join(lines + (_commands(plans[0], missing(now)) if len(plans) == 1 else []))
+
+
+def minutes_to_expect(plan: Plan, states: Mapping[str, Sequence[Job]]) -> float | None:
+    """Return the minutes that the missing runs of an artefact take if they take as long as its
+    finished ones; None if nothing is missing, or nothing finished.
+    """
+    todo = len(missing(states))
+    spent = []
+    for job in states["finished"]:
+        run = plan.table.find(job.point, job.seed)
+        seconds = run.record.get("seconds") if run else None
+        if isinstance(seconds, Mapping):
+            spent.append(sum(seconds.values()))
+
+    return todo * sum(spent) / len(spent) / 60 if todo and spent else None
 
 
 def _commands(plan: Plan, jobs: Sequence[Job]) -> list[str]:

@@ -14,7 +14,7 @@ from lightning_cse.errors import BUSY
 from lightning_cse.papers import reproducing
 from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.files import read_artefact
-from lightning_cse.papers.listing import overview
+from lightning_cse.papers.listing import minutes_to_expect, overview
 from lightning_cse.papers.plan import Plan, missing, overrides_of, status
 from lightning_cse.papers.points import Point, composed, key_of, limited
 from lightning_cse.papers.records import RunsTable
@@ -83,6 +83,7 @@ def finish(
         "key": key_of(point),
         "steps": 10,
         "metrics": {"test/rte/accuracy_all": 0.5},
+        "seconds": {"training": 60.0, "test": 30.0},
         "best": {"score": score},
         "baselines": {"length": {"test/rte/accuracy_all": 0.25}},
         "environment": records.environment(),
@@ -299,3 +300,13 @@ def test_matched_rows_train_for_as_many_steps_as_the_first(
     assert len(plan.found(plan.lines[0])) == 1, "its baseline is of the matched runs"
     evaluated = limited(Point("evaluate", (), Point("train", own)), 10)
     assert evaluated.of == Point("train", (*own, *limit))
+
+
+def test_minutes_to_expect(plan_of):
+    plan = plan_of()
+    assert minutes_to_expect(plan, status([plan])) is None
+    jobs = [job for line in plan.lines for job in plan.jobs(line)]
+    finish(plan, jobs[0].point, jobs[0].seed)
+    left = len(missing(status([plan])))
+    assert minutes_to_expect(plan, status([plan])) == pytest.approx(1.5 * left)
+    assert f" {1.5 * left:.0f}\n" in overview([plan])
