@@ -1,8 +1,36 @@
 """Checks of what losses are given."""
 
 import math
+from typing import Any
 
 from torch import Tensor
+
+from lightning_cse.embeddings import Embedding, PointEmbedding
+
+Vectors = Tensor | PointEmbedding
+"""One vector of each sentence: (n, d)."""
+
+
+def vector_of(name: str, value: Any) -> Tensor:
+    """Return a tensor as it is and the vectors of points; raise TypeError for anything else."""
+    if isinstance(value, PointEmbedding):
+        return value.vector
+    if isinstance(value, Tensor):
+        return value
+
+    raise TypeError(f"{name} must be a tensor (n, d) or a PointEmbedding, got {_kind(value)}")
+
+
+def check_kind(name: str, value: Any, kind: type[Embedding], *fields: str) -> None:
+    """Raise TypeError if a value lacks tensors of these names, those of a kind of embedding."""
+    if not all(hasattr(value, field) for field in fields):
+        raise TypeError(
+            f"{name} must be a {kind.__name__} ({', '.join(fields)}), got {_kind(value)}"
+        )
+
+
+def _kind(value: Any) -> str:
+    return "a tensor" if isinstance(value, Tensor) else type(value).__name__
 
 
 def check_temperature(temperature: float) -> float:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding
-from lightning_cse.losses.checks import check_temperature
+from lightning_cse.losses.checks import check_kind, check_temperature
 from lightning_cse.losses.info_nce import in_batch_cross_entropy
 from lightning_cse.similarity import CosineSimilarity, Similarity
 
@@ -101,6 +101,9 @@ class DualContrastive(nn.Module):
             "contradiction": contradiction if self.contradiction else None,
         }
         hypotheses = {role: dual for role, dual in given.items() if dual is not None}
+        for role, dual in {"premise": premise, **hypotheses}.items():
+            check_kind(role, dual, DualEmbedding, "explicit", "implicit")
+
         rows = _check_rows(premise, hypotheses, rows or {})
 
         terms = self._inter_sentence(premise, hypotheses, rows)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import GaussianEmbedding
-from lightning_cse.losses.checks import check_shapes, check_temperature
+from lightning_cse.losses.checks import check_kind, check_shapes, check_temperature
 from lightning_cse.losses.info_nce import in_batch_cross_entropy
 from lightning_cse.similarity import Reduce, check_reduce, gaussian_similarity_matrix
 
@@ -68,6 +68,11 @@ class GaussianContrastive(nn.Module):
         contradiction: GaussianEmbedding | None = None,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
+        given = {"premise": premise, "entailment": entailment, "contradiction": contradiction}
+        for name, value in given.items():
+            if value is not None:
+                check_kind(name, value, GaussianEmbedding, "mean", "log_variance")
+
         pairs = [(entailment, premise)]
         if "con" in self.sets:
             if contradiction is None:

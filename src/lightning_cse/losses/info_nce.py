@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_cse.errors import ConfigError
-from lightning_cse.losses.checks import check_shapes, check_temperature
+from lightning_cse.losses.checks import Vectors, check_shapes, check_temperature, vector_of
 from lightning_cse.similarity import cosine_matrix
 
 
@@ -46,11 +46,13 @@ class InfoNCE(nn.Module):
 
     def forward(
         self,
-        anchor: Tensor,
-        positive: Tensor,
-        negative: Tensor | None = None,
+        anchor: Vectors,
+        positive: Vectors,
+        negative: Vectors | None = None,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
+        anchor = vector_of("anchor", anchor)
+        positive = vector_of("positive", positive)
         check_shapes(
             anchor,
             positive,
@@ -59,7 +61,7 @@ class InfoNCE(nn.Module):
         )
         blocks = [cosine_matrix(anchor, positive)]
         if negative is not None:
-            blocks.append(cosine_matrix(anchor, negative))
+            blocks.append(cosine_matrix(anchor, vector_of("negative", negative)))
         if self.hard_negative_weight:
             blocks[1:] = [self._weighted(blocks)]
 

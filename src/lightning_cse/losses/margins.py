@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from lightning_cse.losses.checks import check_margin, check_shapes
+from lightning_cse.losses.checks import Vectors, check_margin, check_shapes, vector_of
 from lightning_cse.similarity import cosine
 
 
@@ -46,12 +46,16 @@ class HierarchicalTriplet(nn.Module):
 
     def forward(
         self,
-        anchor: Tensor,
-        positive: Tensor,
-        intermediate: Tensor,
-        negative: Tensor,
+        anchor: Vectors,
+        positive: Vectors,
+        intermediate: Vectors,
+        negative: Vectors,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
+        anchor = vector_of("anchor", anchor)
+        positive = vector_of("positive", positive)
+        intermediate = vector_of("intermediate", intermediate)
+        negative = vector_of("negative", negative)
         check_shapes(
             anchor,
             positive,

@@ -1,6 +1,7 @@
 """What every loss promises: closed forms, invariances, gradients, precision, checked options."""
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,12 @@ import torch
 from oracles import normal
 from torch import nn
 
-from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding, GaussianEmbedding
+from lightning_cse.embeddings import (
+    DualEmbedding,
+    DualGaussianEmbedding,
+    GaussianEmbedding,
+    PointEmbedding,
+)
 from lightning_cse.losses import (
     DualContrastive,
     GaussianContrastive,
@@ -231,3 +237,30 @@ def test_wrong_shapes_are_errors(
 
     with pytest.raises(ValueError, match=r"^need .*got \(\d"):
         case(*tensors)
+
+
+@pytest.mark.parametrize("loss", [InfoNCE(), HierarchicalTriplet()])
+def test_points_are_as_good_as_their_vectors(loss):
+    tensors = normal(4, 3, 4)[: 3 if isinstance(loss, InfoNCE) else 4]
+    assert torch.equal(loss(*map(PointEmbedding, tensors)), loss(*tensors))
+
+
+A = torch.ones(2, 3)
+GAUSSIAN = GaussianEmbedding(A, A)
+
+
+@pytest.mark.parametrize(
+    ("loss", "given", "message"),
+    [
+        (InfoNCE(), (GAUSSIAN, A), "anchor must be a tensor (n, d) or a PointEmbedding, got Gauss"),
+        (InfoNCE(), (A, [A]), "positive must be a tensor (n, d) or a PointEmbedding, got list"),
+        (InfoNCE(), (A, A, GAUSSIAN), "negative must be a tensor (n, d) or a PointEmbedding, got"),
+        (HierarchicalTriplet(), (A, A, None, A), "intermediate must be a tensor (n, d) or a"),
+        (GaussianContrastive(), (A, GAUSSIAN), "premise must be a GaussianEmbedding (mean, log_v"),
+        (GaussianContrastive(), (GAUSSIAN, A), "entailment must be a GaussianEmbedding (mean, lo"),
+        (DualContrastive(), (A, A, A, A), "premise must be a DualEmbedding (explicit, implicit)"),
+    ],
+)
+def test_another_kind_is_named(loss, given, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        loss(*given)
