@@ -128,6 +128,7 @@ def fit(used, folder):
 def test_two_runs_in_one_process_stay_apart(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(sys, "argv", ["train", "some.key=on-the-command-line"])
+    monkeypatch.delitem(sys.modules, "wandb.sdk.launch", raising=False)
     before = dict(os.environ)
     config = {"method": {"lr": 5e-5, "loss": {"temperature": 0.05}}}
     for seed in (0, 1):
@@ -141,6 +142,7 @@ def test_two_runs_in_one_process_stay_apart(tmp_path, monkeypatch):
         one.log_metrics({"train/loss": 9.0}, step=30)
 
     assert dict(os.environ) == before
+    assert "wandb.sdk.launch" not in sys.modules, "its import takes seconds"
     for seed in (0, 1):
         found = written(tmp_path / f"s{seed}")
         (start,) = of_type(found, "run")[:1]

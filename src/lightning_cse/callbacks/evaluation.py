@@ -24,7 +24,8 @@ class Evaluation(Callback):
     Lightning's own validation counts batches, cannot span more than an epoch and misses the last
     step. Here, each distinct sentence of all tasks and diagnostics is embedded once. The method is
     in evaluation mode (unless ``dropout``), the random state is forked, and the method is restored
-    afterwards, so training is the same with and without this callback.
+    afterwards, so training is the same with and without this callback. The vectors of a frozen
+    encoder are kept from the first evaluation to the last (``width`` float32 numbers a sentence).
 
     Args:
         tasks: dev tasks by name; a task's metric ``m`` is logged as ``val/<task>/<m>``.
@@ -75,6 +76,8 @@ class Evaluation(Callback):
         self.waited = 0  # evaluations since the monitor was higher than `to_beat`
         self.to_beat = float("-inf")
         self.stopped: str | None = None  # why training ends before its last step
+        self._vectors: dict[bytes, list[torch.Tensor]] = {}  # of a frozen encoder
+        self._suiting: tuple[dict[str, Task], list[str]] | None = None
 
     def on_train_start(
         self,
@@ -111,8 +114,10 @@ class Evaluation(Callback):
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
     ) -> None:
-        """Evaluate the last step, wherever training ended."""
+        """Evaluate the last step, wherever training ended, and release what was kept."""
         self._evaluate(trainer, pl_module)
+        self._vectors = {}
+        self._suiting = None
 
     @property
     def improved(self) -> bool:
@@ -140,7 +145,12 @@ class Evaluation(Callback):
         self.due = False
         start = time.perf_counter()
         method = cast(Method, pl_module)
-        with isolate_rng(), trainer.precision_plugin.forward_context():
+        encoder = method.model.encoder
+        with (
+            isolate_rng(),
+            trainer.precision_plugin.forward_context(),
+            encoder.keeping(self._vectors),
+        ):
             self.latest = self._measure(method)
 
         if self.step > 0:
@@ -160,7 +170,11 @@ class Evaluation(Callback):
 
     def _measure(self, method: Method) -> dict[str, float]:
         watched = self.diagnostics.sentences()
-        tasks, sentences = suiting_tasks(self.tasks, method.model, "dev")
+        if self._suiting is None:  # the same at every evaluation
+            tasks, sentences = suiting_tasks(self.tasks, method.model, "dev")
+            self._suiting = (tasks, list(dict.fromkeys(sentences)))
+
+        tasks, sentences = self._suiting
         with _mode(method, training=False):
             embedded = self._embed(method, sentences if self.dropout else sentences + watched)
             metrics = {name: task.evaluate(embedded, "dev").metrics for name, task in tasks.items()}

@@ -9,6 +9,7 @@ answered at once.
 
 import argparse
 import contextlib
+import gc
 import importlib
 import logging
 import os
@@ -204,9 +205,21 @@ class Runner:
         if self.config_name == "train" and devices(cfg) > 1 and not _is_own_process():
             return _in_own_process(list(map(str, HydraConfig.get().overrides.task)))
 
-        module, _, function = self.task.partition(":")
+        return _run_task(_imported(self.task), cfg)
 
-        return _run_task(getattr(importlib.import_module(module), function), cfg)
+
+def _imported(task: str) -> Callable[[DictConfig], Any]:
+    """Import a task, without collecting garbage on the way."""
+    module, _, function = task.partition(":")
+    was_enabled = gc.isenabled()
+    gc.disable()  # imports leave hardly any, and collections take a sixth of their time
+    try:
+        found: Callable[[DictConfig], Any] = getattr(importlib.import_module(module), function)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+    return found
 
 
 def _is_own_process() -> bool:

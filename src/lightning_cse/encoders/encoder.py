@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -221,6 +222,7 @@ class SentenceEncoder(nn.Module):
 
         None for all.
         """
+        self._kept: dict[bytes, list[Tensor]] | None = None
         self.width = int(backbone.config.hidden_size)
         self.has_segments = getattr(backbone.config, "type_vocab_size", 0) > 1
         self.adapter = None if adapter is None else Adapter(backbone, adapter)
@@ -310,6 +312,27 @@ class SentenceEncoder(nn.Module):
         """Whether two passes over a sentence differ in training mode."""
         return any(_drops(module) for module in self.backbone.modules())
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether a pass is always the same: no parameter is trained, and nothing is dropped."""
+        if any(parameter.requires_grad for parameter in self.parameters()):
+            return False
+
+        return not any(part.training and _drops(part) for part in self.backbone.modules())
+
+    @contextmanager
+    def keeping(self, vectors: dict[bytes, list[Tensor]]) -> Iterator[None]:
+        """Keep the vectors of every pass while the encoder `is_fixed`, and look up a pass over the
+        same tokens instead of repeating it.
+
+        ``vectors`` holds them, by a digest of the tokens; it belongs to one encoder and precision.
+        """
+        self._kept = vectors
+        try:
+            yield
+        finally:
+            self._kept = None
+
     def template(self, second: str | None = None) -> Template:
         """Return the first template of a single sentence, or that of a pair with the word
         ``second`` (no prompts).
@@ -348,6 +371,21 @@ class SentenceEncoder(nn.Module):
         ``most`` limits the padded tokens that go through the backbone at once, to save memory
         in evaluation.
         """
+        if self._kept is None or not self.is_fixed:
+            return self._vectors(requests, most)
+
+        key = _digest(requests)
+        if key not in self._kept:
+            self._kept[key] = self._vectors(requests, most)
+
+        return [vectors.clone() for vectors in self._kept[key]]
+
+    def _vectors(
+        self,
+        requests: Sequence[tuple[Tokens, Template]],
+        most: int | None,
+    ) -> list[Tensor]:
+        """Return one tensor of vectors per request, of `denoise` without the bias of the prompt."""
         parts = [template.apply(tokens, self.max_length) for tokens, template in requests]
         if not self.denoise:
             return self._encode(parts, most)
@@ -530,6 +568,17 @@ def _check_pooling(
             f"encoder.pooling: {name} ({kind}) has no pooler (a dense layer "
             f"and tanh on [CLS]); choose {instead}"
         )
+
+
+def _digest(requests: Sequence[tuple[Tokens, Template]]) -> bytes:
+    """Return a digest of all that decides the vectors of some requests."""
+    digest = hashlib.sha256()
+    for tokens, template in requests:
+        digest.update(f"{template} {tuple(tokens.ids.shape)}".encode())
+        for tensor in (tokens.ids, tokens.mask):
+            digest.update(tensor.cpu().contiguous().numpy())
+
+    return digest.digest()
 
 
 def _drops(module: nn.Module) -> bool:

@@ -8,8 +8,9 @@ import math
 import os
 import re
 import shutil
+import sys
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
@@ -241,7 +242,9 @@ class WandbView(RunView, WandbLogger):
         if self._experiment is not None:
             return self._experiment
 
-        run = super()._started()
+        with _without_launch():
+            run = super()._started()
+
         os.environ.pop("WANDB_SERVICE", None)  # the processes of later jobs would look for it
         if self._wandb_init["mode"] == "offline":
             folder = f"{self.save_dir}/wandb"
@@ -268,6 +271,22 @@ class WandbView(RunView, WandbLogger):
     def _end(self, exit_code: int) -> None:
         if self._experiment is not None:
             self._experiment.finish(exit_code=exit_code)
+
+
+@contextlib.contextmanager
+def _without_launch() -> Iterator[None]:
+    """Hide "Launch", W&B's system of jobs, from a start of W&B, which then continues without it."""
+    # The start imports it, and its pydantic classes search all modules of the process: seconds.
+    name = "wandb.sdk.launch"
+    is_new = name not in sys.modules
+    if is_new:
+        sys.modules[name] = None  # type: ignore[assignment]
+
+    try:
+        yield
+    finally:
+        if is_new:
+            del sys.modules[name]
 
 
 def _mode(offline: bool | None) -> str:

@@ -172,3 +172,34 @@ def test_dropout_reaches_every_module(
     if dropout is not None:
         modules = [module for module in encoder.modules() if isinstance(module, nn.Dropout)]
         assert {module.p for module in modules} == {dropout}
+
+
+@torch.no_grad()
+def test_only_a_fixed_encoder_keeps_its_vectors():
+    encoder = tiny_encoder(layers=1).eval()
+    passes = []
+    encoder.backbone.register_forward_hook(lambda *_: passes.append(1))
+
+    def vectors(sentences=SENTENCES):
+        (found,) = encoder([(Tokens.pad(encoder.tokenizer(sentences)), encoder.template())])
+        return found
+
+    kept: dict[bytes, list[torch.Tensor]] = {}
+    with encoder.keeping(kept):
+        vectors()
+        assert not kept, "its parameters are trained"
+        encoder.requires_grad_(False)
+        encoder.train()
+        assert not torch.equal(vectors(), vectors())
+        assert not kept, "it drops at random"
+        encoder.eval()
+        want = vectors()
+        count = len(passes)
+        vectors().zero_()
+        assert torch.equal(vectors(), want)
+        assert len(passes) == count
+        assert not torch.equal(vectors(SENTENCES[::-1]), want)
+        assert len(passes) == count + 1
+
+    assert torch.equal(vectors(), want)
+    assert len(passes) == count + 2

@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 import torch
 from oracles import SENTENCES
 
+from lightning_cse.callbacks import Diagnostics, Evaluation
 from lightning_cse.data import (
     ContrastiveData,
     ContrastiveDataModule,
@@ -19,8 +20,11 @@ from lightning_cse.data import (
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
 from lightning_cse.engine.load import load
 from lightning_cse.errors import EncoderError
+from lightning_cse.evaluation import STSB
+from lightning_cse.loggers import CurvesLogger
 from lightning_cse.losses import ImplicitnessRanking
 from lightning_cse.methods import ImpScore, Schedule
+from lightning_cse.runs import Curves
 from lightning_cse.tokens import Tokens
 
 ROLES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
@@ -85,13 +89,14 @@ def fit(
     method,
     data,
     epochs,
+    **options,
 ):
     data.use(method.roles)
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
     trainer = pl.Trainer(
         accelerator="cpu",
         max_epochs=epochs,
-        **dict.fromkeys(quiet, False),
+        **dict.fromkeys(quiet, False) | options,
     )
     trainer.fit(method, data)
 
@@ -159,6 +164,46 @@ def test_frozen_encoder_encodes_every_training_sentence_once(monkeypatch):
     assert len(losses) > 4
     for looked_up, batch in losses:  # the maps have not changed
         assert step(method, batch, 0)["loss"].item() == pytest.approx(looked_up, rel=1e-5)
+
+
+def test_frozen_encoder_makes_one_pass_for_all_evaluations(monkeypatch, tmp_path):
+    passes = []
+    encode = SentenceEncoder._encode
+
+    def counted(self, parts, most):
+        passes.append(sum(len(part.ids) for part in parts))
+        return encode(self, parts, most)
+
+    monkeypatch.setattr(SentenceEncoder, "_encode", counted)
+    task = STSB(data_dir=str(sample_dir()), dev_rows=20)
+
+    def scores(name):
+        passes.clear()
+        evaluation = Evaluation(
+            {"stsb": task},
+            Diagnostics(None, None),
+            every=2,
+            monitor="val/stsb/spearman",
+        )
+        curves = Curves(tmp_path / name)
+        fit(
+            make(),
+            pairs(),
+            epochs=2,
+            callbacks=[evaluation],
+            logger=CurvesLogger(curves),
+        )
+
+        return curves.read()["val/stsb/spearman"]
+
+    kept = scores("kept.csv")
+    evaluated = len(set(task.sentences("dev")))
+    assert passes[1:] == [evaluated], "the first pass is over the training sentences"
+    monkeypatch.setattr(SentenceEncoder, "is_fixed", False)
+    assert scores("repeated.csv") == kept, "to the last bit"
+    assert passes[1:] == [evaluated] * len(kept)
+    assert [step for step, _ in kept] == [0, 2, 4, 6, 8, 10]
+    assert len({score for _, score in kept}) > 1, "the maps learn"
 
 
 def test_run_needs_the_encoder_that_it_was_trained_with(run_tiny, tmp_path):
