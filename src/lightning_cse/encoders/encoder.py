@@ -576,7 +576,7 @@ def _digest(requests: Sequence[tuple[Tokens, Template]]) -> bytes:
     for tokens, template in requests:
         digest.update(f"{template} {tuple(tokens.ids.shape)}".encode())
         for tensor in (tokens.ids, tokens.mask):
-            digest.update(tensor.cpu().contiguous().numpy())
+            digest.update(tensor.cpu().numpy().tobytes())
 
     return digest.digest()
 
