@@ -6,6 +6,7 @@ The table "Claims" of a page has one row per claim: the claim, what was measured
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,20 +35,15 @@ def claims(page: Path) -> Iterator[tuple[str, str]]:
 
 
 def summary(repository: Path) -> str:
-    """Return the README's table: one row per paper, one column per verdict, and the claims in the
-    cells.
-    """
-    lines = [f"| | {' | '.join(VERDICTS)} |", f"|---|{'---|' * len(VERDICTS)}"]
+    """Return the README's table: one row per paper, with the number of claims of each verdict."""
+    lines = ["| paper | of its claims, measured here |", "|---|---|"]
     for numbers in sorted((repository / "experiments").glob("*/published.csv")):
         page = numbers.with_name("README.md")
         paper = page.read_text(encoding="utf-8").partition(",")[0].removeprefix("# ")
-        found = list(claims(page))
-        cells = [
-            "<br>".join(claim for claim, verdict in found if verdict == each) for each in VERDICTS
-        ]
-        lines.append(
-            f"| [{paper}]({page.relative_to(repository).as_posix()}) | {' | '.join(cells)} |"
-        )
+        found = Counter(verdict for _, verdict in claims(page))
+        counts = ", ".join(f"{verdict}: {found[verdict]}" for verdict in VERDICTS if found[verdict])
+        link = f"{page.relative_to(repository).as_posix()}#claims"
+        lines.append(f"| [{paper}]({link}) | {counts} |")
 
     return "\n".join(lines) + "\n"
 
