@@ -1,20 +1,24 @@
-"""Measure the memory and the reading time of training data, for a million sentences like those of
-Wikipedia.
+"""Measure the memory and the time until the first batch of training data by rows, compared with
+sentence-transformers.
 
-    make bench-data                               # or: python benchmarks/data.py
-    make bench-data ARGS="--rows 1000000 --encoder tiny"
+    make bench-data                               # or: python benchmarks/data.py; 1e3 to 1e6 rows
+    make bench-data ARGS="--rows 1000 10000000 --sides ours --encoder tiny"
 
 The sentences are made up, as long as those of Wikipedia, and read from a file: data=wiki_sentences
-with data.train=[FILE]. Each case is a fresh process that builds the data, tokenises the sentences
-and iterates over some batches, as training does. The first time, it fills the token cache; the
-second time, it reads from it. Memory is the peak of the resident set above that of the same process
-with a thousand sentences. It includes the pages of the token cache, which is mapped; the system
-reclaims them when needed.
+with data.train=[FILE]; on the other side, `datasets` reads the file, and the loader of
+sentence-transformers' trainer tokenises each batch. Each case is a fresh process that builds the
+data and iterates over some batches, as training does, without training. The first time, it fills
+the caches; the second time, it reads from them.
+
+Memory is the peak of the proportional set size of the process and its children without pages of
+files (``Pss_Anon`` of ``/proc/PID/smaps_rollup``, every 20 ms): the system reclaims the pages of
+mapped files when it needs them. It is shown above that of the same case with the fewest rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -23,20 +27,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gaussian import highest_resident  # beside this file
 from rich.console import Console
 from rich.table import Table
 
 from lightning_cse.runs import environment
 
-FEW = 1000
-GOAL_MIB = 1536
+ROWS = (1_000, 10_000, 100_000, 1_000_000)
+GOAL_MIB = 100
+GOAL_SECONDS = 5
 BATCHES = 200
-MIB = 2**20
+SIDES = ("ours", "theirs")
+NAMES = {"ours": "lightning_cse", "theirs": "sentence-transformers"}
 
 
 def sentences(count: int) -> Iterator[str]:
@@ -54,12 +59,14 @@ def sentences(count: int) -> Iterator[str]:
         yield " ".join((str(number), *draw.choices(words, k=draw.randint(12, 34)), "."))
 
 
-def measure(encoder: str, file: str, cache: str, size: int) -> dict[str, float]:
-    """Build the data of a file and iterate over batches; run it in a process of its own."""
+# In the process of a case ---------------------------------------------------------------------
+
+
+def measure(side: str, encoder: str, file: str, cache: str, size: int) -> dict[str, float]:
+    """Build the data of a file and iterate over batches; return the seconds."""
     from hydra.utils import instantiate
 
     from lightning_cse.config.compose import compose
-    from lightning_cse.data import ContrastiveDataModule
 
     overrides = ("method=simcse_unsup", "suite=stsb", "data=wiki_sentences", f"encoder={encoder}")
     cfg = compose(
@@ -69,74 +76,109 @@ def measure(encoder: str, file: str, cache: str, size: int) -> dict[str, float]:
         f"data.batch_size={size}",
         f"paths.cache_dir='{cache}'",
     )
-    tokenizer = instantiate(cfg.encoder).tokenizer
+    model = instantiate(cfg.encoder)
     start = time.perf_counter()
-    data = ContrastiveDataModule(instantiate(cfg.data), tokenize=tokenizer, seed=0)
-    read = time.perf_counter()
-    data.setup()
+    rows, batches = (ours if side == "ours" else theirs)(cfg, model, file, cache)
+    next(batches)
     ready = time.perf_counter()
-    loader, times = iter(data.train_dataloader()), []
-    next(loader)
-    for _ in range(min(BATCHES, len(data.train) // size - 1)):
+    times = []
+    for _ in range(min(BATCHES, rows // size - 1)):
         begun = time.perf_counter()
-        next(loader)
+        next(batches)
         times.append(time.perf_counter() - begun)
     return {
-        "rows": len(data.train),
-        "read_seconds": read - start,
-        "token_seconds": ready - read,
+        "first_batch_seconds": ready - start,
         "batch_ms": 1000 * statistics.median(times),
-        "peak_mib": highest_resident() / MIB,
     }
 
 
-def bench(rows: int, encoder: str, size: int) -> list[dict[str, Any]]:
-    """Measure few and many sentences, without and with a token cache, each in a fresh process."""
-    found = []
-    with tempfile.TemporaryDirectory() as there:
-        for count in (FEW, rows):
+def ours(cfg: Any, encoder: Any, file: str, cache: str) -> tuple[int, Iterator[Any]]:
+    """Return the number of training rows and their batches."""
+    from hydra.utils import instantiate
+
+    from lightning_cse.data import ContrastiveDataModule
+
+    data = ContrastiveDataModule(instantiate(cfg.data), tokenize=encoder.tokenizer, seed=0)
+    data.setup()
+    return len(data.train), iter(data.train_dataloader())
+
+
+def theirs(cfg: Any, encoder: Any, file: str, cache: str) -> tuple[int, Iterator[Any]]:
+    """Return the same for a data set of `datasets` and the tokenizer of sentence-transformers."""
+    import datasets
+    from sentence_transformers import SentenceTransformer
+    from torch.utils.data import DataLoader
+
+    from lightning_cse.encoders.load import find_encoder
+
+    folder = find_encoder(cfg.encoder.name, cfg.encoder.source, cfg.encoder.package)
+    model = SentenceTransformer(str(folder), device="cpu")
+    rows = datasets.load_dataset("text", data_files=file, split="train", cache_dir=f"{cache}/other")
+    collate: Callable[[Any], Any] = lambda part: model.preprocess([row["text"] for row in part])  # noqa: E731
+    return len(rows), iter(DataLoader(rows, cfg.data.batch_size, shuffle=True, collate_fn=collate))
+
+
+# In the process of the command ----------------------------------------------------------------
+
+
+def memory_of(pid: int) -> float:
+    """Return the memory of a process and its children without the pages of files, in MiB."""
+    with contextlib.suppress(OSError):  # it has just ended
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+        own = next(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss_Anon"))
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+        return own + sum(memory_of(int(child)) for child in children)
+    return 0.0
+
+
+def run(side: str, given: argparse.Namespace, file: Path, cache: str) -> dict[str, Any]:
+    """Measure a case in a process of its own."""
+    command = [sys.executable, __file__, "--measure", side, given.encoder, str(file), cache]
+    with subprocess.Popen(
+        [*command, str(given.batch_size)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        peak = 0.0
+        while process.poll() is None:
+            peak = max(peak, memory_of(process.pid))
+            time.sleep(0.02)
+        out = process.stdout.read() if process.stdout else ""
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} failed")
+    return {**json.loads(out.splitlines()[-1]), "peak_mib": peak}
+
+
+def bench(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Measure each number of rows of each side, first without and then with its cache."""
+    with tempfile.TemporaryDirectory(dir=given.folder) as there:
+        for count in given.rows:
             file = Path(there) / f"{count}.txt"
             with file.open("w", encoding="utf-8") as out:
                 out.writelines(f"{sentence}\n" for sentence in sentences(count))
-            for cached in (False, True):
-                command = [
-                    sys.executable,
-                    __file__,
-                    "--measure",
-                    encoder,
-                    str(file),
-                    f"{there}/cache",
-                    str(size),
-                ]
-                done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-                found.append({"sentences": count, "cached": cached, **json.loads(done.stdout)})
-    return found
+            time.sleep(3)  # the state of a file that was just written is not remembered
+            for side in given.sides:
+                cache = f"{there}/{side}"
+                for cached in (False, True):
+                    found = run(side, given, file, cache)
+                    yield {"side": side, "sentences": count, "cached": cached, **found}
+            file.unlink()
 
 
-def show(cases: list[dict[str, Any]], out: Console) -> None:
-    """Print the cases, and the memory of the many sentences above that of the few."""
-    table = Table(
-        "sentences",
-        "token cache",
-        "read s",
-        "tokenise s",
-        "a batch ms",
-        "peak MiB",
-        "above the few MiB",
-    )
-    base = max(case["peak_mib"] for case in cases if case["sentences"] == FEW)
+def rows_of(cases: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each case: its memory and seconds also above those of the fewest rows."""
+    base: dict[tuple[str, bool], dict[str, Any]] = {}
     for case in cases:
-        times = (
-            f"{case['read_seconds']:.1f}",
-            f"{case['token_seconds']:.1f}",
+        few = base.setdefault((case["side"], case["cached"]), case)
+        above = [case[key] - few[key] for key in ("peak_mib", "first_batch_seconds")]
+        yield (
+            NAMES[case["side"]],
+            f"{case['sentences']:,}",
+            "read" if case["cached"] else "filled",
+            f"{case['first_batch_seconds']:,.1f}",
+            f"{above[1]:,.1f}" if case is not few else "",
             f"{case['batch_ms']:.2f}",
+            f"{case['peak_mib']:,.0f}",
+            f"{above[0]:,.0f}" if case is not few else "",
         )
-        above = case["peak_mib"] - base
-        memory = (f"{case['peak_mib']:,.0f}", f"{above:,.0f}" if case["sentences"] > FEW else "")
-        table.add_row(
-            f"{case['sentences']:,}", "read" if case["cached"] else "filled", *times, *memory
-        )
-    out.print(table, f"goal for a million sentences: below {GOAL_MIB:,} MiB above the few")
 
 
 def main() -> None:
@@ -144,22 +186,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
     parser.add_argument("--encoder", default="minilm_l6", help="whose tokenizer is used")
     parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--folder", help="of the temporary files: 1 GB per million rows")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".json")
     )
-    parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=5, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
-        encoder, file, cache, size = given.measure
-        Console(soft_wrap=True).print_json(json.dumps(measure(encoder, file, cache, int(size))))
+        *texts, size = given.measure
+        sys.stdout.write(f"{json.dumps(measure(*texts, int(size)))}\n")
         return
     about = environment() | {"load": os.getloadavg()[0]}
-    cases = bench(given.rows, given.encoder, given.batch_size)
-    show(cases, Console(width=max(120, Console().width), highlight=False))
-    given.json.write_text(json.dumps({"environment": about, "cases": cases}, indent=2) + "\n")
+    cases = list(bench(given))
+    heads = ("rows", "cache", "first batch s", "above", "a batch ms", "peak MiB", "above")
+    table = Table("side", *heads)
+    for cells in rows_of(cases):
+        table.add_row(*cells)
+    out = Console(width=max(110, Console().width), highlight=False)
+    goal = f"{GOAL_MIB} MiB, and from the cache {GOAL_SECONDS} s, above the fewest rows"
+    out.print(table, f"goal for any number of rows: at most {goal}")
+    given.json.write_text(json.dumps({"environment": about, "cases": cases}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

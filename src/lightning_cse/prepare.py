@@ -1,4 +1,7 @@
-"""Fetches and checks corpora: ``python -m lightning_cse.prepare inli``; without a name: a list."""
+"""Fetches and checks corpora: ``python -m lightning_cse.prepare inli``; without a name: a list.
+
+``--tokenise`` with the overrides of a training command tokenises its sentences ahead of it.
+"""
 
 import argparse
 import hashlib
@@ -9,6 +12,8 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from lightning_cse.config.compose import use_config_dir
+from lightning_cse.config.launch import call
 from lightning_cse.data.cells import read_bytes
 from lightning_cse.data.corpora import (
     CORPORA,
@@ -27,7 +32,11 @@ from lightning_cse.errors import DataError, one_line, reported
 @reported
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_intermixed_args(argv)
+    if arguments.tokenise:
+        tokenise(arguments.corpus, arguments.data_dir, arguments.config_dir)
+        return 0
+
     if arguments.config_dir is not None:
         register_corpora(arguments.config_dir)
 
@@ -58,6 +67,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
 
     return 0
+
+
+def tokenise(
+    overrides: Sequence[str],
+    data_dir: Path | None = None,
+    config_dir: str | None = None,
+) -> None:
+    """Read and tokenise the data of a training command into the cache, without training."""
+    if config_dir is not None:
+        use_config_dir(Path(config_dir).expanduser())
+
+    words = list(overrides)
+    if data_dir is not None:
+        quoted = str(data_dir).replace("'", r"\'")
+        words.append(f"paths.data_dir='{quoted}'")
+
+    call("lightning_cse.engine.train:tokenise", "train", words)
 
 
 def list_corpora(folder: Path) -> None:
@@ -124,6 +150,7 @@ def prepare(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m lightning_cse.prepare", description=__doc__)
     known = f"what to fetch: {', '.join(CORPORA)}; default: list them"
+    ahead = "NAME... are overrides of a training command: read and tokenise its data into the cache"
     where = f"where to put the files (default: {DATA_DIR_VARIABLE}, else ./data)"
     source = "a mirror, or a folder that has the official files or archives"
     force = "replace files that differ from the official ones"
@@ -141,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--config-dir", metavar="DIR", help="folder with your own corpora.yaml")
     parser.add_argument("--source", metavar="URL|DIR", help=source)
+    parser.add_argument("--tokenise", action="store_true", help=ahead)
     parser.add_argument("--check", action="store_true", help="only check the files")
     parser.add_argument("--force", action="store_true", help=force)
 

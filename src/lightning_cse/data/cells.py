@@ -1,25 +1,64 @@
 """Conversion of cells to sentences, labels and scores; a bad cell is a DataError with its line."""
 
+import codecs
 import functools
 import gzip
+import hashlib
+import io
+import itertools
 import logging
 import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TextIO, cast
 
 from lightning_cse.errors import DataError
 
 log = logging.getLogger(__name__)
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a file, uncompressed if its name ends in ``.gz``, or raise DataError."""
+AT_ONCE = 10_000  # rows that are converted at once
+BLOCK = 2**20  # bytes that are read at once
+
+Text = Callable[..., TextIO]
+"""Opens a text from its start; the argument ``newline`` is that of `open`."""
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A text file, perhaps compressed (``.gz``); a call opens it.
+
+    Args:
+        path: its path.
+        sha256: of its uncompressed bytes.
+        encoding: its encoding.
+    """
+
+    path: Path
+    sha256: str
+    encoding: str
+
+    def __call__(self, newline: str = "\n") -> TextIO:
+        """Open the file from its start; ``newline`` is that of `open`."""
+        return io.TextIOWrapper(opened(self.path), self.encoding, newline=newline)
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Open the bytes of a file, uncompressed if its name ends in ``.gz``."""
+    if path.suffix == ".gz":
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+
+    return path.open("rb")
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """Yield the bytes of a file, uncompressed if its name ends in ``.gz``, or raise DataError."""
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix == ".gz" else data
+        with opened(path) as file:
+            yield from iter(functools.partial(file.read, BLOCK), b"")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
             f"{path}: the compressed data is cut off or broken ({error}); fetch it again"
@@ -28,23 +67,55 @@ def read_bytes(path: Path) -> bytes:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def decoded(data: bytes, path: str, encoding: str | None = None) -> str:
-    """Decode a file as UTF-8, or else in ``encoding``; raise DataError if it is not text."""
-    if not data:
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of a file; raises like `blocks`."""
+    return b"".join(blocks(path))
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of the uncompressed bytes of a file; raises like `blocks`."""
+    digest = hashlib.sha256()
+    for block in blocks(path):
+        digest.update(block)
+
+    return digest.hexdigest()
+
+
+def examined(path: Path, encoding: str | None = None) -> TextFile:
+    """Return a text file with its digest: UTF-8, or else in ``encoding``; raise DataError if it is
+    not text.
+    """
+    digest = hashlib.sha256()
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    fault = ""
+    lines = size = 0
+
+    for block in itertools.chain(blocks(path), [b""]):
+        digest.update(block)
+        size += len(block)
+
+        try:
+            if not fault:
+                decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            before = lines + error.object.count(b"\n", 0, error.start)
+            byte = error.object[error.start]
+            fault = f"{path}:{before + 1}: not UTF-8 text: byte 0x{byte:02x}"
+
+        lines += block.count(b"\n")
+
+    if not size:
         raise DataError(f"{path}: the file is empty (0 bytes)")
 
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        fault = f"{path}:{line}: not UTF-8 text: byte 0x{data[error.start]:02x}"
+    if not fault:
+        return TextFile(path, digest.hexdigest(), "utf-8-sig")
 
     if encoding is None:
         raise DataError(f"{fault}; save the file as UTF-8")
 
     log.warning("%s; the file is read as %s", fault, encoding)
 
-    return data.decode(encoding)
+    return TextFile(path, digest.hexdigest(), encoding)
 
 
 NLI_LABELS = (
@@ -76,10 +147,33 @@ def listed(names: Iterable[str]) -> str:
 
 def columns_of(rows: Iterable[Row], columns: Columns, path: str) -> Parsed:
     """Return the declared columns of some rows; raise DataError for a bad cell or no row."""
+    dropped: Counter[str] = Counter()
+    values: dict[str, list[Any]] = {name: [] for name in columns}
+    lines: list[int] = []
+
+    for some, at in batches_of(rows, columns, path, dropped):
+        lines += at
+        for name, found in some.items():
+            values[name] += found
+
+    return values, lines, dict(dropped)
+
+
+def batches_of(
+    rows: Iterable[Row],
+    columns: Columns,
+    path: str,
+    dropped: Counter[str],
+) -> Iterator[tuple[dict[str, list[Any]], list[int]]]:
+    """Yield the declared columns, and the lines, of some rows after the others; count the lines
+    that are left out, by reason.
+
+    Raises DataError for a bad cell or no row.
+    """
     plan = list(converters(columns))
     values: dict[str, list[Any]] = {name: [] for name, _, _ in plan}
     lines: list[int] = []
-    dropped: Counter[str] = Counter()
+    is_empty = True
 
     for line, row in rows:
         if isinstance(row, str):
@@ -96,11 +190,18 @@ def columns_of(rows: Iterable[Row], columns: Columns, path: str) -> Parsed:
                 raise DataError(f"{path}:{line}: {cell} {error}") from None
 
         lines.append(line)
+        is_empty = False
 
-    if not lines:
+        if len(lines) == AT_ONCE:
+            yield values, lines
+            values = {name: [] for name in values}
+            lines = []
+
+    if is_empty:
         raise DataError(f"{path}: no rows")
 
-    return values, lines, dict(dropped)
+    if lines:
+        yield values, lines
 
 
 def account(kept: int, dropped: Mapping[str, int]) -> dict[str, int]:
@@ -122,6 +223,11 @@ def converters(columns: Columns) -> Iterator[tuple[str, str, Callable[[Any], Any
             raise ValueError(f"{name}: no kind {kind!r}; choose from: {', '.join(_KINDS)}")
 
         yield name, cell, functools.partial(_KINDS[kind], **dict(options))
+
+
+def is_number(convert: Callable[[Any], Any]) -> bool:
+    """Return whether a function of `converters` gives numbers; all others give text."""
+    return getattr(convert, "func", None) is _score
 
 
 def _text(cell: object) -> str:

@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, Field, field_validator
 
 from lightning_cse.data import parsers
-from lightning_cse.data.cells import account, columns_of, converters, decoded, read_bytes
+from lightning_cse.data.cells import account, columns_of, converters, examined
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
 if TYPE_CHECKING:
@@ -169,8 +169,14 @@ def default_data_dir() -> Path:
     return Path(os.environ.get(DATA_DIR_VARIABLE) or "data").expanduser()
 
 
-def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
-    """Read one split of a corpus.
+def read_corpus(
+    name: str,
+    split: str,
+    data_dir: str | Path,
+    cache_dir: Path | None = None,
+) -> "Rows":
+    """Read one split of a corpus; with ``cache_dir``, large files are kept there in a form that
+    takes no memory.
 
     ``python -m lightning_cse.prepare`` lists the names and splits; ``corpora.yaml`` lists the
     columns. Files are plain or end in ``.gz``; a missing file is read from the corpus's copy on the
@@ -182,7 +188,7 @@ def read_corpus(name: str, split: str, data_dir: str | Path) -> "Rows":
     counted = not (folder / SAMPLE).exists()
     states = tuple(_state(find_file(folder, file)) for file in get_corpus(name).split_files(split))
 
-    return _read_cached(name, split, folder, counted, states)
+    return _read_cached(name, split, folder, counted, states, cache_dir)
 
 
 # The points of a sweep read each split once; the states of the files are part of the key.
@@ -193,6 +199,7 @@ def _read_cached(
     folder: Path,
     counted: bool,
     states: tuple[Any, ...],
+    cache_dir: Path | None,
 ) -> "Rows":
     corpus = get_corpus(name)
     parts: dict[str | None, list[CorpusFile]] = {}
@@ -202,7 +209,7 @@ def _read_cached(
         parts.setdefault(file.part, []).append(file)
 
     for part, files in parts.items():
-        rows = _side_by_side([read_file(corpus, file, folder) for file in files])
+        rows = _side_by_side([read_file(corpus, file, folder, cache_dir) for file in files])
         official = files[0].rows if counted else None
 
         if official not in (None, len(rows)):
@@ -214,7 +221,7 @@ def _read_cached(
             )
 
         if part is not None:
-            rows = rows.with_column(corpus.part_column, [part] * len(rows))
+            rows = rows.with_constant(corpus.part_column, part)
 
         tables.append(rows)
 
@@ -242,11 +249,16 @@ def find_file(folder: Path, file: CorpusFile) -> Path | None:
     return next(filter(Path.exists, paths), None)
 
 
-def read_file(corpus: Corpus, file: CorpusFile, folder: Path) -> "Rows":
+def read_file(
+    corpus: Corpus,
+    file: CorpusFile,
+    folder: Path,
+    cache_dir: Path | None = None,
+) -> "Rows":
     """Read one file of a corpus from a data directory, else from the hub, or raise DataError."""
     path = find_file(folder, file)
     if path is not None:
-        return parse_file(corpus, file, path)
+        return parse_file(corpus, file, path, cache_dir)
 
     hub = ""
     if corpus.hub is not None:
@@ -281,37 +293,59 @@ def _read_hub(hub: HubCopy, file: CorpusFile) -> "Rows":
     return Rows.of(columns, files=[SourceFile(file.path, path, digest)], lines=lines)
 
 
-def parse_file(corpus: Corpus, file: CorpusFile, path: Path) -> "Rows":
+def parse_file(
+    corpus: Corpus,
+    file: CorpusFile,
+    path: Path,
+    cache_dir: Path | None = None,
+) -> "Rows":
     """Read one file of a corpus from any path, or raise DataError with the file and line."""
-    from lightning_cse.data.rows import Rows, SourceFile
+    import pyarrow.compute as pc
 
-    data = read_bytes(path)
-    source = SourceFile(file.path, str(path), hashlib.sha256(data).hexdigest())
-    text = decoded(data, str(path), corpus.encoding)
+    from lightning_cse.data.rows import Rows, SourceFile
+    from lightning_cse.data.tables import (
+        Notes,
+        cached_file,
+        known_file,
+        mapped_table,
+        notes_of,
+        table_of,
+    )
+
+    text = known_file(path, cache_dir, functools.partial(examined, encoding=corpus.encoding))
     layout = file.layout or corpus.layout
 
     if layout is None:
         raise ConfigError([f"corpus {corpus.name!r}: no layout for {file.path}"])
 
     options: dict[str, Any] = layout.model_dump(exclude_unset=True)
-    columns, lines, dropped = parsers.parse(text, str(path), **options)
-    rows = Rows.of(
-        columns,
-        files=[source],
-        lines=lines,
-        counts=account(len(lines), dropped),
+    stored = cached_file(cache_dir, path.stat().st_size, text.sha256, text.encoding, options)
+    notes = notes_of(stored)
+
+    if notes and stored:
+        table = mapped_table(stored)
+    else:
+        known = Notes(sha256=text.sha256)
+        cells = parsers.rows_of(text, str(path), **options)
+        table, notes = table_of(cells, layout.columns, str(path), stored, known)
+
+    rows = Rows.read(
+        table,
+        SourceFile(file.path, str(path), text.sha256),
+        account(len(table), notes.dropped),
+        cache_dir,
     )
 
     if file.only is None:
         return rows
 
     column, value = file.only
-    chosen = [row for row, cell in enumerate(rows.column(column)) if cell == value]
+    chosen = np.flatnonzero(pc.equal(rows.values(column), value).to_numpy())
 
-    if not chosen:
+    if not len(chosen):
         raise DataError(f"{path}: no row of the split {file.split!r}: none has {column} = {value}")
 
-    return Rows(rows.table.take(chosen), files=rows.files)
+    return Rows(rows.select(chosen).table, files=rows.files, cache_dir=cache_dir)
 
 
 def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
@@ -323,12 +357,13 @@ def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
     if len(set(lengths.values())) > 1:
         raise DataError(f"files that belong together differ in length: {lengths}")
 
-    kept = sorted(set.intersection(*(set(table.column("line")) for table in tables)))
+    lines = [table.values("line").to_numpy() for table in tables]
+    kept = functools.reduce(np.intersect1d, lines)
     columns: dict[str, Any] = {}
     counts: dict[str, int] = {}
 
-    for table in tables:
-        rows = table.select(np.flatnonzero(np.isin(table.column("line"), kept)))
+    for table, own in zip(tables, lines, strict=True):
+        rows = table.select(np.flatnonzero(np.isin(own, kept)))
         columns |= {name: rows.values(name) for name in table.names}
         counts |= table.counts
 

@@ -9,18 +9,18 @@ from typing import Any
 import datasets
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytorch_lightning as pl
 import torch
 from datasets import Dataset
 from torch import Tensor
 
+from lightning_cse.data.mapped import first_appearance
 from lightning_cse.data.preparation import prepare, read_tables, used
 from lightning_cse.data.roles import SOURCE, first_role
-from lightning_cse.data.rows import Rows, digests_of, first_appearance
+from lightning_cse.data.rows import Rows, digests_of
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering
 from lightning_cse.data.settings import Augmentation, ContrastiveData
-from lightning_cse.data.token_cache import lengths_of, slices, tokenise
+from lightning_cse.data.token_cache import lengths_of, tokenise
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.tokens import Tokenize, Tokens
 
@@ -99,18 +99,17 @@ class ContrastiveDataModule(pl.LightningDataModule):
         if self._from_llm:
             raise ConfigError(["data.augmentation: LLM rows already have a positive"])
 
-        positives: list[str] = []
+        positives = []
 
-        for anchors in slices(rows.values("anchor")):
+        for part in rows.parts():
+            anchors = part.column("anchor")
             ids = self.tokenize(anchors)
             augmented = map(augmentation, ids, anchors)
-            positives += self.tokenize.decode(list(augmented))
+            positives.append(pa.array(self.tokenize.decode(list(augmented)), pa.string()))
 
-        return rows.with_columns(
-            anchor=rows.values("anchor"),
-            positive=positives,
-            made_of=rows.values("made_of"),
-        )
+        kept = rows.renamed(anchor="anchor", made_of="made_of")
+
+        return kept.with_column("positive", pa.chunked_array(positives, pa.string()))
 
     def _account(self) -> dict[str, int]:
         counts = self.train.counts | {"used": used(self.train), "training_rows": len(self.train)}
@@ -164,8 +163,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
             DataError: if some rows lack another role.
         """
         if "negative" in {*roles}.intersection(optional).difference(self.train.names):
-            nulls = pa.nulls(len(self.train), pa.string())
-            self.train = self.train.with_column("negative", nulls)
+            self.train = self.train.with_constant("negative", None)
 
         lacking = [role for role in roles if role not in self.train.names]
         if lacking:
@@ -205,12 +203,12 @@ class ContrastiveDataModule(pl.LightningDataModule):
         chosen = self.held_out.has(*roles)
 
         if self._tables.watched_in:
-            codes = first_appearance(self.held_out.values("anchor"))
+            codes = first_appearance(self.held_out.hashes("anchor"))
             chosen &= (np.bincount(codes) == 1)[codes]
 
         for rows in self._tables.watched_in:
-            anchors = rows.values(first_role(rows))
-            chosen &= pc.is_in(self.held_out.values("anchor"), value_set=anchors).to_numpy()
+            anchors = rows.hashes(first_role(rows))
+            chosen &= np.isin(self.held_out.hashes("anchor"), anchors)
 
         numbers = np.flatnonzero(chosen)
         if len(numbers) < 2:
@@ -265,11 +263,16 @@ class ContrastiveDataModule(pl.LightningDataModule):
         return self._instructed.get(use, self.tokenize)
 
     def _tokenised(self, name: str) -> Dataset:
-        tokens = tokenise(self.train.values(name), self.tokenizer_of(name), self.cache_dir)
-        empty = np.flatnonzero(self.train.has(name) & (lengths_of(tokens, "ids") == 0))
+        tokens = tokenise(
+            self.train.data.table.column(name),
+            self.tokenizer_of(name),
+            self.cache_dir,
+            numbers=self.train.numbers,
+            num_proc=self.settings.num_proc,
+        )
+        row = self._without_token(tokens, name)
 
-        if len(empty):
-            row = int(empty[0])
+        if row is not None:
             sentence = self.train[row][name][:120]
             raise DataError(
                 f"{self.train.where(row)}: {name} {sentence!r} has no token in the "
@@ -277,6 +280,20 @@ class ContrastiveDataModule(pl.LightningDataModule):
             )
 
         return tokens.rename_column("ids", name)
+
+    def _without_token(self, tokens: Dataset, name: str) -> int | None:
+        """Return the first row with a sentence that has no token."""
+        present = self.train.has(name)
+        start = 0
+
+        for lengths in lengths_of(tokens, "ids"):
+            empty = np.flatnonzero((lengths == 0) & present[start : start + len(lengths)])
+            if len(empty):
+                return start + int(empty[0])
+
+            start += len(lengths)
+
+        return None
 
     def _columns(self, role: str) -> list[str]:
         """Return the columns of a role: one, or all columns of hard negatives unless there is an
@@ -298,7 +315,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         cut = {}
 
         for name in self._columns_in_use():
-            longer = int((lengths_of(self._tokens, name) > limit).sum())
+            longer = sum(int((part > limit).sum()) for part in lengths_of(self._tokens, name))
             if longer:
                 cut[f"cut to {limit} tokens: {name}"] = longer
 

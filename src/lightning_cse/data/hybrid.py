@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from lightning_cse.data.parsers import LLM_PATTERNS as PATTERNS
@@ -59,7 +58,7 @@ class Hybrid:
         corpus = self.corpus(tables)
         llm = self._read_llm_rows()
         count = len(corpus)
-        replaced, replacing = _replacements(corpus.values("anchor"), llm.values("anchor"))
+        replaced, replacing = _replacements(corpus.hashes("anchor"), llm.hashes("anchor"))
         order = np.arange(count)
         order[replaced] = count + replacing
         added = np.setdiff1d(np.arange(count, count + len(llm)), order)
@@ -69,10 +68,13 @@ class Hybrid:
             log.warning(message, len(added), len(llm))
 
         corpus_rows = corpus.values("made_of")
-        columns = dict.fromkeys(self.roles, pa.nulls(count, pa.string()))
-        columns |= {"anchor": corpus.values("anchor"), "made_of": corpus_rows}
+        anchors = corpus.renamed(anchor="anchor", made_of="made_of")
+
+        for role in self.roles[1:]:
+            anchors = anchors.with_constant(role, None)
+
         llm = made_of(llm, corpus.counts["read"] + np.arange(len(llm)))
-        both = Rows.cat([corpus.with_columns(**columns), llm])
+        both = Rows.cat([anchors, llm])
         hybrid = both.select(np.concatenate([order, added]))
         gone = pc.count_distinct(pc.list_flatten(corpus_rows.take(replaced))).as_py()
         hybrid = hybrid.dropping({"replaced by an LLM row": gone})
@@ -95,14 +97,16 @@ class Hybrid:
 
 
 def _replacements(
-    anchors: pa.ChunkedArray,
-    llm_anchors: pa.ChunkedArray,
+    anchors: np.ndarray,
+    llm_anchors: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the corpus rows where an anchor of an LLM row first appears, and the LLM rows that
-    replace them.
+    replace them; both are given by the hashes of their anchors.
     """
-    found = pc.fill_null(pc.index_in(anchors, value_set=llm_anchors), -1).to_numpy()
-    rows = np.flatnonzero(found >= 0)
+    order = np.argsort(llm_anchors)
+    place = np.searchsorted(llm_anchors, anchors, sorter=order)
+    found = order[np.minimum(place, len(order) - 1)]
+    rows = np.flatnonzero(llm_anchors[found] == anchors)
     first = rows[np.unique(found[rows], return_index=True)[1]]
 
     return first, found[first]

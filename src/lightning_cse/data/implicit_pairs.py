@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from lightning_cse.data.parsers import PAIR_SENTENCES
-from lightning_cse.data.roles import POSITIVES, made_of, source_of, with_roles
+from lightning_cse.data.roles import POSITIVES, made_of, source_name, source_of, with_roles
 from lightning_cse.data.rows import Rows
 
 
@@ -26,15 +26,9 @@ class ImplicitPairs:
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return the rows as they are: the roles are columns of the pair file."""
         rows = Rows.cat(tables)
-        sentences = {role: rows.values(role) for role in self.roles}
+        kept = [*self.roles, *source_name(rows)]
 
-        return made_of(
-            rows.with_columns(
-                **sentences,
-                **source_of(rows),
-            ),
-            np.arange(len(rows)),
-        )
+        return made_of(rows.renamed(**{name: name for name in kept}), np.arange(len(rows)))
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,42 @@
 """The user's own files as tables of one layout: CSV, JSON lines, Parquet, text, data sets."""
 
+import contextlib
 import functools
 import glob
-import hashlib
 import itertools
-import json
 import logging
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
-from datasets import Dataset
 
 from lightning_cse.data.cells import (
+    AT_ONCE,
     NLI_LABELS,
     Row,
+    TextFile,
     account,
-    columns_of,
-    decoded,
+    examined,
     listed,
     read_bytes,
+    sha256_of,
 )
 from lightning_cse.data.corpora import CORPORA
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES, READERS
 from lightning_cse.data.rows import Rows, SourceFile
+from lightning_cse.data.tables import (
+    Notes,
+    cached_file,
+    known_file,
+    mapped_table,
+    notes_of,
+    table_of,
+)
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
 HYPOTHESES = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
@@ -168,6 +176,7 @@ _KNOWN_LAYOUTS = "layouts: " + " | ".join(", ".join(one) for one, _ in LAYOUTS.v
 
 
 HUB = "hub:"
+_LLM_ROW = re.compile(r'"split": *"aigen"')  # as NGCSE's authors have them
 _READERS: Mapping[str, Callable[..., Iterator[Row]]] = {
     ".csv": READERS["csv"],
     ".tsv": READERS["quoted_tsv"],
@@ -205,6 +214,7 @@ def read_table(
     columns: Mapping[str, str] | None = None,
     key: str,
     takes: str = "",
+    cache_dir: Path | None = None,
 ) -> Rows:
     """Read the user's own files into one table with the columns of one of `LAYOUTS`.
 
@@ -220,7 +230,7 @@ def read_table(
 
     try:
         paths = [path for name in names for path in _paths(name)]
-        tables = [_read(path, columns or {}, mapping_key, takes) for path in paths]
+        tables = [_read(path, columns or {}, mapping_key, takes, cache_dir) for path in paths]
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
 
@@ -246,17 +256,32 @@ def _paths(name: str) -> list[str]:
     return paths
 
 
+@dataclass(frozen=True)
+class _Source:
+    """A file or data set: its size in bytes, what identifies its content, the sha256 of its bytes
+    (if it is one file), the names of its columns, and its rows.
+    """
+
+    size: int
+    identity: str
+    sha256: str
+    found: Callable[[], list[str]]
+    rows: Callable[[], Iterator[Row]]
+
+
 def _read(
     name: str,
     columns: Mapping[str, str],
     key: str,
     takes: str,
+    cache_dir: Path | None,
 ) -> Rows:
     """Read one file with the columns of its layout."""
     path = name if name.startswith(HUB) else str(Path(name).expanduser().absolute())
-    found, rows, digest = _opened(path, columns.values())
-    dropped = Counter(row for _, row in rows if isinstance(row, str))
-    rows = [(line, row) for line, row in rows if not isinstance(row, str)]
+    source = _opened(path, columns.values(), cache_dir)
+    file = cached_file(cache_dir, source.size, source.identity, sorted(columns.items()))
+    notes = notes_of(file)
+    found = notes.found if notes else source.found()
     names = recognise(found, columns, key, f"{path}: {takes}" if takes else path)
 
     log.info(
@@ -265,86 +290,160 @@ def _read(
         listed(found),
         listed(names.values()),
     )
-    by_role = (
-        (line, {role: row.get(column) for role, column in names.items()}) for line, row in rows
+
+    if notes and file:
+        table = mapped_table(file)
+    else:
+        known = Notes(found, sha256=source.sha256)
+        by_role = _by_role(source.rows(), names)
+        table, notes = table_of(by_role, _declared(list(names)), path, file, known)
+
+    return Rows.read(
+        table,
+        SourceFile(name.removesuffix(".gz"), path, notes.sha256),
+        account(len(table), notes.dropped),
+        cache_dir,
     )
-    values, lines, _ = columns_of(by_role, _declared(list(names)), path)
-    content = digest or hashlib.sha256(json.dumps(values).encode()).hexdigest()
-
-    return Rows.of(
-        values,
-        files=[SourceFile(name.removesuffix(".gz"), path, content)],
-        lines=lines,
-        counts=account(len(lines), dropped),
-    )
 
 
-def _opened(path: str, mapped: Collection[str]) -> tuple[list[str], list[Row], str]:
-    """Return the columns of a file, its rows, and the sha256 of its bytes, if it is one file."""
+def _by_role(rows: Iterable[Row], names: Mapping[str, str]) -> Iterator[Row]:
+    for line, row in rows:
+        if isinstance(row, str):
+            yield line, row
+        else:
+            yield line, {role: row.get(column) for role, column in names.items()}
+
+
+def _opened(
+    path: str,
+    mapped: Collection[str],
+    cache_dir: Path | None,
+) -> _Source:
+    """Return a file, or a data set of the hub or of a folder."""
     if path.startswith(HUB) or Path(path).is_dir():
-        return *_rows_of(_data_set(path), mapped), ""
+        return _data_set(path, mapped)
 
     suffix = Path(path.removesuffix(".gz")).suffix
     if suffix not in SUFFIXES:
         raise DataError(f"{path}: {FORMS}")
 
-    data = read_bytes(Path(path))
-    digest = hashlib.sha256(data).hexdigest()
-
     if suffix == ".parquet":
-        return *_rows_of(_data_set(path, data), mapped), digest
+        return _parquet(known_file(Path(path), cache_dir, _binary), mapped)
 
-    text = decoded(data, path)
-    reader = _READERS[suffix]
-    if suffix == ".jsonl" and re.search(r'"split": *"aigen"', text):
-        reader = READERS["llm"]  # as NGCSE's authors have them
-
-    rows = list(reader(text, path, ["text"]))
-    cells = (row for _, row in rows if not isinstance(row, str))
-    found = list(dict.fromkeys(itertools.chain.from_iterable(cells)))
-
-    if not found:
-        raise DataError(f"{path}: no rows")
-
-    return found, rows, digest
+    return _text(known_file(Path(path), cache_dir, examined), suffix)
 
 
-def _data_set(path: str, data: bytes = b"") -> Dataset:
-    """Load a data set from the hub, from a folder, or from the bytes of a Parquet file."""
-    try:
-        if data:
-            return Rows(pq.read_table(pa.BufferReader(data)))
+def _binary(path: Path) -> TextFile:
+    return TextFile(path, sha256_of(path), "")
 
+
+def _text(file: TextFile, suffix: str) -> _Source:
+    """Return the rows of a file of text, which are read twice: first for their columns."""
+    path = str(file.path)
+
+    @functools.cache
+    def reader() -> Callable[..., Iterator[Row]]:
+        if suffix == ".jsonl":
+            with file() as lines:
+                if any(map(_LLM_ROW.search, lines)):
+                    return READERS["llm"]
+
+        return _READERS[suffix]
+
+    def rows() -> Iterator[Row]:
+        return reader()(file, path, ["text"])
+
+    def found() -> list[str]:
+        cells = (row for _, row in rows() if not isinstance(row, str))
+        # Only rows of JSON lines may have different columns.
+        some = itertools.islice(cells, None if suffix == ".jsonl" else 1)
+        names = list(dict.fromkeys(itertools.chain.from_iterable(some)))
+        if not names:
+            raise DataError(f"{path}: no rows")
+
+        return names
+
+    size = file.path.stat().st_size
+
+    return _Source(size, f"{file.sha256} {suffix}", file.sha256, found, rows)
+
+
+def _parquet(file: TextFile, mapped: Collection[str]) -> _Source:
+    """Return the rows of a Parquet file."""
+    path = str(file.path)
+
+    with _loading(path):
+        packed = file.path.suffix == ".gz"
+        parquet = pq.ParquetFile(pa.BufferReader(read_bytes(file.path)) if packed else path)
+        features = datasets.Features.from_arrow_schema(parquet.schema_arrow)
+
+    return _Source(
+        file.path.stat().st_size,
+        f"{file.sha256} .parquet",
+        file.sha256,
+        lambda: list(features),
+        lambda: _rows_of(
+            features,
+            mapped,
+            lambda names: parquet.iter_batches(AT_ONCE, columns=names),
+        ),
+    )
+
+
+def _data_set(path: str, mapped: Collection[str]) -> _Source:
+    """Return the rows of a data set of the hub, or of a folder."""
+    with _loading(path):
         if path.startswith(HUB):
             identity, _, split = path.removeprefix(HUB).partition(":")
             user, name, *config = identity.split("/", 2)
-            return datasets.load_dataset(f"{user}/{name}", *config, split=split or "train")
-
-        dataset = datasets.load_from_disk(path)
-    except Exception as error:  # noqa: BLE001 - the hub's client raises anything
-        raise DataError(f"{path}: cannot be loaded: {one_line(error)}") from None
+            dataset = datasets.load_dataset(f"{user}/{name}", *config, split=split or "train")
+        else:
+            dataset = datasets.load_from_disk(path)
 
     if isinstance(dataset, datasets.DatasetDict):
         splits = ", ".join(f"{path}/{split}" for split in dataset)
         raise DataError(f"{path}: has several splits; choose one of: {splits}")
 
-    return dataset
+    return _Source(
+        dataset.data.nbytes,
+        f"{path} {dataset._fingerprint}",  # of the content; no public attribute has it
+        "",
+        lambda: dataset.column_names,
+        lambda: _rows_of(
+            dataset.features,
+            mapped,
+            lambda names: dataset.select_columns(names).with_format("arrow").iter(AT_ONCE),
+        ),
+    )
 
 
-def _rows_of(dataset: Dataset, mapped: Collection[str]) -> tuple[list[str], list[Row]]:
-    """Return the columns and rows of a data set, with the names of classes for their numbers."""
-    found = dataset.column_names
-    chosen = [name for name in found if canonical(name) or name in mapped]
-    rows = dataset.select_columns(chosen).to_list()
+@contextlib.contextmanager
+def _loading(path: str) -> Iterator[None]:
+    """Replace any error of a library that loads a data set by a DataError."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - the hub's client raises anything
+        raise DataError(f"{path}: cannot be loaded: {one_line(error)}") from None
 
-    for name in chosen:
-        labels = getattr(dataset.features[name], "names", ())
-        names = {-1: "-"} | dict(enumerate(labels))
 
-        for row in rows if labels else ():
-            row[name] = names.get(row[name], row[name])
+def _rows_of(
+    features: Mapping[str, Any],
+    mapped: Collection[str],
+    batches: Callable[[list[str]], Iterable[Any]],
+) -> Iterator[Row]:
+    """Yield the rows of Arrow batches with some columns, with the names of classes for their
+    numbers.
+    """
+    chosen = [name for name in features if canonical(name) or name in mapped]
+    names = {name: getattr(features[name], "names", ()) for name in chosen}
+    labels = {name: {-1: "-"} | dict(enumerate(known)) for name, known in names.items() if known}
+    rows = (row for batch in batches(chosen) for row in batch.to_pylist())
 
-    return found, list(enumerate(rows, start=1))
+    for number, row in enumerate(rows, start=1):
+        for name, known in labels.items():
+            row[name] = known.get(row[name], row[name])
+
+        yield number, row
 
 
 def _declared(roles: Sequence[str]) -> dict[str, Any]:

@@ -1,25 +1,23 @@
 """From the text of a corpus file to rows: one reader per layout.
 
-A reader yields the line that each row starts on and its cells by name or, for a line that it leaves
-out, the reason. Tables are read with `csv` and JSON lines with `json`, not with pandas: pandas
-gives no line numbers, fills short rows up, and reads a quote that is never closed, or closed too
-early, as text.
+A reader opens the text, holds one row at a time, and yields the line that each row starts on and
+its cells by name or, for a line that it leaves out, the reason. Tables are read with `csv` and JSON
+lines with `json`, not with pandas: pandas gives no line numbers, fills short rows up, and reads a
+quote that is never closed, or closed too early, as text.
 """
 
 import csv
 import functools
-import io
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lightning_cse.data.cells import (
     Columns,
-    Parsed,
     Row,
-    columns_of,
+    Text,
     converters,
     quoted,
 )
@@ -35,22 +33,22 @@ LLM_PATTERNS = {  # by the LLM's examples
 }
 
 
-def parse(
-    text: str,
+def rows_of(
+    text: Text,
     path: str,
     *,
     reader: str,
     columns: Columns,
     **options: Any,
-) -> Parsed:
-    """Return the columns of a file, read with one of `READERS`; see `columns_of`."""
+) -> Iterator[Row]:
+    """Return the rows of a file, read with one of `READERS`."""
     cells = [cell for _, cell, _ in converters(columns)]
 
-    return columns_of(READERS[reader](text, path, cells, **options), columns, path)
+    return READERS[reader](text, path, cells, **options)
 
 
 def _table(
-    text: str,
+    text: Text,
     path: str,
     cells: Sequence[str] = (),
     *,
@@ -62,34 +60,55 @@ def _table(
     """Yield the rows of delimited text; `header` names the columns of a file without names."""
     # Only a quoted cell may have line breaks. Without quotes, a row ends at \n alone, as in the
     # official files.
-    stream = io.StringIO(text, newline="" if quotes else "\n")
-    reader = csv.reader(
-        stream,
-        delimiter=delimiter,
-        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
-        strict=True,
-    )
     line = 1
 
-    try:
-        names = header or next(reader, [])
-        widths = width or [len(names)]
-        line += reader.line_num
+    with text(newline="" if quotes else "\n") as stream:
+        reader = csv.reader(
+            stream,
+            delimiter=delimiter,
+            quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
+            strict=True,
+        )
 
-        for row in reader:
-            if len(row) in widths:
-                yield line, dict(zip(names, row, strict=False))
-            elif row:  # blank lines are skipped
-                needed = " or ".join(map(str, widths))
-                raise DataError(f"{path}:{line}: {len(row)} cells, but {needed} columns")
+        try:
+            names = header or next(reader, [])
+            widths = width or [len(names)]
+            line += reader.line_num
 
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise DataError(f"{path}:{line}: not a valid row: {error}") from None
+            for row in reader:
+                if len(row) in widths:
+                    yield line, dict(zip(names, row, strict=False))
+                elif row:  # blank lines are skipped
+                    needed = " or ".join(map(str, widths))
+                    raise DataError(f"{path}:{line}: {len(row)} cells, but {needed} columns")
+
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(f"{path}:{line}: not a valid row: {error}") from None
 
 
-def _json(text: str, path: str, cells: Sequence[str] = ()) -> Iterator[Row]:
-    for line, content in enumerate(text.rstrip("\r\n").split("\n"), start=1):
+def _numbered(text: Text) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text with their numbers."""
+    with text(newline="\n") as stream:
+        for number, line in enumerate(stream, start=1):
+            yield number, line.removesuffix("\n")
+
+
+def _without_end(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Leave out the empty lines at the end of a text, but not its first line."""
+    empty: list[tuple[int, str]] = []
+
+    for number, content in lines:
+        if number > 1 and not content.strip("\r"):
+            empty.append((number, content))
+        else:
+            yield from empty
+            empty.clear()
+            yield number, content
+
+
+def _json(text: Text, path: str, cells: Sequence[str] = ()) -> Iterator[Row]:
+    for line, content in _without_end(_numbered(text)):
         try:
             row = json.loads(content)
         except ValueError as error:
@@ -101,7 +120,7 @@ def _json(text: str, path: str, cells: Sequence[str] = ()) -> Iterator[Row]:
         yield line, row
 
 
-def _llm_rows(text: str, path: str, cells: Sequence[str] = ()) -> Iterator[Row]:
+def _llm_rows(text: Text, path: str, cells: Sequence[str] = ()) -> Iterator[Row]:
     """Yield LLM rows by role, also those in the layout of NGCSE's authors."""
     for line, row in _json(text, path):
         if "anchor" in row or "sentence" not in row:
@@ -126,7 +145,7 @@ def _by_role(row: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _lines(
-    text: str,
+    text: Text,
     path: str,
     cells: Sequence[str],
     *,
@@ -134,10 +153,11 @@ def _lines(
     pattern: str = "",
 ) -> Iterator[Row]:
     """Yield one cell per line, or the groups of `pattern`; `blank` leaves out invisible lines."""
-    text = text.rstrip("\r\n") if blank is None else text.removesuffix("\n")
     fits = re.compile(pattern or f"(?P<{cells[0]}>.*)", re.DOTALL)
+    numbered = _numbered(text)
+    lines = _without_end(numbered) if blank is None else numbered
 
-    for line, content in enumerate(text.split("\n"), start=1):
+    for line, content in lines:
         if blank is not None and not content.strip():
             yield line, blank
             continue
@@ -149,7 +169,7 @@ def _lines(
         yield line, match.groupdict()
 
 
-def _paragraphs(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+def _paragraphs(text: Text, path: str, cells: Sequence[str]) -> Iterator[Row]:
     """Yield the sentences of tokenised text, one paragraph per line, without headings."""
     (name,) = cells
 
@@ -216,7 +236,7 @@ _QUESTION = re.compile(
 )
 
 
-def _questions(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+def _questions(text: Text, path: str, cells: Sequence[str]) -> Iterator[Row]:
     """Yield the pairs of LLMsKnow: a question with both sentences; the answer is the label."""
     for line, row in _table(text, path):
         question = row["Question"]
@@ -228,7 +248,7 @@ def _questions(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
         yield line, row | match.groupdict()
 
 
-def _impscore(text: str, path: str, cells: Sequence[str]) -> Iterator[Row]:
+def _impscore(text: Text, path: str, cells: Sequence[str]) -> Iterator[Row]:
     """Yield ImpScore's rows; the cell ``split`` names the split that a row is drawn for."""
     rows = list(_table(text, path))
 

@@ -5,14 +5,16 @@ rows.
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
+from lightning_cse.data.mapped import LONG, first_appearance, hashed, hashes_of
 from lightning_cse.data.roles import SOURCE, OwnRows
-from lightning_cse.data.rows import Rows, first_appearance
+from lightning_cse.data.rows import Rows
 from lightning_cse.data.settings import ContrastiveData
 from lightning_cse.data.sources import (
     LEAK,
@@ -30,13 +32,24 @@ ANOTHER_ANCHOR = "\0another anchor"
 
 def used(rows: Rows) -> int:
     """Return how many corpus rows the training rows are made of."""
-    return int(pc.count_distinct(pc.list_flatten(rows.values("made_of"))).as_py())
+    seen = np.zeros(0, dtype=bool)
+
+    for part in rows.parts(LONG):
+        numbers = pc.list_flatten(part.values("made_of")).to_numpy()
+        more = int(numbers.max(initial=-1)) + 1 - len(seen)
+        seen = np.pad(seen, (0, max(0, more)))
+        seen[numbers] = True
+
+    return int(seen.sum())
 
 
 def keep(rows: Rows, kept: np.ndarray, reason: str) -> Rows:
     """Return the rows where ``kept`` is true; corpus rows that are no longer used count as dropped
     for ``reason``.
     """
+    if kept.all():
+        return rows
+
     left = rows.select(np.flatnonzero(kept))
     return left.dropping({reason: used(rows) - used(left)})
 
@@ -52,7 +65,7 @@ def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
     if not 0 <= share < 1:
         raise ConfigError([f"data.held_out_share: must be in [0, 1), got {share}"])
 
-    own, added = _units(rows, rows.values(of))
+    own, added = _units(rows, rows.hashes(of))
     total = _count(own)
     number = max(2, round(share * total)) if share else 0
 
@@ -70,7 +83,7 @@ def subset(rows: Rows, count: int) -> Rows:
     count as one.
     """
     numbers = pc.cast(rows.values("made_of"), pa.list_(pa.string()))
-    own, added = _units(rows, pc.binary_join(numbers, " "))
+    own, added = _units(rows, hashes_of(pc.binary_join(numbers, " ")))
     total = _count(own) + _count(added)
 
     if count > total:
@@ -93,12 +106,17 @@ def fewer_llm_rows(rows: Rows, count: int, roles: Sequence[str]) -> Rows:
     numbers = np.flatnonzero(removed)
 
     removed[numbers[seeded_order(len(numbers), SEED)[:count]]] = False
-    null = pa.scalar(None, pa.string())
+    bare = rows
 
     for role in roles[1:]:
-        rows = rows.with_column(role, pc.if_else(removed, null, rows.values(role)))
+        bare = bare.with_constant(role, None)
 
-    return keep(rows, ~(removed & _added(rows)), "data.llm_rows")
+    # A row that loses its roles is a row of the same table without them.
+    both = Rows.cat([rows, bare])
+    chosen = both.select(np.arange(len(rows)) + len(rows) * removed)
+    chosen.counts = dict(rows.counts)
+
+    return keep(chosen, ~(removed & _added(rows)), "data.llm_rows")
 
 
 def with_another_anchor(rows: Rows) -> Rows:
@@ -110,9 +128,14 @@ def with_another_anchor(rows: Rows) -> Rows:
     if "negative" not in rows.names:
         return rows
 
+    placeholder = hashed(ANOTHER_ANCHOR.encode())
+    places = np.flatnonzero(rows.hashes("negative") == placeholder)
+
+    if not len(places):
+        return rows
+
     negatives = rows.values("negative")
     waiting = pc.fill_null(pc.equal(negatives, ANOTHER_ANCHOR), False)
-    places = np.flatnonzero(waiting.to_numpy())
     order = places[seeded_order(len(places), SEED)]
     anchor_of = np.arange(len(rows))
     anchor_of[order] = np.roll(order, -1)
@@ -123,7 +146,15 @@ def with_another_anchor(rows: Rows) -> Rows:
 
 def seeded_order(count: int, seed: int) -> list[int]:
     """Return the numbers below ``count`` in a random order that depends only on the seed."""
-    return list(torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist())
+    return list(_order(count, seed).tolist())
+
+
+def _order(count: int, seed: int) -> np.ndarray:
+    # The order is the same in 32 bits, which take half the memory.
+    kind = torch.int32 if count < 2**31 else torch.int64
+    generator = torch.Generator().manual_seed(seed)
+
+    return np.asarray(torch.randperm(count, generator=generator, dtype=kind).numpy())
 
 
 def _added(rows: Rows) -> np.ndarray:
@@ -133,16 +164,18 @@ def _added(rows: Rows) -> np.ndarray:
     return np.asarray(rows.values("added").to_numpy())
 
 
-def _units(rows: Rows, values: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+def _units(rows: Rows, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Number distinct values by first appearance, separately for own and added rows; -1 marks the
     other rows.
     """
-    added = _added(rows)
-    units = np.full((2, len(rows)), -1)
-    units[0, ~added] = first_appearance(values.filter(~added))
-    units[1, added] = first_appearance(values.filter(added))
+    if "added" not in rows.column_names:
+        return first_appearance(hashes), np.full(1, -1)
 
-    return units[0], units[1]
+    added = _added(rows)
+    own = first_appearance(np.where(added, np.uint64(0), hashes))
+    others = first_appearance(np.where(added, hashes, np.uint64(0)))
+
+    return own, others
 
 
 def _count(units: np.ndarray) -> int:
@@ -151,7 +184,10 @@ def _count(units: np.ndarray) -> int:
 
 def _drawn(units: np.ndarray, count: int) -> np.ndarray:
     """Return whether each row belongs to one of ``count`` units, drawn at random: (rows,)."""
-    return np.isin(units, seeded_order(_count(units), SEED)[:count])
+    is_drawn = np.zeros(_count(units) + 1, dtype=bool)  # the last is that of -1
+    is_drawn[_order(_count(units), SEED)[:count]] = True
+
+    return np.asarray(is_drawn[units])
 
 
 @dataclass(frozen=True)
@@ -212,15 +248,14 @@ def read_tables(
     takes = f"the method reads {', '.join(roles)}" if roles else ""
 
     read = functools.partial(read_sources, data_dir=settings.data_dir)
-    own = functools.partial(read, columns=settings.columns, takes=takes)
+    cache_dir = Path(settings.cache_dir).expanduser() if settings.cache_dir else None
+    own = functools.partial(read, columns=settings.columns, takes=takes, cache_dir=cache_dir)
     train = own(settings.sources, key="data.train")
     excluded = settings.excluded
     watched_in = settings.watched_in
 
     if settings.is_weighted:
-        train = [
-            table.with_column(SOURCE, [number] * len(table)) for number, table in enumerate(train)
-        ]
+        train = [table.with_constant(SOURCE, number) for number, table in enumerate(train)]
 
     return Tables(
         train,

@@ -1,14 +1,17 @@
 """Turn the rows of a corpus into training rows with one column per role."""
 
+import itertools
 import random
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lightning_cse.data.mapped import first_appearance, in_file, is_first
 from lightning_cse.data.own import layout_of
 from lightning_cse.data.parsers import PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
@@ -32,6 +35,8 @@ POSITIVES: dict[str, tuple[str, ...]] = {
 # Of ready-made pairs and triplets: the two names that are needed, and that of the contradiction.
 _READY = (TRAINED, ("sentence1", "sentence2"), TRIPLET)
 
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # mixes the hashes of two sentences
+
 Group = tuple[list[int], list[int]]
 """The rows of a premise's entailments and of its contradictions."""
 
@@ -53,14 +58,20 @@ def made_of(rows: Rows, numbers: Any) -> Rows:
     """
     flat = np.asarray(numbers, dtype=np.int64).ravel()
     width = max(1, len(flat) // max(1, len(rows)))
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(flat), width)
+    ends = np.arange(0, len(flat) + 1, width, dtype=np.int32)
+    ends, flat = (pa.array(in_file(array, rows.cache_dir)) for array in (ends, flat))
 
-    return rows.with_column("made_of", lists.cast(pa.list_(pa.int64())))
+    return rows.with_column("made_of", pa.ListArray.from_arrays(ends, flat))
 
 
 def source_of(rows: Rows) -> dict[str, pa.ChunkedArray]:
     """Return the column with the number of each row's source, if sources have weights."""
     return {SOURCE: rows.values(SOURCE)} if SOURCE in rows.names else {}
+
+
+def source_name(rows: Rows) -> dict[str, str]:
+    """Return the name of that column by itself, if sources have weights."""
+    return {SOURCE: SOURCE} if SOURCE in rows.names else {}
 
 
 def with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
@@ -73,7 +84,7 @@ def with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
         rows.values("premise")
         for role in roles:
             if role not in rows.names:
-                rows = rows.with_column(role, pa.nulls(len(rows), pa.string()))
+                rows = rows.with_constant(role, None)
 
         complete.append(rows)
 
@@ -195,45 +206,57 @@ class NLITriplets:
         ready = next((names for names in _READY if set(names[:2]) <= set(rows.names)), TRIPLET[:2])
         sentences = [name for name in ready if name in rows.names][: len(self.roles)]
         kept = [name for name in rows.names if name.startswith("negative_") and self.contradiction]
-        kept += ["intermediate", *(source_of(rows) if with_source else ())]
+        kept += ["intermediate", *(source_name(rows) if with_source else ())]
+        names = {
+            new: old
+            for roles in (TRIPLET, TRAINED)
+            for new, old in zip(roles, sentences, strict=False)
+        }
 
-        return _triplets(
-            rows,
-            *map(rows.values, sentences),
-            **{name: rows.values(name) for name in kept if name in rows.names},
-        )
+        return rows.renamed(**names, **{name: name for name in kept if name in rows.names})
 
     def _from_pairs(self, rows: Rows, start: int) -> Rows:
         """Build triplets from pairs, grouped by premise; corpus rows are numbered from
         ``start``.
         """
         dropped: Counter[str] = Counter()
-        groups = self._groups(rows, dropped).values()
-        chosen = [numbers for group in groups for numbers in self._chosen(*group, dropped)]
-        numbers = np.array(chosen, dtype=np.int64).reshape(len(chosen), len(self.roles) - 1)
+        groups = self._groups(rows, dropped)
+        chosen = (numbers for group in groups for numbers in self._chosen(*group, dropped))
+        flat = np.fromiter(itertools.chain.from_iterable(chosen), np.int64)
+        numbers = flat.reshape(-1, len(self.roles) - 1)
         kept = rows.select(numbers[:, 0]).dropping(dropped)
-        hypotheses = rows.values("hypothesis")
-        others = [hypotheses.take(column) for column in numbers.T]
+        others = [rows.select(column).values("hypothesis") for column in numbers.T]
 
         return made_of(_triplets(kept, kept.values("premise"), *others), start + numbers)
 
-    def _groups(self, rows: Rows, dropped: Counter[str]) -> dict[str, Group]:
-        """Group the rows by premise, without repeated pairs and other labels."""
-        groups: dict[str, Group] = {}
-        seen: set[tuple[str, str]] = set()
-        columns = (rows.column(name) for name in ("premise", "hypothesis", "label"))
+    def _groups(self, rows: Rows, dropped: Counter[str]) -> Iterator[Group]:
+        """Yield the rows of each premise, in the order in which they first appear, without repeated
+        pairs and other labels.
+        """
+        labels = rows.values("label")
+        is_trained = pc.is_in(labels, value_set=pa.array(self.roles)).to_numpy()
+        others = Counter(labels.filter(pa.array(~is_trained)).to_pylist())
 
-        for row, (premise, hypothesis, label) in enumerate(zip(*columns, strict=True)):
-            if label not in self.roles:
-                dropped["no gold label" if label == "-" else f"label {label}"] += 1
-            elif (premise, hypothesis) in seen:
-                dropped["repeated pair"] += 1
-            else:
-                seen.add((premise, hypothesis))
-                group = groups.setdefault(premise, ([], []))
-                group[label == "contradiction"].append(row)
+        for label, count in others.items():
+            dropped["no gold label" if label == "-" else f"label {label}"] += count
 
-        return groups
+        premises = rows.hashes("premise")
+        pairs = premises * _ODD + rows.hashes("hypothesis")
+        pairs[pairs == 0] = 1
+        is_new = is_first(first_appearance(np.where(is_trained, pairs, 0)))
+        dropped["repeated pair"] += int(is_trained.sum() - is_new.sum())
+
+        codes = first_appearance(np.where(is_new, premises, 0))
+        numbers = np.argsort(codes, kind="stable")[int((~is_new).sum()) :]
+        ends = np.flatnonzero(np.diff(codes[numbers], append=-1)) + 1
+        contradicts = pc.equal(labels, "contradiction").to_numpy()
+        start = 0
+
+        for end in ends.tolist():
+            group = numbers[start:end]
+            is_contradiction = contradicts[group]
+            yield group[~is_contradiction].tolist(), group[is_contradiction].tolist()
+            start = end
 
     def _chosen(
         self,
@@ -278,13 +301,9 @@ class Sentences:
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return one row per sentence."""
-        anchors = []
-
-        for rows in tables:
-            sentences = rows.values(first_role(rows))
-            anchors.append(rows.with_columns(anchor=sentences, **source_of(rows)))
-
-        rows = Rows.cat(anchors)
+        rows = Rows.cat(
+            [rows.renamed(anchor=first_role(rows), **source_name(rows)) for rows in tables]
+        )
         rows = made_of(rows, np.arange(len(rows)))
 
         if not self.distinct:
@@ -383,7 +402,9 @@ class OwnRows:
         if kinds != {"INLI"}:
             names = {name for rows in tables for name in rows.names}
             labelled = [rows for rows in tables if "label" in rows.names]
-            names.update(label for rows in labelled for label in rows.unique("label"))
+            for rows in labelled:
+                names.update(rows.values("label").unique().to_pylist())
+
             contradicted = self.contradiction and not names.isdisjoint(TRAINED[2:] + TRIPLET[2:])
 
             return NLITriplets(self.pairing, self.seed, contradicted)

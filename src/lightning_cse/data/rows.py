@@ -3,8 +3,9 @@ each row.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,14 @@ from datasets import Dataset
 from datasets.fingerprint import generate_random_fingerprint
 from datasets.table import InMemoryTable
 
+from lightning_cse.data.cells import AT_ONCE
+from lightning_cse.data.mapped import (
+    first_appearance,
+    gather,
+    hashes_of,
+    in_file,
+    is_first,
+)
 from lightning_cse.errors import DataError
 
 # Where a row comes from.
@@ -35,7 +44,15 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     account of the rows.
 
     ``files`` lists the files that the rows come from; ``counts`` says how many were ``read`` and
-    ``dropped: <reason>``. Rows are immutable: every method returns new ones.
+    ``dropped: <reason>``. Rows are immutable: every method returns new ones. A choice of rows is a
+    mapping of indices: the table itself is not copied, so that it can stay in memory-mapped files.
+
+    Args:
+        table: the table.
+        files: the files of the rows.
+        counts: the account; by default, all rows were read.
+        numbers: the rows of the table that these are, in order; None: all of them.
+        cache_dir: the folder of files for long arrays; None keeps them in memory.
     """
 
     def __init__(
@@ -44,12 +61,26 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         *,
         files: Iterable[SourceFile] = (),
         counts: Mapping[str, int] | None = None,
+        numbers: np.ndarray | None = None,
+        cache_dir: Path | None = None,
     ) -> None:
+        indices = None
+        if numbers is not None:
+            kind = np.uint32 if len(table) < 2**32 else np.uint64
+            numbers = in_file(numbers.astype(kind, copy=False), cache_dir)
+            indices = InMemoryTable(pa.table({"indices": pa.array(numbers)}))
+
         # A fingerprint of the content would pickle all rows, and only matters for a dataset on
         # disk.
-        super().__init__(InMemoryTable(table), fingerprint=generate_random_fingerprint())
+        super().__init__(
+            InMemoryTable(table),
+            indices_table=indices,
+            fingerprint=generate_random_fingerprint(),
+        )
+        self.numbers = numbers
         self.files: tuple[SourceFile, ...] = tuple(files)
         self.counts: dict[str, int] = {"read": len(self)} if counts is None else dict(counts)
+        self.cache_dir = cache_dir
 
     @classmethod
     def of(
@@ -59,6 +90,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         files: Sequence[SourceFile] = (),
         lines: Sequence[int] | None = None,
         counts: Mapping[str, int] | None = None,
+        cache_dir: Path | None = None,
     ) -> Self:
         """Return rows with these columns, all from the first file (further ones hold other columns
         of the same rows).
@@ -67,10 +99,25 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         """
         length = len(next(iter(columns.values()), ()))
         arrays = {name: _array(values) for name, values in columns.items()}
-        arrays["file"] = pa.repeat(files[0].path if files else "", length)
-        arrays["line"] = pa.array(lines or range(1, length + 1), pa.int64())
+        arrays["file"] = constant(files[0].path if files else "", length)
+        arrays["line"] = _array(lines if lines is not None else range(1, length + 1), pa.int64())
 
-        return cls(pa.table(arrays), files=files, counts=counts)
+        return cls(pa.table(arrays), files=files, counts=counts, cache_dir=cache_dir)
+
+    @classmethod
+    def read(
+        cls,
+        table: pa.Table,
+        file: SourceFile,
+        counts: Mapping[str, int] | None = None,
+        cache_dir: Path | None = None,
+    ) -> Self:
+        """Return the rows of a table that was read from a file, with the column ``line``."""
+        paths = constant(file.path, len(table))
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        columns = {**columns, "file": paths, "line": columns["line"]}
+
+        return cls(pa.table(columns), files=[file], counts=counts, cache_dir=cache_dir)
 
     @classmethod
     def cat(cls, parts: Sequence[Self], *, fill: bool = False) -> Self:
@@ -81,20 +128,27 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         shared = [
             name for name in parts[0].column_names if all(name in p.column_names for p in parts)
         ]
-        tables = [part.table if fill else part.table.select(shared) for part in parts]
+        tables = [part.data.table if fill else part.data.table.select(shared) for part in parts]
         counts: Counter[str] = Counter()
 
         for part in parts:
             counts.update(part.counts)
 
-        files = dict.fromkeys(file for part in parts for file in part.files)
-
-        return cls(pa.concat_tables(tables, promote_options="default"), files=files, counts=counts)
+        return cls(
+            pa.concat_tables(tables, promote_options="default"),
+            files=dict.fromkeys(file for part in parts for file in part.files),
+            counts=counts,
+            numbers=_numbers(parts),
+            cache_dir=parts[0].cache_dir,
+        )
 
     @property
     def table(self) -> pa.Table:
-        """The rows as an Arrow table."""
-        return self.data.table
+        """The rows as an Arrow table; those of a choice are copied."""
+        if self.numbers is None:
+            return self.data.table
+
+        return pa.table({name: self._values(name) for name in self.column_names})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,13 +162,10 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     def values(self, name: str) -> pa.ChunkedArray:
         """Return one column as an Arrow array, or raise DataError, which lists the columns there
-        are.
+        are; the values of a choice of rows are copied.
         """
-        if name not in self.column_names:
-            found = ", ".join(self.names)
-            raise DataError(f"{self.origin}: no column {name!r}; found: {found}")
-
-        return self.table.column(name)
+        self._stored(name)
+        return self._values(name)
 
     def column(self, name: str) -> list[Any]:
         """Return the values of one column as a list; raises like `values`."""
@@ -127,43 +178,87 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         valid = np.ones(len(self), dtype=bool)
 
         for name in names:
-            valid &= self.values(name).is_valid().to_numpy()
+            stored = self._stored(name)
+            if stored.null_count:
+                valid &= self._chosen(stored.is_valid().to_numpy())
 
         return valid
 
+    def hashes(self, name: str) -> np.ndarray:
+        """Return a 64-bit hash of each value of a column of text, 0 for null: (rows,); raises like
+        `values`.
+        """
+        return self._chosen(hashes_of(self._stored(name), self.cache_dir))
+
     def distinct(self, name: str) -> np.ndarray:
-        """Return the first row of each value of one column, in order; raises like `values`."""
-        return np.unique(first_appearance(self.values(name)), return_index=True)[1]
+        """Return the first row of each value of one column, in order, that of null before the
+        others; raises like `values`.
+        """
+        codes = first_appearance(self.hashes(name))
+        without = np.flatnonzero(codes < 0)[:1]
+
+        return np.concatenate([without, np.flatnonzero(is_first(codes))])
 
     def where(self, index: int) -> str:
         """Return ``path:line`` of one row, for messages."""
-        file, line = (self.table.column(name)[index].as_py() for name in PLACE)
+        number = index if self.numbers is None else int(self.numbers[index])
+        file, line = (self.data.column(name)[number].as_py() for name in PLACE)
 
         return f"{file}:{line}" if file else f"row {line}"
+
+    def parts(self, size: int = AT_ONCE) -> Iterator[Self]:
+        """Yield the rows as tables of this size."""
+        for start in range(0, len(self), size):
+            numbers = None if self.numbers is None else self.numbers[start : start + size]
+            table = self.data.table if numbers is not None else self.data.table.slice(start, size)
+            yield type(self)(table, files=self.files, numbers=numbers)
 
     def select(self, indices: Iterable[int], *, reason: str = "") -> Self:
         """Return the rows with these numbers, in this order; with a reason, the account counts the
         rest as dropped.
         """
-        chosen = pa.array(indices, pa.int64())
-        rows = self._with(self.table.take(chosen))
+        chosen = indices if isinstance(indices, np.ndarray) else np.array([*indices], np.int64)
+        rows = self._with(self.data.table, self._chosen_numbers(chosen))
 
-        return rows.dropping({reason: len(self) - len(chosen.unique())}) if reason else rows
+        return rows.dropping({reason: len(self) - distinct_numbers(chosen)}) if reason else rows
+
+    def renamed(self, **names: str) -> Self:
+        """Return the same rows with these columns alone, by their new names; raises like `values`.
+
+        Files, lines and account stay, and nothing is copied.
+        """
+        columns = {new: self._stored(old) for new, old in names.items()}
+        places = {name: self.data.table.column(name) for name in PLACE}
+
+        return self._with(pa.table(columns | places), self.numbers)
 
     def with_columns(self, **columns: Sequence[Any]) -> Self:
         """Return the same rows with these columns in place of the old ones; files, lines and
         account stay.
         """
         arrays = {name: _array(values) for name, values in columns.items()}
-        places = {name: self.table.column(name) for name in PLACE}
+        places = {name: self._values(name) for name in PLACE}
 
-        return self._with(pa.table(arrays | places))
+        return self._with(pa.table(arrays | places), None)
 
     def with_column(self, name: str, values: Any) -> Self:
-        """Return the same rows with a column added or replaced."""
-        columns = dict(zip(self.column_names, self.table.columns, strict=True))
+        """Return the same rows with a column added or replaced: a value for each row."""
+        array = _array(values)
 
-        return self._with(pa.table(columns | {name: _array(values)}))
+        if self.numbers is None:
+            return self._with_stored(name, array)
+
+        if distinct_numbers(self.numbers) < len(self):  # a row twice, perhaps with two values
+            return self._with(self.table, None).with_column(name, array)
+
+        places = np.full(len(self.data), -1, np.int64)
+        places[self.numbers] = np.arange(len(self))
+
+        return self._with_stored(name, array.take(pa.array(places, mask=places < 0)))
+
+    def with_constant(self, name: str, value: Any) -> Self:
+        """Return the same rows with a column added or replaced that has one value, or null."""
+        return self._with_stored(name, constant(value, len(self.data)))
 
     def dropping(self, counts: Mapping[str, int]) -> Self:
         """Return the same rows, with these numbers of dropped rows, by reason, added to the
@@ -172,10 +267,44 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         total = Counter(self.counts)
         total.update({f"dropped: {reason}": int(n) for reason, n in counts.items() if n})
 
-        return type(self)(self.table, files=self.files, counts=total)
+        return type(self)(
+            self.data.table,
+            files=self.files,
+            counts=total,
+            numbers=self.numbers,
+            cache_dir=self.cache_dir,
+        )
 
-    def _with(self, table: pa.Table) -> Self:
-        return type(self)(table, files=self.files, counts=self.counts)
+    def _stored(self, name: str) -> pa.ChunkedArray:
+        """Return a column of the table, of which these rows may be a choice."""
+        if name not in self.column_names:
+            found = ", ".join(self.names)
+            raise DataError(f"{self.origin}: no column {name!r}; found: {found}")
+
+        return self.data.table.column(name)
+
+    def _values(self, name: str) -> pa.ChunkedArray:
+        column = self.data.table.column(name)
+        return column if self.numbers is None else gather(column, self.numbers)
+
+    def _chosen(self, values: np.ndarray) -> np.ndarray:
+        return values if self.numbers is None else values[self.numbers]
+
+    def _chosen_numbers(self, chosen: np.ndarray) -> np.ndarray:
+        return chosen if self.numbers is None else self.numbers[chosen]
+
+    def _with_stored(self, name: str, array: pa.Array) -> Self:
+        columns = dict(zip(self.column_names, self.data.table.columns, strict=True))
+        return self._with(pa.table(columns | {name: array}), self.numbers)
+
+    def _with(self, table: pa.Table, numbers: np.ndarray | None) -> Self:
+        return type(self)(
+            table,
+            files=self.files,
+            counts=self.counts,
+            numbers=numbers,
+            cache_dir=self.cache_dir,
+        )
 
 
 def digests_of(tables: Iterable[Rows]) -> dict[str, str]:
@@ -183,13 +312,44 @@ def digests_of(tables: Iterable[Rows]) -> dict[str, str]:
     return {file.name: file.sha256 for rows in tables for file in rows.files}
 
 
-def first_appearance(values: pa.ChunkedArray) -> np.ndarray:
-    """Number distinct values in the order in which they first appear; -1 for null: (rows,)."""
-    indices = values.combine_chunks().dictionary_encode().indices
+def constant(value: str | int | None, length: int) -> pa.ChunkedArray:
+    """Return a column of one value, or of nulls, whose chunks share their memory."""
+    kind = pa.int64() if isinstance(value, int) else pa.string()
+    chunk = pa.repeat(pa.scalar(value, kind), min(length, AT_ONCE))
+    whole, rest = divmod(length, AT_ONCE)
+    chunks = [chunk] * whole if length >= AT_ONCE else []
 
-    return np.asarray(indices.fill_null(-1).to_numpy())
+    return pa.chunked_array([*chunks, chunk.slice(0, rest)], kind)
 
 
-def _array(values: Any) -> pa.Array:
-    array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+def distinct_numbers(numbers: np.ndarray) -> int:
+    """Return how many different numbers there are among some that are 0 or more."""
+    seen = np.zeros(int(numbers.max(initial=0)) + 1, dtype=bool)
+    seen[numbers] = True
+
+    return int(seen.sum())
+
+
+def _numbers(parts: Sequence[Rows]) -> np.ndarray | None:
+    """Return the numbers of the rows of several tables in all of these tables together."""
+    if all(part.numbers is None for part in parts):
+        return None
+
+    numbers = []
+    start = 0
+
+    for part in parts:
+        stored = len(part.data)
+        own = np.arange(stored) if part.numbers is None else part.numbers.astype(np.int64)
+        numbers.append(start + own)
+        start += stored
+
+    return np.concatenate(numbers)
+
+
+def _array(values: Any, kind: pa.DataType | None = None) -> pa.Array:
+    array = values
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        array = pa.array(values, kind)
+
     return array.cast(pa.string()) if pa.types.is_null(array.type) else array

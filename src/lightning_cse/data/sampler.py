@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import xxhash
 from torch import Tensor
 
 from lightning_cse.errors import DataError
@@ -149,8 +150,9 @@ class BatchLoader:
     change it. An only batch is always kept. A single trailing row joins the batch before it,
     because it would have no negatives.
 
-    ``state_dict`` holds the epoch, position, permutation and waiting rows as of the last batch that
-    was yielded; the data module stores it in checkpoints.
+    ``state_dict`` holds the epoch, position and waiting rows as of the last batch that was yielded;
+    the data module stores it in checkpoints. The order is drawn again from (seed, e), and a digest
+    in the state shows whether it is the same.
 
     Args:
         rows: the number of training rows.
@@ -190,16 +192,14 @@ class BatchLoader:
 
         self.collate = collate
         self.seed = seed
-        self.ends = _ends(
-            self.rows,
-            batch_size,
-            drop_last=drop_last,
-        )
+        self.batch_size = batch_size
+        whole, self._last_end = _batches(self.rows, batch_size, drop_last=drop_last)
 
         if isinstance(limit, float):
-            limit = int(limit * len(self.ends))
+            limit = int(limit * whole)
 
-        self.ends = self.ends[:limit]
+        self._whole_epoch = whole
+        self._length = whole if limit is None else min(limit, whole)
         self.epoch = 0
         self.position = 0
         self._gathering = gathering
@@ -212,7 +212,7 @@ class BatchLoader:
 
     def __len__(self) -> int:
         """Return the number of batches per epoch."""
-        return len(self.ends)
+        return self._length
 
     def __iter__(self) -> Iterator[Batch]:
         """Continue at the current position, or with the next epoch if this one is finished."""
@@ -231,8 +231,13 @@ class BatchLoader:
         waiting = self._waiting
 
         for position in range(self.position, len(self)):
-            start = self.ends[position - 1] if position else 0
-            chosen = self.permutation[start : self.ends[position]]
+            start = position * self.batch_size
+            end = start + self.batch_size
+
+            if position + 1 == self._whole_epoch:
+                end = self._last_end
+
+            chosen = self.permutation[start:end].long()
 
             if self._gathering is not None:
                 chosen, waiting = self._gather(
@@ -266,7 +271,9 @@ class BatchLoader:
         if self._permutation is None:
             if self._draws is None:
                 generator = _generator(self.seed, self.epoch)
-                self._permutation = torch.randperm(self.rows, generator=generator)
+                # The order is the same in 32 bits, which take half the memory.
+                kind = torch.int32 if self.rows < 2**31 else torch.int64
+                self._permutation = torch.randperm(self.rows, generator=generator, dtype=kind)
             else:
                 self._permutation = self._draws.order(self.epoch)
 
@@ -277,13 +284,15 @@ class BatchLoader:
         return {
             "epoch": self.epoch,
             "position": self.position,
-            "permutation": self.permutation.clone(),
+            "rows": self.rows,
+            "order": _digest(self.permutation),
             "waiting": self._waiting.clone(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from the position of another loader."""
-        rows = len(state["permutation"])
+        order = state.get("permutation")  # in older checkpoints
+        rows = state["rows"] if order is None else len(order)
 
         if rows != self.rows or state["position"] > len(self):
             raise DataError(
@@ -293,32 +302,37 @@ class BatchLoader:
 
         self.epoch = state["epoch"]
         self.position = state["position"]
-        self._permutation = state["permutation"]
+        self._permutation = order
         self._waiting = state["waiting"]
 
+        if order is None and _digest(self.permutation) != state["order"]:
+            raise DataError(
+                "the order of the rows in the checkpoint cannot be drawn again: resume with its "
+                "version of torch, or start again with force=true"
+            )
 
-def _ends(
+
+def _batches(
     rows: int,
     batch_size: int,
     *,
     drop_last: bool,
-) -> list[int]:
-    """Return the end of each batch in the order of the rows."""
-    ends = list(
-        range(
-            batch_size,
-            rows + 1,
-            batch_size,
-        )
-    ) or [rows]
+) -> tuple[int, int]:
+    """Return the number of batches of an epoch, and the end of the last one."""
+    if rows < batch_size:
+        return 1, rows
 
-    if not drop_last and ends[-1] < rows:
-        if rows % batch_size == 1:
-            ends.pop()  # a single row joins the batch before it
+    batches, rest = divmod(rows, batch_size)
 
-        ends.append(rows)
+    if drop_last or not rest:
+        return batches, batches * batch_size
 
-    return ends
+    # A single row joins the batch before it.
+    return batches + (rest > 1), rows
+
+
+def _digest(order: Tensor) -> str:
+    return xxhash.xxh3_128_hexdigest(order.numpy().data)
 
 
 def _generator(*seed: int) -> torch.Generator:

@@ -39,6 +39,8 @@ class ContrastiveData:
         weights: how often the rows of each source of ``train`` are drawn per epoch (see `Draws`);
             None: once.
         columns: the columns of the user's own files by role.
+        num_proc: the number of processes that tokenise; None: one for fewer than a million rows,
+            else one for each core.
 
     Raises:
         ConfigError: if settings are out of range or cannot be combined.
@@ -62,6 +64,7 @@ class ContrastiveData:
     llm_rows_together: int | None = None
     weights: Sequence[float] | None = None
     columns: Mapping[str, str] | None = None
+    num_proc: int | None = None
 
     def __post_init__(self) -> None:
         weights = self.weights if self.weights is not None else [1] * len(self.sources)
@@ -71,6 +74,9 @@ class ContrastiveData:
             ),
             "weights: cannot be combined with data.llm_rows_together": (
                 self.is_weighted and self.llm_rows_together is not None
+            ),
+            "num_proc: must be an integer >= 1, or null": (
+                self.num_proc is not None and self.num_proc < 1
             ),
             f"weights: must be a number in (0, {LARGEST_WEIGHT}] for each source of data.train": (
                 len(weights) != len(self.sources)

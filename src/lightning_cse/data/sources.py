@@ -1,12 +1,13 @@
 """The sources that a data set is read from, and the sentence pairs that must not be trained on."""
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from lightning_cse.data.corpora import find_file, get_corpus, read_corpus
+from lightning_cse.data.mapped import hashed
 from lightning_cse.data.own import FORMS, is_own, read_table
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
@@ -40,8 +41,10 @@ def read_sources(
     key: str,
     columns: Mapping[str, str] | None = None,
     takes: str = "",
+    cache_dir: Path | None = None,
 ) -> list[Rows]:
-    """Read splits, such as ``snli/train``, and the user's own files (see `read_table`).
+    """Read splits, such as ``snli/train``, and the user's own files (see `read_table`); those of
+    large files are mapped from ``cache_dir``.
 
     Relative paths start at the working directory. Errors name the config key that the sources come
     from. A name of another form is a ConfigError, and so is no name.
@@ -58,6 +61,7 @@ def read_sources(
                     columns=columns,
                     key=key,
                     takes=takes,
+                    cache_dir=cache_dir,
                 )
             )
         elif not split or {"/", "."} & set(split):
@@ -65,7 +69,7 @@ def read_sources(
             raise ConfigError([f"{key}: {name!r} {expected}"])
         else:
             try:
-                tables.append(read_corpus(corpus, split, data_dir))
+                tables.append(read_corpus(corpus, split, data_dir, cache_dir))
             except DataError as error:
                 raise DataError(f"{key}: {error}") from None
 
@@ -112,7 +116,7 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
     return [tuple(_key(*sentences) for sentences in row) for row in zip(*columns, strict=True)]
 
 
-def without_pairs(rows: Rows, excluded: set[str]) -> Rows:
+def without_pairs(rows: Rows, excluded: np.ndarray) -> Rows:
     """Return the rows that have none of these pairs; the account says how many were dropped."""
     clean = free_of(rows, excluded)
 
@@ -122,23 +126,39 @@ def without_pairs(rows: Rows, excluded: set[str]) -> Rows:
     return rows.select(np.flatnonzero(clean), reason=LEAK)
 
 
-def free_of(rows: Rows, excluded: set[str]) -> np.ndarray:
-    """Return whether each row has none of these pairs: (rows,)."""
-    if not excluded:
+def free_of(rows: Rows, excluded: np.ndarray) -> np.ndarray:
+    """Return whether each row has none of these pairs, which are given by hashes: (rows,)."""
+    if not len(excluded):
         return np.ones(len(rows), dtype=bool)
 
-    return np.array([excluded.isdisjoint(keys) for keys in pair_keys(rows)], dtype=bool)
+    return np.concatenate([~np.isin(hashes, excluded).any(axis=1) for hashes in _hashes(rows)])
 
 
-def all_pairs(tables: Sequence[Rows]) -> set[str]:
-    """Return the keys of all sentence pairs of several tables."""
-    return {key for rows in tables for keys in pair_keys(rows) for key in keys if key}
+def all_pairs(tables: Sequence[Rows]) -> np.ndarray:
+    """Return the hashes of the keys of all sentence pairs of several tables, sorted: (pairs,)."""
+    hashes = [part.ravel() for rows in tables for part in _hashes(rows)]
+    distinct = np.unique(np.concatenate(hashes)) if hashes else np.empty(0, np.uint64)
+
+    return np.asarray(distinct[distinct != 0])
+
+
+def pair_hash(key: str) -> int:
+    """Return the hash of a key of `pair_keys`, 0 for that of no pair."""
+    return hashed(key.encode()) if key else 0
+
+
+def _hashes(rows: Rows) -> Iterator[np.ndarray]:
+    """Yield the hashes of the sentence pairs of some rows after the others: (some rows, pairs)."""
+    for part in rows.parts():
+        keys = pair_keys(part)
+        hashes = [pair_hash(key) for row in keys for key in row]
+        yield np.array(hashes, np.uint64).reshape(len(keys), len(keys[0]))
 
 
 def _key(first: str, second: str | None) -> str:
     return "" if second is None else "\0".join(sorted((_letters(first), _letters(second))))
 
 
-@functools.lru_cache(maxsize=1 << 18)  # premises occur in several pairs
+@functools.lru_cache(maxsize=1 << 14)  # premises occur in several pairs
 def _letters(sentence: str) -> str:
     return "".join(filter(str.isalnum, sentence)).casefold()

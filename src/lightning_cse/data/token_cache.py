@@ -1,22 +1,33 @@
 """Tokenise sentences once, into memory-mapped files that runs, seeds and processes share."""
 
+import contextlib
+import functools
 import hashlib
-import json
-from collections.abc import Iterator, Sequence
+import logging
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import xxhash
 from datasets import Dataset
 from datasets.table import InMemoryTable
+from filelock import FileLock
 
-from lightning_cse.errors import DataError
+from lightning_cse.data.cells import AT_ONCE
+from lightning_cse.data.mapped import digest_of, usable
 from lightning_cse.tokens import Tokenize, TokenTable
 
-VERSION = 2  # of the files in the token cache
-AT_ONCE = 10_000  # sentences that are tokenised at once
+log = logging.getLogger(__name__)
+
+VERSION = 3  # of the files in the token cache
+SHARD = 1_000_000  # sentences in a file; a finished file is not made again
 FEATURES = datasets.Features({"ids": datasets.List(datasets.Value("int32"))})
 
 
@@ -24,51 +35,214 @@ def tokenise(
     sentences: pa.ChunkedArray,
     tokenize: Tokenize,
     cache_dir: Path | None,
+    *,
+    numbers: np.ndarray | None = None,
+    num_proc: int | None = None,
 ) -> Dataset:
     """Return a dataset whose column ``ids`` holds the bare token ids of each sentence, with an
     empty list for a null.
+
+    If it is stopped, the files of a million sentences that are finished are kept.
 
     Args:
         sentences: the sentences of a role.
         tokenize: the tokenizer.
         cache_dir: the folder of the memory-mapped files, which are named after a digest of the
             sentences and the tokenizer; None keeps the ids in memory.
+        numbers: the sentences to tokenise, in order; None: all of them.
+        num_proc: the number of processes; None: one for fewer sentences than a file holds, else one
+            for each core.
 
     Raises:
         DataError: if a file of the cache cannot be read or written.
     """
-    if not len(sentences):
+    count = len(sentences) if numbers is None else len(numbers)
+
+    if not count:
         return Dataset.from_dict({"ids": []}, features=FEATURES)
 
-    def ids(texts: list[str | None]) -> dict[str, list[list[int]]]:
-        tokenised = iter(tokenize([text for text in texts if text is not None]))
-        return {"ids": [[] if text is None else next(tokenised) for text in texts]}
+    if num_proc is None:
+        num_proc = 1 if count < SHARD else _cores()
 
-    fingerprint = _digest(sentences, tokenize)
-    file = None if cache_dir is None else cache_dir / "tokens" / f"{fingerprint}.arrow"
-    texts = Dataset(InMemoryTable(pa.table({"text": sentences})), fingerprint=fingerprint)
+    indices = None if numbers is None else InMemoryTable(pa.table({"indices": pa.array(numbers)}))
+    texts = Dataset(
+        InMemoryTable(pa.table({"text": sentences})),
+        indices_table=indices,
+        fingerprint=_digest(sentences, numbers, tokenize),
+    )
+    folder = None if cache_dir is None else cache_dir / "tokens"
+    shards = [_Shard(texts, start, tokenize, folder) for start in range(0, count, SHARD)]
 
-    try:
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
+    with usable(folder):
+        if missing := sum(len(shard) for shard in shards if not shard.files()):
+            with _one_at_a_time(cache_dir, texts._fingerprint), _bar(missing) as advance:
+                for shard in shards:
+                    shard.make(num_proc, advance)
 
-        datasets.disable_progress_bars()  # most would only flash up
-        # The file is written under another name first, and then renamed.
+        return datasets.concatenate_datasets([shard.tokens() for shard in shards])
+
+
+class _Shard:
+    """A file's worth of sentences, and the file, or files, of their ids."""
+
+    def __init__(
+        self,
+        texts: Dataset,
+        start: int,
+        tokenize: Tokenize,
+        folder: Path | None,
+    ) -> None:
+        self.name = f"{texts._fingerprint}-{start // SHARD:05}"
+        self._texts = texts.select(range(start, min(start + SHARD, len(texts))))
+        self._tokenize = tokenize
+        self._folder = folder
+        self._in_memory: Dataset | None = None
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def files(self) -> list[Path]:
+        """Return the files if all are there: one, or one for each process that wrote them."""
+        if self._folder is None:
+            return []
+
+        whole = self._folder / f"{self.name}.arrow"
+        pieces = sorted(self._folder.glob(f"{self.name}_*_of_*.arrow"))
+        counts = Counter(int(piece.stem.rpartition("_of_")[2]) for piece in pieces)
+        complete = next((of for of, count in counts.items() if of == count), 0)
+
+        if whole.exists():
+            return [whole]
+
+        return [piece for piece in pieces if piece.stem.endswith(f"_of_{complete:05}")]
+
+    def make(self, num_proc: int, advance: Callable[[int], None]) -> None:
+        """Tokenise the sentences, unless this is done; ``advance`` is called with the number of
+        finished ones.
+        """
+        if self.files():
+            return
+
+        datasets.disable_progress_bars()
+
+        if self._folder is None:
+            self._in_memory = self._mapped(self._texts, None, advance, keep_in_memory=True)
+            return
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        file = str(self._folder / f"{self.name}.arrow")
+
+        if num_proc == 1:
+            self._mapped(self._texts, file, advance)
+            return
+
+        with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
+            texts = _in_file(self._texts, Path(scratch) / "texts.arrow")
+            self._mapped(texts, file, None, num_proc=num_proc)
+
+        advance(len(self))
+
+    def _mapped(
+        self,
+        texts: Dataset,
+        file: str | None,
+        advance: Callable[[int], None] | None,
+        **options: Any,
+    ) -> Dataset:
+        """Tokenise with `Dataset.map`, which writes under another name first."""
         return texts.map(
-            ids,
+            functools.partial(_ids, tokenize=self._tokenize, advance=advance),
             batched=True,
             batch_size=AT_ONCE,
+            writer_batch_size=AT_ONCE,
             input_columns="text",
             remove_columns="text",
             features=FEATURES,
-            new_fingerprint=fingerprint,
-            cache_file_name=None if file is None else str(file),
-            keep_in_memory=file is None,
+            new_fingerprint=self.name,
+            cache_file_name=file,
+            **options,
         )
-    except (OSError, pa.ArrowException) as error:
-        why = " ".join(str(error).split())[:200]
-        do = "remove the file, or set paths.cache_dir to another folder, or to null"
-        raise DataError(f"the token cache {file} cannot be used ({why}): {do}") from error
+
+    def tokens(self) -> Dataset:
+        """Return the ids."""
+        if self._in_memory is not None:
+            return self._in_memory
+
+        parts = []
+
+        for file in self.files():
+            with usable(file):
+                parts.append(Dataset.from_file(str(file)))
+
+        return datasets.concatenate_datasets(parts)
+
+
+def _in_file(texts: Dataset, file: Path) -> Dataset:
+    """Return texts from a file: processes are sent its name, but the content of other texts."""
+    with pa.ipc.new_stream(str(file), texts.features.arrow_schema) as writer:
+        for batch in texts.with_format("arrow").iter(AT_ONCE):
+            writer.write_table(batch)
+
+    return Dataset.from_file(str(file))
+
+
+def _ids(
+    texts: list[str | None],
+    tokenize: Tokenize,
+    advance: Callable[[int], None] | None,
+) -> dict[str, list[list[int]]]:
+    tokenised = iter(tokenize([text for text in texts if text is not None]))
+    ids = [[] if text is None else next(tokenised) for text in texts]
+
+    if advance is not None:
+        advance(len(texts))
+
+    return {"ids": ids}
+
+
+@contextlib.contextmanager
+def _one_at_a_time(cache_dir: Path | None, name: str) -> Iterator[None]:
+    """Let the other processes of a training wait for the first one."""
+    if cache_dir is None:
+        yield
+        return
+
+    folder = cache_dir / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+
+    with FileLock(folder / f"{name}.lock"):
+        yield
+
+
+@contextlib.contextmanager
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on a terminal; the function advances it."""
+    from rich.progress import TextColumn
+
+    from lightning_cse.progress import progress
+
+    start = time.monotonic()
+    done = 0
+
+    with progress(TextColumn("{task.fields[speed]}")) as bar:
+        task = bar.add_task("tokenising", total=total, speed="")
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            hourly = 3600 * done / max(time.monotonic() - start, 1e-9)
+            bar.update(task, completed=done, speed=f"{hourly:,.0f} sentences an hour")
+
+        yield advance
+
+    if total >= AT_ONCE:
+        seconds = time.monotonic() - start
+        log.info(
+            "tokenised %s sentences in %.0f s: %s an hour",
+            f"{total:,}",
+            seconds,
+            f"{3600 * total / max(seconds, 1e-9):,.0f}",
+        )
 
 
 def token_table(
@@ -83,25 +257,33 @@ def token_table(
 
     return TokenTable(
         sentences,
-        lengths_of(tokens, "ids").astype(np.int64),
+        np.concatenate([np.empty(0, np.int64), *lengths_of(tokens, "ids")]),
         ids.flatten().to_numpy(),
     )
 
 
-def lengths_of(tokens: Dataset, column: str) -> np.ndarray:
-    """Return the number of tokens of each sentence in a column of ids: (sentences,)."""
-    return np.asarray(pc.list_value_length(tokens.data.column(column)).to_numpy())
+def lengths_of(tokens: Dataset, column: str) -> Iterator[np.ndarray]:
+    """Yield the numbers of tokens of some sentences after the others in a column of ids."""
+    for chunk in tokens.data.column(column).chunks:
+        yield np.diff(chunk.offsets.to_numpy())
 
 
-def slices(sentences: pa.ChunkedArray) -> Iterator[list[str]]:
-    """Yield sentences as lists of a size that memory holds."""
-    for start in range(0, len(sentences), AT_ONCE):
-        yield sentences.slice(start, AT_ONCE).to_pylist()
+def _digest(
+    sentences: pa.ChunkedArray,
+    numbers: np.ndarray | None,
+    tokenize: Tokenize,
+) -> str:
+    chosen = (
+        "" if numbers is None else xxhash.xxh3_128_hexdigest(np.ascontiguousarray(numbers).data)
+    )
+    identity = f"{VERSION} {tokenize.digest}\0{digest_of(sentences)}{chosen}"
+
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
-def _digest(sentences: pa.ChunkedArray, tokenize: Tokenize) -> str:
-    digest = hashlib.sha256(f"{VERSION} {tokenize.digest}\0".encode())
-    for some in slices(sentences):
-        digest.update(json.dumps(some).encode())
+def _cores() -> int:
+    # A process may be limited to some of the machine's cores, which macOS does not report.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
 
-    return digest.hexdigest()[:32]
+    return os.cpu_count() or 1

@@ -127,6 +127,23 @@ def train(cfg: DictConfig) -> runs.Outcome:
     )
 
 
+def tokenise(cfg: DictConfig) -> None:
+    """Read and tokenise the sentences of a run into the cache, so that its start takes no time."""
+    if cfg.paths.cache_dir is None:
+        raise ConfigError(["paths.cache_dir: must be a folder, in which the tokens are kept"])
+
+    check_nodes(cfg)
+    parts = build(cfg)
+    parts.data.setup()
+    _count_cut(parts)
+    log.info(
+        "%s: %s training rows are tokenised in %s",
+        cfg.name,
+        f"{len(parts.data.train):,}",
+        parts.data.cache_dir,
+    )
+
+
 def rank_of(cfg: DictConfig) -> int:
     """Return the rank of this process: 0 writes everything."""
     return int(rank_zero_only.rank) if devices(cfg) > 1 else 0  # type: ignore[attr-defined]  # set by Lightning

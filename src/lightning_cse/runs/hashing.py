@@ -41,6 +41,7 @@ _ANYWHERE = frozenset(
         "cache_dir",
         "runs_dir",
         "files",
+        "num_proc",
         "chunk_size",
         "compile",
         "gradient_checkpointing",

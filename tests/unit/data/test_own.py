@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pandas as pd
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
+from lightning_cse.data import cells as cells_module
+from lightning_cse.data import own, tables
 from lightning_cse.data.own import read_table
 from lightning_cse.data.rows import SourceFile
 from lightning_cse.errors import LightningCSEError
@@ -226,6 +229,77 @@ def test_columns_that_only_later_rows_have(put):
     row = {"premise": "A", "explicit_entailment": "P"}
     put("x.jsonl", lines(row, row | {"neutral": "N"}))
     assert rows_of("x.jsonl").column("neutral") == [None, "N"]
+
+
+# Large files
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet", "t.txt", "t.csv.gz", "saved"])
+def test_rows_of_large_files_are_mapped_from_the_cache(
+    put,
+    name,
+    tmp_path,
+    monkeypatch,
+):
+    content = {
+        "t.csv": CSV.encode(),
+        "t.csv.gz": gzip.compress(CSV.encode()),
+        "t.jsonl": lines(*TRIPLETS).encode(),
+        "t.parquet": pd.DataFrame(TRIPLETS).to_parquet(),
+        "t.txt": b"A.\n\nB.\n",
+    }
+    if name == "saved":
+        Dataset.from_list(TRIPLETS).save_to_disk(tmp_path / name)
+    else:
+        put(name, content[name])
+        os.utime(tmp_path / name, (1e9, 1e9))
+
+    cache = tmp_path / "cache"
+    monkeypatch.setattr(tables, "LARGE", 1)
+    monkeypatch.setattr(tables, "_SETTLED", -1)
+    monkeypatch.setattr(cells_module, "AT_ONCE", 1)
+    want = rows_of(name)
+
+    for again in range(3):
+        found = read_table(name, key="data.train", cache_dir=cache)
+
+        assert found.to_list() == want.to_list()
+        assert (found.files, found.counts) == (want.files, want.counts)
+
+        if again == 1:  # only the table in the cache is read from now on
+            monkeypatch.setattr(own, "examined", None)
+            monkeypatch.setattr(own, "table_of", None)
+            monkeypatch.setattr(own, "_binary", None)
+
+    assert len(list((cache / "rows").glob("*.arrow"))) == 1
+    assert not list(cache.rglob("*.part"))
+
+
+def test_a_changed_file_is_read_again(
+    put,
+    tmp_path,
+    monkeypatch,
+):
+    cache = tmp_path / "cache"
+    monkeypatch.setattr(tables, "LARGE", 1)
+    put("t.txt", "A.\n")
+    assert read_table("t.txt", key="data.train", cache_dir=cache).column("anchor") == ["A."]
+    put("t.txt", "B.\n")
+    assert read_table("t.txt", key="data.train", cache_dir=cache).column("anchor") == ["B."]
+
+
+def test_faults_of_large_files_name_the_line_and_leave_nothing(
+    put,
+    tmp_path,
+    monkeypatch,
+):
+    monkeypatch.setattr(tables, "LARGE", 1)
+    put("t.csv", "anchor,positive\nA,P\nB,\n")
+
+    with pytest.raises(LightningCSEError, match=r"t\.csv:3: positive is empty"):
+        read_table("t.csv", key="data.train", cache_dir=tmp_path / "cache")
+
+    assert list((tmp_path / "cache" / "rows").iterdir()) == []
 
 
 # Mistakes

@@ -1,11 +1,14 @@
 """Every kind of layout: a text gives these columns, and a bad one this message with its line."""
 
+import functools
+import io
 import json
 
 import pytest
 
+from lightning_cse.data.cells import columns_of
 from lightning_cse.data.corpora import CORPORA
-from lightning_cse.data.parsers import drawn_splits, parse, split_sentences
+from lightning_cse.data.parsers import drawn_splits, rows_of, split_sentences
 from lightning_cse.errors import DataError
 
 INLI = "dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
@@ -57,7 +60,10 @@ def read(name, text):
     file = next(file for file in corpus.files if part in file.path)
     layout = file.layout or corpus.layout
 
-    return parse(text, "x", **layout.model_dump(exclude_unset=True))
+    opened = functools.partial(io.StringIO, text)
+    rows = rows_of(opened, "x", **layout.model_dump(exclude_unset=True))
+
+    return columns_of(rows, layout.columns, "x")
 
 
 # Layout, text, columns, the lines of the rows, what is left out

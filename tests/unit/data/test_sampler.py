@@ -99,6 +99,32 @@ def test_resumed_loader_yields_same_batches(kind):
         assert found == want
 
 
+def test_state_has_no_list_of_rows_and_older_states_are_read():
+    first, whole = loader(56), loader(56)
+    want = [batch for _ in range(2) for batch in whole]
+    batches = iter(first)
+    found = [next(batches) for _ in range(3)]
+    state = first.state_dict()
+    order = torch.randperm(56, generator=generator(0, 0))
+
+    assert len(state["waiting"]) == 0
+    assert "permutation" not in state
+
+    older = {key: state[key] for key in ("epoch", "position", "waiting")} | {"permutation": order}
+
+    for stored in (state, older):
+        second = loader(56)
+        second.load_state_dict(stored)
+
+        assert [*found, *second, *second] == want
+
+
+def test_order_that_cannot_be_drawn_again_is_refused():
+    state = loader(56, seed=1).state_dict()
+    with pytest.raises(DataError, match="cannot be drawn again"):
+        loader(56).load_state_dict(state)
+
+
 def test_state_of_other_rows_is_refused():
     state = loader(55, draws=draws([40, 15], [1, 2])).state_dict()
     with pytest.raises(DataError, match="was made with 70 training rows, now there are 55"):

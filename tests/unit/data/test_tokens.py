@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
 from data_modules import data_module
 
-from lightning_cse.data import Sentences
+from lightning_cse.data import Sentences, token_cache
 from lightning_cse.data.token_cache import token_table, tokenise
 from lightning_cse.errors import DataError
 from lightning_cse.tokens import Tokens
@@ -112,3 +113,59 @@ def test_sentence_without_tokens_is_refused(tmp_path, put):
     for _ in range(2):  # tokenised, and then from the cache
         with pytest.raises(DataError, match=r"own\.txt:3: anchor 'Four five .* has no token"):
             data.setup()
+
+
+# Many sentences, in shards
+
+
+@pytest.mark.parametrize("num_proc", [1, 2])
+def test_finished_shards_are_kept(
+    num_proc,
+    tmp_path,
+    monkeypatch,
+):
+    class Stopping(Counting):
+        def __call__(self, sentences):
+            if "stop" in sentences and not (tmp_path / "go").exists():
+                raise RuntimeError("stopped")
+
+            with (tmp_path / "calls").open("a") as calls:
+                calls.write("".join(f"{sentence}\n" for sentence in sentences))
+
+            return super().__call__(sentences)
+
+    monkeypatch.setattr(token_cache, "SHARD", 4)
+    sentences = ["a", "bb", None, "ccc", "d", "e", "", "ff", "stop", "gg"]
+    numbers = np.arange(9, dtype=np.uint32)[::-1]
+    column = pa.chunked_array([sentences[::-1]])
+
+    def made(**options):
+        found = tokenise(column, Stopping(), tmp_path, numbers=numbers, **options)
+        return found["ids"][:], (tmp_path / "calls").read_text().splitlines()
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        made(num_proc=num_proc)
+
+    (tmp_path / "go").touch()
+    found, calls = made(num_proc=num_proc)
+
+    assert found == [[len(word) for word in (text or "").split()] for text in sentences[1:]]
+    assert [calls.count(text) for text in ("bb", "ccc", "d")] == [1, 1, 1]
+    assert made(num_proc=3 - num_proc) == (found, calls)
+    assert tokenise(column, Counting(), None, numbers=numbers)["ids"][:] == found
+
+
+def test_bar_and_log_show_the_speed(
+    tmp_path,
+    monkeypatch,
+    caplog,
+):
+    monkeypatch.setattr(token_cache, "AT_ONCE", 2)
+    caplog.set_level("INFO")
+    tokens(SENTENCES, Counting(), tmp_path)
+
+    assert "tokenised 4 sentences in 0 s: " in caplog.text
+    caplog.clear()
+    tokens(SENTENCES, Counting(), tmp_path)
+
+    assert caplog.text == ""

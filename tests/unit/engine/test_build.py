@@ -18,14 +18,13 @@ def opened(monkeypatch):
     """Start with nothing kept, and note each corpus file that is opened."""
     paths = []
 
-    def noting(path, real=corpora.read_bytes):
+    def noting(path, real=corpora.examined, **options):
         paths.append(path)
-        data: bytes = real(path)
-        return data
+        return real(path, **options)
 
     monkeypatch.setattr(
         corpora,
-        "read_bytes",
+        "examined",
         noting,
     )
     corpora._read_cached.cache_clear()

@@ -1,0 +1,185 @@
+"""Rows of files as Arrow tables; those of a large file are read once, a batch at a time, into a
+memory-mapped file of the cache.
+"""
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lightning_cse.data.cells import (
+    AT_ONCE,
+    Columns,
+    Row,
+    TextFile,
+    batches_of,
+    converters,
+    is_number,
+)
+from lightning_cse.data.mapped import replacing, usable
+
+VERSION = 1  # of the files in the cache
+LARGE = 2**24  # bytes; a smaller file is read into memory
+_SETTLED = 2.0  # seconds after which a further change of a file also changes its time
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What is known of the rows of a file beside their table: the names of its columns, the lines
+    that were left out, by reason, and the sha256.
+    """
+
+    found: list[str] = field(default_factory=list)
+    dropped: dict[str, int] = field(default_factory=dict)
+    sha256: str = ""
+
+
+def cached_file(cache_dir: Path | None, size: int, *identity: Any) -> Path | None:
+    """Return the file of the cache for the rows of a source of so many bytes, or None if they stay
+    in memory; everything that decides the rows identifies it.
+    """
+    if cache_dir is None or size < LARGE:
+        return None
+
+    return cache_dir / "rows" / f"{_digest(VERSION, *identity)}.arrow"
+
+
+def notes_of(file: Path | None) -> Notes | None:
+    """Return the notes of a table in the cache, or None if it is not there."""
+    if file is None or not file.with_suffix(".json").exists():
+        return None
+
+    with usable(file):
+        return Notes(**json.loads(file.with_suffix(".json").read_bytes()))
+
+
+def table_of(
+    rows: Iterable[Row],
+    columns: Columns,
+    path: str,
+    file: Path | None = None,
+    notes: Notes | None = None,
+) -> tuple[pa.Table, Notes]:
+    """Return the declared columns, and the column ``line``, of some rows, with the notes.
+
+    Args:
+        rows: the rows.
+        columns: the columns, and the cell each comes from.
+        path: the file of the rows, for messages.
+        file: the file of the cache that the table is written to, and mapped from; None keeps it in
+            memory.
+        notes: what is known already; without a sha256, it is that of the values as JSON.
+
+    Raises:
+        DataError: for a bad cell, no row, or a cache that cannot be used.
+    """
+    known = notes or Notes()
+    dropped: Counter[str] = Counter()
+    schema = _schema(columns)
+    batches = (
+        pa.record_batch({**values, "line": lines}, schema)
+        for values, lines in batches_of(rows, columns, path, dropped)
+    )
+
+    if file is None:
+        table = pa.Table.from_batches(batches, schema)
+        return table, Notes(known.found, dict(dropped), known.sha256 or _sha256_of(table))
+
+    with usable(file):
+        with (
+            replacing(file) as part,
+            pa.OSFile(str(part), "wb") as sink,
+            pa.ipc.new_stream(sink, schema) as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+
+        table = mapped_table(file)
+        written = Notes(known.found, dict(dropped), known.sha256 or _sha256_of(table))
+        with replacing(file.with_suffix(".json")) as part:
+            part.write_text(json.dumps(asdict(written)), encoding="utf-8")
+
+    return table, written
+
+
+def mapped_table(file: Path) -> pa.Table:
+    """Return the table of a file of the cache, memory-mapped; raises like `table_of`."""
+    with usable(file):
+        return pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
+
+
+def known_file(
+    path: Path,
+    cache_dir: Path | None,
+    examine: Callable[[Path], TextFile],
+) -> TextFile:
+    """Return what ``examine`` finds out about a file; for a large one, from the cache unless the
+    file has changed.
+    """
+    state = path.stat() if path.is_file() else None
+    if cache_dir is None or state is None or state.st_size < LARGE:
+        return examine(path)
+
+    identity = (str(path), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+    note = cache_dir / "files" / f"{_digest(VERSION, *identity)}.json"
+
+    with usable(note):
+        if note.exists():
+            return TextFile(path, **json.loads(note.read_bytes()))
+
+    file = examine(path)
+
+    # A file that is still written to may change again within the resolution of its time.
+    if time.time() - state.st_ctime > _SETTLED:
+        with usable(note), replacing(note) as part:
+            content = {"sha256": file.sha256, "encoding": file.encoding}
+            part.write_text(json.dumps(content), encoding="utf-8")
+
+    return file
+
+
+def _schema(columns: Columns) -> pa.Schema:
+    """Return the schema of declared columns and ``line``."""
+    kinds = {
+        name: pa.float64() if is_number(convert) else pa.string()
+        for name, _, convert in converters(columns)
+    }
+
+    return pa.schema(kinds | {"line": pa.int64()})
+
+
+def _sha256_of(table: pa.Table) -> str:
+    """Return the sha256 of the columns as JSON, without the lines."""
+    digest = hashlib.sha256()
+    for piece in _json(table.drop_columns(["line"])):
+        digest.update(piece.encode())
+
+    return digest.hexdigest()
+
+
+def _json(table: pa.Table) -> Iterator[str]:
+    """Yield the JSON of the columns by name, as `json.dumps` writes it, in pieces."""
+    opening = "{"
+
+    for name in table.column_names:
+        yield f"{opening}{json.dumps(name)}: ["
+        column = table.column(name)
+
+        for start in range(0, len(column), AT_ONCE):
+            values = json.dumps(column.slice(start, AT_ONCE).to_pylist())[1:-1]
+            yield f", {values}" if start else values
+
+        yield "]"
+        opening = ", "
+
+    yield "}"
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
