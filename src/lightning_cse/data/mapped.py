@@ -17,7 +17,7 @@ import xxhash
 from lightning_cse.data.cells import AT_ONCE
 from lightning_cse.errors import DataError
 
-LONG = 2**20  # an array of fewer rows stays in memory
+LONG = 2**18  # an array of fewer rows stays in memory
 BLOCK = 2**17  # rows that are gathered at once
 PASSES = 16  # over the hashes: each sorts the values of one range
 

@@ -21,7 +21,7 @@ from datasets.table import InMemoryTable
 from filelock import FileLock
 
 from lightning_cse.data.cells import AT_ONCE
-from lightning_cse.data.mapped import digest_of, usable
+from lightning_cse.data.mapped import digest_of, gather, usable
 from lightning_cse.tokens import Tokenize, TokenTable
 
 log = logging.getLogger(__name__)
@@ -64,20 +64,21 @@ def tokenise(
     if num_proc is None:
         num_proc = 1 if count < SHARD else _cores()
 
-    indices = None if numbers is None else InMemoryTable(pa.table({"indices": pa.array(numbers)}))
-    texts = Dataset(
-        InMemoryTable(pa.table({"text": sentences})),
-        indices_table=indices,
-        fingerprint=_digest(sentences, numbers, tokenize),
-    )
+    if numbers is None:
+        numbers = np.arange(count, dtype=np.uint32 if count < 2**32 else np.uint64)
+
+    name = _digest(sentences, numbers, tokenize)
     folder = None if cache_dir is None else cache_dir / "tokens"
-    shards = [_Shard(texts, start, tokenize, folder) for start in range(0, count, SHARD)]
+    shards = [
+        _Shard(f"{name}-{start // SHARD:05}", sentences, numbers[start : start + SHARD], folder)
+        for start in range(0, count, SHARD)
+    ]
 
     with usable(folder):
         if missing := sum(len(shard) for shard in shards if not shard.files()):
-            with _one_at_a_time(cache_dir, texts._fingerprint), _bar(missing) as advance:
+            with _one_at_a_time(cache_dir, name), _bar(missing) as advance:
                 for shard in shards:
-                    shard.make(num_proc, advance)
+                    shard.make(tokenize, num_proc, advance)
 
         return datasets.concatenate_datasets([shard.tokens() for shard in shards])
 
@@ -87,19 +88,19 @@ class _Shard:
 
     def __init__(
         self,
-        texts: Dataset,
-        start: int,
-        tokenize: Tokenize,
+        name: str,
+        sentences: pa.ChunkedArray,
+        numbers: np.ndarray,
         folder: Path | None,
     ) -> None:
-        self.name = f"{texts._fingerprint}-{start // SHARD:05}"
-        self._texts = texts.select(range(start, min(start + SHARD, len(texts))))
-        self._tokenize = tokenize
+        self.name = name
+        self._sentences = sentences
+        self._numbers = numbers
         self._folder = folder
         self._in_memory: Dataset | None = None
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._numbers)
 
     def files(self) -> list[Path]:
         """Return the files if all are there: one, or one for each process that wrote them."""
@@ -116,7 +117,12 @@ class _Shard:
 
         return [piece for piece in pieces if piece.stem.endswith(f"_of_{complete:05}")]
 
-    def make(self, num_proc: int, advance: Callable[[int], None]) -> None:
+    def make(
+        self,
+        tokenize: Tokenize,
+        num_proc: int,
+        advance: Callable[[int], None],
+    ) -> None:
         """Tokenise the sentences, unless this is done; ``advance`` is called with the number of
         finished ones.
         """
@@ -124,44 +130,37 @@ class _Shard:
             return
 
         datasets.disable_progress_bars()
+        options: dict[str, Any] = {"new_fingerprint": self.name}
 
         if self._folder is None:
-            self._in_memory = self._mapped(self._texts, None, advance, keep_in_memory=True)
+            texts = gather(self._sentences, self._numbers)
+            data = Dataset(InMemoryTable(pa.table({"text": texts})), fingerprint=self.name)
+            options |= {"keep_in_memory": True}
+            self._in_memory = _tokenised(data, tokenize, advance, **options)
             return
 
+        options |= {"cache_file_name": str(self._folder / f"{self.name}.arrow")}
         self._folder.mkdir(parents=True, exist_ok=True)
-        file = str(self._folder / f"{self.name}.arrow")
-
-        if num_proc == 1:
-            self._mapped(self._texts, file, advance)
-            return
 
         with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
-            texts = _in_file(self._texts, Path(scratch) / "texts.arrow")
-            self._mapped(texts, file, None, num_proc=num_proc)
+            data = self._written(Path(scratch) / "texts.arrow")
+            if num_proc == 1:
+                _tokenised(data, tokenize, advance, **options)
+            else:
+                _tokenised(data, tokenize, None, num_proc=num_proc, **options)
+                advance(len(self))
 
-        advance(len(self))
+    def _written(self, file: Path) -> Dataset:
+        """Return the sentences from a file: other processes are sent its name, not the content."""
+        schema = pa.schema({"text": self._sentences.type})
 
-    def _mapped(
-        self,
-        texts: Dataset,
-        file: str | None,
-        advance: Callable[[int], None] | None,
-        **options: Any,
-    ) -> Dataset:
-        """Tokenise with `Dataset.map`, which writes under another name first."""
-        return texts.map(
-            functools.partial(_ids, tokenize=self._tokenize, advance=advance),
-            batched=True,
-            batch_size=AT_ONCE,
-            writer_batch_size=AT_ONCE,
-            input_columns="text",
-            remove_columns="text",
-            features=FEATURES,
-            new_fingerprint=self.name,
-            cache_file_name=file,
-            **options,
-        )
+        with pa.ipc.new_stream(str(file), schema) as writer:
+            for start in range(0, len(self), AT_ONCE):
+                texts = gather(self._sentences, self._numbers[start : start + AT_ONCE])
+                batch = pa.record_batch([pa.concat_arrays(texts.chunks)], schema=schema)
+                writer.write_batch(batch)
+
+        return Dataset.from_file(str(file))
 
     def tokens(self) -> Dataset:
         """Return the ids."""
@@ -177,13 +176,23 @@ class _Shard:
         return datasets.concatenate_datasets(parts)
 
 
-def _in_file(texts: Dataset, file: Path) -> Dataset:
-    """Return texts from a file: processes are sent its name, but the content of other texts."""
-    with pa.ipc.new_stream(str(file), texts.features.arrow_schema) as writer:
-        for batch in texts.with_format("arrow").iter(AT_ONCE):
-            writer.write_table(batch)
-
-    return Dataset.from_file(str(file))
+def _tokenised(
+    texts: Dataset,
+    tokenize: Tokenize,
+    advance: Callable[[int], None] | None,
+    **options: Any,
+) -> Dataset:
+    """Tokenise with `Dataset.map`, which writes a file under another name first."""
+    return texts.map(
+        functools.partial(_ids, tokenize=tokenize, advance=advance),
+        batched=True,
+        batch_size=AT_ONCE,
+        writer_batch_size=AT_ONCE,
+        input_columns="text",
+        remove_columns="text",
+        features=FEATURES,
+        **options,
+    )
 
 
 def _ids(
