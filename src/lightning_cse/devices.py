@@ -32,6 +32,15 @@ def world() -> tuple[int, int]:
     return 0, 1
 
 
+def is_lost(error: BaseException) -> bool:
+    """Whether an error says that another process of the group has ended or cannot be reached."""
+    if world()[1] == 1:
+        return False
+
+    # gloo's errors have no class of their own.
+    return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
+
+
 def share(rows: Tensor) -> Tensor:
     """Return this process's share of the row numbers (n,): every k-th of k processes.
 

@@ -178,14 +178,23 @@ def _checksums(wanted: bool) -> Iterator[None]:
 
 
 class RandomState(Callback):
-    """Save the random states of torch, NumPy and Python, which Lightning leaves out."""
+    """Save the random states of torch, NumPy and Python, which Lightning leaves out.
+
+    They belong to a number of processes. A run whose steps have drawn no random number (no dropout)
+    may continue with another number.
+    """
 
     def __init__(self) -> None:
         self._restored: dict[str, Any] | None = None
+        self._before: list[Any] = []
+        self._draws = False
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of every process, which ``weights_only=True`` can read."""
-        return {"ranks": from_all(self._state())}
+        return {
+            "ranks": from_all(self._state()),
+            "draws": any(from_all(self._draws)),
+        }
 
     @staticmethod
     def _state() -> dict[str, Any]:
@@ -199,16 +208,26 @@ class RandomState(Callback):
             "python": random.getstate(),
         }
 
+    @staticmethod
+    def check(state: dict[str, Any], count: int) -> None:
+        """Raise TrainingError if ``count`` processes cannot continue from a saved state."""
+        saved = len(state["ranks"])
+        if saved == count or not state.get("draws", True):
+            return
+
+        raise TrainingError(
+            f"the run was started on {saved} devices, and its steps draw random numbers (dropout), "
+            f"others on {count}: continue with trainer.devices x trainer.num_nodes = {saved}, or "
+            "start again with force=true"
+        )
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the states until training starts."""
         rank, count = world()
-        saved = len(state_dict["ranks"])
-        if saved != count:
-            raise TrainingError(
-                f"the run was started on {saved} devices: continue with trainer.devices={saved}"
-            )
-
-        self._restored = state_dict["ranks"][rank]
+        self.check(state_dict, count)
+        self._draws = state_dict.get("draws", True)
+        if len(state_dict["ranks"]) == count:
+            self._restored = state_dict["ranks"][rank]
 
     def on_train_start(self, *args: Any) -> None:
         """Restore the states for an evaluation that is still due."""
@@ -218,6 +237,17 @@ class RandomState(Callback):
         """Restore the states again, after what the trainer draws before the first batch."""
         self._restore()
         self._restored = None
+        if not self._draws:
+            self._before = self._comparable()
+
+    def on_train_batch_end(self, *args: Any) -> None:
+        """Record whether the step has drawn a random number."""
+        self._draws = self._draws or self._comparable() != self._before
+
+    def _comparable(self) -> list[Any]:
+        state = self._state()
+        tensors = [state["torch"], *state["cuda"]]
+        return [state["numpy"], state["python"], *(tensor.tolist() for tensor in tensors)]
 
     def _restore(self) -> None:
         if self._restored is None:

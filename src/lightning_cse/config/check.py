@@ -202,6 +202,7 @@ BELOW = {
 """Keys whose value, if not null, must be a number from 0 to just below this."""
 
 _ACCELERATORS = ("auto", "cpu", "gpu", "cuda", "mps")
+_STRATEGIES = ("auto", "ddp", "ddp_find_unused_parameters_true")
 _SWITCH = ("True", "False")
 CHOICES = {
     "trainer.precision": (*PRECISIONS.values(), *PRECISIONS, "auto"),
@@ -354,6 +355,17 @@ def _training(plain: DictConfig) -> Iterator[str]:
     if trainer.max_epochs in (None, -1) and trainer.max_steps == -1:
         limits = "trainer.max_epochs or trainer.max_steps"
         yield f"trainer.max_epochs: training never ends unless {limits} is set"
+
+    strategy = trainer.strategy
+    if strategy.startswith("fsdp"):
+        yield (
+            f"trainer.strategy: {strategy} shards the weights, but evaluation, gradient clipping "
+            "and checkpoints need them whole between steps; use ddp, and to save memory "
+            "adapter=lora, encoder.gradient_checkpointing=true or method.chunk_size"
+        )
+    elif strategy not in _STRATEGIES:
+        near = did_you_mean(strategy, _STRATEGIES)
+        yield f"trainer.strategy: must be {' or '.join(_STRATEGIES)}, got {strategy!r}{near}"
 
     chosen = trainer.devices
     is_list = isinstance(chosen, ListConfig) and len(chosen) > 0

@@ -45,6 +45,10 @@ from lightning_cse.errors import ConfigError, report, reported, user_error
 log = logging.getLogger(__name__)
 
 _ONE_RUN = "one call from Python is one run: call it in a loop, or sweep with the command train"
+_ONE_TORCHRUN = (
+    "torchrun starts the processes of one run: call it once per point, or sweep by "
+    "hydra/launcher=submitit_slurm (docs/clusters.md)"
+)
 _RESULT = "LIGHTNING_CSE_RESULT"  # the file to which a separate process writes the result of a run
 
 
@@ -203,6 +207,9 @@ class Runner:
         if keys := unread(cfg, map(str, HydraConfig.get().overrides.task)):
             log.warning("no task or data set of this command reads %s", ", ".join(keys))
         if self.config_name == "train" and devices(cfg) > 1 and not _is_own_process():
+            if compose.in_sweep() and "TORCHELASTIC_RUN_ID" in os.environ:
+                raise ConfigError([_ONE_TORCHRUN])
+
             return _in_own_process(list(map(str, HydraConfig.get().overrides.task)))
 
         return _run_task(_imported(self.task), cfg)

@@ -36,7 +36,7 @@ from lightning_cse.callbacks import (
 from lightning_cse.config.check import devices
 from lightning_cse.config.compose import in_sweep, portable, recipe_name
 from lightning_cse.data.token_cache import token_table
-from lightning_cse.devices import together
+from lightning_cse.devices import is_lost, together
 from lightning_cse.engine.build import (
     Parts,
     automatic_reading,
@@ -47,6 +47,7 @@ from lightning_cse.engine.build import (
     resolve_automatic,
 )
 from lightning_cse.engine.initial import initialise
+from lightning_cse.engine.processes import Start, agree, check_processes, started
 from lightning_cse.errors import ConfigError, Interrupted, TrainingError, one_line
 from lightning_cse.evaluation import TaskResult, keyed, run_tasks
 from lightning_cse.loggers import CurvesLogger
@@ -101,6 +102,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
     """
     rank = rank_of(cfg)
     _quiet(cfg, rank)
+    check_processes(cfg)
     with Interrupts(force=cfg.force) as interrupts:
         job = _prepare(cfg, interrupts)
         if rank:
@@ -115,6 +117,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
                 with _logging_to(job.folder.log_path):
                     record = _run(job)
             else:
+                _tell(job, Start(finished=True))
                 record = job.folder.read()
                 log.info("%s is finished; force=true runs it again", job.folder.path)
 
@@ -153,6 +156,8 @@ def _quiet(cfg: DictConfig, rank: int) -> None:
     """Silence Lightning's tips, and all processes but the first."""
     # No tips of Lightning, and no list of missing hardware.
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    # Where SLURM is installed but has not started this process, Lightning advises to use it.
+    warnings.filterwarnings("ignore", message=r"The `srun` command is available")
     if devices(cfg) == 1:
         rank_zero_only.rank = 0  # type: ignore[attr-defined]  # Lightning takes it from the environment, as under srun
     if rank:
@@ -218,27 +223,42 @@ def _own_callbacks(cfg: DictConfig) -> list[pl.Callback]:
 
 def _follow(job: Job) -> runs.Outcome:
     """Take part in a training as another process than the first, which alone writes."""
-    if job.folder.status == "finished" and not job.cfg.force:
+    if started():
+        start = agree(job.cfg, job.folder)
+    elif job.cfg.force:
+        start = Start(finished=False)
+    else:  # Lightning has started this process beside the first one, which waits for it
+        finished = job.folder.status == "finished"
+        start = Start(finished, step=0 if job.last.is_file() else None)
+
+    if start.finished:
         return runs.Outcome("skipped", str(job.folder.path))
 
-    resumes = job.last.is_file() and not job.cfg.force
     with contextlib.suppress(Interrupted):  # the first process raises it, too
         fit_and_test(
             job,
             [],
-            job.last if resumes else None,
+            None if start.step is None else job.last,
         )
 
     return runs.Outcome("finished", str(job.folder.path))
 
 
+def _tell(job: Job, start: Start) -> None:
+    """Tell the processes that torchrun or SLURM has started where the run starts."""
+    if devices(job.cfg) > 1 and started():
+        agree(job.cfg, job.folder, start)
+
+
 def _run(job: Job) -> dict[str, Any]:
     """Start or resume the run in its folder, with the lock held, and return the record."""
-    step, evaluation_due = _resume_point(job.last) if job.last.is_file() else (None, False)
+    start = _resume_point(job) if job.last.is_file() else Start(finished=False)
+    _tell(job, start)
+    step = start.step
     job.folder.start(OmegaConf.to_yaml(job.cfg, resolve=True), job.key)
     _report_start(job, step)
     curves = runs.Curves(job.folder.curves_path)
-    _cut_curves(curves, step, evaluation_due)
+    _cut_curves(curves, step, start.evaluation_due)
     views = _views(job, resumed_at=step)
     exit_code = 1
 
@@ -346,18 +366,25 @@ def _record(job: Job, results: Mapping[str, Any]) -> dict[str, Any]:
     return record
 
 
-def _resume_point(last: Path) -> tuple[int, bool]:
-    """Return the step of a checkpoint, and whether its evaluation is still due."""
+def _resume_point(job: Job) -> Start:
+    """Return the step of the last checkpoint, and whether its evaluation is still due."""
     try:
         state = torch.load(
-            last,
+            job.last,
             map_location="cpu",
             weights_only=True,
         )
-        return int(state["global_step"]), bool(state["callbacks"][Evaluation.__qualname__]["due"])
+        step = int(state["global_step"])
+        callbacks = state["callbacks"]
+        evaluation_due = bool(callbacks[Evaluation.__qualname__]["due"])
+        random_state = callbacks[RandomState.__qualname__]
     except Exception as error:  # torch raises many kinds
-        fault = f"{last} is damaged ({one_line(error)}): force=true starts this run again"
+        fault = f"{job.last} is damaged ({one_line(error)}): force=true starts this run again"
         raise TrainingError(fault) from error
+
+    RandomState.check(random_state, devices(job.cfg))
+
+    return Start(finished=False, step=step, evaluation_due=evaluation_due)
 
 
 def _views(job: Job, *, resumed_at: int | None) -> list[RunView]:
@@ -433,7 +460,28 @@ def fit_and_test(
     loggers: list[Logger],
     last: Path | None,
 ) -> dict[str, Any]:
-    """Train from the start or the last checkpoint, test the best one, and return the results."""
+    """Train from the start or the last checkpoint, test the best one, and return the results.
+
+    Raises TrainingError if another process of the run is lost.
+    """
+    try:
+        return _fit_and_test(job, loggers, last)
+    except RuntimeError as error:
+        if not is_lost(error):
+            raise
+
+        raise TrainingError(
+            "another process of this run has ended, or its machine cannot be reached "
+            f"({one_line(error)[:160]}...): {job.interrupts.command} on all machines "
+            f"{job.interrupts.continues}"
+        ) from error
+
+
+def _fit_and_test(
+    job: Job,
+    loggers: list[Logger],
+    last: Path | None,
+) -> dict[str, Any]:
     parts = job.parts
     parts.data.limit_train_batches = job.cfg.trainer.limit_train_batches
     parts.data.setup()
