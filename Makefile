@@ -29,7 +29,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all test-llm coverage lint type imports format bench bench-growth bench-data bench-gaussian bench-generate bench-llm docs docs-serve docs-check wheel-check clean
+.PHONY: help run test test-all test-llm test-slurm coverage lint type imports format bench bench-growth bench-data bench-gaussian bench-generate bench-llm docs docs-serve docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,10 +38,10 @@ run: $(READY_RUN) ## Train DualCSE on the sample corpus: no network after the in
 	$(BIN)/python -m lightning_cse.train +experiment=dualcse_cross +profile=laptop $(ARGS)
 
 test: lint type imports ## Check style, types and imports, then run all tests except the slow ones
-	$(PYTEST) -m "not slow and not docs and not llm"
+	$(PYTEST) -m "not slow and not docs and not llm and not slurm"
 
 test-all: lint type imports ## The same, including the slow tests
-	$(PYTEST) -m "not docs and not llm"
+	$(PYTEST) -m "not docs and not llm and not slurm"
 
 # A folder with the model and the servers; everything that is there already is kept.
 LLM ?= .llm
@@ -51,9 +51,13 @@ test-llm: $(READY_DEV) ## Write rows and answer pairs by a real language model b
 	$(BIN)/python scripts/language_model.py $(LLM)
 	LIGHTNING_CSE_LLM=$(abspath $(LLM)) $(PYTEST) -n 0 -m llm tests/llm
 
+test-slurm: $(READY_DEV) ## Submit, pre-empt and requeue jobs on a real SLURM, started here if there is none (3 to 8 minutes)
+	@echo "Needs a SLURM that answers to sinfo; or root, and Debian's packages slurmd, slurmctld and munge."
+	$(PYTEST) -n 0 -m slurm tests/slurm
+
 coverage: $(READY_DEV) ## Measure the coverage of the tests, processes that they start included
 	$(BIN)/python -m coverage erase
-	$(PYTEST) -m "not slow and not docs and not llm" --cov --cov-report=
+	$(PYTEST) -m "not slow and not docs and not llm and not slurm" --cov --cov-report=
 	$(BIN)/python -m coverage report
 
 # The schemas are those that check-jsonschema ships, so that this needs no network.

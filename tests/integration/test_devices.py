@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+import torch
 from encoder_kinds import save_kind
 from small_runs import assert_same, curves, environment
 
@@ -197,7 +198,40 @@ def test_killed_stopped_and_resumed(start, tmp_path):
         "keep_last=true",
     ).communicate(timeout=300)
 
-    assert "the run was started on 2 devices: continue with trainer.devices=2" in output
+    assert "error: the run was started on 2 devices, and its steps draw random numbers" in output
+    assert "continue with trainer.devices x trainer.num_nodes = 2" in output
+    assert not run.failed_path.exists(), "it was refused before it started"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [(), SEVERAL], ids=["one, then two", "two, then one"])
+def test_resumed_on_another_number_of_devices(first, start, tmp_path):
+    """Without dropout: the same rows in the same order, and the same losses."""
+    point = (
+        "+experiment=dualcse_cross",
+        "encoder.dropout=0",
+        "data.train_rows=27",
+        "data.batch_size=9",
+        "keep_last=true",
+    )
+    reference = finished(start("whole", *point), tmp_path / "whole")
+    kill = lambda pid: os.killpg(pid, signal.SIGKILL)  # noqa: E731
+    stopped_at(5, kill, start("moved", *point, *first), tmp_path / "moved")
+    run = finished(start("moved", *point, *(() if first else SEVERAL)), tmp_path / "moved")
+
+    assert "resuming from step 4" in run.log_path.read_text()
+
+    losses = curves(reference)["train/loss"]
+    assert len(losses) == 20
+    assert curves(run)["train/loss"] == pytest.approx(losses, rel=1e-5)
+
+    left, expected = (
+        torch.load(each.checkpoints / "last.ckpt", weights_only=True)["ContrastiveDataModule"]
+        for each in (run, reference)
+    )
+    assert left["epoch"] == expected["epoch"]
+    assert left["position"] == expected["position"]
+    assert torch.equal(left["permutation"], expected["permutation"])
 
 
 @pytest.mark.slow

@@ -356,7 +356,12 @@ def _training(plain: DictConfig) -> Iterator[str]:
         limits = "trainer.max_epochs or trainer.max_steps"
         yield f"trainer.max_epochs: training never ends unless {limits} is set"
 
-    strategy = trainer.strategy
+    yield from _several(plain)
+
+
+def _several(plain: DictConfig) -> Iterator[str]:
+    """Yield a fault for each value with which several devices cannot train."""
+    strategy = plain.trainer.strategy
     if strategy.startswith("fsdp"):
         yield (
             f"trainer.strategy: {strategy} shards the weights, but evaluation, gradient clipping "
@@ -367,7 +372,7 @@ def _training(plain: DictConfig) -> Iterator[str]:
         near = did_you_mean(strategy, _STRATEGIES)
         yield f"trainer.strategy: must be {' or '.join(_STRATEGIES)}, got {strategy!r}{near}"
 
-    chosen = trainer.devices
+    chosen = plain.trainer.devices
     is_list = isinstance(chosen, ListConfig) and len(chosen) > 0
     if not is_list and not (type(chosen) is int and chosen >= 1):
         kinds = "a number of devices, at least 1, or a list of GPUs"

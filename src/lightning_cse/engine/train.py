@@ -231,17 +231,20 @@ def _follow(job: Job) -> runs.Outcome:
         finished = job.folder.status == "finished"
         start = Start(finished, step=0 if job.last.is_file() else None)
 
+    path = str(job.folder.path)
     if start.finished:
-        return runs.Outcome("skipped", str(job.folder.path))
+        return runs.Outcome("skipped", path)
 
+    score = None
     with contextlib.suppress(Interrupted):  # the first process raises it, too
-        fit_and_test(
+        results = fit_and_test(
             job,
             [],
             None if start.step is None else job.last,
         )
+        score = results["best"]["score"]
 
-    return runs.Outcome("finished", str(job.folder.path))
+    return runs.Outcome("finished", path, score)
 
 
 def _tell(job: Job, start: Start) -> None:

@@ -2,6 +2,8 @@
 parameter.
 """
 
+import math
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -120,7 +122,39 @@ def on_one_of_several(
 
             assert max(differences(alone[name], shared)) < 1e-5, name
 
+        assert_bytes_of_a_step(cfgs["simcse_unsup"])
+
     dist.destroy_process_group()
+
+
+def assert_bytes_of_a_step(cfg):
+    """Check that a process receives the vectors of the others once, and nothing for the gradient:
+    4 d ceil(n / P) (P - 1) bytes.
+    """
+    received = []
+    with pytest.MonkeyPatch.context() as patch:
+        for name in dist.distributed_c10d.__all__:
+            if name.startswith(("all_", "broadcast", "gather", "reduce", "scatter")):
+                patch.setattr(dist, name, counted(getattr(dist, name), name, received))
+
+        parts = build(cfg)
+        step = parts.method.training_step(next(iter(parts.data.train_dataloader())), 0)
+        step["loss"].backward()
+
+    share_of_one = math.ceil(step["sentences"] / DEVICES)
+    expected = 4 * parts.encoder.width * share_of_one * (DEVICES - 1)
+
+    assert received == [("all_gather", expected)]
+
+
+def counted(collective, name, received):
+    """Note the bytes of the tensors that a collective brings from other processes."""
+
+    def counting(parts, own):
+        collective(parts, own)
+        received.append((name, sum(part.nbytes for part in parts) - own.nbytes))
+
+    return counting
 
 
 @pytest.mark.slow

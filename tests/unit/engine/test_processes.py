@@ -1,0 +1,87 @@
+"""The processes that torchrun or SLURM has started, against those that a config asks for."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from lightning_cse.engine import processes
+from lightning_cse.engine.processes import Start, Started, check_processes, started
+from lightning_cse.errors import ConfigError
+from lightning_cse.runs import Run
+
+TORCHRUN = {
+    "TORCHELASTIC_RUN_ID": "one",
+    "WORLD_SIZE": "4",
+    "LOCAL_WORLD_SIZE": "2",
+}
+SLURM = {
+    "SLURM_NTASKS": "4",
+    "SLURM_NNODES": "2",
+    "SLURM_NTASKS_PER_NODE": "2",
+    "SLURM_JOB_NAME": "train",
+}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Set the variables of a launcher, and no others."""
+    for name in (*TORCHRUN, *SLURM):
+        monkeypatch.delenv(name, raising=False)
+
+    def variables(values):
+        for name, value in values.items():
+            monkeypatch.setenv(name, value)
+
+    return variables
+
+
+def config(machines, on_each):
+    return OmegaConf.create({"trainer": {"num_nodes": machines, "devices": on_each}})
+
+
+@pytest.mark.parametrize(("variables", "by"), [(TORCHRUN, "torchrun"), (SLURM, "SLURM")])
+def test_processes_of_a_launcher(variables, by, environment):
+    environment(variables)
+
+    assert started() == Started(by, machines=2, on_each=2)
+
+    check_processes(config(2, 2))
+    check_processes(config(2, [0, 1]))
+    with pytest.raises(ConfigError) as caught:
+        check_processes(config(1, 1))
+
+    message = str(caught.value)
+    assert message.startswith(f"trainer.devices: {by} started 2 on each of 2 machines, the config")
+    assert "asks for 1 on each of 1: set trainer.num_nodes=2 trainer.devices=2" in message
+
+
+def test_without_a_launcher(environment):
+    environment({})
+
+    assert started() is None
+
+    check_processes(config(1, 2))  # Lightning starts the second one
+    with pytest.raises(ConfigError, match=r"trainer\.num_nodes: 2 machines need the command on"):
+        check_processes(config(2, 1))
+
+
+def test_slurm_with_ntasks_alone(environment):
+    environment({name: value for name, value in SLURM.items() if "PER_NODE" not in name})
+    with pytest.raises(ConfigError, match="reads --ntasks-per-node=2, so give that to srun"):
+        check_processes(config(2, 2))
+
+
+def test_what_keeps_a_process_from_following(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "SHOWS_LATE", 0.3)
+    folder = Run(tmp_path, "a_run", "0123456789", 0)
+    start = Start(finished=False)
+
+    other = processes._fault(folder, start, "9876543210-s0", "first")
+    assert "has the run 0123456789-s0, first 9876543210-s0: config, data files" in str(other)
+
+    unseen = processes._fault(folder, start, folder.path.name, "first")
+    assert "put LIGHTNING_CSE_RUNS on a file system that all machines share" in str(unseen)
+
+    with folder.lock():
+        assert processes._fault(folder, start, folder.path.name, "first") is None
+
+    assert processes._fault(folder, Start(finished=True), folder.path.name, "first") is None
