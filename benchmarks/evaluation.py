@@ -4,11 +4,11 @@
     python benchmarks/evaluation.py +experiment=gausscse +profile=small trainer.max_steps=200
     python benchmarks/evaluation.py --every 100
 
-The kept runs are shorter than the papers' and are evaluated more often. So the share is computed
-from the seconds per evaluation and per step in their records, for one evaluation every
-``eval_every`` steps. Medians over the runs of one experiment, encoder and batch size. With
-overrides, the run is trained in a temporary folder and only its row is printed; its first
-evaluation and step, which also warm up, count as the others do.
+The share is that of one evaluation and the steps between two of them (``eval_every``, since the
+kept runs are shorter than the papers' and are evaluated more often). Seconds per evaluation and
+step are means from the records, and medians over the runs of one experiment, encoder and batch
+size. With overrides, a run is trained in a temporary folder: the first evaluation, in which a
+frozen encoder encodes the dev sentences, stands apart, and the median of the later ones counts.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ import argparse
 import json
 import statistics
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from lightning_cse import train
+from lightning_cse.callbacks import Evaluation
 from lightning_cse.runs import Curves
 
 RECORDS = Path(__file__).parents[1] / "experiments"
 COLUMNS = ("run", "encoder", "batch", "machine", "runs", "every")
-MEASURED = ("s per evaluation", "s per step", "share")
+MEASURED = ("s first evaluation", "s per evaluation", "s per step", "share")
 
 
 def main() -> None:
-    """Read the records and print a table."""
+    """Read the records, or train, and print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -41,44 +44,55 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", help="a run to train now, as for the command train")
     options = parser.parse_args()
     found = defaultdict(list)
-    with tempfile.TemporaryDirectory() as folder:
-        runs = _trained(options.overrides, folder) if options.overrides else _kept()
-        for file, curves in runs:
-            record = json.loads(file.read_text(encoding="utf-8"))
-            if "steps" not in record:  # an evaluation alone
-                continue
-
-            evaluations = len(Curves(curves).read()[record["best"]["monitor"]])
-            seconds = record["seconds"]
-            evaluation = seconds["evaluation"] / evaluations
-            step = seconds["training"] / record["steps"]
-            config = record["decisive"]["config"]
-            every = options.every or config["eval_every"]
-            machine = record["environment"]["machine"]["cpu"]
-            batch = config["data"]["batch_size"]
-            key = (record["name"], record["encoder"]["name"], batch, machine, every)
-            found[key].append((evaluation, step, evaluation / (evaluation + every * step)))
+    for record, first, evaluation in _trained(options.overrides) if options.overrides else _kept():
+        step = record["seconds"]["training"] / record["steps"]
+        config = record["decisive"]["config"]
+        every = options.every or config["eval_every"]
+        machine = record["environment"]["machine"]["cpu"]
+        batch = config["data"]["batch_size"]
+        key = (record["name"], record["encoder"]["name"], batch, machine, every)
+        share = evaluation / (evaluation + every * step)
+        found[key].append((first, evaluation, step, share))
 
     table = Table(*COLUMNS, *MEASURED)
     for (*key, every), values in sorted(found.items()):
-        seconds, step, share = map(statistics.median, zip(*values, strict=True))
-        cells = (*key, len(values), every, f"{seconds:.3g}", f"{step:.3g}", f"{share:.1%}")
-        table.add_row(*map(str, cells))
+        first, *seconds, share = map(statistics.median, zip(*values, strict=True))
+        shown = [f"{number:.3g}" for number in (first, *seconds)]
+        table.add_row(*map(str, key), str(len(values)), str(every), *shown, f"{share:.1%}")
 
     Console(width=140).print(table)
 
 
-def _kept() -> Iterator[tuple[Path, Path]]:
-    """Yield the records and the curves in the repository."""
+def _kept() -> Iterator[tuple[dict[str, Any], float, float]]:
+    """Yield the trained runs in the repository, with their mean seconds per evaluation."""
     for file in sorted(RECORDS.glob("*/results/records/*.json")):
-        yield file, file.with_suffix(".curves.csv")
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if "steps" not in record:  # an evaluation alone
+            continue
+
+        curves = Curves(file.with_suffix(".curves.csv")).read()
+        mean = record["seconds"]["evaluation"] / len(curves[record["best"]["monitor"]])
+        yield record, float("nan"), mean
 
 
-def _trained(overrides: list[str], folder: str) -> Iterator[tuple[Path, Path]]:
-    """Train a run in a folder, and yield its record and curves."""
-    quiet = ("baselines=none", "logger=csv", "figures=false", f"paths.runs_dir={folder}")
-    run = train([*quiet, *overrides])
-    yield run.record_path, run.curves_path
+def _trained(overrides: list[str]) -> Iterator[tuple[dict[str, Any], float, float]]:
+    """Train a run, and yield it with the seconds of its first evaluation and of a later one."""
+    seconds = []
+    measure = Evaluation._measure
+
+    def timed(self: Evaluation, method: Any) -> dict[str, float]:
+        start = time.perf_counter()
+        values = measure(self, method)
+        seconds.append(time.perf_counter() - start)
+
+        return values
+
+    Evaluation._measure = timed  # type: ignore[method-assign]
+    quiet = ("baselines=none", "logger=csv", "figures=false")
+    with tempfile.TemporaryDirectory() as folder:
+        record = train([*quiet, f"paths.runs_dir={folder}", *overrides]).read()
+
+    yield record, seconds[0], statistics.median(seconds[1:])
 
 
 if __name__ == "__main__":
