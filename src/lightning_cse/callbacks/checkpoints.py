@@ -1,8 +1,6 @@
 """Resuming: the best and the last checkpoint, and the random state."""
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -150,12 +148,11 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         storage_options: Any = None,
     ) -> None:
         """Write the file, and wait until it is on the disk."""
-        is_resumed_from = "optimizer_states" in checkpoint
-        if not is_resumed_from:
+        if "optimizer_states" not in checkpoint:
             keys = ("state_dict", "global_step", "pytorch-lightning_version")
             checkpoint = {key: checkpoint[key] for key in keys}
 
-        with atomic_file(Path(path)) as file, _checksums(not is_resumed_from):
+        with atomic_file(Path(path)) as file:
             try:
                 torch.save(checkpoint, file)
             except RuntimeError as error:  # torch's error for a full disk hides the system's
@@ -163,18 +160,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                     raise error.__context__ from None
 
                 raise
-
-
-@contextmanager
-def _checksums(wanted: bool) -> Iterator[None]:
-    """Have torch write the checksums of a file's records, or leave them out."""
-    # They take most of the time of writing, and torch does not check them when it reads a file.
-    before = torch.serialization.get_crc32_options()
-    torch.serialization.set_crc32_options(before and wanted)
-    try:
-        yield
-    finally:
-        torch.serialization.set_crc32_options(before)
 
 
 class RandomState(Callback):
