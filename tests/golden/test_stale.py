@@ -23,6 +23,9 @@ EXPERIMENT_OF = {
     "DualGauss": "dualgauss",
     "ImpScore": "impscore_inli",
     "NGCSE": "ngcse_nli_sts_ht",
+    "SBERT": "sbert",
+    "SBERTRegression": "sbert_regression",
+    "InferSent": "infersent",
 }
 """An experiment of each method."""
 
@@ -118,6 +121,47 @@ MUTANTS = (
         "std=0.06",
         "NGCSE",
         "ImpScore",
+    ),
+    Mutant(
+        "methods/sbert.py",
+        "classes=classes, parts=parts",
+        "classes=classes + 1, parts=parts",
+        "SBERT",
+        "SimCSE",
+    ),
+    Mutant(
+        "methods/infersent.py",
+        "            parts=parts,",
+        "            parts=parts[:3],",
+        "InferSent",
+        "SBERT",
+    ),
+    Mutant(
+        "losses/pairs.py",
+        "(first - second).abs()",
+        "first - second",
+        "SBERT",
+        "SimCSE",
+    ),
+    Mutant(
+        "losses/soft_info_nce.py",
+        "-likelihood.mean()",
+        "likelihood.mean()",
+        "SBERTRegression",
+    ),
+    Mutant(
+        "models/pair.py",
+        "self.parts = list(parts)",
+        "self.parts = list(parts)[:2]",
+        "SBERT",
+        "SimCSE",
+    ),
+    Mutant(
+        "encoders/recurrent.py",
+        "bidirectional=True",
+        "bidirectional=False",
+        "InferSent",
+        "SBERT",
     ),
     Mutant(
         "models/base.py",

@@ -159,6 +159,12 @@ VARIANTS = {
         "suite=stsb monitor=val/stsb/spearman diag.dropout=true",
         6,
     ),
+    # A learning rate that follows the dev score, over labels.
+    "InferSent": (
+        "method=infersent data=nli_pairs suite=sts_labels monitor=val/snli_labels/accuracy "
+        "encoder.lstm=5 encoder.pooling=max method.hidden=[6] method.schedule.least=0 eval_every=1",
+        6,
+    ),
     # Two passes with dropout a step, and evaluations that draw masks of their own in between.
     "unsupervised SimCSE": (
         "method=simcse_unsup data=wiki_sentences "
@@ -166,7 +172,15 @@ VARIANTS = {
         6,
     ),
 }
-QUICK = ("accumulated", "stopped early", "a head", "ImpScore", "NGCSE", "unsupervised SimCSE")
+QUICK = (
+    "accumulated",
+    "stopped early",
+    "a head",
+    "ImpScore",
+    "InferSent",
+    "NGCSE",
+    "unsupervised SimCSE",
+)
 """Each keeps something that no other does."""
 
 

@@ -30,6 +30,7 @@ from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import Template
 from lightning_cse.encoders.instructions import as_prompts
 from lightning_cse.encoders.load import find_encoder
+from lightning_cse.encoders.recurrent import Recurrent
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import CONFIG, read_yaml
 from lightning_cse.errors import EncoderError, LightningCSEError, TaskError, one_line
@@ -247,6 +248,9 @@ def _modules(view: View, folder: Path, base: Path | None = None) -> list[nn.Modu
     template = view.template
     adapter = encoder.adapter
     backbone = adapter.merged() if adapter and base is None else encoder.backbone
+
+    if isinstance(encoder.backbone, Recurrent):
+        raise EncoderError(f"encoder.lstm, encoder.vectors: cannot be exported. {INSTEAD}")
 
     if encoder.denoise:
         raise EncoderError(f"encoder.denoise cannot be exported. {INSTEAD}")

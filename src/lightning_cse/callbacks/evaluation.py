@@ -1,6 +1,7 @@
 """Evaluation during training, at regular optimizer steps: dev tasks and diagnostics."""
 
 import copy
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,8 +31,8 @@ class Evaluation(Callback):
     Args:
         tasks: dev tasks by name; a task's metric ``m`` is logged as ``val/<task>/<m>``.
         diagnostics: the sides that alignment, uniformity and RFD are measured on.
-        every, least: optimizer steps between two evaluations, fewer in a run too short for
-            ``least`` evaluations.
+        every, least: optimizer steps between two evaluations (None: those of an epoch), fewer in a
+            run too short for ``least`` evaluations.
         monitor: the key whose highest value makes the best checkpoint.
         patience: stop after this many evaluations in a row without a higher value of the monitor;
             None never stops.
@@ -50,7 +51,7 @@ class Evaluation(Callback):
         tasks: Mapping[str, Task],
         diagnostics: Diagnostics,
         *,
-        every: int,
+        every: int | None,
         least: int = 1,
         monitor: str,
         patience: int | None = None,
@@ -60,7 +61,7 @@ class Evaluation(Callback):
     ) -> None:
         self.tasks = dict(tasks)
         self.diagnostics = diagnostics
-        self.every = every
+        self.every = every or 0
         self.least = least
         self.monitor = monitor
         self.patience = patience
@@ -85,11 +86,16 @@ class Evaluation(Callback):
         pl_module: pl.LightningModule,
     ) -> None:
         """Evaluate before the first step, or when an interrupted run left an evaluation due."""
+        if not self.every:
+            self.every = math.ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
+
         self.every = min(self.every, max(1, int(trainer.estimated_stepping_batches) // self.least))
         if trainer.global_step == 0 or self.due:
             self._evaluate(trainer, pl_module)
 
-        self._stop_early(trainer)  # also for a run that was killed after it had stopped early
+        self._stop_early(
+            trainer, pl_module
+        )  # also for a run that was killed after it had stopped early
 
     def on_train_batch_end(
         self,
@@ -107,7 +113,7 @@ class Evaluation(Callback):
         self.due = self.interrupts.signum is not None and not may_end
         if not self.due:
             self._evaluate(trainer, pl_module)
-            self._stop_early(trainer)
+            self._stop_early(trainer, pl_module)
 
     def on_train_end(
         self,
@@ -124,14 +130,18 @@ class Evaluation(Callback):
         """Whether the latest evaluation is the best so far; that of step 0 never is."""
         return self.step == self.best_step
 
-    def _stop_early(self, trainer: pl.Trainer) -> None:
-        """Stop if patience runs out before the last step."""
-        if self.patience is None or self.waited < self.patience or _is_last(trainer):
+    def _stop_early(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Stop if patience or the schedule of the learning rate runs out before the last step."""
+        if _is_last(trainer):
             return
 
-        by = f" by more than {self.min_delta:g}" if self.min_delta else ""
-        self.stopped = f"{self.monitor} has not improved{by} in {self.waited} evaluations"
-        trainer.should_stop = True
+        if cast(Method, pl_module).is_over:
+            self.stopped = "the learning rate is below that of method.schedule.least"
+            trainer.should_stop = True
+        elif self.patience is not None and self.waited >= self.patience:
+            by = f" by more than {self.min_delta:g}" if self.min_delta else ""
+            self.stopped = f"{self.monitor} has not improved{by} in {self.waited} evaluations"
+            trainer.should_stop = True
 
     def _evaluate(
         self,
@@ -163,6 +173,8 @@ class Evaluation(Callback):
             if score > self.to_beat + self.min_delta:
                 self.waited = 0
                 self.to_beat = score
+
+            method.on_evaluation(score)
 
         self.seconds += time.perf_counter() - start
         for logger in trainer.loggers:

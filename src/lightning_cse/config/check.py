@@ -87,7 +87,7 @@ class Train:
     name: str
     seed: int
     monitor: str
-    eval_every: int
+    eval_every: int | None
     least_evaluations: int
     force: bool
     retry_failed: bool

@@ -12,8 +12,10 @@ from .provenance import side_file as side_file
 from .provenance import write_provenance as write_provenance
 from .roles import INLIQuadruples as INLIQuadruples
 from .roles import INLITriplets as INLITriplets
+from .roles import LabelledPairs as LabelledPairs
 from .roles import NLITriplets as NLITriplets
 from .roles import OwnRows as OwnRows
+from .roles import ScoredPairs as ScoredPairs
 from .roles import Sentences as Sentences
 from .rows import Rows as Rows
 from .rows import SourceFile as SourceFile

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lightning_cse.data.mapped import first_appearance
 from lightning_cse.data.preparation import prepare, read_tables, used
-from lightning_cse.data.roles import SOURCE, first_role
+from lightning_cse.data.roles import SOURCE, TARGET, first_role
 from lightning_cse.data.rows import Rows, digests_of
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering
 from lightning_cse.data.settings import Augmentation, ContrastiveData
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 class ContrastiveDataModule(pl.LightningDataModule):
     """Rows with sentences by role, tokenised once; a batch is ``{"roles": {role: Tokens}, "index":
-    rows}``.
+    rows}``, with ``targets`` (n,), labels or scores, if the scheme gives rows a column ``target``.
 
     A row may lack some roles (None in their columns); a role's ``Tokens.rows`` says which rows of
     the batch its sentences belong to. A row may have several sentences of the role ``negative``, in
@@ -366,7 +366,12 @@ class ContrastiveDataModule(pl.LightningDataModule):
             columns = [table[name] for name in self._columns(role)]
             roles[role] = _padded(columns, self.max_tokens)
 
-        return {"roles": roles, "index": index}
+        batch = {"roles": roles, "index": index}
+        if TARGET in self.train.names:
+            targets = self.train.values(TARGET).take(pa.array(index.numpy()))
+            batch["targets"] = torch.from_numpy(targets.to_numpy())
+
+        return batch
 
 
 def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:

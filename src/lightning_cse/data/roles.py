@@ -11,12 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lightning_cse.data.cells import NLI_LABELS
 from lightning_cse.data.mapped import first_appearance, in_file, is_first
 from lightning_cse.data.own import layout_of
 from lightning_cse.data.parsers import PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
-from lightning_cse.errors import DataError
+from lightning_cse.errors import ConfigError, DataError
 
+# The column with the label or score of each row, for methods that learn from one.
+TARGET = "target"
 # The column with the number of each row's source, if sources have weights.
 SOURCE = "source"
 TRIPLET = ("premise", "entailment", "contradiction")
@@ -238,7 +241,7 @@ class NLITriplets:
         others = Counter(labels.filter(pa.array(~is_trained)).to_pylist())
 
         for label, count in others.items():
-            dropped["no gold label" if label == "-" else f"label {label}"] += count
+            dropped[_reason(label)] += count
 
         premises = rows.hashes("premise")
         pairs = premises * _ODD + rows.hashes("hypothesis")
@@ -289,6 +292,91 @@ class NLITriplets:
 
 
 @dataclass(frozen=True)
+class LabelledPairs:
+    """Sentence pairs with one of several labels, such as all three of NLI.
+
+    The target of a row is the number of its label in ``labels``; rows with another label are
+    dropped and counted. The hypotheses of the first label are also in the column ``entailment``,
+    for the alignment of pairs that mean the same. Rows are not grouped, and repeated pairs stay.
+    """
+
+    roles: ClassVar[tuple[str, ...]] = ("premise", "hypothesis")
+    labels: Sequence[str] = NLI_LABELS[:3]
+
+    def __call__(self, tables: Sequence[Rows]) -> Rows:
+        """Return one row per pair; a table without labels is a DataError."""
+        for table in tables:
+            table.values("label")
+
+        rows = Rows.cat(tables)
+        labels = list(map(str, self.labels))
+        numbers = pc.index_in(rows.values("label"), value_set=pa.array(labels))
+        dropped = Counter(rows.values("label").filter(numbers.is_null()).to_pylist())
+        premises, hypotheses = map(rows.values, self.roles)
+        alike = pc.fill_null(pc.equal(numbers, 0), False)
+        pairs = rows.with_columns(
+            premise=premises,
+            hypothesis=hypotheses,
+            entailment=pc.if_else(alike, hypotheses, pa.scalar(None, pa.string())),
+            target=pc.cast(numbers, pa.int64()),
+            **source_of(rows),
+        )
+        reasons = {_reason(label): count for label, count in dropped.items()}
+        used = np.flatnonzero(pairs.has(TARGET))
+
+        return made_of(pairs.select(used).dropping(reasons), used)
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """Sentence pairs with a score of their similarity.
+
+    The target of a row is its score on the scale from 0 to 1; ``scores`` are the lowest and the
+    highest possible one. The second sentences of pairs with a target of at least ``similar`` are
+    also in the column ``positive``, for the alignment of pairs that mean the same.
+    """
+
+    roles: ClassVar[tuple[str, ...]] = ("sentence1", "sentence2")
+    scores: Sequence[float] = (0.0, 1.0)
+    similar: float = 0.8
+
+    def __post_init__(self) -> None:
+        if len(self.scores) != 2 or self.scores[0] >= self.scores[1]:
+            raise ConfigError(
+                [f"data.rows.scores: must be [lowest, highest], got {list(self.scores)}"]
+            )
+
+    def __call__(self, tables: Sequence[Rows]) -> Rows:
+        """Return one row per pair; a table without scores, or one off the scale, is a DataError."""
+        for table in tables:
+            table.values("score")
+
+        rows = Rows.cat(tables)
+        lowest, highest = self.scores
+        scores = rows.values("score").to_numpy()
+        wrong = np.flatnonzero((scores < lowest) | (scores > highest))
+        if len(wrong):
+            row = int(wrong[0])
+            raise DataError(
+                f"{rows.where(row)}: the score {scores[row]:g} is not between {lowest:g} and "
+                f"{highest:g}: set data.rows.scores=[LOWEST,HIGHEST]"
+            )
+
+        targets = pa.array((scores - lowest) / (highest - lowest), pa.float32())
+        first, second = map(rows.values, self.roles)
+        alike = pa.chunked_array([pc.greater_equal(targets, self.similar)])
+        pairs = rows.with_columns(
+            sentence1=first,
+            sentence2=second,
+            positive=pc.if_else(alike, second, pa.scalar(None, pa.string())),
+            target=targets,
+            **source_of(rows),
+        )
+
+        return made_of(pairs, np.arange(len(pairs)))
+
+
+@dataclass(frozen=True)
 class Sentences:
     """Plain sentences: the first of each row, including repeated ones, as the authors of SimCSE
     have them.
@@ -333,6 +421,11 @@ def _triplets(
     )
 
 
+def _reason(label: str) -> str:
+    """Return why a pair with a label that is not trained on is dropped."""
+    return "no gold label" if label == "-" else f"label {label}"
+
+
 # The layouts that cannot be mixed with others.
 _ALONE = {"sentences", "unlabelled pairs", "implicit pairs", "INLI"}
 
@@ -343,11 +436,13 @@ class OwnRows:
 
     - INLI's columns: quadruples for DualCSE, implicit pairs for ImpScore, else triplets
       (`INLITriplets`);
-    - labelled pairs: triplets if some are contradictions, else the entailed pairs (`NLITriplets`);
+    - labelled pairs: as they are for a method that takes labels (`LabelledPairs`), else triplets if
+      some are contradictions, else the entailed pairs (`NLITriplets`);
+    - pairs with a score: as they are, for a method that takes scores (`ScoredPairs`);
     - plain sentences, pairs, triplets, LLM rows and implicit pairs: as they are.
 
     ``pairing``, ``seed`` and ``contradiction`` are those of `NLITriplets`, ``positive`` that of
-    `INLITriplets`.
+    `INLITriplets`, ``labels`` that of `LabelledPairs`, and ``scores`` that of `ScoredPairs`.
     """
 
     roles: ClassVar[tuple[str, ...]] = TRAINED[:1]
@@ -355,6 +450,8 @@ class OwnRows:
     seed: int = 0
     contradiction: bool = True
     positive: Literal["explicit", "implied", "both"] = "both"
+    labels: Sequence[str] | None = None
+    scores: Sequence[float] | None = None
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return the first sentence of each row; of labelled pairs, each premise once."""
@@ -385,11 +482,17 @@ class OwnRows:
             found = "; ".join(f"{rows.origin} has {', '.join(rows.names)}" for rows in tables)
             raise DataError(f"{key}: files of these layouts cannot be trained on together: {found}")
 
+        if set(wanted) == set(ScoredPairs.roles):
+            return ScoredPairs() if self.scores is None else ScoredPairs(self.scores)
+        if set(wanted) == set(LabelledPairs.roles):
+            return LabelledPairs() if self.labels is None else LabelledPairs(self.labels)
+
         for rows in tables:
             if "score" in rows.names and layout_of(rows.names) == "sentence pairs":
                 raise DataError(
-                    f"{key}: {rows.origin}: pairs with a score are a test set (+suite=own "
-                    "own.sts=FILE); to train on all pairs: "
+                    f"{key}: {rows.origin}: pairs with a score are for a method that takes scores "
+                    "(+experiment=sbert_regression), or are a test set (+suite=own own.sts=FILE); "
+                    "to train on all pairs: "
                     '"data.columns={anchor: sentence1, positive: sentence2}"'
                 )
 

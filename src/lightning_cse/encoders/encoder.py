@@ -51,6 +51,7 @@ POOLINGS = (
     "embedding_last",
     "first_last",
     "last_token",
+    "max",
     "mean",
     "prompt",
 )
@@ -75,13 +76,17 @@ def pool(
 ) -> Tensor:
     """Pool padded token vectors (n, length, d) to (n, d) in float32.
 
-    The result is the first vector, the one at ``place`` (n,), or the mean over ``mask``.
+    The result is the first vector, the one at ``place`` (n,), or the mean or the largest numbers
+    over ``mask``.
     """
     hidden = hidden.float()  # a mean that is stored in bfloat16 makes ties between scores
     if pooling in ("cls", "cls_pooler"):
         return hidden[:, 0]
     if pooling in ("prompt", "last_token"):
         return hidden[torch.arange(len(hidden), device=hidden.device), place]
+
+    if pooling == "max":
+        return hidden.masked_fill(~mask[:, :, None].bool(), -torch.inf).amax(1)
 
     weights = mask.to(hidden.dtype)[:, :, None]
 
@@ -147,10 +152,10 @@ class SentenceEncoder(nn.Module):
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
 
-    ``pooling`` takes the first token (``cls``), all real tokens (``mean``), the mask of a
-    prompt around the sentence (``prompt``; one vector per prompt, None for NGCSE's two), the end
-    token (``last_token``; appended if the tokenizer writes no special token at the end), or all
-    real tokens of two layers (`EARLIER_STATES`). A causal model pools the last token of a prompt
+    ``pooling`` takes the first token (``cls``), all real tokens (``mean``, or ``max``, the largest
+    number in each dimension), the mask of a prompt around the sentence (``prompt``; one vector per
+    prompt, None for NGCSE's two), the end token (``last_token``; appended if the tokenizer writes
+    no special token at the end), or all real tokens of two layers (`EARLIER_STATES`). A causal model pools the last token of a prompt
     without a mask, by default `PROMPT_EOL`, and has no ``cls``; ``bidirectional`` removes its
     causal mask (`attend_both_ways`). ``cls_pooler`` applies the checkpoint's own
     pooler to the first token, :math:`\tanh(W h_1 + b)`. SimCSE's authors test their supervised

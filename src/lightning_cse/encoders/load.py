@@ -26,6 +26,7 @@ from lightning_cse.encoders.architecture import positions, refusal
 from lightning_cse.encoders.encoder import POOLINGS, SentenceEncoder
 from lightning_cse.encoders.instructions import read_instructions
 from lightning_cse.encoders.packing import set_dropout
+from lightning_cse.encoders.recurrent import read_vectors, recurrent
 from lightning_cse.errors import EncoderError
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,8 @@ def load_encoder(
     pooling: str = "cls",
     max_length: int | Literal["auto"] = 128,
     dropout: float | None = None,
+    vectors: str | None = None,
+    lstm: int | None = None,
     **options: Unpack[EncoderOptions],
 ) -> SentenceEncoder:
     """Load an encoder in float32, from safetensors only, and without running code from a model's
@@ -91,7 +94,14 @@ def load_encoder(
     ``auto`` takes the pooling and the length of a sentence-transformers folder, or the most
     that tokenizer and backbone allow if it gives no length. With its pooling, an encoder has the
     folder's instructions, unless others are given.
+
+    ``vectors`` is a file of word vectors (`read_vectors`), which takes the place of the encoder.
+    ``lstm`` puts a BiLSTM with that many units per direction over the word vectors or, without
+    ``vectors``, over the encoder's own input embeddings, in place of its layers; see `recurrent`.
     """
+    if vectors is not None:
+        return _from_vectors(name, vectors, lstm, dropout, pooling, max_length, options)
+
     folder = find_encoder(name, source, package)
     _check_files(folder)
     if pooling == "auto":
@@ -123,6 +133,9 @@ def load_encoder(
             "save both from one model, after resize_token_embeddings"
         )
 
+    if lstm is not None:
+        backbone = recurrent(backbone.get_input_embeddings(), lstm, dropout)
+
     return SentenceEncoder(
         backbone,
         tokenizer,
@@ -130,6 +143,27 @@ def load_encoder(
         pooling=pooling,
         max_length=length,
         digests=digests(folder, layers),
+        **options,
+    )
+
+
+def _from_vectors(
+    name: str,
+    vectors: str,
+    lstm: int | None,
+    dropout: float | None,
+    pooling: str,
+    max_length: int | Literal["auto"],
+    options: EncoderOptions,
+) -> SentenceEncoder:
+    words, tokenizer, digests = read_vectors(vectors)
+    return SentenceEncoder(
+        recurrent(words, lstm, dropout),
+        tokenizer,
+        name=name,
+        pooling="mean" if pooling == "auto" else pooling,
+        max_length=128 if max_length == "auto" else max_length,
+        digests=digests,
         **options,
     )
 
@@ -386,12 +420,17 @@ def tiny_encoder(
     layers: int = 2,
     dropout: float | None = None,
     seed: int = 0,
+    vectors: str | None = None,
+    lstm: int | None = None,
     **options: Unpack[EncoderOptions],
 ) -> SentenceEncoder:
     """Return a random BERT over the sample corpus's word pieces.
 
-    ``seed`` alone decides its weights.
+    ``seed`` alone decides its weights. ``vectors`` and ``lstm`` are those of `load_encoder`.
     """
+    if vectors is not None:
+        return _from_vectors(name, vectors, lstm, dropout, pooling, max_length, options)
+
     with as_file(files("lightning_cse.encoders") / "tiny_vocab.txt") as path:
         vocabulary = path.read_bytes()
         tokenizer = transformers.BertTokenizer(vocab=str(path), do_lower_case=True)
@@ -409,6 +448,8 @@ def tiny_encoder(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         backbone = transformers.BertModel(config, add_pooling_layer=pooling == "cls_pooler")
+        if lstm is not None:
+            backbone = recurrent(backbone.get_input_embeddings(), lstm, dropout)
 
     description = f"tiny BERT, width {width}, {layers} layers, seed {seed}"
 

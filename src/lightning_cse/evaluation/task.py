@@ -31,8 +31,8 @@ SENTENCE_COLUMNS = (
 
 Answers = Any
 """A model that embeds sentences, and answers the questions that it has methods for:
-``similarity``, ``entailment_score``, ``direction``, ``implicitness``, ``log_determinant`` and
-``features`` take embeddings, ``judge`` takes sentences.
+``similarity``, ``entailment_score``, ``direction``, ``implicitness``, ``log_determinant``,
+``label_scores`` and ``features`` take embeddings, ``judge`` takes sentences.
 """
 Embed = Callable[[list[str]], Any]
 

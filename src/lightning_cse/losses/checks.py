@@ -60,3 +60,9 @@ def check_shapes(
     if any(other != first for other in others) or len(first) != dimensions or first[0] < least:
         got = ", ".join(map(str, (first, *others)))
         raise ValueError(f"need tensors of one shape {shape} with n >= {least}, got {got}")
+
+
+def check_targets(targets: Tensor, rows: int) -> None:
+    """Raise ValueError unless there is one label or score for each row."""
+    if targets.shape != (rows,):
+        raise ValueError(f"need a label or score for each of {rows} rows, got {(*targets.shape,)}")

@@ -1,10 +1,11 @@
 """The base class of every method: training mode, outputs, gradient clipping, the optimizer."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, ClassVar, Literal, NotRequired, TypedDict
 
 import pytorch_lightning as pl
 import torch
@@ -39,6 +40,9 @@ class Schedule:
         [1.0, 0.75, 0.5, 0.25, 0.0]
     """
 
+    watches: ClassVar[bool] = False
+    """Whether it depends on dev scores, as `DevSchedule` does."""
+
     name: Literal["linear", "constant"] = "linear"
     warmup: float = 0.0
 
@@ -60,6 +64,73 @@ class Schedule:
         return 1.0 if self.name == "constant" else max(0.0, (total - step) / max(1, total - warm))
 
 
+@dataclass(frozen=True)
+class DevSchedule:
+    r"""A learning rate that falls when the dev score does not rise, until training ends.
+
+    .. math:: f_0 = 1, \qquad f_{k} = d \cdot f_{k-1} \cdot
+              \begin{cases} 1 & m_k > \max_{j < k} m_j \\ 1/s & \text{else} \end{cases}
+
+    with the ``monitor`` :math:`m_k` at the evaluations :math:`k = 1, 2, \dots` after step 0, decay
+    :math:`d` and divisor :math:`s` (``shrink``). Between two evaluations it is constant. Training
+    ends when a division leaves less than ``least`` of the first learning rate.
+
+    Source: InferSent (Conneau et al. 2017), section 3.3, and the authors' code, where an evaluation
+    ends an epoch (here with ``eval_every=null``).  Differs: nothing.
+
+    Examples:
+        >>> schedule = DevSchedule(decay=0.5, shrink=5.0, least=0.06)
+        >>> [schedule(0, total=9, scores=[0.7, 0.6][:count]) for count in range(3)]
+        [1.0, 0.5, 0.05]
+        >>> schedule.is_over([0.7, 0.6]), schedule.is_over([0.7, 0.6, 0.6])
+        (False, True)
+    """
+
+    watches: ClassVar[bool] = True
+
+    decay: float = 0.99
+    shrink: float = 5.0
+    least: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if not (0 < self.decay <= 1 <= self.shrink and 0 <= self.least < 1):
+            raise ConfigError(
+                [
+                    "method.schedule: needs decay in (0, 1], shrink >= 1 and least in [0, 1), got "
+                    f"{self.decay}, {self.shrink} and {self.least}"
+                ]
+            )
+
+    def __call__(
+        self,
+        step: int,
+        *,
+        total: int,
+        scores: Sequence[float] = (),
+    ) -> float:
+        """Return the factor at a step after evaluations with these scores."""
+        return self._after(scores)[0]
+
+    def is_over(self, scores: Sequence[float]) -> bool:
+        """Whether training ends after evaluations with these scores."""
+        return self._after(scores)[1] < self.least
+
+    def _after(self, scores: Sequence[float]) -> tuple[float, float]:
+        """Return the factor, and what the last division left."""
+        factor = left = 1.0
+        best = -math.inf
+        for score in scores:
+            if score > best:
+                best = score
+            else:
+                factor /= self.shrink
+                left = factor
+
+            factor *= self.decay
+
+        return factor, left
+
+
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
@@ -67,7 +138,7 @@ class Training(TypedDict):
     """The options that every method passes on to `Method`."""
 
     optimizer: MakeOptimizer
-    schedule: Schedule
+    schedule: Schedule | DevSchedule
     chunk_size: NotRequired[int | None]
 
 
@@ -104,7 +175,7 @@ class Method(pl.LightningModule, ABC):
         loss: nn.Module,
         *,
         optimizer: MakeOptimizer,
-        schedule: Schedule,
+        schedule: Schedule | DevSchedule,
         chunk_size: int | None = None,
     ) -> None:
         super().__init__()
@@ -118,6 +189,7 @@ class Method(pl.LightningModule, ABC):
                 if part.compiled and torch.cuda.is_available():
                     part.backbone.compile(dynamic=True)
 
+        self._dev_scores: list[float] = []  # for a schedule that watches them
         self._rows: list[Tensor] = []  # training rows of the batches since the last optimizer step
 
     @property
@@ -222,8 +294,39 @@ class Method(pl.LightningModule, ABC):
             raise ConfigError([f"method.optimizer: {error}"]) from error
 
         factor = partial(self.schedule, total=int(self.trainer.estimated_stepping_batches))
+        if self.schedule.watches:
+            factor = partial(factor, scores=self._dev_scores)
 
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"},
         }
+
+    def on_evaluation(self, score: float) -> None:
+        """Take note of a dev score: a schedule that watches it sets the next learning rate."""
+        if not self.schedule.watches:
+            return
+
+        self._dev_scores.append(score)
+        for config in self.trainer.lr_scheduler_configs:
+            scheduler: Any = config.scheduler
+            # The factors of this step were computed before its evaluation.
+            factors = [factor(scheduler.last_epoch) for factor in scheduler.lr_lambdas]
+            groups = zip(scheduler.optimizer.param_groups, scheduler.base_lrs, factors, strict=True)
+            for group, first, factor in groups:
+                group["lr"] = first * factor
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the schedule ends training before its last step."""
+        schedule = self.schedule
+        return isinstance(schedule, DevSchedule) and schedule.is_over(self._dev_scores)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save the dev scores that the schedule has seen."""
+        if self.schedule.watches:
+            checkpoint["dev_scores"] = list(self._dev_scores)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restore these scores."""
+        self._dev_scores[:] = checkpoint.get("dev_scores", [])

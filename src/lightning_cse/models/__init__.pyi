@@ -6,4 +6,5 @@ from .dual import DualModel as DualModel
 from .dual_gaussian import DualGaussianModel as DualGaussianModel
 from .gaussian import GaussianModel as GaussianModel
 from .impscore import ImpScoreModel as ImpScoreModel
+from .pair import PairModel as PairModel
 from .point import PointModel as PointModel

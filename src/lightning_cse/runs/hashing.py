@@ -67,7 +67,7 @@ _TRAINER = frozenset(
     }
 )
 # Where an encoder comes from; its digests count.
-_ENCODER = frozenset({"source", "package"})
+_ENCODER = frozenset({"source", "package", "vectors"})
 # The modules in class paths, which the hash ignores: moving a class does not change it.
 _MODULES = re.compile(r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*')
 

@@ -20,7 +20,8 @@ FITS = {
     "sentence pairs": "simcse_sup gausscse_ent",
     "triplets": "simcse_sup simcse_inli gausscse ngcse_nli_sup ngcse_nli_nli ngcse_wiki_dropout",
     "NLI triplets": "simcse_sup gausscse ngcse_nli_sup",
-    "labelled pairs": "simcse_sup simcse_unsup gausscse gausscse_ent ngcse_nli_dropout",
+    "labelled pairs": "simcse_sup simcse_unsup gausscse gausscse_ent ngcse_nli_dropout sbert",
+    "scored": "sbert_regression",
     "LLM rows": "ngcse_wiki_sts ngcse_nli_sts_ht ngcse_nli_nli simcse_sup gausscse",
     "INLI": "dualcse_cross dualcse_bi dualgauss simcse_inli gausscse impscore impscore_inli",
     "implicit pairs": "impscore impscore_inli",
@@ -71,7 +72,7 @@ def files(tmp_path_factory):
     }
     found["labelled pairs"] = put_labelled(folder / "labelled pairs.csv")
     found["scored"] = str(folder / "scored.csv")
-    rows = [f"a {row},b {row},{row / 3}" for row in range(ROWS)]
+    rows = [f"a {row},b {row},{row / 11}" for row in range(ROWS)]
     (folder / "scored.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]))
 
     return found
@@ -138,6 +139,8 @@ def test_experiments_that_a_layout_fits(
         ("triplets pairs", "simcse_sup", {"llm_rows": 3}, r"data\.llm_rows: must be null"),
         ("triplets labelled", "simcse_sup", {"weights": [1, 2]}, "weights: one row may be made"),
         ("scored", "simcse_sup", {}, "are a test set .*{anchor: sentence1, positive: sentence2}"),
+        ("pairs", "sbert", {}, "no column 'label'; found: anchor, positive"),
+        ("sentence pairs", "sbert_regression", {}, "no column 'score'; found: sentence1, sent"),
     ],
 )
 def test_files_that_are_refused(
@@ -178,6 +181,21 @@ def test_labelled_pairs_without_contradictions_are_pairs(tmp_path, methods):
     premises = data(path, methods["simcse_unsup"], held_out_share=0)
 
     assert premises.counts["dropped: repeated sentence"] == 2 * ROWS
+
+
+def test_labels_and_scores_reach_the_batch(files, methods):
+    labelled = data(files["labelled pairs"], methods["sbert"], held_out=files["labelled pairs"])
+    batch = labelled.collate(torch.tensor([5, 0, 3]))
+
+    assert batch["targets"].tolist() == [2, 0, 0]  # three rows of a premise, one for each label
+    assert batch["targets"].dtype == torch.int64
+
+    rows = OwnRows(scores=(0, 2))
+    scored = data(files["scored"], methods["sbert_regression"], held_out=files["scored"], rows=rows)
+    batch = scored.collate(torch.tensor([11, 0]))
+
+    assert batch["targets"].tolist() == [0.5, 0.0]
+    assert batch["targets"].dtype == torch.float32
 
 
 # Several hard negatives, or none

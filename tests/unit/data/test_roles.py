@@ -9,11 +9,13 @@ from lightning_cse.data.roles import (
     TRIPLET,
     INLIQuadruples,
     INLITriplets,
+    LabelledPairs,
     NLITriplets,
+    ScoredPairs,
     Sentences,
 )
 from lightning_cse.data.rows import Rows, SourceFile
-from lightning_cse.errors import DataError
+from lightning_cse.errors import ConfigError, DataError
 
 PAIRS = [
     ("A dog runs.", "An animal moves.", "entailment"),
@@ -29,6 +31,7 @@ PAIRS = [
     ("Snow falls.", "It is hot.", "contradiction"),
     ("Snow falls.", "It snows.", "entailment"),
 ]
+LABELS = ("entailment", "neutral", "contradiction")
 DOG = "A dog runs."
 ENTAILED = ("An animal moves.", "A pet moves.", "A beast moves.")
 CONTRADICTED = ("A dog sleeps.", "No dog runs.")
@@ -152,3 +155,57 @@ def test_triplets_of_rows_that_lack_roles(
     assert built.counts["dropped: no contradiction"] == 2
     assert built.counts.get("dropped: no entailment", 0) == 2 - len(want)
     assert adds_up(built.counts, used(built))
+
+
+# Labelled and scored pairs
+
+
+def test_labelled_pairs_have_the_number_of_their_label(adds_up):
+    built = LabelledPairs()([pairs()])
+    labels = [label for _, _, label in PAIRS if label != "-"]
+
+    assert built.column("target") == [LABELS.index(label) for label in labels]
+    assert built.column("entailment") == [
+        hypothesis if label == "entailment" else None
+        for _, hypothesis, label in PAIRS
+        if label != "-"
+    ]
+    assert built.counts["dropped: no gold label"] == 1
+    assert adds_up(built.counts, used(built))
+
+    two = LabelledPairs(["contradiction", "entailment"])([pairs()])
+
+    assert set(two.column("target")) == {0, 1}
+    assert two.counts["dropped: label neutral"] == 1
+    assert two.column("entailment")[1] == "A dog sleeps."  # of the first label
+
+
+def test_pairs_without_a_label_are_refused():
+    with pytest.raises(DataError, match="no column 'label'; found: premise, hypothesis"):
+        LabelledPairs()([table({"premise": ["a"], "hypothesis": ["b"]})])
+
+
+def scored(*scores):
+    columns = {"sentence1": [f"a {score}" for score in scores]}
+    columns |= {"sentence2": [f"b {score}" for score in scores], "score": list(scores)}
+    return table(columns)
+
+
+def test_scored_pairs_have_their_score_from_0_to_1():
+    built = ScoredPairs((1, 5))([scored(1.0, 5.0, 2.0, 4.2)])
+
+    assert built.column("target") == pytest.approx([0, 1, 0.25, 0.8])
+    assert built.column("positive") == [None, "b 5.0", None, "b 4.2"]
+    assert built.column("made_of") == [[0], [1], [2], [3]]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "error", "message"),
+    [
+        (lambda: ScoredPairs(), DataError, r"own\.csv:2: the score 4\.2 is not .* 0 and 1: set"),
+        (lambda: ScoredPairs((5, 0)), ConfigError, r"\[lowest, highest\], got \[5, 0\]"),
+    ],
+)
+def test_scores_off_their_scale_are_refused(scheme, error, message):
+    with pytest.raises(error, match=message):
+        scheme()([scored(0.5, 4.2)])

@@ -1,0 +1,70 @@
+"""SBERT: what it learns from, and that its objectives are those of the losses package."""
+
+from functools import partial
+
+import pytest
+import torch
+from oracles import SENTENCES
+
+from lightning_cse.data import sample_dir
+from lightning_cse.encoders import tiny_encoder
+from lightning_cse.evaluation import Embedded, PairLabels
+from lightning_cse.losses import CosineRegression, SoftInfoNCE
+from lightning_cse.methods import SBERT, SBERTRegression, Schedule
+from lightning_cse.tokens import Tokens
+
+COMMON = {"optimizer": partial(torch.optim.AdamW, lr=1e-2), "schedule": Schedule()}
+
+
+def batch(method, targets):
+    ids = method.model.encoder.tokenizer(SENTENCES)
+    roles = {role: Tokens.pad(ids[k:] + ids[:k]) for k, role in enumerate(method.roles)}
+    return {"roles": roles, "index": torch.arange(len(SENTENCES)), "targets": targets}
+
+
+def make(kind, **options):
+    torch.manual_seed(0)
+    return kind(tiny_encoder(pooling="mean"), **options, **COMMON)
+
+
+@pytest.mark.parametrize(
+    ("method", "targets"),
+    [
+        (make(SBERT, classes=5), torch.arange(5)),
+        (make(SBERT, parts=["product"], hidden=[7], tanh=True), torch.arange(5) % 3),
+        (make(SBERTRegression, loss=CosineRegression()), torch.linspace(0, 1, 5)),
+        (make(SBERTRegression, loss=SoftInfoNCE()), torch.linspace(0.1, 1, 5)),
+    ],
+)
+def test_step_is_the_loss_of_both_vectors_and_learns_the_targets(method, targets):
+    method.eval()
+    given = batch(method, targets)
+    outputs = method.training_step(given, 0)
+    first, second = method.model.encode(*given["roles"].values())
+    assert torch.equal(outputs["loss"], method.loss(first.vector, second.vector, targets))
+    assert set(outputs["embeddings"]) == set(method.roles)
+
+    optimizer = COMMON["optimizer"](method.parameters())
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = method.training_step(given, 0)["loss"]
+        loss.backward()
+        optimizer.step()
+
+    assert loss < 0.7 * outputs["loss"]
+
+
+def test_labels_of_pairs_are_those_of_the_largest_score():
+    model = make(SBERT).model.eval()
+    task = PairLabels(data_dir=str(sample_dir()), dev="snli/dev", test="snli/test", dev_rows=20)
+    result = task.evaluate(Embedded(model, task.sentences("dev")), "dev")
+    rows = task.rows("dev")
+    hits = 0
+    for premise, hypothesis, label in zip(*map(rows.column, rows.names), strict=True):
+        first, second = model.embed([premise]), model.embed([hypothesis])
+        number = int(model.classifier.logits(first.vector, second.vector).argmax())
+        hits += task.labels[number] == label
+
+    assert result.metrics == {"accuracy": pytest.approx(hits / len(rows))}
+    assert len(result.predictions["prediction"]) == len(rows) == 20
+    assert "-" not in rows.column("label")
