@@ -99,6 +99,7 @@ def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
                 ]
                 for role, own in sorted(batch["roles"].items())
             },
+            *([batch["targets"].tolist()] if "targets" in batch else []),
         ]
         for batch in drawn
     ]
