@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_cse.errors import ConfigError, did_you_mean
-from lightning_cse.losses.checks import check_shapes, check_targets
+from lightning_cse.losses.checks import Vectors, check_shapes, check_targets, vector_of
 from lightning_cse.similarity import cosine
 
 PARTS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -75,8 +75,10 @@ class SoftmaxClassification(nn.Module):
 
         self.classifier = nn.Sequential(*layers[: len(layers) - tanh])
 
-    def logits(self, first: Tensor, second: Tensor) -> Tensor:
+    def logits(self, first: Vectors, second: Vectors) -> Tensor:
         """Return the scores of every class: (n, classes), in the precision of the weights."""
+        first = vector_of("first", first)
+        second = vector_of("second", second)
         check_shapes(first, second, shape="(n, d)")
         kind = self.classifier[-1].weight.dtype
         u, v = first.to(kind), second.to(kind)
@@ -88,8 +90,8 @@ class SoftmaxClassification(nn.Module):
 
     def forward(
         self,
-        first: Tensor,
-        second: Tensor,
+        first: Vectors,
+        second: Vectors,
         labels: Tensor,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64; ConfigError for a wrong label."""
@@ -122,11 +124,14 @@ class CosineRegression(nn.Module):
 
     def forward(
         self,
-        first: Tensor,
-        second: Tensor,
+        first: Vectors,
+        second: Vectors,
         scores: Tensor,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
+        first = vector_of("first", first)
+        second = vector_of("second", second)
         check_shapes(first, second, shape="(n, d)")
         check_targets(scores, len(first))
+
         return (cosine(first, second) - scores).square().mean()

@@ -3,7 +3,13 @@
 import torch
 from torch import Tensor, nn
 
-from lightning_cse.losses.checks import check_shapes, check_targets, check_temperature
+from lightning_cse.losses.checks import (
+    Vectors,
+    check_shapes,
+    check_targets,
+    check_temperature,
+    vector_of,
+)
 from lightning_cse.similarity import cosine_matrix
 
 
@@ -50,17 +56,19 @@ class SoftInfoNCE(nn.Module):
 
     def forward(
         self,
-        anchor: Tensor,
-        positive: Tensor,
+        anchor: Vectors,
+        positive: Vectors,
         scores: Tensor,
-        negative: Tensor | None = None,
+        negative: Vectors | None = None,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
+        anchor = vector_of("anchor", anchor)
+        positive = vector_of("positive", positive)
         check_shapes(anchor, positive, shape="(n, d)", least=2 if negative is None else 1)
         check_targets(scores, len(anchor))
         blocks = [cosine_matrix(anchor, positive)]
         if negative is not None:
-            blocks.append(cosine_matrix(anchor, negative))
+            blocks.append(cosine_matrix(anchor, vector_of("negative", negative)))
 
         logits = torch.cat(blocks, dim=1) / self.temperature
         log_shares = nn.functional.log_softmax(logits, dim=1)

@@ -48,8 +48,7 @@ class SBERT(Method):
     ) -> dict[str, Any]:
         """Embed both sentences of a batch's pairs, and classify the pairs."""
         embeddings = self.embed(batch)
-        vectors = [embeddings[role].vector for role in self.roles]
-        loss = self.loss(*vectors, batch["targets"])
+        loss = self.loss(*embeddings.values(), batch["targets"])
 
         return self.output(loss, batch["index"], **embeddings)
 
@@ -84,7 +83,6 @@ class SBERTRegression(Method):
     ) -> dict[str, Any]:
         """Embed both sentences of a batch's pairs, and compare their cosines with the scores."""
         embeddings = self.embed(batch)
-        vectors = [embeddings[role].vector for role in self.roles]
-        loss = self.loss(*vectors, batch["targets"])
+        loss = self.loss(*embeddings.values(), batch["targets"])
 
         return self.output(loss, batch["index"], **embeddings)

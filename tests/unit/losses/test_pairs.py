@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import cos, normal
 
+from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import ConfigError
 from lightning_cse.losses import (
     CosineRegression,
@@ -153,6 +154,16 @@ def test_half_precision_gives_a_finite_float32(name):
 
     assert found.dtype == torch.float32
     assert torch.isfinite(found)
+
+
+@each
+def test_points_are_as_good_as_their_vectors(name):
+    loss, targets = losses(4)[name]
+    first, second = normal(2, 6, 4)
+    points = loss(PointEmbedding(first), PointEmbedding(second), targets)
+    assert torch.equal(points, loss(first, second, targets))
+    with pytest.raises(TypeError, match="must be a tensor"):
+        loss(first, [second], targets)
 
 
 @each

@@ -41,7 +41,7 @@ def test_step_is_the_loss_of_both_vectors_and_learns_the_targets(method, targets
     given = batch(method, targets)
     outputs = method.training_step(given, 0)
     first, second = method.model.encode(*given["roles"].values())
-    assert torch.equal(outputs["loss"], method.loss(first.vector, second.vector, targets))
+    assert torch.equal(outputs["loss"], method.loss(first, second, targets))
     assert set(outputs["embeddings"]) == set(method.roles)
 
     optimizer = COMMON["optimizer"](method.parameters())
