@@ -157,9 +157,10 @@ class SentenceEncoder(nn.Module):
     prompt, None for NGCSE's two), the end token (``last_token``; appended if the tokenizer writes
     no special token at the end), or all real tokens of two layers (`EARLIER_STATES`). A causal
     model pools the last token of a prompt without a mask, by default `PROMPT_EOL`, and has no
-    ``cls``; ``bidirectional`` removes its causal mask (`attend_both_ways`). ``cls_pooler`` applies the checkpoint's own
-    pooler to the first token, :math:`\tanh(W h_1 + b)`. SimCSE's authors test their supervised
-    checkpoints this way, the unsupervised ones with ``cls`` (authors' code, ``evaluation.py``).
+    ``cls``; ``bidirectional`` removes its causal mask (`attend_both_ways`). ``cls_pooler`` applies
+    the checkpoint's own pooler to the first token, :math:`\tanh(W h_1 + b)`. SimCSE's authors test
+    their supervised checkpoints this way, the unsupervised ones with ``cls`` (authors' code,
+    ``evaluation.py``).
     ``instructions`` are texts put before a sentence, by its use (`Use`).
     ``max_length`` includes it and the template; longer sentences are cut. ``denoise`` subtracts the
     vector of the prompt alone, of its mask without the sentence, with the suffix at its
