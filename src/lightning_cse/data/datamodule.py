@@ -369,7 +369,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         batch = {"roles": roles, "index": index}
         if TARGET in self.train.names:
             targets = self.train.values(TARGET).take(pa.array(index.numpy()))
-            batch["targets"] = torch.from_numpy(targets.to_numpy())
+            batch["targets"] = torch.tensor(targets.to_numpy())
 
         return batch
 

@@ -362,7 +362,7 @@ class ScoredPairs:
                 f"{highest:g}: set data.rows.scores=[LOWEST,HIGHEST]"
             )
 
-        targets = pa.array((scores - lowest) / (highest - lowest), pa.float32())
+        targets = pa.array(((scores - lowest) / (highest - lowest)).astype(np.float32))
         first, second = map(rows.values, self.roles)
         alike = pa.chunked_array([pc.greater_equal(targets, self.similar)])
         pairs = rows.with_columns(
