@@ -368,7 +368,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         batch = {"roles": roles, "index": index}
         if TARGET in self.train.names:
-            targets = self.train.values(TARGET).take(pa.array(index.numpy()))
+            targets = self.train.select(index.numpy()).values(TARGET)
             batch["targets"] = torch.tensor(targets.to_numpy())
 
         return batch

@@ -202,7 +202,7 @@ def test_scored_pairs_have_their_score_from_0_to_1():
 @pytest.mark.parametrize(
     ("scheme", "error", "message"),
     [
-        (lambda: ScoredPairs(), DataError, r"own\.csv:2: the score 4\.2 is not .* 0 and 1: set"),
+        (ScoredPairs, DataError, r"own\.csv:2: the score 4\.2 is not .* 0 and 1: set"),
         (lambda: ScoredPairs((5, 0)), ConfigError, r"\[lowest, highest\], got \[5, 0\]"),
     ],
 )
