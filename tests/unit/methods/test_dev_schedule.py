@@ -1,4 +1,4 @@
-"""A learning rate that watches the dev score: InferSent's schedule in a run, and when it resumes."""
+"""A learning rate that watches the dev score: InferSent's schedule in a run."""
 
 import pytest
 from small_runs import curves
