@@ -140,7 +140,7 @@ def test_experiments_that_a_layout_fits(
         ("triplets labelled", "simcse_sup", {"weights": [1, 2]}, "weights: one row may be made"),
         ("scored", "simcse_sup", {}, "are a test set .*{anchor: sentence1, positive: sentence2}"),
         ("pairs", "sbert", {}, "no column 'label'; found: anchor, positive"),
-        ("sentence pairs", "sbert_regression", {}, "no column 'score'; found: sentence1, sent"),
+        ("unscored", "sbert_regression", {}, "no column 'score'; found: sentence1, sent"),
     ],
 )
 def test_files_that_are_refused(
@@ -151,7 +151,7 @@ def test_files_that_are_refused(
     options,
     message,
 ):
-    names = {"labelled": "labelled pairs"}
+    names = {"labelled": "labelled pairs", "unscored": "sentence pairs"}
     train = [files[names.get(layout, layout)] for layout in layouts.split()]
 
     with pytest.raises((ConfigError, DataError), match=message):

@@ -9,7 +9,6 @@ from lightning_cse.methods import DevSchedule
 MONITOR = "val/snli_labels/accuracy"
 TINY = (
     "+experiment=infersent",
-    "+debug=tiny",
     "encoder.lstm=6",
     "method.hidden=[8]",
     "data.train_rows=24",
