@@ -134,7 +134,8 @@ def load_encoder(
         )
 
     if lstm is not None:
-        backbone = recurrent(backbone.get_input_embeddings(), lstm, dropout)
+        words = backbone.get_input_embeddings()
+        backbone = recurrent(cast("torch.nn.Embedding", words), lstm, dropout)
 
     return SentenceEncoder(
         backbone,
@@ -447,9 +448,11 @@ def tiny_encoder(
     set_dropout(config, dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        backbone = transformers.BertModel(config, add_pooling_layer=pooling == "cls_pooler")
+        bert = transformers.BertModel(config, add_pooling_layer=pooling == "cls_pooler")
+        backbone: PreTrainedModel = bert
         if lstm is not None:
-            backbone = recurrent(backbone.get_input_embeddings(), lstm, dropout)
+            words = cast("torch.nn.Embedding", bert.get_input_embeddings())
+            backbone = recurrent(words, lstm, dropout)
 
     description = f"tiny BERT, width {width}, {layers} layers, seed {seed}"
 

@@ -42,7 +42,7 @@ class RecurrentConfig(PreTrainedConfig):
         self.hidden_size = 2 * units or word_width
 
 
-class Recurrent(PreTrainedModel):  # type: ignore[misc]  # transformers carries no types
+class Recurrent(PreTrainedModel):
     r"""The states of a BiLSTM over the fixed vectors of words, or these vectors themselves.
 
     .. math:: h_t = [\overrightarrow{\text{LSTM}}_t(w_1, \dots, w_T);
@@ -75,7 +75,7 @@ class Recurrent(PreTrainedModel):  # type: ignore[misc]  # transformers carries 
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
-        **_: Any,
+        **others: Any,
     ) -> BaseModelOutput:
         """Return the state of every token: (n, length, d)."""
         vectors = self.dropout(self.words(input_ids))

@@ -67,6 +67,7 @@ class SoftmaxClassification(nn.Module):
                 near = did_you_mean(name, PARTS)
                 raise ValueError(f"parts: no {name!r}{near}; choose from: {', '.join(PARTS)}")
 
+        self.classes = classes
         self.parts = tuple(parts)
         widths = [len(self.parts) * width, *hidden, classes]
         layers: list[nn.Module] = []
@@ -80,7 +81,7 @@ class SoftmaxClassification(nn.Module):
         first = vector_of("first", first)
         second = vector_of("second", second)
         check_shapes(first, second, shape="(n, d)")
-        kind = self.classifier[-1].weight.dtype
+        kind = next(self.parameters()).dtype
         u, v = first.to(kind), second.to(kind)
         seen = torch.cat([PARTS[name](u, v) for name in self.parts], dim=1)
         with torch.autocast(seen.device.type, enabled=False):
@@ -96,9 +97,8 @@ class SoftmaxClassification(nn.Module):
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64; ConfigError for a wrong label."""
         check_targets(labels, len(first))
-        classes = self.classifier[-1].out_features
-        if int(labels.max()) >= classes:
-            fault = f"{classes}, but a row has the label number {int(labels.max())}, counted from 0"
+        if int(labels.max()) >= self.classes:
+            fault = f"{self.classes}, but a row has the label number {int(labels.max())}, counted from 0"
             raise ConfigError([f"method.classes: {fault}; set it to the number of labels"])
 
         return nn.functional.cross_entropy(self.logits(first, second), labels)
