@@ -26,6 +26,9 @@ EXPERIMENT_OF = {
     "SBERT": "sbert",
     "SBERTRegression": "sbert_regression",
     "InferSent": "infersent",
+    "PromptBERT": "promptbert",
+    "ConSERT": "consert",
+    "InfoCSE": "infocse",
 }
 """An experiment of each method."""
 
@@ -57,6 +60,13 @@ MUTANTS = (
         "high - middle +",
         "NGCSE",
         "GaussCSE",
+    ),
+    Mutant(
+        "losses/nt_xent.py",
+        "(across.T, positive)",
+        "(across, positive)",
+        "ConSERT",
+        "SimCSE",
     ),
     Mutant(
         "losses/dual_contrastive.py",
@@ -164,6 +174,27 @@ MUTANTS = (
         "SBERT",
     ),
     Mutant(
+        "methods/promptbert.py",
+        "denoise=self.denoise",
+        "denoise=not self.denoise",
+        "PromptBERT",
+        "SimCSE",
+    ),
+    Mutant(
+        "methods/infocse.py",
+        "chance < self.share",
+        "chance < self.share / 2",
+        "InfoCSE",
+        "SimCSE",
+    ),
+    Mutant(
+        "methods/consert.py",
+        "self.augmentations[number]",
+        "self.augmentations[0]",
+        "ConSERT",
+        "PromptBERT",
+    ),
+    Mutant(
         "models/base.py",
         "enabled=False",
         "enabled=True",
@@ -214,6 +245,13 @@ MUTANTS = (
         "hidden * weights, 1) /",
         "hidden * weights, 1) -",
         "NGCSE",
+    ),
+    Mutant(
+        "encoders/augmentation.py",
+        "int(width * self.share)",
+        "int(width * self.share / 2)",
+        "ConSERT",
+        "SimCSE",
     ),
     Mutant(
         "encoders/packing.py",

@@ -203,8 +203,12 @@ class Evaluation(Callback):
             )
 
         with _mode(method, training=True):
-            first = self._embed(method, watched)
-            second = self._embed(method, self.diagnostics.seconds())
+            with method.view(0):
+                first = self._embed(method, watched)
+
+            with method.view(1):
+                second = self._embed(method, self.diagnostics.seconds())
+
             return values | self.diagnostics.measure(first, second, self.step)
 
     def _embed(

@@ -25,8 +25,9 @@ SOURCE = "source"
 TRIPLET = ("premise", "entailment", "contradiction")
 # The same under the names of contrastive learning.
 TRAINED = ("anchor", "positive", "negative")
-# The names of a row's first sentence; corpora differ.
+# The names of a row's first sentence, and of a pair's second one; corpora differ.
 FIRST = ("sentence", "anchor", "premise", "sentence1")
+SECOND = ("hypothesis", "sentence2")
 
 POSITIVES: dict[str, tuple[str, ...]] = {
     "explicit": ("explicit_entailment",),
@@ -381,18 +382,36 @@ class Sentences:
     """Plain sentences: the first of each row, including repeated ones, as the authors of SimCSE
     have them.
 
-    With ``distinct``, a repeated sentence is dropped and counted.
+    With ``both``, both sentences of a pair become rows, one after the other. With ``distinct``, a
+    repeated sentence is dropped and counted.
     """
 
     roles: ClassVar[tuple[str, ...]] = ("anchor",)
     distinct: bool = False
+    both: bool = False
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return one row per sentence."""
-        rows = Rows.cat(
-            [rows.renamed(anchor=first_role(rows), **source_name(rows)) for rows in tables]
-        )
-        rows = made_of(rows, np.arange(len(rows)))
+        anchors = []
+        numbers = []
+        start = 0
+
+        for rows in tables:
+            first = rows.renamed(anchor=first_role(rows), **source_name(rows))
+            second = next((name for name in SECOND if name in rows.names), None)
+            number = np.arange(len(rows))
+            if self.both and second is not None:
+                other = rows.renamed(anchor=second, **source_name(rows))
+                order = np.stack([number, number + len(rows)], axis=1).ravel()
+                first = Rows.cat([first, other]).select(order)
+                first.counts = dict(rows.counts)  # both sentences are of one row
+                number = number.repeat(2)
+
+            anchors.append(first)
+            numbers.append(start + number)
+            start += len(rows)
+
+        rows = made_of(Rows.cat(anchors), np.concatenate(numbers))
 
         if not self.distinct:
             return rows

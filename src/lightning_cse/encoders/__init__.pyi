@@ -1,3 +1,8 @@
+from .augmentation import Augmentation as Augmentation
+from .augmentation import EmbeddingDropout as EmbeddingDropout
+from .augmentation import FeatureCutoff as FeatureCutoff
+from .augmentation import ShuffledPositions as ShuffledPositions
+from .augmentation import TokenEmbeddingCutoff as TokenEmbeddingCutoff
 from .encoder import SentenceEncoder as SentenceEncoder
 from .load import load_encoder as load_encoder
 from .load import tiny_encoder as tiny_encoder

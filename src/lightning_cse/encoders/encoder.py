@@ -1,9 +1,10 @@
 """A sentence encoder: transformer backbone and pooling, one pass for all sentences of a step."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,7 @@ from lightning_cse.encoders.architecture import (
     is_decoder,
     positions,
 )
+from lightning_cse.encoders.augmentation import Augmentation, augmented_row, changed
 from lightning_cse.encoders.instructions import USES, complete
 from lightning_cse.encoders.packing import (
     WIDEST,
@@ -52,11 +54,12 @@ POOLINGS = (
     "first_last",
     "last_token",
     "max",
+    "last_two",
     "mean",
     "prompt",
 )
 
-EARLIER_STATES = {"first_last": 1, "embedding_last": 0}
+EARLIER_STATES = {"first_last": 1, "embedding_last": 0, "last_two": -2}
 r"""Poolings that average the states of the last layer and an earlier one, and its index k in
 ``hidden_states``.
 
@@ -64,7 +67,7 @@ r"""Poolings that average the states of the last layer and an earlier one, and i
 
 Source: SimCSE, authors' code, ``avg_first_last``, with k = 1 since January 2022. This gives
 BERT-base an average of 60.73 on the seven STS tasks (their issue 285). The paper's 56.70 for
-"first-last avg." is from k = 0, the embeddings.
+"first-last avg." is from k = 0, the embeddings. ``last_two`` is from ConSERT (Yan et al. 2021).
 """
 
 
@@ -98,6 +101,20 @@ TOKENS_AT_ONCE = 4096
 
 PADDING_ON_GPU = 4096
 """Padding tokens of a group on a GPU: about the cost of another, smaller pass through BERT-base."""
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """How sequences go through the backbone in one call of the encoder."""
+
+    most: int | None = None
+    denoise: bool = False
+    augment: Augmentation | None = None
+
+    @property
+    def sets_positions(self) -> bool:
+        """Whether positions may be others than 0, 1, 2, ..."""
+        return self.denoise or self.augment is not None
 
 
 class Tokenizer:
@@ -234,7 +251,7 @@ class SentenceEncoder(nn.Module):
         self.adapter = None if adapter is None else Adapter(backbone, adapter)
         make_dropout_fast(backbone)
         if freeze_embeddings:
-            embeddings = getattr(backbone, "embeddings", None) or backbone.get_input_embeddings()
+            embeddings = self._embedding_layer() or backbone.get_input_embeddings()
             embeddings.requires_grad_(False)
         if gradient_checkpointing:
             checkpoint_layers(backbone)
@@ -270,11 +287,8 @@ class SentenceEncoder(nn.Module):
         """Yield one template per prompt, or the tokenizer's own where no prompt is pooled."""
         tokenizer = self.tokenizer.tokenizer
         if self.pooling == "prompt":
-            if self.denoise and self.backbone.config.model_type not in MODEL_TYPES:
-                raise EncoderError(
-                    f"encoder.denoise: the positions of {self.backbone.config.model_type} cannot be "
-                    f"set, only those of {', '.join(MODEL_TYPES)}"
-                )
+            if self.denoise:
+                self.check_positions("encoder.denoise")
 
             by_default = (PROMPT_EOL,) if self.is_decoder else PROMPTS
             make = Template.from_causal_prompt if self.is_decoder else Template.from_prompt
@@ -289,6 +303,29 @@ class SentenceEncoder(nn.Module):
             )
 
         yield self._complete(Template.from_tokenizer(tokenizer))
+
+    def check_positions(self, key: str) -> None:
+        """Raise EncoderError, which names an option, if it cannot set the positions of tokens."""
+        kind = self.backbone.config.model_type
+        if kind not in MODEL_TYPES:
+            raise EncoderError(
+                f"{key}: the positions of {kind} cannot be set, only those of "
+                f"{', '.join(MODEL_TYPES)}"
+            )
+
+    def check_augmentation(self, key: str) -> None:
+        """Raise EncoderError, which names an option, if sentences cannot be augmented."""
+        self.check_positions(key)
+        if self._embedding_layer() is None:
+            raise EncoderError(
+                f"{key}: {self.name} ({self.backbone.config.model_type}) has no layer of its own "
+                "for embeddings, as BERT has; choose a masked language model such as BERT"
+            )
+
+    def _embedding_layer(self) -> nn.Module | None:
+        """Return the layer whose result is the matrix of a sentence's embeddings, if any."""
+        layer: nn.Module | None = getattr(self.backbone, "embeddings", None)
+        return layer
 
     def _complete(self, template: Template) -> Template:
         """Return a template that ends with the token that is pooled, if a sentence has room."""
@@ -371,30 +408,35 @@ class SentenceEncoder(nn.Module):
         requests: Sequence[tuple[Tokens, Template]],
         *,
         most: int | None = None,
+        denoise: bool | None = None,
+        augment: Augmentation | None = None,
     ) -> list[Tensor]:
         """Encode all requests in one pass; return one (n, d) float32 tensor per request.
 
         ``most`` limits the padded tokens that go through the backbone at once, to save memory
-        in evaluation.
+        in evaluation. ``denoise`` replaces the encoder's own setting (see `check_positions`), and
+        ``augment`` changes the sentences of this call (see `check_augmentation`).
         """
-        if self._kept is None or not self.is_fixed:
-            return self._vectors(requests, most)
+        way = _Pass(most, self.denoise if denoise is None else denoise, augment)
+        is_usual = way.denoise == self.denoise and augment is None
+        if self._kept is None or not is_usual or not self.is_fixed:
+            return self._vectors(requests, way)
 
         key = _digest(requests)
         if key not in self._kept:
-            self._kept[key] = self._vectors(requests, most)
+            self._kept[key] = self._vectors(requests, way)
 
         return [vectors.clone() for vectors in self._kept[key]]
 
     def _vectors(
         self,
         requests: Sequence[tuple[Tokens, Template]],
-        most: int | None,
+        way: _Pass,
     ) -> list[Tensor]:
         """Return one tensor of vectors per request, of `denoise` without the bias of the prompt."""
         parts = [template.apply(tokens, self.max_length) for tokens, template in requests]
-        if not self.denoise:
-            return self._encode(parts, most)
+        if not way.denoise:
+            return self._encode(parts, way)
 
         # Each template alone, once per length.
         lengths = [part.lengths.unique() for part in parts]
@@ -402,7 +444,7 @@ class SentenceEncoder(nn.Module):
         for (_, template), some in zip(requests, lengths, strict=True):
             alone.append(template.alone(some - len(template)))
 
-        encoded = self._encode([*parts, *alone], most)
+        encoded = self._encode([*parts, *alone], way)
         vectors = encoded[: len(parts)]
         biases = encoded[len(parts) :]
         denoised = []
@@ -411,7 +453,7 @@ class SentenceEncoder(nn.Module):
 
         return denoised
 
-    def _encode(self, parts: Sequence[Sequences], most: int | None) -> list[Tensor]:
+    def _encode(self, parts: Sequence[Sequences], way: _Pass) -> list[Tensor]:
         """Encode this process's share of all sequences, sorted by length.
 
         Return the vectors of all.
@@ -422,7 +464,12 @@ class SentenceEncoder(nn.Module):
         encode = self._packed if fits else self._padded
 
         def encoded(rows: Tensor) -> Tensor:
-            vectors = torch.cat(list(encode(sequences.take(rows), most)))
+            chosen = sequences.take(rows)
+            if way.augment:
+                positions = way.augment.positions(chosen.positions, chosen.lengths)
+                chosen = replace(chosen, positions=positions)
+
+            vectors = torch.cat(list(encode(chosen, way)))
             return self._through_pooler(vectors) if self.pooling == "cls_pooler" else vectors
 
         own = share(order)
@@ -444,44 +491,55 @@ class SentenceEncoder(nn.Module):
 
         return pooled
 
-    def _padded(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
+    def _padded(self, sequences: Sequences, way: _Pass) -> Iterator[Tensor]:
         """Encode sequences, sorted by length, in groups of similar length, each padded to its
         longest.
         """
         lengths = sequences.lengths.cpu().numpy()
         overhead = 256 if sequences.ids.is_cpu else PADDING_ON_GPU
-        for start, end in pairwise([0, *cut_by_length(lengths, overhead, most)]):
+        for start, end in pairwise([0, *cut_by_length(lengths, overhead, way.most)]):
             part = sequences.take(slice(start, end))
             width = int(lengths[end - 1])
             mask = torch.arange(width, device=part.ids.device) < part.lengths[:, None]
             inputs = {"input_ids": part.ids[:, :width]}
             # Without a mask, attention has faster kernels. A decoder would take a gap in positions
             # for the start of another sequence.
-            if lengths[start] < width or (self.denoise and self.is_decoder):
+            if lengths[start] < width or (way.denoise and self.is_decoder):
                 inputs["attention_mask"] = mask.long()
             if self.has_segments:
                 inputs["token_type_ids"] = part.type_ids[:, :width]
-            if self.denoise:
+            if way.sets_positions:
                 inputs["position_ids"] = part.positions[:, :width] + self._first_position
 
+            change = partial(way.augment.embeddings, mask=mask) if way.augment else None
             yield pool(
                 self.pooling,
-                self._states(inputs),
+                self._states(inputs, change),
                 mask,
                 part.pooled,
             )
 
-    def _packed(self, sequences: Sequences, most: int | None) -> Iterator[Tensor]:
+    def _packed(self, sequences: Sequences, way: _Pass) -> Iterator[Tensor]:
         """Encode sequences, sorted by length, in rows of a few thousand tokens
         (`lightning_cse.encoders.packing`).
         """
         keep_freed_memory()  # not before: reading a corpus would keep half as much memory again
-        ends = cut_evenly(sequences.lengths.numpy(), min(TOKENS_AT_ONCE, most or TOKENS_AT_ONCE))
+        most = min(TOKENS_AT_ONCE, way.most or TOKENS_AT_ONCE)
+        ends = cut_evenly(sequences.lengths.numpy(), most)
         parts = [sequences.take(slice(start, end)) for start, end in pairwise([0, *ends])]
         rows = [self._packed_row(part) for part in parts]
         embedded = self._embedded([ids for ids, *_ in rows])
         for part, (_, inputs, places, mask), vectors in zip(parts, rows, embedded, strict=True):
-            hidden = self._states({"inputs_embeds": vectors[None], **inputs})[0]
+            change = None
+            if way.augment is not None:
+                change = partial(
+                    augmented_row,
+                    augment=way.augment,
+                    places=places,
+                    mask=mask,
+                )
+
+            hidden = self._states({"inputs_embeds": vectors[None], **inputs}, change)[0]
             hidden = hidden.index_select(0, places.flatten()).unflatten(0, places.shape)
             yield pool(self.pooling, hidden, mask, part.pooled)
 
@@ -530,16 +588,22 @@ class SentenceEncoder(nn.Module):
 
         return ids, inputs, places.where(mask, 0), mask
 
-    def _states(self, inputs: dict[str, Any]) -> Tensor:
+    def _states(
+        self,
+        inputs: dict[str, Any],
+        change: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
         """Return the states of every token for pooling: the last layer's, or their average with an
-        earlier layer's.
+        earlier layer's. ``change`` is applied to the embeddings.
         """
         earlier = EARLIER_STATES.get(self.pooling)
         inputs["output_hidden_states"] = earlier is not None
         if self.is_decoder:
             inputs["use_cache"] = False
 
-        output = self.backbone(**inputs)
+        with changed(self._embedding_layer(), change):
+            output = self.backbone(**inputs)
+
         if earlier is None:
             last: Tensor = output.last_hidden_state
             return last

@@ -3,6 +3,7 @@ from .gaussian_contrastive import GaussianContrastive as GaussianContrastive
 from .info_nce import InfoNCE as InfoNCE
 from .margins import HierarchicalTriplet as HierarchicalTriplet
 from .margins import ImplicitnessRanking as ImplicitnessRanking
+from .nt_xent import NTXent as NTXent
 from .pairs import CosineRegression as CosineRegression
 from .pairs import SoftmaxClassification as SoftmaxClassification
 from .soft_info_nce import SoftInfoNCE as SoftInfoNCE

@@ -1,12 +1,15 @@
 from .base import DevSchedule as DevSchedule
 from .base import Method as Method
 from .base import Schedule as Schedule
+from .consert import ConSERT as ConSERT
 from .dualcse import DualCSE as DualCSE
 from .dualgauss import DualGauss as DualGauss
 from .gausscse import GaussCSE as GaussCSE
 from .impscore import ImpScore as ImpScore
 from .infersent import InferSent as InferSent
+from .infocse import InfoCSE as InfoCSE
 from .ngcse import NGCSE as NGCSE
+from .promptbert import PromptBERT as PromptBERT
 from .sbert import SBERT as SBERT
 from .sbert import SBERTRegression as SBERTRegression
 from .simcse import SimCSE as SimCSE

@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, NotRequired, TypedDict
@@ -201,6 +202,12 @@ class Method(pl.LightningModule, ABC):
     def templates(self) -> tuple[Template, ...]:
         """Every template that training puts around a sentence."""
         return self.model.templates
+
+    def view(self, number: int) -> AbstractContextManager[None]:
+        """Return a context in which the model embeds sentences as the first (0) or second (1) of
+        the pairs that training makes of one sentence; by default, dropout alone tells them apart.
+        """
+        return nullcontext()
 
     def on_fit_start(self) -> None:
         """Set training mode: the Trainer leaves a loaded encoder in evaluation mode."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import Embedding
-from lightning_cse.encoders import SentenceEncoder, Template
+from lightning_cse.encoders import Augmentation, SentenceEncoder, Template
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens, TokenTable
 
@@ -57,6 +57,8 @@ class Model(nn.Module, ABC):
     """
 
     encoder: SentenceEncoder
+    augment: Augmentation | None = None
+    """How the sentences of `pooled` are augmented; a method sets it in training (`Method.view`)."""
     table: TokenTable | None = None
     """Tokens of sentences that are embedded repeatedly; other sentences are tokenised when they are
     embedded.
@@ -118,7 +120,9 @@ class Model(nn.Module, ABC):
         """Return the encoder's vectors of every role's sentences, from one pass."""
         template = self.templates[0]
         vectors: list[Tensor] = self.encoder(
-            [(tokens, template) for tokens in roles], most=self.tokens_at_once
+            [(tokens, template) for tokens in roles],
+            most=self.tokens_at_once,
+            augment=self.augment,
         )
 
         return vectors

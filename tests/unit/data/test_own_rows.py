@@ -15,7 +15,7 @@ TRIPLET = ("premise", "entailment", "contradiction")
 LABELS = ("entailment", "neutral", "contradiction")
 
 FITS = {
-    "sentences": "simcse_unsup ngcse_nli_dropout",
+    "sentences": "simcse_unsup promptbert consert infocse ngcse_nli_dropout",
     "pairs": "simcse_sup simcse_unsup gausscse_ent ngcse_nli_sup",
     "sentence pairs": "simcse_sup gausscse_ent",
     "triplets": "simcse_sup simcse_inli gausscse ngcse_nli_sup ngcse_nli_nli ngcse_wiki_dropout",

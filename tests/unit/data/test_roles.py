@@ -100,6 +100,12 @@ def test_sentences_keep_repeats_unless_distinct():
 
     assert Sentences()(tables).column("anchor") == ["a", "b", "a"]
 
+    pairs = Sentences(both=True)(
+        [*tables, table({"sentence1": ["c", "e"], "sentence2": ["d", "f"]})]
+    )
+    assert pairs.column("anchor")[-4:] == ["c", "d", "e", "f"]
+    assert pairs.column("line")[-4:] == [1, 1, 2, 2]
+    assert used(pairs) == pairs.counts["read"] == 5
     distinct = Sentences(distinct=True)(tables)
 
     assert distinct.column("anchor") == ["a", "b"]

@@ -22,6 +22,7 @@ from lightning_cse.losses import (
     HierarchicalTriplet,
     ImplicitnessRanking,
     InfoNCE,
+    NTXent,
 )
 from lightning_cse.similarity import GaussianSimilarity
 
@@ -42,6 +43,7 @@ CANDIDATES = {
     "gauss ent+con+rev sim_of_sum": [3],
     "triplet": [],
     "ranking": [],
+    "ntxent": [2],
 }
 MARGINS = {"triplet": (5e-3 + 1e-2) / 2, "ranking": 0.5 + 0.5 + 0.7}
 each = pytest.mark.parametrize("name", CANDIDATES)
@@ -86,6 +88,9 @@ class Case:
 def make(name, temperature=0.05):
     kind, *options = name.split(" ", 1)
     text = options[0] if options else ""
+    if kind == "ntxent":
+        return Case(NTXent(temperature), 2)
+
     if kind == "simcse":
         return Case(InfoNCE(temperature), 3 if text == "supervised" else 2)
 
@@ -137,7 +142,8 @@ def test_equal_rows_give_the_closed_form(name, n):
     case = make(name)
     row = case.draw(1)[0].detach()
     same = row.expand(n, *row.shape[1:])
-    want = sum(math.log(k * n) for k in CANDIDATES[name]) + MARGINS.get(name, 0.0)
+    without = 1 if name == "ntxent" else 0  # a vector is no candidate for itself
+    want = sum(math.log(k * n - without) for k in CANDIDATES[name]) + MARGINS.get(name, 0.0)
     assert case(*[same] * case.count).item() == pytest.approx(want)
 
 
@@ -194,6 +200,7 @@ def test_extreme_inputs_stay_finite(name):
     ("kind", "option"),
     [
         (InfoNCE, "temperature"),
+        (NTXent, "temperature"),
         (HierarchicalTriplet, "margin_positive"),
         (ImplicitnessRanking, "margin"),
     ],
@@ -220,6 +227,8 @@ def test_options_out_of_range_are_errors(kind, option):
         ("simcse unsupervised", 3, (2, 4)),
         ("simcse unsupervised", 1, None),
         ("simcse supervised", 3, (3, 5)),
+        ("ntxent", 3, (2, 4)),
+        ("ntxent", 1, None),
         ("gauss ent+con+rev mean_of_sims", 3, (6, 4)),
         ("triplet", 3, (2, 4)),
         ("ranking", 3, (3, 1)),
@@ -239,9 +248,11 @@ def test_wrong_shapes_are_errors(
         case(*tensors)
 
 
-@pytest.mark.parametrize("loss", [InfoNCE(), HierarchicalTriplet()])
-def test_points_are_as_good_as_their_vectors(loss):
-    tensors = normal(4, 3, 4)[: 3 if isinstance(loss, InfoNCE) else 4]
+@pytest.mark.parametrize(
+    ("loss", "count"), [(InfoNCE(), 3), (NTXent(), 2), (HierarchicalTriplet(), 4)]
+)
+def test_points_are_as_good_as_their_vectors(loss, count):
+    tensors = normal(count, 3, 4)
     assert torch.equal(loss(*map(PointEmbedding, tensors)), loss(*tensors))
 
 
@@ -255,6 +266,7 @@ GAUSSIAN = GaussianEmbedding(A, A)
         (InfoNCE(), (GAUSSIAN, A), "anchor must be a tensor (n, d) or a PointEmbedding, got Gauss"),
         (InfoNCE(), (A, [A]), "positive must be a tensor (n, d) or a PointEmbedding, got list"),
         (InfoNCE(), (A, A, GAUSSIAN), "negative must be a tensor (n, d) or a PointEmbedding, got"),
+        (NTXent(), (A, GAUSSIAN), "positive must be a tensor (n, d) or a PointEmbedding, got"),
         (HierarchicalTriplet(), (A, A, None, A), "intermediate must be a tensor (n, d) or a"),
         (GaussianContrastive(), (A, GAUSSIAN), "premise must be a GaussianEmbedding (mean, log_v"),
         (GaussianContrastive(), (GAUSSIAN, A), "entailment must be a GaussianEmbedding (mean, lo"),

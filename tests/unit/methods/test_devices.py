@@ -16,6 +16,8 @@ from lightning_cse.engine.build import build
 DEVICES = 3
 EXPERIMENTS = [
     "simcse_unsup",
+    "promptbert",
+    "infocse",
     "gausscse",
     "dualcse_bi",
     "dualgauss",

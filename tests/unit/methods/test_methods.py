@@ -8,12 +8,15 @@ import torch
 from oracles import SENTENCES
 from transformers import get_linear_schedule_with_warmup
 
-from lightning_cse.encoders import tiny_encoder
-from lightning_cse.losses import DualContrastive, GaussianContrastive, InfoNCE
+from lightning_cse.encoders import FeatureCutoff, ShuffledPositions, tiny_encoder
+from lightning_cse.losses import DualContrastive, GaussianContrastive, InfoNCE, NTXent
 from lightning_cse.methods import (
+    ConSERT,
     DualCSE,
     DualGauss,
     GaussCSE,
+    InfoCSE,
+    PromptBERT,
     Schedule,
     SimCSE,
     UnsupervisedSimCSE,
@@ -37,6 +40,31 @@ def make(name):
         return UnsupervisedSimCSE(
             tiny_encoder(),
             InfoNCE(),
+            **COMMON,
+        )
+
+    if name == "promptbert":
+        return PromptBERT(
+            tiny_encoder(pooling="prompt"),
+            InfoNCE(),
+            **COMMON,
+        )
+
+    if name == "infocse":
+        return InfoCSE(
+            tiny_encoder(),
+            InfoNCE(),
+            weight=0.1,
+            share=0.4,
+            **COMMON,
+        )
+
+    if name == "consert":
+        return ConSERT(
+            tiny_encoder(pooling="last_two"),
+            NTXent(),
+            first=FeatureCutoff(0.2),
+            second=ShuffledPositions(),
             **COMMON,
         )
 
@@ -77,7 +105,8 @@ def batch(method):
 
 
 DUAL = ("dualcse_cross", "dualcse_bi", "dualgauss_cross", "dualgauss_bi")
-NAMES = (*DUAL, "simcse", "simcse_unsup", "gausscse", "gausscse_ent", "gausscse_ent_simcse")
+TWO_VIEWS = ("simcse_unsup", "promptbert", "consert", "infocse")
+NAMES = (*DUAL, *TWO_VIEWS, "simcse", "gausscse", "gausscse_ent", "gausscse_ent_simcse")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,7 +114,7 @@ def test_step_has_a_finite_loss_gradients_and_named_outputs(name):
     method = make(name).train()
     outputs = method.training_step(batch(method), 0)
     embeddings = outputs["embeddings"]
-    second_pass = {"positive"} if name == "simcse_unsup" else set()
+    second_pass = {"positive"} if name in TWO_VIEWS else set()
     assert set(embeddings) == set(method.roles) | second_pass
     assert outputs["sentences"] == len(embeddings) * len(SENTENCES)
     assert outputs["loss"].ndim == 0

@@ -1,0 +1,160 @@
+"""Changes of a sentence inside the encoder: of the positions of its tokens, and of the matrix of
+its embeddings.
+
+Random numbers are torch's, so that a seed decides them as it decides dropout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from lightning_cse.errors import ConfigError
+
+
+class Augmentation:
+    """A change of the sentences of one call of the encoder; this class changes nothing.
+
+    Matrices have one sentence per row and are padded on the right. Padding may be changed too:
+    nothing reads it.
+    """
+
+    def positions(self, positions: Tensor, lengths: Tensor) -> Tensor:
+        """Return the positions of the tokens, (n, length), of sequences of ``lengths`` (n,)."""
+        return positions
+
+    def embeddings(self, embeddings: Tensor, mask: Tensor) -> Tensor:
+        """Return the embeddings (n, length, d) that the first layer reads, with positions and
+        segments; ``mask`` (n, length) is true for tokens.
+        """
+        return embeddings
+
+
+class Share(Augmentation):
+    """A change of a share of a sentence's tokens, features or numbers."""
+
+    def __init__(self, share: float) -> None:
+        if not 0 < share < 1:
+            raise ConfigError([f"share: must be in (0, 1), got {share}"])
+
+        self.share = share
+
+
+class ShuffledPositions(Augmentation):
+    r"""A sentence's tokens, special ones included, with their positions in a random order.
+
+    .. math:: p_t = \pi(t), \qquad t = 1, \dots, \ell
+
+    for a uniformly random permutation :math:`\pi` of each sentence of :math:`\ell` tokens; the
+    tokens themselves stay in place, which does not matter to a transformer.
+
+    Source: ConSERT (Yan et al. 2021), token shuffling, and the authors' code.  Differs: nothing.
+    """
+
+    def positions(self, positions: Tensor, lengths: Tensor) -> Tensor:
+        """Return the positions of each sequence in another order; padding keeps its own."""
+        draws = torch.rand(positions.shape, device=positions.device)
+        # Padding is sorted behind all tokens.
+        is_padding = torch.arange(positions.shape[1], device=lengths.device) >= lengths[:, None]
+        order = draws.masked_fill(is_padding, 2.0).argsort(dim=1, stable=True)
+
+        return positions.gather(1, order)
+
+
+class TokenEmbeddingCutoff(Share):
+    r"""The embeddings of random tokens are 0.
+
+    .. math:: E_{t \cdot} = 0, \qquad t \in C, \quad |C| = \lfloor q \ell \rfloor
+
+    with the embeddings :math:`E` (:math:`\ell` tokens, special ones included, by d features) and
+    the share :math:`q`, in (0, 1); otherwise ConfigError.
+
+    Source: ConSERT (Yan et al. 2021), token cutoff, and the authors' code, after Shen et al. 2020.
+    Differs: nothing.
+    """
+
+    def embeddings(self, embeddings: Tensor, mask: Tensor) -> Tensor:
+        """Return the embeddings with some rows of each sentence set to 0."""
+        draws = torch.rand(mask.shape, device=mask.device).masked_fill(~mask, 2.0)
+        removed = _lowest(draws, (mask.sum(1) * self.share).long())
+
+        return embeddings.masked_fill(removed[:, :, None], 0.0)
+
+
+class FeatureCutoff(Share):
+    r"""Random features of a sentence are 0, the same for all of its tokens.
+
+    .. math:: E_{\cdot j} = 0, \qquad j \in C, \quad |C| = \lfloor q d \rfloor
+
+    with the embeddings :math:`E` (tokens by d features) and the share :math:`q`, in (0, 1);
+    otherwise ConfigError.
+
+    Source: ConSERT (Yan et al. 2021), feature cutoff, and the authors' code, after Shen et al.
+    2020.  Differs: nothing.
+    """
+
+    def embeddings(self, embeddings: Tensor, mask: Tensor) -> Tensor:
+        """Return the embeddings with some columns of each sentence set to 0."""
+        count, _, width = embeddings.shape
+        draws = torch.rand(count, width, device=embeddings.device)
+        removed = _lowest(draws, draws.new_full((count,), int(width * self.share)).long())
+
+        return embeddings.masked_fill(removed[:, None], 0.0)
+
+
+class EmbeddingDropout(Share):
+    r"""Single numbers of a sentence's embeddings are 0; the others are not scaled.
+
+    .. math:: E_{tj} = 0 \quad \text{with probability } q
+
+    for each token t and feature j, with the share :math:`q`, in (0, 1); otherwise ConfigError.
+
+    Source: ConSERT (Yan et al. 2021), dropout.  Differs: the authors' code removes exactly the
+    share of the numbers of each sentence.
+    """
+
+    def embeddings(self, embeddings: Tensor, mask: Tensor) -> Tensor:
+        """Return the embeddings with some numbers set to 0."""
+        draws = torch.rand(embeddings.shape, device=embeddings.device)
+        return embeddings.masked_fill(draws < self.share, 0.0)
+
+
+def _lowest(draws: Tensor, counts: Tensor) -> Tensor:
+    """Return where each row of ``draws`` (n, m) has its lowest ``counts`` (n,) numbers."""
+    ranks = draws.argsort(dim=1, stable=True).argsort(dim=1, stable=True)
+    return ranks < counts[:, None]
+
+
+@contextmanager
+def changed(
+    layer: nn.Module | None,
+    change: Callable[[Tensor], Tensor] | None,
+) -> Iterator[None]:
+    """Replace what a layer returns, as long as the context lasts."""
+    if layer is None or change is None:
+        yield
+        return
+
+    handle = layer.register_forward_hook(lambda _layer, _inputs, output: change(output))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def augmented_row(
+    row: Tensor,
+    *,
+    augment: Augmentation,
+    places: Tensor,
+    mask: Tensor,
+) -> Tensor:
+    """Augment the sequences that are laid out in one row of embeddings: (1, tokens, d)."""
+    tokens = row[0]
+    matrices = tokens.index_select(0, places.flatten()).unflatten(0, places.shape)
+    augmented = augment.embeddings(matrices, mask)[mask]
+
+    return tokens.index_copy(0, places[mask], augmented)[None]

@@ -1,0 +1,121 @@
+"""InfoCSE: what is masked, what restores it, and which weights learn from it."""
+
+from functools import partial
+
+import pytest
+import torch
+from oracles import SENTENCES, normal
+
+from lightning_cse.encoders import tiny_encoder
+from lightning_cse.errors import ConfigError
+from lightning_cse.losses import InfoNCE
+from lightning_cse.methods import InfoCSE, Schedule
+from lightning_cse.tokens import Tokens
+
+
+def make(**options):
+    torch.manual_seed(0)
+    given = {"weight": 0.5, "share": 0.4} | options
+    return InfoCSE(
+        tiny_encoder(),
+        InfoNCE(),
+        optimizer=partial(torch.optim.AdamW, lr=1e-3),
+        schedule=Schedule(),
+        **given,
+    )
+
+
+def batch(method):
+    tokens = Tokens.pad(method.model.encoder.tokenizer(SENTENCES))
+    return {"roles": {"anchor": tokens}, "index": torch.arange(len(SENTENCES))}
+
+
+def test_step_adds_the_weighted_loss():
+    method = make().train()
+    step = method.training_step(batch(method), 0)
+    parts = step["parts"]
+    want = parts["contrastive"] + 0.5 * parts["restoration"]
+    assert step["loss"].item() == pytest.approx(want.item())
+    views = [step["embeddings"][role]["vector"] for role in ("anchor", "positive")]
+    assert parts["contrastive"].item() == pytest.approx(InfoNCE()(*views).item(), rel=1e-5)
+    step["loss"].backward()
+    learn = {name for name, weight in method.named_parameters() if weight.grad is not None}
+    assert {"restoration.bias", "head.0.weight"} <= learn
+    assert not any(weight.requires_grad for weight in method.restoration._frozen[0].parameters())
+    assert not any("frozen" in name for name in method.state_dict())
+
+
+def test_masks_are_a_share_of_the_bare_tokens_and_the_same_for_a_step():
+    restoration = make(share=0.25).restoration
+    ids = torch.randint(5, 900, (40, 60), generator=torch.Generator().manual_seed(1))
+    is_bare = torch.zeros(40, 60, dtype=torch.bool)
+    is_bare[:, 1:50] = True
+    changed, chosen = restoration.masked(ids, is_bare, 3)
+    assert not chosen[~is_bare].any()
+    assert chosen[is_bare].double().mean().item() == pytest.approx(0.25, abs=0.04)
+    assert torch.equal(changed[~chosen], ids[~chosen])
+    kinds = changed[chosen]
+    assert (kinds == restoration.mask_id).double().mean().item() == pytest.approx(0.8, abs=0.06)
+    assert (kinds == ids[chosen]).double().mean().item() == pytest.approx(0.1, abs=0.05)
+    again, _ = restoration.masked(ids, is_bare, 3)
+    other, _ = restoration.masked(ids, is_bare, 4)
+    assert torch.equal(again, changed)
+    assert not torch.equal(other, changed)
+
+
+@torch.no_grad()
+def test_restoration_is_the_mean_over_the_masked_tokens():
+    """Against the same layers, sentence by sentence and without padding."""
+    restoration = make().restoration.eval()
+    lengths = [17, 4, 20]
+    ids = torch.randint(5, 900, (3, 20), generator=torch.Generator().manual_seed(1))
+    is_token = torch.arange(20) < torch.tensor(lengths)[:, None]
+    is_bare = is_token & (torch.arange(20) > 0)
+    vectors = normal(3, 32, dtype=torch.float32)
+    found = restoration(vectors, ids, is_token, is_bare, 2)
+    masked, chosen = restoration.masked(ids, is_bare, 2)
+    frozen = restoration._frozen[0]
+    losses = []
+    for row, length in enumerate(lengths):
+        output = frozen(input_ids=masked[row : row + 1, :length], output_hidden_states=True)
+        states = output.hidden_states[1].clone()
+        states[0, 0] = vectors[row]
+        before = restoration.before_vocabulary(restoration.layers(states))[0]
+        logits = before @ frozen.get_input_embeddings().weight.T + restoration.bias
+        logarithms = logits.log_softmax(1)
+        places = chosen[row].nonzero().flatten().tolist()
+        losses += [-logarithms[place, ids[row, place]] for place in places]
+
+    assert len(losses) > 3
+    assert found.item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-4)
+
+
+def test_vectors_learn_from_the_restoration():
+    method = make()
+    vectors = normal(2, 32, dtype=torch.float32).requires_grad_()
+    ids = torch.arange(10, 30).view(2, 10)
+    is_token = torch.ones(2, 10, dtype=torch.bool)
+    method.restoration(vectors, ids, is_token, is_token, 0).backward()
+    assert vectors.grad is not None
+    assert vectors.grad.abs().sum(1).min() > 0
+
+
+@torch.no_grad()
+def test_without_a_masked_token_the_loss_is_0():
+    restoration = make().restoration
+    ids = torch.full((2, 3), 7)
+    nothing = torch.zeros(2, 3, dtype=torch.bool)
+    loss = restoration(torch.ones(2, 32), ids, ~nothing, nothing, 0)
+    assert loss.item() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"share": 1.0}, r"method\.share: must be in \(0, 1\), got 1\.0"),
+        ({"frozen_layers": 3}, r"method\.frozen_layers: must be from 1 to 2, got 3"),
+    ],
+)
+def test_options_out_of_range_are_errors(options, message):
+    with pytest.raises(ConfigError, match=message):
+        make(**options)
