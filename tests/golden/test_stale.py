@@ -272,6 +272,12 @@ MUTANTS = (
         "SimCSE",
     ),
     Mutant(
+        "encoders/mpnet.py",
+        "windows.bias + relative",
+        "windows.bias - relative",
+        "SimCSE",
+    ),
+    Mutant(
         "encoders/windowed.py",
         "hidden.add_(residual)",
         "hidden.sub_(residual)",

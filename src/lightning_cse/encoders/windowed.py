@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
-from transformers.models.mpnet.modeling_mpnet import (
-    MPNetAttention,
-    MPNetEncoder,
-    MPNetSelfAttention,
-)
 
 from lightning_cse.encoders.packing import Windows, attend
 
@@ -44,14 +37,15 @@ def use_window_attention(backbone: PreTrainedModel) -> bool:
     """Make the backbone's attention accept ``windows=``; return whether it can."""
     kind = backbone.config.model_type
     if kind == "mpnet":
-        backbone.register_forward_pre_hook(_hand_over, with_kwargs=True)
+        from lightning_cse.encoders.mpnet import use_windows  # loads transformers' own module
+
+        use_windows(backbone)
     elif kind in MODEL_TYPES:
         backbone.set_attn_implementation(_NAME)
     else:
         return False
 
     for module in backbone.modules():
-        module.__class__ = _MPNET.get(type(module), type(module))
         if {"dense", "dropout", "LayerNorm"} == {name for name, _ in module.named_children()}:
             module.__class__ = FastOutput
 
@@ -117,100 +111,3 @@ def window_attention(
 
 AttentionInterface.register(_NAME, window_attention)
 AttentionMaskInterface.register(_NAME, sdpa_mask)
-
-
-# MPNet, whose relative positions are a bias that it adds in an attention of its own
-
-
-@dataclass(frozen=True)
-class _WindowBias:
-    """What MPNet's layers get in the place of their bias of positions."""
-
-    windows: Windows
-    bias: Tensor
-
-
-def _hand_over(
-    backbone: Any,
-    args: tuple[Any, ...],
-    options: dict[str, Any],
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Give the windows to MPNet's encoder: the model does not pass on what it does not know."""
-    backbone.encoder.windows = options.pop("windows", None)
-    return args, options
-
-
-class _WindowEncoder(MPNetEncoder):
-    """MPNet's layers, whose bias of positions is that of windows.
-
-    A sequence stands in one piece, so two of its tokens are as far apart as in a row of its own:
-    one bias (1, heads, width, width) serves all windows.
-    """
-
-    windows: Windows | None = None
-
-    def compute_position_bias(self, x: Tensor, *args: Any, **options: Any) -> Any:
-        if self.windows is None:
-            return super().compute_position_bias(x, *args, **options)  # type: ignore[no-untyped-call]
-
-        windows = self.windows
-        one = x[:, : windows.width]
-        relative = super().compute_position_bias(one)  # type: ignore[no-untyped-call]
-        dtype = x.dtype
-        if torch.is_autocast_enabled(x.device.type):
-            dtype = torch.get_autocast_dtype(x.device.type)
-
-        return _WindowBias(windows, (windows.bias + relative).flatten(0, 1).to(dtype))
-
-
-class _WindowSelfAttention(MPNetSelfAttention):
-    """MPNet's attention in windows; for other rows, its own."""
-
-    def forward(
-        self,
-        hidden_states: Any,
-        attention_mask: Any = None,
-        position_bias: Any = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        if not isinstance(position_bias, _WindowBias):
-            return super().forward(
-                hidden_states,
-                attention_mask,
-                position_bias,
-                *args,
-                **kwargs,
-            )  # type: ignore[no-untyped-call]
-
-        shape = (self.num_attention_heads, self.attention_head_size)
-        q, k, v = (
-            layer(hidden_states)[0].unflatten(1, shape) for layer in (self.q, self.k, self.v)
-        )
-        mixed = attend(
-            q,
-            k,
-            v,
-            position_bias.bias,
-            count=position_bias.windows.count,
-            dropout=self.dropout.p if self.training else 0.0,
-            scale=self.attention_head_size**-0.5,
-        )
-
-        return (self.o(mixed.flatten(1))[None],)
-
-
-class _WindowAttentionBlock(MPNetAttention):
-    """``norm(dropout(attention(x)) + x)``, as in `FastOutput`."""
-
-    def forward(self, hidden_states: Any, *args: Any, **kwargs: Any) -> Any:
-        mixed, *others = self.attn(hidden_states, *args, **kwargs)
-        mixed = self.dropout(mixed).to(hidden_states.dtype)
-        return (self.LayerNorm(mixed.add_(hidden_states)), *others)
-
-
-_MPNET: dict[type[nn.Module], type[nn.Module]] = {
-    MPNetAttention: _WindowAttentionBlock,
-    MPNetEncoder: _WindowEncoder,
-    MPNetSelfAttention: _WindowSelfAttention,
-}
