@@ -27,6 +27,7 @@ DEV_SCORES = (
     "val/snli/auprc",
     "val/eis/accuracy",
     "val/eis_wang/accuracy",
+    "val/snli_labels/accuracy",
 )
 TEST_SCORES = (
     "test/sts_avg/spearman_all",
