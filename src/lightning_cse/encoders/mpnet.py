@@ -62,7 +62,7 @@ class _WindowEncoder(MPNetEncoder):
         if torch.is_autocast_enabled(x.device.type):
             dtype = torch.get_autocast_dtype(x.device.type)
 
-        return _WindowBias(windows, (windows.bias + relative).flatten(0, 1).to(dtype))
+        return _WindowBias(windows, (windows.bias + relative).to(dtype))
 
 
 class _WindowSelfAttention(MPNetSelfAttention):

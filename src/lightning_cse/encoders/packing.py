@@ -172,11 +172,11 @@ class Windows:
         return self._within[reach]
 
     def bias_a_head(self, dtype: torch.dtype, heads: int, reach: int | None) -> Tensor:
-        """Return the bias for every head: (count * heads, width, width)."""
+        """Return the bias for every head: (count, heads, width, width), in memory of its own."""
         key = (dtype, reach)
         if key not in self._biases:
             bias = self.bias_within(reach).to(dtype).expand(-1, heads, -1, -1)
-            self._biases[key] = bias.flatten(0, 1)
+            self._biases[key] = bias.contiguous()
 
         return self._biases[key]
 
@@ -211,28 +211,27 @@ def attend(
     dropout: float,
     scale: float,
 ) -> Tensor:
-    """Attend in each of ``count`` windows: tensors (tokens, heads, width), and a bias (count *
-    heads, tokens of a window, tokens of a window) that is added to the scaled products.
+    """Attend in each of ``count`` windows: tensors (tokens, heads, width), and a bias (count, heads
+    or 1, tokens of a window, tokens of a window) that is added to the scaled products.
     """
     if dropout > 0 and is_fast(q, dropout):
         mixed: Tensor = _WindowAttention.apply(
             q,
             k,
             v,
-            bias,
+            bias.expand(-1, q.shape[1], -1, -1).flatten(0, 1),
             count,
             dropout,
             scale,
         )  # type: ignore[no-untyped-call]
         return mixed
 
-    heads = q.shape[1]
     q, k, v = (tensor.unflatten(0, (count, -1)).transpose(1, 2) for tensor in (q, k, v))
     mixed = nn.functional.scaled_dot_product_attention(
         q,
         k,
         v,
-        bias.unflatten(0, (count, heads)),
+        bias,
         dropout,
         scale=scale,
     )

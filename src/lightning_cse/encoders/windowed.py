@@ -9,7 +9,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from lightning_cse.encoders.packing import Windows, attend
+from lightning_cse.encoders.packing import Windows, attend, is_fast
 
 MODEL_TYPES = (
     "albert",
@@ -96,11 +96,16 @@ def window_attention(
     if reach is not None and windows.includes_bound:
         reach += 1
 
+    # Only the attention with dropout reads one bias per head; a long window's is large.
+    bias = windows.bias_within(reach).to(q.dtype)
+    if dropout > 0 and is_fast(q, dropout):
+        bias = windows.bias_a_head(q.dtype, heads, reach)
+
     mixed = attend(
         q,
         k,
         v,
-        windows.bias_a_head(q.dtype, heads, reach),
+        bias,
         count=windows.count,
         dropout=dropout,
         scale=options.get("scaling") or q.shape[-1] ** -0.5,

@@ -86,7 +86,7 @@ def _line(name: str, _: str, status: str, stale: bool, members: list[runs.Run]) 
 
     return Line(
         name=name,
-        differs=_differences(records[0]) or (members[0].reason() or "" if not records[0] else ""),
+        differs=_differences(records[0]) if records[0] else members[0].reason() or "",
         status=status,
         stale=stale,
         scores=tuple(score for score in scores if score is not None),

@@ -127,7 +127,7 @@ def test_values_and_gradients_of_attention_with_a_trained_bias(p):
     mask = drawn_mask(p)
     qkv = states()
     relative = torch.randn(1, HEADS, WINDOWS.width, WINDOWS.width, requires_grad=True)
-    bias = (WINDOWS.bias + relative).flatten(0, 1)
+    bias = WINDOWS.bias + relative
     want = one_by_one(*qkv, bias=bias, mask=mask, p=p)
     rows = [x[0].transpose(0, 1) for x in qkv]
     torch.manual_seed(5)
