@@ -34,7 +34,7 @@ def main() -> int:
     """Run the command that the first word names, or list the commands."""
     name, *rest = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        sys.stdout.write("lightning-cse COMMAND ...; COMMAND --help tells more\n\n")
+        sys.stdout.write("lightning-cse COMMAND ...; COMMAND --help prints its options\n\n")
         for command, purpose in COMMANDS.items():
             sys.stdout.write(f"  {command:<11}{purpose}\n")
 

@@ -122,8 +122,8 @@ def agree(
         _convert_="all",
     )
     quiet.strategy.setup_environment()
-    told = (start, folder.path.name, socket.gethostname())
-    first: tuple[Start, str, str] = quiet.strategy.broadcast(told)
+    own = (start, folder.path.name, socket.gethostname())
+    first: tuple[Start, str, str] = quiet.strategy.broadcast(own)
     faults = from_all(_fault(folder, *first))
 
     if any(faults):

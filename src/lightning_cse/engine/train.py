@@ -248,7 +248,7 @@ def _follow(job: Job) -> runs.Outcome:
 
 
 def _tell(job: Job, start: Start) -> None:
-    """Tell the processes that torchrun or SLURM has started where the run starts."""
+    """Send the start of the run to the processes that torchrun or SLURM has started."""
     if devices(job.cfg) > 1 and started():
         agree(job.cfg, job.folder, start)
 

@@ -1,4 +1,4 @@
-"""The label of a sentence pair, as the classifier that a model was trained with tells it."""
+"""The label of a sentence pair, as predicted by the classifier that a model was trained with."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -205,7 +205,7 @@ class Method(pl.LightningModule, ABC):
 
     def view(self, number: int) -> AbstractContextManager[None]:
         """Return a context in which the model embeds sentences as the first (0) or second (1) of
-        the pairs that training makes of one sentence; by default, dropout alone tells them apart.
+        the pairs that training makes of one sentence; by default, they differ by dropout alone.
         """
         return nullcontext()
 

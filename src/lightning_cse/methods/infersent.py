@@ -9,7 +9,7 @@ from lightning_cse.methods.sbert import SBERT
 
 
 class InferSent(SBERT):
-    r"""A classifier with hidden layers tells the label of a pair from the vectors of both.
+    r"""A classifier with hidden layers predicts the label of a pair from the vectors of both.
 
     .. math:: o = \text{softmax}(\text{MLP}(u, v, |u - v|, u * v))
 

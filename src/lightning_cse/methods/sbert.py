@@ -11,7 +11,7 @@ from lightning_cse.models import PairModel, PointModel
 
 
 class SBERT(Method):
-    r"""Classification objective: a softmax classifier tells the label of a pair from two vectors.
+    r"""Classification objective: a softmax classifier predicts the label of a pair.
 
     .. math:: o = \text{softmax}(W (u, v, |u - v|) + b)
 

@@ -1,4 +1,4 @@
-"""A sentence is a point, and a classifier on two points tells the label of a pair."""
+"""A sentence is a point, and a classifier on two points predicts the label of a pair."""
 
 from collections.abc import Sequence
 
