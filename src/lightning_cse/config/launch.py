@@ -320,7 +320,8 @@ def ordered(args: Iterable[str]) -> list[str]:
     """Put experiment, profile, sweep and debug first, with their plus, and flags last.
 
     Another plus stays only where it chooses an option of a group, or adds to an open node, whose
-    key may exist already. Hydra refuses unknown keys without a plus.
+    key may exist already. A node is also open if the command line sets its class. Hydra refuses
+    unknown keys without a plus.
 
     Examples:
         >>> ordered(["-m", "seed=0,1", "+debug=tiny", "experiment=simcse", "++force=true"])
@@ -336,10 +337,22 @@ def ordered(args: Iterable[str]) -> list[str]:
 
         return len(APPENDED) if is_override else len(APPENDED) + 1
 
-    return [_with_its_plus(arg) for arg in sorted(args, key=place)]
+    words = sorted(args, key=place)
+    classes = [name for word in words if (name := _class_set_by(word))]
+
+    return [_with_its_plus(word, (*OPEN, *classes)) for word in words]
 
 
-def _with_its_plus(arg: str) -> str:
+def _class_set_by(arg: str) -> str:
+    """Return the node whose class an override sets, with a dot at its end; otherwise nothing."""
+    name, _, value = arg.lstrip("+").partition("=")
+    if name.endswith("._target_"):
+        return name.removesuffix("_target_")
+
+    return f"{name}." if value.startswith("{") and "_target_:" in value else ""
+
+
+def _with_its_plus(arg: str, open_nodes: tuple[str, ...]) -> str:
     """Return an override with a plus only where Hydra needs one."""
     plain = arg.lstrip("+")
     name, equals, _ = plain.partition("=")
@@ -348,7 +361,9 @@ def _with_its_plus(arg: str) -> str:
 
     if is_group(name):
         return arg
-    if name.startswith(OPEN):
+    if _class_set_by(arg) == f"{name}.":
+        return f"++{plain}"
+    if name.startswith(open_nodes):
         return f"++{plain}" if arg != plain else arg
 
     return plain

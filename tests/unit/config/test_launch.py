@@ -36,6 +36,17 @@ def test_order_of_the_words_does_not_matter():
         ]
 
 
+def test_a_node_whose_class_is_set_takes_its_arguments():
+    assert ordered(["method.first._target_=a.B", "+method.first.share=0.1"]) == [
+        "method.first._target_=a.B",
+        "++method.first.share=0.1",
+    ]
+    assert ordered(["method.first={_target_: a.B, share: 0.1}"]) == [
+        "++method.first={_target_: a.B, share: 0.1}"
+    ]
+    assert ordered(["+method.first.share=0.1"]) == ["method.first.share=0.1"]
+
+
 FREE_TEXT = ["a b", "a,b=c", "it's", 'This : "{}" means {mask} .', "[x]", "{x}", "C:\\folder", "8"]
 
 
