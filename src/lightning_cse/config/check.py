@@ -209,6 +209,7 @@ CHOICES = {
     "trainer.accelerator": _ACCELERATORS,
     "precision": ("32-true", "bf16-mixed", "auto"),
     "accelerator": _ACCELERATORS,
+    "data.bad_rows": ("error", "skip"),
     "diag.evaluation": ("stsb_dev", "none"),
     "beside.split": ("train", "dev", "test"),
     "show_prompts": _SWITCH,

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 10_000  # rows that are converted at once
 BLOCK = 2**20  # bytes that are read at once
+PLACES = 5  # bad rows that an account names
 
 Text = Callable[..., TextIO]
 """Opens a text from its start; the argument ``newline`` is that of `open`."""
@@ -81,12 +82,24 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def examined(path: Path, encoding: str | None = None) -> TextFile:
-    """Return a text file with its digest: UTF-8, or else in ``encoding``; raise DataError if it is
-    not text.
+def examined(
+    path: Path,
+    encoding: str | None = None,
+    *,
+    otherwise: str | None = None,
+    advice: str = "save the file as UTF-8",
+) -> TextFile:
+    """Return a text file with its digest, or raise DataError if it is not text.
+
+    Args:
+        path: the file.
+        encoding: its encoding; None: UTF-8, or else ``otherwise``.
+        otherwise: the encoding of a file that is not UTF-8; None: this is an error.
+        advice: what to do about it, for the message.
     """
+    name = encoding or "UTF-8"
     digest = hashlib.sha256()
-    decoder = codecs.getincrementaldecoder("utf-8")()
+    decoder = codecs.getincrementaldecoder(name)()
     fault = ""
     lines = size = 0
 
@@ -100,7 +113,7 @@ def examined(path: Path, encoding: str | None = None) -> TextFile:
         except UnicodeDecodeError as error:
             before = lines + error.object.count(b"\n", 0, error.start)
             byte = error.object[error.start]
-            fault = f"{path}:{before + 1}: not UTF-8 text: byte 0x{byte:02x}"
+            fault = f"{path}:{before + 1}: not {name} text: byte 0x{byte:02x}"
 
         lines += block.count(b"\n")
 
@@ -108,14 +121,14 @@ def examined(path: Path, encoding: str | None = None) -> TextFile:
         raise DataError(f"{path}: the file is empty (0 bytes)")
 
     if not fault:
-        return TextFile(path, digest.hexdigest(), "utf-8-sig")
+        return TextFile(path, digest.hexdigest(), encoding or "utf-8-sig")
 
-    if encoding is None:
-        raise DataError(f"{fault}; save the file as UTF-8")
+    if otherwise is None:
+        raise DataError(f"{fault}; {advice}")
 
-    log.warning("%s; the file is read as %s", fault, encoding)
+    log.warning("%s; the file is read as %s", fault, otherwise)
 
-    return TextFile(path, digest.hexdigest(), encoding)
+    return TextFile(path, digest.hexdigest(), otherwise)
 
 
 NLI_LABELS = (
@@ -135,6 +148,48 @@ Columns = Sequence[str] | Mapping[str, Any]
 """The columns of a table and the cell each comes from, as `corpora.yaml` declares them."""
 
 
+class BadRows:
+    """What happens to a row of a file that cannot be used: an error, or it is left out and counted.
+
+    Args:
+        path: the file.
+        skip: whether such rows are left out.
+        advice: what to do about it, for the message of the error.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        skip: bool = False,
+        advice: str = "",
+    ) -> None:
+        self.path = path
+        self.skip = skip
+        self.advice = advice
+        self.count = 0
+        self.first: list[str] = []
+
+    def __call__(self, line: int, fault: str) -> None:
+        """Leave a row out, or raise DataError."""
+        if not self.skip:
+            raise DataError(f"{self.path}:{line}: {fault}{self.advice}")
+
+        self.count += 1
+        if len(self.first) < PLACES:
+            self.first.append(f"line {line}: {fault[:80]}")
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """How many rows were left out; the reason names the first of them."""
+        if not self.count:
+            return {}
+
+        more = "; ..." if self.count > len(self.first) else ""
+
+        return {f"bad rows of {Path(self.path).name} ({'; '.join(self.first)}{more})": self.count}
+
+
 def quoted(cell: object) -> str:
     """Return a cell as an error message shows it, cut to 120 characters."""
     return repr(cell)[:120]
@@ -151,7 +206,7 @@ def columns_of(rows: Iterable[Row], columns: Columns, path: str) -> Parsed:
     values: dict[str, list[Any]] = {name: [] for name in columns}
     lines: list[int] = []
 
-    for some, at in batches_of(rows, columns, path, dropped):
+    for some, at in batches_of(rows, columns, BadRows(path), dropped):
         lines += at
         for name, found in some.items():
             values[name] += found
@@ -162,13 +217,13 @@ def columns_of(rows: Iterable[Row], columns: Columns, path: str) -> Parsed:
 def batches_of(
     rows: Iterable[Row],
     columns: Columns,
-    path: str,
+    bad: BadRows,
     dropped: Counter[str],
 ) -> Iterator[tuple[dict[str, list[Any]], list[int]]]:
     """Yield the declared columns, and the lines, of some rows after the others; count the lines
     that are left out, by reason.
 
-    Raises DataError for a bad cell or no row.
+    Raises DataError for a bad cell, unless ``bad`` leaves its row out, or no row.
     """
     plan = list(converters(columns))
     values: dict[str, list[Any]] = {name: [] for name, _, _ in plan}
@@ -180,14 +235,19 @@ def batches_of(
             dropped[row] += 1
             continue
 
-        for name, cell, convert in plan:
-            try:
-                values[name].append(convert(row[cell]))
-            except KeyError:
-                missing = f"no column {cell!r}; found: {listed(row)}"
-                raise DataError(f"{path}:{line}: {missing}") from None
-            except ValueError as error:
-                raise DataError(f"{path}:{line}: {cell} {error}") from None
+        converted = []
+        try:
+            for _, cell, convert in plan:
+                converted.append(convert(row[cell]))
+        except KeyError:
+            missing = f"no column {cell!r}; found: {listed(row)}"
+            raise DataError(f"{bad.path}:{line}: {missing}") from None
+        except ValueError as error:
+            bad(line, f"{cell} {error}")
+            continue
+
+        for column, value in zip(values.values(), converted, strict=True):
+            column.append(value)
 
         lines.append(line)
         is_empty = False
@@ -197,11 +257,17 @@ def batches_of(
             values = {name: [] for name in values}
             lines = []
 
+    dropped.update(bad.dropped)
+
     if is_empty:
-        raise DataError(f"{path}: no rows")
+        raise DataError(f"{bad.path}: no rows{_all_bad(bad)}")
 
     if lines:
         yield values, lines
+
+
+def _all_bad(bad: BadRows) -> str:
+    return f" that can be used: {next(iter(bad.dropped))}" if bad.count else ""
 
 
 def account(kept: int, dropped: Mapping[str, int]) -> dict[str, int]:

@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, Field, field_validator
 
 from lightning_cse.data import parsers
-from lightning_cse.data.cells import account, columns_of, converters, examined
+from lightning_cse.data.cells import BadRows, account, columns_of, converters, examined
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ def parse_file(
         table_of,
     )
 
-    text = known_file(path, cache_dir, functools.partial(examined, encoding=corpus.encoding))
+    text = known_file(path, cache_dir, functools.partial(examined, otherwise=corpus.encoding))
     layout = file.layout or corpus.layout
 
     if layout is None:
@@ -327,7 +327,7 @@ def parse_file(
     else:
         known = Notes(sha256=text.sha256)
         cells = parsers.rows_of(text, str(path), **options)
-        table, notes = table_of(cells, layout.columns, str(path), stored, known)
+        table, notes = table_of(cells, layout.columns, BadRows(str(path)), stored, known)
 
     rows = Rows.read(
         table,

@@ -1,13 +1,15 @@
 """The user's own files as tables of one layout: CSV, JSON lines, Parquet, text, data sets."""
 
+import codecs
 import contextlib
+import csv
 import functools
 import glob
 import itertools
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pyarrow.parquet as pq
 from lightning_cse.data.cells import (
     AT_ONCE,
     NLI_LABELS,
+    BadRows,
     Row,
     TextFile,
     account,
@@ -177,9 +180,11 @@ _KNOWN_LAYOUTS = "layouts: " + " | ".join(", ".join(one) for one, _ in LAYOUTS.v
 
 HUB = "hub:"
 _LLM_ROW = re.compile(r'"split": *"aigen"')  # as NGCSE's authors have them
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_OTHER_DELIMITERS = (";", "\t", "|", ",")
 _READERS: Mapping[str, Callable[..., Iterator[Row]]] = {
     ".csv": READERS["csv"],
-    ".tsv": READERS["quoted_tsv"],
+    ".tsv": READERS["csv"],
     ".jsonl": READERS["json"],
     ".txt": functools.partial(READERS["lines"], blank="blank line"),
 }
@@ -197,6 +202,68 @@ LABELS: Mapping[str | int, str] = {
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class OwnFormat:
+    """How the user's own files are read, as far as they do not say it themselves.
+
+    Args:
+        columns: our names mapped to columns of the files, besides those that are recognised.
+        delimiter: between the cells of ``.csv`` and ``.tsv`` files; None: a comma and a tab, or the
+            one of semicolon, tab, bar and comma that splits the first line into known columns.
+        encoding: of files of text; None: UTF-8.
+        bad_rows: ``error``, or ``skip`` to leave out rows that cannot be used and count them.
+        key: the config node of these settings, for messages.
+
+    Raises:
+        ConfigError: if a setting is none of its choices.
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    delimiter: str | None = None
+    encoding: str | None = None
+    bad_rows: str = "error"
+    key: str = "data"
+
+    def __post_init__(self) -> None:
+        faults = []
+        if self.delimiter is not None and len(self.delimiter) != 1:
+            faults.append(f"{self.key}.delimiter: must be one character, got {self.delimiter!r}")
+
+        if self.bad_rows not in ("error", "skip"):
+            faults.append(f"{self.key}.bad_rows: must be error or skip, got {self.bad_rows!r}")
+
+        try:
+            codecs.lookup(self.encoding or "utf-8")
+        except LookupError:
+            faults.append(f"{self.key}.encoding: no encoding {self.encoding!r} is known")
+
+        if faults:
+            raise ConfigError(faults)
+
+    @property
+    def decisive(self) -> list[Any]:
+        """What decides the rows of a file, as JSON."""
+        return [sorted(self.columns.items()), self.delimiter, self.encoding, self.bad_rows]
+
+    def examined(self, path: Path) -> TextFile:
+        """Return a text file in this encoding; raises like `cells.examined`."""
+        advice = f"save the file as UTF-8, or set {self.key}.encoding, as in latin-1"
+        return examined(path, self.encoding, advice=advice)
+
+    def bad(self, path: str) -> BadRows:
+        """Return what happens to rows of a file that cannot be used."""
+        advice = "; data.bad_rows=skip leaves such rows out" if self.key == "data" else ""
+        return BadRows(path, skip=self.bad_rows == "skip", advice=advice)
+
+    def check_suffix(self, path: str, suffix: str) -> None:
+        """Raise DataError if a setting does not apply to a file with a suffix."""
+        if self.delimiter is not None and suffix not in _DELIMITERS:
+            raise DataError(f"{path}: {self.key}.delimiter is for .csv and .tsv files only")
+
+        if self.encoding is not None and suffix not in _READERS:
+            raise DataError(f"{path}: {self.key}.encoding is for files of text only")
+
+
 def is_own(name: str) -> bool:
     """Return whether a name is a file, folder or data set, and not ``corpus/split``."""
     if name.startswith(HUB) or name.removesuffix(".gz").endswith(SUFFIXES):
@@ -211,7 +278,7 @@ def is_own(name: str) -> bool:
 def read_table(
     sources: str | Sequence[str],
     *,
-    columns: Mapping[str, str] | None = None,
+    form: OwnFormat | None = None,
     key: str,
     takes: str = "",
     cache_dir: Path | None = None,
@@ -219,18 +286,17 @@ def read_table(
     """Read the user's own files into one table with the columns of one of `LAYOUTS`.
 
     A source is a path (relative to the working directory), a glob, a folder that `datasets` saved,
-    or ``hub:user/name[/config][:split]`` (by default the split ``train``). ``columns`` maps our
-    names to columns of the files, besides those that are recognised. Several hard negatives per row
-    become ``negative``, ``negative_2``, ..., with null where a row has fewer. Error messages begin
-    with ``key``, the config key of the sources; the key of ``columns`` is ``data.columns`` or
-    ``own.columns``. ``takes`` says, for messages, which columns the method takes.
+    or ``hub:user/name[/config][:split]`` (by default the split ``train``). Several hard negatives
+    per row become ``negative``, ``negative_2``, ..., with null where a row has fewer. Error
+    messages begin with ``key``, the config key of the sources. ``takes`` says, for messages, which
+    columns the method takes.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
-    mapping_key = f"{key.partition('.')[0]}.columns"
+    form = form or OwnFormat()
 
     try:
         paths = [path for name in names for path in _paths(name)]
-        tables = [_read(path, columns or {}, mapping_key, takes, cache_dir) for path in paths]
+        tables = [_read(path, form, takes, cache_dir) for path in paths]
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
 
@@ -266,23 +332,27 @@ class _Source:
     identity: str
     sha256: str
     found: Callable[[], list[str]]
-    rows: Callable[[], Iterator[Row]]
+    rows: Callable[[BadRows], Iterator[Row]]
 
 
 def _read(
     name: str,
-    columns: Mapping[str, str],
-    key: str,
+    form: OwnFormat,
     takes: str,
     cache_dir: Path | None,
 ) -> Rows:
     """Read one file with the columns of its layout."""
     path = name if name.startswith(HUB) else str(Path(name).expanduser().absolute())
-    source = _opened(path, columns.values(), cache_dir)
-    file = cached_file(cache_dir, source.size, source.identity, sorted(columns.items()))
+    source = _opened(path, form, cache_dir)
+    file = cached_file(cache_dir, source.size, source.identity, form.decisive)
     notes = notes_of(file)
     found = notes.found if notes else source.found()
-    names = recognise(found, columns, key, f"{path}: {takes}" if takes else path)
+    names = recognise(
+        found,
+        form.columns,
+        f"{form.key}.columns",
+        f"{path}: {takes}" if takes else path,
+    )
 
     log.info(
         "%s: columns: %s; used: %s",
@@ -295,8 +365,12 @@ def _read(
         table = mapped_table(file)
     else:
         known = Notes(found, sha256=source.sha256)
-        by_role = _by_role(source.rows(), names)
-        table, notes = table_of(by_role, _declared(list(names)), path, file, known)
+        bad = form.bad(path)
+        by_role = _by_role(source.rows(bad), names)
+        table, notes = table_of(by_role, _declared(list(names)), bad, file, known)
+
+    for reason, count in notes.dropped.items():
+        log.info("%s: %d left out: %s", path, count, reason)
 
     return Rows.read(
         table,
@@ -316,28 +390,38 @@ def _by_role(rows: Iterable[Row], names: Mapping[str, str]) -> Iterator[Row]:
 
 def _opened(
     path: str,
-    mapped: Collection[str],
+    form: OwnFormat,
     cache_dir: Path | None,
 ) -> _Source:
     """Return a file, or a data set of the hub or of a folder."""
+    mapped = form.columns.values()
+
     if path.startswith(HUB) or Path(path).is_dir():
+        form.check_suffix(path, "")
         return _data_set(path, mapped)
 
     suffix = Path(path.removesuffix(".gz")).suffix
     if suffix not in SUFFIXES:
         raise DataError(f"{path}: {FORMS}")
 
+    form.check_suffix(path, suffix)
     if suffix == ".parquet":
         return _parquet(known_file(Path(path), cache_dir, _binary), mapped)
 
-    return _text(known_file(Path(path), cache_dir, examined), suffix)
+    file = known_file(Path(path), cache_dir, form.examined, form.encoding)
+
+    return _text(file, suffix, form)
 
 
 def _binary(path: Path) -> TextFile:
     return TextFile(path, sha256_of(path), "")
 
 
-def _text(file: TextFile, suffix: str) -> _Source:
+def _text(
+    file: TextFile,
+    suffix: str,
+    form: OwnFormat,
+) -> _Source:
     """Return the rows of a file of text, which are read twice: first for their columns."""
     path = str(file.path)
 
@@ -348,13 +432,18 @@ def _text(file: TextFile, suffix: str) -> _Source:
                 if any(map(_LLM_ROW.search, lines)):
                     return READERS["llm"]
 
+        if suffix in _DELIMITERS:
+            delimiter = form.delimiter or _delimiter(file, suffix, form.columns.values())
+            return functools.partial(_READERS[suffix], delimiter=delimiter)
+
         return _READERS[suffix]
 
-    def rows() -> Iterator[Row]:
-        return reader()(file, path, ["text"])
+    def rows(bad: BadRows) -> Iterator[Row]:
+        options = {} if suffix == ".txt" else {"bad": bad}
+        return reader()(file, path, ["text"], **options)
 
     def found() -> list[str]:
-        cells = (row for _, row in rows() if not isinstance(row, str))
+        cells = (row for _, row in rows(form.bad(path)) if not isinstance(row, str))
         # Only rows of JSON lines may have different columns.
         some = itertools.islice(cells, None if suffix == ".jsonl" else 1)
         names = list(dict.fromkeys(itertools.chain.from_iterable(some)))
@@ -366,6 +455,31 @@ def _text(file: TextFile, suffix: str) -> _Source:
     size = file.path.stat().st_size
 
     return _Source(size, f"{file.sha256} {suffix}", file.sha256, found, rows)
+
+
+def _delimiter(
+    file: TextFile,
+    suffix: str,
+    mapped: Collection[str],
+) -> str:
+    """Return the delimiter of a file: the usual one, unless the first line has only one cell, and
+    another delimiter splits it into cells of which one is a known column.
+    """
+    usual = _DELIMITERS[suffix]
+
+    with file() as lines:
+        header = next(lines, "")
+
+    for delimiter in (usual, *_OTHER_DELIMITERS):
+        names = next(csv.reader([header], delimiter=delimiter), [])
+        known = any(canonical(name) or name in mapped for name in names)
+        if len(names) > 1 and (known or delimiter == usual):
+            if delimiter != usual:
+                log.info("%s: the cells are separated by %r", file.path, delimiter)
+
+            return delimiter
+
+    return usual
 
 
 def _parquet(file: TextFile, mapped: Collection[str]) -> _Source:
@@ -382,7 +496,7 @@ def _parquet(file: TextFile, mapped: Collection[str]) -> _Source:
         f"{file.sha256} .parquet",
         file.sha256,
         lambda: list(features),
-        lambda: _rows_of(
+        lambda _: _rows_of(
             features,
             mapped,
             lambda names: parquet.iter_batches(AT_ONCE, columns=names),
@@ -409,7 +523,7 @@ def _data_set(path: str, mapped: Collection[str]) -> _Source:
         f"{path} {dataset._fingerprint}",  # of the content; no public attribute has it
         "",
         lambda: dataset.column_names,
-        lambda: _rows_of(
+        lambda _: _rows_of(
             dataset.features,
             mapped,
             lambda names: dataset.select_columns(names).with_format("arrow").iter(AT_ONCE),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lightning_cse.data.cells import (
+    BadRows,
     Columns,
     Row,
     Text,
@@ -22,6 +23,8 @@ from lightning_cse.data.cells import (
     quoted,
 )
 from lightning_cse.errors import DataError
+
+LONGEST = 2**27  # characters of a cell; a quote that is never closed must not fill the memory
 
 # The columns of a pair file: an implicit sentence with its own explicit sentence, and with that of
 # another row.
@@ -56,8 +59,11 @@ def _table(
     quotes: bool = True,
     header: Sequence[str] = (),
     width: Sequence[int] = (),
+    bad: BadRows | None = None,
 ) -> Iterator[Row]:
     """Yield the rows of delimited text; `header` names the columns of a file without names."""
+    bad = bad or BadRows(path)
+    csv.field_size_limit(LONGEST)
     # Only a quoted cell may have line breaks. Without quotes, a row ends at \n alone, as in the
     # official files.
     line = 1
@@ -80,7 +86,7 @@ def _table(
                     yield line, dict(zip(names, row, strict=False))
                 elif row:  # blank lines are skipped
                     needed = " or ".join(map(str, widths))
-                    raise DataError(f"{path}:{line}: {len(row)} cells, but {needed} columns")
+                    bad(line, f"{len(row)} cells, but {needed} columns")
 
                 line = reader.line_num + 1
         except csv.Error as error:
@@ -107,22 +113,35 @@ def _without_end(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
             yield number, content
 
 
-def _json(text: Text, path: str, cells: Sequence[str] = ()) -> Iterator[Row]:
+def _json(
+    text: Text,
+    path: str,
+    cells: Sequence[str] = (),
+    bad: BadRows | None = None,
+) -> Iterator[Row]:
+    bad = bad or BadRows(path)
+
     for line, content in _without_end(_numbered(text)):
         try:
             row = json.loads(content)
         except ValueError as error:
-            raise DataError(f"{path}:{line}: not valid JSON: {error}") from None
+            bad(line, f"not valid JSON: {error}")
+            continue
 
-        if not isinstance(row, dict):
-            raise DataError(f"{path}:{line}: expected a JSON object, got {type(row).__name__}")
+        if isinstance(row, dict):
+            yield line, row
+        else:
+            bad(line, f"expected a JSON object, got {type(row).__name__}")
 
-        yield line, row
 
-
-def _llm_rows(text: Text, path: str, cells: Sequence[str] = ()) -> Iterator[Row]:
+def _llm_rows(
+    text: Text,
+    path: str,
+    cells: Sequence[str] = (),
+    bad: BadRows | None = None,
+) -> Iterator[Row]:
     """Yield LLM rows by role, also those in the layout of NGCSE's authors."""
-    for line, row in _json(text, path):
+    for line, row in _json(text, path, bad=bad):
         if "anchor" in row or "sentence" not in row:
             yield line, row
         elif row.get("split") == "aigen":

@@ -249,7 +249,7 @@ def read_tables(
 
     read = functools.partial(read_sources, data_dir=settings.data_dir)
     cache_dir = Path(settings.cache_dir).expanduser() if settings.cache_dir else None
-    own = functools.partial(read, columns=settings.columns, takes=takes, cache_dir=cache_dir)
+    own = functools.partial(read, form=settings.form, takes=takes, cache_dir=cache_dir)
     train = own(settings.sources, key="data.train")
     excluded = settings.excluded
     watched_in = settings.watched_in

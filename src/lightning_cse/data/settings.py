@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lightning_cse.data.own import OwnFormat
 from lightning_cse.data.roles import OwnRows, RoleRows
 from lightning_cse.errors import ConfigError
 
@@ -39,6 +40,9 @@ class ContrastiveData:
         weights: how often the rows of each source of ``train`` are drawn per epoch (see `Draws`);
             None: once.
         columns: the columns of the user's own files by role.
+        delimiter: between the cells of their ``.csv`` and ``.tsv`` files (see `OwnFormat`).
+        encoding: of their files of text; None: UTF-8.
+        bad_rows: ``error``, or ``skip`` to leave out rows of their files that cannot be used.
         num_proc: the number of processes that tokenise; None: one for fewer than a million rows,
             else one for each core.
 
@@ -64,6 +68,9 @@ class ContrastiveData:
     llm_rows_together: int | None = None
     weights: Sequence[float] | None = None
     columns: Mapping[str, str] | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    bad_rows: str = "error"
     num_proc: int | None = None
 
     def __post_init__(self) -> None:
@@ -86,6 +93,16 @@ class ContrastiveData:
 
         if any(faults.values()):
             raise ConfigError(f"data.{fault}" for fault, applies in faults.items() if applies)
+
+    @property
+    def form(self) -> OwnFormat:
+        """How the user's own files are read."""
+        return OwnFormat(
+            self.columns or {},
+            self.delimiter,
+            self.encoding,
+            self.bad_rows,
+        )
 
     @property
     def sources(self) -> list[str]:

@@ -1,14 +1,14 @@
 """The sources that a data set is read from, and the sentence pairs that must not be trained on."""
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from lightning_cse.data.corpora import find_file, get_corpus, read_corpus
 from lightning_cse.data.mapped import hashed
-from lightning_cse.data.own import FORMS, is_own, read_table
+from lightning_cse.data.own import FORMS, OwnFormat, is_own, read_table
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
@@ -39,12 +39,12 @@ def read_sources(
     data_dir: str | Path,
     *,
     key: str,
-    columns: Mapping[str, str] | None = None,
+    form: OwnFormat | None = None,
     takes: str = "",
     cache_dir: Path | None = None,
 ) -> list[Rows]:
-    """Read splits, such as ``snli/train``, and the user's own files (see `read_table`); those of
-    large files are mapped from ``cache_dir``.
+    """Read splits, such as ``snli/train``, and the user's own files in a form (see `read_table`);
+    those of large files are mapped from ``cache_dir``.
 
     Relative paths start at the working directory. Errors name the config key that the sources come
     from. A name of another form is a ConfigError, and so is no name.
@@ -58,7 +58,7 @@ def read_sources(
             tables.append(
                 read_table(
                     name,
-                    columns=columns,
+                    form=form,
                     key=key,
                     takes=takes,
                     cache_dir=cache_dir,

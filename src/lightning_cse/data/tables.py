@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lightning_cse.data.cells import (
     AT_ONCE,
+    BadRows,
     Columns,
     Row,
     TextFile,
@@ -62,7 +63,7 @@ def notes_of(file: Path | None) -> Notes | None:
 def table_of(
     rows: Iterable[Row],
     columns: Columns,
-    path: str,
+    bad: BadRows,
     file: Path | None = None,
     notes: Notes | None = None,
 ) -> tuple[pa.Table, Notes]:
@@ -71,7 +72,7 @@ def table_of(
     Args:
         rows: the rows.
         columns: the columns, and the cell each comes from.
-        path: the file of the rows, for messages.
+        bad: what happens to rows that cannot be used.
         file: the file of the cache that the table is written to, and mapped from; None keeps it in
             memory.
         notes: what is known already; without a sha256, it is that of the values as JSON.
@@ -84,7 +85,7 @@ def table_of(
     schema = _schema(columns)
     batches = (
         pa.record_batch({**values, "line": lines}, schema)
-        for values, lines in batches_of(rows, columns, path, dropped)
+        for values, lines in batches_of(rows, columns, bad, dropped)
     )
 
     if file is None:
@@ -118,15 +119,17 @@ def known_file(
     path: Path,
     cache_dir: Path | None,
     examine: Callable[[Path], TextFile],
+    *options: Any,
 ) -> TextFile:
     """Return what ``examine`` finds out about a file; for a large one, from the cache unless the
-    file has changed.
+    file, or an option of the examination, has changed.
     """
     state = path.stat() if path.is_file() else None
     if cache_dir is None or state is None or state.st_size < LARGE:
         return examine(path)
 
-    identity = (str(path), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+    times = (state.st_mtime_ns, state.st_ctime_ns)
+    identity = (str(path), state.st_ino, state.st_size, *times, *options)
     note = cache_dir / "files" / f"{_digest(VERSION, *identity)}.json"
 
     with usable(note):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightning_cse.data import Rows
-from lightning_cse.data.own import read_table
+from lightning_cse.data.own import OwnFormat, read_table
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation.direction import DirectionTask
 from lightning_cse.evaluation.nli import NLI, pair_predictions
@@ -28,6 +28,7 @@ class OwnTask(CorpusTask):
         files: the test files: a path, a list of paths (their rows are concatenated), or
             ``{dev: ..., test: ...}``.
         columns: the columns of the files that have other names, by the names in ``reads``.
+        delimiter, encoding: of the files (see `OwnFormat`).
         key: the config key of the files, for messages.
         dev_rows, test_rows: the maximum numbers of rows, the first ones of the files; None uses
             all.
@@ -41,6 +42,8 @@ class OwnTask(CorpusTask):
     data_dir: str = ""
     files: Any
     columns: dict[str, str] | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
     key: str = "files"
 
     def __post_init__(self) -> None:
@@ -67,7 +70,7 @@ class OwnTask(CorpusTask):
         takes = f"{self.key} reads {', '.join(self.reads)}"
         rows = read_table(
             self.files[split],
-            columns=self.columns,
+            form=OwnFormat(self.columns or {}, self.delimiter, self.encoding, key="own"),
             key=self.key,
             takes=takes,
         )

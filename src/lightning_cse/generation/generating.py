@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from lightning_cse import runs
 from lightning_cse.arguments import hydra_text
 from lightning_cse.config.compose import portable
+from lightning_cse.data.own import OwnFormat
 from lightning_cse.data.provenance import read_provenance, write_provenance
 from lightning_cse.data.roles import RoleRows
 from lightning_cse.data.rows import digests_of
@@ -310,11 +311,17 @@ def draw_sentences(
     Raises DataError if there are fewer than the config wants.
     """
     build: RoleRows = built(cfg.data.rows)
+    form = OwnFormat(
+        cfg.data.columns or {},
+        cfg.data.delimiter,
+        cfg.data.encoding,
+        cfg.data.bad_rows,
+    )
     tables = read_sources(
         cfg.data.train,
         data_dir,
         key="data.train",
-        columns=cfg.data.columns,
+        form=form,
     )
     distinct = dict.fromkeys(build(tables).column(build.roles[0]))
     kept = [text for text in distinct if len(text.split()) <= cfg.most_words]

@@ -82,6 +82,7 @@ PRECISIONS = {
 NEUTRAL: Mapping[str, Any] = {
     "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
     "least_evaluations": 1,
+    "data.bad_rows": "error",
     "data.distinct_in_batch": False,
     "diag.dropout": False,
     "encoder.bidirectional": False,

@@ -14,7 +14,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from lightning_cse.data import cells as cells_module
 from lightning_cse.data import own, tables
-from lightning_cse.data.own import read_table
+from lightning_cse.data.own import OwnFormat, read_table
 from lightning_cse.data.rows import SourceFile
 from lightning_cse.errors import LightningCSEError
 
@@ -41,8 +41,8 @@ def shown(value):
     return value[:40] if isinstance(value, str) else type(value).__name__
 
 
-def rows_of(source, **columns):
-    return read_table(source, columns=columns or None, key="data.train")
+def rows_of(source, form=None, **columns):
+    return read_table(source, form=form or OwnFormat(columns), key="data.train")
 
 
 def cells(rows):
@@ -53,9 +53,9 @@ def lines(*rows):
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
-def fault(source, **columns):
+def fault(source, form=None, **columns):
     with pytest.raises(LightningCSEError) as caught:
-        rows_of(source, **columns)
+        rows_of(source, form, **columns)
 
     return str(caught.value).replace(f"{Path.cwd()}/", "")
 
@@ -300,6 +300,121 @@ def test_faults_of_large_files_name_the_line_and_leave_nothing(
         read_table("t.csv", key="data.train", cache_dir=tmp_path / "cache")
 
     assert list((tmp_path / "cache" / "rows").iterdir()) == []
+
+
+# How files are read
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", "anchor;positive\nA, a.;P.\n"),
+        ("t.csv", "anchor\tpositive\nA, a.\tP.\n"),
+        ("t.tsv", "anchor|positive\nA, a.|P.\n"),
+        ("t.tsv", 'anchor,positive\n"A, a.",P.\n'),
+    ],
+    ids=shown,
+)
+def test_the_delimiter_is_that_of_known_columns(
+    put,
+    name,
+    content,
+):
+    put(name, content)
+    assert cells(rows_of(name)) == {"anchor": ["A, a."], "positive": ["P."]}
+
+
+def test_a_delimiter_and_mapped_columns(put):
+    put("t.csv", "question:answer\nQ;Q:A\n")
+    put("mapped.csv", "question;answer\nQ:A,B;A\n")
+    columns = {"anchor": "question", "positive": "answer"}
+    form = OwnFormat(columns, delimiter=":")
+
+    assert cells(rows_of("t.csv", form)) == {"anchor": ["Q;Q"], "positive": ["A"]}
+    assert cells(rows_of("mapped.csv", **columns)) == {"anchor": ["Q:A,B"], "positive": ["A"]}
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_an_encoding_is_read(put, encoding):
+    text = "anchor,positive\nÉté.,Août.\n"
+    put("t.csv", text.encode(encoding))
+    rows = rows_of("t.csv", OwnFormat(encoding=encoding))
+
+    assert cells(rows) == {"anchor": ["Été."], "positive": ["Août."]}
+    assert rows.files[0].sha256 == hashlib.sha256(text.encode(encoding)).hexdigest()
+    assert "set data.encoding, as in latin-1" in fault("t.csv")
+
+
+def test_a_cell_may_be_long(put):
+    text = "word " * 40_000
+    put("t.csv", f"anchor,positive\n{text},P.\n")
+    assert rows_of("t.csv").column("anchor") == [text.strip()]
+
+
+BAD = {
+    "t.csv": "anchor,positive\nA,P\nB,\nC\nD,Q\n",
+    "t.jsonl": '{"anchor": "A", "positive": "P"}\n{"anchor": "B"}\n{]\n{"anchor": "D", "positive": "Q"}\n',
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_rows_are_left_out_if_asked(
+    put,
+    name,
+    tmp_path,
+    monkeypatch,
+):
+    monkeypatch.setattr(tables, "LARGE", 1)
+    put(name, BAD[name])
+    at = 1 if name == "t.jsonl" else 2
+    assert fault(name).endswith("; data.bad_rows=skip leaves such rows out")
+
+    for _ in range(2):  # the second time from the cache
+        rows = read_table(
+            name,
+            form=OwnFormat(bad_rows="skip"),
+            key="data.train",
+            cache_dir=tmp_path / "cache",
+        )
+        (reason,) = rows.counts.keys() - {"read"}
+
+        assert cells(rows) == {"anchor": ["A", "D"], "positive": ["P", "Q"]}
+        assert rows.counts == {"read": 4, reason: 2}
+        assert reason.startswith(f"dropped: bad rows of {name} (line {at + 1}: positive is ")
+        assert f"; line {at + 2}: " in reason
+
+
+def test_an_account_names_the_first_bad_rows(put):
+    put("t.csv", "anchor,positive\n" + "A,\n" * 7 + "B,Q\n")
+    rows = rows_of("t.csv", OwnFormat(bad_rows="skip"))
+    places = "; ".join(f"line {line}: positive is empty" for line in range(2, 7))
+
+    assert rows.counts == {"read": 8, f"dropped: bad rows of t.csv ({places}; ...)": 7}
+
+    put("t.csv", "anchor,positive\nA,\n")
+    message = "no rows that can be used: bad rows of t.csv (line 2: positive is empty)"
+    assert message in fault("t.csv", OwnFormat(bad_rows="skip"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"delimiter": ";;"}, "data.delimiter: must be one character, got ';;'"),
+        ({"encoding": "latn"}, "data.encoding: no encoding 'latn' is known"),
+        ({"bad_rows": "keep"}, "data.bad_rows: must be error or skip, got 'keep'"),
+    ],
+)
+def test_faulty_formats(settings, message):
+    with pytest.raises(LightningCSEError, match=re.escape(message)):
+        OwnFormat(**settings)
+
+
+def test_settings_that_do_not_apply_are_named(put):
+    put("t.txt", "A.\n")
+    put("t.parquet", pd.DataFrame(TRIPLETS).to_parquet())
+
+    assert "data.delimiter is for .csv and .tsv" in fault("t.txt", OwnFormat(delimiter=";"))
+    assert "data.encoding is for files of text" in fault("t.parquet", OwnFormat(encoding="ascii"))
 
 
 # Mistakes
