@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pkgutil
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,13 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelCardData
 
 from lightning_cse.config import experiments_dir
+from lightning_cse.data.corpora import CORPORA
+from lightning_cse.data.own import is_own
 from lightning_cse.engine.inference import SentenceModel
 
+_LOCAL = re.compile(
+    r"(?:(?<=[=\[,'\"])|^)(?:~|\.{0,2})/(?:[^\],'\"]*/)?"
+)  # folders of a local path
 TEMPLATE = """\
 ---
 {{ card_data }}
@@ -22,6 +28,12 @@ TEMPLATE = """\
 # {{ name }}
 
 One vector per sentence, exported by lightning_cse. The licences of encoder and corpora apply.
+{%- if command %} Trained by
+
+```bash
+{{ command }}
+```
+{%- endif %}
 
 {% for key, value in facts.items() -%}
 - {{ key }}: {{ value }}
@@ -78,7 +90,7 @@ def model_card(
         facts["run"] = "{name}, config hash {config_hash}, seed {seed}".format(**record)
         train = config.get("data", {}).get("train") or ()
         sources = [train] if isinstance(train, str) else train
-        facts["trained on"] = ", ".join(Path(one).name if "." in one else one for one in sources)
+        facts["trained on"] = ", ".join(map(_trained_on, sources))
 
     card: ModelCard = ModelCard.from_template(
         data,
@@ -86,6 +98,7 @@ def model_card(
         name=name,
         place=place,
         facts=facts,
+        command=_command(record),
         scores=list(_scores(record)),
         citations=citations(model.method),
     )
@@ -103,6 +116,30 @@ def citations(method: str) -> list[str]:
     entries = {key: entry for entry, key in found}
 
     return [entries.get(paper, paper) for paper in papers]
+
+
+def _trained_on(source: str) -> str:
+    """Return a source with its licence; of the user's own files, the name."""
+    if is_own(source):
+        return Path(source).name
+
+    corpus = CORPORA.get(source.partition("/")[0])
+
+    return f"{source} (licence: {corpus.licence})" if corpus else source
+
+
+def _command(record: Mapping[str, Any]) -> str:
+    """Return the command that trained a run, with the names of local files only; nothing if the
+    record does not have it.
+    """
+    overrides = record.get("overrides") or []
+    if not overrides:
+        return ""
+
+    kept = [word for word in overrides if not word.lstrip("+").startswith("paths.")]
+    words = [shlex.quote(_LOCAL.sub("", word)) for word in kept]
+
+    return " ".join(["python -m lightning_cse.train", *words])
 
 
 def _scores(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

@@ -19,7 +19,7 @@ from sentence_transformers import SentenceTransformer
 import lightning_cse
 from lightning_cse import methods
 from lightning_cse.analysis import exporting
-from lightning_cse.analysis.card import citations
+from lightning_cse.analysis.card import citations, model_card
 from lightning_cse.analysis.exporting import export
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import LightningCSEError
@@ -109,7 +109,7 @@ def test_export_of_a_run_works_without_this_package(
     for words in (
         f"| rte, accuracy_all | {accuracy:.4f} |",
         f"run: dualcse_bi, config hash {run.config_hash}, seed 0",
-        "trained on: inli/train",
+        "trained on: inli/train (licence: CC BY-SA 4.0)",
         "@inproceedings{oda2026dualcse",
     ):
         assert words in text
@@ -136,6 +136,32 @@ def test_export_of_a_run_works_without_this_package(
     assert printed == pytest.approx(expected.tolist(), abs=1e-5)
     assert main(command) == 2
     assert "new/folder is not empty" in capfd.readouterr().err
+
+
+def test_a_card_has_the_command_without_local_folders():
+    model = untrained(PointModel)
+    model.record = {
+        "name": "simcse_sup",
+        "config_hash": "0" * 10,
+        "seed": 1,
+        "decisive": {"config": {"data": {"train": ["snli/train", "/home/me/rows.csv"]}}},
+        "overrides": [
+            "+experiment=simcse_sup",
+            "data.train=[snli/train,'/home/me/rows.csv',../b.csv]",
+            "encoder.source=~/models/bert",
+            "paths.data_dir=/home/me/data",
+            "seed=1",
+        ],
+    }
+    card = str(model_card(model, "primary", is_cosine=True, place="user/name"))
+
+    assert "/home/me" not in card
+    assert "trained on: snli/train (licence: CC BY-SA 4.0), rows.csv" in card
+    words = "'data.train=[snli/train,'\"'\"'rows.csv'\"'\"',b.csv]' encoder.source=bert seed=1"
+    assert f"python -m lightning_cse.train +experiment=simcse_sup {words}\n" in card
+
+    model.record = {}
+    assert "lightning_cse.train" not in str(model_card(model, "primary", True, "user/name"))
 
 
 class Undeclared(PointModel):
