@@ -1,10 +1,13 @@
 """TensorBoard as a view on a run; what it writes is read back."""
 
+import re
+
 import pytest
 
 pytest.importorskip("tensorboard", reason="needs the extra `tensorboard`")
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 from lightning_cse.loggers import TensorBoardView
@@ -53,6 +56,34 @@ def settings_of(folder):
     hparams = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams
 
     return {key: getattr(value, value.WhichOneof("kind")) for key, value in hparams.items()}
+
+
+def test_custom_scalars_show_rfd_over_all_runs(tmp_path):
+    keys = {
+        "diag/rfd_alignment": "RFD of alignment",
+        "diag/implicit/rfd_uniformity": "RFD of uniformity",
+        "diag/implicit/held_out/alignment": "alignment",
+        "diag/eval/uniformity": "uniformity",
+        "val/stsb/spearman": "dev scores",
+        "train/loss": "loss",
+    }
+    one = view(tmp_path)
+    one.log_metrics(dict.fromkeys([*keys, "val/rte/threshold"], 0.5), step=0)
+    one.close()
+
+    read = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    (event,) = read.Tensors("custom_scalars__config__")
+    layout = layout_pb2.Layout.FromString(event.tensor_proto.string_val[0])
+    charts = {chart.title: chart for part in layout.category for chart in part.chart}
+    shown = {
+        key: title
+        for title, chart in charts.items()
+        for key in read.Tags()["scalars"]
+        if any(re.match(f"{pattern}$", key) for pattern in chart.multiline.tag)
+    }
+
+    assert shown == keys
+    assert charts.keys() == set(keys.values())
 
 
 def test_every_value_is_there(tmp_path):

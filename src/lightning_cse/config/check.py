@@ -138,7 +138,7 @@ _DEV = "dev sets are evaluated by optimizer steps: eval_every, least_evaluations
 _ORDER = "the order of the rows follows from the seed, and a resumed run continues in it"
 _FILES = "a run's folder has its files: paths.runs_dir, keep_last=true"
 ENGINE = {
-    "barebones": "a run needs its curves and checkpoints: logger=null leaves out the dashboard",
+    "barebones": "a run needs its curves and checkpoints: logger=csv leaves out the dashboard",
     "callbacks": "add each by a name: +callbacks.mine={_target_: my_module.MyCallback}",
     "check_val_every_n_epoch": _DEV,
     "ckpt_path": "the same command resumes a run; init_from=RUN starts from another run's weights",
@@ -147,7 +147,7 @@ ENGINE = {
     "fast_dev_run": "it leaves no record: +debug=tiny, or trainer.max_steps=3",
     "limit_predict_batches": "a run predicts by its test: limits.test_pairs",
     "limit_test_batches": "limits.test_pairs limits the test",
-    "logger": "choose a dashboard: logger=wandb, logger=tensorboard, logger=csv or logger=null",
+    "logger": "choose a dashboard: logger=wandb, logger=tensorboard or, for none, logger=csv",
     "overfit_batches": "+debug=overfit, or data.train_rows=64",
     "reload_dataloaders_every_n_epochs": _ORDER,
     "use_distributed_sampler": _ORDER,

@@ -355,7 +355,12 @@ def _class_set_by(arg: str) -> str:
 def _with_its_plus(arg: str, open_nodes: tuple[str, ...]) -> str:
     """Return an override with a plus only where Hydra needs one."""
     plain = arg.lstrip("+")
-    name, equals, _ = plain.partition("=")
+    name, equals, value = plain.partition("=")
+    if value == "null" and (name in APPENDED or is_group(name)):
+        from lightning_cse.config.suggestions import no_option
+
+        raise ConfigError([no_option(name, value)])
+
     if name in APPENDED and equals:
         return f"+{plain}"
 

@@ -55,6 +55,8 @@ def no_option(
     hint = did_you_mean(option, names)
     if group == "launcher":
         hint = " - joblib and submitit are extras: pip install 'lightning_cse[joblib,slurm]'"
+    elif group == "logger" and option == "null":
+        hint = " - logger=csv has no dashboard"
     elif group == "data" and ("/" in option or "." in option):
         hint = f" - for a file of your own: data=file data.train={option}"
 

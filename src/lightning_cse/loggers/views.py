@@ -38,6 +38,22 @@ _SETTINGS = {
     "finish_timeout": 60.0,
 }
 
+# The page "Custom scalars" of TensorBoard: charts by title, each with its curves as patterns.
+_LAYOUT = {
+    "Relative fitting difficulty": {
+        "RFD of alignment": ["Multiline", ["diag/(.*/)?rfd_alignment"]],
+        "RFD of uniformity": ["Multiline", ["diag/(.*/)?rfd_uniformity"]],
+    },
+    "Both sides": {
+        "alignment": ["Multiline", ["diag/(.*/)?(held_out|eval)/alignment"]],
+        "uniformity": ["Multiline", ["diag/(.*/)?(held_out|eval)/uniformity"]],
+    },
+    "Training": {
+        "dev scores": ["Multiline", ["val/(?!.*threshold).*"]],
+        "loss": ["Multiline", ["train/loss"]],
+    },
+}
+
 Metrics = Mapping[str, float]
 Values = Mapping[str, Any]
 
@@ -145,9 +161,10 @@ class TensorBoardView(RunView, TensorBoardLogger):
     """A view of a run in TensorBoard (see `RunView`): event files under ``<run
     folder>/tensorboard``.
 
-    TensorBoard's table of runs (HPARAMS) has the settings and the final values. When a run is
-    resumed, the steps after the one that it is resumed from are dropped. The arguments are those of
-    `WandbView`.
+    TensorBoard's table of runs (HPARAMS) has the settings and the final values, its page Custom
+    scalars the curves of RFD, alignment and uniformity, dev scores and loss over all runs. When
+    a run is resumed, the steps after the one that it is resumed from are dropped. The arguments are
+    those of `WandbView`.
     """
 
     CALLED = "TensorBoard"
@@ -174,6 +191,14 @@ class TensorBoardView(RunView, TensorBoardLogger):
             max_queue=1000,
         )
         self._settings = {**settings, "group": group, "tags": " ".join(tags)}
+
+    def _started(self) -> Any:
+        is_new = self._experiment is None
+        writer = super()._started()
+        if is_new:
+            writer.add_custom_scalars(_LAYOUT)
+
+        return writer
 
     def _conclude(self, values: Metrics, step: int) -> None:
         super(RunView, self).log_hyperparams(self._settings, metrics=dict(values), step=step)

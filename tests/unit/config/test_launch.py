@@ -47,6 +47,13 @@ def test_a_node_whose_class_is_set_takes_its_arguments():
     assert ordered(["+method.first.share=0.1"]) == ["method.first.share=0.1"]
 
 
+def test_null_is_no_option_of_a_group():
+    with pytest.raises(
+        ConfigError, match="there is no logger 'null' - logger=csv has no dashboard"
+    ):
+        ordered(["logger=null"])
+
+
 FREE_TEXT = ["a b", "a,b=c", "it's", 'This : "{}" means {mask} .', "[x]", "{x}", "C:\\folder", "8"]
 
 

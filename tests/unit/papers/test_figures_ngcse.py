@@ -1,5 +1,6 @@
 """The numbers of NGCSE's figures: correlations, intervals, and what the authors released."""
 
+import itertools
 import math
 import os
 import runpy
@@ -13,7 +14,7 @@ from scipy import stats
 from lightning_cse.config import experiments_dir
 from lightning_cse.papers.figures import ngcse, ngcse_studies
 from lightning_cse.papers.files import read_artefact
-from lightning_cse.papers.statistics import correlation
+from lightning_cse.papers.statistics import correlation, ordered_pairs
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,68 @@ def test_no_correlation_or_no_interval(
     want,
 ):
     assert correlation(x, y, ranks=False) == want
+
+
+def test_the_partial_correlation_is_that_of_a_regression():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(["a", "b", "c"], [4, 5, 3])
+    shift = 10 * np.repeat([0.0, 1.0, 2.0], [4, 5, 3])
+    x, y = rng.normal(size=(2, 12)) + shift
+    design = np.stack([np.ones(12), groups == "b", groups == "c"], axis=1).astype(float)
+    hat = design @ np.linalg.pinv(design)
+    r, low, high = correlation(x, y, ranks=False, groups=groups)
+    half = 1.959964 / math.sqrt(12 - 3 - 2)
+
+    assert r == pytest.approx(np.corrcoef(x - hat @ x, y - hat @ y)[0, 1])
+    assert correlation(x, y, ranks=False)[0] > 0.9 > abs(r)
+    assert (low, high) == pytest.approx(
+        (math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half))
+    )
+
+
+def test_ordered_pairs_by_all_permutations():
+    measures = np.array([[0, 0], [1, 1], [2, 0.5], [5, 5], [6, 6], [7, 4.0]])
+    score = np.array([1.0, 3.0, 2.0, 0.0, 0.5, -1.0])
+    groups = ["a"] * 3 + ["b"] * 3
+    pairs = [(0, 1), (0, 2), (3, 4)]
+    counts = []
+    for first, second in itertools.product(itertools.permutations(range(3)), repeat=2):
+        drawn = score[[*first, *(3 + np.array(second))]]
+        counts.append(sum(drawn[low] < drawn[high] for low, high in pairs))
+
+    found = ordered_pairs(measures, score, groups)
+    exact = np.mean(np.array(counts) >= 3)
+
+    assert (found.pairs, found.agreeing) == (3, 3)
+    assert found.pvalue == pytest.approx(exact, abs=0.02)
+    assert ordered_pairs(measures, -score, groups).agreeing == 0
+
+
+def test_a_difference_between_domains_is_no_correlation_within_them():
+    values = {
+        "Wiki.a": (0.0, 0.0, 0.60),
+        "Wiki.b": (0.1, 0.1, 0.59),
+        "Wiki.c": (0.2, 0.2, 0.61),
+        "NLI.a": (1.0, 1.0, 0.80),
+        "NLI.b": (1.1, 1.1, 0.79),
+        "NLI.c": (1.2, 1.2, 0.81),
+    }
+    names = ["rfd_alignment", "rfd_uniformity", "final_score"]
+    summary = pd.DataFrame(values, index=names).T.eval("rfd = rfd_alignment + rfd_uniformity")
+    by_scope = {
+        row["scope"]: row["pearson"]
+        for row in ngcse.correlations(summary)
+        if row["measure"] == "RFD_a"
+    }
+
+    assert by_scope["all"] > 0.98
+    assert by_scope["within domains"] == pytest.approx(0.5)
+    assert ngcse.lower_in_both(summary) | {"pvalue": None} == {
+        "settings": 6,
+        "pairs": 6,
+        "agreeing": 4,
+        "pvalue": None,
+    }
 
 
 def test_the_pooled_interval_by_hand():

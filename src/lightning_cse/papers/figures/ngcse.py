@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from lightning_cse.papers.artefacts import Artefact
 from lightning_cse.papers.figures import Result, made, markdown_table
 from lightning_cse.papers.plan import Plan
-from lightning_cse.papers.statistics import correlation
+from lightning_cse.papers.statistics import correlation, ordered_pairs
 from lightning_cse.plots import GREY, RFD_SIDES, blank_figure, plot_style, xy, zero_line
 from lightning_cse.runs import CurveSummary
 
@@ -41,6 +41,7 @@ _RFD = {
     "rfd_uniformity": "RFD_u",
     "rfd": "RFD_a + RFD_u",
 }
+WITHIN = "within domains"
 _MARKERS = {"Wiki": "o", "NLI": "s"}
 _PLACES = (  # of numbers beside their points
     {"xytext": (0, 7), "ha": "center"},
@@ -98,21 +99,31 @@ def domain(title: str) -> str:
 
 
 def correlations(summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """Correlate each RFD and their sum with the final score, overall and by domain, and return a
-    row for each.
+    """Correlate each RFD and their sum with the final score: over all settings, by domain, and over
+    all settings given the domain (``within domains``). Return a row for each.
 
     A point is a setting, the mean of its runs, since several runs of one setting do not count as
-    several settings.
+    several settings. A difference between the domains alone is a correlation over all settings, and
+    none within domains.
     """
     domains = summary.index.map(domain)
+    names = [name for name in domains.unique() if name]
     scopes = {"all": summary} if len(summary) else {}
-    scopes |= {name: summary[domains == name] for name in domains.unique() if name}
+    scopes |= {name: summary[domains == name] for name in names}
+    if len(names) > 1:
+        scopes[WITHIN] = summary[domains.isin(names)]
+
     rows = []
     for (scope, some), (measure, title) in itertools.product(scopes.items(), _RFD.items()):
         both = some[[measure, "final_score"]].dropna()
         row = {"measure": title, "scope": scope, "settings": len(both)}
+        groups = both.index.map(domain) if scope == WITHIN else None
         for name in ("pearson", "spearman"):
-            ends = correlation(*both.to_numpy().T.tolist(), ranks=name == "spearman")
+            ends = correlation(
+                *both.to_numpy().T.tolist(),
+                ranks=name == "spearman",
+                groups=groups,
+            )
             row |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
         rows.append(row)
@@ -120,21 +131,41 @@ def correlations(summary: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
+def lower_in_both(summary: pd.DataFrame) -> dict[str, Any]:
+    """Test the paper's statement: of two settings of a domain, the one that is lower in both RFDs
+    has the lower final score (see `ordered_pairs`).
+    """
+    known = summary[[*list(_RFD)[:2], "final_score"]].dropna()
+    measures = known[list(_RFD)[:2]].to_numpy()
+    found = ordered_pairs(measures, known["final_score"], known.index.map(domain))
+
+    return {"settings": len(known), **found._asdict()}
+
+
 def fitting_difficulty(plan: Plan) -> Result:
-    """Make NGCSE's Figure 1, and the correlations of RFD with the final score, here and in the
-    paper's numbers.
+    """Make NGCSE's Figure 1, the correlations of RFD with the final score, and the test of pairs of
+    settings, here and in the paper's numbers.
     """
     runs = runs_of(plan)
     sources = {"here": settings(runs), "authors": published_settings(plan.artefact)}
     rows = []
+    pairs = []
     for source, summary in sources.items():
         rows += [{"of": source, **row} for row in correlations(summary)]
+        pairs.append({"of": source, **lower_in_both(summary)})
 
     return made(
         {"fitting_difficulty": scatter_figure(runs, FITTING)},
-        ["Correlations with the final score:", markdown_table(rows)],
+        [
+            "Correlations with the final score:",
+            markdown_table(rows),
+            "Pairs of settings of a domain of which one is lower in both RFDs; in how many it has "
+            "the lower final score:",
+            markdown_table(pairs),
+        ],
         settings=_summaries(runs),
         correlations=rows,
+        pairs=pairs,
     )
 
 
