@@ -38,7 +38,8 @@ def summary(repository: Path) -> str:
     cells.
     """
     lines = [f"| | {' | '.join(VERDICTS)} |", f"|---|{'---|' * len(VERDICTS)}"]
-    for page in sorted((repository / "experiments").glob("*/README.md")):
+    for numbers in sorted((repository / "experiments").glob("*/published.csv")):
+        page = numbers.with_name("README.md")
         paper = page.read_text(encoding="utf-8").partition(",")[0].removeprefix("# ")
         found = list(claims(page))
         cells = [

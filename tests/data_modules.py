@@ -33,6 +33,7 @@ def data_module(
     seed=0,
     roles=(),
     optional=(),
+    instructed=None,
     **settings,
 ):
     """Return a data module with small batches; further arguments are its settings."""
@@ -47,6 +48,7 @@ def data_module(
         seed=seed,
         roles=roles,
         optional=optional,
+        instructed=instructed,
     )
 
 

@@ -9,6 +9,8 @@ import transformers as hf
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from lightning_cse.data import read_corpus, sample_dir
+from lightning_cse.encoders import encoder as encoder_module
+from lightning_cse.encoders import load_encoder
 
 BERT = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -209,6 +211,82 @@ KINDS = {
 }
 
 
+def qwen_tokenizer():
+    """Byte-level, without special tokens around a text, as Qwen2's; it pads on the left."""
+    raw = byte_pairs(["<|endoftext|>", "<|pad|>"])
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=raw,
+        eos_token="<|endoftext|>",
+        pad_token="<|pad|>",
+        padding_side="left",
+    )
+
+
+def llama_tokenizer():
+    """Of unigrams with a dummy prefix, as SentencePiece's, with a start token, and no padding."""
+    raw = Tokenizer(models.Unigram())
+    raw.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=400,
+        special_tokens=["<unk>", "<s>", "</s>"],
+        unk_token="<unk>",
+    )
+    raw.train_from_iterator(texts(), trainer)
+    raw.post_processor = processors.TemplateProcessing(
+        single="<s> $A",
+        pair="<s> $A <s> $B",
+        special_tokens=[("<s>", 1)],
+    )
+
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=raw,
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+    )
+
+
+GROUPED = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+SLIDING = {
+    "sliding_window": 6,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}
+
+DECODERS = {
+    "qwen2": Kind(
+        hf.Qwen2Config,
+        qwen_tokenizer,
+        GROUPED | {"head_dim": 4},
+    ),
+    "qwen3": Kind(
+        hf.Qwen3Config,
+        qwen_tokenizer,
+        GROUPED,
+    ),
+    "llama": Kind(
+        hf.LlamaConfig,
+        llama_tokenizer,
+        GROUPED,
+    ),
+    "mistral": Kind(
+        hf.MistralConfig,
+        llama_tokenizer,
+        GROUPED | {"sliding_window": 6},
+    ),
+    "gemma3": Kind(
+        hf.Gemma3TextConfig,
+        llama_tokenizer,
+        GROUPED | SLIDING | {"query_pre_attn_scalar": 8},
+    ),
+    "gpt2": Kind(
+        hf.GPT2Config,
+        qwen_tokenizer,
+        {},
+    ),
+}
+"""Causal models; only the last one is not packed."""
+
+
 def save_kind(
     name,
     folder,
@@ -217,13 +295,16 @@ def save_kind(
     """Save a random model of a kind, with changes to its config, and its tokenizer, with
     save_pretrained.
     """
-    kind = KINDS[name]
+    kind = (KINDS | DECODERS)[name]
     tokenizer = kind.tokenizer()
     ids = {
         f"{which}_token_id": getattr(tokenizer, f"{which}_token_id")
         for which in ("pad", "cls", "sep")
     }
     ids |= {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
+    if name in DECODERS:
+        ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+
     config = kind.config(**SIZES | {"vocab_size": len(tokenizer)} | ids | kind.own | changes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -232,3 +313,25 @@ def save_kind(
     tokenizer.save_pretrained(folder)
 
     return folder
+
+
+def load(folder, **options):
+    """Load a saved model, by default without dropout."""
+    defaults = {"pooling": "mean", "max_length": 64, "dropout": 0.0}
+    return load_encoder(
+        name=folder.name,
+        source=str(folder),
+        **defaults | options,
+    )
+
+
+def pad_groups(encoder, patch):
+    patch.setattr(encoder, "_packed", encoder._padded)
+
+
+def pack(encoder, patch):
+    patch.setattr(encoder_module, "TOKENS_AT_ONCE", 40)
+
+
+PATHS = {"packed": pack, "padded": pad_groups}
+"""How sentences go through an encoder, forced by a monkeypatch; several rows if packed."""

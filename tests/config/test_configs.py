@@ -32,7 +32,7 @@ COUNTS = {
     "corpora": 3,
     "data": 21,
     "debug": 2,
-    "encoder": 9,
+    "encoder": 13,
     "experiment": 33,
     "limits": 1,
     "llm": 5,

@@ -190,6 +190,24 @@ MUTANTS = (
         "SimCSE",
     ),
     Mutant(
+        "encoders/architecture.py",
+        "backbone.config.is_causal = False",
+        "backbone.config.is_causal = True",
+        "SimCSE",
+    ),
+    Mutant(
+        "encoders/adapters.py",
+        "manual_seed(torch.initial_seed())",
+        "manual_seed(0)",
+        "SimCSE",
+    ),
+    Mutant(
+        "encoders/instructions.py",
+        'given.get("default", query)',
+        'given.get("default", "")',
+        "SimCSE",
+    ),
+    Mutant(
         "encoders/templates.py",
         ">= len(self.prefix)",
         "> len(self.prefix)",

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from encoder_kinds import save_kind
 from small_runs import assert_same, curves, environment
 
 from lightning_cse.runs import Run
@@ -95,6 +96,29 @@ def test_two_devices_have_the_curves_of_one(
     if experiment == "simcse_sup":  # with an adapter, whose weights are the same on both
         point += ADAPTER
 
+    assert_two_equal_one(start, tmp_path, point)
+
+
+@pytest.mark.slow
+def test_two_devices_with_a_causal_encoder(start, tmp_path):
+    """Each device pools the end tokens of its share, of sentences without and with an
+    instruction.
+    """
+    folder = save_kind("qwen2", tmp_path / "qwen2")
+    point = (
+        "+experiment=simcse_sup",
+        f"encoder={folder}",
+        "encoder.pooling=last_token",
+        "encoder.instructions={query: 'query: '}",
+        "encoder.dropout=0",
+        "data.train_rows=27",
+        "data.batch_size=9",
+    )
+    assert_two_equal_one(start, tmp_path, point)
+
+
+def assert_two_equal_one(start, tmp_path, point):
+    """Check that two devices have the name, the curves and the metrics of one."""
     one = finished(start("one", *point), tmp_path / "one")
     two = finished(start("two", *point, *SEVERAL), tmp_path / "two")
 

@@ -28,6 +28,7 @@ from transformers.utils import logging
 from lightning_cse.analysis.card import model_card
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import Template
+from lightning_cse.encoders.instructions import as_prompts
 from lightning_cse.encoders.load import find_encoder
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import CONFIG, read_yaml
@@ -94,6 +95,7 @@ def export(
             modules=_modules(part, Path(place) / "parts", base and base.folder),
             device="cpu",
             similarity_fn_name="cosine",
+            **as_prompts(part.encoder.instructions),
         )
         exported.save_pretrained(str(folder), create_model_card=False)
         _keep_without_pooler(folder, part.encoder.backbone)
@@ -143,7 +145,7 @@ def _base(model: SentenceModel) -> Base:
 
     source = str(settings["source"])
 
-    return Base(find_encoder(source, settings.get("package")), source)
+    return Base(find_encoder(encoder.name, source, settings.get("package")), source)
 
 
 def _name_base(folder: Path, name: str) -> None:
@@ -249,11 +251,19 @@ def _modules(view: View, folder: Path, base: Path | None = None) -> list[nn.Modu
     if encoder.denoise:
         raise EncoderError(f"encoder.denoise cannot be exported. {INSTEAD}")
 
-    if encoder.pooling not in ("cls", "mean", "prompt"):
+    if encoder.bidirectional:
+        raise EncoderError(
+            f"encoder.bidirectional cannot be exported: transformers would load the "
+            f"{backbone.config.model_type} with its causal mask. {INSTEAD}"
+        )
+
+    if encoder.pooling not in ("cls", "last_token", "mean", "prompt"):
         raise EncoderError(f"pooling {encoder.pooling} cannot be exported. {INSTEAD}")
 
-    pooling = [st.Pooling(encoder.width, "cls" if encoder.pooling == "cls" else "mean")]
-    if template.pooled is not None:
+    by_last = template.pooled == 1  # also that of a causal model's prompt
+    mode = "lasttoken" if by_last else "cls" if encoder.pooling == "cls" else "mean"
+    pooling = [st.Pooling(encoder.width, mode)]
+    if template.pooled is not None and not by_last:
         backbone, template, weights = _with_mask(backbone, template)
         pooling.insert(0, weights)
 
@@ -262,7 +272,11 @@ def _modules(view: View, folder: Path, base: Path | None = None) -> list[nn.Modu
     else:
         backbone.save_pretrained(folder)
 
-    _with_template(encoder.tokenizer.tokenizer, template).save_pretrained(folder)
+    tokenizer = copy.deepcopy(_with_template(encoder.tokenizer.tokenizer, template))
+    if tokenizer.pad_token is None:  # sentence-transformers cannot pad without one
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(template.pad_id)
+
+    tokenizer.save_pretrained(folder)
     transformer = st.Transformer(
         str(folder),
         max_seq_length=encoder.max_length,

@@ -5,5 +5,7 @@ from .diagnostics import Side as Side
 from .diagnostics import build_diagnostics as build_diagnostics
 from .evaluation import Evaluation as Evaluation
 from .interrupts import Interrupts as Interrupts
+from .memory import Memory as Memory
+from .memory import MemoryEstimate as MemoryEstimate
 from .steps import StepLines as StepLines
 from .steps import StepLog as StepLog

@@ -47,6 +47,8 @@ class ContrastiveDataModule(pl.LightningDataModule):
         seed: decides the order of the rows.
         roles: the roles that a method trains on; without them, batches hold all roles of the data.
         optional: those of the roles that rows may lack (see `use`).
+        instructed: the tokenizers with an instruction before a sentence: of the first role
+            (``query``), and of all others (``document``).
     """
 
     _loader: BatchLoader | None = None
@@ -60,10 +62,12 @@ class ContrastiveDataModule(pl.LightningDataModule):
         seed: int,
         roles: Sequence[str] = (),
         optional: Sequence[str] = (),
+        instructed: Mapping[str, Tokenize] | None = None,
     ) -> None:
         super().__init__()
         self.settings = settings
         self.tokenize = tokenize
+        self._instructed = instructed or {}
         self.seed = seed
         self.max_tokens = settings.max_tokens
         cache_dir = settings.cache_dir
@@ -255,8 +259,13 @@ class ContrastiveDataModule(pl.LightningDataModule):
         columns = [self._tokenised(name) for name in self._columns_in_use()]
         return datasets.concatenate_datasets(columns, axis=1).with_format("arrow")
 
+    def tokenizer_of(self, role: str) -> Tokenize:
+        """Return the tokenizer of a role's sentences, with their instruction."""
+        use = "query" if role == self._roles_in_use[0] else "document"
+        return self._instructed.get(use, self.tokenize)
+
     def _tokenised(self, name: str) -> Dataset:
-        tokens = tokenise(self.train.values(name), self.tokenize, self.cache_dir)
+        tokens = tokenise(self.train.values(name), self.tokenizer_of(name), self.cache_dir)
         empty = np.flatnonzero(self.train.has(name) & (lengths_of(tokens, "ids") == 0))
 
         if len(empty):

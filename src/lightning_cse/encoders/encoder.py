@@ -1,6 +1,7 @@
 """A sentence encoder: transformer backbone and pooling, one pass for all sentences of a step."""
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,8 +18,16 @@ from lightning_cse.encoders.adapters import (
     frozen_names,
     leave_out_frozen,
 )
+from lightning_cse.encoders.architecture import (
+    attend_both_ways,
+    is_causal,
+    is_decoder,
+    positions,
+)
+from lightning_cse.encoders.instructions import USES, complete
 from lightning_cse.encoders.packing import (
     MODEL_TYPES,
+    WIDEST,
     Windows,
     cut_by_length,
     cut_evenly,
@@ -26,11 +35,25 @@ from lightning_cse.encoders.packing import (
     make_dropout_fast,
     use_window_attention,
 )
-from lightning_cse.encoders.templates import PROMPTS, Sequences, Template
+from lightning_cse.encoders.templates import (
+    PROMPT_EOL,
+    PROMPTS,
+    Sequences,
+    Template,
+    padding_id,
+)
 from lightning_cse.errors import EncoderError, did_you_mean
 from lightning_cse.tokens import Tokens
 
-POOLINGS = ("cls", "cls_pooler", "embedding_last", "first_last", "mean", "prompt")
+POOLINGS = (
+    "cls",
+    "cls_pooler",
+    "embedding_last",
+    "first_last",
+    "last_token",
+    "mean",
+    "prompt",
+)
 
 EARLIER_STATES = {"first_last": 1, "embedding_last": 0}
 r"""Poolings that average the states of the last layer and an earlier one, and its index k in
@@ -57,7 +80,7 @@ def pool(
     hidden = hidden.float()  # a mean that is stored in bfloat16 makes ties between scores
     if pooling in ("cls", "cls_pooler"):
         return hidden[:, 0]
-    if pooling == "prompt":
+    if pooling in ("prompt", "last_token"):
         return hidden[torch.arange(len(hidden), device=hidden.device), place]
 
     weights = mask.to(hidden.dtype)[:, :, None]
@@ -75,12 +98,23 @@ PADDING_ON_GPU = 4096
 class Tokenizer:
     """A tokenizer as `lightning_cse.data` uses it: sentences to bare token ids, with a digest for
     the cache key.
+
+    ``instruction`` is text put before every sentence.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, digest: str) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        digest: str,
+        instruction: str = "",
+    ) -> None:
         self.tokenizer = tokenizer
+        self.instruction = instruction
         self.digest = digest
-        self.pad_id = int(tokenizer.pad_token_id)
+        if instruction:
+            self.digest = hashlib.sha256(f"{digest} {instruction}".encode()).hexdigest()
+
+        self.pad_id = padding_id(tokenizer)
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the bare ids of each sentence: no special tokens, nothing truncated."""
@@ -89,7 +123,7 @@ class Tokenizer:
 
         # verbose=False: the data module counts and reports sentences over the model's maximum.
         encoded = self.tokenizer(
-            list(sentences),
+            [self.instruction + sentence for sentence in sentences],
             add_special_tokens=False,
             return_attention_mask=False,
             truncation=False,
@@ -107,17 +141,21 @@ class Tokenizer:
 class SentenceEncoder(nn.Module):
     r"""Encode sentences as vectors: template, transformer, pooling.
 
-    All sentences of a step are encoded in one call. For BERT-like models (`MODEL_TYPES`) they
+    All sentences of a step are encoded in one call. For the architectures of `MODEL_TYPES` they
     are packed into windows on a CPU. Otherwise, they are padded in groups of similar length.
 
     .. math:: x_i = \text{pool}(\text{backbone}(\text{template}(s_i)))
 
     ``pooling`` takes the first token (``cls``), all real tokens (``mean``), the mask of a
-    prompt around the sentence (``prompt``; one vector per prompt, None for NGCSE's two), or all
-    real tokens of two layers (`EARLIER_STATES`). ``cls_pooler`` applies the checkpoint's own
+    prompt around the sentence (``prompt``; one vector per prompt, None for NGCSE's two), the end
+    token (``last_token``; appended if the tokenizer writes no special token at the end), or all
+    real tokens of two layers (`EARLIER_STATES`). A causal model pools the last token of a prompt
+    without a mask, by default `PROMPT_EOL`, and has no ``cls``; ``bidirectional`` removes its
+    causal mask (`attend_both_ways`). ``cls_pooler`` applies the checkpoint's own
     pooler to the first token, :math:`\tanh(W h_1 + b)`. SimCSE's authors test their supervised
     checkpoints this way, the unsupervised ones with ``cls`` (authors' code, ``evaluation.py``).
-    ``max_length`` includes the template; longer sentences are cut. ``denoise`` subtracts the
+    ``instructions`` are texts put before a sentence, by its use (`Use`).
+    ``max_length`` includes it and the template; longer sentences are cut. ``denoise`` subtracts the
     vector of the prompt alone, of its mask without the sentence, with the suffix at its
     positions after a sentence of that length:
 
@@ -145,6 +183,8 @@ class SentenceEncoder(nn.Module):
         prompts: Sequence[str] | None = None,
         denoise: bool = False,
         freeze_embeddings: bool = False,
+        bidirectional: bool = False,
+        instructions: Mapping[str, str] | None = None,
         compile: bool = False,  # noqa: A002 - the option's name,
         adapter: Any = None,
         gradient_checkpointing: bool = False,
@@ -156,9 +196,20 @@ class SentenceEncoder(nn.Module):
                 f"encoder.max_length: {max_length} is more than the {limit} positions of {name}"
             )
 
-        _check_pooling(pooling, backbone, name)
+        if bidirectional:
+            attend_both_ways(backbone, name)
+
+        self.is_decoder = is_decoder(backbone.config)
+        self.is_causal = self.is_decoder and is_causal(backbone)
+        """Whether a token sees only the tokens before it."""
+        _check_pooling(pooling, backbone, name, self.is_causal)
         self.backbone = backbone
+        self.bidirectional = bidirectional
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
+        self.instructions = complete(instructions)
+        """The text before a sentence by its use; empty without instructions."""
+        self.instructed = self._instructed()
+        """The tokenizer of a sentence by its use: ``default``, ``query`` or ``document``."""
         self.name = name
         self.pooling = pooling
         self.max_length = max_length
@@ -175,7 +226,8 @@ class SentenceEncoder(nn.Module):
         self.adapter = None if adapter is None else Adapter(backbone, adapter)
         make_dropout_fast(backbone)
         if freeze_embeddings:
-            backbone.get_submodule("embeddings").requires_grad_(False)
+            embeddings = getattr(backbone, "embeddings", None) or backbone.get_input_embeddings()
+            embeddings.requires_grad_(False)
         if gradient_checkpointing:
             checkpoint_layers(backbone)
 
@@ -183,6 +235,28 @@ class SentenceEncoder(nn.Module):
         self._is_packed = use_window_attention(backbone)
         self.templates = tuple(self._single_templates(prompts))
         """The templates of a single sentence: one per prompt, or just one without prompts."""
+        self._check_instructions()
+
+    def _instructed(self) -> dict[str, Tokenizer]:
+        """Return the tokenizer of each use."""
+        bare = self.tokenizer
+        found: dict[str, Tokenizer] = {}
+        for use in USES:
+            text = self.instructions.get(use, "")
+            found[use] = Tokenizer(bare.tokenizer, bare.digest, text) if text else bare
+
+        return found
+
+    def _check_instructions(self) -> None:
+        """Raise EncoderError if an instruction leaves no room for a sentence."""
+        longest = max(map(len, self.templates))
+        for use, text in self.instructions.items():
+            tokens = longest + len(self.tokenizer([text])[0])
+            if tokens >= self.max_length:
+                raise EncoderError(
+                    f"encoder.instructions.{use}: {tokens} tokens with the template leave no room "
+                    f"for a sentence within encoder.max_length={self.max_length}"
+                )
 
     def _single_templates(self, prompts: Sequence[str] | None) -> Iterator[Template]:
         """Yield one template per prompt, or the tokenizer's own where no prompt is pooled."""
@@ -194,8 +268,10 @@ class SentenceEncoder(nn.Module):
                     f"set, only those of {', '.join(MODEL_TYPES)}"
                 )
 
-            for prompt in prompts or PROMPTS:
-                yield self._with_room(Template.from_prompt(tokenizer, prompt))
+            by_default = (PROMPT_EOL,) if self.is_decoder else PROMPTS
+            make = Template.from_causal_prompt if self.is_decoder else Template.from_prompt
+            for prompt in prompts or by_default:
+                yield self._with_room(make(tokenizer, prompt))
 
             return
 
@@ -204,7 +280,14 @@ class SentenceEncoder(nn.Module):
                 f"encoder.prompts, encoder.denoise: need encoder.pooling=prompt, got {self.pooling}"
             )
 
-        yield self._with_room(Template.from_tokenizer(tokenizer))
+        yield self._complete(Template.from_tokenizer(tokenizer))
+
+    def _complete(self, template: Template) -> Template:
+        """Return a template that ends with the token that is pooled, if a sentence has room."""
+        if self.pooling == "last_token":
+            template = template.ended(self.tokenizer.tokenizer)
+
+        return self._with_room(template)
 
     def _with_room(self, template: Template) -> Template:
         """Return the template if a sentence has room beside it."""
@@ -236,7 +319,8 @@ class SentenceEncoder(nn.Module):
 
         if self.pooling == "prompt":
             raise EncoderError(
-                f"encoder.pooling: this method puts {second!r} behind a sentence; choose cls or mean"
+                f"encoder.pooling: this method puts {second!r} behind a sentence; choose "
+                f"{'last_token' if self.is_decoder else 'cls'} or mean"
             )
 
         tokenizer = self.tokenizer.tokenizer
@@ -244,7 +328,14 @@ class SentenceEncoder(nn.Module):
         if not self.has_segments:
             template = replace(template, suffix_types=(0,) * len(template.suffix))
 
-        return self._with_room(template)
+        return self._complete(template)
+
+    def passes(self, device: torch.device | None = None) -> str:
+        """Return how sentences go through the backbone on a device, by default its own: ``packed``
+        or ``padded``.
+        """
+        kind = (device or self.backbone.device).type
+        return "packed" if self._is_packed and kind == "cpu" else "padded"
 
     def forward(
         self,
@@ -283,7 +374,8 @@ class SentenceEncoder(nn.Module):
         """
         sequences = Sequences.cat(parts, self.tokenizer.pad_id)
         order = torch.argsort(sequences.lengths, stable=True)
-        encode = self._packed if self._is_packed and order.is_cpu else self._padded
+        fits = self._is_packed and order.is_cpu and int(sequences.lengths.max()) <= WIDEST
+        encode = self._packed if fits else self._padded
 
         def encoded(rows: Tensor) -> Tensor:
             vectors = torch.cat(list(encode(sequences.take(rows), most)))
@@ -319,7 +411,9 @@ class SentenceEncoder(nn.Module):
             width = int(lengths[end - 1])
             mask = torch.arange(width, device=part.ids.device) < part.lengths[:, None]
             inputs = {"input_ids": part.ids[:, :width]}
-            if lengths[start] < width:  # without a mask, attention has faster kernels
+            # Without a mask, attention has faster kernels. A decoder would take a gap in positions
+            # for the start of another sequence.
+            if lengths[start] < width or (self.denoise and self.is_decoder):
                 inputs["attention_mask"] = mask.long()
             if self.has_segments:
                 inputs["token_type_ids"] = part.type_ids[:, :width]
@@ -362,7 +456,11 @@ class SentenceEncoder(nn.Module):
 
         Return the ids, a model's inputs, and the place and the mask (n, length) of each token.
         """
-        windows = Windows.pack(part.lengths.numpy())
+        windows = Windows.pack(
+            part.lengths.numpy(),
+            is_causal=self.is_causal,
+            includes_bound=self.bidirectional,
+        )
         width = int(part.lengths.max())
         position = torch.arange(width).expand(len(part.lengths), -1)
         mask = position < part.lengths[:, None]
@@ -377,6 +475,9 @@ class SentenceEncoder(nn.Module):
         inputs: dict[str, Any] = {
             "position_ids": laid_out(part.positions + first, first)[None],
             "windows": windows,
+            # A mask of four dimensions is taken as it is: without one, some architectures would
+            # make a mask of tokens x tokens. Attention in windows ignores it.
+            "attention_mask": torch.ones(1, 1, 1, 1, dtype=torch.bool),
         }
         if self.has_segments:
             inputs["token_type_ids"] = laid_out(part.type_ids, 0)[None]
@@ -391,6 +492,9 @@ class SentenceEncoder(nn.Module):
         """
         earlier = EARLIER_STATES.get(self.pooling)
         inputs["output_hidden_states"] = earlier is not None
+        if self.is_decoder:
+            inputs["use_cache"] = False
+
         output = self.backbone(**inputs)
         if earlier is None:
             last: Tensor = output.last_hidden_state
@@ -401,17 +505,30 @@ class SentenceEncoder(nn.Module):
         return (states[earlier].float() + states[-1].float()) / 2
 
 
-def _check_pooling(pooling: str, backbone: PreTrainedModel, name: str) -> None:
+def _check_pooling(
+    pooling: str,
+    backbone: PreTrainedModel,
+    name: str,
+    is_causal: bool,
+) -> None:
     if pooling not in POOLINGS:
         near = did_you_mean(pooling, POOLINGS)
         raise EncoderError(
             f"encoder.pooling: must be one of {', '.join(POOLINGS)}, got {pooling!r}{near}"
         )
 
-    if pooling == "cls_pooler" and not hasattr(getattr(backbone, "pooler", None), "dense"):
+    kind = backbone.config.model_type
+    if pooling == "cls" and is_causal:
         raise EncoderError(
-            f"encoder.pooling: {name} ({backbone.config.model_type}) has no pooler (a dense layer "
-            "and tanh on [CLS]); choose cls or mean"
+            f"encoder.pooling: the first token of {name} ({kind}, causal) sees no other token; "
+            "choose last_token, mean or prompt"
+        )
+
+    if pooling == "cls_pooler" and not hasattr(getattr(backbone, "pooler", None), "dense"):
+        instead = "last_token or mean" if is_causal else "cls or mean"
+        raise EncoderError(
+            f"encoder.pooling: {name} ({kind}) has no pooler (a dense layer "
+            f"and tanh on [CLS]); choose {instead}"
         )
 
 
@@ -425,15 +542,3 @@ def _drops(module: nn.Module) -> bool:
             return True
 
     return False
-
-
-def positions(backbone: PreTrainedModel) -> tuple[int, int | None]:
-    """Return the position of the first token, and how many positions tokens can have.
-
-    None without a limit.
-    """
-    # Positions of RoBERTa and MPNet start after the padding id, so two of their 514 are never used.
-    first = int(getattr(getattr(backbone, "embeddings", None), "padding_idx", -1)) + 1
-    limit = getattr(backbone.config, "max_position_embeddings", None)
-
-    return first, None if limit is None else limit - first

@@ -3,12 +3,15 @@
 Or a small random one for tests.
 """
 
+import contextlib
+import functools
 import hashlib
 import importlib.util
 import inspect
 import json
 import logging
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, cast
@@ -19,11 +22,16 @@ from safetensors import SafetensorError
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from lightning_cse.encoders.encoder import POOLINGS, SentenceEncoder, positions
+from lightning_cse.encoders.architecture import positions, refusal
+from lightning_cse.encoders.encoder import POOLINGS, SentenceEncoder
+from lightning_cse.encoders.instructions import read_instructions
 from lightning_cse.encoders.packing import set_dropout
 from lightning_cse.errors import EncoderError
 
 log = logging.getLogger(__name__)
+
+ENCODERS_VARIABLE = "LIGHTNING_CSE_ENCODERS"
+"""The environment variable for a folder of encoders, each in a folder of its name."""
 
 TOKENIZER = (
     "tokenizer.json",
@@ -46,6 +54,8 @@ KNOWN_POOLINGS = {
     "pooling_mode_cls_token": "cls",
     "mean": "mean",
     "pooling_mode_mean_tokens": "mean",
+    "lasttoken": "last_token",
+    "pooling_mode_lasttoken": "last_token",
 }
 """Our poolings by the names of sentence-transformers."""
 
@@ -56,6 +66,8 @@ class EncoderOptions(TypedDict, total=False):
     prompts: Sequence[str] | None
     denoise: bool
     freeze_embeddings: bool
+    bidirectional: bool
+    instructions: Mapping[str, str] | None
     compile: bool
     adapter: Any  # peft is an extra, so its type is not named here
     gradient_checkpointing: bool
@@ -77,12 +89,15 @@ def load_encoder(
 
     ``layers`` keeps the first k layers; ``dropout`` replaces every dropout probability.
     ``auto`` takes the pooling and the length of a sentence-transformers folder, or the most
-    that tokenizer and backbone allow if it gives no length.
+    that tokenizer and backbone allow if it gives no length. With its pooling, an encoder has the
+    folder's instructions, unless others are given.
     """
-    folder = find_encoder(source, package)
+    folder = find_encoder(name, source, package)
     _check_files(folder)
     if pooling == "auto":
         pooling = read_pooling(folder)
+        if options.get("instructions") is None:
+            options["instructions"] = read_instructions(folder)
 
     try:
         config = _config(folder, layers)
@@ -96,6 +111,11 @@ def load_encoder(
             "(it needs what save_pretrained writes for a model and its tokenizer)"
         ) from error
 
+    own = {
+        "pooling": lambda: read_pooling(folder),
+        "max_length": lambda: _max_length(folder, backbone, tokenizer),
+    }
+    _report_differences(folder, name, own, {"pooling": pooling, "max_length": length})
     rows = cast("torch.nn.Embedding", backbone.get_input_embeddings()).num_embeddings
     if max(tokenizer.get_vocab().values()) >= rows:
         raise EncoderError(
@@ -137,11 +157,10 @@ def _check_files(folder: Path) -> None:
 
 def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
     config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(folder)
-    is_masked = type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING
-    if config.is_encoder_decoder or getattr(config, "is_decoder", False) or not is_masked:
+    if reason := refusal(config):
         raise EncoderError(
-            f"the {config.model_type} in {folder} is a decoder or not a text model; choose an "
-            "encoder such as BERT"
+            f"the {config.model_type} in {folder} {reason}; choose a masked language model such as "
+            "BERT, or a causal one such as Qwen3"
         )
 
     if layers is not None:
@@ -203,7 +222,7 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
     if not path.is_file():
         raise EncoderError(
             f"encoder.pooling: {folder} has no modules.json that says how it pools: choose cls or "
-            f"mean (all poolings: {', '.join(POOLINGS)})"
+            f"mean, last_token for a causal model (all poolings: {', '.join(POOLINGS)})"
         )
 
     try:
@@ -217,12 +236,11 @@ def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
         ]
         (mode,) = [modes] if isinstance(modes, str) else modes
         pooling = KNOWN_POOLINGS[mode]
-        path = folder / "config_sentence_transformers.json"
-        if path.is_file() and read_json(path).get("default_prompt_name"):
-            raise ValueError("a prompt before sentences is not supported")
+        if not config.get("include_prompt", True) and read_instructions(folder):
+            raise ValueError("pooling without the tokens of a prompt is not supported")
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise EncoderError(
-            f"{path} does not say how it pools, by cls or mean alone ({error!r}): set pooling"
+            f"{path} does not say how it pools, by cls, mean or lasttoken alone ({error!r}): set pooling"
         ) from error
 
     if unsupported := modules.keys() - {"Transformer", "Normalize", *applied}:
@@ -248,16 +266,43 @@ def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTo
     return length
 
 
+def _report_differences(
+    folder: Path,
+    name: str,
+    own: Mapping[str, Callable[[], Any]],
+    used: Mapping[str, Any],
+) -> None:
+    """Log where options are not those of a sentence-transformers folder."""
+    if not (folder / "modules.json").is_file():
+        return
+
+    differences = []
+    for key, read in own.items():
+        with contextlib.suppress(EncoderError):  # the folder does not say it
+            if (value := read()) != used[key]:
+                differences.append(f"{key} {used[key]} (its folder: {value})")
+
+    if differences:
+        _say(f"the encoder {name} has {', '.join(differences)}")
+
+
+@functools.cache
+def _say(line: str) -> None:
+    """Log a line once in a process: a model is loaded again to be tested."""
+    log.info("%s", line)
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def find_encoder(source: str, package: str | None = None) -> Path:
+def find_encoder(name: str, source: str, package: str | None = None) -> Path:
     """Return the folder of an encoder; raise EncoderError with a list of the places tried.
 
     ``package`` is ``name/subfolder`` of an installed Python package, and is used if it exists;
-    ``source`` is a folder or a name on the hub.
+    ``source`` is a folder or a name on the hub. Before the hub, ``name`` is looked for in the
+    folder ``LIGHTNING_CSE_ENCODERS``.
     """
     tried = []
     if package is not None:
@@ -272,6 +317,13 @@ def find_encoder(source: str, package: str | None = None) -> Path:
         return folder
 
     tried.append(f"the folder {folder.absolute()}: does not exist")
+    if encoders := os.environ.get(ENCODERS_VARIABLE):
+        folder = Path(encoders).expanduser() / name
+        if folder.is_dir():
+            return folder
+
+        tried.append(f"{ENCODERS_VARIABLE}: there is no folder {folder.absolute()}")
+
     from huggingface_hub import snapshot_download  # heavy, and not needed for local folders
 
     try:

@@ -83,12 +83,21 @@ MODEL_TYPES = (
     "camembert",
     "distilbert",
     "electra",
+    "gemma3_text",
+    "llama",
+    "mistral",
+    "modernbert",
+    "qwen2",
+    "qwen3",
     "roberta",
     "xlm-roberta",
 )
 """Backbones whose forward passes ``windows`` on to attention, and takes ``inputs_embeds`` and
 ``position_ids``.
 """
+
+WIDEST = 2048
+"""Tokens of the longest sequence that is packed: the bias of a window is quadratic in its width."""
 
 NARROWEST = 32
 """The narrowest window in tokens, and the step between widths: few widths make few shapes."""
@@ -150,19 +159,31 @@ class Windows:
     """``count`` windows of ``width`` tokens; ``starts`` (n,) is where each sequence starts in the
     row of tokens.
 
-    ``bias`` (count, 1, width, width) is 0 between tokens of one sequence, else -inf; padding
-    attends to padding, which avoids a division by 0.
+    ``bias`` (count, 1, width, width) is 0 between tokens of one sequence, else -inf; with
+    ``is_causal``, only for a token and those before it. Padding attends to padding, which avoids a
+    division by 0.
     """
 
     count: int
     width: int
     starts: np.ndarray
     bias: Tensor
+    includes_bound: bool = False
+    """Whether a token sees those at the bound of a sliding window, as transformers' masks of both
+    directions do for a decoder.
+    """
     # Shared by all layers.
-    _biases: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)
+    _within: dict[int, Tensor] = field(default_factory=dict, repr=False)
+    _biases: dict[tuple[torch.dtype, int | None], Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def pack(cls, lengths: np.ndarray) -> Windows:
+    def pack(
+        cls,
+        lengths: np.ndarray,
+        *,
+        is_causal: bool = False,
+        includes_bound: bool = False,
+    ) -> Windows:
         """Pack sequences, the longest first, each into the first window with room, at the cheapest
         of a few widths.
         """
@@ -178,17 +199,41 @@ class Windows:
 
         owner = torch.from_numpy(sequence).view(count, 1, width)
         is_other = owner[..., None] != owner[..., None, :]
+        if is_causal:
+            is_other |= torch.ones(width, width, dtype=torch.bool).triu(1)
+
         bias = torch.zeros(count, 1, width, width).masked_fill_(is_other, -torch.inf)
 
-        return cls(count, width, starts, bias)
+        return cls(
+            count,
+            width,
+            starts,
+            bias,
+            includes_bound,
+        )
 
-    def bias_a_head(self, dtype: torch.dtype, heads: int) -> Tensor:
+    def bias_within(self, reach: int | None) -> Tensor:
+        """Return the bias of a layer with a sliding window, whose tokens see those less than
+        ``reach`` away; None for all.
+        """
+        if reach is None or reach >= self.width:
+            return self.bias
+
+        if reach not in self._within:
+            place = torch.arange(self.width)
+            is_far = (place[:, None] - place).abs() >= reach
+            self._within[reach] = self.bias.masked_fill(is_far, -torch.inf)
+
+        return self._within[reach]
+
+    def bias_a_head(self, dtype: torch.dtype, heads: int, reach: int | None) -> Tensor:
         """Return the bias for every head: (count * heads, width, width)."""
-        if dtype not in self._biases:
-            bias = self.bias.to(dtype).expand(-1, heads, -1, -1)
-            self._biases[dtype] = bias.flatten(0, 1)
+        key = (dtype, reach)
+        if key not in self._biases:
+            bias = self.bias_within(reach).to(dtype).expand(-1, heads, -1, -1)
+            self._biases[key] = bias.flatten(0, 1)
 
-        return self._biases[dtype]
+        return self._biases[key]
 
 
 def _first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
@@ -222,7 +267,16 @@ def window_attention(
         )  # type: ignore[misc]
 
     q, k, v = (tensor[0].transpose(0, 1) for tensor in states[:3])  # (tokens, heads, width)
+    q, k = q.to(v.dtype), k.to(v.dtype)  # under autocast, rotary positions leave them in float32
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1:  # grouped queries: several heads share keys and values
+        k, v = (tensor.repeat_interleave(groups, 1) for tensor in (k, v))
+
     scale = options.get("scaling") or q.shape[-1] ** -0.5
+    reach = options.get("sliding_window")
+    if reach is not None and windows.includes_bound:
+        reach += 1
+
     if dropout > 0 and is_fast(q, dropout):
         mixed: Tensor = _WindowAttention.apply(
             q,
@@ -231,12 +285,13 @@ def window_attention(
             windows,
             dropout,
             scale,
+            reach,
         )  # type: ignore[no-untyped-call]
         return mixed[None], None
 
     shape = (windows.count, windows.width)
     q, k, v = (tensor.unflatten(0, shape).transpose(1, 2) for tensor in (q, k, v))
-    bias = windows.bias.to(q.dtype)
+    bias = windows.bias_within(reach).to(q.dtype)
     mixed = nn.functional.scaled_dot_product_attention(
         q,
         k,
@@ -283,9 +338,10 @@ class _WindowAttention(torch.autograd.Function):
         windows: Windows,
         dropout: float,
         scale: float,
+        reach: int | None,
     ) -> Tensor:
         q, k, v = (_swapped(x, windows.count) for x in (q, k, v * _scale(dropout)))
-        bias = windows.bias_a_head(q.dtype, len(q) // windows.count)
+        bias = windows.bias_a_head(q.dtype, len(q) // windows.count, reach)
         weights = torch.baddbmm(
             bias,
             q,
@@ -318,7 +374,7 @@ class _WindowAttention(torch.autograd.Function):
         v_grad = torch.bmm(kept.mul_(weights).transpose(1, 2), g).mul_(_scale(ctx.dropout))
         gradients = (_swapped(x, ctx.count) for x in (q_grad, k_grad, v_grad))
 
-        return *gradients, None, None, None
+        return *gradients, None, None, None, None
 
 
 LANES = 65_536

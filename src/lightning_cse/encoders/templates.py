@@ -4,7 +4,8 @@ prompt.
 A template comes from the tokenizer: a probe sentence is encoded with its special tokens, and
 the tokens before and after the probe are the prefix and the suffix. So BERT's ``[CLS] s [SEP]
 explicit [SEP]`` with segment ids and RoBERTa's doubled separator are exactly as the tokenizer
-writes them, without a table of models.
+writes them, without a table of models. Many tokenizers of decoders write no special tokens; their
+end token is appended where it is pooled.
 """
 
 from __future__ import annotations
@@ -31,6 +32,33 @@ PROMPTS = (
 """NGCSE's two prompts: without PromptBERT's full stop, and with the capital of the authors' ids for
 RoBERTa.
 """
+
+PROMPT_EOL = f'This sentence: "{SENTENCE}" means in one word:"'
+"""The prompt of causal models, whose last token is pooled.
+
+Source: PromptEOL (Jiang et al. 2023, "Scaling Sentence Embeddings with Large Language Models").
+"""
+
+
+def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Return an id for padding, which is masked: the tokenizer's own, its end token's, or 0."""
+    for token in (tokenizer.pad_token_id, tokenizer.eos_token_id):
+        if token is not None:
+            return int(token)
+
+    return 0
+
+
+def end_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Return the id of the token that ends a text; raise EncoderError if there is none."""
+    for token in (tokenizer.eos_token_id, tokenizer.sep_token_id):
+        if token is not None:
+            return int(token)
+
+    raise EncoderError(
+        f"the tokenizer {tokenizer.name_or_path} has no end token (eos_token): choose "
+        "encoder.pooling=mean, or set one in its tokenizer_config.json"
+    )
 
 
 @dataclass(frozen=True)
@@ -76,8 +104,8 @@ class Sequences:
 class Template:
     """Token ids before and after a sentence, with their segment ids.
 
-    ``pooled`` is the place of a prompt's mask, counted from the end (1 is the last token), the
-    same for every sentence; None without a prompt.
+    ``pooled`` is the place of a prompt's mask or of the end token, counted from the end (1 is the
+    last token), the same for every sentence; None if neither is pooled.
     """
 
     prefix: tuple[int, ...]
@@ -93,6 +121,8 @@ class Template:
     ) -> Template:
         """Return the template of a single sentence, or of a pair whose second segment is the word
         ``second``.
+
+        The end token separates them if the tokenizer writes no special token between two texts.
         """
         probe = list(tokenizer(PROBE, add_special_tokens=False)["input_ids"])
         encoded = tokenizer(PROBE, second, return_token_type_ids=True)
@@ -101,17 +131,72 @@ class Template:
         for start in range(len(ids) - len(probe) + 1):
             end = start + len(probe)
             if list(ids[start:end]) == probe:
-                return cls(
+                template = cls(
                     prefix=ids[:start],
                     suffix=ids[end:],
                     prefix_types=types[:start],
                     suffix_types=types[end:],
-                    pad_id=int(tokenizer.pad_token_id),
+                    pad_id=padding_id(tokenizer),
+                )
+                if second is None or ids[end] in tokenizer.all_special_ids:
+                    return template
+
+                return replace(
+                    template,
+                    suffix=(end_id(tokenizer), *ids[end:]),
+                    suffix_types=(0, *types[end:]),
                 )
 
         raise EncoderError(
             f"the tokenizer {tokenizer.name_or_path} changes a sentence between special tokens; "
             "use another encoder"
+        )
+
+    def ended(self, tokenizer: PreTrainedTokenizerBase) -> Template:
+        """Return this template with its last token pooled: the special token that the tokenizer
+        writes at the end, or else its end token, appended.
+        """
+        if self.suffix and self.suffix[-1] in tokenizer.all_special_ids:
+            return replace(self, pooled=1)
+
+        return replace(
+            self,
+            suffix=(*self.suffix, end_id(tokenizer)),
+            suffix_types=(*self.suffix_types, 0),
+            pooled=1,
+        )
+
+    @classmethod
+    def from_causal_prompt(cls, tokenizer: PreTrainedTokenizerBase, prompt: str) -> Template:
+        r"""Return the template of a prompt for a causal model: text with ``{}`` for the sentence
+        and text after it, whose last token is pooled.
+
+        The tokenizer's special tokens stand before it, and none after it. Each piece is tokenised
+        alone: a sentence has the ids that it has at the start of a text, and spaces before it are
+        dropped.
+
+        Source: PromptEOL (Jiang et al. 2023).  Differs: there, the text is tokenised as a whole, so
+        that a tokenizer may join the quotation mark and the first letters.  Raises EncoderError for
+        a prompt of another form.
+        """
+        before, _, behind = prompt.partition(SENTENCE)
+        if prompt.count(SENTENCE) != 1 or MASK in prompt or not behind.strip():
+            raise EncoderError(
+                f"encoder.prompts: {prompt!r} needs one {SENTENCE} and text behind it, whose last "
+                f"token is pooled; a causal model has no {MASK}"
+            )
+
+        single = cls.from_tokenizer(tokenizer)
+        prefix = tuple(tokenizer(before.rstrip(), add_special_tokens=False)["input_ids"])
+        suffix = tuple(tokenizer(behind, add_special_tokens=False)["input_ids"])
+
+        return cls(
+            prefix=single.prefix + prefix,
+            suffix=suffix,
+            prefix_types=single.prefix_types + (0,) * len(prefix),
+            suffix_types=(0,) * len(suffix),
+            pad_id=single.pad_id,
+            pooled=1,
         )
 
     @classmethod
@@ -135,6 +220,12 @@ class Template:
 
         def ids(text: str) -> tuple[int, ...]:
             return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+        if tokenizer.mask_token_id is None:
+            raise EncoderError(
+                f"encoder.pooling: the tokenizer {tokenizer.name_or_path} has no mask token, which "
+                "prompt pools; choose mean"
+            )
 
         single = cls.from_tokenizer(tokenizer)
         prefix = ids(before.rstrip())

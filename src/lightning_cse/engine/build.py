@@ -70,6 +70,7 @@ def build(cfg: DictConfig) -> Parts:
         seed=cfg.seed,
         roles=method.roles,
         optional=method.optional,
+        instructed=encoder.instructed,
     )
 
     tasks, left_out = build_tasks(cfg.suite)
@@ -167,7 +168,14 @@ def _has_fast_bfloat16(on_gpu: bool) -> bool:
 def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, Any]:
     """Return the values that the encoder's ``auto`` options resolved to, by dotted key."""
     values = {"encoder.pooling": encoder.pooling, "encoder.max_length": encoder.max_length}
-    return {key: value for key, value in values.items() if OmegaConf.select(cfg, key) == "auto"}
+    chosen: dict[str, Any] = {
+        key: value for key, value in values.items() if OmegaConf.select(cfg, key) == "auto"
+    }
+    # With its pooling, an encoder also has its folder's instructions.
+    if "encoder.pooling" in chosen and encoder.instructions:
+        chosen["encoder.instructions"] = encoder.instructions
+
+    return chosen
 
 
 def build_tasks(suite: DictConfig) -> tuple[dict[str, Task], dict[str, str]]:

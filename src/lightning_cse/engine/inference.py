@@ -18,6 +18,7 @@ from torch import Tensor
 
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
+from lightning_cse.encoders.instructions import USES, Use
 from lightning_cse.errors import ConfigError, TaskError
 from lightning_cse.models import Model
 from lightning_cse.models.base import finite
@@ -102,8 +103,8 @@ class SentenceModel:
 
     @property
     def max_length(self) -> int:
-        """The number of tokens read from a sentence: the encoder's maximum minus the longest
-        template.
+        """The number of tokens read from a sentence with its instruction: the encoder's maximum
+        minus the longest template.
         """
         return self.encoder.max_length - max(len(template) for template in self.templates)
 
@@ -127,15 +128,21 @@ class SentenceModel:
         *,
         show_progress: bool | None = False,
         label: str = "",
+        use: Use = "default",
     ) -> Embedding:
         """Return all views of sentences at once, as an `Embedding` in main memory; EncoderError if
         it is not finite.
+
+        ``use`` chooses the instruction before each sentence, if the encoder has instructions.
         """
         texts = _as_list(sentences)
         if not texts:
             return self._example[:0]
 
-        table = TokenTable.of(texts, self.encoder.tokenizer)
+        if use not in USES:
+            raise ConfigError([f"use: must be one of {', '.join(USES)}, got {use!r}"])
+
+        table = TokenTable.of(texts, self.encoder.instructed[use])
         self.embedded += len(texts)
         self.truncated += int((table.lengths > self.max_length).sum())
         title = f"{label}: {len(texts):,} sentences" if label else f"{len(texts):,} sentences"
@@ -152,15 +159,18 @@ class SentenceModel:
         *,
         normalize: bool = False,
         show_progress: bool | None = None,
+        use: Use = "default",
     ) -> np.ndarray:
         """Return the vectors of sentences in one of the ``views``, in float32: (d,) for a string,
         else (n, d).
 
         The vectors are as in an evaluation, in the order of the sentences; ``normalize`` scales
-        each to length 1. ``show_progress=None`` shows a progress bar only on a terminal.
+        each to length 1. ``show_progress=None`` shows a progress bar only on a terminal. ``use``
+        (``query`` or ``document``) chooses the instruction of an encoder that has instructions.
         """
         view = self._checked_view(view, self.views)
-        vectors = _vectors(self.embed(sentences, show_progress=show_progress))[view]
+        embedded = self.embed(sentences, show_progress=show_progress, use=use)
+        vectors = _vectors(embedded)[view]
         if normalize:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
 
@@ -174,6 +184,7 @@ class SentenceModel:
         *,
         chunk: int = 8192,
         normalize: bool = False,
+        use: Use = "default",
     ) -> int:
         """Write the vectors of sentences to a ``.npy`` file, and return how many there are.
 
@@ -195,6 +206,7 @@ class SentenceModel:
                     view,
                     normalize=normalize,
                     show_progress=False,
+                    use=use,
                 )
                 file.write(vectors.astype("<f4").tobytes())
                 count += len(texts)
@@ -293,8 +305,8 @@ class SentenceModel:
         Raises TaskError if the model has no such question or view.
         """
         compared = self._comparison(relation, view, against)
-        embedded = self.embed(queries)
-        documents = self.embed(corpus)
+        embedded = self.embed(queries, use="query")
+        documents = self.embed(corpus, use="document")
         with torch.no_grad():
             found = list(compared.search(embedded, documents, k))
 

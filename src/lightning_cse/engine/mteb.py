@@ -44,7 +44,7 @@ class MTEBModel:
             "max_tokens": self.model.max_length,
             "similarity_fn_name": "cosine",
             "framework": ["PyTorch"],
-            "use_instructions": False,
+            "use_instructions": bool(self.model.encoder.instructions),
         }
 
         return mteb.models.ModelMeta(**unknown | known)
@@ -52,13 +52,19 @@ class MTEBModel:
     def encode(
         self,
         inputs: Iterable[Mapping[str, Any]],
+        *,
+        prompt_type: str | None = None,
         **_: Any,
     ) -> Tensor:
-        """Return the vectors of all sentences in mteb's batches: (n, d), float32. mteb's prompts
-        are not used.
+        """Return the vectors of all sentences in mteb's batches: (n, d), float32.
+
+        ``prompt_type`` (``query`` or ``document``, else None) chooses the encoder's instruction;
+        mteb's prompts are not used.
         """
         sentences = [sentence for batch in inputs for sentence in batch["text"]]
-        return self.model.answers.features(self.model.embed(sentences))
+        use: Any = "default" if prompt_type is None else getattr(prompt_type, "value", prompt_type)
+
+        return self.model.answers.features(self.model.embed(sentences, use=use))
 
     def similarity(
         self,

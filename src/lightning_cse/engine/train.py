@@ -28,6 +28,7 @@ from lightning_cse.callbacks import (
     BestAndLast,
     Evaluation,
     Interrupts,
+    MemoryEstimate,
     RandomState,
     StepLines,
     StepLog,
@@ -402,12 +403,15 @@ def fit_and_test(
     callbacks = [
         job.interrupts,
         RandomState(),
+        MemoryEstimate(),
         steps,
         evaluation,
         *lines,
         checkpoints,
     ]
     trainer = _trainer(job, loggers, callbacks)
+    passes = parts.encoder.passes(trainer.strategy.root_device)
+    log.info("%s encodes %s sentences", parts.encoder.name, passes)
     _fit(job, trainer, last)
 
     job.interrupts.continues = "repeats only the test"
@@ -514,6 +518,7 @@ def _inputs(job: Job, trainer: pl.Trainer, best: Path) -> dict[str, Any]:
         "checkpoint": {"sha256": sha256},
         "code": code_digest(plain(job.cfg.method)),
         "device": device_name(trainer.strategy.root_device),
+        "passes": parts.encoder.passes(trainer.strategy.root_device),
         "precision": str(trainer.precision),
         "environment": runs.environment(),
     }
@@ -528,7 +533,7 @@ def _count_cut(parts: Parts) -> dict[str, int]:
 
     table = token_table(
         sorted(evaluated),
-        parts.encoder.tokenizer,
+        parts.encoder.instructed["default"],
         parts.data.cache_dir,
     )
     parts.method.model.table = table  # embedded at every evaluation

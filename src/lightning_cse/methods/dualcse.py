@@ -58,7 +58,8 @@ class DualCSE(Method):
 
         if architecture == "cross" and not encoder.has_segments:
             log.info(
-                "%s has no segment ids: a separator alone sets the two words apart",
+                "%s has no segment ids: a separator alone (its end token, if the tokenizer writes "
+                "none between two texts) sets the two words apart",
                 encoder.name,
             )
 

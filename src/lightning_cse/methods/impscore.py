@@ -2,7 +2,6 @@
 
 import logging
 import warnings
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any, ClassVar, TypedDict, Unpack
 
@@ -89,29 +88,39 @@ class ImpScore(Method):
         # has to be.
         warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        columns = [data.train.column(role) for role in self.roles]
         with self.trainer.precision_plugin.forward_context(), torch.no_grad():
-            self._encode_once(columns, data.max_tokens)
+            self._encode_once(data)
 
     def on_fit_end(self) -> None:
         """Release the vectors that were kept."""
         self._vectors = None
 
-    def _encode_once(self, columns: Sequence[Sequence[str]], max_tokens: int | None) -> None:
-        sentences = list(dict.fromkeys(chain(*columns)))
+    def _encode_once(self, data: Any) -> None:
+        # A sentence has other tokens where its role has another instruction.
+        tokenizers = {role: data.tokenizer_of(role) for role in self.roles}
+        columns = []
+        for role, tokenize in tokenizers.items():
+            columns.append([(tokenize.digest, sentence) for sentence in data.train.column(role)])
+
+        number = {one: place for place, one in enumerate(dict.fromkeys(chain(*columns)))}
         log.info(
             "the %d distinct sentences of %d training rows are encoded once",
-            len(sentences),
+            len(number),
             len(columns[0]),
         )
-        encoder = self.model.encoder
-        ids = [one[:max_tokens][: encoder.max_length] for one in encoder.tokenizer(sentences)]
+        most = min(data.max_tokens or self.model.encoder.max_length, self.model.encoder.max_length)
+        ids: list[list[int]] = [[]] * len(number)
+        for digest, tokenize in {one.digest: one for one in tokenizers.values()}.items():
+            own = [one for one in number if one[0] == digest]
+            tokenised = tokenize([sentence for _, sentence in own])
+            for one, tokens in zip(own, tokenised, strict=True):
+                ids[number[one]] = tokens[:most]
+
         vectors = []
         for start in range(0, len(ids), SENTENCES_AT_ONCE):
             tokens = Tokens.pad(ids[start : start + SENTENCES_AT_ONCE])
             vectors += self.model.pooled(tokens.to(self.device))
 
-        number = {sentence: place for place, sentence in enumerate(sentences)}
         places = [list(map(number.__getitem__, column)) for column in columns]
         self._vectors = torch.cat(vectors)
         self._places = torch.tensor(places, device=self.device)

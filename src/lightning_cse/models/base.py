@@ -100,7 +100,7 @@ class Model(nn.Module, ABC):
         """
         table = self.table
         if table is None or not table.has(sentences):
-            table = TokenTable.of(sentences, self.encoder.tokenizer)
+            table = TokenTable.of(sentences, self.encoder.instructed["default"])
 
         parts = []
         for start in range(0, len(sentences), SENTENCES_AT_ONCE):

@@ -133,11 +133,14 @@ class Row:
 class Profile:
     """Additions to ``+profile=NAME``: overrides for all rows, overrides for some rows, and
     seeds.
+
+    With ``keep_encoders``, the rows keep the encoders of the file.
     """
 
     overrides: Names = ()
     seeds: Seeds | None = None
     rows: Mapping[str, Names] = field(default_factory=dict, hash=False)
+    keep_encoders: bool = False
 
 
 @dataclass(frozen=True, config=_FILE)
@@ -224,6 +227,13 @@ class Artefact:
         """Return this artefact's additions to the requested profile."""
         return self.profiles.get(request.profile or "", Profile())
 
+    def replacement(self, request: Request) -> str | None:
+        """Return the encoder that replaces those of the file; None if they are kept."""
+        if request.encoder or not request.profile or self.profile(request).keep_encoders:
+            return request.encoder
+
+        return profile_encoder(request.profile)
+
     def lines(self, request: Request) -> list[Line]:
         """Return the requested rows with every requested encoder, in the order of the file.
 
@@ -231,9 +241,7 @@ class Artefact:
         the row becomes one line. A row that evaluates one fixed model keeps it; with another
         encoder, it has only the paper's numbers.
         """
-        given = request.encoder
-        if given is None and request.profile:
-            given = profile_encoder(request.profile)
+        given = self.replacement(request)
 
         lines: list[Line] = []
         for row in self.rows:

@@ -27,7 +27,6 @@ from lightning_cse.papers.artefacts import (
     Names,
     Request,
     Row,
-    profile_encoder,
     profile_override,
 )
 from lightning_cse.runs.hashing import evaluation_key, generation_key, training_key
@@ -93,7 +92,7 @@ def points_of(
         head = (*_suiting("generate", corpora), f"encoder={line.encoder}", *row.generate)
         return (point("generate", head, row.overrides + added),)
 
-    head = (f"+experiment={row.experiment}", *_encoder_of(request, line))
+    head = (f"+experiment={row.experiment}", *_encoder_of(artefact, request, line))
     trained = tuple(point("train", head, (*row.overrides, *one, *added)) for one in _grid(row))
     if not row.suite:
         return trained
@@ -109,13 +108,13 @@ def _grid(row: Row) -> Iterator[Names]:
     yield from itertools.product(*lists)
 
 
-def _encoder_of(request: Request, line: Line) -> Names:
+def _encoder_of(artefact: Artefact, request: Request, line: Line) -> Names:
     """Return the overrides that choose a training's profile and encoder."""
     profile = request.profile
     head = () if profile is None else (profile_override(profile),)
-    is_of_profile = profile is not None and profile_encoder(profile) is not None
+    is_of_profile = artefact.replacement(request) not in (None, request.encoder)
 
-    return head if is_of_profile and not request.encoder else (*head, f"encoder={line.encoder}")
+    return head if is_of_profile else (*head, f"encoder={line.encoder}")
 
 
 @functools.cache

@@ -79,6 +79,7 @@ NEUTRAL: Mapping[str, Any] = {
     "least_evaluations": 1,
     "data.distinct_in_batch": False,
     "diag.dropout": False,
+    "encoder.bidirectional": False,
     "trainer.accumulate_grad_batches": 1,
     "trainer.max_steps": -1,
 }

@@ -3,13 +3,11 @@
 import pytest
 import torch
 import transformers as hf
-from encoder_kinds import KINDS, save_kind
+from encoder_kinds import KINDS, PATHS, load, pad_groups, save_kind
 from torch import nn
 
-from lightning_cse.encoders import encoder as encoder_module
-from lightning_cse.encoders import load_encoder, tiny_encoder
+from lightning_cse.encoders import tiny_encoder
 from lightning_cse.encoders.encoder import EARLIER_STATES
-from lightning_cse.encoders.packing import MODEL_TYPES
 from lightning_cse.tokens import Tokens
 
 SENTENCES = [
@@ -25,26 +23,6 @@ SENTENCES = [
 def folders(tmp_path_factory):
     """A saved model of every kind."""
     return {name: save_kind(name, tmp_path_factory.mktemp("kinds") / name) for name in KINDS}
-
-
-def load(folder, **options):
-    defaults = {"pooling": "mean", "max_length": 64, "dropout": 0.0}
-    return load_encoder(
-        name=folder.name,
-        source=str(folder),
-        **defaults | options,
-    )
-
-
-def pad_groups(encoder, patch):
-    patch.setattr(encoder, "_packed", encoder._padded)
-
-
-def pack(encoder, patch):
-    patch.setattr(encoder_module, "TOKENS_AT_ONCE", 40)
-
-
-PATHS = {"packed": pack, "padded": pad_groups}
 
 
 def precision(dtype):
@@ -174,12 +152,6 @@ def test_gradients_of_padded_sentences_equal_those_of_packed_ones(
         atol=1e-4,
         rtol=1e-3,
     )
-
-
-def test_every_packed_architecture_is_tested():
-    types = {kind.config.model_type for kind in KINDS.values()}
-    assert types - {*MODEL_TYPES} == {"mpnet", "deberta-v2", "modernbert"}
-    assert types >= {*MODEL_TYPES}
 
 
 @pytest.mark.parametrize("dropout", [None, 0.0, 0.3])

@@ -67,6 +67,18 @@ def test_all_that_was_tried_and_what_helps(tmp_path, monkeypatch):
         assert words in line
 
 
+def test_a_folder_of_encoders_comes_before_the_hub(bert_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIGHTNING_CSE_ENCODERS", str(tmp_path))
+    with pytest.raises(EncoderError, match=f"no folder {tmp_path / 'mine'}"):
+        load(NAME, name="mine")
+
+    (tmp_path / "mine").symlink_to(bert_folder)
+    encoder = load(NAME, name="mine")
+    assert (encoder.name, encoder.digests) == ("mine", digests(bert_folder))
+    other = save_kind("mpnet", tmp_path / "other")
+    assert load(other, name="mine").digests == digests(other), "a folder that is named comes first"
+
+
 def test_weights_and_tokenizer_come_from_the_hub_and_nothing_that_runs(
     bert_folder,
     tmp_path,
@@ -151,7 +163,7 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder, tmp_p
         ("record.json", "{}", r"is a run, not an encoder: python -m lightning_cse\.export"),
         ("config.json", {"num_hidden_layers": 2}, "parameters are missing from the weights"),
         ("config.json", {"hidden_size": 32}, "parameters are missing from the weights"),
-        ("config.json", {"is_decoder": True}, "is a decoder"),
+        ("config.json", {"is_decoder": True}, "set up as a decoder"),
     ],
 )
 def test_damaged_folders(
@@ -222,7 +234,8 @@ QUERY = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
         (pooled(CLS), "cls"),
         (pooled({"pooling_mode": "mean", "include_prompt": True}, **SINCE_6), "mean"),
         (pooled({"pooling_mode": ["cls"]}, **SINCE_6), "cls"),
-        (pooled(CLS, config_sentence_transformers=QUERY | {"default_prompt_name": None}), "cls"),
+        (pooled({"pooling_mode": "lasttoken"}, **SINCE_6), "last_token"),
+        (pooled(CLS, config_sentence_transformers=QUERY), "cls"),
     ],
 )
 def test_the_folders_own_pooling(
@@ -241,11 +254,14 @@ DENSE = modules("Transformer", "Pooling", "Dense")
     ("files", "message"),
     [
         ({}, r"has no modules\.json that says how it pools: choose cls or mean"),
-        (pooled({"pooling_mode": "lasttoken"}), "how it pools.*lasttoken.*set pooling"),
+        (pooled({"pooling_mode": "max"}), "how it pools.*max.*set pooling"),
         (pooled(CLS | {"pooling_mode_mean_tokens": True}), "how it pools"),
         (pooled(CLS, modules=modules("Transformer")), "how it pools"),
         (pooled(CLS, modules=DENSE), "the modules Dense, not supported"),
-        (pooled(CLS, config_sentence_transformers=QUERY), "a prompt before sentences"),
+        (
+            pooled(CLS | {"include_prompt": False}, config_sentence_transformers=QUERY),
+            "without the tokens of a prompt",
+        ),
     ],
 )
 def test_what_cannot_be_followed(

@@ -137,6 +137,16 @@ def test_a_profile_or_an_encoder_replaces_all_encoders(
     assert "a model of its own" in hub.published
 
 
+def test_a_profile_may_keep_the_encoders_of_the_file(read):
+    artefact = read(TABLE.replace("small: {", "small: {keep_encoders: true, "))
+    lines = {}
+    for request in (Request("small"), Request("tiny"), Request("small", "bert_large")):
+        found = artefact.lines(request)
+        lines[request] = [line.encoder for line in found if line.label == "DualCSE"]
+
+    assert list(lines.values()) == [list(BOTH), ["tiny"], ["bert_large"]]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [

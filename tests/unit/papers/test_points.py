@@ -74,6 +74,16 @@ ON_SMALL = "corpora=partial limits.dev_rows=200 limits.dev_pairs=1000 limits.dev
 LIKE = "+suite=transfer transfer.protocol=senteval"
 
 
+def test_a_profile_that_keeps_encoders_is_followed_by_them(tmp_path):
+    path = tmp_path / "table1.yaml"
+    path.write_text(TABLE.replace("small: {", "small: {keep_encoders: true, "))
+    artefact = read_artefact(path)
+    kept = SMALL.replace("+profile=small", "+profile=small encoder=roberta_base")
+    assert points(artefact, "Cross", profile="small") == (train(kept),)
+    given = kept.replace("roberta_base", "tiny")
+    assert points(artefact, "Cross", profile="small", encoder="tiny") == (train(given),)
+
+
 @pytest.mark.parametrize(
     ("label", "column", "profile", "settings", "wanted"),
     [

@@ -1,0 +1,88 @@
+"""Instructions: text before a sentence that says what its vector is for, as E5's ``query: ``."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from lightning_cse.errors import EncoderError, did_you_mean
+
+Use = Literal["default", "query", "document"]
+"""What a sentence is embedded for: nothing in particular, to search, or to be found."""
+
+USES: tuple[Use, ...] = ("default", "query", "document")
+
+DOCUMENTS = ("document", "passage", "corpus")
+"""The names of a document's prompt in sentence-transformers, the first that exists first."""
+
+
+def complete(instructions: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the instruction of every use; none at all if each is empty.
+
+    By default, a sentence gets the query's, as E5 has it for symmetric tasks, and a document none.
+    Source: model card of E5 (Wang et al. 2022); sentence-transformers' ``prompts``, which have no
+    default unless they name one.  Raises EncoderError for an unknown use.
+    """
+    given = dict(instructions or {})
+    for use, text in given.items():
+        if use not in USES:
+            near = did_you_mean(use, USES)
+            raise EncoderError(
+                f"encoder.instructions: must be of {', '.join(USES)}, got {use!r}{near}"
+            )
+        if not isinstance(text, str):
+            raise EncoderError(f"encoder.instructions.{use}: must be a text, got {text!r}")
+
+    query = given.get("query", "")
+    found: dict[str, str] = {
+        "default": given.get("default", query),
+        "query": query,
+        "document": given.get("document", ""),
+    }
+
+    return found if any(found.values()) else {}
+
+
+def read_instructions(folder: Path) -> dict[str, str] | None:
+    """Return the instructions of a sentence-transformers folder, None without any.
+
+    They are the texts that ``encode``, ``encode_query`` and ``encode_document`` put before a
+    sentence.  Raises EncoderError if the file is damaged.
+    """
+    path = folder / "config_sentence_transformers.json"
+    if not path.is_file():
+        return None
+
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        prompts = {name: text or "" for name, text in (settings.get("prompts") or {}).items()}
+        name = settings.get("default_prompt_name")
+        default = prompts.get(name, "")
+        found = {
+            "default": default,
+            "query": prompts.get("query", ""),
+            "document": next((prompts[key] for key in DOCUMENTS if key in prompts), ""),
+        }
+        complete(found)
+    except (OSError, ValueError, AttributeError, TypeError, EncoderError) as error:
+        raise EncoderError(
+            f"{path} has no readable prompts ({error!r}): set encoder.pooling"
+        ) from error
+
+    return found if any(found.values()) else None
+
+
+def as_prompts(instructions: Mapping[str, str]) -> dict[str, Any]:
+    """Return instructions as the arguments of a SentenceTransformer."""
+    if not instructions:
+        return {}
+
+    default = instructions["default"]
+    names = [name for name in ("query", "document") if instructions[name] == default]
+    prompts = {name: instructions[name] for name in ("query", "document")}
+    if default and not names:
+        prompts["default"] = default
+
+    name = next(iter(names), "default") if default else None
+
+    return {"prompts": prompts, "default_prompt_name": name}
