@@ -1,5 +1,6 @@
 """NGCSE: contrastive learning on a corpus with sentences by an LLM, from near to far."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack
 
@@ -14,6 +15,8 @@ from lightning_cse.methods.base import Method, Training
 from lightning_cse.models import PointModel
 from lightning_cse.models.base import in_float32
 from lightning_cse.tokens import Tokens
+
+log = logging.getLogger(__name__)
 
 ROLES = ("anchor", "positive", "intermediate", "negative")
 ROW_KINDS = (ROLES[:1], ROLES[:2], ("anchor", "positive", "negative"), ROLES)
@@ -62,8 +65,8 @@ class NGCSE(Method):
         llm_positive: ``positive`` or, with the triplet loss, ``intermediate``.
 
     Raises:
-        ConfigError: if these do not fit together, or if ``beta`` or ``hierarchical_triplet`` are
-            set without the triplet loss, which would ignore them.
+        ConfigError: if these do not fit together. ``beta`` and ``hierarchical_triplet`` without the
+            triplet loss, which ignores them, are a warning.
     """
 
     papers = ("li2024ngcse",)
@@ -265,11 +268,11 @@ def _check(
 
     is_default = beta in (0, 1) and repr(hierarchical_triplet) == repr(HierarchicalTriplet())
     if contrastive != "hierarchical_triplet" and not is_default:
-        raise ConfigError(
-            [
-                "method.beta and method.hierarchical_triplet have no effect with "
-                f"method.contrastive={contrastive}; set method.contrastive=hierarchical_triplet"
-            ]
+        # The final experiments set margins, which stay when another loss is chosen (Table 3).
+        log.warning(
+            "method.beta and method.hierarchical_triplet have no effect with "
+            "method.contrastive=%s; hierarchical_triplet would use them",
+            contrastive,
         )
 
 

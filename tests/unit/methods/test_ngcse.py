@@ -260,7 +260,6 @@ def test_diagnostics_measure_the_trained_pair(
         (("anchor", "negative"), {}, r"method\.roles: .* got \['anchor', 'negative'\]"),
         (ALONE, TRIPLET, r"method\.contrastive: .* needs an intermediate"),
         (STS, {"beta": -1.0}, r"method\.beta: .* -1\.0"),
-        (ALONE, {"margins": (5e-3, 5e-2)}, r"no effect with method\.contrastive=single_positive"),
     ],
 )
 def test_settings_that_do_not_fit_are_errors(
@@ -270,6 +269,13 @@ def test_settings_that_do_not_fit_are_errors(
 ):
     with pytest.raises(ConfigError, match=message):
         make(roles, **options)
+
+
+def test_settings_without_effect_are_named(caplog):
+    make(ALONE)
+    assert caplog.text == ""
+    make(ALONE, margins=(5e-3, 5e-2))
+    assert "no effect with method.contrastive=single_positive" in caplog.text
 
 
 def test_prompts_give_the_second_view_the_second_template():
