@@ -76,6 +76,25 @@ def correlation(
     return r, math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
 
 
+def mean_difference(
+    x: ArrayLike,
+    y: ArrayLike,
+) -> tuple[float, float | None, float | None]:
+    """Return the mean of paired differences x - y and the ends of its 95 % interval (Student's t);
+    the ends are None for fewer than two pairs.
+    """
+    differences = np.asarray(x, dtype=np.float64) - np.asarray(y, dtype=np.float64)
+    mean = float(differences.mean())
+    count = len(differences)
+    if count < 2:
+        return mean, None, None
+
+    error = float(differences.std(ddof=1)) / math.sqrt(count)
+    half = float(stats.t.ppf(0.975, count - 1)) * error
+
+    return mean, mean - half, mean + half
+
+
 class Ordered(NamedTuple):
     """How many pairs of points are ordered by all measures, how many of them the score orders
     likewise, and the p-value of so many or more.

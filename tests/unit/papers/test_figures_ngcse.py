@@ -147,6 +147,39 @@ def test_a_difference_between_domains_is_no_correlation_within_them():
     }
 
 
+def test_differences_are_paired_by_seed():
+    scores = {
+        "Wiki.dropout": [0.60, 0.62, 0.64],
+        "Wiki.STS": [0.63, 0.64, 0.68],
+        "Wiki.STS_HT": [0.7],
+    }
+    rows = [
+        {
+            "setting": setting,
+            "seed": seed,
+            "final_score": score,
+            "rfd_alignment": -score,
+            "rfd_uniformity": 0.0,
+        }
+        for setting, by_seed in scores.items()
+        for seed, score in enumerate(by_seed)
+    ]
+    first, second, third = ngcse.differences(pd.DataFrame(rows[::-1]).astype(object))
+    by_pair = {(row["setting"], row["against"]): row for row in (first, second, third)}
+    row = by_pair["Wiki.STS", "Wiki.dropout"]
+    half = stats.t.ppf(0.975, 2) * np.std([0.03, 0.02, 0.04], ddof=1) / math.sqrt(3)
+
+    assert by_pair.keys() == {
+        ("Wiki.STS", "Wiki.dropout"),
+        ("Wiki.STS_HT", "Wiki.dropout"),
+        ("Wiki.STS_HT", "Wiki.STS"),
+    }
+    assert (row["seeds"], row["final_score"]) == (3, pytest.approx(0.03))
+    assert row["final_score_high"] == pytest.approx(0.03 + half)
+    assert row["rfd_alignment_low"] == pytest.approx(-0.03 - half)
+    assert by_pair["Wiki.STS_HT", "Wiki.STS"]["final_score_low"] is None
+
+
 def test_the_pooled_interval_by_hand():
     values = {"value": [0, 0, 5, 5, 5], "score": [70.0, 72.0, 75.0, 76.0, 80.0]}
     runs = pd.DataFrame(values)

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from lightning_cse.papers.artefacts import Artefact
 from lightning_cse.papers.figures import Result, made, markdown_table
 from lightning_cse.papers.plan import Plan
-from lightning_cse.papers.statistics import correlation, ordered_pairs
+from lightning_cse.papers.statistics import correlation, mean_difference, ordered_pairs
 from lightning_cse.plots import GREY, RFD_SIDES, blank_figure, plot_style, xy, zero_line
 from lightning_cse.runs import CurveSummary
 
@@ -131,6 +131,33 @@ def correlations(summary: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
+def differences(runs: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the mean differences of RFD and final score, paired by seed, of each setting from
+    dropout on the same domain, and of each ``STS_HT`` from ``STS``, with 95 % intervals.
+    """
+    known = set(runs["setting"])
+    rows = []
+    for setting in dict.fromkeys(runs["setting"]):
+        for other in (f"{domain(setting)}.dropout", setting.removesuffix("_HT")):
+            if other == setting or other not in known:
+                continue
+
+            both = [runs[runs["setting"] == name].set_index("seed") for name in (setting, other)]
+            seeds = both[0].index.intersection(both[1].index)
+            if seeds.empty:
+                continue
+
+            row = {"setting": setting, "against": other, "seeds": len(seeds)}
+            for measure in ("final_score", "rfd_alignment", "rfd_uniformity"):
+                values = [side.loc[seeds, measure].astype(float) for side in both]
+                ends = mean_difference(*values)
+                row |= dict(zip((measure, f"{measure}_low", f"{measure}_high"), ends, strict=True))
+
+            rows.append(row)
+
+    return rows
+
+
 def lower_in_both(summary: pd.DataFrame) -> dict[str, Any]:
     """Test the paper's statement: of two settings of a domain, the one that is lower in both RFDs
     has the lower final score (see `ordered_pairs`).
@@ -154,6 +181,8 @@ def fitting_difficulty(plan: Plan) -> Result:
         rows += [{"of": source, **row} for row in correlations(summary)]
         pairs.append({"of": source, **lower_in_both(summary)})
 
+    paired = differences(runs)
+
     return made(
         {"fitting_difficulty": scatter_figure(runs, FITTING)},
         [
@@ -162,10 +191,13 @@ def fitting_difficulty(plan: Plan) -> Result:
             "Pairs of settings of a domain of which one is lower in both RFDs; in how many it has "
             "the lower final score:",
             markdown_table(pairs),
+            "Differences, paired by seed, with 95 % intervals:",
+            markdown_table(paired),
         ],
         settings=_summaries(runs),
         correlations=rows,
         pairs=pairs,
+        differences=paired,
     )
 
 
