@@ -328,6 +328,23 @@ class LabelledPairs:
         return made_of(pairs.select(used).dropping(reasons), used)
 
 
+def targets_of(rows: Rows, scores: Sequence[float]) -> pa.Array:
+    """Return the scores of rows on the scale from 0 to 1, given the lowest and the highest one; one
+    off the scale is a DataError.
+    """
+    lowest, highest = scores
+    found = rows.values("score").to_numpy()
+    wrong = np.flatnonzero((found < lowest) | (found > highest))
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(
+            f"{rows.where(row)}: the score {found[row]:g} is not between {lowest:g} and "
+            f"{highest:g}: set data.rows.scores=[LOWEST,HIGHEST]"
+        )
+
+    return pa.array(((found - lowest) / (highest - lowest)).astype(np.float32))
+
+
 @dataclass(frozen=True)
 class ScoredPairs:
     """Sentence pairs with a score of their similarity.
@@ -353,17 +370,7 @@ class ScoredPairs:
             table.values("score")
 
         rows = Rows.cat(tables)
-        lowest, highest = self.scores
-        scores = rows.values("score").to_numpy()
-        wrong = np.flatnonzero((scores < lowest) | (scores > highest))
-        if len(wrong):
-            row = int(wrong[0])
-            raise DataError(
-                f"{rows.where(row)}: the score {scores[row]:g} is not between {lowest:g} and "
-                f"{highest:g}: set data.rows.scores=[LOWEST,HIGHEST]"
-            )
-
-        targets = pa.array(((scores - lowest) / (highest - lowest)).astype(np.float32))
+        targets = targets_of(rows, self.scores)
         first, second = map(rows.values, self.roles)
         alike = pa.chunked_array([pc.greater_equal(targets, self.similar)])
         pairs = rows.with_columns(
@@ -457,7 +464,8 @@ class OwnRows:
       (`INLITriplets`);
     - labelled pairs: as they are for a method that takes labels (`LabelledPairs`), else triplets if
       some are contradictions, else the entailed pairs (`NLITriplets`);
-    - pairs with a score: as they are, for a method that takes scores (`ScoredPairs`);
+    - pairs with a score: as they are, for a method that takes scores (`ScoredPairs`); triplets with
+      one: as they are (`ScoredTriplets`);
     - plain sentences, pairs, triplets, LLM rows and implicit pairs: as they are.
 
     ``pairing``, ``seed`` and ``contradiction`` are those of `NLITriplets`, ``positive`` that of
@@ -494,6 +502,7 @@ class OwnRows:
             DataError: if files cannot be combined, or are test sets.
         """
         from lightning_cse.data.implicit_pairs import ImplicitPairs, INLIImplicitPairs
+        from lightning_cse.data.written import ScoredTriplets
 
         kinds = {layout_of(rows.names) or "sentences" for rows in tables}
 
@@ -520,6 +529,9 @@ class OwnRows:
 
         if kinds == {"implicit pairs"}:
             return ImplicitPairs()
+
+        if kinds == {"scored triplets"} and set(wanted) == set(TRAINED):
+            return ScoredTriplets()
 
         if kinds != {"INLI"}:
             names = {name for rows in tables for name in rows.names}
