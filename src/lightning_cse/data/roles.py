@@ -502,7 +502,6 @@ class OwnRows:
             DataError: if files cannot be combined, or are test sets.
         """
         from lightning_cse.data.implicit_pairs import ImplicitPairs, INLIImplicitPairs
-        from lightning_cse.data.written import ScoredTriplets
 
         kinds = {layout_of(rows.names) or "sentences" for rows in tables}
 
@@ -510,10 +509,9 @@ class OwnRows:
             found = "; ".join(f"{rows.origin} has {', '.join(rows.names)}" for rows in tables)
             raise DataError(f"{key}: files of these layouts cannot be trained on together: {found}")
 
-        if set(wanted) == set(ScoredPairs.roles):
-            return ScoredPairs() if self.scores is None else ScoredPairs(self.scores)
-        if set(wanted) == set(LabelledPairs.roles):
-            return LabelledPairs() if self.labels is None else LabelledPairs(self.labels)
+        with_targets = self._with_targets(kinds, wanted)
+        if with_targets is not None:
+            return with_targets
 
         for rows in tables:
             if "score" in rows.names and layout_of(rows.names) == "sentence pairs":
@@ -529,9 +527,6 @@ class OwnRows:
 
         if kinds == {"implicit pairs"}:
             return ImplicitPairs()
-
-        if kinds == {"scored triplets"} and set(wanted) == set(TRAINED):
-            return ScoredTriplets()
 
         if kinds != {"INLI"}:
             names = {name for rows in tables for name in rows.names}
@@ -550,3 +545,18 @@ class OwnRows:
             return INLIQuadruples()
 
         return INLITriplets(self.positive)
+
+    def _with_targets(self, kinds: Collection[str], wanted: Collection[str]) -> RoleRows | None:
+        """Return the scheme of rows with labels or scores, if these roles and layouts have them."""
+        from lightning_cse.data.written import ScoredTriplets
+
+        if set(wanted) == set(ScoredPairs.roles):
+            return ScoredPairs() if self.scores is None else ScoredPairs(self.scores)
+
+        if set(wanted) == set(LabelledPairs.roles):
+            return LabelledPairs() if self.labels is None else LabelledPairs(self.labels)
+
+        if set(kinds) == {"scored triplets"} and set(wanted) == set(TRAINED):
+            return ScoredTriplets()
+
+        return None

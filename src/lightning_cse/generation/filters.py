@@ -5,7 +5,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from lightning_cse.generation.pattern import SOURCE, Bounds, Role
-from lightning_cse.generation.text import MASK, cleaned, count_sentences, is_complete, letters, refuses
+from lightning_cse.generation.text import (
+    MASK,
+    cleaned,
+    count_sentences,
+    is_complete,
+    letters,
+    refuses,
+)
 from lightning_cse.llm import Reply
 
 Cosine = Callable[[str, str], float]
@@ -91,11 +98,7 @@ def _reasons(
     if not content:
         yield "empty"
 
-    if role.share is not None and MASK in text.lower():
-        yield "mask left"
-
-    if _echoes_prompt(text, role, given):
-        yield "echo of the prompt"
+    yield from _of_prompt(text, role, given)
 
     if content in map(letters, given):
         yield "echo of the source"
@@ -127,6 +130,15 @@ def _of_meaning(bounds: Bounds, cosine: float) -> Iterator[str]:
 
     if cosine >= bounds.get("below", math.inf):
         yield "too close in meaning"
+
+
+def _of_prompt(text: str, role: Role, given: tuple[str, str]) -> Iterator[str]:
+    """Yield the reasons to reject a sentence that has parts of its prompt."""
+    if role.share is not None and MASK in text.lower():
+        yield "mask left"
+
+    if _echoes_prompt(text, role, given):
+        yield "echo of the prompt"
 
 
 def _echoes_prompt(text: str, role: Role, given: tuple[str, str]) -> bool:

@@ -177,8 +177,8 @@ class Role:
 class Scoring:
     """How a model is asked for the score of a pair: the system message, and that of the user."""
 
-    system: str
-    message: str
+    system: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Pattern:
     roles: tuple[Role, ...]
     given: tuple[str, ...] = ()
     scores: Mapping[str, float | None] = field(default_factory=dict)
-    scoring: Scoring | None = None
+    scoring: Scoring = Scoring()
     experiment: str | None = None
     seed: int = 0
 
@@ -208,7 +208,7 @@ class Pattern:
         """
         document: list[Any] = [[role.name, role.reference, role.system] for role in self.roles]
         messages = [[role.message, role.share] for role in self.roles]
-        scoring = self.scoring and [self.scoring.system, self.scoring.message]
+        scoring = [self.scoring.system, self.scoring.message]
         if self.scores or messages != [[SENTENCE, None]] * len(self.roles):
             document += [messages, self.given, list(self.scores.items()), scoring, self.seed]
 
@@ -270,10 +270,10 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
     scores = {
         name: None if score == ASKED else float(score) for name, score in config.scores.items()
     }
-    scoring = config.scoring and Scoring(
-        f"{config.scoring.task.strip()}\n\n{config.scoring.rule.strip()}",
-        config.scoring.message.strip(),
-    )
+    scoring = Scoring()
+    if config.scoring is not None:
+        system = f"{config.scoring.task.strip()}\n\n{config.scoring.rule.strip()}"
+        scoring = Scoring(system, config.scoring.message.strip())
 
     return Pattern(
         config.name,

@@ -1,6 +1,4 @@
-"""Dino, CLAIF and CLHAIF: a language model writes pairs, or scores them, and an encoder learns these
-scores.
-"""
+"""Dino, CLAIF and CLHAIF: an encoder learns the scores of pairs that a language model wrote."""
 
 from typing import Any
 
