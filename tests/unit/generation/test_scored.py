@@ -8,10 +8,12 @@ from collections import Counter
 
 import pytest
 from llm_server import prompt
+from omegaconf import OmegaConf
 
 from lightning_cse.data import read_table
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.filters import read_score
+from lightning_cse.generation.pattern import wrong_pattern
 from lightning_cse.generation.summary import measures, shown_prompts, summarise
 from lightning_cse.generation.text import MASK, masked
 from lightning_cse.llm import LLMError, Reply
@@ -104,7 +106,7 @@ def test_pair_without_an_accepted_reply_is_left_out(serve, generation):
 def test_claif_fills_masks_then_asks_for_scores_and_resumes(serve, generation):
     server = serve(filled)
     server.plan = lambda body, _: "error" if sum(server.answered.values()) >= 13 else None
-    given = ("+pattern=claif", "n=3", "llm.retries=0")
+    given = ("+pattern=claif", "n=3", "samples=1", "llm.retries=0")
     first = generation(server, *given, data="stsb_pairs")
 
     with pytest.raises(LLMError, match="of 3 sentences have no reply"):
@@ -237,13 +239,10 @@ def test_mask_that_is_left_is_rejected(serve, generation):
     ("overrides", "fault"),
     [
         (["pattern.scores.positive=2"], "pattern.scores.positive"),
-        (["+pattern.scores.other=1"], "scores: 'other' must be one of"),
         (["pattern.scores.positive=asked"], "scoring: says how the model is asked"),
         (["pattern.roles.0.message=Sentence"], "must have the placeholder {sentence}"),
         (["pattern.roles.0.message='{sentence} {other}'"], "unknown placeholder 'other'"),
-        (["+pattern.given=[positive]"], "rows of given sentences have one score"),
         (["pattern.roles=[]", "pattern.scores=null"], "pattern.scores"),
-        (["+pattern.roles.0.masked=0"], "pattern.roles.0.masked"),
     ],
 )
 def test_faults(generation, overrides, fault):
@@ -251,6 +250,21 @@ def test_faults(generation, overrides, fault):
         generation(None, "+pattern=dino", *overrides, data="stsb_pairs")
 
 
+def test_faults_of_further_keys(generation):
+    cfg = generation(None, "+pattern=dino", data="stsb_pairs").cfg
+    node = OmegaConf.to_container(cfg, resolve=True)["pattern"]
+    roles = [{**node["roles"][0], "masked": 0}, *node["roles"][1:]]
+
+    (fault,) = wrong_pattern(node | {"scores": {"other": 1}})
+    assert "scores: 'other' must be one of" in fault
+
+    (fault,) = wrong_pattern(node | {"given": ["same"]})
+    assert "rows of given sentences have one score" in fault
+
+    (fault,) = wrong_pattern(node | {"roles": roles})
+    assert fault.startswith("pattern.roles.0.masked: Input should be greater than 0")
+
+
 def test_given_roles_that_the_data_lacks(generation):
-    with pytest.raises(DataError, match="no column .positive."):
+    with pytest.raises(DataError, match="no column 'positive'"):
         generation(None, "+pattern=clhaif", data="wiki")
