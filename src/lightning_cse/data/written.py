@@ -76,7 +76,7 @@ class WrittenPairs:
             positive=missing,
             target=pa.array(np.zeros(len(first), np.float32)),
             made_of=first.values("made_of"),
-            random_pair=np.ones(len(first), bool),
+            random_pair=pa.array(np.ones(len(first), bool)),
             **source_of(first),
         )
         marked = rows.with_column(RANDOM_PAIR, np.zeros(len(rows), bool))
@@ -94,8 +94,8 @@ class WrittenPairs:
         )
         dropped: Counter[str] = Counter()
         counts: Counter[tuple[int, float]] = Counter()
-        seen = set()
-        kept = []
+        seen: set[tuple[int, int, float]] = set()
+        kept: list[int] = []
 
         for number, pair in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
             first, second, score = pair

@@ -136,7 +136,7 @@ def summarise(
 def _pairs_of(
     cells: Sequence[Mapping[str, Any]],
     role: str,
-) -> list[tuple[str, str, float | None]]:
+) -> list[tuple[str, str, Any]]:
     """Return the pairs of a role with the source, and their scores, from the lines of a file."""
     if cells and ANCHOR in cells[0]:
         return [(row[ANCHOR], row[role], row.get("score")) for row in cells]

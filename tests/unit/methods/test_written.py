@@ -36,7 +36,8 @@ def test_loss_is_that_of_a_loop(method):
     given = batch(method, targets=scores)
     outputs = method.training_step(given, 0)
     anchors, positives, negatives = (
-        embedding.vector.double() for embedding in method.model.encode(*given["roles"].values())
+        embedding.vector.detach().double()
+        for embedding in method.model.encode(*given["roles"].values())
     )
     losses = []
     for row, anchor in enumerate(anchors):
