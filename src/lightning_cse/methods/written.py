@@ -19,7 +19,7 @@ class Dino(SBERTRegression):
     pairs are written, for which an endpoint would have to give the probabilities of all tokens.
     """
 
-    papers = ("schick2021dino", "reimers2019sbert")
+    papers = ("schick2021dino",)
 
 
 class CLAIF(SBERTRegression):
@@ -34,7 +34,7 @@ class CLAIF(SBERTRegression):
     score.
     """
 
-    papers = ("cheng2023claif", "reimers2019sbert")
+    papers = ("cheng2023claif",)
 
 
 class CLHAIF(SimCSE):
@@ -49,7 +49,7 @@ class CLHAIF(SimCSE):
         ConfigError: in training, if the rows have no scores.
     """
 
-    papers = ("cheng2023claif", "gao2021simcse")
+    papers = ("cheng2023claif",)
 
     def training_step(
         self,
