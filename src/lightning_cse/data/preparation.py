@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import torch
 
 from lightning_cse.data.mapped import LONG, first_appearance, hashed, hashes_of
-from lightning_cse.data.roles import SOURCE, OwnRows
+from lightning_cse.data.roles import RANDOM_PAIR, SOURCE, OwnRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.settings import ContrastiveData
 from lightning_cse.data.sources import (
@@ -23,7 +23,6 @@ from lightning_cse.data.sources import (
     read_sources,
     without_pairs,
 )
-from lightning_cse.data.written import RANDOM_PAIR
 from lightning_cse.errors import ConfigError, DataError
 
 SEED = 0

@@ -22,6 +22,8 @@ from lightning_cse.errors import ConfigError, DataError
 TARGET = "target"
 # The column with the number of each row's source, if sources have weights.
 SOURCE = "source"
+# The column that marks pairs whose second sentence is drawn after the hold-out.
+RANDOM_PAIR = "random_pair"
 TRIPLET = ("premise", "entailment", "contradiction")
 # The same under the names of contrastive learning.
 TRAINED = ("anchor", "positive", "negative")

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lightning_cse.data.roles import (
+    RANDOM_PAIR,
     TARGET,
     TRAINED,
     NLITriplets,
@@ -19,9 +20,6 @@ from lightning_cse.data.roles import (
 )
 from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
-
-RANDOM_PAIR = "random_pair"
-"""The column that marks pairs whose second sentence is drawn after the hold-out."""
 
 
 @dataclass(frozen=True)
