@@ -29,6 +29,9 @@ EXPERIMENT_OF = {
     "PromptBERT": "promptbert",
     "ConSERT": "consert",
     "InfoCSE": "infocse",
+    "Dino": "dino",
+    "CLAIF": "claif",
+    "CLHAIF": "clhaif",
 }
 """An experiment of each method."""
 
@@ -178,6 +181,13 @@ MUTANTS = (
         "denoise=self.denoise",
         "denoise=not self.denoise",
         "PromptBERT",
+        "SimCSE",
+    ),
+    Mutant(
+        "methods/written.py",
+        'scores=batch["targets"]',
+        'scores=1 - batch["targets"]',
+        "CLHAIF",
         "SimCSE",
     ),
     Mutant(

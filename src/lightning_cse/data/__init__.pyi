@@ -21,3 +21,5 @@ from .rows import Rows as Rows
 from .rows import SourceFile as SourceFile
 from .sampler import BatchLoader as BatchLoader
 from .settings import ContrastiveData as ContrastiveData
+from .written import ScoredTriplets as ScoredTriplets
+from .written import WrittenPairs as WrittenPairs

@@ -51,6 +51,7 @@ LAYOUTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unlabelled pairs": (("premise", "hypothesis"), ()),
     "NLI triplets": (("premise", "entailment"), ("contradiction",)),
     "INLI": (("premise",), HYPOTHESES),  # at least one of them
+    "scored triplets": (("anchor", "positive", "score"), ("negative",)),
     "triplets": (("anchor", "positive"), ("negative",)),  # or negative, negative_2, ...
     "sentence pairs": (("sentence1", "sentence2"), ("score",)),
     "sentences": (("anchor",), ()),

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import torch
 
 from lightning_cse.data.mapped import LONG, first_appearance, hashed, hashes_of
-from lightning_cse.data.roles import SOURCE, OwnRows
+from lightning_cse.data.roles import RANDOM_PAIR, SOURCE, OwnRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.settings import ContrastiveData
 from lightning_cse.data.sources import (
@@ -144,6 +144,32 @@ def with_another_anchor(rows: Rows) -> Rows:
     return rows.with_column("negative", pc.if_else(waiting, others, negatives))
 
 
+def with_random_seconds(rows: Rows) -> Rows:
+    """Return the rows with the second sentence of a random pair in place of each one that is still
+    to be drawn (`WrittenPairs`), of another first sentence.
+
+    Call it separately for each side of a hold-out, as `with_another_anchor`.
+    """
+    if RANDOM_PAIR not in rows.names:
+        return rows
+
+    waiting = rows.values(RANDOM_PAIR).to_numpy()
+    places, written = np.flatnonzero(waiting), np.flatnonzero(~waiting)
+    firsts = rows.hashes("sentence1")
+    if len(np.unique(firsts)) < 2:
+        return rows.select(written)
+
+    generator = torch.Generator().manual_seed(SEED)
+    drawn = torch.randint(len(written), (len(places),), generator=generator).numpy()
+    while (own := firsts[places] == firsts[written[drawn]]).any():
+        drawn[own] = (drawn[own] + 1) % len(written)
+
+    chosen = np.arange(len(rows))
+    chosen[places] = written[drawn]
+
+    return rows.with_column("sentence2", rows.values("sentence2").take(pa.array(chosen)))
+
+
 def seeded_order(count: int, seed: int) -> list[int]:
     """Return the numbers below ``count`` in a random order that depends only on the seed."""
     return list(_order(count, seed).tolist())
@@ -224,7 +250,7 @@ def prepare(
             "data.held_out",
         )
 
-    train = with_another_anchor(train)
+    train = with_random_seconds(with_another_anchor(train))
     train = keep(train, free_of(train, excluded), LEAK)
 
     if settings.llm_rows is not None:
@@ -233,7 +259,7 @@ def prepare(
     if settings.train_rows is not None:
         train = subset(train, settings.train_rows)
 
-    return train, with_another_anchor(held_out), roles
+    return train, with_random_seconds(with_another_anchor(held_out)), roles
 
 
 def read_tables(

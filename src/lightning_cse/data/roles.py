@@ -22,6 +22,8 @@ from lightning_cse.errors import ConfigError, DataError
 TARGET = "target"
 # The column with the number of each row's source, if sources have weights.
 SOURCE = "source"
+# The column that marks pairs whose second sentence is drawn after the hold-out.
+RANDOM_PAIR = "random_pair"
 TRIPLET = ("premise", "entailment", "contradiction")
 # The same under the names of contrastive learning.
 TRAINED = ("anchor", "positive", "negative")
@@ -328,6 +330,23 @@ class LabelledPairs:
         return made_of(pairs.select(used).dropping(reasons), used)
 
 
+def targets_of(rows: Rows, scores: Sequence[float]) -> pa.Array:
+    """Return the scores of rows on the scale from 0 to 1, given the lowest and the highest one; one
+    off the scale is a DataError.
+    """
+    lowest, highest = scores
+    found = rows.values("score").to_numpy()
+    wrong = np.flatnonzero((found < lowest) | (found > highest))
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(
+            f"{rows.where(row)}: the score {found[row]:g} is not between {lowest:g} and "
+            f"{highest:g}: set data.rows.scores=[LOWEST,HIGHEST]"
+        )
+
+    return pa.array(((found - lowest) / (highest - lowest)).astype(np.float32))
+
+
 @dataclass(frozen=True)
 class ScoredPairs:
     """Sentence pairs with a score of their similarity.
@@ -353,17 +372,7 @@ class ScoredPairs:
             table.values("score")
 
         rows = Rows.cat(tables)
-        lowest, highest = self.scores
-        scores = rows.values("score").to_numpy()
-        wrong = np.flatnonzero((scores < lowest) | (scores > highest))
-        if len(wrong):
-            row = int(wrong[0])
-            raise DataError(
-                f"{rows.where(row)}: the score {scores[row]:g} is not between {lowest:g} and "
-                f"{highest:g}: set data.rows.scores=[LOWEST,HIGHEST]"
-            )
-
-        targets = pa.array(((scores - lowest) / (highest - lowest)).astype(np.float32))
+        targets = targets_of(rows, self.scores)
         first, second = map(rows.values, self.roles)
         alike = pa.chunked_array([pc.greater_equal(targets, self.similar)])
         pairs = rows.with_columns(
@@ -457,7 +466,8 @@ class OwnRows:
       (`INLITriplets`);
     - labelled pairs: as they are for a method that takes labels (`LabelledPairs`), else triplets if
       some are contradictions, else the entailed pairs (`NLITriplets`);
-    - pairs with a score: as they are, for a method that takes scores (`ScoredPairs`);
+    - pairs with a score: as they are, for a method that takes scores (`ScoredPairs`); triplets with
+      one: as they are (`ScoredTriplets`);
     - plain sentences, pairs, triplets, LLM rows and implicit pairs: as they are.
 
     ``pairing``, ``seed`` and ``contradiction`` are those of `NLITriplets`, ``positive`` that of
@@ -501,10 +511,9 @@ class OwnRows:
             found = "; ".join(f"{rows.origin} has {', '.join(rows.names)}" for rows in tables)
             raise DataError(f"{key}: files of these layouts cannot be trained on together: {found}")
 
-        if set(wanted) == set(ScoredPairs.roles):
-            return ScoredPairs() if self.scores is None else ScoredPairs(self.scores)
-        if set(wanted) == set(LabelledPairs.roles):
-            return LabelledPairs() if self.labels is None else LabelledPairs(self.labels)
+        with_targets = self._with_targets(kinds, wanted)
+        if with_targets is not None:
+            return with_targets
 
         for rows in tables:
             if "score" in rows.names and layout_of(rows.names) == "sentence pairs":
@@ -538,3 +547,18 @@ class OwnRows:
             return INLIQuadruples()
 
         return INLITriplets(self.positive)
+
+    def _with_targets(self, kinds: Collection[str], wanted: Collection[str]) -> RoleRows | None:
+        """Return the scheme of rows with labels or scores, if these roles and layouts have them."""
+        from lightning_cse.data.written import ScoredTriplets
+
+        if set(wanted) == set(ScoredPairs.roles):
+            return ScoredPairs() if self.scores is None else ScoredPairs(self.scores)
+
+        if set(wanted) == set(LabelledPairs.roles):
+            return LabelledPairs() if self.labels is None else LabelledPairs(self.labels)
+
+        if set(kinds) == {"scored triplets"} and set(wanted) == set(TRAINED):
+            return ScoredTriplets()
+
+        return None

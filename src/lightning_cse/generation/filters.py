@@ -5,7 +5,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from lightning_cse.generation.pattern import SOURCE, Bounds, Role
-from lightning_cse.generation.text import cleaned, count_sentences, is_complete, letters, refuses
+from lightning_cse.generation.text import (
+    MASK,
+    cleaned,
+    count_sentences,
+    is_complete,
+    letters,
+    refuses,
+)
 from lightning_cse.llm import Reply
 
 Cosine = Callable[[str, str], float]
@@ -13,6 +20,13 @@ Cosine = Callable[[str, str], float]
 
 _FEW = 6
 """A sentence of fewer words may be paraphrased in a single word."""
+
+_SCORE = re.compile(
+    r"\A\W*(?:json\W*)?(?:(?:\w+ ){0,4}score\W*(?:(?:[a-z]+ ){0,6}(?:is|of)\W*)?)?"
+    r"(?<![-−\d.,])(\d*\.?\d+)(?!\d|[.,:-]\d|\s*(?:%|/|out of))",
+    re.IGNORECASE,
+)
+"""A number, perhaps in JSON or after the word score; no fraction, percentage or range."""
 
 
 def judge(
@@ -39,6 +53,22 @@ def judge(
     )
 
     return " ".join(text.split()), next(reasons, None)
+
+
+def read_score(reply: Reply) -> tuple[float, str | None]:
+    """Return the score of a reply, and the reason to reject it, None if it is accepted.
+
+    Source: CLAIF, authors' code. Differs: the authors take the first number, whatever it is.
+    """
+    found = _SCORE.search(reply.text)
+    score = float(found[1]) if found else math.nan
+    if reply.refused or refuses(reply.text):
+        return score, "refused"
+
+    if found is None:
+        return score, "no score"
+
+    return score, None if score <= 1 else "score not from 0 to 1"
 
 
 def _reasons(
@@ -68,8 +98,7 @@ def _reasons(
     if not content:
         yield "empty"
 
-    if _echoes_prompt(text, role, given):
-        yield "echo of the prompt"
+    yield from _of_prompt(text, role, given)
 
     if content in map(letters, given):
         yield "echo of the source"
@@ -86,8 +115,8 @@ def _reasons(
     if content in map(letters, known.values()):
         yield "equal to another role"
 
-    other = checks.less_detail_than
-    if other is not None and words >= len(known[other].split()):
+    other = known.get(checks.less_detail_than or "")
+    if other is not None and words >= len(other.split()):
         yield "more detail"
 
     if checks.cosine is not None and cosine is not None:
@@ -101,6 +130,15 @@ def _of_meaning(bounds: Bounds, cosine: float) -> Iterator[str]:
 
     if cosine >= bounds.get("below", math.inf):
         yield "too close in meaning"
+
+
+def _of_prompt(text: str, role: Role, given: tuple[str, str]) -> Iterator[str]:
+    """Yield the reasons to reject a sentence that has parts of its prompt."""
+    if role.share is not None and MASK in text.lower():
+        yield "mask left"
+
+    if _echoes_prompt(text, role, given):
+        yield "echo of the prompt"
 
 
 def _echoes_prompt(text: str, role: Role, given: tuple[str, str]) -> bool:

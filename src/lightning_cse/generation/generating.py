@@ -22,7 +22,7 @@ from lightning_cse.config.compose import portable
 from lightning_cse.data.own import OwnFormat
 from lightning_cse.data.provenance import read_provenance, write_provenance
 from lightning_cse.data.roles import RoleRows
-from lightning_cse.data.rows import digests_of
+from lightning_cse.data.rows import Rows, digests_of
 from lightning_cse.data.sources import read_sources
 from lightning_cse.engine.build import built, check_nodes
 from lightning_cse.engine.load import load
@@ -90,8 +90,9 @@ class Generation:
         model = cfg.llm.model or "(llm.model is not set)"
         self.llm = LLM({**values["llm"], "model": model}, cfg.paths.cache_dir)
         self.meaning = _Meaning(cfg.checks_encoder) if cfg.checks_encoder else None
+        drawn = draw_sentences(cfg, data, data_dir, self.pattern.given)
+        self.sentences, self.given, self.digests = drawn
         self.writer = self._new_writer()
-        self.sentences, self.digests = draw_sentences(cfg, data, data_dir)
         self.wanted = len(self.sentences) if cfg.n is None else int(cfg.n)
         self.name = f"{data.replace('/', '_')}_{self.pattern.name}"
         self.key = generation_key(values)
@@ -107,12 +108,16 @@ class Generation:
     def _new_writer(self) -> Writer:
         cosine = None if self.meaning is None else self.meaning.cosine
 
-        return Writer(self.llm, self.pattern, self.cfg.samples, cosine)
+        return Writer(self.llm, self.pattern, self.cfg.samples, cosine, self.given)
 
     @property
     def _decides(self) -> dict[str, Any]:
         """All that decides the rows."""
-        sentences = "".join(f"{sentence}\0" for sentence in self.sentences)
+        sentences = "".join(
+            f"{text}\0"
+            for sentence in self.sentences
+            for text in (sentence, *self.given.get(sentence, {}).values())
+        )
 
         return {
             "sentences": hashlib.sha256(sentences.encode()).hexdigest(),
@@ -171,7 +176,8 @@ class Generation:
             )
 
         for path, rows in ((self.rows, complete), (self.given_up, given_up)):
-            lines = [json.dumps(rows[place].cells, ensure_ascii=False) for place in sorted(rows)]
+            cells = [line for place in sorted(rows) for line in rows[place].lines(self.pattern)]
+            lines = [json.dumps(line, ensure_ascii=False) for line in cells]
             runs.write_atomic(path, "".join(f"{line}\n" for line in lines))
 
         return {"complete": len(complete), "given_up": len(given_up)}
@@ -224,6 +230,7 @@ class Generation:
                 "shots": self.cfg.pattern.shots,
                 "seed": self.cfg.pattern.seed,
                 "roles": [role.name for role in pattern.roles],
+                **({"scores": dict(pattern.scores)} if pattern.scores else {}),
                 "digest": pattern.digest,
                 "examples": pattern.digests,
             },
@@ -263,17 +270,21 @@ class Generation:
     def conclusion(self) -> Iterator[str]:
         """Yield the place of the outputs, and the command that trains on the rows."""
         yield f"rows, provenance and figure: {self.run.path}"
+        shared = [line for line in self.overrides if line.startswith(SHARED_WITH_TRAINING)]
+        rows = hydra_text(str(self.rows))
 
-        if self.data in ("wiki", "file", "nli"):
+        if self.pattern.experiment:
+            command = [f"+experiment={self.pattern.experiment}", *shared, f"data.train=[{rows}]"]
+            yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(command)}"
+        elif not self.pattern.scores and self.data in ("wiki", "file", "nli"):
             domain, corpus = ("nli", "nli_train") if self.data == "nli" else ("wiki", "ngcse_wiki")
             has_intermediate = any(role.name == "intermediate" for role in self.pattern.roles)
             kind, recipe = ("sts", "sts_ht") if has_intermediate else ("nli", "nli")
             train = self.cfg.data.train
             sources = [train] if isinstance(train, str) else train
-            rows = hydra_text(str(self.rows))
             command = [
                 f"+experiment=ngcse_{domain}_{recipe}",
-                *(line for line in self.overrides if line.startswith(SHARED_WITH_TRAINING)),
+                *shared,
                 f"corpora.{corpus}=[{','.join(map(hydra_text, sources))}]",
                 f"data.watched_in=[{rows}]",
                 f"corpora.llm_{domain}_{kind}=[{rows}]",
@@ -304,11 +315,13 @@ def draw_sentences(
     cfg: DictConfig,
     data: str,
     data_dir: Path,
-) -> tuple[list[str], dict[str, str]]:
-    """Return the distinct sentences of a data set's first role, drawn, and its files' digests.
+    given: Sequence[str] = (),
+) -> tuple[list[str], dict[str, dict[str, str]], dict[str, str]]:
+    """Return the distinct sentences of a data set's first role, drawn; for each, those of ``given``
+    roles in its first row; and the digests of the files.
 
     A sentence is drawn by the digest of the seed and itself, independently of training's draws.
-    Raises DataError if there are fewer than the config wants.
+    Raises DataError if there are fewer than the config wants, or the data has no such role.
     """
     build: RoleRows = built(cfg.data.rows)
     form = OwnFormat(
@@ -323,7 +336,12 @@ def draw_sentences(
         key="data.train",
         form=form,
     )
-    distinct = dict.fromkeys(build(tables).column(build.roles[0]))
+    rows = build(tables)
+    distinct = dict.fromkeys(rows.column(build.roles[0]))
+    others = _given_sentences(rows, build.roles[0], given)
+    if given:
+        distinct = dict.fromkeys(others)
+
     kept = [text for text in distinct if len(text.split()) <= cfg.most_words]
     if len(kept) < max(1, cfg.n or 1):
         raise DataError(
@@ -334,7 +352,25 @@ def draw_sentences(
     def digest(sentence: str) -> bytes:
         return hashlib.sha256(f"{cfg.seed}\0{sentence}".encode()).digest()
 
-    return sorted(kept, key=digest), digests_of(tables)
+    return sorted(kept, key=digest), others, digests_of(tables)
+
+
+def _given_sentences(
+    rows: Rows,
+    first: str,
+    given: Sequence[str],
+) -> dict[str, dict[str, str]]:
+    """Return the sentences of given roles by the first one, of rows that have them all."""
+    if not given:
+        return {}
+
+    columns = [rows.column(name) for name in given]
+    found: dict[str, dict[str, str]] = {}
+    for sentence, *others in zip(rows.column(first), *columns, strict=True):
+        if all(others):
+            found.setdefault(sentence, dict(zip(given, others, strict=True)))
+
+    return found
 
 
 def check(cfg: DictConfig) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,14 +14,20 @@ import pydantic
 from pydantic import BaseModel, Field, ValidationError
 
 from lightning_cse.generation.examples import Examples, Pair, Source, draw_examples
+from lightning_cse.generation.text import masked
 
 SOURCE = "source"
 """The reference of a role that is made from the sentence itself."""
 ANCHOR = "anchor"
 """That sentence's key in a row."""
+ASKED = "asked"
+"""The score of a role whose pairs the model scores itself."""
+SENTENCE = "{sentence}"
+"""The message of the user that is the sentence alone."""
 
 Text = Annotated[str, Field(pattern=r"\S")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Score = Annotated[float, Field(ge=0, le=1)]
 Bounds = Annotated[
     dict[Literal["above", "below"], Annotated[float, Field(ge=-1, le=1)]],
     Field(min_length=1),
@@ -54,11 +60,19 @@ class _Role(BaseModel, extra="forbid", strict=True):
     name: str = Field(pattern=r"^[^\W\d]\w*$")  # a key of a row
     reference: str
     task: Text
-    relation: Text
+    relation: str = ""
     fields: tuple[Text, Text]
-    examples: tuple[tuple[Text, Text], ...] | Source
+    examples: tuple[tuple[Text, Text], ...] | Source = ()
     rule: Text
+    message: Text = SENTENCE
+    masked: Annotated[float, Field(gt=0, le=1)] | None = None
     checks: Checks | None = None
+
+
+class _Scoring(BaseModel, extra="forbid", strict=True):
+    task: Text
+    rule: Text
+    message: Text
 
 
 class _Pattern(BaseModel, extra="forbid", strict=True):
@@ -69,11 +83,36 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
     longer_first: bool = False  # the same
     cosine: dict[str, Any] = {}  # the same, by role
     layout: dict[Literal["prompt", "example"], str] = Field(min_length=2)
-    roles: tuple[_Role, ...] = Field(min_length=1)
+    given: tuple[str, ...] = ()  # roles that the data has
+    scores: dict[str, Score | Literal["asked"]] = {}  # of the pairs of the source and a role
+    scoring: _Scoring | None = None  # how the model is asked for them
+    experiment: str | None = None  # which trains on the rows
+    roles: tuple[_Role, ...]
+
+    @pydantic.model_validator(mode="after")
+    def _has_what_it_refers_to(self) -> _Pattern:
+        names = [*self.given, *(role.name for role in self.roles)]
+        if not self.roles and ASKED not in self.scores.values():
+            raise ValueError("roles: at least one sentence must be written, or one score asked")
+
+        for name in self.scores:
+            if name not in names:
+                raise ValueError(f"scores: {name!r} must be one of {names}")
+
+        if self.given and len(self.scores) != 1:
+            raise ValueError("scores: rows of given sentences have one score")
+
+        if ASKED in self.scores.values() and self.scoring is None:
+            raise ValueError("scoring: says how the model is asked for a score")
+
+        if self.scoring is not None:
+            _check_message("scoring.message", self.scoring.message, first="", second="")
+
+        return self
 
     @pydantic.model_validator(mode="after")
     def _refers_to_earlier_roles(self) -> _Pattern:
-        known = [SOURCE]
+        known = [SOURCE, *self.given]
 
         for role in self.roles:
             try:
@@ -81,6 +120,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
             except (KeyError, IndexError, ValueError) as error:
                 raise ValueError(f"layout: unknown placeholder {error}") from None
 
+            _check_message(f"{role.name}.message", role.message, sentence="")
             if role.name in (ANCHOR, *known):
                 raise ValueError(f"{role.name} must not be the source or an earlier role")
 
@@ -113,7 +153,8 @@ class Role:
 
     ``reference`` is what it is made from: `SOURCE`, or the name of an earlier role. ``system`` is
     the system message, examples included, and ``fields`` are the labels of an example's two
-    sentences.
+    sentences. ``message`` is that of the user, around the sentence; ``share`` of its words are
+    masked.
     """
 
     name: str
@@ -122,24 +163,66 @@ class Role:
     fields: tuple[str, str]
     examples: Examples
     checks: Checks
+    message: str = SENTENCE
+    share: float | None = None
+
+    def content(self, sentence: str, seed: int) -> str:
+        """Return the message of the user for a sentence."""
+        shown = sentence if self.share is None else masked(sentence, self.share, seed)
+
+        return self.message.format(sentence=shown)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How a model is asked for the score of a pair: the system message, and that of the user."""
+
+    system: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)
 class Pattern:
     """The roles that a language model writes for a sentence, with the same examples for all.
 
-    Source: NGCSE, similarity pattern simulation. Differs: the wording is our own, and so is the
-    draw of the examples.
+    With ``scores``, rows are pairs of the source and a role's sentence with a score from 0 to 1;
+    None for a score that the model is asked for. ``given`` are roles that the data has.
+
+    Source: NGCSE, similarity pattern simulation; Dino (Schick and Schütze 2021) for pairs of a
+    score, CLAIF (Cheng et al. 2023) for scores that the model gives. Differs: the wording is our
+    own, and so is the draw of the examples.
     """
 
     name: str
     roles: tuple[Role, ...]
+    given: tuple[str, ...] = ()
+    scores: Mapping[str, float | None] = field(default_factory=dict)
+    scoring: Scoring = Scoring()
+    experiment: str | None = None
+    seed: int = 0
 
     @cached_property
     def digest(self) -> str:
-        """The sha256 of what is the same for every sentence: names, references, system messages."""
-        document = [[role.name, role.reference, role.system] for role in self.roles]
+        """The sha256 of what is the same for every sentence: names, references, system messages,
+        and, of patterns with scores, how these come about.
+        """
+        document: list[Any] = [[role.name, role.reference, role.system] for role in self.roles]
+        messages = [[role.message, role.share] for role in self.roles]
+        scoring = [self.scoring.system, self.scoring.message]
+        if self.scores or messages != [[SENTENCE, None]] * len(self.roles):
+            document += [messages, self.given, list(self.scores.items()), scoring, self.seed]
+
         return hashlib.sha256(json.dumps(document).encode()).hexdigest()
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The roles whose pairs the model is asked to score."""
+        return tuple(name for name, score in self.scores.items() if score is None)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The roles that stand in the rows with the source."""
+        return tuple(self.scores) or tuple(role.name for role in self.roles)
 
     @property
     def digests(self) -> dict[str, str]:
@@ -179,10 +262,40 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
                 role.fields,
                 examples,
                 role.checks or Checks(),
+                role.message,
+                role.masked,
             )
         )
 
-    return Pattern(config.name, tuple(roles))
+    scores = {
+        name: None if score == ASKED else float(score) for name, score in config.scores.items()
+    }
+    scoring = Scoring()
+    if config.scoring is not None:
+        system = f"{config.scoring.task.strip()}\n\n{config.scoring.rule.strip()}"
+        scoring = Scoring(system, config.scoring.message.strip())
+
+    return Pattern(
+        config.name,
+        tuple(roles),
+        config.given,
+        scores,
+        scoring,
+        config.experiment,
+        config.seed,
+    )
+
+
+def _check_message(name: str, message: str, **words: str) -> None:
+    """Raise ValueError unless a message has these placeholders alone."""
+    try:
+        message.format(**words)
+    except (KeyError, IndexError, ValueError) as error:
+        raise ValueError(f"{name}: unknown placeholder {error}") from None
+
+    missing = [word for word in words if f"{{{word}}}" not in message]
+    if missing:
+        raise ValueError(f"{name}: must have the placeholder {{{missing[0]}}}")
 
 
 def _system_message(

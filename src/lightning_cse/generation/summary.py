@@ -12,9 +12,9 @@ from lightning_cse.analysis import describing
 from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms
 from lightning_cse.data.preparation import seeded_order
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.generation.examples import Pair
-from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern, Role
-from lightning_cse.generation.writing import Writer
+from lightning_cse.generation.examples import Examples, Pair
+from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern
+from lightning_cse.generation.writing import Writer, score_name
 from lightning_cse.llm import dollars, price_of
 
 _BIN = 0.1
@@ -40,12 +40,23 @@ def shown_prompts(writer: Writer, sentences: Sequence[str]) -> Iterator[str]:
         yield from (f"[{who}]\n{text}\n" for who, text in request.messages)
         yield f"with {request.parameters}\n"
 
-    received = len(roles) * sum(map(len, sentences)) / _LETTERS
-    sent = received + len(sentences) * sum(len(role.system) for role in roles) / _LETTERS
+    asked = writer.pattern.asked
+    systems = [role.system for role in roles]
+    for name in asked[:1]:
+        request = writer.score_request(sentences[0], f"<{name}>")
+        yield f"--- score of {', '.join(asked)}"
+        yield from (f"[{who}]\n{text}\n" for who, text in request.messages)
+        systems += [request.messages[0][1]] * len(asked)
+
+    length = sum(map(len, sentences))
+    received = len(roles) * length / _LETTERS
+    # A pair to be scored has two sentences.
+    sent = (len(roles) + 2 * len(asked)) * length / _LETTERS
+    sent += len(sentences) * sum(map(len, systems)) / _LETTERS
     price = writer.llm.endpoint.price
     cost = dollars(price_of(price, sent, received) if price else None)
     yield (
-        f"calls: {len(roles) * len(sentences):,}, if no reply is rejected\n"
+        f"calls: {len(systems) * len(sentences):,}, if no reply is rejected\n"
         f"tokens: about {sent:,.0f} sent and {received:,.0f} received\n"
         f"cost: {cost}\n"
         "nothing was sent; leave out show_prompts=true to send it"
@@ -73,24 +84,24 @@ def summarise(
     """
     cells = [json.loads(line) for line in rows.read_text(encoding="utf-8").split("\n") if line]
     drawn: dict[str, list[Pairs]] = {"written": [], "pattern": []}
+    examples = {role.name: role.examples for role in pattern.roles}
 
-    for role in pattern.roles:
-        pairs = [(row[ANCHOR], row[role.name]) for row in cells]
+    for name in pattern.measured:
+        source = examples.get(name, Examples((), ()))
         drawn["written"].append(
             _drawn(
-                role,
-                f"{ANCHOR} - {role.name}",
-                pairs,
+                name,
+                f"{ANCHOR} - {name}",
+                [(first, second) for first, second, _ in _pairs_of(cells, name)],
                 most,
                 seed,
             )
         )
-        label = f"{role.name}: {role.examples.label}"
         drawn["pattern"].append(
             _drawn(
-                role,
-                label,
-                role.examples.pool,
+                name,
+                f"{name}: {source.label}",
+                source.pool,
                 most,
                 seed,
             )
@@ -106,8 +117,9 @@ def summarise(
             {"name": name, "pairs": list(map(describing.pair_summary, pairs))}
             for name, pairs in sets.items()
         ],
-        "roles": [role.name for role in pattern.roles],
+        "roles": list(pattern.measured),
         "overlap": list(map(_overlap, sets["written"], sets["pattern"])),
+        **({"scores": _mean_scores(cells, pattern)} if pattern.scores else {}),
         "values": {name: list(map(_values, pairs)) for name, pairs in sets.items()},
     }
     text = json.dumps(
@@ -119,6 +131,26 @@ def summarise(
     runs.write_atomic(rows.with_name("summary.json"), text + "\n")
 
     return summary
+
+
+def _pairs_of(
+    cells: Sequence[Mapping[str, Any]],
+    role: str,
+) -> list[tuple[str, str, Any]]:
+    """Return the pairs of a role with the source, and their scores, from the lines of a file."""
+    if cells and ANCHOR in cells[0]:
+        return [(row[ANCHOR], row[role], row.get("score")) for row in cells]
+
+    return [
+        (row["sentence1"], row["sentence2"], row["score"]) for row in cells if row["role"] == role
+    ]
+
+
+def _mean_scores(cells: Sequence[Mapping[str, Any]], pattern: Pattern) -> dict[str, float]:
+    """Return the mean score of each role that has pairs."""
+    scores = {role: [score for *_, score in _pairs_of(cells, role)] for role in pattern.scores}
+
+    return {role: float(np.mean(values)) for role, values in scores.items() if values}
 
 
 def _values(pairs: Pairs) -> dict[str, Any]:
@@ -151,7 +183,8 @@ def measures(provenance: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[
 
     ``<role>/overlap`` is the area, from 0 to 1, that the histograms of the cosines of the written
     pairs and of the pattern's pairs have in common, in bars of 0.1; ``<role>/accepted`` is the
-    share of accepted replies, and ``<role>/cosine`` the mean of the written pairs.
+    share of accepted replies, ``<role>/cosine`` the mean of the written pairs, and ``<role>/score``
+    that of their scores. What a pattern has no examples or pairs for is left out.
     """
     sources = provenance["acceptance"]["sources"]
     metrics = {
@@ -159,24 +192,33 @@ def measures(provenance: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[
         "given_up": sources["given_up"] / sum(sources.values()),
     }
     written = {one["name"]: one["pairs"] for one in summary["sets"]}["written"]
+    replies = provenance["acceptance"]["roles"]
     for role, pairs, overlap in zip(
         summary["roles"],
         written,
         summary["overlap"],
         strict=True,
     ):
-        counts = provenance["acceptance"]["roles"][role]
-        metrics[f"{role}/accepted"] = counts["accepted"] / counts["asked"]
-        metrics[f"{role}/overlap_mer"] = overlap["mer"]
-        if pairs["cosine"] is not None:
+        # Of a role that the data has, only the score was asked.
+        counts = replies.get(role) or replies[score_name(role)]
+        metrics[f"{role}/accepted"] = counts["accepted"] / max(1, counts["asked"])
+        if overlap["mer"] is not None:
+            metrics[f"{role}/overlap_mer"] = overlap["mer"]
+
+        if overlap["cosine"] is not None:
             metrics[f"{role}/overlap"] = overlap["cosine"]
+
+        if pairs["cosine"] is not None:
             metrics[f"{role}/cosine"] = pairs["cosine"]["mean"]
+
+        if role in summary.get("scores", {}):
+            metrics[f"{role}/score"] = summary["scores"][role]
 
     return {f"generate/{name}": value for name, value in metrics.items()}
 
 
 def _drawn(
-    role: Role,
+    role: str,
     label: str,
     pairs: Sequence[Pair],
     most: int,
@@ -186,7 +228,7 @@ def _drawn(
     shuffled = (pairs[place] for place in seeded_order(len(pairs), seed))
 
     # A role that no method knows is a positive.
-    kind: Kind = "negative" if role.name in describing.ROLES["negative"] else "positive"
+    kind: Kind = "negative" if role in describing.ROLES["negative"] else "positive"
 
     return describing.drawn_pairs(
         kind,

@@ -1,8 +1,13 @@
-"""Clean the reply of a language model, find refusals, and count sentences."""
+"""Mask the words of a sentence; clean the reply of a language model, find refusals, and count
+sentences.
+"""
 
+import math
+import random
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pydantic_core
 
@@ -24,6 +29,33 @@ def folded(text: str) -> str:
     lower = unicodedata.normalize("NFKC", text).casefold()
 
     return " ".join(unicodedata.normalize("NFKC", lower).split())
+
+
+# Masks -------------------------------------------------------------------------------------------
+
+MASK = "<mask>"
+"""What stands in the place of a word that a language model fills."""
+
+
+def masked(sentence: str, share: float, seed: int) -> str:
+    r"""Return a sentence with :math:`\lceil s n \rceil` of its :math:`n` words masked.
+
+    In half of the sentences, neighbouring masks become one.
+
+    Source: CLAIF (Cheng et al. 2023), authors' code. Differs: seed, share and sentence decide the
+    draw.
+    """
+    words = sentence.split()
+    # Of Python's generator, only random() is the same in all versions.
+    generator = random.Random(f"{seed} {share} {sentence}")  # noqa: S311 - no secret
+    draws = [generator.random() for _ in words]
+    for place in sorted(range(len(words)), key=draws.__getitem__)[: math.ceil(share * len(words))]:
+        words[place] = MASK
+
+    if generator.random() < 0.5:
+        words = [word for before, word in pairwise(["", *words]) if not before == word == MASK]
+
+    return " ".join(words)
 
 
 # Refusals ----------------------------------------------------------------------------------------

@@ -1,49 +1,86 @@
 """Have a language model write rows by a pattern; rejected replies are asked for again."""
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from lightning_cse.generation.filters import Cosine, judge
+from lightning_cse.generation.filters import Cosine, judge, read_score
 from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern, Role
-from lightning_cse.llm import LLM, Account, Failure, Request
+from lightning_cse.llm import LLM, Account, Failure, Reply, Request
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"sentence": {"type": "string"}},
-    "required": ["sentence"],
-    "additionalProperties": False,
-}
+Value = TypeVar("Value")
+
+
+def _schema(key: str, kind: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {key: {"type": kind}},
+        "required": [key],
+        "additionalProperties": False,
+    }
+
+
+SCHEMA = _schema("sentence", "string")
 """The schema of a reply with structured output; other endpoints reply with the sentence alone."""
+SCORE_SCHEMA = _schema("score", "number")
+"""The same for the score of a pair."""
+
+
+def score_name(role: str) -> str:
+    """Return the name by which the replies with scores of a role's pairs are counted."""
+    return f"{role} score"
 
 
 @dataclass
 class Row:
     """The sentences that were written for the anchor at a position in the order of drawing.
 
-    ``sentences`` are by role; ``rejected`` has the role, reason and text of each rejected reply.
-    ``lost`` is why a request has no reply, if asking again may bring one.
+    ``sentences`` are by role, and so are ``scores``, of their pairs with the anchor; ``rejected``
+    has the role, reason and text of each rejected reply. ``lost`` is why a request has no reply, if
+    asking again may bring one.
     """
 
     position: int
     anchor: str
     sentences: dict[str, str] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
     rejected: list[dict[str, str]] = field(default_factory=list)
     lost: str | None = None
     complete: bool = False
 
-    @property
-    def cells(self) -> dict[str, Any]:
-        """The row as it is written to a file; one that was given up with its rejected replies."""
+    def lines(self, pattern: Pattern) -> list[dict[str, Any]]:
+        """Return the row as it is written to a file, a line or, with scores, one for each pair; a
+        row that was given up with its rejected replies.
+        """
         cells = {ANCHOR: self.anchor, **self.sentences}
-        return cells if self.complete else {**cells, "rejected": self.rejected}
+        if not self.complete:
+            return [{**cells, "rejected": self.rejected}]
+
+        if pattern.given:
+            return [{**cells, "score": score} for score in self.scores.values()]
+
+        if not pattern.scores:
+            return [cells]
+
+        return [
+            {
+                "sentence1": self.anchor,
+                "sentence2": self.sentences[role],
+                "score": score,
+                "role": role,
+            }
+            for role, score in self.scores.items()
+        ]
 
 
 class Writer:
-    """Writes rows by a pattern, with at most ``samples`` replies for each role.
+    """Writes rows by a pattern, with at most ``samples`` replies for each role and score.
 
-    ``roles`` counts the replies of each role by the reason to reject them, None for those accepted;
-    ``replies`` is the account of all replies, as if none had been in the cache.
+    ``given`` has the sentences of the data's roles, by the source. ``roles`` counts the replies of
+    each role, and of each score, by the reason to reject them, None for those accepted;
+    ``replies`` is the account of all replies, as if none had been in the cache. In a pattern with
+    scores, a role without an accepted reply is left out, and the row is complete with any pair.
 
     Source: NGCSE, similarity pattern simulation. Differs: the authors' code has no filters, and
     takes every reply.
@@ -55,12 +92,15 @@ class Writer:
         pattern: Pattern,
         samples: int,
         cosine: Cosine | None = None,
+        given: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.llm = llm
         self.pattern = pattern
         self.samples = samples
         self.cosine = cosine
-        self.roles = {role.name: Counter[str | None]() for role in pattern.roles}
+        self.given = given or {}
+        names = [*(role.name for role in pattern.roles), *map(score_name, pattern.asked)]
+        self.roles = {name: Counter[str | None]() for name in names}
         self.replies = Account()
 
     def request(
@@ -73,46 +113,67 @@ class Writer:
 
         Each sample has its own seed.
         """
+        content = role.content(sentence, self.pattern.seed)
+
+        return self._request(role.system, content, sample, SCHEMA)
+
+    def score_request(
+        self,
+        first: str,
+        second: str,
+        sample: int = 0,
+    ) -> Request:
+        """Return the request for the score of a pair, by a pattern with ``scoring``."""
+        scoring = self.pattern.scoring
+        content = scoring.message.format(first=first, second=second)
+
+        return self._request(scoring.system, content, sample, SCORE_SCHEMA)
+
+    def _request(
+        self,
+        system: str,
+        content: str,
+        sample: int,
+        schema: Mapping[str, Any],
+    ) -> Request:
         parameters = dict(self.llm.parameters)
         seed = parameters.get("seed")
 
         if isinstance(seed, int):
             parameters["seed"] = seed + sample
 
-        messages = (("system", role.system), ("user", sentence))
+        messages = (("system", system), ("user", content))
 
-        return Request(messages, parameters, sample, SCHEMA)
+        return Request(messages, parameters, sample, schema)
 
     async def write(self, place: tuple[int, str]) -> Row:
         """Return the row for a position and its sentence, complete or as far as it got."""
         row = Row(*place)
+        row.sentences.update(self.given.get(row.anchor, {}))
 
         for role in self.pattern.roles:
-            if not await self._write_role(row, role):
+            written = await self._write_role(row, role)
+            if row.lost or not (written or self.pattern.scores):
                 return row
 
-        row.complete = True
+        for name, score in self.pattern.scores.items():
+            await self._score_role(row, name, score)
+            if row.lost:
+                return row
+
+        row.complete = bool(row.scores or not self.pattern.scores)
 
         return row
 
     async def _write_role(self, row: Row, role: Role) -> bool:
         """Write the sentence of a role; return whether a reply was accepted."""
-        reference = row.anchor if role.reference == SOURCE else row.sentences[role.reference]
+        known = {SOURCE: row.anchor, **row.sentences}
+        reference = known.get(role.reference)
+        if reference is None:
+            return False
 
-        for sample in range(self.samples):
-            reply = await self.llm.reply(self.request(role, reference, sample))
-            if isinstance(reply, Failure):
-                row.lost = None if reply.final else reply.reason
-                self._count(
-                    row,
-                    role,
-                    "refused by the endpoint",
-                    reply.reason,
-                )
-                return False
-
-            self.replies.add(replace(reply, cached=False))
-            sentence, reason = judge(
+        def judged(reply: Reply) -> tuple[str, str | None]:
+            return judge(
                 reply,
                 role,
                 row.anchor,
@@ -120,21 +181,68 @@ class Writer:
                 row.sentences,
                 self.cosine,
             )
-            self._count(row, role, reason, reply.text)
+
+        sentence = await self._asked(
+            row,
+            role.name,
+            lambda sample: self.request(role, reference, sample),
+            judged,
+        )
+        if sentence is not None:
+            row.sentences[role.name] = sentence
+
+        return sentence is not None
+
+    async def _score_role(
+        self,
+        row: Row,
+        name: str,
+        score: float | None,
+    ) -> None:
+        """Set the score of the pair of the anchor and a role's sentence, if there is one."""
+        second = row.sentences.get(name)
+        if second is not None and score is None:
+            score = await self._asked(
+                row,
+                score_name(name),
+                lambda sample: self.score_request(row.anchor, second, sample),
+                read_score,
+            )
+
+        if second is not None and score is not None:
+            row.scores[name] = score
+
+    async def _asked(
+        self,
+        row: Row,
+        name: str,
+        request: Callable[[int], Request],
+        read: Callable[[Reply], tuple[Value, str | None]],
+    ) -> Value | None:
+        """Return what is read from the first accepted of ``samples`` replies, or None."""
+        for sample in range(self.samples):
+            reply = await self.llm.reply(request(sample))
+            if isinstance(reply, Failure):
+                row.lost = None if reply.final else reply.reason
+                self._count(row, name, "refused by the endpoint", reply.reason)
+                return None
+
+            self.replies.add(replace(reply, cached=False))
+            value, reason = read(reply)
+            self._count(row, name, reason, reply.text)
 
             if reason is None:
-                row.sentences[role.name] = sentence
-                return True
+                return value
 
-        return False
+        return None
 
     def _count(
         self,
         row: Row,
-        role: Role,
+        name: str,
         reason: str | None,
         text: str,
     ) -> None:
-        self.roles[role.name][reason] += 1
+        self.roles[name][reason] += 1
         if reason is not None:
-            row.rejected.append({"role": role.name, "reason": reason, "text": text})
+            row.rejected.append({"role": name, "reason": reason, "text": text})

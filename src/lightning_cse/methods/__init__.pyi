@@ -14,3 +14,6 @@ from .sbert import SBERT as SBERT
 from .sbert import SBERTRegression as SBERTRegression
 from .simcse import SimCSE as SimCSE
 from .simcse import UnsupervisedSimCSE as UnsupervisedSimCSE
+from .written import CLAIF as CLAIF
+from .written import CLHAIF as CLHAIF
+from .written import Dino as Dino

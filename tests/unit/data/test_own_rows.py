@@ -21,7 +21,8 @@ FITS = {
     "triplets": "simcse_sup simcse_inli gausscse ngcse_nli_sup ngcse_nli_nli ngcse_wiki_dropout",
     "NLI triplets": "simcse_sup gausscse ngcse_nli_sup",
     "labelled pairs": "simcse_sup simcse_unsup gausscse gausscse_ent ngcse_nli_dropout sbert",
-    "scored": "sbert_regression",
+    "scored": "sbert_regression dino claif",
+    "scored triplets": "clhaif simcse_sup gausscse",
     "LLM rows": "ngcse_wiki_sts ngcse_nli_sts_ht ngcse_nli_nli simcse_sup gausscse",
     "INLI": "dualcse_cross dualcse_bi dualgauss simcse_inli gausscse impscore impscore_inli",
     "implicit pairs": "impscore impscore_inli",
@@ -74,6 +75,11 @@ def files(tmp_path_factory):
     found["scored"] = str(folder / "scored.csv")
     rows = [f"a {row},b {row},{row / 11}" for row in range(ROWS)]
     (folder / "scored.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]))
+    rows = [f"a {row},b {row},c {row},{row / 11}" for row in range(ROWS)]
+    found["scored triplets"] = str(folder / "scored triplets.csv")
+    (folder / "scored triplets.csv").write_text(
+        "\n".join(["anchor,positive,negative,score", *rows])
+    )
 
     return found
 

@@ -22,6 +22,8 @@ TRAINING = {
     "original_train",
     "revised_train",
     *CORPORA["ngcse"].splits,
+    *CORPORA["dino"].splits,
+    *CORPORA["clhaif"].splits,
 }
 """Splits to train on; every other is evaluated on."""
 

@@ -8,20 +8,14 @@ import shlex
 import shutil
 import time
 from collections import Counter
-from contextlib import ExitStack
 
 import pytest
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from llm_server import ChatServer, prompt
+from llm_server import prompt
 
 from lightning_cse.config import check as config_check
-from lightning_cse.config import conf_dir
-from lightning_cse.config.compose import compose, register
+from lightning_cse.config.compose import compose
 from lightning_cse.config.launch import ordered
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.generation.generating import Generation, check
 from lightning_cse.generation.summary import shown_prompts
 from lightning_cse.llm import LLMError
 
@@ -60,44 +54,8 @@ def answer(body):
 
 
 @pytest.fixture
-def serve():
-    with ExitStack() as stack:
-        yield lambda answer=answer, **named: stack.enter_context(ChatServer(answer, **named))
-
-
-@pytest.fixture
-def generation(tmp_path):
-    """What is to be generated for the sample corpus; runs and caches of a test are in its
-    folder.
-    """
-
-    def made(
-        server,
-        *overrides,
-        data="wiki",
-    ):
-        line = [
-            *("n=6", "encoder=tiny", "corpora=sample", "+pattern=sts", "paths=sample"),
-            f"paths.runs_dir={tmp_path}/runs",
-            f"paths.cache_dir={tmp_path}/cache",
-            f"data={data}",
-            f"llm.base_url={server.url if server else 'http://localhost:1/v1'}",
-            "llm.model=m",
-        ]
-        again = {override.lstrip("+").partition("=")[0] for override in overrides}
-        line = [one for one in line if one.lstrip("+").partition("=")[0] not in again]
-        line += overrides
-        register()
-        GlobalHydra.instance().clear()
-
-        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            cfg = hydra_compose("generate", ordered(line))
-
-        check(cfg)
-
-        return Generation(cfg, data, line)
-
-    return made
+def serve(serve):
+    return lambda answer=answer, **named: serve(answer, **named)
 
 
 def lines(path):

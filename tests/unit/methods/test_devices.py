@@ -25,6 +25,7 @@ EXPERIMENTS = [
     "ngcse_nli_sts_ht_final",
     "sbert",
     "sbert_regression",
+    "clhaif",
     "infersent",
 ]
 OVERRIDES = ("+debug=tiny", "paths.cache_dir=null")

@@ -1,0 +1,133 @@
+"""Rows that a language model wrote or scored, as Dino, CLAIF and CLHAIF train on them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from lightning_cse.data.roles import (
+    RANDOM_PAIR,
+    TARGET,
+    TRAINED,
+    NLITriplets,
+    ScoredPairs,
+    made_of,
+    source_of,
+    targets_of,
+)
+from lightning_cse.data.rows import Rows
+from lightning_cse.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True)
+class WrittenPairs:
+    r"""Sentence pairs that a language model wrote or scored, with Dino's processing.
+
+    .. math:: y' = (1 - s) y + s / 2
+
+    with the score :math:`y` of a pair and ``smoothing`` :math:`s`. Pairs of equal sentences,
+    repeated pairs, and those after the first ``most`` of a first sentence and score are dropped and
+    counted. Each first sentence gets ``random_pairs`` more pairs with the score 0, which is not
+    smoothed: their second sentences are those of pairs with another first one, on the same side of
+    the hold-out. Alignment is measured over pairs with :math:`y` of at least ``similar``.
+
+    Source: Dino (Schick and Schütze 2021), authors' code, ``postprocess_dataset.py``; CLAIF (Cheng
+    et al. 2023) has a copy.  Differs: the first pairs are kept, not drawn ones; the authors draw
+    before their hold-out, and any second sentence.
+    """
+
+    roles: ClassVar[tuple[str, ...]] = ScoredPairs.roles
+    similar: float = 0.8
+    smoothing: float = 0.2
+    most: int = 2
+    random_pairs: int = 2
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.smoothing < 1:
+            raise ConfigError([f"data.rows.smoothing: must be in [0, 1), got {self.smoothing}"])
+
+        if self.most < 1 or self.random_pairs < 0:
+            raise ConfigError(
+                [
+                    "data.rows: needs most >= 1 and random_pairs >= 0, got "
+                    f"{self.most} and {self.random_pairs}"
+                ]
+            )
+
+    def __call__(self, tables: Sequence[Rows]) -> Rows:
+        """Return the pairs, then the random ones; a table without scores is a DataError."""
+        rows = self._kept(ScoredPairs(similar=self.similar)(tables))
+        scores = rows.values(TARGET).to_numpy()
+        smoothed = scores * (1 - self.smoothing) + self.smoothing / 2
+        rows = rows.with_column(TARGET, pa.array(smoothed.astype(np.float32)))
+        if not self.random_pairs:
+            return rows
+
+        first = rows.select(np.repeat(rows.distinct("sentence1"), self.random_pairs))
+        missing = pa.nulls(len(first), pa.string())
+        added = first.with_columns(
+            sentence1=first.values("sentence1"),
+            sentence2=missing,
+            positive=missing,
+            target=pa.array(np.zeros(len(first), np.float32)),
+            made_of=first.values("made_of"),
+            random_pair=pa.array(np.ones(len(first), bool)),
+            **source_of(first),
+        )
+        marked = rows.with_column(RANDOM_PAIR, np.zeros(len(rows), bool))
+        both = Rows.cat([marked, added])
+        both.counts = dict(rows.counts)  # a random pair is of a row that counts already
+
+        return both
+
+    def _kept(self, rows: Rows) -> Rows:
+        """Return the pairs that are trained on."""
+        columns = (
+            rows.hashes("sentence1"),
+            rows.hashes("sentence2"),
+            rows.values(TARGET).to_numpy(),
+        )
+        dropped: Counter[str] = Counter()
+        counts: Counter[tuple[int, float]] = Counter()
+        seen: set[tuple[int, int, float]] = set()
+        kept: list[int] = []
+
+        for number, pair in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            first, second, score = pair
+            if first == second:
+                dropped["equal sentences"] += 1
+            elif pair in seen:
+                dropped["repeated pair"] += 1
+            elif counts[first, score] == self.most:
+                dropped[f"more than {self.most} of a sentence and score"] += 1
+            else:
+                seen.add(pair)
+                counts[first, score] += 1
+                kept.append(number)
+
+        return rows.select(kept).dropping(dropped)
+
+
+@dataclass(frozen=True)
+class ScoredTriplets:
+    """Triplets with a score, from 0 to 1, of how similar anchor and positive are, as CLHAIF has
+    them.
+
+    The target of a row is its score. A row may lack the negative, or have several.
+    """
+
+    roles: ClassVar[tuple[str, ...]] = TRAINED
+
+    def __call__(self, tables: Sequence[Rows]) -> Rows:
+        """Return one row per triplet; a table without scores or ready triplets is a DataError."""
+        for table in tables:
+            if "hypothesis" in table.names:
+                raise DataError(f"{table.origin}: needs triplets, anchor, positive and negative")
+
+        triplets = NLITriplets()(tables)
+        targets = targets_of(Rows.cat(tables), (0.0, 1.0))
+
+        return made_of(triplets.with_column(TARGET, targets), np.arange(len(triplets)))

@@ -1,0 +1,270 @@
+"""Patterns of pairs with scores: Dino's, CLAIF's and CLHAIF's rows, and the replies with scores."""
+
+import json
+import math
+import re
+import shlex
+from collections import Counter
+
+import pytest
+from llm_server import prompt
+from omegaconf import OmegaConf
+
+from lightning_cse.data import read_table
+from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.generation.filters import read_score
+from lightning_cse.generation.pattern import wrong_pattern
+from lightning_cse.generation.summary import measures, shown_prompts, summarise
+from lightning_cse.generation.text import MASK, masked
+from lightning_cse.llm import LLMError, Reply
+
+SENTENCE = "one two three four five six seven eight nine ten"
+DINO = {"mean the same thing": 1.0, "somewhat similar": 0.5, "completely different topics": 0.0}
+
+
+def degree(body):
+    """The score of the pairs that a request of Dino is for."""
+    system = body["messages"][0]["content"]
+    (score,) = [score for words, score in DINO.items() if words in system]
+    return score
+
+
+def second(body):
+    """A sentence 2 that differs by the degree and by the user's sentence."""
+    first = re.search(r'Sentence 1: "(.*)"', prompt(body))[1]
+    return f'Sentence 2: "Of degree {degree(body)}: {first[:30].rstrip(".")}."'
+
+
+def is_score(body):
+    return "similarity score" in body["messages"][0]["content"]
+
+
+def filled(body):
+    """Filled masks, a paraphrase, or a score, by what the prompt says."""
+    if is_score(body):
+        return "0.75"
+
+    words = prompt(body).replace('Sentence 1: "', "Again, ").rstrip('"')
+    return f"{words.replace(MASK, 'thing').rstrip('.')} now."
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_dino_writes_a_pair_for_each_degree(serve, generation):
+    server = serve(second)
+    made = generation(server, "+pattern=dino", data="stsb_pairs")
+    provenance = made.write()
+    rows = lines(made.rows)
+
+    assert [(row["sentence1"], row["score"]) for row in rows] == [
+        (sentence, score) for sentence in made.sentences[:6] for score in (1.0, 0.5, 0.0)
+    ]
+    assert all(row["sentence2"].startswith(f"Of degree {row['score']}") for row in rows)
+    assert provenance["rows"]["count"] == len(server.calls) == 18
+    assert provenance["pattern"]["scores"] == {
+        "positive": 1.0,
+        "intermediate": 0.5,
+        "negative": 0.0,
+    }
+    assert generation(server, "+pattern=dino", data="stsb_pairs").write() == provenance
+    assert len(server.calls) == 18
+
+    table = read_table(str(made.rows), key="data.train")
+    assert table.names == ("sentence1", "sentence2", "score")
+
+    more = generation(server, "+pattern=dino", "n=8", data="stsb_pairs")
+    more.write()
+    assert len(server.calls) == 24
+    assert lines(more.rows)[:18] == rows
+
+
+def test_pair_without_an_accepted_reply_is_left_out(serve, generation):
+    made = generation(None, "+pattern=dino", data="stsb_pairs")
+    first, bad = made.sentences[:2]
+
+    def refuses(body):
+        refused = first in prompt(body) and degree(body) == 0.5
+        return "" if refused or bad in prompt(body) else second(body)
+
+    made = generation(serve(refuses), "+pattern=dino", "samples=2", data="stsb_pairs")
+    provenance = made.write()
+    rows = lines(made.rows)
+
+    assert Counter(row["sentence1"] for row in rows) == {
+        sentence: 2 if sentence == first else 3
+        for sentence in made.sentences[:7]
+        if sentence != bad
+    }
+    (given_up,) = lines(made.given_up)
+    assert given_up["anchor"] == bad
+    assert len(given_up["rejected"]) == 6
+    assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 1}
+
+
+def test_claif_fills_masks_then_asks_for_scores_and_resumes(serve, generation):
+    server = serve(filled)
+    server.plan = lambda body, _: "error" if sum(server.answered.values()) >= 13 else None
+    given = ("+pattern=claif", "n=3", "samples=1", "llm.retries=0")
+    first = generation(server, *given, data="stsb_pairs")
+
+    with pytest.raises(LLMError, match="of 3 sentences have no reply"):
+        first.write()
+
+    assert not first.rows.exists()
+
+    server.plan = None
+    made = generation(server, *given, data="stsb_pairs")
+    provenance = made.write()
+    rows = lines(made.rows)
+    asked = Counter(call.body["messages"][-1]["content"] for call in server.calls if not call.fault)
+
+    assert max(asked.values()) == 1
+    assert made.run.path == first.run.path
+    assert {row["score"] for row in rows} == {0.75}
+    assert {row["role"] for row in rows} >= {"masked_0", "masked_40", "masked_80"}
+    assert provenance["acceptance"]["roles"]["masked_0 score"]["accepted"] == 3
+    scored = [prompt(call.body) for call in server.calls if is_score(call.body) and not call.fault]
+    pairs = {f"Sentence 1: {row['sentence1']}\nSentence 2: {row['sentence2']}" for row in rows}
+    assert pairs == set(scored)
+    schemas = {
+        (*call.body["response_format"]["json_schema"]["schema"]["properties"], is_score(call.body))
+        for call in server.calls
+        if "response_format" in call.body
+    }
+    assert schemas <= {("sentence", False), ("score", True)}
+
+
+def test_clhaif_scores_the_given_pairs(serve, generation):
+    server = serve(lambda body: json.dumps({"score": 0.25}))
+    made = generation(server, "+pattern=clhaif", data="nli")
+    provenance = made.write()
+    rows = lines(made.rows)
+
+    assert [list(row) for row in rows] == [["anchor", "positive", "negative", "score"]] * 6
+    assert [row["anchor"] for row in rows] == made.sentences[:6]
+    assert all(made.given[row["anchor"]]["positive"] == row["positive"] for row in rows)
+    assert all(row["score"] == 0.25 for row in rows)
+    assert len(server.calls) == 6
+
+    summary = summarise(made.pattern, made.rows, None, most=10, seed=0)
+    numbers = measures(provenance, summary)
+    assert numbers["generate/positive/score"] == 0.25
+    assert numbers["generate/positive/accepted"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "data", "calls"),
+    [("dino", "stsb_pairs", 18), ("claif", "stsb_pairs", 108), ("clhaif", "nli", 6)],
+)
+def test_shown_prompts_and_the_training_command(generation, pattern, data, calls):
+    made = generation(None, f"+pattern={pattern}", data=data)
+    shown = "\n".join(shown_prompts(made.writer, made.sentences[: made.wanted]))
+    assert f"calls: {calls}," in shown
+
+    words = shlex.split("".join(made.conclusion()).splitlines()[-1])
+    assert words[3] == f"+experiment={pattern}"
+    assert words[-1] == f"data.train=[{made.rows}]"
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("0.8", 0.8),
+        ("1", 1.0),
+        (" .5 ", 0.5),
+        ("0.8.", 0.8),
+        ('{"score": 0.35}', 0.35),
+        ('```json\n{"score": 1.0}\n```', 1.0),
+        ("**Score:** 0.6 because both are about dogs", 0.6),
+        ("The similarity score for these two sentences is 0.9, since they agree.", 0.9),
+        ("a similarity score of 0.25", 0.25),
+        ("1.5", "score not from 0 to 1"),
+        ("85", "score not from 0 to 1"),
+        ("85%", "no score"),
+        ("4/5", "no score"),
+        ("0.8 / 1", "no score"),
+        ("1 out of 5", "no score"),
+        ("0,8", "no score"),
+        ("-0.5", "no score"),
+        ("0.3-0.4", "no score"),
+        ("Sentence 1 is about dogs", "no score"),
+        ("They are 0.4 alike", "no score"),
+        ("", "no score"),
+        ("I'm sorry, but I can't help with that.", "refused"),
+    ],
+)
+def test_scores_are_read_from_replies(reply, expected):
+    score, reason = read_score(Reply(reply, "stop"))
+    assert (reason or score) == expected
+    assert read_score(Reply(reply, "content_filter"))[1] == "refused"
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.7, 1.0])
+def test_share_of_the_words_is_masked(share):
+    words = SENTENCE.split()
+    found = [masked(SENTENCE, share, seed) for seed in range(40)]
+    counts = [text.split().count(MASK) for text in found]
+    merged = [text for text in found if f"{MASK} {MASK}" not in text]
+
+    assert max(counts) == math.ceil(share * len(words))
+    assert all(
+        [word for word in text.split() if word != MASK]
+        == [word for word in words if word in text.split()]
+        for text in found
+    )
+    assert len({*found}) > 5 or share == 1.0
+    assert len(merged) >= 8
+    assert masked(SENTENCE, share, 3) == found[3]
+
+
+def test_mask_that_is_left_is_rejected(serve, generation):
+    made = generation(
+        serve(lambda body: "0.5" if is_score(body) else prompt(body)),
+        "+pattern=claif",
+        "n=2",
+        "samples=1",
+        "pattern.roles.0.message='{sentence} again'",
+        data="stsb_pairs",
+    )
+    provenance = made.write()
+    rejected = {role: one["rejected"] for role, one in provenance["acceptance"]["roles"].items()}
+
+    assert rejected["masked_50"] == {"mask left": 2}
+    assert {row["role"] for row in lines(made.rows)} == {"masked_0"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fault"),
+    [
+        (["pattern.scores.positive=2"], "pattern.scores.positive"),
+        (["pattern.scores.positive=asked"], "scoring: says how the model is asked"),
+        (["pattern.roles.0.message=Sentence"], "must have the placeholder {sentence}"),
+        (["pattern.roles.0.message='{sentence} {other}'"], "unknown placeholder 'other'"),
+        (["pattern.roles=[]", "pattern.scores=null"], "pattern.scores"),
+    ],
+)
+def test_faults(generation, overrides, fault):
+    with pytest.raises(ConfigError, match=re.escape(fault)):
+        generation(None, "+pattern=dino", *overrides, data="stsb_pairs")
+
+
+def test_faults_of_further_keys(generation):
+    cfg = generation(None, "+pattern=dino", data="stsb_pairs").cfg
+    node = OmegaConf.to_container(cfg, resolve=True)["pattern"]
+    roles = [{**node["roles"][0], "masked": 0}, *node["roles"][1:]]
+
+    (fault,) = wrong_pattern(node | {"scores": {"other": 1}})
+    assert "scores: 'other' must be one of" in fault
+
+    (fault,) = wrong_pattern(node | {"given": ["same"]})
+    assert "rows of given sentences have one score" in fault
+
+    (fault,) = wrong_pattern(node | {"roles": roles})
+    assert fault.startswith("pattern.roles.0.masked: Input should be greater than 0")
+
+
+def test_given_roles_that_the_data_lacks(generation):
+    with pytest.raises(DataError, match="no column 'positive'"):
+        generation(None, "+pattern=clhaif", data="wiki")

@@ -1,0 +1,57 @@
+"""CLHAIF: the labels of positives are scores, and the negatives of all rows are candidates."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from oracles import SENTENCES
+
+from lightning_cse.encoders import tiny_encoder
+from lightning_cse.errors import ConfigError
+from lightning_cse.losses import SoftInfoNCE
+from lightning_cse.methods import CLHAIF, Schedule
+from lightning_cse.tokens import Tokens
+
+
+@pytest.fixture
+def method():
+    torch.manual_seed(0)
+    return CLHAIF(
+        tiny_encoder(),
+        SoftInfoNCE(),
+        optimizer=partial(torch.optim.AdamW, lr=1e-2),
+        schedule=Schedule(),
+    ).eval()
+
+
+def batch(method, **more):
+    ids = method.model.encoder.tokenizer(SENTENCES)
+    roles = {role: Tokens.pad(ids[k:] + ids[:k]) for k, role in enumerate(method.roles)}
+    return {"roles": roles, "index": torch.arange(len(SENTENCES)), **more}
+
+
+def test_loss_is_that_of_a_loop(method):
+    scores = torch.linspace(0.2, 1.0, len(SENTENCES))
+    given = batch(method, targets=scores)
+    outputs = method.training_step(given, 0)
+    anchors, positives, negatives = (
+        embedding.vector.detach().double()
+        for embedding in method.model.encode(*given["roles"].values())
+    )
+    losses = []
+    for row, anchor in enumerate(anchors):
+        cosines = [
+            float(anchor @ other / anchor.norm() / other.norm())
+            for other in (*positives, *negatives)
+        ]
+        total = sum(math.exp(cosine / 0.05) for cosine in cosines)
+        losses.append(-float(scores[row]) * (cosines[row] / 0.05 - math.log(total)))
+
+    assert outputs["loss"].item() == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    assert set(outputs["embeddings"]) == set(method.roles)
+
+
+def test_rows_without_scores_are_refused(method):
+    with pytest.raises(ConfigError, match="CLHAIF needs a score in each row"):
+        method.training_step(batch(method), 0)
