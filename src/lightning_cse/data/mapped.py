@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -144,16 +145,31 @@ def hashes_of(column: pa.ChunkedArray, cache_dir: Path | None = None) -> np.ndar
     if cache_dir is None or len(column) < LONG:
         return np.fromiter(_hashes(column), np.uint64, len(column))
 
+    def parts() -> Iterator[np.ndarray]:
+        for chunk in column.chunks:
+            yield np.fromiter(_hashes(pa.chunked_array([chunk])), np.uint64, len(chunk))
+
     file = cache_dir / "hashes" / f"{digest_of(column)}.u64"
 
+    return cached_array(file, np.dtype(np.uint64), len(column), parts())
+
+
+def cached_array(
+    file: Path,
+    dtype: np.dtype[Any],
+    length: int,
+    parts: Iterator[np.ndarray],
+) -> np.ndarray:
+    """Return an array from a file of the cache, memory-mapped; if the file is not there, it is
+    first written from the parts of the array.
+    """
     with usable(file):
         if not file.exists():
             with replacing(file) as part, part.open("wb") as out:
-                for chunk in column.chunks:
-                    hashes = _hashes(pa.chunked_array([chunk]))
-                    np.fromiter(hashes, np.uint64, len(chunk)).tofile(out)
+                for some in parts:
+                    some.astype(dtype, copy=False).tofile(out)
 
-        return np.memmap(file, np.uint64, "r", shape=(len(column),))
+        return np.memmap(file, dtype, "r", shape=(length,))
 
 
 def _hashes(column: pa.ChunkedArray) -> Iterator[int]:

@@ -3,7 +3,7 @@ each row.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,8 @@ from datasets.table import InMemoryTable
 
 from lightning_cse.data.cells import AT_ONCE
 from lightning_cse.data.mapped import (
+    LONG,
+    cached_array,
     first_appearance,
     gather,
     hashes_of,
@@ -189,6 +191,25 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         `values`.
         """
         return self._chosen(hashes_of(self._stored(name), self.cache_dir))
+
+    def computed(
+        self,
+        name: Callable[[], str],
+        compute: Callable[[Self], Iterator[np.ndarray]],
+    ) -> np.ndarray:
+        """Return whether something holds for each row: (rows,); of a long table it is computed for
+        all rows of the table, once, into a file of the cache, whose ``name`` says what decides it.
+
+        ``compute`` yields the answers for some rows after the others.
+        """
+        length = len(self.data)
+        if self.cache_dir is None or length < LONG:
+            return np.concatenate([*compute(self), np.empty(0, bool)])
+
+        whole = self._with(self.data.table, None)
+        file = self.cache_dir / "computed" / f"{name()}.bool"
+
+        return self._chosen(cached_array(file, np.dtype(bool), length, compute(whole)))
 
     def distinct(self, name: str) -> np.ndarray:
         """Return the first row of each value of one column, in order, that of null before the

@@ -1,13 +1,15 @@
 """The sources that a data set is read from, and the sentence pairs that must not be trained on."""
 
 import functools
+import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from lightning_cse.data.corpora import find_file, get_corpus, read_corpus
-from lightning_cse.data.mapped import hashed
+from lightning_cse.data.mapped import digest_of, hashed
 from lightning_cse.data.own import FORMS, OwnFormat, is_own, read_table
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
@@ -23,6 +25,7 @@ HYPOTHESES = (
     "contradiction",
 )
 
+PAIRS_VERSION = 1  # of the keys of pairs, for files of the cache
 LEAK = "pair of a dev or test set"
 
 _PAIRS = (
@@ -102,18 +105,26 @@ def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
     Two pairs have the same key if they differ only in case, white space, punctuation and order, as
     in a tokenised and a raw edition of one corpus. A pair with a missing sentence has an empty key.
     """
-    pairs = [pair for pair in _PAIRS if set(pair) <= set(rows.names)]
+    pairs = _pairs(rows.names)
 
     if not pairs:
         return [()] * len(rows)
 
-    if "premise" in rows.names:  # triplets also have the names of contrastive learning
-        pairs = [pair for pair in pairs if pair[0] == "premise"]
-
-    pairs += [(pairs[0][0], name) for name in rows.names if name.startswith("negative_")]
     columns = [zip(*map(rows.column, pair), strict=True) for pair in pairs]
 
     return [tuple(_key(*sentences) for sentences in row) for row in zip(*columns, strict=True)]
+
+
+def _pairs(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the columns that make sentence pairs."""
+    pairs = [pair for pair in _PAIRS if set(pair) <= set(names)]
+    if not pairs:
+        return []
+
+    if "premise" in names:  # triplets also have the names of contrastive learning
+        pairs = [pair for pair in pairs if pair[0] == "premise"]
+
+    return [*pairs, *((pairs[0][0], name) for name in names if name.startswith("negative_"))]
 
 
 def without_pairs(rows: Rows, excluded: np.ndarray) -> Rows:
@@ -131,7 +142,19 @@ def free_of(rows: Rows, excluded: np.ndarray) -> np.ndarray:
     if not len(excluded):
         return np.ones(len(rows), dtype=bool)
 
-    return np.concatenate([~np.isin(hashes, excluded).any(axis=1) for hashes in _hashes(rows)])
+    def name() -> str:
+        digest = hashlib.sha256(f"{PAIRS_VERSION}".encode())
+        digest.update(np.ascontiguousarray(excluded).tobytes())
+        for column in itertools.chain.from_iterable(_pairs(rows.names)):
+            digest.update(f"{column} {digest_of(rows.data.column(column))}".encode())
+
+        return f"free-{digest.hexdigest()[:32]}"
+
+    def free(some: Rows) -> Iterator[np.ndarray]:
+        for hashes in _hashes(some):
+            yield ~np.isin(hashes, excluded).any(axis=1)
+
+    return rows.computed(name, free)
 
 
 def all_pairs(tables: Sequence[Rows]) -> np.ndarray:

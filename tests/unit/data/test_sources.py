@@ -2,10 +2,13 @@
 
 import pytest
 
+from lightning_cse.data import rows as rows_module
+from lightning_cse.data import sources
 from lightning_cse.data.corpora import sample_dir
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.sources import (
     all_pairs,
+    free_of,
     pair_hash,
     pair_keys,
     read_sources,
@@ -49,6 +52,28 @@ def test_rows_may_lack_a_sentence():
     assert len(known) == 1
     other = table(names, ("A", None, "B"), ("p", "q", None))
     assert without_pairs(other, known).column("premise") == ["A"]
+
+
+def test_long_tables_are_searched_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows_module, "LONG", 1)
+    names = "premise hypothesis"
+    known = all_pairs([table(names, ("P", "Q"), ("R", "S"))])
+    columns = {"premise": ["A", "p", "r"], "hypothesis": ["B", "q.", "s"]}
+    rows = Rows.of(columns, cache_dir=tmp_path)
+    want = [True, False, False]
+
+    assert free_of(rows, known).tolist() == want
+    assert free_of(rows.select([2, 0]), known).tolist() == [False, True]
+    assert len(list((tmp_path / "computed").iterdir())) == 1
+
+    monkeypatch.setattr(sources, "_hashes", None)
+    assert free_of(rows, known).tolist() == want
+    monkeypatch.undo()
+    monkeypatch.setattr(rows_module, "LONG", 1)
+
+    assert free_of(rows, known[:1]).sum() == 2
+    assert free_of(rows.with_column("hypothesis", ["B", "C", "D"]), known).all()
+    assert len(list((tmp_path / "computed").iterdir())) == 3
 
 
 @pytest.mark.parametrize(
