@@ -82,7 +82,7 @@ def pads_little(lengths: np.ndarray, ends: Sequence[int], overhead: int) -> bool
     sizes = np.diff([0, *ends])
     padded = int((sizes * lengths[np.array(ends) - 1]).sum()) + overhead * len(ends)
 
-    return padded * FILLED <= lengths.sum() + overhead
+    return padded * FILLED <= int(lengths.sum()) + overhead
 
 
 WIDEST = 2048
