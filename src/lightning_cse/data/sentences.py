@@ -4,18 +4,25 @@ import csv
 import gzip
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
 
 from lightning_cse.data.cells import listed, quoted
 from lightning_cse.data.own import FORMS, HUB, SUFFIXES, canonical
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
+Source = str | Path | Iterable[Any]
+"""A name, or an iterable of strings or of a data set's rows."""
 
-def stream(source: Any, column: str | None = None) -> Iterator[str]:
+_UNREADABLE = (OSError, EOFError, ValueError, csv.Error, zlib.error)
+
+
+def stream(source: Source, column: str | None = None) -> Iterator[str]:
     """Yield the sentences of a source in its order, without reading it as a whole.
 
     A source is an iterable of strings, a `datasets.Dataset` or `datasets.IterableDataset`, or the
@@ -24,14 +31,14 @@ def stream(source: Any, column: str | None = None) -> Iterator[str]:
     (``hub:user/name[/config][:split]``). ``column`` is the column of the sentences, by default the
     one named ``text``, ``sentence``, ``anchor`` or ``query``, or the only one.
 
-    Raises DataError if the source cannot be read or a row is not text, and ConfigError if there is
-    no such column.
+    Raises DataError if a named source cannot be read or a row is not text, and ConfigError if there
+    is no such column.
     """
     is_named = isinstance(source, str | Path)
     origin = str(source) if is_named else "sentences"
     number = 0
     try:
-        rows = _opened(origin) if is_named else source
+        rows: Any = _opened(origin) if is_named else source
         if is_named or hasattr(rows, "column_names"):
             rows = _column_of(rows, column, origin)
 
@@ -40,14 +47,16 @@ def stream(source: Any, column: str | None = None) -> Iterator[str]:
                 raise DataError(f"{origin}: row {number} is not text ({quoted(sentence)})")
 
             yield sentence
-    except (OSError, EOFError, ValueError, csv.Error) as error:
+    except _UNREADABLE as error:
+        if not is_named:  # the caller's own iterable
+            raise
+
         raise DataError(f"{origin}: row {number + 1} cannot be read: {one_line(error)}") from None
 
 
-def count(source: Any) -> int | None:
+def count(source: Source) -> int | None:
     """Return the number of sentences of a source, or None where only reading it would tell."""
-    is_sized = hasattr(source, "__len__") and not isinstance(source, str)
-    return len(source) if is_sized else None
+    return len(source) if isinstance(source, Sized) and not isinstance(source, str) else None
 
 
 def _opened(name: str) -> Any:
@@ -60,6 +69,8 @@ def _opened(name: str) -> Any:
             raise DataError(f"{path.absolute()}: there is no such file")
         if suffix not in SUFFIXES:
             raise DataError(f"{path}: {FORMS}")
+        if suffix == ".parquet" and path.suffix == ".gz":  # which datasets would not unpack
+            return _rows_of_parquet(path)
         if suffix != ".parquet":
             return _rows_of(path, suffix)
 
@@ -96,10 +107,22 @@ def _rows_of(path: Path, suffix: str) -> Iterator[Mapping[str, Any]]:
             for line in file:
                 yield {"text": line.rstrip("\r\n")}
         elif suffix == ".jsonl":
-            yield from map(json.loads, file)
+            for number, line in enumerate(file, start=1):
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise DataError(f"{path}: row {number} is not an object ({quoted(row)})")
+
+                yield row
         else:
             delimiter = "," if suffix == ".csv" else "\t"
             yield from csv.DictReader(file, delimiter=delimiter, strict=True)
+
+
+def _rows_of_parquet(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a packed Parquet file."""
+    with gzip.open(path) as unpacked, pq.ParquetFile(unpacked) as file:
+        for batch in file.iter_batches():
+            yield from batch.to_pylist()
 
 
 def _column_of(rows: Any, column: str | None, origin: str) -> Iterable[Any]:
@@ -122,5 +145,7 @@ def _column_of(rows: Any, column: str | None, origin: str) -> Iterable[Any]:
         raise ConfigError([f"column: {origin} has no {column!r}{near}; found: {listed(found)}"])
 
     name = column or next(iter(known), "")
+    if name in found and hasattr(rows, "select_columns"):  # the others are not read
+        rows = rows.select_columns([name])
 
     return (row.get(name) for row in rows)

@@ -20,7 +20,6 @@ from lightning_cse.devices import launched, wait_for_all
 from lightning_cse.embeddings import Embedding, PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.encoders.instructions import USES, Use
-from lightning_cse.encoders.prepacked import prepack
 from lightning_cse.errors import ConfigError, TaskError
 from lightning_cse.models import Model
 from lightning_cse.models.base import finite
@@ -29,6 +28,7 @@ from lightning_cse.similarity import Comparison, cosine, is_same
 from lightning_cse.tokens import TokenTable
 
 if TYPE_CHECKING:
+    from lightning_cse.data.sentences import Source
     from lightning_cse.engine.mteb import MTEBModel
 
 Sentences = str | Iterable[str]
@@ -81,8 +81,6 @@ class SentenceModel:
 
     def __post_init__(self) -> None:
         self.answers.to(self.device).eval()
-        if not self.encoder.compiled:
-            prepack(self.encoder.backbone)
 
     def __repr__(self) -> str:
         """Return name, method, views and device."""
@@ -161,15 +159,21 @@ class SentenceModel:
         self.embedded += len(texts)
         self.truncated += int((table.lengths > self.max_length).sum())
         # Sorted as a whole, so that sentences of one length need no padding.
-        order = np.argsort(-table.lengths.clip(max=self.max_length), kind="stable")
-        parts = []
+        lengths = torch.from_numpy(table.lengths).clamp(max=self.max_length)
+        order = lengths.argsort(descending=True, stable=True)
+        vectors = {}
+        for name, value in self._example.fields().items():
+            vectors[name] = value.new_empty(len(texts), value.shape[1])
+
         with self._tokens(table), self._autocast():
-            for start in range(0, len(texts), _AT_ONCE):
-                rows = order[start : start + _AT_ONCE].tolist()
-                parts.append(self.answers.embed([texts[row] for row in rows]))
+            for rows in order.split(_AT_ONCE):
+                embedded = self.answers.embed([texts[row] for row in rows.tolist()])
+                for name, value in embedded.fields().items():
+                    vectors[name][rows] = value
+
                 advance(len(rows))
 
-        return finite(Embedding.cat(parts)[torch.from_numpy(order.argsort())])
+        return finite(type(self._example)(**vectors))
 
     def encode(
         self,
@@ -198,7 +202,7 @@ class SentenceModel:
     def encode_to(
         self,
         path: str | Path,
-        sentences: Any,
+        sentences: Source,
         view: str | None = None,
         *,
         column: str | None = None,
@@ -223,7 +227,8 @@ class SentenceModel:
         folder.
 
         Raises ConfigError if the folder has other vectors (of another model, dtype or input, say),
-        and EncoderError if ``dtype`` cannot hold a number.
+        DataError if ``sentences`` cannot be read, and EncoderError if ``dtype`` cannot hold a
+        number.
         """
         from lightning_cse.data.sentences import count, stream
         from lightning_cse.engine.vectors import DTYPES, VectorFolder, in_shards
@@ -231,14 +236,14 @@ class SentenceModel:
         manifest = self._manifest(view, normalize, use)
         if dtype not in DTYPES:
             raise ConfigError([f"dtype: must be one of {', '.join(DTYPES)}, got {dtype!r}"])
-        if shard_size < 1:
-            raise ConfigError([f"shard_size: must be at least 1, got {shard_size}"])
+        if not isinstance(shard_size, int) or shard_size < 1:
+            raise ConfigError([f"shard_size: must be an integer of at least 1, got {shard_size}"])
 
         manifest |= {"dtype": dtype, "shard_size": shard_size}
         folder = VectorFolder.claim(Path(path).expanduser(), manifest)
         rank, processes = launched()
         rows = shards = 0
-        with progress(shown=show_progress) as bar:
+        with progress(shown=show_progress if rank == 0 else False) as bar:
             task = bar.add_task(folder.path.name, total=count(sentences))
             advance = functools.partial(bar.advance, task)
             for number, texts in enumerate(in_shards(stream(sentences, column), shard_size)):
@@ -410,8 +415,8 @@ class SentenceModel:
             if folder.manifest.get(key) != own[key]:
                 raise ConfigError(
                     [
-                        f"corpus: the vectors in {path} have {key} {folder.manifest.get(key)!r}, not "
-                        f"{own[key]!r} as {self.name}: search with the model that wrote them"
+                        f"corpus: the vectors in {path} have {key} {folder.manifest.get(key)!r}, "
+                        f"not {own[key]!r} as {self.name}: search with the model that wrote them"
                     ]
                 )
 

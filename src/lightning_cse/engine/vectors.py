@@ -41,6 +41,14 @@ class VectorFolder:
         """Return a new folder, or one with the same manifest, which is continued; else raise
         ConfigError.
         """
+        if path.suffix == ".npy" or path.is_file():
+            raise ConfigError(
+                [
+                    f"path: {path} would be a folder of Arrow shards, so give a folder's name; "
+                    "numpy.save(file, model.encode(sentences)) writes a .npy file"
+                ]
+            )
+
         # In this order: another process writes the manifest before any shard.
         others = [file.name for file in path.glob("[!.]*")]
         found = _read(path)
@@ -82,10 +90,7 @@ class VectorFolder:
         if not file.is_file():
             return False
 
-        with pa.memory_map(str(file)) as source:
-            digest = pa.ipc.open_stream(source).schema.metadata[_DIGEST].decode()
-
-        if digest != _digest(sentences):
+        if _schema(file).metadata[_DIGEST].decode() != _digest(sentences):
             raise ConfigError(
                 [
                     f"path: {file} has the vectors of other sentences: the input changed; remove "
@@ -115,7 +120,7 @@ class VectorFolder:
         """Return vectors (n, d) as an Arrow array of n lists."""
         dtype = self.manifest["dtype"]
         with np.errstate(over="ignore"):  # it is an error below
-            values = vectors.numpy().astype(DTYPES[dtype])
+            values = vectors.numpy().astype(DTYPES[dtype], copy=False)
 
         if not np.isfinite(values).all():
             raise EncoderError(f"dtype: {dtype} cannot hold the numbers of {name}; use float32")
@@ -127,30 +132,28 @@ class VectorFolder:
 
         Raises ConfigError if there are more of them: the input was longer before.
         """
-        if self.shard(shards).exists():
+        files = [self.shard(number) for number in range(shards)]
+        if beyond := sorted({*self.path.glob("data-*.arrow")} - {*files}):
             raise ConfigError(
                 [
-                    f"path: {self.shard(shards)} is beyond the input: it was longer before; give "
-                    "another folder"
+                    f"path: {beyond[0]} is beyond the input: it was longer before; give another "
+                    "folder"
                 ]
             )
-
-        files = [self.shard(number) for number in range(shards)]
         if not all(file.is_file() for file in files):
             return
 
         import datasets
 
-        with pa.memory_map(str(files[0])) as source:
-            schema = pa.ipc.open_stream(source).schema.remove_metadata()
-
-        features = datasets.Features.from_arrow_schema(schema)
+        schemas = [_schema(file) for file in files]
+        digests = [schema.metadata[_DIGEST].decode() for schema in schemas]
+        features = datasets.Features.from_arrow_schema(schemas[0].remove_metadata())
         datasets.DatasetInfo(features=features).write_to_directory(str(self.path))
         write_json(
             self.path / _STATE,
             {
                 "_data_files": [{"filename": file.name} for file in files],
-                "_fingerprint": _digest(json.dumps(self.manifest)),
+                "_fingerprint": _digest([json.dumps(self.manifest), *digests]),
                 "_format_columns": None,
                 "_format_kwargs": {"dtype": self.manifest["dtype"]},  # float32 by default
                 "_format_type": "numpy",
@@ -188,6 +191,12 @@ def _read(path: Path) -> dict[str, Any] | None:
     manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
 
     return manifest
+
+
+def _schema(file: Path) -> pa.Schema:
+    """Return the schema of a shard, which has the digest of its sentences."""
+    with pa.memory_map(str(file)) as source:
+        return pa.ipc.open_stream(source).schema
 
 
 def _tensor(column: pa.ChunkedArray) -> Tensor:

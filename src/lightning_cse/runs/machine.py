@@ -155,7 +155,7 @@ def device_of(accelerator: str = "auto") -> "torch.device":
     devices = {"gpu": "cuda" if cuda else "mps", "auto": "cuda" if cuda else "cpu"}
     name = devices.get(accelerator, accelerator)
     if name == "cuda" and "LOCAL_RANK" in os.environ:
-        name = f"cuda:{os.environ['LOCAL_RANK']}"
+        name = f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
 
     return torch.device(name)
 

@@ -74,20 +74,78 @@ def files(tmp_path_factory):
     rows.to_json(folder / "rows.jsonl")
     rows.save_to_disk(folder / "saved")
     (folder / "rows.txt").write_text("".join(f"{line}\n" for line in odd))
-    (folder / "rows.txt.gz").write_bytes(gzip.compress((folder / "rows.txt").read_bytes()))
+    for name in ("rows.txt", "rows.jsonl", "rows.parquet"):
+        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
 
     return folder, odd, rows
 
 
 @pytest.mark.parametrize(
     "name",
-    ["rows.csv", "rows.parquet", "rows.jsonl", "saved", "rows.txt", "rows.txt.gz"],
+    [
+        "rows.csv",
+        "rows.jsonl",
+        "rows.jsonl.gz",
+        "rows.parquet",
+        "rows.parquet.gz",
+        "rows.txt",
+        "rows.txt.gz",
+        "saved",
+    ],
 )
 def test_files_are_read_row_by_row(files, name, tmp_path):
     folder, odd, _ = files
     model = untrained(PointModel)
     assert model.encode_to(tmp_path / "v", folder / name, shard_size=5) == len(odd)
     np.testing.assert_allclose(rows_of(tmp_path / "v"), model.encode(odd), **CLOSE)
+
+
+def test_no_more_than_a_shard_is_read_ahead(tmp_path):
+    model = untrained(PointModel)
+    read = []
+    ahead = []
+    embed = model.answers.embed
+
+    def sentences():
+        for sentence in SENTENCES:
+            read.append(sentence)
+            yield sentence
+
+    def embedded(texts):
+        ahead.append(len(read))
+        return embed(texts)
+
+    assert model.views == ["primary"]  # which embeds an example
+    model.answers.embed = embedded
+    model.encode_to(tmp_path / "v", sentences(), shard_size=8)
+    assert ahead == [8, 16, 21]
+
+
+def test_an_error_of_the_own_iterable_is_not_hidden(tmp_path):
+    def sentences():
+        yield "a"
+        raise OSError("the connection is lost")
+
+    with pytest.raises(OSError, match="the connection is lost"):
+        untrained(PointModel).encode_to(tmp_path / "v", sentences())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b'{"text": "a"}\n["b"]\n', "row 2 is not an object"),
+        ("a.jsonl", b'{"text": "a"}\n{"text\n', "row 2 cannot be read"),
+        ("a.csv", b'text\na\n"b\n', "row 2 cannot be read"),
+        ("a.txt", b"a\n\xff\n", "cannot be read"),
+        ("a.txt.gz", gzip.compress(b"a\n")[:-4], "cannot be read"),
+        ("a.txt.gz", gzip.compress(b"a\n")[:10] + b"\xff" * 20, "cannot be read"),
+        ("a.parquet", b"PAR1", "cannot be (loaded|read)"),
+    ],
+)
+def test_files_that_are_broken(name, content, message, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        untrained(PointModel).encode_to(tmp_path / "v", tmp_path / name)
 
 
 def test_data_sets_and_their_columns(files, tmp_path):
@@ -134,10 +192,25 @@ def test_other_vectors_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"have weights .*search with the model that wrote them"):
         model.search("a", folder)
 
+    model.encode_to(tmp_path / "gap", SENTENCES, shard_size=8)
+    (tmp_path / "gap" / "data-00001.arrow").unlink()  # as of a process that was killed first
+    with pytest.raises(ConfigError, match=r"data-00002\.arrow is beyond the input"):
+        model.encode_to(tmp_path / "gap", SENTENCES[:8], shard_size=8)
+
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match="is not empty and has no"):
         model.encode_to(tmp_path / "full", SENTENCES)
+
+    for path in (tmp_path / "vectors.npy", tmp_path / "full" / "notes.txt"):
+        with pytest.raises(ConfigError, match="give a folder's name"):
+            model.encode_to(path, SENTENCES)
+
+    for options in ({"dtype": "float64"}, {"shard_size": 0}, {"shard_size": 1.5}, {"use": "title"}):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            model.encode_to(tmp_path / "none", SENTENCES, **options)
+
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("kind", [PointModel, GaussianModel, DualModel])
