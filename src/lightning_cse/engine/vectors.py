@@ -38,7 +38,7 @@ class VectorFolder:
 
     @classmethod
     def claim(cls, path: Path, manifest: Mapping[str, Any]) -> VectorFolder:
-        """Return a new folder, or one with the same manifest, which is continued; else raise
+        """Return a folder without shards, or with the same manifest, which is continued; else raise
         ConfigError.
         """
         if path.suffix == ".npy" or path.is_file():
@@ -52,18 +52,20 @@ class VectorFolder:
         # In this order: another process writes the manifest before any shard.
         others = [file.name for file in path.glob("[!.]*")]
         found = _read(path)
-        if found is None:
-            if others:
-                raise ConfigError([f"path: {path} is not empty and has no {MANIFEST}"])
+        if found is None and others:
+            raise ConfigError([f"path: {path} is not empty and has no {MANIFEST}"])
 
-            write_json(path / MANIFEST, dict(manifest))
-        elif changed := [key for key in manifest if found.get(key) != manifest[key]]:
+        known = found or {}
+        changed = [key for key in manifest if known.get(key) != manifest[key]]
+        if changed and any(name.startswith("data-") for name in others):
             faults = ", ".join(
-                f"{key} {found.get(key)!r}, not {manifest[key]!r}" for key in changed
+                f"{key} {known.get(key)!r}, not {manifest[key]!r}" for key in changed
             )
             raise ConfigError(
                 [f"path: the vectors in {path} have {faults}; remove it or give another folder"]
             )
+        if changed:
+            write_json(path / MANIFEST, dict(manifest))
 
         return cls(path, manifest)
 

@@ -62,6 +62,9 @@ def test_numbers_that_the_dtype_cannot_hold(tmp_path, monkeypatch):
     with pytest.raises(EncoderError, match="float16 cannot hold the numbers of vector"):
         model.encode_to(tmp_path / "v", SENTENCES, dtype="float16")
 
+    # Nothing was written, so that another dtype is no contradiction.
+    assert model.encode_to(tmp_path / "v", SENTENCES) == len(SENTENCES)
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
