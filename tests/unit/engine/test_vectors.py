@@ -275,6 +275,7 @@ def corpus(tmp_path_factory):
     return folder, model, file, lightning_cse.load(model, pooling="mean").encode(sentences)
 
 
+@pytest.mark.timeout(900)
 def test_a_killed_call_is_continued_without_a_row_twice_or_lost(corpus, tmp_path):
     folder, model, file, expected = corpus
     arguments = (folder / "script.py", model, tmp_path / "v", file, 100)
@@ -298,6 +299,7 @@ def test_a_killed_call_is_continued_without_a_row_twice_or_lost(corpus, tmp_path
     assert not list((tmp_path / "v").glob(".*.tmp"))
 
 
+@pytest.mark.timeout(900)
 def test_processes_of_torchrun_share_the_shards(corpus, tmp_path):
     folder, model, file, expected = corpus
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
