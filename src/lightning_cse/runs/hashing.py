@@ -83,6 +83,8 @@ NEUTRAL: Mapping[str, Any] = {
     "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
     "least_evaluations": 1,
     "data.distinct_in_batch": False,
+    "data.shuffle_buffer": 10_000,
+    "data.streaming": False,
     "diag.dropout": False,
     "encoder.bidirectional": False,
     "trainer.accumulate_grad_batches": 1,
