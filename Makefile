@@ -29,7 +29,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all test-llm test-slurm coverage lint type imports format bench bench-growth bench-data bench-gaussian bench-generate bench-llm docs docs-serve docs-check wheel-check clean
+.PHONY: help run test test-all test-llm test-slurm coverage lint type imports format bench bench-growth bench-data bench-encode bench-gaussian bench-generate bench-llm docs docs-serve docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -89,6 +89,9 @@ bench-growth: $(READY_DEV) ## Measure and plot speed and memory by batch, length
 
 bench-data: $(READY_DEV) ## Measure the memory and time that a million training sentences take
 	$(OFFLINE) $(BIN)/python benchmarks/data.py $(ARGS)
+
+bench-encode: $(READY_DEV) ## Measure the speed and memory of encode, compared with sentence-transformers
+	$(OFFLINE) $(BIN)/python benchmarks/encode.py $(ARGS)
 
 bench-generate: $(READY_DEV) ## Generate 20,000 rows with a failing server and two kills: is any lost, or paid twice?
 	$(OFFLINE) $(BIN)/python benchmarks/generate.py $(ARGS)

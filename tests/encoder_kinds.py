@@ -330,7 +330,9 @@ def pad_groups(encoder, patch):
 
 
 def pack(encoder, patch):
-    patch.setattr(encoder_module, "TOKENS_AT_ONCE", 40)
+    patch.setattr(encoder, "_pads", lambda *_: False)
+    for name in ("TOKENS_AT_ONCE", "PASSED_AT_ONCE"):
+        patch.setattr(encoder_module, name, 40)
 
 
 PATHS = {"packed": pack, "padded": pad_groups}

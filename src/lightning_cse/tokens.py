@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_AT_ONCE = 1024  # sentences that are tokenised at once
+
 
 class Tokenize(Protocol):
     """The tokenizer that the data code calls: sentences in, bare token ids out (no special tokens,
@@ -133,11 +135,14 @@ class TokenTable:
         tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]],
     ) -> Self:
         """Build a table by tokenising sentences."""
-        ids, lengths = _flat(tokenize(sentences))
+        # In parts: a tokenizer's own results take a hundred times the memory of the ids.
+        starts = range(0, max(len(sentences), 1), _AT_ONCE)
+        parts = [_flat(tokenize(sentences[start : start + _AT_ONCE])) for start in starts]
+
         return cls(
             sentences,
-            lengths,
-            ids,
+            np.concatenate([lengths for _, lengths in parts]),
+            np.concatenate([ids for ids, _ in parts]),
         )
 
     def has(self, sentences: Iterable[str]) -> bool:

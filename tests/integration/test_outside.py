@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import datasets
 import numpy as np
 import pytest
 
@@ -155,7 +156,7 @@ def test_evaluate_load_export_and_describe(
 
     code = (
         f"import lightning_cse as l; m = l.load({str(run.path)!r}); print(m.questions)\n"
-        "m.encode_to('vectors.npy', ['A dog runs.', 'An animal moves.'])"
+        "m.encode_to('vectors', ['A dog runs.', 'An animal moves.'], m.views[0])"
     )
     assert "'direction'" in start("-c", code).stdout
 
@@ -174,7 +175,7 @@ def test_evaluate_load_export_and_describe(
         "numpy.save('again.npy', model.encode(['A dog runs.']))"
     )
     start("-c", code)
-    vectors = np.load(folder / "vectors.npy")
+    vectors = datasets.load_from_disk(folder / "vectors")["vector"][:]
     np.testing.assert_allclose(
         np.load(folder / "again.npy")[0],
         vectors[0],

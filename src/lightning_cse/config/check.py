@@ -357,6 +357,15 @@ def _training(plain: DictConfig) -> Iterator[str]:
         limits = "trainer.max_epochs or trainer.max_steps"
         yield f"trainer.max_epochs: training never ends unless {limits} is set"
 
+    if plain.data.get("streaming"):
+        if trainer.max_steps == -1:
+            steps = "a stream has no epochs to count, so give the number of steps"
+            yield f"trainer.max_steps: {steps} (data.streaming=true)"
+
+        if limit is not None:
+            instead = "a stream has no epochs; trainer.max_steps ends the training"
+            yield f"trainer.limit_train_batches: {instead}"
+
     yield from _several(plain)
 
 

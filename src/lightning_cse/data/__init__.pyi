@@ -21,5 +21,6 @@ from .rows import Rows as Rows
 from .rows import SourceFile as SourceFile
 from .sampler import BatchLoader as BatchLoader
 from .settings import ContrastiveData as ContrastiveData
+from .stream import StreamDataModule as StreamDataModule
 from .written import ScoredTriplets as ScoredTriplets
 from .written import WrittenPairs as WrittenPairs

@@ -15,7 +15,7 @@ from datasets import Dataset
 from torch import Tensor
 
 from lightning_cse.data.mapped import first_appearance
-from lightning_cse.data.preparation import prepare, read_tables, used
+from lightning_cse.data.preparation import Tables, prepare, read_tables, used
 from lightning_cse.data.roles import SOURCE, TARGET, first_role
 from lightning_cse.data.rows import Rows, digests_of
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering
@@ -76,8 +76,8 @@ class ContrastiveDataModule(pl.LightningDataModule):
         self.limit_train_batches: int | float | None = None
 
         wanted = roles if settings.augmentation is None else roles[:1]
-        self._tables = read_tables(settings, wanted, optional)
-        self.train, self.held_out, self.roles = prepare(settings, self._tables, wanted)
+        self._tables = self._read(wanted, optional)
+        self.train, self.held_out, self.roles = self._prepare(wanted)
         self._from_llm = "negative" in self.roles  # only LLM rows have a role of this name
 
         if settings.augmentation is not None:
@@ -93,6 +93,18 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         if roles:
             self.use(roles, optional)
+
+    def _read(self, wanted: Sequence[str], optional: Sequence[str]) -> Tables:
+        """Return the tables that the rows are made of."""
+        if self.settings.streaming:
+            only = "only training reads a stream; for everything else, use data.streaming=false"
+            raise ConfigError([f"data.streaming: {only}"])
+
+        return read_tables(self.settings, wanted, optional)
+
+    def _prepare(self, wanted: Sequence[str]) -> tuple[Rows, Rows, tuple[str, ...]]:
+        """Return training rows, held-out rows and their roles."""
+        return prepare(self.settings, self._tables, wanted)
 
     def _augmented(self, rows: Rows, augmentation: Augmentation) -> Rows:
         """Return the rows with an augmented anchor as the positive of each."""
@@ -144,6 +156,15 @@ class ContrastiveDataModule(pl.LightningDataModule):
             self.counts[key] = self.counts.get(key, 0) + drawn
 
         return draws
+
+    @property
+    def size(self) -> str:
+        """How much there is to train on, for messages."""
+        return f"{len(self.train)} training rows"
+
+    def where(self, row: int) -> str:
+        """Return ``path:line`` of a row of a batch, for messages."""
+        return self.train.where(row)
 
     # Roles and rows ------------------------------------------------------------------------------
 
@@ -364,7 +385,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         for role in self._roles_in_use:
             columns = [table[name] for name in self._columns(role)]
-            roles[role] = _padded(columns, self.max_tokens)
+            roles[role] = padded(columns, self.max_tokens)
 
         batch = {"roles": roles, "index": index}
         if TARGET in self.train.names:
@@ -374,7 +395,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         return batch
 
 
-def _padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
+def padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
     """Return the tokens of the rows that have any, each cut to ``most``; further columns come after
     the first.
     """

@@ -22,6 +22,7 @@ class ImplicitPairs:
     """
 
     roles: ClassVar[tuple[str, ...]] = PAIR_SENTENCES
+    by_row: ClassVar[bool] = True
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return the rows as they are: the roles are columns of the pair file."""

@@ -296,7 +296,7 @@ def read_table(
     form = form or OwnFormat()
 
     try:
-        paths = [path for name in names for path in _paths(name)]
+        paths = [path for name in names for path in paths_of(name)]
         tables = [_read(path, form, takes, cache_dir) for path in paths]
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
@@ -309,7 +309,7 @@ def read_table(
     return Rows.cat(tables, fill=True)
 
 
-def _paths(name: str) -> list[str]:
+def paths_of(name: str) -> list[str]:
     """Return the files that a source names: itself, or those that a glob finds."""
     path = Path(name).expanduser()
 
@@ -367,8 +367,8 @@ def _read(
     else:
         known = Notes(found, sha256=source.sha256)
         bad = form.bad(path)
-        by_role = _by_role(source.rows(bad), names)
-        table, notes = table_of(by_role, _declared(list(names)), bad, file, known)
+        cells = by_role(source.rows(bad), names)
+        table, notes = table_of(cells, declared_columns(list(names)), bad, file, known)
 
     for reason, count in notes.dropped.items():
         log.info("%s: %d left out: %s", path, count, reason)
@@ -381,7 +381,8 @@ def _read(
     )
 
 
-def _by_role(rows: Iterable[Row], names: Mapping[str, str]) -> Iterator[Row]:
+def by_role(rows: Iterable[Row], names: Mapping[str, str]) -> Iterator[Row]:
+    """Yield rows with cells by role; ``names`` maps our names to columns."""
     for line, row in rows:
         if isinstance(row, str):
             yield line, row
@@ -487,7 +488,7 @@ def _parquet(file: TextFile, mapped: Collection[str]) -> _Source:
     """Return the rows of a Parquet file."""
     path = str(file.path)
 
-    with _loading(path):
+    with loading(path):
         packed = file.path.suffix == ".gz"
         parquet = pq.ParquetFile(pa.BufferReader(read_bytes(file.path)) if packed else path)
         features = datasets.Features.from_arrow_schema(parquet.schema_arrow)
@@ -507,7 +508,7 @@ def _parquet(file: TextFile, mapped: Collection[str]) -> _Source:
 
 def _data_set(path: str, mapped: Collection[str]) -> _Source:
     """Return the rows of a data set of the hub, or of a folder."""
-    with _loading(path):
+    with loading(path):
         if path.startswith(HUB):
             identity, _, split = path.removeprefix(HUB).partition(":")
             user, name, *config = identity.split("/", 2)
@@ -533,7 +534,7 @@ def _data_set(path: str, mapped: Collection[str]) -> _Source:
 
 
 @contextlib.contextmanager
-def _loading(path: str) -> Iterator[None]:
+def loading(path: str) -> Iterator[None]:
     """Replace any error of a library that loads a data set by a DataError."""
     try:
         yield
@@ -550,18 +551,28 @@ def _rows_of(
     numbers.
     """
     chosen = [name for name in features if canonical(name) or name in mapped]
-    names = {name: getattr(features[name], "names", ()) for name in chosen}
-    labels = {name: {-1: "-"} | dict(enumerate(known)) for name, known in names.items() if known}
     rows = (row for batch in batches(chosen) for row in batch.to_pylist())
 
-    for number, row in enumerate(rows, start=1):
+    yield from enumerate(with_class_names(rows, features, chosen), start=1)
+
+
+def with_class_names(
+    rows: Iterable[dict[str, Any]],
+    features: Mapping[str, Any],
+    columns: Iterable[str],
+) -> Iterator[dict[str, Any]]:
+    """Yield rows with the names of classes for their numbers in these columns."""
+    names = {name: getattr(features[name], "names", ()) for name in columns}
+    labels = {name: {-1: "-"} | dict(enumerate(known)) for name, known in names.items() if known}
+
+    for row in rows:
         for name, known in labels.items():
             row[name] = known.get(row[name], row[name])
 
-        yield number, row
+        yield row
 
 
-def _declared(roles: Sequence[str]) -> dict[str, Any]:
+def declared_columns(roles: Sequence[str]) -> dict[str, Any]:
     """Return the kinds of the columns, as `corpora.yaml` declares them."""
     kinds: dict[str, Any] = dict.fromkeys(roles, "sentence") | dict.fromkeys(
         negatives(roles), "optional"

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import torch
 
 from lightning_cse.data.mapped import LONG, first_appearance, hashed, hashes_of
-from lightning_cse.data.roles import RANDOM_PAIR, SOURCE, OwnRows
+from lightning_cse.data.roles import RANDOM_PAIR, SOURCE, OwnRows, RoleRows
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.settings import ContrastiveData
 from lightning_cse.data.sources import (
@@ -266,29 +266,47 @@ def read_tables(
     settings: ContrastiveData,
     wanted: Sequence[str] = (),
     optional: Sequence[str] = (),
+    train: list[Rows] | None = None,
 ) -> Tables:
-    """Read the sources of a data set; the roles that a method wants are named if a file does not
-    fit.
+    """Read the sources of a data set, those of ``train`` unless its tables are given; the roles
+    that a method wants are named if a file does not fit.
     """
-    roles = [f"[{role}]" if role in optional else role for role in wanted]
-    takes = f"the method reads {', '.join(roles)}" if roles else ""
-
+    takes = takes_of(wanted, optional)
     read = functools.partial(read_sources, data_dir=settings.data_dir)
     cache_dir = Path(settings.cache_dir).expanduser() if settings.cache_dir else None
     own = functools.partial(read, form=settings.form, takes=takes, cache_dir=cache_dir)
-    train = own(settings.sources, key="data.train")
+    tables = own(settings.sources, key="data.train") if train is None else train
     excluded = settings.excluded
     watched_in = settings.watched_in
 
     if settings.is_weighted:
-        train = [table.with_constant(SOURCE, number) for number, table in enumerate(train)]
+        tables = [table.with_constant(SOURCE, number) for number, table in enumerate(tables)]
 
     return Tables(
-        train,
+        tables,
         None if settings.held_out is None else own(settings.held_out, key="data.held_out"),
         read(excluded, key="data.excluded") if excluded else [],
         read(watched_in, key="data.watched_in") if watched_in else [],
     )
+
+
+def takes_of(wanted: Sequence[str], optional: Sequence[str]) -> str:
+    """Return which columns a method takes, for messages."""
+    roles = [f"[{role}]" if role in optional else role for role in wanted]
+    return f"the method reads {', '.join(roles)}" if roles else ""
+
+
+def scheme_of(
+    settings: ContrastiveData,
+    tables: Sequence[Rows],
+    wanted: Sequence[str],
+    key: str,
+) -> RoleRows:
+    """Return the scheme that makes training rows; that of the user's own files depends on their
+    columns.
+    """
+    scheme = settings.rows
+    return scheme.scheme(tables, wanted, key) if isinstance(scheme, OwnRows) else scheme
 
 
 def _built(
@@ -297,11 +315,8 @@ def _built(
     wanted: Sequence[str],
     key: str,
 ) -> tuple[Rows, tuple[str, ...]]:
-    """Return training rows and their roles; those of the user's own files depend on the columns."""
-    scheme = settings.rows
-    if isinstance(scheme, OwnRows):
-        scheme = scheme.scheme(tables, wanted, key)
-
+    """Return training rows and their roles."""
+    scheme = scheme_of(settings, tables, wanted, key)
     rows = scheme(tables)
     if not len(rows):
         raise DataError(f"{key}: {rows.origin}: no row fits the method: {rows.counts}")

@@ -50,6 +50,9 @@ Group = tuple[list[int], list[int]]
 class RoleRows(Protocol):
     """Turns the rows of a corpus into training rows with one column per role, and ``made_of`` (see
     `made_of`).
+
+    A scheme whose training rows each depend on one corpus row alone has ``by_row = True``: it can
+    be applied to a part of a corpus, as to a stream's.
     """
 
     @property
@@ -111,6 +114,7 @@ class INLIQuadruples:
         "implied_entailment",
         "contradiction",
     )
+    by_row: ClassVar[bool] = True
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return the rows as they are; a table without premises is a DataError."""
@@ -133,6 +137,7 @@ class INLITriplets:
     """
 
     roles: ClassVar[tuple[str, ...]] = TRIPLET
+    by_row: ClassVar[bool] = True
     positive: Literal["explicit", "implied", "both"] = "both"
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
@@ -181,6 +186,7 @@ class NLITriplets:
     premises and MNLI 130 thousand.
     """
 
+    by_row: ClassVar[bool] = True  # of ready-made triplets; labelled pairs are grouped
     pairing: Literal["first", "random"] = "first"
     seed: int = 0
     contradiction: bool = True
@@ -304,6 +310,7 @@ class LabelledPairs:
     """
 
     roles: ClassVar[tuple[str, ...]] = ("premise", "hypothesis")
+    by_row: ClassVar[bool] = True
     labels: Sequence[str] = NLI_LABELS[:3]
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
@@ -357,6 +364,7 @@ class ScoredPairs:
     """
 
     roles: ClassVar[tuple[str, ...]] = ("sentence1", "sentence2")
+    by_row: ClassVar[bool] = True
     scores: Sequence[float] = (0.0, 1.0)
     similar: float = 0.8
 
@@ -398,6 +406,11 @@ class Sentences:
     roles: ClassVar[tuple[str, ...]] = ("anchor",)
     distinct: bool = False
     both: bool = False
+
+    @property
+    def by_row(self) -> bool:
+        """Whether no row depends on another: repeated ones may."""
+        return not self.distinct
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return one row per sentence."""

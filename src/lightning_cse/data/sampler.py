@@ -98,7 +98,7 @@ class Draws:
     def order(self, epoch: int) -> Tensor:
         """Return the rows of an epoch in order: (rows per epoch,)."""
         copies = self.copies(epoch)
-        generator = _generator(self.seed, epoch)
+        generator = seeded_generator(self.seed, epoch)
         within = torch.rand(
             len(copies),
             generator=generator,
@@ -121,7 +121,7 @@ def _turns_by_row(
     (rows,).
     """
     places = np.zeros_like(sources)
-    generator = _generator(seed, 0, 1)  # that of an epoch has no third number
+    generator = seeded_generator(seed, 0, 1)  # that of an epoch has no third number
 
     for source, count in enumerate(rows):
         order = torch.randperm(count, generator=generator).numpy()
@@ -270,7 +270,7 @@ class BatchLoader:
         """The order of the rows in this epoch: (rows,), or (rows per epoch,) with weights."""
         if self._permutation is None:
             if self._draws is None:
-                generator = _generator(self.seed, self.epoch)
+                generator = seeded_generator(self.seed, self.epoch)
                 # The order is the same in 32 bits, which take half the memory.
                 kind = torch.int32 if self.rows < 2**31 else torch.int64
                 self._permutation = torch.randperm(self.rows, generator=generator, dtype=kind)
@@ -335,6 +335,7 @@ def _digest(order: Tensor) -> str:
     return xxhash.xxh3_128_hexdigest(order.numpy().data)
 
 
-def _generator(*seed: int) -> torch.Generator:
+def seeded_generator(*seed: int) -> torch.Generator:
+    """Return a generator that depends only on these numbers."""
     state = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state >> 1))

@@ -11,7 +11,23 @@ Augmentation = Callable[[Sequence[int], str], list[int]]
 """Maps the tokens of a sentence, and the sentence, to the tokens of another view; deterministic."""
 
 HELD_OUT_SHARE = 0.05  # our choice, if neither held-out rows nor a share is given
+SHUFFLE_BUFFER = 10_000  # our choice
 LARGEST_WEIGHT = 1000  # a larger one is a mistake, and its epochs would fill the memory
+
+NOT_STREAMED: Mapping[str, str] = {
+    "held_out_share": (
+        "the number of a stream's sentences is not known: data.held_out_rows=N holds out the "
+        "sentences of its first N rows, data.held_out=FILE those of a file"
+    ),
+    "train_rows": "a stream is read until trainer.max_steps",
+    "weights": "they count the rows of a source, and a stream's are not known",
+    "llm_rows": "it draws from all LLM rows, and a stream's are not known",
+    "llm_rows_together": "it counts all LLM rows, and a stream's are not known",
+    "delimiter": "a stream has no .csv and .tsv files",
+    "encoding": "a stream is read as UTF-8",
+    "num_proc": "a stream is tokenised by the batch, in each process of the training",
+}
+"""Settings that a stream cannot have, and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +61,10 @@ class ContrastiveData:
         bad_rows: ``error``, or ``skip`` to leave out rows of their files that cannot be used.
         num_proc: the number of processes that tokenise; None: one for fewer than a million rows,
             else one for each core.
+        streaming: read the rows while they are trained on (see `StreamDataModule`); ``train`` then
+            names Parquet or JSON-lines files, also by the URLs of `fsspec`.
+        shuffle_buffer: the number of a stream's rows in memory, which are taken in random order; 0
+            keeps the order of the files.
 
     Raises:
         ConfigError: if settings are out of range or cannot be combined.
@@ -72,6 +92,8 @@ class ContrastiveData:
     encoding: str | None = None
     bad_rows: str = "error"
     num_proc: int | None = None
+    streaming: bool = False
+    shuffle_buffer: int = SHUFFLE_BUFFER
 
     def __post_init__(self) -> None:
         weights = self.weights if self.weights is not None else [1] * len(self.sources)
@@ -89,7 +111,14 @@ class ContrastiveData:
                 len(weights) != len(self.sources)
                 or not all(0 < weight <= LARGEST_WEIGHT for weight in weights)
             ),
+            "shuffle_buffer: must be an integer >= 0": self.shuffle_buffer < 0,
         }
+
+        for key, why in NOT_STREAMED.items():
+            set_to = getattr(self, key)
+            faults[f"{key}: cannot be combined with data.streaming: {why}; set it to null"] = (
+                self.streaming and set_to is not None
+            )
 
         if any(faults.values()):
             raise ConfigError(f"data.{fault}" for fault, applies in faults.items() if applies)
@@ -117,4 +146,7 @@ class ContrastiveData:
     @property
     def share(self) -> float:
         """The share of the sentences that is held out if there are no sources of held-out rows."""
+        if self.streaming:
+            return 0.0
+
         return HELD_OUT_SHARE if self.held_out_share is None else self.held_out_share

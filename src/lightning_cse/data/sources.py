@@ -152,7 +152,7 @@ def free_of(rows: Rows, excluded: np.ndarray) -> np.ndarray:
 
     def free(some: Rows) -> Iterator[np.ndarray]:
         for hashes in _hashes(some):
-            yield ~np.isin(hashes, excluded).any(axis=1)
+            yield np.asarray(~np.isin(hashes, excluded).any(axis=1))
 
     return rows.computed(name, free)
 

@@ -200,13 +200,18 @@ def _ids(
     tokenize: Tokenize,
     advance: Callable[[int], None] | None,
 ) -> dict[str, list[list[int]]]:
-    tokenised = iter(tokenize([text for text in texts if text is not None]))
-    ids = [[] if text is None else next(tokenised) for text in texts]
+    ids = ids_of(texts, tokenize)
 
     if advance is not None:
         advance(len(texts))
 
     return {"ids": ids}
+
+
+def ids_of(texts: Sequence[str | None], tokenize: Tokenize) -> list[list[int]]:
+    """Return the bare token ids of each sentence, and an empty list for None."""
+    tokenised = iter(tokenize([text for text in texts if text is not None]))
+    return [[] if text is None else next(tokenised) for text in texts]
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -35,6 +36,7 @@ from lightning_cse.encoders.packing import (
     cut_evenly,
     keep_freed_memory,
     make_dropout_fast,
+    pads_little,
 )
 from lightning_cse.encoders.templates import (
     PROMPT_EOL,
@@ -98,6 +100,12 @@ def pool(
 
 TOKENS_AT_ONCE = 4096
 """On a CPU: enough tokens for the matrix products, few enough for the cache."""
+
+PASSED_AT_ONCE = 2048
+"""The same where there are neither gradients nor dropout: half the memory, and no slower."""
+
+PADDING = 64
+"""There, padding tokens of a group: about the cost of another group."""
 
 PADDING_ON_GPU = 4096
 """Padding tokens of a group on a GPU: about the cost of another, smaller pass through BERT-base."""
@@ -461,7 +469,8 @@ class SentenceEncoder(nn.Module):
         sequences = Sequences.cat(parts, self.tokenizer.pad_id)
         order = torch.argsort(sequences.lengths, stable=True)
         fits = self._is_packed and order.is_cpu and int(sequences.lengths.max()) <= WIDEST
-        encode = self._packed if fits else self._padded
+        packs = fits and not self._pads(sequences.lengths[order], way.most)
+        encode = self._packed if packs else self._padded
 
         def encoded(rows: Tensor) -> Tensor:
             chosen = sequences.take(rows)
@@ -496,8 +505,7 @@ class SentenceEncoder(nn.Module):
         longest.
         """
         lengths = sequences.lengths.cpu().numpy()
-        overhead = 256 if sequences.ids.is_cpu else PADDING_ON_GPU
-        for start, end in pairwise([0, *cut_by_length(lengths, overhead, way.most)]):
+        for start, end in pairwise([0, *self._groups(lengths, way.most)]):
             part = sequences.take(slice(start, end))
             width = int(lengths[end - 1])
             mask = torch.arange(width, device=part.ids.device) < part.lengths[:, None]
@@ -519,13 +527,38 @@ class SentenceEncoder(nn.Module):
                 part.pooled,
             )
 
+    def _groups(self, lengths: np.ndarray, most: int | None) -> list[int]:
+        """Return the ends of the groups that sentences sorted by length are padded in."""
+        if self.backbone.device.type != "cpu":
+            return cut_by_length(lengths, PADDING_ON_GPU, most)
+        if self._draws:
+            return cut_by_length(lengths, 256, most)
+
+        return cut_by_length(lengths, PADDING, min(PASSED_AT_ONCE, most or PASSED_AT_ONCE))
+
+    @property
+    def _draws(self) -> bool:
+        """Whether dropout may be drawn or gradients computed: then, rows stay as they are."""
+        return self.training or torch.is_grad_enabled()
+
+    def _pads(self, lengths: Tensor, most: int | None) -> bool:
+        """Whether padding sequences, sorted by length, costs less than packing them."""
+        if self._draws:
+            return False
+
+        sizes = lengths.numpy()
+
+        return pads_little(sizes, self._groups(sizes, most), PADDING)
+
     def _packed(self, sequences: Sequences, way: _Pass) -> Iterator[Tensor]:
         """Encode sequences, sorted by length, in rows of a few thousand tokens
         (`lightning_cse.encoders.packing`).
         """
-        keep_freed_memory()  # not before: reading a corpus would keep half as much memory again
-        most = min(TOKENS_AT_ONCE, way.most or TOKENS_AT_ONCE)
-        ends = cut_evenly(sequences.lengths.numpy(), most)
+        if self._draws:
+            keep_freed_memory()  # not before: reading a corpus would keep half as much memory again
+
+        at_once = TOKENS_AT_ONCE if self._draws else PASSED_AT_ONCE
+        ends = cut_evenly(sequences.lengths.numpy(), min(at_once, way.most or at_once))
         parts = [sequences.take(slice(start, end)) for start, end in pairwise([0, *ends])]
         rows = [self._packed_row(part) for part in parts]
         embedded = self._embedded([ids for ids, *_ in rows])

@@ -15,6 +15,7 @@ import functools
 import math
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +69,20 @@ def cut_evenly(lengths: np.ndarray, most: int | None) -> list[int]:
     groups: list[int] = np.cumsum(sizes).tolist()
 
     return groups
+
+
+FILLED = 0.86
+"""The share of real tokens in windows of sequences of any lengths."""
+
+
+def pads_little(lengths: np.ndarray, ends: Sequence[int], overhead: int) -> bool:
+    """Return whether groups of sentences sorted by length cost less padded than packed: the padded
+    tokens and the ``overhead`` of each group, compared with windows.
+    """
+    sizes = np.diff([0, *ends])
+    padded = int((sizes * lengths[np.array(ends) - 1]).sum()) + overhead * len(ends)
+
+    return padded * FILLED <= int(lengths.sum()) + overhead
 
 
 WIDEST = 2048

@@ -17,7 +17,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
-from lightning_cse.data import ContrastiveDataModule
+from lightning_cse.data import ContrastiveData, ContrastiveDataModule
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean, extra_with
 from lightning_cse.evaluation import Task, check_parts
@@ -64,14 +64,22 @@ def build(cfg: DictConfig) -> Parts:
         encoder: SentenceEncoder = built(cfg.encoder, _convert_="all")
 
     method: Method = built(cfg.method, encoder=encoder)
-    data = ContrastiveDataModule(
-        built(cfg.data),
+    settings = built(cfg.data)
+    data = data_module_of(settings)(
+        settings,
         tokenize=encoder.tokenizer,
         seed=cfg.seed,
         roles=method.roles,
         optional=method.optional,
         instructed=encoder.instructed,
     )
+
+    if settings.streaming and method.needs_all_rows:
+        name = type(method).__name__
+        fault = (
+            f"data.streaming: {name} reads all training rows before its first step: set it to false"
+        )
+        raise ConfigError([fault])
 
     tasks, left_out = build_tasks(cfg.suite)
     for name in sorted(tasks):
@@ -96,6 +104,16 @@ def build(cfg: DictConfig) -> Parts:
         method,
         left_out,
     )
+
+
+def data_module_of(settings: ContrastiveData) -> type[ContrastiveDataModule]:
+    """Return the class that reads a data set: at once, or as a stream."""
+    if not settings.streaming:
+        return ContrastiveDataModule
+
+    from lightning_cse.data.stream import StreamDataModule
+
+    return StreamDataModule
 
 
 def _check_monitor(

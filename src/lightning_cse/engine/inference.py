@@ -4,7 +4,7 @@ Hydra.
 
 from __future__ import annotations
 
-import itertools
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,18 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lightning_cse.embeddings import Embedding
+from lightning_cse.devices import launched, wait_for_all
+from lightning_cse.embeddings import Embedding, PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.encoders.instructions import USES, Use
 from lightning_cse.errors import ConfigError, TaskError
 from lightning_cse.models import Model
 from lightning_cse.models.base import finite
 from lightning_cse.progress import progress
-from lightning_cse.runs import atomic_file
 from lightning_cse.similarity import Comparison, cosine, is_same
 from lightning_cse.tokens import TokenTable
 
 if TYPE_CHECKING:
+    from lightning_cse.data.sentences import Source
     from lightning_cse.engine.mteb import MTEBModel
 
 Sentences = str | Iterable[str]
@@ -40,7 +41,7 @@ QUESTIONS = {
     "entailment": "entailment_score",
     "implicitness": "implicitness",
 }
-_AT_ONCE = 1024  # sentences between two updates of the progress bar
+_AT_ONCE = 1024  # sentences between two updates of the progress bar, whose ids are padded at once
 
 
 class Hit(NamedTuple):
@@ -136,21 +137,43 @@ class SentenceModel:
         ``use`` chooses the instruction before each sentence, if the encoder has instructions.
         """
         texts = _as_list(sentences)
-        if not texts:
-            return self._example[:0]
-
         if use not in USES:
             raise ConfigError([f"use: must be one of {', '.join(USES)}, got {use!r}"])
+
+        title = f"{label}: {len(texts):,} sentences" if label else f"{len(texts):,} sentences"
+        with progress(shown=show_progress) as bar:
+            task = bar.add_task(title, total=len(texts))
+            return self._embed(texts, use, lambda count: bar.advance(task, count))
+
+    def _embed(
+        self,
+        texts: Sequence[str],
+        use: Use,
+        advance: Callable[[int], None],
+    ) -> Embedding:
+        """Embed sentences, the longest first; ``advance`` is told of each part of them."""
+        if not texts:
+            return self._example[:0]
 
         table = TokenTable.of(texts, self.encoder.instructed[use])
         self.embedded += len(texts)
         self.truncated += int((table.lengths > self.max_length).sum())
-        title = f"{label}: {len(texts):,} sentences" if label else f"{len(texts):,} sentences"
-        with progress(shown=show_progress) as bar, self._tokens(table), self._autocast():
-            starts = bar.track(range(0, len(texts), _AT_ONCE), description=title)
-            parts = [self.answers.embed(texts[start : start + _AT_ONCE]) for start in starts]
+        # Sorted as a whole, so that sentences of one length need no padding.
+        lengths = torch.from_numpy(table.lengths).clamp(max=self.max_length)
+        order = lengths.argsort(descending=True, stable=True)
+        vectors = {}
+        for name, value in self._example.fields().items():
+            vectors[name] = value.new_empty(len(texts), value.shape[1])
 
-        return finite(Embedding.cat(parts))
+        with self._tokens(table), self._autocast():
+            for rows in order.split(_AT_ONCE):
+                embedded = self.answers.embed([texts[row] for row in rows.tolist()])
+                for name, value in embedded.fields().items():
+                    vectors[name][rows] = value
+
+                advance(len(rows))
+
+        return finite(type(self._example)(**vectors))
 
     def encode(
         self,
@@ -179,43 +202,92 @@ class SentenceModel:
     def encode_to(
         self,
         path: str | Path,
-        sentences: Iterable[str],
+        sentences: Source,
         view: str | None = None,
         *,
-        chunk: int = 8192,
+        column: str | None = None,
+        dtype: Literal["float32", "float16"] = "float32",
+        shard_size: int = 32_768,
         normalize: bool = False,
+        show_progress: bool | None = None,
         use: Use = "default",
     ) -> int:
-        """Write the vectors of sentences to a ``.npy`` file, and return how many there are.
+        """Write the vectors of sentences to a folder of Arrow shards, and return how many sentences
+        there are.
 
-        Row i is sentence i in float32. ``chunk`` sentences are in memory at a time, so the
-        sentences can be a generator of any length. The file is put in place when it is complete.
+        ``sentences`` are an iterable of strings, a data set of `datasets` or the name of a file
+        (`lightning_cse.data.sentences.stream`, with its ``column``), and are read one after the
+        other: a shard of ``shard_size`` sentences is in memory at a time. Row i is sentence i. The
+        columns are those of `embed` or, with a ``view``, the ``vector`` of this view;
+        ``normalize`` scales it to length 1. ``use`` is that of `encode`.
+
+        A call that was killed is continued by the same call: the shards that are there are kept.
+        The processes that torchrun starts share the shards; each returns when its own are written,
+        or, in a process group, when all are. Then `datasets.load_from_disk` and `search` read the
+        folder.
+
+        Raises ConfigError if the folder has other vectors (of another model, dtype or input, say),
+        DataError if ``sentences`` cannot be read, and EncoderError if ``dtype`` cannot hold a
+        number.
         """
-        path = Path(path).expanduser()
-        if path.suffix != ".npy":
-            raise ConfigError([f"path: must end in .npy, got {path.name}"])
+        from lightning_cse.data.sentences import count, stream
+        from lightning_cse.engine.vectors import DTYPES, VectorFolder, in_shards
 
-        width = self.encode("a", view).size
-        remaining = iter(sentences)
-        count = 0
-        with atomic_file(path) as file:
-            _write_header(file, (count, width))
-            while texts := list(itertools.islice(remaining, chunk)):
-                vectors = self.encode(
-                    texts,
-                    view,
-                    normalize=normalize,
-                    show_progress=False,
-                    use=use,
-                )
-                file.write(vectors.astype("<f4").tobytes())
-                count += len(texts)
+        manifest = self._manifest(view, normalize, use)
+        if dtype not in DTYPES:
+            raise ConfigError([f"dtype: must be one of {', '.join(DTYPES)}, got {dtype!r}"])
+        if not isinstance(shard_size, int) or shard_size < 1:
+            raise ConfigError([f"shard_size: must be an integer of at least 1, got {shard_size}"])
 
-            # The header has room for any number of rows, so that its length does not change.
-            file.seek(0)
-            _write_header(file, (count, width))
+        manifest |= {"dtype": dtype, "shard_size": shard_size}
+        folder = VectorFolder.claim(Path(path).expanduser(), manifest)
+        rank, processes = launched()
+        rows = shards = 0
+        with progress(shown=show_progress if rank == 0 else False) as bar:
+            task = bar.add_task(folder.path.name, total=count(sentences))
+            advance = functools.partial(bar.advance, task)
+            for number, texts in enumerate(in_shards(stream(sentences, column), shard_size)):
+                if folder.has(number, texts) or number % processes != rank:
+                    advance(len(texts))
+                else:
+                    columns = self._columns(self._embed(texts, use, advance), view, normalize)
+                    folder.write(number, texts, columns)
 
-        return count
+                rows += len(texts)
+                shards += 1
+
+        folder.complete(shards)
+        wait_for_all()
+
+        return rows
+
+    def _manifest(self, view: str | None, normalize: bool, use: Use) -> dict[str, Any]:
+        """Return what decides the vectors of a folder, besides its sentences."""
+        self._checked_view(view, self.views)
+        if normalize and view is None and len(self._example.fields()) > 1:
+            raise ConfigError([f"normalize: needs a view, one of {', '.join(self.views)}"])
+        if use not in USES:
+            raise ConfigError([f"use: must be one of {', '.join(USES)}, got {use!r}"])
+
+        return {
+            **self.digests,
+            "pooling": self.encoder.pooling,
+            "max_length": self.encoder.max_length,
+            "templates": [[*template.prefix, *template.suffix] for template in self.templates],
+            "instruction": self.encoder.instructed[use].instruction,
+            "precision": str(self.dtype).removeprefix("torch."),
+            "view": view,
+            "normalize": normalize,
+        }
+
+    def _columns(self, embedded: Embedding, view: str | None, normalize: bool) -> dict[str, Tensor]:
+        """Return the vectors that a folder has, by column."""
+        columns = embedded.fields() if view is None else {"vector": _vectors(embedded)[view]}
+        if normalize:
+            for name, value in columns.items():
+                columns[name] = torch.nn.functional.normalize(value, dim=1)
+
+        return columns
 
     def similarity(
         self,
@@ -285,7 +357,7 @@ class SentenceModel:
     def search(
         self,
         queries: Sentences,
-        corpus: Sequence[str],
+        corpus: Sequence[str] | str | Path,
         k: int = 10,
         *,
         relation: Relation = "similar",
@@ -295,22 +367,71 @@ class SentenceModel:
         """Return, for each query, the ``k`` sentences of a corpus with the highest scores, best
         first.
 
-        The search is exact: every sentence is compared in float32, and the best ones again in
-        float64; of equal scores, the first row comes first.
+        ``corpus`` is a list, or the folder that `encode_to` wrote, of which one shard is in memory
+        at a time. The search is exact: every sentence is compared in float32, and the best ones
+        again in float64; of equal scores, the first row comes first.
 
         ``relation`` is the question: ``similar`` (the model's own similarity), ``entails`` (the
         query is the premise) or ``entailed_by``. Instead, a ``view`` of the query can be compared
         by cosine with the view ``against`` of the sentences (by default the primary one).
 
-        Raises TaskError if the model has no such question or view.
+        Raises TaskError if the model or the folder has no such question or view, and ConfigError
+        if the folder is not complete or of another model.
         """
         compared = self._comparison(relation, view, against)
         embedded = self.embed(queries, use="query")
-        documents = self.embed(corpus, use="document")
-        with torch.no_grad():
-            found = list(compared.search(embedded, documents, k))
+        blocks: Iterable[Embedding]
+        if isinstance(corpus, str | Path):
+            compared, embedded, blocks = self._stored(Path(corpus), compared, embedded)
+        else:
+            blocks = [self.embed(corpus, use="document")]
 
-        return [list(itertools.starmap(Hit, ranked[:k])) for ranked in found]
+        best: list[list[Hit]] = [[] for _ in range(len(embedded))]
+        start = 0
+        with torch.no_grad():
+            for documents in blocks:
+                for number, ranked in enumerate(compared.search(embedded, documents, k)):
+                    hits = best[number] + [Hit(start + row, score) for row, score in ranked]
+                    # Stable: of equal scores, the first row stays first.
+                    best[number] = sorted(hits, key=lambda hit: -hit.score)[:k]
+
+                start += len(documents)
+
+        return best
+
+    def _stored(
+        self,
+        path: Path,
+        compared: Comparison,
+        queries: Embedding,
+    ) -> tuple[Comparison, Embedding, Iterator[Embedding]]:
+        """Return how to compare queries with the vectors of a folder, and these, shard by shard."""
+        from lightning_cse.engine.vectors import VectorFolder
+
+        folder = VectorFolder.open(path.expanduser())
+        view, is_unit = folder.manifest["view"], folder.manifest["normalize"]
+        own = self._manifest(None, normalize=False, use="document")
+        for key in (*self.digests, "pooling", "max_length", "templates", "instruction"):
+            if folder.manifest.get(key) != own[key]:
+                raise ConfigError(
+                    [
+                        f"corpus: the vectors in {path} have {key} {folder.manifest.get(key)!r}, "
+                        f"not {own[key]!r} as {self.name}: search with the model that wrote them"
+                    ]
+                )
+
+        if view is None and not is_unit:
+            return compared, queries, folder.blocks(type(queries))
+
+        # One vector a sentence is enough for a cosine with it, and its length does not matter.
+        first, second = compared.views or (None, None)
+        if first is None or second != (view or self.views[0]):
+            what = "normalized vectors" if view is None else f"the view {view} alone"
+            raise TaskError(f"{path} has {what}: write it without view and normalize for this")
+
+        points = PointEmbedding(queries.views()[first])
+
+        return Comparison.of(_cosine, points), points, folder.blocks(PointEmbedding)
 
     def to_mteb(self) -> MTEBModel:
         """Return this model as a model of the mteb library, for ``mteb.evaluate(model.to_mteb(),
@@ -430,10 +551,5 @@ def _vectors(embedding: Embedding) -> dict[str, Tensor]:
     return vectors
 
 
-def _write_header(file: Any, shape: tuple[int, int]) -> None:
-    header = {
-        "descr": "<f4",
-        "fortran_order": False,
-        "shape": shape,
-    }
-    np.lib.format.write_array_header_1_0(file, header)
+def _cosine(a: PointEmbedding, b: PointEmbedding) -> Tensor:
+    return cosine(a.vector, b.vector)

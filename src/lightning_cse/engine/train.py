@@ -135,6 +135,10 @@ def tokenise(cfg: DictConfig) -> None:
     if cfg.paths.cache_dir is None:
         raise ConfigError(["paths.cache_dir: must be a folder, in which the tokens are kept"])
 
+    if cfg.data.get("streaming"):
+        fault = "data.streaming: a stream is tokenised by the batch; there is nothing to prepare"
+        raise ConfigError([fault])
+
     check_nodes(cfg)
     parts = build(cfg)
     parts.data.setup()
@@ -304,9 +308,9 @@ def _report_start(job: Job, step: int | None) -> None:
     """Log what is trained, and from where."""
     cfg = job.cfg
     log.info(
-        "%s: %d training rows, %s, recipe %s, %s, %s; everything is written to %s",
+        "%s: %s, %s, recipe %s, %s, %s; everything is written to %s",
         cfg.name,
-        len(job.parts.data.train),
+        job.parts.data.size,
         job.parts.encoder.name,
         recipe_name(cfg),
         cfg.trainer.accelerator,
@@ -525,7 +529,7 @@ def _fit_and_test(
         "baselines": baselines,
         "left_out": {name: [reason] for name, reason in parts.left_out.items()},
         "steps": trainer.global_step,
-        "rows": parts.data.counts | cut,
+        "rows": cut | parts.data.counts,  # a stream counts the sentences that are cut itself
         **_scores(job.cfg, job.folder, evaluation),
         **_inputs(job, trainer, checkpoints.best),
         "seconds": seconds,
@@ -675,7 +679,7 @@ def _fit(
         if not error.rows:
             raise
 
-        places = ", ".join(data.train.where(row) for row in error.rows[:3])
+        places = ", ".join(data.where(row) for row in error.rows[:3])
         raise TrainingError(f"{error} (the first: {places})", error.rows) from error
 
     if trainer.global_step == 0:

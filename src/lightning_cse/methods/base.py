@@ -155,6 +155,8 @@ class Method(pl.LightningModule, ABC):
     - ``spread``: the roles whose uniformity is measured; all roles of the data if empty;
     - ``needs_dropout``: whether the positive is the anchor under another dropout mask: dropout is
       then required.
+    - ``needs_all_rows``: whether it reads all training rows before its first step, which a stream
+      cannot give it;
     - ``papers``: what to cite, as BibTeX entries or keys of ``experiments/references.bib``.
 
     ``optimizer`` is a partial of an optimizer class, completed with the parameters. ``chunk_size``
@@ -168,6 +170,7 @@ class Method(pl.LightningModule, ABC):
     optional: tuple[str, ...] = ()
     spread: tuple[str, ...] = ()
     needs_dropout: bool = False
+    needs_all_rows: bool = False
     papers: tuple[str, ...] = ()
 
     def __init__(

@@ -73,6 +73,7 @@ class ImpScore(Method):
             schedule=schedule,
             chunk_size=chunk_size,
         )
+        self.needs_all_rows = self.model.frozen
         # The vectors of distinct training sentences, and their numbers by role and row.
         self._vectors: Tensor | None = None
         self._places: Tensor | None = None

@@ -84,6 +84,8 @@ NEUTRAL: Mapping[str, Any] = {
     "least_evaluations": 1,
     "data.bad_rows": "error",
     "data.distinct_in_batch": False,
+    "data.shuffle_buffer": 10_000,
+    "data.streaming": False,
     "diag.dropout": False,
     "encoder.bidirectional": False,
     "trainer.accumulate_grad_batches": 1,

@@ -145,13 +145,19 @@ def has(accelerator: str) -> bool:
 
 
 def device_of(accelerator: str = "auto") -> "torch.device":
-    """Return the device of an accelerator: ``gpu`` is CUDA or MPS, ``auto`` CUDA or the CPU."""
+    """Return the device of an accelerator: ``gpu`` is CUDA or MPS, ``auto`` CUDA or the CPU.
+
+    Each process that torchrun starts on a machine has a GPU of its own.
+    """
     import torch
 
     cuda = torch.cuda.is_available()
     devices = {"gpu": "cuda" if cuda else "mps", "auto": "cuda" if cuda else "cpu"}
+    name = devices.get(accelerator, accelerator)
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
 
-    return torch.device(devices.get(accelerator, accelerator))
+    return torch.device(name)
 
 
 def device_name(device: "torch.device") -> str:

@@ -8,6 +8,7 @@ import torch
 import transformers as hf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import untrained
 from torch import nn
 
 from lightning_cse.encoders.packing import (
@@ -17,9 +18,11 @@ from lightning_cse.encoders.packing import (
     Windows,
     cut_by_length,
     keep_mask,
+    pads_little,
 )
 from lightning_cse.encoders.packing import attend as attend_in_windows
 from lightning_cse.encoders.windowed import use_window_attention, window_attention
+from lightning_cse.models import PointModel
 
 LENGTHS = np.array([4, 4, 4, 7, 7, 20, 1, 1, 31, 2])
 WINDOWS = Windows.pack(LENGTHS)
@@ -217,3 +220,27 @@ def test_groups_cover_all_within_their_bounds_and_none_ends_too_early(
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
         assert end - start == 1 or (end > start and fits(lengths[start:end]))
         assert end == len(lengths) or not fits(lengths[start : end + 1])
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        (np.full(200, 30), True),
+        (np.repeat(np.arange(15, 41), 40), True),
+        (np.arange(10, 200, 9), False),
+        (np.array([7]), True),
+    ],
+)
+def test_sequences_are_padded_where_their_lengths_are_alike(lengths, expected):
+    assert pads_little(lengths, cut_by_length(lengths, 64, 2048), 64) is expected
+
+
+def test_vectors_do_not_depend_on_the_way_nor_on_the_order(monkeypatch):
+    model = untrained(PointModel)
+    sentences = [f"Gate {number} " + "salt " * (number % 9) for number in range(60)]
+    padded = model.encode(sentences)
+    backwards = model.encode(sentences[::-1])[::-1]
+    monkeypatch.setattr(model.encoder, "_pads", lambda *_: False)
+    packed = model.encode(sentences)
+    np.testing.assert_allclose(padded, packed, atol=1e-5)
+    np.testing.assert_allclose(padded, backwards, atol=1e-5)

@@ -89,25 +89,6 @@ def test_encode_accepts_any_iterable_and_counts_truncated_sentences():
     assert model.similarity_matrix([], SENTENCES).shape == (0, 6)
 
 
-def test_encode_to_writes_the_vectors_in_chunks(tmp_path):
-    model = untrained(GaussianModel)
-    path = tmp_path / "new" / "vectors.npy"
-    assert (
-        model.encode_to(
-            path,
-            iter(SENTENCES),
-            "variance",
-            chunk=4,
-        )
-        == 6
-    )
-    vectors = np.load(path, mmap_mode="r")
-    np.testing.assert_allclose(vectors, model.encode(SENTENCES, "variance"), **CLOSE)
-    assert model.encode_to(path, []) == 0
-    with pytest.raises(ConfigError, match=r"must end in \.npy"):
-        model.encode_to(tmp_path / "vectors.csv", SENTENCES)
-
-
 @pytest.mark.parametrize("kind", VIEWS)
 def test_answers_are_those_of_the_model_row_by_row(kind):
     model = untrained(kind)

@@ -165,7 +165,7 @@ def test_hash_ignores_precision_of_evaluation():
 
 
 def test_neutral_values_are_config_defaults(compose):
-    cfg = compose("+experiment=gausscse")
+    cfg = compose("+experiment=gausscse", "data=file")
     neutral = {key: value for key, value in NEUTRAL.items() if key not in REMOVED}
     assert {key: OmegaConf.select(cfg, key) for key in neutral} == neutral
     assert all(OmegaConf.select(cfg, key) is None for key in REMOVED)

@@ -1,0 +1,173 @@
+"""Measure the speed and memory of ``encode``, compared with that of sentence-transformers on the
+same folder.
+
+    make bench-encode                             # or: python benchmarks/encode.py
+    make bench-encode ARGS="--sentences 12000 --repetitions 5"
+    make bench-encode ARGS="--lengths equal --precision float32"
+
+Both sides make normalised vectors of all-MiniLM-L6-v2, exported once: ``load(folder).encode`` and
+``SentenceTransformer(folder).encode`` with their own defaults. In bfloat16, ours is loaded with
+``dtype="bfloat16"`` and theirs with bfloat16 weights, which is the faster of its two ways. Each
+measurement is a process of its own, and the sides alternate, so that a busy machine slows both.
+Loading and 64 sentences are not counted in the time; memory is the peak of the process, with
+imports and the model. The three distributions of lengths are sentences of INLI (from
+``LIGHTNING_CSE_DATA`` if set, else from the sample corpus), 32 tokens each, and long-tailed ones,
+with a median of 26 tokens and at most 256.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from itertools import cycle, islice
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
+
+from gaussian import MIB, highest_resident
+from measuring import Measured, machine, results_file, rounded, save, seconds_of, silence
+from rich.console import Console
+from rich.table import Table
+
+PRECISIONS = ("float32", "bfloat16")
+SIDES = ("ours", "theirs")
+
+
+# In the process of a measurement ------------------------------------------------------------------
+
+
+def encoder(side: str, folder: str, precision: str) -> Callable[[list[str]], Any]:
+    """Return the public call of one side; only this side's packages are imported."""
+    if side == "ours":
+        import lightning_cse
+
+        model = lightning_cse.load(folder, dtype=precision)
+        return lambda texts: model.encode(texts, normalize=True, show_progress=False)
+
+    from sentence_transformers import SentenceTransformer
+
+    other = SentenceTransformer(folder, model_kwargs={"dtype": precision})
+    return lambda texts: other.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+
+
+def measure(side: str, folder: str, precision: str, file: str) -> None:
+    """Measure one side once, and print it."""
+    silence()
+    texts = json.loads(Path(file).read_text(encoding="utf-8"))
+    encode = encoder(side, folder, precision)
+    encode(texts[:64])
+    speed = len(texts) / seconds_of(lambda: encode(texts))
+    found = {"sentences_per_second": speed, "peak_mib": highest_resident() / MIB}
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+# In the process of the command --------------------------------------------------------------------
+
+
+def sentences(lengths: str, count: int) -> list[str]:
+    """Return sentences of one of the `LENGTHS`; each letter of those that are made up is a token.
+
+    [CLS] and [SEP] are included in the numbers of tokens.
+    """
+    draw = random.Random(0)  # noqa: S311 - no secret
+    if lengths == "inli":
+        return _of_inli(count, draw)
+
+    sizes = [32] * count
+    if lengths == "long":
+        sizes = [round(draw.lognormvariate(3.26, 0.9)) for _ in range(count)]
+
+    return [" ".join(draw.choices(ascii_lowercase, k=min(max(size, 4), 256) - 2)) for size in sizes]
+
+
+def _of_inli(count: int, draw: random.Random) -> list[str]:
+    from lightning_cse.data import read_corpus, sample_dir
+    from lightning_cse.data.own import HYPOTHESES
+
+    rows = read_corpus("inli", "train", os.environ.get("LIGHTNING_CSE_DATA") or sample_dir())
+    columns = [rows.column(name) for name in ("premise", *HYPOTHESES)]
+    found = list(dict.fromkeys(text for column in columns for text in column if text))
+    draw.shuffle(found)
+
+    return list(islice(cycle(found), count))
+
+
+LENGTHS = {"inli": "INLI", "equal": "32 tokens", "long": "long-tailed"}
+
+
+def run(*arguments: str) -> dict[str, float]:
+    """Measure in a process of its own."""
+    command = [sys.executable, __file__, "--measure", *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+
+    return found
+
+
+def compare(folder: str, precision: str, file: str, repetitions: int) -> dict[str, Measured]:
+    """Return the repetitions of both sides, and the ratios of those next to each other."""
+    result: dict[str, Measured] = {}
+    for repetition in range(repetitions):
+        found = {side: run(side, folder, precision, file) for side in SIDES[:: (-1) ** repetition]}
+        for key in ("sentences_per_second", "peak_mib"):
+            for side in SIDES:
+                result.setdefault(f"{key} {side}", Measured()).values.append(found[side][key])
+
+            ratio = found["ours"][key] / found["theirs"][key]
+            result.setdefault(f"{key} ratio", Measured()).values.append(ratio)
+
+    return result
+
+
+def main() -> None:
+    """Read the command line, measure, print and save; see the top of this file."""
+    if sys.argv[1:2] == ["--measure"]:
+        measure(*sys.argv[2:])
+        return
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--sentences", type=int, default=3000)
+    add("--repetitions", type=int, default=3)
+    add("--lengths", nargs="+", choices=LENGTHS, default=list(LENGTHS))
+    add("--precision", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    add("--json", type=Path, metavar="FILE", default=results_file())
+    given = parser.parse_args()
+    about = machine()
+    title = f"sentences a second, median (range) of {given.repetitions}"
+    names = ("", "precision", *SIDES, "ratio", *(f"MiB, {side}" for side in SIDES))
+    table = Table(*names, title=title, title_justify="left")
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as there:
+        folder = f"{there}/exported"
+        export = ("-m", "lightning_cse.export", "--model", "minilm_l6", "--to", folder)
+        subprocess.run([sys.executable, *export], check=True, capture_output=True)
+        for lengths in given.lengths:
+            file = Path(there, f"{lengths}.json")
+            file.write_text(json.dumps(sentences(lengths, given.sentences)), encoding="utf-8")
+            for precision in given.precision:
+                found = compare(folder, precision, str(file), given.repetitions)
+                speeds = [found[f"sentences_per_second {what}"] for what in (*SIDES, "ratio")]
+                memory = [found[f"peak_mib {side}"] for side in SIDES]
+                table.add_row(LENGTHS[lengths], precision, *map(str, (*speeds, *memory)))
+                values = {name: measured.values for name, measured in found.items()}
+                results.setdefault(lengths, {})[precision] = values
+
+    Console(width=max(120, Console().width), highlight=False).print(table)
+    about |= {"sentences": given.sentences}
+    save(given.json, {"encode": rounded({"machine": about, "results": results})})
+
+
+if __name__ == "__main__":
+    main()
