@@ -48,7 +48,7 @@ def encoder(side: str, folder: str, precision: str) -> Callable[[list[str]], Any
         import lightning_cse
 
         model = lightning_cse.load(folder, dtype=precision)
-        return lambda texts: model.encode(texts, normalize=True, show_progress=False)
+        return lambda texts: model.encode(texts, normalize_embeddings=True, show_progress_bar=False)
 
     from sentence_transformers import SentenceTransformer
 

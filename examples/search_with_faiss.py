@@ -20,7 +20,7 @@ query = "I am freezing."
 
 with tempfile.TemporaryDirectory() as folder:
     # Vectors are written in shards and mapped, so that they need not fit into memory.
-    model.encode_to(f"{folder}/vectors", corpus, normalize=True)
+    model.encode_to(f"{folder}/vectors", corpus, normalize_embeddings=True)
     vectors = datasets.load_from_disk(f"{folder}/vectors")
 
     index = faiss.index_factory(model.encoder.width, "IVF8,Flat", faiss.METRIC_INNER_PRODUCT)
@@ -29,7 +29,7 @@ with tempfile.TemporaryDirectory() as folder:
         index.add(batch["vector"])
 
     index.nprobe = 4  # lists that are searched, of 8
-    queries = model.encode([query], normalize=True)
+    queries = model.encode([query], normalize_embeddings=True)
     _, found = index.search(queries, 20)
 
     # The index gives candidates; the model's own similarity ranks them.

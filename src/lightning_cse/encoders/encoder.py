@@ -272,24 +272,32 @@ class SentenceEncoder(nn.Module):
 
     def _instructed(self) -> dict[str, Tokenizer]:
         """Return the tokenizer of each use."""
-        bare = self.tokenizer
-        found: dict[str, Tokenizer] = {}
-        for use in USES:
-            text = self.instructions.get(use, "")
-            found[use] = Tokenizer(bare.tokenizer, bare.digest, text) if text else bare
+        return {use: self._with_instruction(self.instructions.get(use, "")) for use in USES}
 
-        return found
+    def _with_instruction(self, text: str) -> Tokenizer:
+        bare = self.tokenizer
+        return Tokenizer(bare.tokenizer, bare.digest, text) if text else bare
+
+    def prompted(self, text: str) -> Tokenizer:
+        """Return the tokenizer that puts a text before each sentence, in place of instructions;
+        raise EncoderError if it leaves no room for a sentence.
+        """
+        self._check_room("prompt", text)
+
+        return self._with_instruction(text)
 
     def _check_instructions(self) -> None:
-        """Raise EncoderError if an instruction leaves no room for a sentence."""
-        longest = max(map(len, self.templates))
         for use, text in self.instructions.items():
-            tokens = longest + len(self.tokenizer([text])[0])
-            if tokens >= self.max_length:
-                raise EncoderError(
-                    f"encoder.instructions.{use}: {tokens} tokens with the template leave no room "
-                    f"for a sentence within encoder.max_length={self.max_length}"
-                )
+            self._check_room(f"encoder.instructions.{use}", text)
+
+    def _check_room(self, key: str, text: str) -> None:
+        """Raise EncoderError if a text leaves no room for a sentence after it."""
+        tokens = max(map(len, self.templates)) + len(self.tokenizer([text])[0])
+        if tokens >= self.max_length:
+            raise EncoderError(
+                f"{key}: {tokens} tokens with the template leave no room for a sentence within "
+                f"encoder.max_length={self.max_length}"
+            )
 
     def _single_templates(self, prompts: Sequence[str] | None) -> Iterator[Template]:
         """Yield one template per prompt, or the tokenizer's own where no prompt is pooled."""

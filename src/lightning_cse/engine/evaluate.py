@@ -292,7 +292,7 @@ def _measure(
     if isinstance(model, SentenceModel):
         model.truncated = 0
         answers = model.answers
-        embed = partial(model.embed, show_progress=None, label=label)
+        embed = partial(model.embed, show_progress_bar=None, label=label)
 
     embedded = Embedded(answers, task.sentences("test"), embed)
     result = task.evaluate(embedded, "test")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from lightning_cse.tokens import TokenTable
 
 if TYPE_CHECKING:
     from lightning_cse.data.sentences import Source
+    from lightning_cse.encoders.encoder import Tokenizer
     from lightning_cse.engine.mteb import MTEBModel
 
 Sentences = str | Iterable[str]
@@ -41,7 +42,8 @@ QUESTIONS = {
     "entailment": "entailment_score",
     "implicitness": "implicitness",
 }
-_AT_ONCE = 1024  # sentences between two updates of the progress bar, whose ids are padded at once
+BATCH_SIZE = 1024
+"""The sentences that are handed to the encoder at a time."""
 
 
 class Hit(NamedTuple):
@@ -123,39 +125,60 @@ class SentenceModel:
 
         return known
 
+    def to(self, device: str | torch.device) -> Self:
+        """Move the model to a device, and return it."""
+        self.device = torch.device(device)
+        self.answers.to(self.device)
+
+        return self
+
     def embed(
         self,
         sentences: Sentences,
         *,
-        show_progress: bool | None = False,
-        label: str = "",
         use: Use = "default",
+        prompt: str | None = None,
+        batch_size: int = BATCH_SIZE,
+        show_progress_bar: bool | None = False,
+        label: str = "",
     ) -> Embedding:
         """Return all views of sentences at once, as an `Embedding` in main memory; EncoderError if
-        it is not finite.
-
-        ``use`` chooses the instruction before each sentence, if the encoder has instructions.
+        it is not finite. The arguments are those of `encode`; ``label`` is shown before the bar.
         """
         texts = _as_list(sentences)
-        if use not in USES:
-            raise ConfigError([f"use: must be one of {', '.join(USES)}, got {use!r}"])
+        tokenizer = self._tokenizer(use, prompt)
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ConfigError([f"batch_size: must be an integer of at least 1, got {batch_size}"])
 
         title = f"{label}: {len(texts):,} sentences" if label else f"{len(texts):,} sentences"
-        with progress(shown=show_progress) as bar:
+        with progress(shown=show_progress_bar) as bar:
             task = bar.add_task(title, total=len(texts))
-            return self._embed(texts, use, lambda count: bar.advance(task, count))
+            advance = functools.partial(bar.advance, task)
+            return self._embed(texts, tokenizer, advance, batch_size)
+
+    def _tokenizer(self, use: Use, prompt: str | None = None) -> Tokenizer:
+        """Return the tokenizer of a use, or that of a prompt."""
+        if use not in USES:
+            raise ConfigError([f"use: must be one of {', '.join(USES)}, got {use!r}"])
+        if prompt is None:
+            return self.encoder.instructed[use]
+        if use != "default":
+            raise ConfigError(["prompt: is given in place of use; leave one of them out"])
+
+        return self.encoder.prompted(prompt)
 
     def _embed(
         self,
         texts: Sequence[str],
-        use: Use,
+        tokenizer: Tokenizer,
         advance: Callable[[int], None],
+        batch_size: int = BATCH_SIZE,
     ) -> Embedding:
         """Embed sentences, the longest first; ``advance`` is told of each part of them."""
         if not texts:
             return self._example[:0]
 
-        table = TokenTable.of(texts, self.encoder.instructed[use])
+        table = TokenTable.of(texts, tokenizer)
         self.embedded += len(texts)
         self.truncated += int((table.lengths > self.max_length).sum())
         # Sorted as a whole, so that sentences of one length need no padding.
@@ -166,7 +189,7 @@ class SentenceModel:
             vectors[name] = value.new_empty(len(texts), value.shape[1])
 
         with self._tokens(table), self._autocast():
-            for rows in order.split(_AT_ONCE):
+            for rows in order.split(batch_size):
                 embedded = self.answers.embed([texts[row] for row in rows.tolist()])
                 for name, value in embedded.fields().items():
                     vectors[name][rows] = value
@@ -175,29 +198,91 @@ class SentenceModel:
 
         return finite(type(self._example)(**vectors))
 
+    @overload
+    def encode(
+        self,
+        sentences: Sentences,
+        view: str | None = ...,
+        *,
+        use: Use = ...,
+        prompt: str | None = ...,
+        batch_size: int = ...,
+        normalize_embeddings: bool = ...,
+        convert_to_tensor: Literal[False] = ...,
+        show_progress_bar: bool | None = ...,
+        device: str | torch.device | None = ...,
+    ) -> np.ndarray: ...
+
+    @overload
+    def encode(
+        self,
+        sentences: Sentences,
+        view: str | None = ...,
+        *,
+        use: Use = ...,
+        prompt: str | None = ...,
+        batch_size: int = ...,
+        normalize_embeddings: bool = ...,
+        convert_to_tensor: Literal[True],
+        show_progress_bar: bool | None = ...,
+        device: str | torch.device | None = ...,
+    ) -> Tensor: ...
+
     def encode(
         self,
         sentences: Sentences,
         view: str | None = None,
         *,
-        normalize: bool = False,
-        show_progress: bool | None = None,
         use: Use = "default",
-    ) -> np.ndarray:
+        prompt: str | None = None,
+        batch_size: int = BATCH_SIZE,
+        normalize_embeddings: bool = False,
+        convert_to_tensor: bool = False,
+        show_progress_bar: bool | None = None,
+        device: str | torch.device | None = None,
+    ) -> np.ndarray | Tensor:
         """Return the vectors of sentences in one of the ``views``, in float32: (d,) for a string,
         else (n, d).
 
-        The vectors are as in an evaluation, in the order of the sentences; ``normalize`` scales
-        each to length 1. ``show_progress=None`` shows a progress bar only on a terminal. ``use``
-        (``query`` or ``document``) chooses the instruction of an encoder that has instructions.
+        The vectors are as in an evaluation, in the order of the sentences, and in main memory. The
+        names of the arguments are those of ``SentenceTransformer.encode``, as far as it has them.
+
+        Args:
+            sentences: a string, or several.
+            view: None for the primary one.
+            use: ``query`` or ``document`` chooses the instruction of an encoder that has
+                instructions.
+            prompt: a text before each sentence, in place of an instruction.
+            batch_size: how many sentences are handed to the encoder at a time, which packs or pads
+                them by tokens. A smaller number saves memory; the vectors are the same.
+            normalize_embeddings: scale each vector to length 1.
+            convert_to_tensor: return a torch tensor in place of a NumPy array.
+            show_progress_bar: None shows it on a terminal only.
+            device: move the model there first; it stays there.
+
+        Raises:
+            TaskError: if there is no such view.
+            ConfigError: for an argument out of its choices.
+            EncoderError: if a vector is not finite, or a prompt leaves no room for a sentence.
         """
         view = self._checked_view(view, self.views)
-        embedded = self.embed(sentences, show_progress=show_progress, use=use)
-        vectors = _vectors(embedded)[view]
-        if normalize:
-            vectors = torch.nn.functional.normalize(vectors, dim=1)
+        if device is not None:
+            self.to(device)
 
-        return vectors[0].numpy() if isinstance(sentences, str) else vectors.numpy()
+        embedded = self.embed(
+            sentences,
+            use=use,
+            prompt=prompt,
+            batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+        )
+        vectors = _vectors(embedded)[view]
+        if normalize_embeddings:
+            vectors = torch.nn.functional.normalize(vectors, dim=1)
+        if isinstance(sentences, str):
+            vectors = vectors[0]
+
+        return vectors if convert_to_tensor else np.asarray(vectors.numpy())
 
     def encode_to(
         self,
@@ -208,8 +293,8 @@ class SentenceModel:
         column: str | None = None,
         dtype: Literal["float32", "float16"] = "float32",
         shard_size: int = 32_768,
-        normalize: bool = False,
-        show_progress: bool | None = None,
+        normalize_embeddings: bool = False,
+        show_progress_bar: bool | None = None,
         use: Use = "default",
     ) -> int:
         """Write the vectors of sentences to a folder of Arrow shards, and return how many sentences
@@ -219,7 +304,7 @@ class SentenceModel:
         (`lightning_cse.data.sentences.stream`, with its ``column``), and are read one after the
         other: a shard of ``shard_size`` sentences is in memory at a time. Row i is sentence i. The
         columns are those of `embed` or, with a ``view``, the ``vector`` of this view;
-        ``normalize`` scales it to length 1. ``use`` is that of `encode`.
+        ``normalize_embeddings`` scales it to length 1. ``use`` is that of `encode`.
 
         A call that was killed is continued by the same call: the shards that are there are kept.
         The processes that torchrun starts share the shards; each returns when its own are written,
@@ -233,7 +318,7 @@ class SentenceModel:
         from lightning_cse.data.sentences import count, stream
         from lightning_cse.engine.vectors import DTYPES, VectorFolder, in_shards
 
-        manifest = self._manifest(view, normalize, use)
+        manifest = self._manifest(view, normalize_embeddings, use)
         if dtype not in DTYPES:
             raise ConfigError([f"dtype: must be one of {', '.join(DTYPES)}, got {dtype!r}"])
         if not isinstance(shard_size, int) or shard_size < 1:
@@ -243,14 +328,15 @@ class SentenceModel:
         folder = VectorFolder.claim(Path(path).expanduser(), manifest)
         rank, processes = launched()
         rows = shards = 0
-        with progress(shown=show_progress if rank == 0 else False) as bar:
+        with progress(shown=show_progress_bar if rank == 0 else False) as bar:
             task = bar.add_task(folder.path.name, total=count(sentences))
             advance = functools.partial(bar.advance, task)
             for number, texts in enumerate(in_shards(stream(sentences, column), shard_size)):
                 if folder.has(number, texts) or number % processes != rank:
                     advance(len(texts))
                 else:
-                    columns = self._columns(self._embed(texts, use, advance), view, normalize)
+                    embedded = self._embed(texts, self._tokenizer(use), advance)
+                    columns = self._columns(embedded, view, normalize_embeddings)
                     folder.write(number, texts, columns)
 
                 rows += len(texts)
@@ -265,16 +351,15 @@ class SentenceModel:
         """Return what decides the vectors of a folder, besides its sentences."""
         self._checked_view(view, self.views)
         if normalize and view is None and len(self._example.fields()) > 1:
-            raise ConfigError([f"normalize: needs a view, one of {', '.join(self.views)}"])
-        if use not in USES:
-            raise ConfigError([f"use: must be one of {', '.join(USES)}, got {use!r}"])
+            views = ", ".join(self.views)
+            raise ConfigError([f"normalize_embeddings: needs a view, one of {views}"])
 
         return {
             **self.digests,
             "pooling": self.encoder.pooling,
             "max_length": self.encoder.max_length,
             "templates": [[*template.prefix, *template.suffix] for template in self.templates],
-            "instruction": self.encoder.instructed[use].instruction,
+            "instruction": self._tokenizer(use).instruction,
             "precision": str(self.dtype).removeprefix("torch."),
             "view": view,
             "normalize": normalize,
@@ -427,7 +512,9 @@ class SentenceModel:
         first, second = compared.views or (None, None)
         if first is None or second != (view or self.views[0]):
             what = "normalized vectors" if view is None else f"the view {view} alone"
-            raise TaskError(f"{path} has {what}: write it without view and normalize for this")
+            raise TaskError(
+                f"{path} has {what}: write it without view and normalize_embeddings for this"
+            )
 
         points = PointEmbedding(queries.views()[first])
 

@@ -304,7 +304,7 @@ class _Meaning:
         return float(self.vector(a) @ self.vector(b))
 
     def _vector(self, sentence: str) -> np.ndarray:
-        return self.model.encode(sentence, normalize=True)
+        return self.model.encode(sentence, normalize_embeddings=True)
 
 
 def _now() -> str:

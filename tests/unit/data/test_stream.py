@@ -430,7 +430,7 @@ def test_rows_that_cannot_be_trained_on_are_dropped_and_counted(tmp_path, adds_u
     assert [len(batch["index"]) for batch in batches] == [4, 4]
     assert data.counts["dropped: bad cell"] == 2
     assert data.counts["rows without a token"] == 1
-    assert "a.jsonl:4: positive is empty" in caplog.text
+    assert "bad rows of a.jsonl (line 4: positive is empty)" in caplog.text
     assert adds_up(data.counts)
 
 

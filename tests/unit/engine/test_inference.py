@@ -6,7 +6,7 @@ import torch
 from oracles import save_tiny, untrained
 
 import lightning_cse
-from lightning_cse.errors import ConfigError, EncoderError, TaskError
+from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, TaskError
 from lightning_cse.models import (
     DualGaussianModel,
     DualModel,
@@ -82,7 +82,7 @@ def test_encode_accepts_any_iterable_and_counts_truncated_sentences():
     assert model.max_length == 46
     vectors = model.encode(tuple(SENTENCES))
     assert (model.embedded, model.truncated) == (6, 1)
-    unit = model.encode((text for text in SENTENCES), normalize=True)
+    unit = model.encode((text for text in SENTENCES), normalize_embeddings=True)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(unit, vectors / lengths, rtol=1e-5)
     assert model.encode([]).shape == (0, 32)
@@ -159,8 +159,8 @@ def test_search_compares_views():
         view="implicit",
         against="explicit",
     )
-    query = model.encode(PREMISES[0], "implicit", normalize=True)
-    cosines = model.encode(SENTENCES, "explicit", normalize=True) @ query
+    query = model.encode(PREMISES[0], "implicit", normalize_embeddings=True)
+    cosines = model.encode(SENTENCES, "explicit", normalize_embeddings=True) @ query
     scores = [score for _, score in hits[0]]
     np.testing.assert_allclose(scores, np.sort(cosines)[::-1][:3], **CLOSE)
     # "Is it?" is there twice: equal scores keep the order of the corpus.
@@ -212,3 +212,36 @@ def test_device_dtype_and_pooling(tmp_path, monkeypatch):
     ).encode(SENTENCES)
     assert rough.dtype == np.float32
     assert 0 < np.abs(rough - model.encode(SENTENCES)).max() < 0.1
+
+
+def test_encode_takes_the_arguments_of_sentence_transformers(capsys):
+    model = untrained(PointModel)
+    vectors = model.encode(SENTENCES)
+    tensor = model.encode(SENTENCES, convert_to_tensor=True, device="cpu", batch_size=1)
+
+    assert isinstance(tensor, torch.Tensor)
+    np.testing.assert_allclose(tensor.numpy(), vectors, atol=1e-5)
+    assert model.encode(SENTENCES[0], convert_to_tensor=True).shape == vectors[0].shape
+
+    prompted = model.encode(SENTENCES, prompt="query: ")
+    by_hand = model.encode([f"query: {sentence}" for sentence in SENTENCES])
+    np.testing.assert_allclose(prompted, by_hand, atol=1e-5)
+    assert not np.allclose(prompted, vectors, atol=1e-3)
+
+    capsys.readouterr()
+    model.encode(SENTENCES, show_progress_bar=True)
+    assert "sentences" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"batch_size": 0}, "batch_size: must be an integer of at least 1, got 0"),
+        ({"use": "question"}, "use: must be one of"),
+        ({"use": "query", "prompt": "a: "}, "prompt: is given in place of use"),
+        ({"prompt": "word " * 600}, "prompt: .* leave no room for a sentence"),
+    ],
+)
+def test_faulty_arguments_of_encode(arguments, message):
+    with pytest.raises(LightningCSEError, match=message):
+        untrained(PointModel).encode(SENTENCES, **arguments)

@@ -48,11 +48,11 @@ def test_columns_are_those_of_embed_in_the_order_of_the_sentences(tmp_path):
 
 def test_a_view_normalised_in_half_precision(tmp_path):
     model = untrained(DualModel)
-    options = {"view": "implicit", "normalize": True, "dtype": "float16"}
+    options = {"view": "implicit", "normalize_embeddings": True, "dtype": "float16"}
     model.encode_to(tmp_path / "v", SENTENCES, **options)
     vectors = rows_of(tmp_path / "v")
     assert vectors.dtype == np.float16
-    expected = model.encode(SENTENCES, "implicit", normalize=True)
+    expected = model.encode(SENTENCES, "implicit", normalize_embeddings=True)
     np.testing.assert_allclose(vectors, expected, atol=1e-3)
 
 
@@ -183,7 +183,7 @@ def test_other_vectors_are_refused(tmp_path):
         ([*SENTENCES, "More."], {}, "data-00002.arrow has the vectors of other sentences"),
         (SENTENCES[:16], {}, "data-00002.arrow is beyond the input"),
         (SENTENCES, {"dtype": "float16"}, "have dtype 'float32', not 'float16'"),
-        (SENTENCES, {"normalize": True}, "have normalize False, not True"),
+        (SENTENCES, {"normalize_embeddings": True}, "have normalize False, not True"),
         (SENTENCES, {"shard_size": 7}, "have shard_size 8, not 7"),
     ):
         with pytest.raises(ConfigError, match=message):
@@ -233,7 +233,7 @@ def test_search_of_a_folder_is_that_of_the_list(kind, tmp_path):
 
 def test_search_of_one_view(tmp_path):
     model = untrained(DualModel)
-    model.encode_to(tmp_path / "v", SENTENCES, "explicit", normalize=True)
+    model.encode_to(tmp_path / "v", SENTENCES, "explicit", normalize_embeddings=True)
     options = {"view": "implicit", "against": "explicit"}
     got = model.search("the gate", tmp_path / "v", 4, **options)[0]
     want = model.search("the gate", SENTENCES, 4, **options)[0]
