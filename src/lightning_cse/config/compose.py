@@ -250,9 +250,13 @@ def name_encoder(cfg: DictConfig) -> None:
 
 
 def portable(overrides: Iterable[Any]) -> list[str]:
-    """Return overrides for a record: folders of models and encoders are reduced to their names."""
+    """Return overrides for a record: without ``paths``, which decide no result, and with the names
+    of models and encoders in place of their folders.
+    """
     folder = re.compile(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])")
-    return [folder.sub(r"\1", str(one)) for one in overrides]
+    kept = [one for one in map(str, overrides) if not one.lstrip("+").startswith("paths.")]
+
+    return [folder.sub(r"\1", one) for one in kept]
 
 
 # Sweeps --------------------------------------------------------------------------------------

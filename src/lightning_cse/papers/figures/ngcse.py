@@ -179,21 +179,21 @@ def fitting_difficulty(plan: Plan) -> Result:
     pairs = []
     for source, summary in sources.items():
         rows += [{"of": source, **row} for row in correlations(summary)]
-        pairs.append({"of": source, **lower_in_both(summary)})
+        if len(summary):
+            pairs.append({"of": source, **lower_in_both(summary)})
 
     paired = differences(runs)
+    texts = {
+        "Correlations with the final score:": rows,
+        "Pairs of settings of a domain of which one is lower in both RFDs; in how many it has the "
+        "lower final score:": pairs,
+        "Differences, paired by seed, with 95 % intervals:": paired,
+    }
+    shown = [(title, markdown_table(table)) for title, table in texts.items() if table]
 
     return made(
         {"fitting_difficulty": scatter_figure(runs, FITTING)},
-        [
-            "Correlations with the final score:",
-            markdown_table(rows),
-            "Pairs of settings of a domain of which one is lower in both RFDs; in how many it has "
-            "the lower final score:",
-            markdown_table(pairs),
-            "Differences, paired by seed, with 95 % intervals:",
-            markdown_table(paired),
-        ],
+        [*itertools.chain.from_iterable(shown)],
         settings=_summaries(runs),
         correlations=rows,
         pairs=pairs,
