@@ -131,7 +131,11 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()[:16]
 
 
+UNAVAILABLE = ("implicit_pairs", "dino", "claif", "clhaif")
+"""The data configs whose corpora cannot be fetched."""
+
+
 def batches(corpora: str | None) -> dict[str, Any]:
     """Return `batches_of` of every data config; the names for real corpora end in "(corpora)"."""
-    there = [name for name in DATA if corpora is None or name != "implicit_pairs"]  # no free corpus
+    there = [name for name in DATA if corpora is None or name not in UNAVAILABLE]
     return {f"{name} (corpora)" if corpora else name: batches_of(name, corpora) for name in there}

@@ -80,6 +80,11 @@ def test_record_has_no_path_of_this_machine(override, recorded):
     assert portable([override]) == [recorded]
 
 
+def test_record_has_no_folders_of_this_machine():
+    given = ["paths=sample", "paths.cache_dir=/home/me", "+paths.runs_dir=runs", "seed=1"]
+    assert portable(given) == ["paths=sample", "seed=1"]
+
+
 SMALL = ("+experiment=gausscse", "data.train_rows=16", "trainer.max_epochs=1", "baselines=none")
 
 

@@ -22,10 +22,6 @@ reason.
 """
 
 
-UNAVAILABLE = ("implicit_pairs", "dino", "claif", "clhaif")
-"""Data whose files are not among the official corpora."""
-
-
 def beyond(
     part,
     expected,
@@ -102,7 +98,9 @@ def test_batches(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in golden_batches.DATA if name not in UNAVAILABLE])
+@pytest.mark.parametrize(
+    "name", [name for name in golden_batches.DATA if name not in golden_batches.UNAVAILABLE]
+)
 def test_batches_of_real_corpora(name, real_data):
     expected = golden.golden_of("batches", f"{name} (corpora)")
     assert_golden(

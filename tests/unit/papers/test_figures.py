@@ -55,7 +55,7 @@ def make(
 @pytest.mark.parametrize(
     ("key", "tables"),
     [
-        ("ngcse/figure1", ["settings", "correlations"]),
+        ("ngcse/figure1", ["settings", "correlations", "pairs", "differences"]),
         ("ngcse/figure2", ["settings"]),
         ("ngcse/figure3", []),
         ("ngcse/figure5", ["studies"]),
