@@ -81,7 +81,7 @@ def test_record_has_no_path_of_this_machine(override, recorded):
 
 
 def test_record_has_no_folders_of_this_machine():
-    given = ["paths=sample", "paths.cache_dir=/home/me", "+paths.runs_dir=runs", "seed=1"]
+    given = ["paths=sample", "paths.cache_dir=/data/mine", "+paths.runs_dir=runs", "seed=1"]
     assert portable(given) == ["paths=sample", "seed=1"]
 
 

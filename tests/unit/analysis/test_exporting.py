@@ -144,18 +144,18 @@ def test_a_card_has_the_command_without_local_folders():
         "name": "simcse_sup",
         "config_hash": "0" * 10,
         "seed": 1,
-        "decisive": {"config": {"data": {"train": ["snli/train", "/home/me/rows.csv"]}}},
+        "decisive": {"config": {"data": {"train": ["snli/train", "/data/mine/rows.csv"]}}},
         "overrides": [
             "+experiment=simcse_sup",
-            "data.train=[snli/train,'/home/me/rows.csv',../b.csv]",
+            "data.train=[snli/train,'/data/mine/rows.csv',../b.csv]",
             "encoder.source=~/models/bert",
-            "paths.data_dir=/home/me/data",
+            "paths.data_dir=/data/mine/data",
             "seed=1",
         ],
     }
     card = str(model_card(model, "primary", is_cosine=True, place="user/name"))
 
-    assert "/home/me" not in card
+    assert "/data/mine" not in card
     assert "trained on: snli/train (licence: CC BY-SA 4.0), rows.csv" in card
     words = "'data.train=[snli/train,'\"'\"'rows.csv'\"'\"',b.csv]' encoder.source=bert seed=1"
     assert f"python -m lightning_cse.train +experiment=simcse_sup {words}\n" in card
