@@ -13,6 +13,7 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelCardData
 
 from lightning_cse.config import experiments_dir
+from lightning_cse.config.compose import portable
 from lightning_cse.data.corpora import CORPORA
 from lightning_cse.data.own import is_own
 from lightning_cse.engine.inference import SentenceModel
@@ -136,8 +137,7 @@ def _command(record: Mapping[str, Any]) -> str:
     if not overrides:
         return ""
 
-    kept = [word for word in overrides if not word.lstrip("+").startswith("paths.")]
-    words = [shlex.quote(_LOCAL.sub("", word)) for word in kept]
+    words = [shlex.quote(_LOCAL.sub("", word)) for word in portable(overrides)]
 
     return " ".join(["python -m lightning_cse.train", *words])
 

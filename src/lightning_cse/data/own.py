@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import datasets
 import pyarrow as pa
@@ -181,7 +181,7 @@ _KNOWN_LAYOUTS = "layouts: " + " | ".join(", ".join(one) for one, _ in LAYOUTS.v
 
 HUB = "hub:"
 _LLM_ROW = re.compile(r'"split": *"aigen"')  # as NGCSE's authors have them
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _OTHER_DELIMITERS = (";", "\t", "|", ",")
 _READERS: Mapping[str, Callable[..., Iterator[Row]]] = {
     ".csv": READERS["csv"],
@@ -241,6 +241,16 @@ class OwnFormat:
         if faults:
             raise ConfigError(faults)
 
+    @classmethod
+    def of(cls, settings: Any) -> Self:
+        """Return the format that the settings of a data set say, whose keys are its fields."""
+        return cls(
+            settings.columns or {},
+            settings.delimiter,
+            settings.encoding,
+            settings.bad_rows,
+        )
+
     @property
     def decisive(self) -> list[Any]:
         """What decides the rows of a file, as JSON."""
@@ -258,7 +268,7 @@ class OwnFormat:
 
     def check_suffix(self, path: str, suffix: str) -> None:
         """Raise DataError if a setting does not apply to a file with a suffix."""
-        if self.delimiter is not None and suffix not in _DELIMITERS:
+        if self.delimiter is not None and suffix not in DELIMITERS:
             raise DataError(f"{path}: {self.key}.delimiter is for .csv and .tsv files only")
 
         if self.encoding is not None and suffix not in _READERS:
@@ -434,15 +444,14 @@ def _text(
                 if any(map(_LLM_ROW.search, lines)):
                     return READERS["llm"]
 
-        if suffix in _DELIMITERS:
-            delimiter = form.delimiter or _delimiter(file, suffix, form.columns.values())
+        if suffix in DELIMITERS:
+            delimiter = form.delimiter or delimiter_of(file, suffix, form.columns.values())
             return functools.partial(_READERS[suffix], delimiter=delimiter)
 
         return _READERS[suffix]
 
     def rows(bad: BadRows) -> Iterator[Row]:
-        options = {} if suffix == ".txt" else {"bad": bad}
-        return reader()(file, path, ["text"], **options)
+        return reader()(file, path, ["text"], bad=bad)
 
     def found() -> list[str]:
         cells = (row for _, row in rows(form.bad(path)) if not isinstance(row, str))
@@ -459,15 +468,15 @@ def _text(
     return _Source(size, f"{file.sha256} {suffix}", file.sha256, found, rows)
 
 
-def _delimiter(
+def delimiter_of(
     file: TextFile,
     suffix: str,
-    mapped: Collection[str],
+    mapped: Collection[str] = (),
 ) -> str:
     """Return the delimiter of a file: the usual one, unless the first line has only one cell, and
-    another delimiter splits it into cells of which one is a known column.
+    another delimiter splits it into cells of which one is a known or mapped column.
     """
-    usual = _DELIMITERS[suffix]
+    usual = DELIMITERS[suffix]
 
     with file() as lines:
         header = next(lines, "")
@@ -508,13 +517,7 @@ def _parquet(file: TextFile, mapped: Collection[str]) -> _Source:
 
 def _data_set(path: str, mapped: Collection[str]) -> _Source:
     """Return the rows of a data set of the hub, or of a folder."""
-    with loading(path):
-        if path.startswith(HUB):
-            identity, _, split = path.removeprefix(HUB).partition(":")
-            user, name, *config = identity.split("/", 2)
-            dataset = datasets.load_dataset(f"{user}/{name}", *config, split=split or "train")
-        else:
-            dataset = datasets.load_from_disk(path)
+    dataset = load_data_set(path)
 
     if isinstance(dataset, datasets.DatasetDict):
         splits = ", ".join(f"{path}/{split}" for split in dataset)
@@ -531,6 +534,20 @@ def _data_set(path: str, mapped: Collection[str]) -> _Source:
             lambda names: dataset.select_columns(names).with_format("arrow").iter(AT_ONCE),
         ),
     )
+
+
+def load_data_set(name: str, **options: Any) -> Any:
+    """Return a data set of the hub, with options of `datasets.load_dataset`, or of a folder, or
+    raise DataError.
+    """
+    with loading(name):
+        if not name.startswith(HUB):
+            return datasets.load_from_disk(name)
+
+        identity, _, split = name.removeprefix(HUB).partition(":")
+        user, data, *config = identity.split("/", 2)
+
+        return datasets.load_dataset(f"{user}/{data}", *config, split=split or "train", **options)
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from lightning_cse.data.cells import (
 from lightning_cse.errors import DataError
 
 LONGEST = 2**27  # characters of a cell; a quote that is never closed must not fill the memory
+csv.field_size_limit(LONGEST)
 
 # The columns of a pair file: an implicit sentence with its own explicit sentence, and with that of
 # another row.
@@ -63,7 +64,6 @@ def _table(
 ) -> Iterator[Row]:
     """Yield the rows of delimited text; `header` names the columns of a file without names."""
     bad = bad or BadRows(path)
-    csv.field_size_limit(LONGEST)
     # Only a quoted cell may have line breaks. Without quotes, a row ends at \n alone, as in the
     # official files.
     line = 1
@@ -170,8 +170,10 @@ def _lines(
     *,
     blank: str | None = None,
     pattern: str = "",
+    bad: BadRows | None = None,
 ) -> Iterator[Row]:
     """Yield one cell per line, or the groups of `pattern`; `blank` leaves out invisible lines."""
+    bad = bad or BadRows(path)
     fits = re.compile(pattern or f"(?P<{cells[0]}>.*)", re.DOTALL)
     numbered = _numbered(text)
     lines = _without_end(numbered) if blank is None else numbered
@@ -183,9 +185,9 @@ def _lines(
 
         match = fits.fullmatch(content.strip())
         if match is None:
-            raise DataError(f"{path}:{line}: {quoted(content)} is not of the form {pattern}")
-
-        yield line, match.groupdict()
+            bad(line, f"{quoted(content)} is not of the form {pattern}")
+        else:
+            yield line, match.groupdict()
 
 
 def _paragraphs(text: Text, path: str, cells: Sequence[str]) -> Iterator[Row]:

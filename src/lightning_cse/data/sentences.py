@@ -12,8 +12,17 @@ from typing import Any
 import datasets
 import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
 
-from lightning_cse.data.cells import listed, quoted
-from lightning_cse.data.own import FORMS, HUB, SUFFIXES, canonical
+from lightning_cse.data.cells import TextFile, listed, quoted
+from lightning_cse.data.own import (
+    DELIMITERS,
+    FORMS,
+    HUB,
+    SUFFIXES,
+    canonical,
+    delimiter_of,
+    load_data_set,
+    loading,
+)
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
 Source = str | Path | Iterable[Any]
@@ -74,35 +83,22 @@ def _opened(name: str) -> Any:
         if suffix != ".parquet":
             return _rows_of(path, suffix)
 
-    try:
-        if is_folder:
-            return datasets.load_from_disk(path)
-        if not name.startswith(HUB):
-            return datasets.load_dataset(
-                "parquet",
-                data_files=str(path),
-                split="train",
-                streaming=True,
-            )
+    if is_folder or name.startswith(HUB):
+        return load_data_set(str(path) if is_folder else name, streaming=True)
 
-        identity, _, split = name.removeprefix(HUB).partition(":")
-        user, data, *config = identity.split("/", 2)
-
+    with loading(name):
         return datasets.load_dataset(
-            f"{user}/{data}",
-            *config,
-            split=split or "train",
+            "parquet",
+            data_files=str(path),
+            split="train",
             streaming=True,
         )
-    except Exception as error:  # noqa: BLE001 - the hub's client raises anything
-        raise DataError(f"{name}: cannot be loaded: {one_line(error)}") from None
 
 
 def _rows_of(path: Path, suffix: str) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a file; those of a text are its lines, also blank ones."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    newline = "" if suffix in {".csv", ".tsv"} else "\n"
-    with opener(path, "rt", encoding="utf-8-sig", newline=newline) as file:
+    text = TextFile(path, "", "utf-8-sig")  # without a digest, which would read it twice
+    with text("" if suffix in DELIMITERS else "\n") as file:
         if suffix == ".txt":
             for line in file:
                 yield {"text": line.rstrip("\r\n")}
@@ -114,7 +110,7 @@ def _rows_of(path: Path, suffix: str) -> Iterator[Mapping[str, Any]]:
 
                 yield row
         else:
-            delimiter = "," if suffix == ".csv" else "\t"
+            delimiter = delimiter_of(text, suffix)
             yield from csv.DictReader(file, delimiter=delimiter, strict=True)
 
 

@@ -126,12 +126,7 @@ class ContrastiveData:
     @property
     def form(self) -> OwnFormat:
         """How the user's own files are read."""
-        return OwnFormat(
-            self.columns or {},
-            self.delimiter,
-            self.encoding,
-            self.bad_rows,
-        )
+        return OwnFormat.of(self)
 
     @property
     def sources(self) -> list[str]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -44,6 +44,17 @@ QUESTIONS = {
 }
 BATCH_SIZE = 1024
 """The sentences that are handed to the encoder at a time."""
+
+
+class Encoding(TypedDict, total=False):
+    """The arguments of `SentenceModel.encode` that do not change the type of its result."""
+
+    use: Use
+    prompt: str | None
+    batch_size: int
+    normalize_embeddings: bool
+    show_progress_bar: bool | None
+    device: str | torch.device | None
 
 
 class Hit(NamedTuple):
@@ -147,9 +158,7 @@ class SentenceModel:
         """
         texts = _as_list(sentences)
         tokenizer = self._tokenizer(use, prompt)
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise ConfigError([f"batch_size: must be an integer of at least 1, got {batch_size}"])
-
+        _check_count("batch_size", batch_size)
         title = f"{label}: {len(texts):,} sentences" if label else f"{len(texts):,} sentences"
         with progress(shown=show_progress_bar) as bar:
             task = bar.add_task(title, total=len(texts))
@@ -204,13 +213,8 @@ class SentenceModel:
         sentences: Sentences,
         view: str | None = ...,
         *,
-        use: Use = ...,
-        prompt: str | None = ...,
-        batch_size: int = ...,
-        normalize_embeddings: bool = ...,
         convert_to_tensor: Literal[False] = ...,
-        show_progress_bar: bool | None = ...,
-        device: str | torch.device | None = ...,
+        **options: Unpack[Encoding],
     ) -> np.ndarray: ...
 
     @overload
@@ -219,13 +223,8 @@ class SentenceModel:
         sentences: Sentences,
         view: str | None = ...,
         *,
-        use: Use = ...,
-        prompt: str | None = ...,
-        batch_size: int = ...,
-        normalize_embeddings: bool = ...,
         convert_to_tensor: Literal[True],
-        show_progress_bar: bool | None = ...,
-        device: str | torch.device | None = ...,
+        **options: Unpack[Encoding],
     ) -> Tensor: ...
 
     def encode(
@@ -321,9 +320,8 @@ class SentenceModel:
         manifest = self._manifest(view, normalize_embeddings, use)
         if dtype not in DTYPES:
             raise ConfigError([f"dtype: must be one of {', '.join(DTYPES)}, got {dtype!r}"])
-        if not isinstance(shard_size, int) or shard_size < 1:
-            raise ConfigError([f"shard_size: must be an integer of at least 1, got {shard_size}"])
 
+        _check_count("shard_size", shard_size)
         manifest |= {"dtype": dtype, "shard_size": shard_size}
         folder = VectorFolder.claim(Path(path).expanduser(), manifest)
         rank, processes = launched()
@@ -622,6 +620,11 @@ class SentenceModel:
             yield
         finally:
             self.answers.table = None
+
+
+def _check_count(key: str, value: int) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise ConfigError([f"{key}: must be an integer of at least 1, got {value}"])
 
 
 def _as_list(sentences: Sentences) -> list[str]:

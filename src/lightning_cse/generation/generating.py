@@ -324,17 +324,11 @@ def draw_sentences(
     Raises DataError if there are fewer than the config wants, or the data has no such role.
     """
     build: RoleRows = built(cfg.data.rows)
-    form = OwnFormat(
-        cfg.data.columns or {},
-        cfg.data.delimiter,
-        cfg.data.encoding,
-        cfg.data.bad_rows,
-    )
     tables = read_sources(
         cfg.data.train,
         data_dir,
         key="data.train",
-        form=form,
+        form=OwnFormat.of(cfg.data),
     )
     rows = build(tables)
     distinct = dict.fromkeys(rows.column(build.roles[0]))

@@ -14,6 +14,7 @@ import pytest
 from oracles import save_tiny, untrained
 
 import lightning_cse
+from lightning_cse.data.sentences import stream
 from lightning_cse.errors import ConfigError, DataError, EncoderError, TaskError
 from lightning_cse.models import DualModel, GaussianModel, PointModel
 
@@ -101,6 +102,12 @@ def test_files_are_read_row_by_row(files, name, tmp_path):
     model = untrained(PointModel)
     assert model.encode_to(tmp_path / "v", folder / name, shard_size=5) == len(odd)
     np.testing.assert_allclose(rows_of(tmp_path / "v"), model.encode(odd), **CLOSE)
+
+
+def test_tables_are_read_as_in_training(tmp_path):
+    long = "word " * 40_000
+    (tmp_path / "a.csv").write_text(f"id;text\n1;A, a.\n2;{long}\n")
+    assert list(stream(tmp_path / "a.csv")) == ["A, a.", long]
 
 
 def test_no_more_than_a_shard_is_read_ahead(tmp_path):

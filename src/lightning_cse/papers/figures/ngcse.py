@@ -36,6 +36,7 @@ BEST_STEP = {
     "eval_alignment_at_best": "alignment, evaluation side (lower is closer)",
     "best_score": "best dev score",
 }
+BOTH = ["rfd_alignment", "rfd_uniformity"]
 _RFD = {
     "rfd_alignment": "RFD_a",
     "rfd_uniformity": "RFD_u",
@@ -148,7 +149,7 @@ def differences(runs: pd.DataFrame) -> list[dict[str, Any]]:
                 continue
 
             row = {"setting": setting, "against": other, "seeds": len(seeds)}
-            for measure in ("final_score", "rfd_alignment", "rfd_uniformity"):
+            for measure in ("final_score", *BOTH):
                 values = [side.loc[seeds, measure].astype(float) for side in both]
                 ends = mean_difference(*values)
                 row |= dict(zip((measure, f"{measure}_low", f"{measure}_high"), ends, strict=True))
@@ -162,9 +163,8 @@ def lower_in_both(summary: pd.DataFrame) -> dict[str, Any]:
     """Test the paper's statement: of two settings of a domain, the one that is lower in both RFDs
     has the lower final score (see `ordered_pairs`).
     """
-    known = summary[[*list(_RFD)[:2], "final_score"]].dropna()
-    measures = known[list(_RFD)[:2]].to_numpy()
-    found = ordered_pairs(measures, known["final_score"], known.index.map(domain))
+    known = summary[[*BOTH, "final_score"]].dropna()
+    found = ordered_pairs(known[BOTH], known["final_score"], known.index.map(domain))
 
     return {"settings": len(known), **found._asdict()}
 
