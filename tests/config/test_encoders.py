@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from oracles import save_tiny
 
-from lightning_cse.config.compose import portable
 from lightning_cse.engine.load import load
+from lightning_cse.runs.hashing import portable
 
 X = "+experiment=dualcse_cross"
 

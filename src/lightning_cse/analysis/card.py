@@ -13,10 +13,10 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelCardData
 
 from lightning_cse.config import experiments_dir
-from lightning_cse.config.compose import portable
 from lightning_cse.data.corpora import CORPORA
 from lightning_cse.data.own import is_own
 from lightning_cse.engine.inference import SentenceModel
+from lightning_cse.runs.hashing import portable
 
 _LOCAL = re.compile(
     r"(?:(?<=[=\[,'\"])|^)(?:~|\.{0,2})/(?:[^\],'\"]*/)?"

@@ -15,7 +15,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import runs
 from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms, quartiles
-from lightning_cse.config.compose import portable
 from lightning_cse.data import ContrastiveDataModule, read_corpus
 from lightning_cse.data.preparation import seeded_order
 from lightning_cse.data.rows import digests_of
@@ -25,6 +24,7 @@ from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rate
 from lightning_cse.models import PointModel
 from lightning_cse.models.base import finite
+from lightning_cse.runs.hashing import portable
 from lightning_cse.runs.machine import device_of
 
 Described = tuple[dict[str, Any], list[Pairs]]

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -247,16 +246,6 @@ def name_encoder(cfg: DictConfig) -> None:
 
     if node.package == own.package:
         node.package = None
-
-
-def portable(overrides: Iterable[Any]) -> list[str]:
-    """Return overrides for a record: without ``paths``, which decide no result, and with the names
-    of models and encoders in place of their folders.
-    """
-    folder = re.compile(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])")
-    kept = [one for one in map(str, overrides) if not one.lstrip("+").startswith("paths.")]
-
-    return [folder.sub(r"\1", one) for one in kept]
 
 
 # Sweeps --------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import llm, runs
 from lightning_cse.baselines import FewShot, Length, Whitening
-from lightning_cse.config.compose import in_sweep, parse, portable
+from lightning_cse.config.compose import in_sweep, parse
 from lightning_cse.engine.build import build_tasks, check_nodes, plain, resolve_automatic
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import LENGTH, LLM, WITHOUT_ENCODER, load
@@ -34,7 +34,7 @@ from lightning_cse.evaluation import (
     keyed,
     summarize_tasks,
 )
-from lightning_cse.runs.hashing import evaluation_key
+from lightning_cse.runs.hashing import evaluation_key, portable
 from lightning_cse.runs.machine import device_name, peak_memory
 from lightning_cse.runs.table import print_run
 

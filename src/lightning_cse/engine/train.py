@@ -34,7 +34,7 @@ from lightning_cse.callbacks import (
     StepLog,
 )
 from lightning_cse.config.check import devices
-from lightning_cse.config.compose import in_sweep, portable, recipe_name
+from lightning_cse.config.compose import in_sweep, recipe_name
 from lightning_cse.data.token_cache import token_table
 from lightning_cse.devices import is_lost, together
 from lightning_cse.engine.build import (
@@ -51,7 +51,7 @@ from lightning_cse.engine.processes import Start, agree, check_processes, starte
 from lightning_cse.errors import ConfigError, Interrupted, TrainingError, one_line
 from lightning_cse.evaluation import TaskResult, keyed, run_tasks
 from lightning_cse.loggers import CurvesLogger
-from lightning_cse.runs.hashing import training_key
+from lightning_cse.runs.hashing import portable, training_key
 from lightning_cse.runs.machine import device_name, peak_memory
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import runs
 from lightning_cse.arguments import hydra_text
-from lightning_cse.config.compose import portable
 from lightning_cse.data.own import OwnFormat
 from lightning_cse.data.provenance import read_provenance, write_provenance
 from lightning_cse.data.roles import RoleRows
@@ -31,7 +30,7 @@ from lightning_cse.generation.pattern import build_pattern, wrong_pattern
 from lightning_cse.generation.summary import measures, shown_prompts, shown_summary, summarise
 from lightning_cse.generation.writing import Row, Writer
 from lightning_cse.llm import LLM, LLMError, commonest, wrong_settings
-from lightning_cse.runs.hashing import generation_key
+from lightning_cse.runs.hashing import generation_key, portable
 
 SHARED_WITH_TRAINING = ("corpora=", "corpora.", "paths=", "paths.data_dir=", "data.columns=")
 """Beginnings of overrides that the command for training takes over."""

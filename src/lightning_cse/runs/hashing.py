@@ -8,7 +8,7 @@ it is known before a run is made.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -252,3 +252,13 @@ def _key(config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         encoder={"name": ""},
         resolved={},
     )
+
+
+def portable(overrides: Iterable[Any]) -> list[str]:
+    """Return overrides for a record: without ``paths``, which decide no result, and with the names
+    of models and encoders in place of their folders.
+    """
+    folder = re.compile(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])")
+    kept = [one for one in map(str, overrides) if not one.lstrip("+").startswith("paths.")]
+
+    return [folder.sub(r"\1", one) for one in kept]
