@@ -87,6 +87,7 @@ def workspace(
                 name=name,
                 panels=_panels(some),
                 is_open=True,
+                layout_settings=_grid(len(some)),
             )
             for name, some in charts.items()
         ],
@@ -95,22 +96,23 @@ def workspace(
     )
 
 
+def _grid(count: int) -> ws.SectionLayoutSettings:
+    """Return a grid that shows all charts of a section without turning pages."""
+    import wandb_workspaces.workspaces.interface as ws
+
+    columns = 2 if count in {2, 4} else 3  # no empty places in a row
+
+    return ws.SectionLayoutSettings(columns=columns, rows=-(-count // columns))
+
+
 def _panels(charts: Sequence[Any]) -> list[Any]:
-    """Return charts, three per row: a key by step, as means over groups, or two keys with one dot
-    per run.
-    """
+    """Return charts: a key by step, as means over groups, or two keys with one dot per run."""
     import wandb_workspaces.reports.v2.interface as wr
 
     look: Any = {"title_x": "step", "max_runs_to_show": _MOST_RUNS}
     look |= {"groupby": "Group", "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
     panels: list[Any] = []
-    for number, key in enumerate(charts):
-        place = wr.Layout(
-            x=8 * (number % 3),
-            y=6 * (number // 3),
-            w=8,
-            h=6,
-        )
+    for key in charts:
         if isinstance(key, tuple):
             x, y = map(wr.SummaryMetric, key)
             panels.append(
@@ -118,7 +120,6 @@ def _panels(charts: Sequence[Any]) -> list[Any]:
                     title=" and ".join(key),
                     x=x,
                     y=y,
-                    layout=place,
                 )
             )
         else:
@@ -127,7 +128,6 @@ def _panels(charts: Sequence[Any]) -> list[Any]:
                     title=key,
                     x=_STEP,
                     y=[key],
-                    layout=place,
                     **look,
                 )
             )

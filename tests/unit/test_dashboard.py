@@ -1,5 +1,7 @@
 """Dashboards are built with W&B's own package and without a network; what fails is one sentence."""
 
+import copy
+import csv
 import json
 import socket
 import sys
@@ -11,6 +13,8 @@ pytest.importorskip("wandb_workspaces", reason="needs the extra `dashboard`")
 
 import wandb
 import wandb_workspaces.workspaces as ws
+from pydantic import ValidationError
+from wandb_workspaces.workspaces import internal
 
 from lightning_cse import dashboard
 from lightning_cse.loggers import views
@@ -84,6 +88,92 @@ def test_charts_and_the_table_of_runs(capsys):
         "summary:test/rte/accuracy_all",
         *rfd,
     ]
+
+
+def in_schema(view):
+    """Return a view as W&B's own schema reads it, and the kinds of its charts; unknown keys drop
+    out.
+    """
+    read = internal.View.model_validate(view)
+    sections = read.spec.section.panel_bank_config.sections
+    kinds = {type(panel).__name__ for section in sections for panel in section.panels}
+
+    return read.model_dump(mode="json", by_alias=True, exclude_none=True), kinds
+
+
+def test_the_json_is_of_the_schema_of_wandb(capsys):
+    assert dashboard.main([*GIVEN, "--dry-run"]) == 0
+    view = json.loads(capsys.readouterr().out)
+    assert in_schema(view) == (view, {"LinePlot", "ScatterPlot"})
+
+    other = copy.deepcopy(view)
+    section = other["spec"]["section"]["panelBankConfig"]["sections"][0]
+    section["panels"][0]["config"]["xAxes"] = "step"
+    assert in_schema(other)[0] == view
+    section["panels"][0]["viewType"] = "Line"
+    assert "UnknownPanel" in in_schema(other)[1]
+    section["flowConfig"]["columnsPerPage"] = "two"
+    with pytest.raises(ValidationError, match="columnsPerPage"):
+        in_schema(other)
+
+
+def test_sections_show_their_charts_on_one_page(capsys):
+    assert dashboard.main([*GIVEN, "--dry-run"]) == 0
+    view = json.loads(capsys.readouterr().out)
+    for section in view["spec"]["section"]["panelBankConfig"]["sections"]:
+        grid = section["flowConfig"]
+        assert grid["columnsPerPage"] * grid["rowsPerPage"] == len(section["panels"])
+
+
+def test_what_is_saved_is_what_was_printed(monkeypatch, capsys):
+    """W&B's client sends a workspace in one request, whose answer names the view."""
+    sent = []
+
+    def answer(api, query, variables):
+        sent.append(variables)
+        return {"upsertView": {"view": {"name": "nw-abc-v", "id": "1"}}}
+
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setattr(wandb, "Api", lambda timeout=None: None)
+    monkeypatch.setattr(internal, "execute_graphql", answer)
+    monkeypatch.setattr(ws.interface, "get_app_url", lambda api: "https://example.org")
+    assert dashboard.main([*GIVEN, "--dry-run"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert dashboard.main(GIVEN) == 0
+    assert capsys.readouterr().out == "https://example.org/lab/cse?nw=abc\n"
+    (request,) = sent
+    assert (request["entityName"], request["projectName"]) == ("lab", "cse")
+    assert without_ids(json.loads(request["spec"])) == without_ids(printed["spec"])
+
+
+def without_ids(content):
+    """Return JSON without the random names of its parts."""
+    if isinstance(content, dict):
+        return {
+            key: without_ids(value) for key, value in content.items() if key not in {"__id__", "id"}
+        }
+
+    return [*map(without_ids, content)] if isinstance(content, list) else content
+
+
+def test_kept_runs_fill_the_charts(repository):
+    """The curves of the papers' kept runs, and their final values, have the keys shown."""
+    curves = {"train/learning_rate"}  # not kept
+    for file in repository.glob("experiments/*/results/records/*.curves.csv"):
+        with file.open() as lines:
+            curves |= {row["key"] for row in csv.DictReader(lines)}
+
+    finals = set()
+    for file in repository.glob("experiments/*/results/records/*.json"):
+        record = json.loads(file.read_text())
+        finals |= set(views.final_values(record)) if "best" in record else set()
+
+    shown = dashboard.workspace("lab", "cse", ["val/stsb/spearman"], [])
+    for panel in (panel for section in shown.sections for panel in section.panels):
+        if hasattr(panel, "groupby"):
+            assert set(panel.y) <= curves
+        else:
+            assert {panel.x.name, panel.y.name} <= finals
 
 
 def test_scores_are_those_of_experiments_and_suites(repository):

@@ -38,22 +38,6 @@ _SETTINGS = {
     "finish_timeout": 60.0,
 }
 
-# The page "Custom scalars" of TensorBoard: charts by title, each with its curves as patterns.
-_LAYOUT = {
-    "Relative fitting difficulty": {
-        "RFD of alignment": ["Multiline", ["diag/(.*/)?rfd_alignment"]],
-        "RFD of uniformity": ["Multiline", ["diag/(.*/)?rfd_uniformity"]],
-    },
-    "Both sides": {
-        "alignment": ["Multiline", ["diag/(.*/)?(held_out|eval)/alignment"]],
-        "uniformity": ["Multiline", ["diag/(.*/)?(held_out|eval)/uniformity"]],
-    },
-    "Training": {
-        "dev scores": ["Multiline", ["val/(?!.*threshold).*"]],
-        "loss": ["Multiline", ["train/loss"]],
-    },
-}
-
 Metrics = Mapping[str, float]
 Values = Mapping[str, Any]
 
@@ -157,6 +141,33 @@ class RunView(Logger):
             return None
 
 
+def _layout(monitor: str) -> Mapping[str, Any]:
+    """Return the page "Custom scalars" of TensorBoard: charts by title, with patterns of curves."""
+    # TensorBoard gives a run one colour per chart: the two sides would look alike in one.
+    charts = {
+        "Relative fitting difficulty": {
+            "RFD of alignment": "diag/(.*/)?rfd_alignment",
+            "RFD of uniformity": "diag/(.*/)?rfd_uniformity",
+        },
+        "The sides that RFD compares": {
+            "alignment, held-out training rows": "diag/(.*/)?held_out/alignment",
+            "alignment, evaluation set": "diag/(.*/)?eval/alignment",
+            "uniformity, held-out training rows": "diag/(.*/)?held_out/uniformity",
+            "uniformity, evaluation set": "diag/(.*/)?eval/uniformity",
+        },
+        "Training": {
+            f"{monitor}, which chooses the checkpoint": f"{re.escape(monitor)}$",
+            "loss": "train/loss$",
+            "other dev scores": f"(?!{re.escape(monitor)}$)val/(?!.*threshold)",
+        },
+    }
+
+    return {
+        category: {title: ["Multiline", [pattern]] for title, pattern in some.items()}
+        for category, some in charts.items()
+    }
+
+
 class TensorBoardView(RunView, TensorBoardLogger):
     """A view of a run in TensorBoard (see `RunView`): event files under ``<run
     folder>/tensorboard``.
@@ -196,7 +207,7 @@ class TensorBoardView(RunView, TensorBoardLogger):
         is_new = self._experiment is None
         writer = super()._started()
         if is_new:
-            writer.add_custom_scalars(_LAYOUT)
+            writer.add_custom_scalars(_layout(self._settings["monitor"]))
 
         return writer
 

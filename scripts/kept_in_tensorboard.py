@@ -1,0 +1,62 @@
+"""Write finished runs as TensorBoard event files, by the view that training uses."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lightning_cse.errors import reported
+from lightning_cse.loggers import TensorBoardView
+from lightning_cse.papers.records import Found, read_runs
+from lightning_cse.runs import Run
+
+
+@reported
+def main(arguments: Sequence[str]) -> int:
+    """Write each run below ``<folder>/<name>``, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="what `tensorboard --logdir` gets")
+    parser.add_argument("runs", type=Path, nargs="+", help="runs, kept records or folders of them")
+    args = parser.parse_args(arguments)
+    for found in read_runs(args.runs):
+        if found.curves and found.evaluates is None:
+            _write(found, args.folder)
+
+    return 0
+
+
+def _write(found: Found, folder: Path) -> None:
+    record = found.record
+    run = Run(
+        folder,
+        record["name"],
+        record["config_hash"],
+        record["seed"],
+    )
+    view = TensorBoardView(
+        run=run,
+        group=run.name,
+        settings={**record["decisive"]["config"], "monitor": record["best"]["monitor"]},
+        tags=(),
+    )
+    for step, values in sorted(_by_step(found.curves).items()):
+        view.log_metrics(values, step)
+
+    view.conclude(record)
+    view.close()
+
+
+def _by_step(curves: Mapping[str, Sequence[tuple[int, float]]]) -> Mapping[int, dict[str, float]]:
+    steps: dict[int, dict[str, float]] = defaultdict(dict)
+    for key, points in curves.items():
+        for step, value in points:
+            steps[step][key] = value
+
+    return steps
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
