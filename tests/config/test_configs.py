@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import APPENDED, recipe_name
 from lightning_cse.engine.build import check_nodes
+from lightning_cse.errors import ConfigError
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SAMPLE = CONF.parent / "src" / "lightning_cse" / "data" / "sample"
@@ -33,11 +34,11 @@ COUNTS = {
     "data": 27,
     "debug": 2,
     "encoder": 13,
-    "experiment": 43,
+    "experiment": 47,
     "limits": 1,
     "llm": 5,
     "logger": 3,
-    "method": 18,
+    "method": 21,
     "paths": 2,
     "pattern": 10,
     "profile": 3,
@@ -65,6 +66,8 @@ def options(group):
 
 
 EXPERIMENTS = options("experiment")
+GO_ON = {"consert_sup_unsup": "sbert", "consert_joint_unsup": "consert_joint"}
+"""Experiments that start from a finished run, and the experiment of that run."""
 ENCODERS = [name for name in options("encoder") if name != "custom"]
 SETTINGS = {"none": [], "tiny": ["+debug=tiny"]} | {
     name: [f"+profile={name}"] for name in options("profile")
@@ -73,6 +76,9 @@ SETTINGS = {"none": [], "tiny": ["+debug=tiny"]} | {
 
 def valid(cfg):
     """Check a config as training does; what is automatic stays for the machine."""
+    if cfg.name in GO_ON and OmegaConf.is_interpolation(cfg, "init_from"):
+        cfg.init_from = "runs/mine"
+
     check(cfg, "train")
     plain = copy.deepcopy(cfg)
     plain.trainer.precision = "32-true"
@@ -127,6 +133,16 @@ def test_every_experiment_is_valid_in_every_setting(experiment, compose):
 
         assert (cfg.name, cfg.encoder.name) == (experiment, encoder)
         assert 0 < cfg.method.optimizer.lr <= 1e-2
+
+
+@pytest.mark.parametrize(("experiment", "first"), GO_ON.items())
+def test_experiment_that_goes_on_says_from_which_run(experiment, first, compose):
+    given = compose(f"+experiment={experiment}", "init_from=runs/mine")
+    check(given, "train")
+    assert given.init_from == "runs/mine"
+    check(compose(f"+experiment={experiment}", "+debug=tiny"), "train")
+    with pytest.raises(ConfigError, match=f"needs init_from=runs/{first}/HASH-s0, the first"):
+        check(compose(f"+experiment={experiment}"), "train")
 
 
 OWN_FILE = (

@@ -28,6 +28,7 @@ EXPERIMENT_OF = {
     "InferSent": "infersent",
     "PromptBERT": "promptbert",
     "ConSERT": "consert",
+    "JointConSERT": "consert_joint_adversarial",
     "InfoCSE": "infocse",
     "Dino": "dino",
     "CLAIF": "claif",
@@ -203,6 +204,20 @@ MUTANTS = (
         "self.augmentations[0]",
         "ConSERT",
         "PromptBERT",
+    ),
+    Mutant(
+        "methods/consert.py",
+        "self.weight * contrast",
+        "contrast",
+        "JointConSERT",
+        "ConSERT",
+    ),
+    Mutant(
+        "encoders/augmentation.py",
+        "self.norm * gradient",
+        "-self.norm * gradient",
+        "JointConSERT",
+        "ConSERT",
     ),
     Mutant(
         "models/base.py",

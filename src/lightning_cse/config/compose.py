@@ -152,7 +152,9 @@ def plain_line(error: BaseException) -> str:
 
 
 def register() -> None:
-    """Register ``${recipe:...}`` and ``${sample_dir:}``; calling it again changes nothing."""
+    """Register the resolvers ``recipe``, ``sample_dir`` and ``needed``; calling it again changes
+    nothing.
+    """
     OmegaConf.register_new_resolver(
         "recipe",
         _recipe,
@@ -163,6 +165,16 @@ def register() -> None:
         lambda: str(SAMPLE_DIR),
         replace=True,
     )
+    OmegaConf.register_new_resolver(
+        "needed",
+        _needed,
+        replace=True,
+    )
+
+
+def _needed(what: str) -> None:
+    """Raise ConfigError: only the user knows this value, and ``what`` says how to give it."""
+    raise ConfigError([f"this experiment needs {what}"])
 
 
 def _recipe(key: str, *, _root_: DictConfig) -> Any:

@@ -1,3 +1,4 @@
+from .augmentation import AdversarialNoise as AdversarialNoise
 from .augmentation import Augmentation as Augmentation
 from .augmentation import EmbeddingDropout as EmbeddingDropout
 from .augmentation import FeatureCutoff as FeatureCutoff

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -120,6 +121,69 @@ class EmbeddingDropout(Share):
         """Return the embeddings with some numbers set to 0."""
         draws = torch.rand(embeddings.shape, device=embeddings.device)
         return embeddings.masked_fill(draws < self.share, 0.0)
+
+
+class AdversarialNoise(Augmentation):
+    r"""The embeddings of each token, moved along the gradient of a loss.
+
+    .. math:: E'_t = E_t + \epsilon \frac{g_t}{\lVert g_t \rVert}, \qquad
+              g_t = \frac{\partial \ell}{\partial E_t}
+
+    with the loss :math:`\ell` of a first pass over the same sentences, which records their
+    embeddings (`watch`). In the context of `attack`, a second pass adds the noise, through which no
+    gradient flows.
+
+    Source: ConSERT (Yan et al. 2021), adversarial attack, and the authors' code (the length is that
+    of a token's gradient), after fast gradient value (Rozsa et al. 2016).  Differs: the second pass
+    draws the dropout of the embeddings again, where the authors keep the first one's.
+
+    Args:
+        norm: :math:`\epsilon`, positive.
+
+    Raises:
+        ConfigError: if ``norm`` is not positive.
+    """
+
+    def __init__(self, norm: float) -> None:
+        if not norm > 0:
+            raise ConfigError([f"norm: must be positive, got {norm}"])
+
+        self.norm = norm
+        self._seen: list[Tensor] = []
+        self._noise: Iterator[Tensor] | None = None
+
+    def watch(self) -> Self:
+        """Return itself for the first pass, whose embeddings it records."""
+        self._seen = []
+        return self
+
+    @contextmanager
+    def attack(self, loss: Tensor) -> Iterator[None]:
+        """Add noise in the second pass, along the gradient of the ``loss`` of the first."""
+        # Another backward pass follows: that of the whole loss.
+        gradients = torch.autograd.grad(loss, self._seen, retain_graph=True)
+        self._noise = iter([self._scaled(gradient) for gradient in gradients])
+        try:
+            yield
+        finally:
+            self._seen = []
+            self._noise = None
+
+    def _scaled(self, gradient: Tensor) -> Tensor:
+        length: Tensor = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+        return self.norm * gradient / (length + 1e-10)  # padding has no gradient
+
+    def embeddings(self, embeddings: Tensor, mask: Tensor) -> Tensor:
+        """Return the embeddings: unchanged in the first pass, with noise in the second."""
+        if self._noise is not None:
+            return embeddings + next(self._noise)
+
+        if not embeddings.requires_grad:  # those of frozen layers
+            embeddings = embeddings.detach().requires_grad_()
+
+        self._seen.append(embeddings)
+
+        return embeddings
 
 
 def _lowest(draws: Tensor, counts: Tensor) -> Tensor:

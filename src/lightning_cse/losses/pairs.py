@@ -15,6 +15,7 @@ PARTS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "second": lambda first, second: second,
     "difference": lambda first, second: (first - second).abs(),
     "product": lambda first, second: first * second,
+    "larger_squared": lambda first, second: torch.maximum(first, second).square(),
 }
 """What a classifier of pairs can see of two vectors, by name."""
 
@@ -37,8 +38,8 @@ class SoftmaxClassification(nn.Module):
     Args:
         width: :math:`d`.
         classes: the number of labels, 2 or more (else ValueError).
-        parts: what :math:`f` consists of: ``first``, ``second``, ``difference`` and ``product``, or
-            some of them (any other is a ValueError).
+        parts: what :math:`f` consists of: some of ``first``, ``second``, ``difference``,
+            ``product`` and ``larger_squared`` (any other is a ValueError).
         hidden: the widths of the layers before the last one.
         tanh: whether these layers end with a tanh.
 

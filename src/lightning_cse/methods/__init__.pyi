@@ -2,6 +2,7 @@ from .base import DevSchedule as DevSchedule
 from .base import Method as Method
 from .base import Schedule as Schedule
 from .consert import ConSERT as ConSERT
+from .consert import JointConSERT as JointConSERT
 from .dualcse import DualCSE as DualCSE
 from .dualgauss import DualGauss as DualGauss
 from .gausscse import GaussCSE as GaussCSE

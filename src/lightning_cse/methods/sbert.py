@@ -23,7 +23,7 @@ class SBERT(Method):
     decay also acts on biases and norms.
     """
 
-    papers = ("reimers2019sbert",)
+    papers: tuple[str, ...] = ("reimers2019sbert",)
     model: PairModel
     roles: tuple[str, ...] = ("premise", "hypothesis")
     pairs: ClassVar = {"primary": ("premise", "entailment")}

@@ -32,6 +32,7 @@ def seen(u, v, parts):
         "second": v.tolist(),
         "difference": [abs(a - b) for a, b in zip(u.tolist(), v.tolist(), strict=True)],
         "product": [a * b for a, b in zip(u.tolist(), v.tolist(), strict=True)],
+        "larger_squared": [max(a, b) ** 2 for a, b in zip(u.tolist(), v.tolist(), strict=True)],
     }
     return [number for name in parts for number in found[name]]
 
@@ -50,6 +51,7 @@ def through(layer, numbers):
         (("first", "second", "difference"), (), False),
         (("first", "second", "difference", "product"), (4, 3), False),
         (("product", "difference"), (4,), True),
+        (("first", "second", "difference", "larger_squared"), (), False),
     ],
 )
 def test_classification_matches_loop(parts, hidden, tanh, n, d, seed):

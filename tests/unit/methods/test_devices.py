@@ -28,6 +28,8 @@ EXPERIMENTS = [
     "clhaif",
     "infersent",
 ]
+UNCHUNKED = ["consert_joint_adversarial"]
+"""Experiments that need all activations of a batch at once."""
 OVERRIDES = ("+debug=tiny", "paths.cache_dir=null")
 
 
@@ -168,7 +170,7 @@ def counted(collective, name, received):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_three_devices_match_one(compose, tmp_path):
-    cfgs = {name: compose(f"+experiment={name}", *OVERRIDES) for name in EXPERIMENTS}
+    cfgs = {name: compose(f"+experiment={name}", *OVERRIDES) for name in (*EXPERIMENTS, *UNCHUNKED)}
     torch.multiprocessing.spawn(
         on_one_of_several,
         (str(tmp_path / "group"), cfgs),
