@@ -15,13 +15,16 @@ from lightning_cse.generation.examples import Source, draw_examples
 from lightning_cse.generation.pattern import Checks, build_pattern, wrong_pattern
 from lightning_cse.generation.text import letters
 
-# Of the prompts on the sample corpus. Whoever changes a word of them, or the draw of the examples,
-# changes these.
+# Of the prompts on the sample corpus. Whoever changes a word of them, the draw of the examples, or
+# how scores come about, changes these.
 DIGESTS = {
     "sts": "c3e645151fea0cb62c7b5f18e90c9a3beafcb550c96366dbc2c7ac82d6ce3f9b",
     "nli": "0a797651a770b4f46c1243b6e7e123add3a5debd6f2b295db5ad3a97bf01853c",
     "sts_guarded": "8e14e71225559a2375a7e7160ce2c1ea0a93b931d307160e03032683347735cd",
     "nli_guarded": "bbd3e34266756b62eb07eff385de8a4d1b393b533687255bac0231fb2df536df",
+    "dino": "75dbfd4709111c3e7f79f75ed0e216f59c061d1ad49c9297348eb69bf8a8b9a1",
+    "claif": "fb5e329d169a6cf23bb79a7a53325b8708acc72ae06daac7ebfe8f3928bd46ea",
+    "clhaif": "f5f88338de716100c61cdf9adedb36a586de35d31d3c83cbba87b9a2fd9d3c6b",
 }
 # of sts_guarded on the real STS12
 OFFICIAL = "a33dcfa2278af0fa5320b2fc4c7978496caf5e8ca557db22d9a66de9f7b354d0"
