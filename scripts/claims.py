@@ -1,56 +1,294 @@
-"""Write the README's summary of the papers' claims from the pages of experiments/: ``python
+"""Test the papers' claims on the kept results, and write them into the pages: ``python
 scripts/claims.py``.
 
-The table "Claims" of a page has one row per claim: the claim, what was measured, and the verdict
-(`VERDICTS`).
+``experiments/<paper>/claims.yaml`` has what a paper says and the effects that test it. An effect is
+read from the files under ``results/``, and the verdict follows from the effects, so neither is
+typed. The table replaces what stands between the marks of ``experiments/<paper>/README.md``, and
+README.md gets the summary.
 """
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-VERDICTS = ("shows", "shows in part", "does not show here", "not measured yet")
+import pandas as pd
+import yaml
+
+from lightning_cse.papers.statistics import correlation, share_difference
+
+ROOT = Path(__file__).parents[1]
+VERDICTS = ("shown", "shown in part", "not shown", "contradicted", "not tested")
 BLOCK = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DOTALL)
+LISTED = 4  # more effects than this are summed up in one line
 
 
-def claims(page: Path) -> Iterator[tuple[str, str]]:
-    """Yield each claim of a page with its verdict; raise ValueError for an unknown verdict or a
-    page without claims.
+@dataclass(frozen=True)
+class Effect:
+    """An effect with its 95 % interval; ``holds`` is True, False for the opposite, None if open.
+
+    ``firm`` is False where a test over the examples does not agree with the interval over seeds.
     """
-    section = page.read_text(encoding="utf-8").partition("\n## Claims\n")[2].partition("\n## ")[0]
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in section.splitlines()
-        if line[:1] == "|"
+
+    name: str
+    text: str
+    holds: bool | None
+    value: float = math.nan
+    firm: bool = True
+
+
+def claims(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield each claim of a paper with its ``verdict``, its ``shown`` effects and those ``beside``
+    them, which do not count.
+    """
+    content = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
+    for claim in content["claims"]:
+        shown = [one for spec in claim.get("effects", ()) for one in effects(spec, folder, content)]
+        beside = [one for spec in claim.get("beside", ()) for one in effects(spec, folder, content)]
+        yield {
+            **claim,
+            "shown": shown,
+            "beside": beside,
+            "verdict": verdict(shown, limited="limit" in claim),
+        }
+
+
+def verdict(found: list[Effect], *, limited: bool = False) -> str:
+    """Return the verdict that effects give.
+
+    Shown: each effect holds, that is, its interval lies on the side of the claim. In part: some
+    do, or a limit of the test is named, or McNemar's test over the examples has p >= .05.
+    Contradicted: none holds, and an interval lies on the other side. Not shown: no interval
+    decides. Not tested: there is no effect.
+    """
+    if not found:
+        return "not tested"
+    if any(one.holds for one in found):
+        whole = all(one.holds and one.firm for one in found) and not limited
+        return "shown" if whole else "shown in part"
+
+    return "contradicted" if any(one.holds is False for one in found) else "not shown"
+
+
+def effects(spec: Mapping[str, Any], folder: Path, content: Mapping[str, Any]) -> list[Effect]:
+    """Return the effects of a specification; one that names ``rows`` or ``columns`` has several,
+    and more than `LISTED` are summed up.
+    """
+    results = folder / "results"
+    if "file" in spec:
+        return [_of_file(spec, results)]
+    if "between" in spec:
+        return [_of_shares(spec, results, content["examples"])]
+    if "order" in spec:
+        return [_of_order(spec, results)]
+
+    rows = spec.get("rows") or [spec["row"]]
+    others = spec.get("others") or [spec.get("against", "")]
+    columns = spec.get("columns") or [spec["column"]]
+    found = [
+        _of_table({**spec, "row": row, "against": other, "column": column}, results, content)
+        for row in rows
+        for other in others
+        for column in columns
     ]
-    if len(rows) < 3:
-        raise ValueError(f"{page}: has no table under '## Claims'")
 
-    for claim, _, verdict in rows[2:]:
-        if verdict not in VERDICTS:
-            raise ValueError(f"{page}: {verdict!r} is none of {', '.join(VERDICTS)}")
+    return [_summed(spec, found)] if len(found) > LISTED else found
 
-        yield claim, verdict
+
+def _summed(spec: Mapping[str, Any], found: list[Effect]) -> Effect:
+    """Sum up many effects: how many hold, and the lowest and the highest."""
+    holding = sum(one.holds is True for one in found)
+    opposite = sum(one.holds is False for one in found)
+    ends = [min(found, key=lambda one: one.value), max(found, key=lambda one: one.value)]
+    text = f"{holding} of {len(found)}; from {ends[0].text} ({ends[0].name}) to {ends[1].text} ({ends[1].name})"
+    holds = True if holding == len(found) else False if opposite == len(found) else None
+
+    return Effect(spec["name"], text, holds, holding / len(found))
+
+
+def _of_table(spec: Mapping[str, Any], results: Path, content: Mapping[str, Any]) -> Effect:
+    """Return a cell of a table, or the difference of two, as ``reproduce`` keeps them."""
+    value, low, high, seeds = difference(results, spec)
+    column = spec["column"]
+    names = content.get("names", {})
+    sides = [names.get(one, one) for one in (spec["row"], spec["against"]) if one]
+    counts = [f"{seeds} seed{'s' * (seeds != 1)}"]
+    if column in content["examples"]:
+        counts.append(f"{content['examples'][column]:,} pairs")
+
+    p = pvalue(results, spec)
+    if p is not None:
+        counts.append(f"McNemar p {'< .001' if p < 0.001 else f'= {p:.3f}'}")
+
+    interval = f" [{low:+.2f}, {high:+.2f}]" if not math.isnan(low) else ""
+
+    return Effect(
+        f"{' against '.join(sides)}, {column}",
+        f"{value:+.2f}{interval} ({', '.join(counts)})",
+        _holds(spec, low, high),
+        value,
+        firm="within" in spec or p is None or p < 0.05,
+    )
+
+
+def difference(results: Path, spec: Mapping[str, Any]) -> tuple[float, float, float, int]:
+    """Return a difference of two rows, the ends of its interval and the number of seeds."""
+    table = pd.read_csv(results / f"{spec['table']}.effects.csv", keep_default_na=False)
+    numbers = ["value", "low", "high"]
+    table[numbers] = table[numbers].apply(pd.to_numeric)
+    some = table[table["column"] == spec["column"]]
+    against = spec.get("against", "")
+    for row, reference, sign in ((spec["row"], against, 1), (against, spec["row"], -1)):
+        found = some[(some["row"] == row) & (some["reference"] == reference)]
+        if row and len(found) == 1:
+            one = found.iloc[0]
+            ends = sorted((sign * one["low"], sign * one["high"]))
+            return sign * one["value"], *ends, int(one["seeds"])
+
+    raise ValueError(f"{spec['table']} has no {spec['row']!r} - {against!r} in {spec['column']!r}")
+
+
+def pvalue(results: Path, spec: Mapping[str, Any]) -> float | None:
+    """Return McNemar's p-value of two rows; None if they are not compared over the examples."""
+    file = results / f"{spec['table']}.tests.csv"
+    if not file.is_file():
+        return None
+
+    tests = pd.read_csv(file)
+    tests = tests[(tests["column"] == spec["column"]) & (tests["test"] == "mcnemar")]
+    sides = {spec["row"], spec["against"]}
+    found = [one for one in tests.itertuples() if {one.row, one.reference} == sides]
+
+    return float(found[0].p) if found else None
+
+
+def _holds(spec: Mapping[str, Any], low: float, high: float) -> bool | None:
+    """Return whether an interval lies on the side of the claim; None if it is on neither side."""
+    if math.isnan(low):
+        return None
+
+    if "within" in spec:
+        margin = spec["within"]
+        beyond = low > margin or high < -margin
+        return True if -margin < low and high < margin else False if beyond else None
+
+    sign = 1 if spec["expected"] == "above" else -1
+    nearest, farthest = (low, high) if sign > 0 else (-high, -low)
+
+    return True if nearest > 0 else False if farthest < 0 else None
+
+
+def _one_row(spec: Mapping[str, Any], results: Path) -> pd.Series:
+    table = pd.read_csv(results / spec["file"])
+    for column, value in spec["where"].items():
+        table = table[table[column] == value]
+
+    if len(table) != 1:
+        raise ValueError(f"{spec['file']} has {len(table)} rows with {spec['where']}")
+
+    return table.iloc[0]
+
+
+def _of_file(spec: Mapping[str, Any], results: Path) -> Effect:
+    """Return a correlation with its interval, or a count of pairs with its p-value."""
+    row = _one_row(spec, results)
+    if "pvalue" in row:
+        text = f"{row['agreeing']} of {row['pairs']} pairs, p = {row['pvalue']:.3f} ({row['settings']} settings)"
+        share = row["agreeing"] / row["pairs"]
+        return Effect(spec["name"], text, True if row["pvalue"] < 0.05 else None, share)
+
+    r, low, high = (row[key] for key in ("pearson", "pearson_low", "pearson_high"))
+    text = f"r = {r:+.2f} [{low:+.2f}, {high:+.2f}] ({row['settings']} settings)"
+
+    return Effect(spec["name"], text, _holds(spec, low, high), r)
+
+
+def _of_shares(spec: Mapping[str, Any], results: Path, examples: Mapping[str, int]) -> Effect:
+    """Return how much a row that needs no seed differs between two sets of examples."""
+    first, second = spec["between"]
+    shares = [difference(results, {**spec, "column": one})[0] / 100 for one in (first, second)]
+    counts = [examples[one] for one in (first, second)]
+    ends = [100 * end for end in share_difference(*shares, *counts)]
+    text = (
+        f"{ends[0]:+.2f} [{ends[1]:+.2f}, {ends[2]:+.2f}] ({counts[0]:,} and {counts[1]:,} pairs)"
+    )
+
+    return Effect(f"{spec['row']}, {first} - {second}", text, _holds(spec, *ends[1:]), ends[0])
+
+
+def _of_order(spec: Mapping[str, Any], results: Path) -> Effect:
+    """Return the rank correlation of the cells of a table with the printed ones."""
+    cells = pd.read_csv(results / f"{spec['order']}.csv").dropna(subset=["mean", "published"])
+    columns = [cells[name].tolist() for name in ("mean", "published")]
+    rho, low, high = correlation(*columns, ranks=True)
+    interval = "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
+    counted = f"{len(cells)} settings, {int(cells['n'].max())} seed"
+
+    return Effect(
+        spec["name"], f"rho = {rho:+.2f}{interval} ({counted})", rho is not None and rho > 0.9, rho
+    )
+
+
+# Pages
+
+
+def table(folder: Path) -> str:
+    """Return the table of a paper's claims in Markdown."""
+    content = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
+    lines = [
+        " ".join(content["note"].split()),
+        "",
+        "| the paper says | how it is tested here | effect, 95 % interval, n | verdict |",
+        "|---|---|---|---|",
+    ]
+    for claim in claims(folder):
+        said = f'"{claim["quote"]}"' if "quote" in claim else claim["claim"]
+        detail = f": {claim['claim']}" if "quote" in claim and "claim" in claim else ""
+        found = [f"{one.name}: {one.text}" for one in claim["shown"]]
+        if claim["beside"]:
+            found.append(
+                "beside it: " + "; ".join(f"{one.name}: {one.text}" for one in claim["beside"])
+            )
+
+        why = claim.get("limit") or claim.get("why")
+        tested = claim.get("tested", "-")
+        ends = f"**{claim['verdict']}**" + (f": {why}" if why else "")
+        cells = [f"{said} ({claim['source']}){detail}", tested, "<br>".join(found) or "-", ends]
+        lines.append("| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |")
+
+    return "\n".join(lines) + "\n"
 
 
 def summary(repository: Path) -> str:
     """Return the README's table: one row per paper, with the number of claims of each verdict."""
-    lines = ["| paper | of its claims, measured here |", "|---|---|"]
-    for numbers in sorted((repository / "experiments").glob("*/published.csv")):
-        page = numbers.with_name("README.md")
+    lines = [f"| paper | {' | '.join(VERDICTS)} |", "|---|" + "---:|" * len(VERDICTS)]
+    for file in sorted((repository / "experiments").glob("*/claims.yaml")):
+        page = file.with_name("README.md")
         paper = page.read_text(encoding="utf-8").partition(",")[0].removeprefix("# ")
-        found = Counter(verdict for _, verdict in claims(page))
-        counts = ", ".join(f"{verdict}: {found[verdict]}" for verdict in VERDICTS if found[verdict])
+        found = Counter(claim["verdict"] for claim in claims(file.parent))
+        counts = " | ".join(str(found[verdict] or "") for verdict in VERDICTS)
         link = f"{page.relative_to(repository).as_posix()}#claims"
         lines.append(f"| [{paper}]({link}) | {counts} |")
 
     return "\n".join(lines) + "\n"
 
 
+def write(page: Path, text: str) -> None:
+    """Put a text between the marks of a page."""
+    content = page.read_text(encoding="utf-8")
+    if not BLOCK.search(content):
+        raise ValueError(f"{page}: has no '<!-- claims -->' and '<!-- end of claims -->'")
+
+    page.write_text(BLOCK.sub(lambda _: text, content), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    root = Path(__file__).parents[1]
-    readme = root / "README.md"
-    readme.write_text(
-        BLOCK.sub(lambda _: summary(root), readme.read_text(encoding="utf-8")), encoding="utf-8"
-    )
+    for file in sorted(ROOT.glob("experiments/*/claims.yaml")):
+        made = table(file.parent)
+        print(f"{file.parent.name}\n{made}")
+        write(file.with_name("README.md"), made)
+
+    write(ROOT / "README.md", summary(ROOT))

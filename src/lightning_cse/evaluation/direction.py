@@ -14,8 +14,9 @@ class DirectionTask(CorpusTask):
 
     A pair is right iff score(premise, hypothesis) > score(hypothesis, premise) for the model's
     ``entailment_score`` (GaussCSE: sim(hyp || pre) > sim(pre || hyp)), or iff the model's
-    ``direction`` is positive, if it has one (LENGTH: characters). Ties are wrong. Metrics:
-    ``accuracy``, and ``accuracy_determinant`` if the model has Gaussians: right iff
+    ``direction`` is positive, if it has one (LENGTH: characters). Metrics: ``accuracy``, in which
+    ties are wrong; ``ties``, the share of them, if there are any (``accuracy + ties / 2`` counts a
+    tie as half a hit); and ``accuracy_determinant`` if the model has Gaussians: right iff
     :math:`\sum_d \log \sigma_d(\text{premise}) > \sum_d \log \sigma_d(\text{hypothesis})`.
 
     A score that is the same in both directions gives no metrics: having no direction is not
@@ -50,7 +51,7 @@ class DirectionTask(CorpusTask):
 
             lead = score(premise, hypothesis).double() - score(hypothesis, premise).double()
 
-        metrics = {"accuracy": share_larger(lead, torch.zeros_like(lead))}
+        metrics = {"accuracy": share_larger(lead, torch.zeros_like(lead)), **_ties(lead)}
         predictions = {
             "row": list(range(len(rows))),
             "lead": lead.tolist(),
@@ -63,6 +64,12 @@ class DirectionTask(CorpusTask):
             predictions["correct_determinant"] = (wide > narrow).tolist()
 
         return TaskResult(metrics, predictions)
+
+
+def _ties(lead: torch.Tensor) -> dict[str, float]:
+    """Return the share of ties, or nothing, as in records made before ties were counted."""
+    share = float((lead == 0).double().mean())
+    return {"ties": share} if share else {}
 
 
 class Direction(DirectionTask):

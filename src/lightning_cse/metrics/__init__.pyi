@@ -7,11 +7,13 @@ from .representation import mean_of_best as mean_of_best
 from .representation import relative_fitting_difficulty as relative_fitting_difficulty
 from .representation import uniformity as uniformity
 from .scores import AGGREGATIONS as AGGREGATIONS
+from .scores import DeLong as DeLong
 from .scores import McNemar as McNemar
 from .scores import auc as auc
 from .scores import auc_error as auc_error
 from .scores import auprc as auprc
 from .scores import best_threshold as best_threshold
+from .scores import delong as delong
 from .scores import mcnemar as mcnemar
 from .scores import share_larger as share_larger
 from .scores import spearman as spearman

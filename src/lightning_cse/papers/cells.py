@@ -36,6 +36,7 @@ class Cell:
     published_deviation: float = math.nan
     p: float = math.nan
     p_holm: float = math.nan
+    ends: tuple[float, float] = (math.nan, math.nan)  # of the difference from the reference row
 
     @property
     def n(self) -> int:

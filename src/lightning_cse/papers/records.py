@@ -35,6 +35,13 @@ class Found:
 
         return self.folder / "curves.csv"
 
+    @property
+    def predictions_path(self) -> Path:
+        """The packed predictions beside a kept record, which may not exist; see
+        `lightning_cse.papers.predictions`.
+        """
+        return self.source.with_suffix(".predictions.npz")
+
     @functools.cached_property
     def curves(self) -> Mapping[str, Sequence[tuple[int, float]]]:
         """The logged values ``(step, value)`` by key; empty without curves."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -67,14 +67,16 @@ def render(table: Table, form: Form) -> str:
 
 
 def write(table: Table, folder: Path, stem: str) -> list[Path]:
-    """Write ``<stem>.md``, ``.csv``, ``.tex`` and, where comparisons were made, ``.tests.csv``;
-    return the files.
+    """Write ``<stem>.md``, ``.csv``, ``.tex``, where comparisons were made ``.tests.csv``, and
+    ``.effects.csv``; return the files.
     """
     texts = {
         "md": render(table, "markdown"),
         "csv": render(table, "csv"),
         "tex": render(table, "latex"),
     }
+    if len(table.effects):
+        texts["effects.csv"] = table.effects.to_csv(index=False, float_format="%.8g")
     if len(table.tests):
         texts["tests.csv"] = table.tests.to_csv(index=False)
 
@@ -110,6 +112,7 @@ def view(table: Table) -> dict[str, Any]:
     encoders = list(dict.fromkeys(line.encoder for line in measured if line.encoder))
     of_paper = {line.paper_encoder for line in table.lines if line.paper_encoder}
     several = len(encoders) > 1 or len(of_paper) > 1
+    lines = [_line(table, line, several=several) for line in table.lines]
 
     return {
         "title": f"{artefact.source}: {artefact.title}",
@@ -117,7 +120,8 @@ def view(table: Table) -> dict[str, Any]:
         "about": _about(table, encoders),
         "headings": [column.title for column in artefact.columns],
         "encoders": several,
-        "lines": [_line(table, line, several=several) for line in table.lines],
+        "lines": lines,
+        "differences": any(cell["against"] for line in lines for cell in line["cells"]),
         "legend": [*table.legend, *filter(None, [" ".join(artefact.note.split())])],
     }
 
@@ -187,9 +191,15 @@ def _cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
         "low": number(cell.low),
         "high": number(cell.high),
         "seeds": ", ".join(f"{seed}: {number(value)}" for seed, value in cell.values.items()),
+        "against": _between(number, cell.ends),
         "p": _p(cell.p),
         "p_holm": _p(cell.p_holm),
     }
+
+
+def _between(number: Callable[..., str], ends: tuple[float, float]) -> str:
+    texts = [number(end, "+") for end in ends]
+    return f"[{', '.join(texts)}]" if all(texts) else ""
 
 
 def _p(value: float) -> str:

@@ -18,6 +18,7 @@ import yaml  # type: ignore[import-untyped,unused-ignore]
 from lightning_cse.config.launch import wait_for
 from lightning_cse.errors import BUSY
 from lightning_cse.papers.plan import Job, Plan, missing, overrides_of, status
+from lightning_cse.papers.predictions import digest, pack, packed_bytes
 from lightning_cse.papers.records import Found, RunsTable
 from lightning_cse.papers.render import write
 from lightning_cse.papers.tables import Table, make_table
@@ -172,8 +173,9 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     """Write an artefact into ``experiments/<paper>/results/``, with the records and curves that no
     paper keeps yet.
 
-    Predictions are not kept, since they may be large. A text that quotes a corpus is not kept,
-    since the corpus has its own licence.
+    Predictions are kept without sentences, packed (`lightning_cse.papers.predictions`), with their
+    digest in the record. A text that quotes a corpus is not kept, since the corpus has its own
+    licence.
     """
     plan, made = reproduction.plan, reproduction.made
     folder = experiments / plan.artefact.paper / "results"
@@ -187,17 +189,18 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
             found += [run, plan.table.training(run)]
 
     for run in dict.fromkeys(filter(None, found)):
-        for name, text in _kept_texts(run).items():
+        for name, content in _kept_files(run).items():
             others = experiments.glob(f"*/results/records/{name}")
-            if all(file.read_text(encoding="utf-8") != text for file in others):
+            if all(file.read_bytes() != content for file in others):
                 files.append(folder / "records" / name)
-                write_atomic(files[-1], text)
+                write_atomic(files[-1], content)
 
     return files
 
 
-def _kept_texts(run: Found) -> dict[str, str]:
-    """Return the record and the curves of a run by file name, without repeated information.
+def _kept_files(run: Found) -> dict[str, bytes]:
+    """Return the record, curves and packed predictions of a run by file name, without repeated
+    information.
 
     The commit is left out if it is not in the history, where nobody could look it up.
     """
@@ -210,10 +213,16 @@ def _kept_texts(run: Found) -> dict[str, str]:
     suite = f"-{record['suite']}" if "suite" in record else ""
     config = f"{record['config_hash']}-s{record['seed']}"
     name = f"{record['name'].replace('/', '-')}{suite}-{config}"
-    texts = {f"{name}.json": json.dumps(record, indent=2, ensure_ascii=False) + "\n"}
+    files = {}
+    if run.folder is not None and (packed := pack(run.folder)):
+        record["predictions"] = {"sha256": digest(packed)}
+        files[f"{name}.predictions.npz"] = packed_bytes(packed)
+
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    files[f"{name}.json"] = text.encode("utf-8", "backslashreplace")
     if run.curves_path.is_file():
         lines = run.curves_path.read_text(encoding="utf-8").splitlines(keepends=True)
         kept = [line for line in lines if ",train/learning_rate," not in line]
-        texts[f"{name}.curves.csv"] = "".join(kept)
+        files[f"{name}.curves.csv"] = "".join(kept).encode()
 
-    return texts
+    return files

@@ -1,4 +1,6 @@
-"""Tests whether runs differ: McNemar's test on the predictions of finished runs."""
+"""Tests whether runs differ, on the predictions of finished runs: McNemar's test of accuracies,
+with a bootstrap over seeds and examples, and DeLong's of AUCs.
+"""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -11,19 +13,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lightning_cse.errors import DataError, did_you_mean
-from lightning_cse.metrics import mcnemar
+from lightning_cse.metrics import delong, mcnemar
 from lightning_cse.papers.artefacts import Line
 from lightning_cse.papers.cells import Cell
 from lightning_cse.papers.labels import labels_of
+from lightning_cse.papers.predictions import EXAMPLE, Answers, answers
 from lightning_cse.papers.records import Found
-from lightning_cse.papers.statistics import holm, majority_vote
+from lightning_cse.papers.statistics import hierarchical_bootstrap, holm, majority_vote
 
 _IDENTITY = ["row", "encoder", "column", "reference", "test", "seeds", "seeds_reference"]
-_NUMBERS = ["mean", "mean_reference", "p", "p_holm"]
+_NUMBERS = ["mean", "mean_reference", "p", "p_holm", "low", "high"]
 TEST_FIELDS = [*_IDENTITY, *_NUMBERS]
-"""The columns of the comparisons that are kept beside a table."""
-_EXAMPLE = ["row", "type", "label", "subset", "gold"]
-"""The columns that identify an example in a file of predictions; a file may lack some of them."""
+"""The columns of the comparisons that are kept beside a table. ``low`` and ``high`` are the ends of
+the 95 % interval of the difference, in points: over seeds and examples for an accuracy, over the
+examples for an AUC.
+"""
 _SMALLEST_P = 1e-300  # a float cannot tell smaller values from 0, and no test is certain
 
 Votes = list[NDArray[np.bool_]]
@@ -46,21 +50,13 @@ class Point:
         return tuple(int(run.record["seed"]) for run in self.runs)
 
     @property
-    def files(self) -> dict[str, list[Path]]:
-        """The prediction files of the tasks for which all runs have predictions, one per run."""
+    def files(self) -> dict[str, list[Answers]]:
+        """The predictions of the tasks for which all runs have predictions, one per run."""
         stem = f"{self.baseline}-" if self.baseline else ""
-        by_run = [_predictions(run, stem) for run in self.runs]
+        by_run = [answers(run, stem) for run in self.runs]
         common = set.intersection(*map(set, by_run))
 
         return {task: [files[task] for files in by_run] for task in sorted(common)}
-
-
-def _predictions(run: Found, stem: str) -> dict[str, Path]:
-    """Return a run's prediction files by task; those of a baseline begin with its name."""
-    files = run.folder.glob(f"predictions/{stem}*.parquet") if run.folder else ()
-    by_task = {path.stem.removeprefix(stem): path for path in files}
-
-    return {task: path for task, path in by_task.items() if "-" not in task}
 
 
 def points(runs: Iterable[Found]) -> list[Point]:
@@ -81,23 +77,36 @@ def points(runs: Iterable[Found]) -> list[Point]:
     return [Point(label, tuple(runs)) for label, runs in zip(labels, by_seed, strict=True)]
 
 
-def read_outcome(path: Path, metric: str = "accuracy") -> pd.DataFrame:
+def read_outcome(path: Path | Answers, metric: str = "accuracy") -> pd.DataFrame:
     """Read predictions: the columns that identify the examples, and ``correct``.
 
     The metric ``accuracy_NAME`` uses the column ``correct_NAME``, or only the examples of type
     NAME, if these exist.
     """
-    frame = pd.read_parquet(path)
+    frame = path.read() if isinstance(path, Answers) else pd.read_parquet(path)
     variant = metric.partition("_")[2]
     if "type" in frame and (frame["type"] == variant).any():
         frame = frame[frame["type"] == variant].reset_index(drop=True)
 
-    examples = frame[[name for name in _EXAMPLE if name in frame]]
+    examples = frame[[name for name in EXAMPLE if name in frame]]
     for column in (f"correct_{variant}", "correct"):
         if column in frame:
             return examples.assign(correct=frame[column].astype(bool))
 
     return examples.assign(correct=frame["label"] == frame["prediction"])
+
+
+def read_scores(found: Answers, metric: str) -> pd.DataFrame:
+    """Read the labels and the ranks of the scores of the examples that an AUC is of.
+
+    The metric ``auc_NAME`` is of the examples of type NAME and of all those with label 0.
+    """
+    frame = found.read()
+    kind = metric.partition("_")[2]
+    if kind and "type" in frame:
+        frame = frame[(frame["type"] == kind) | ~frame["label"].astype(bool)]
+
+    return frame.reset_index(drop=True)
 
 
 def _votes(task: str, points: Sequence[Point], metric: str = "accuracy") -> list[Votes]:
@@ -162,9 +171,9 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
 def _tasks_with_answers(points: Sequence[Point]) -> set[str]:
     """Return the tasks of the runs that have right and wrong answers."""
     files = {task: found[0] for point in points for task, found in point.files.items()}
-    answers = {"correct", "prediction"}
+    right_or_wrong = {"correct", "prediction"}
 
-    return {task for task, file in files.items() if answers & set(pd.read_parquet(file))}
+    return {task for task, file in files.items() if right_or_wrong & set(file.read())}
 
 
 def _compare_pair(
@@ -174,6 +183,7 @@ def _compare_pair(
     of_b: Votes,
 ) -> dict[str, Any]:
     test = mcnemar(majority_vote(of_a), majority_vote(of_b))
+    ends = _bootstrap(of_a, of_b)
     accuracy_a = float(np.mean(of_a))
     accuracy_b = float(np.mean(of_b))
 
@@ -185,6 +195,8 @@ def _compare_pair(
         "accuracy_a": accuracy_a,
         "accuracy_b": accuracy_b,
         "difference": 100 * (accuracy_a - accuracy_b),
+        "low": ends[0],
+        "high": ends[1],
         "only_a": test.only_a,
         "only_b": test.only_b,
         "examples": test.examples,
@@ -210,6 +222,9 @@ class Side(NamedTuple):
 def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.DataFrame:
     """Test the pairs whose predictions exist or whose p-value was kept, with Holm's adjustment.
 
+    Predictions of kept records are read again, so a kept p-value is used only where they are
+    missing.
+
     The second side of a pair is the reference. Each comparison is one row: `TEST_FIELDS`, and ``a``
     and ``b``, the numbers of the two lines. A kept p-value with other means is of other runs.
     """
@@ -224,44 +239,78 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
             a.line.encoder or "",
             a.column,
             b.line.label,
-            "mcnemar",
+            "delong" if _is_area(a.cell.metric) else "mcnemar",
             *texts,
         ]
-        known = earlier.get(tuple(place), {"mean": np.nan, "mean_reference": np.nan})
-        if np.allclose(
-            [known["mean"], known["mean_reference"]],
-            means,
-            rtol=1e-9,
-            atol=1e-12,
-        ):
-            p = known["p"]
-        else:
-            p = _pvalue(a.point(seeds[0]), b.point(seeds[1]), a.cell.metric)
+        found = _tested(a.point(seeds[0]), b.point(seeds[1]), a.cell.metric)
+        known = earlier.get(tuple(place))
+        if found is None and known is not None and _same(known, means):
+            found = known["p"], known["low"], known["high"]
 
-        if p is not None:
-            rows.append(
-                [
-                    *place,
-                    *means,
-                    max(p, _SMALLEST_P),
-                    1.0,
-                    a.number,
-                    b.number,
-                ]
-            )
+        if found is not None:
+            p, *ends = found
+            rows.append([*place, *means, max(p, _SMALLEST_P), 1.0, *ends, a.number, b.number])
 
     frame = pd.DataFrame(rows, columns=[*TEST_FIELDS, "a", "b"])
 
     return frame.assign(p_holm=holm(frame["p"].astype(float)))
 
 
-def _pvalue(a: Point, b: Point, metric: str) -> float | None:
-    """Return the p-value of two cells; None where predictions are missing."""
+def _same(known: dict[str, Any], means: Sequence[float]) -> bool:
+    earlier = [known["mean"], known["mean_reference"]]
+    return bool(np.allclose(earlier, means, rtol=1e-9, atol=1e-12))
+
+
+def _is_area(metric: str) -> bool:
+    """Return whether a metric is an AUC."""
+    return metric.rpartition("/")[2].partition("_")[0] == "auc"
+
+
+def is_tested(metric: str) -> bool:
+    """Return whether there is a test of a metric: accuracies and AUCs."""
+    return "/accuracy" in metric or _is_area(metric)
+
+
+def _tested(a: Point, b: Point, metric: str) -> tuple[float, float, float] | None:
+    """Return the p-value of two cells and the ends of the interval of their difference; None where
+    predictions are missing.
+    """
     _, task, name = metric.split("/")
     if task not in a.files or task not in b.files:
         return None
 
-    return mcnemar(*map(majority_vote, _votes(task, (a, b), name))).pvalue
+    if _is_area(metric):
+        sides = [[read_scores(file, name) for file in point.files[task]] for point in (a, b)]
+        labels = _same_labels(task, sides)
+        area = delong(labels, *([frame["score"] for frame in side] for side in sides))
+        low, high = area.interval
+        return area.pvalue, 100 * low, 100 * high
+
+    votes = _votes(task, (a, b), name)
+
+    return mcnemar(*map(majority_vote, votes)).pvalue, *_bootstrap(*votes)
+
+
+def _same_labels(task: str, sides: Sequence[Sequence[pd.DataFrame]]) -> pd.Series:
+    """Return the labels that all runs of two points have; refuse runs of different examples."""
+    columns = [name for name in EXAMPLE if name in sides[0][0]]
+    first = sides[0][0][columns]
+    if not all(first.equals(frame[columns]) for side in sides for frame in side):
+        raise DataError(f"runs have different examples of {task}: they cannot be compared")
+
+    return first["label"]
+
+
+def _bootstrap(a: Votes, b: Votes) -> tuple[float, float]:
+    """Return the ends of the interval of a difference over seeds and examples, in points.
+
+    A side with one run, such as LENGTH, is the same for all seeds of the other.
+    """
+    count = max(len(a), len(b))
+    sides = [votes * count if len(votes) == 1 else votes[:count] for votes in (a, b)]
+    found = hierarchical_bootstrap(*(np.asarray(side)[: min(map(len, sides))] for side in sides))
+
+    return 100 * found.low, 100 * found.high
 
 
 def _voters(a: Side, b: Side) -> list[list[int]]:
@@ -288,5 +337,7 @@ def read_tests(path: Path | None) -> pd.DataFrame:
         return pd.DataFrame(columns=TEST_FIELDS)
 
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    frame = frame.reindex(columns=TEST_FIELDS, fill_value="")  # earlier ones have no interval
+    frame[_NUMBERS] = frame[_NUMBERS].apply(pd.to_numeric)
 
-    return frame.astype(dict.fromkeys(_NUMBERS, float))
+    return frame

@@ -14,8 +14,9 @@ import pandas as pd
 
 from lightning_cse.papers.artefacts import Artefact, Line, Request
 from lightning_cse.papers.cells import Cell, Place, read_cells, reason
+from lightning_cse.papers.effects import effects, smallest
 from lightning_cse.papers.nested import value_at
-from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines
+from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines, is_tested
 
 if TYPE_CHECKING:
     from lightning_cse.papers.plan import Plan
@@ -32,6 +33,7 @@ _SYMBOLS = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
 _TEST = (
     "McNemar's exact test of majority votes, of as many seeds on both sides and of an odd number"
 )
+_AREAS = "of AUCs, DeLong's paired test of the mean over these seeds"
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Table:
 
     ``symbols`` maps the ``marks`` of cells to the symbols shown; what
     the request changed for all cells is in ``request``. ``tests`` has the comparisons of lines;
-    ``p`` and ``p_holm`` in a cell are those with the reference row.
+    ``p`` and ``p_holm`` in a cell are those with the reference row. ``effects`` has the mean of
+    each cell and the difference of each pair of rows, with intervals over the seeds.
     """
 
     artefact: Artefact
@@ -50,6 +53,7 @@ class Table:
     symbols: Mapping[str, str]
     legend: tuple[str, ...]
     tests: pd.DataFrame
+    effects: pd.DataFrame
 
     def cells_of(self, line: Line) -> list[Cell]:
         """Return the cells of a line, in the order of the columns."""
@@ -78,6 +82,8 @@ def make_table(plan: Plan, kept_tests: Path | None = None) -> Table:
     tests = compare_lines(pairs, kept_tests)
     _mark_significance(plan, cells, tests)
     legend += _about_tests(plan, tests, len(pairs) - len(tests))
+    found = effects(plan.lines, plan.artefact.columns, cells, plan.artefact.reference)
+    legend += smallest(found, plan.artefact.columns)
     legend += _notes(plan, cells)
 
     return Table(
@@ -88,6 +94,7 @@ def make_table(plan: Plan, kept_tests: Path | None = None) -> Table:
         symbols={**symbols, "*": "*", "**": "**"},
         legend=tuple(legend),
         tests=tests[TEST_FIELDS],
+        effects=found,
     )
 
 
@@ -176,7 +183,7 @@ def _pairs(plan: Plan, cells: Cells) -> Iterator[tuple[Side, Side]]:
                     for place in (number, *beside)
                 )
                 metric = ours.cell.metric
-                if "/accuracy" in metric and metric == theirs.cell.metric:
+                if is_tested(metric) and metric == theirs.cell.metric:
                     yield ours, theirs
 
 
@@ -188,6 +195,7 @@ def _mark_significance(plan: Plan, cells: Cells, tests: pd.DataFrame) -> None:
         cell = cells[test.a, test.column]
         cell.p = test.p
         cell.p_holm = test.p_holm
+        cell.ends = (test.low, test.high)
         signs = [sign for sign, level in LEVELS.items() if test.p_holm < level]
         cell.marks = (*signs[:1], *cell.marks)
 
@@ -200,10 +208,16 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
     if len(tests):
         count = f"{len(tests)} comparison{'s' * (len(tests) != 1)}"
         signs = ", ".join(f"{sign} p < {LEVELS[sign]}" for sign in reversed(LEVELS))
+        test = f"{_TEST}; {_AREAS}" if (tests["test"] == "delong").any() else _TEST
         yield (
             f"{signs} against {reference} with the same encoder "
-            f"({_TEST}; Holm over {count} of this table)."
+            f"({test}; Holm over {count} of this table)."
         )
+        if tests["low"].notna().any():
+            yield (
+                f"Difference from {reference}: 95 % interval of accuracies over seeds and examples "
+                "(bootstrap of both, 10,000 draws), of AUCs over the examples (DeLong)."
+            )
 
     if untested:
         yield (

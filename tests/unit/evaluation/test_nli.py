@@ -163,14 +163,17 @@ def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path):
         Wide(),
         rows,
     )
-    assert result.metrics == pytest.approx({"accuracy": 1 / 3, "accuracy_determinant": 1 / 3})
+    assert result.metrics == pytest.approx(
+        {"accuracy": 1 / 3, "accuracy_determinant": 1 / 3, "ties": 1 / 3}
+    )
     assert result.predictions["correct"] == [True, False, False]
     assert result.predictions["correct_determinant"] == [False, True, False]
     assert direction(
         tmp_path,
         Difference(),
         rows[2:3],
-    ).metrics == {"accuracy": 0}
+    ).metrics == {"accuracy": 0, "ties": 1}
+    assert "ties" not in direction(tmp_path, Difference(), rows[:2]).metrics
     task = Direction(
         data_dir=str(tmp_path),
         dev="snli/dev",
@@ -233,11 +236,12 @@ def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path):
             "accuracy": 4 / 6,
             "accuracy_explicit": 2 / 3,
             "accuracy_implied": 2 / 3,
+            "ties": 1 / 6,
         }
     )
     assert result.predictions["type"] == ["explicit"] * 3 + ["implied"] * 3
     assert result.predictions["correct"] == [False, True, True, True, False, True]
-    assert set(result.metrics) == set(task.metrics)
+    assert set(result.metrics) == {*task.metrics, "ties"}
     assert [row["hypothesis"] for row in task.rows("dev")] == ["e 4", "ee 9", "m 6", "mm 5"]
 
 

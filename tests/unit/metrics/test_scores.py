@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
 from lightning_cse.metrics import (
@@ -17,6 +18,7 @@ from lightning_cse.metrics import (
     auc_error,
     auprc,
     best_threshold,
+    delong,
     mcnemar,
     share_larger,
     spearman,
@@ -210,6 +212,64 @@ def test_auc_error_matches_delong_and_resampling():
     variances = [statistics.variance(above.mean(axis=k).tolist()) for k in (1, 0)]
     error = auc_error(labels, [*yes, *no])
     assert error == pytest.approx(math.sqrt(variances[0] / 90 + variances[1] / 150))
+
+
+def test_delong_matches_loops_over_the_covariance():
+    generator = np.random.default_rng(1)
+    labels = np.repeat([1, 0], [60, 90])
+    common = labels + generator.normal(0, 1, 150)
+    a = (common + generator.normal(0, 0.5, 150)).round(1)  # with ties
+    b = (common + generator.normal(0, 1, 150)).round(1)
+    placed = []
+    for scores in (a, b):
+        above = scores[:60, None] - scores[None, 60:]
+        wins = (above > 0) + (above == 0) / 2
+        placed.append((wins.mean(axis=1), wins.mean(axis=0)))
+
+    # Var(A) + Var(B) - 2 Cov(A, B), the form of the paper.
+    variance = 0.0
+    for side, count in ((0, 60), (1, 90)):
+        s = np.cov(placed[0][side], placed[1][side])
+        variance += (s[0, 0] + s[1, 1] - 2 * s[0, 1]) / count
+
+    found = delong(labels, [a], [b])
+    areas = [sklearn_metrics.roc_auc_score(labels, scores) for scores in (a, b)]
+    assert (found.auc_a, found.auc_b) == pytest.approx(areas)
+    assert found.error == pytest.approx(math.sqrt(variance))
+    assert found.pvalue == pytest.approx(
+        2 * stats.norm.sf(abs(areas[0] - areas[1]) / math.sqrt(variance))
+    )
+    assert found.interval == pytest.approx(
+        stats.norm.interval(0.95, areas[0] - areas[1], math.sqrt(variance))
+    )
+
+
+def test_delong_of_ranks_of_several_runs_and_of_equal_scores():
+    generator = np.random.default_rng(2)
+    labels = generator.random(200) < 0.4
+    runs = [labels + generator.normal(0, 1, 200) for _ in range(4)]
+    ranked = [stats.rankdata(scores, method="dense") for scores in runs]
+    found = delong(labels, runs[:2], runs[2:])
+    assert delong(labels, ranked[:2], ranked[2:]) == found
+    assert found.auc_a == pytest.approx(np.mean([auc(labels, scores) for scores in runs[:2]]))
+    assert delong(labels, runs[:1], runs[:1]).pvalue == 1
+    # Against a score that says nothing, only the errors of the one remain.
+    flat = delong(labels, runs[:1], [np.zeros(200)])
+    assert flat.error == pytest.approx(auc_error(labels, runs[0]))
+    with pytest.raises(ValueError, match="two 0 and two 1"):
+        delong([1, 0, 0], [[0.1, 0.2, 0.3]], [[0.1, 0.2, 0.3]])
+
+
+def test_delong_finds_no_difference_as_often_as_its_level_says():
+    generator = np.random.default_rng(3)
+    labels = np.repeat([1, 0], 50)
+    small = 0
+    for _ in range(400):
+        common = labels + generator.normal(0, 1, 100)
+        a, b = (common + generator.normal(0, 1, 100) for _ in range(2))
+        small += delong(labels, [a], [b]).pvalue < 0.05
+
+    assert 8 <= small <= 34  # 20 expected
 
 
 # Correlations

@@ -5,6 +5,7 @@ hand.
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from lightning_cse.papers.artefacts import Request
@@ -41,6 +42,13 @@ def test_a_kept_table_is_that_of_its_records(file, tmp_path):
     made = reproduce(plan)
     assert made.table is not None
     assert render(made.table, "markdown").strip() == file.read_text(encoding="utf-8").strip()
+    kept = pd.read_csv(
+        file.with_suffix(".effects.csv"),
+        keep_default_na=False,
+        na_values={"low": "", "high": "", "sd": ""},
+        dtype={"row": str, "column": str, "reference": str},
+    )
+    pd.testing.assert_frame_equal(kept, made.table.effects, check_dtype=False, rtol=1e-6)
 
 
 def test_kept_records_are_of_committed_code():

@@ -113,4 +113,9 @@ def test_latex(table):
 
 def test_files_are_written(table, tmp_path):
     files = write(table, tmp_path, "t.small")
-    assert [path.name for path in files] == ["t.small.md", "t.small.csv", "t.small.tex"]
+    assert [path.name for path in files] == [
+        "t.small.md",
+        "t.small.csv",
+        "t.small.tex",
+        "t.small.effects.csv",
+    ]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from fake_plan import FakePlan
+from scipy import stats
 
 from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.files import read_artefact
@@ -199,9 +200,9 @@ def test_kept_tests_stand_in_for_the_predictions_of_the_same_runs(tmp_path):
     again = make_table(FakePlan(made, bare), kept_tests=file)
     assert again.tests.equals(first.tests)
     assert again.legend == first.legend
-    assert make_table(FakePlan(made, bare)).legend == (
-        "Not tested, since predictions are not kept with these records: 3 comparisons.",
-    )
+    untested, least = make_table(FakePlan(made, bare)).legend
+    assert untested.endswith("predictions are not kept with these records: 3 comparisons.")
+    assert least.startswith("Smallest difference")
     bare["b"][0].record["metrics"][EIS] += 0.01
     bare["c"].pop(2)
     others = make_table(FakePlan(made, bare), kept_tests=file)
@@ -232,7 +233,60 @@ def test_stars_begin_below_a_level(
     runs = make_runs(tmp_path, {"a": 0.6, "b": 0.6})
     first = make_table(FakePlan(made, runs))
     first.tests["p"] = p
-    found = make_table(FakePlan(made, runs), kept_tests=write(first, tmp_path, "t")[-1])
+    file = write(first, tmp_path, "t")[-1]
+    bare = {
+        name: {seed: replace(run, folder=None) for seed, run in of.items()}
+        for name, of in runs.items()
+    }
+    found = make_table(FakePlan(made, bare), kept_tests=file)
     assert found.signs(found.cells[1, "EIS"]) == sign
     assert found.tests["p"][0] > 0, "no test is certain"
     assert ("&lt;1e-99" in write(found, tmp_path, "t")[0].read_text()) == (p == 0)
+
+
+def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path):
+    made = artefact(
+        tmp_path,
+        {"EIS": EIS},
+        {"a": TRAIN, "b": {**TRAIN, "overrides": ["seed=1"]}, "length": LENGTH},
+        reference="a",
+    )
+    a = (0.75, 0.80, 0.79)
+    b = (0.70, 0.79)
+    baselines = {"length": {EIS: 0.5}}
+    runs = runs_of(
+        a=[record({EIS: value}, baselines=baselines) for value in a],
+        b=[record({EIS: value}) for value in b],
+    )
+    table = make_table(FakePlan(made, runs))
+    found = table.effects.set_index(["row", "reference"])
+    assert set(found.index) == {
+        ("a", ""),
+        ("b", ""),
+        ("length", ""),
+        ("b", "a"),
+        ("length", "a"),
+        ("length", "b"),
+    }
+    differences = [100 * (one - other) for one, other in zip(b, a, strict=False)]
+    ends = stats.ttest_1samp(differences, 0).confidence_interval()
+    assert found.loc[("b", "a"), "seeds"] == 2
+    assert found.loc[("b", "a"), ["value", "low", "high"]].tolist() == pytest.approx(
+        [statistics.fmean(differences), *ends]
+    )
+    assert found.loc[("b", "a"), "sd"] == pytest.approx(statistics.stdev(differences))
+    assert found.loc[("length", "a"), "value"] == pytest.approx(50 - 78)
+    assert found.loc[("length", "a"), "seeds"] == 3
+    assert any(text.startswith("Smallest difference") for text in table.legend)
+
+
+def test_rows_of_different_encoders_and_metrics_are_not_paired(tmp_path):
+    column = {"metric": RTE, "instead": {EIS: "another task"}}
+    made = artefact(tmp_path, {"RTE": column}, {"a": TRAIN, "b": TRAIN})
+    runs = runs_of(a=[record({RTE: 0.5})], b=[record({EIS: 0.5})])
+    assert set(make_table(FakePlan(made, runs)).effects["reference"]) == {""}
+    made = artefact(tmp_path, {"RTE": RTE}, {"a": TRAIN}, encoders=["bert_base", "tiny"])
+    runs = runs_of(a=[record({RTE: 0.5})])
+    table = make_table(FakePlan(made, runs))
+    assert set(table.effects["reference"]) == {""}
+    assert not any(text.startswith("Smallest difference") for text in table.legend)

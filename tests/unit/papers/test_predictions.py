@@ -1,0 +1,153 @@
+"""Packed predictions give the tests that the run folders give, and their digest is checked."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+from fake_plan import FakePlan
+
+from lightning_cse.errors import DataError
+from lightning_cse.metrics import delong
+from lightning_cse.papers.files import read_artefact
+from lightning_cse.papers.predictions import answers, digest, pack, packed_bytes
+from lightning_cse.papers.records import Found, read_run
+from lightning_cse.papers.reproducing import _kept_files
+from lightning_cse.papers.tables import make_table
+from lightning_cse.runs import write_predictions
+
+RTE, EIS, AUC = "test/rte/accuracy_all", "test/eis/accuracy", "test/rte/auc_implied"
+TYPES = ("explicit", "implied", "neutral", "contradiction")
+
+
+def predicted(seed, shift):
+    """Return predictions of RTE and EIS as a run leaves them, with sentences that must not stay."""
+    rng = np.random.default_rng(seed)
+    types = [TYPES[number % 4] for number in range(400)]
+    labels = [kind in TYPES[:2] for kind in types]
+    scores = np.array(labels) * shift + rng.normal(size=400)
+    rte = {
+        "row": [number // 4 for number in range(400)],
+        "type": types,
+        "label": labels,
+        "score": scores.tolist(),
+        "prediction": (scores > shift / 2).tolist(),
+        "premise": ["a secret sentence"] * 400,
+    }
+    lead = rng.normal(shift, 1, size=300).round(1)
+
+    return rte, {"row": list(range(300)), "lead": lead.tolist(), "correct": (lead > 0).tolist()}
+
+
+def run(folder, name, seed, shift):
+    place = folder / "runs" / name / f"01-s{seed}"
+    rte, eis = predicted(10 * seed + len(name), shift)
+    write_predictions(place / "predictions", "rte", rte)
+    write_predictions(place / "predictions", "eis", eis)
+    metrics = {
+        RTE: float(np.mean(np.equal(rte["prediction"], rte["label"]))),
+        EIS: float(np.mean(eis["correct"])),
+        AUC: 0.5 + shift / 10,
+    }
+    given = {"name": name, "config_hash": "01", "seed": seed, "key": "k", "metrics": metrics}
+
+    return Found(given, place, place / "record.json")
+
+
+@pytest.fixture
+def runs(tmp_path):
+    shifts = {"a": 1.0, "bb": 1.6}
+    return {
+        name: {seed: run(tmp_path, name, seed, shift) for seed in range(3)}
+        for name, shift in shifts.items()
+    }
+
+
+@pytest.fixture
+def kept(runs, tmp_path):
+    """The same runs as `reproduce --keep` leaves them, without their folders."""
+    folder = tmp_path / "records"
+    folder.mkdir()
+    found = {}
+    for name, of in runs.items():
+        for seed, one in of.items():
+            for file, content in _kept_files(one).items():
+                (folder / file).write_bytes(content)
+
+            found.setdefault(name, {})[seed] = read_run(folder / f"{name}-01-s{seed}.json")
+
+    shutil.rmtree(tmp_path / "runs")
+
+    return found
+
+
+def table_of(folder, runs):
+    path = folder / "table1.yaml"
+    named = {"title": "t", "source": "s", "encoders": ["tiny"], "seeds": 3, "reference": "a"}
+    columns = {"RTE": RTE, "AUC": AUC, "EIS": EIS}
+    rows = {name: {"experiment": "dualcse_cross"} for name in runs}
+    path.write_text(yaml.safe_dump({**named, "columns": columns, "rows": rows}, sort_keys=False))
+
+    return make_table(FakePlan(read_artefact(path), runs))
+
+
+def test_tests_are_the_same_without_the_run_folders(tmp_path, runs, request):
+    whole = table_of(tmp_path, runs).tests
+    sides = [[answers(one)["rte"].read() for one in of.values()] for of in runs.values()]
+    again = table_of(tmp_path, request.getfixturevalue("kept")).tests
+    assert not (tmp_path / "runs").exists()
+    assert again.equals(whole)
+    assert list(whole["test"]) == ["mcnemar", "delong", "mcnemar"]
+    # By hand, from the scores.
+    first = sides[0][0]
+    chosen = (first["type"] == "implied") | ~first["label"]
+    scores = [[frame["score"][chosen] for frame in side] for side in sides]
+    expected = delong(first["label"][chosen], scores[1], scores[0])
+    area = whole[whole["test"] == "delong"].iloc[0]
+    assert area["p"] == pytest.approx(expected.pvalue, rel=1e-12)
+    assert (area["low"], area["high"]) == pytest.approx([100 * end for end in expected.interval])
+    eis = whole[whole["column"] == "EIS"].iloc[0]
+    assert eis["low"] < eis["mean"] - eis["mean_reference"] < eis["high"]
+
+
+def test_what_is_kept_is_small_and_has_no_sentences(runs):
+    files = _kept_files(runs["a"][0])
+    packed = files["a-01-s0.predictions.npz"]
+    assert len(packed) < 6_000
+    assert b"secret" not in packed
+    arrays = pack(runs["a"][0].folder)
+    assert {*arrays} == {
+        *(f"rte/{column}" for column in ("row", "type", "label", "score", "prediction")),
+        *("eis/row", "eis/tie", "eis/correct"),
+    }
+    assert (arrays["eis/tie"] == ~(predicted(1, 1.0)[1]["lead"] != np.zeros(300))).all()
+    assert packed_bytes(arrays) == packed, "the same arrays give the same bytes"
+
+
+def test_a_changed_file_is_an_error(kept):
+    one = kept["a"][0]
+    arrays = dict(np.load(one.predictions_path))
+    arrays["eis/correct"][0] ^= True
+    one.predictions_path.write_bytes(packed_bytes(arrays))
+    with pytest.raises(DataError, match="another digest"):
+        answers(one)
+
+    one.predictions_path.write_bytes(b"PK")
+    with pytest.raises(DataError, match="cannot be read"):
+        answers(one)
+
+
+def test_a_record_made_before_has_no_predictions(kept):
+    one = kept["a"][0]
+    without = {key: value for key, value in one.record.items() if key != "predictions"}
+    assert answers(replace(one, record=without)) == {}
+    one.predictions_path.unlink()
+    assert answers(one) == {}
+
+
+def test_the_digest_is_of_the_contents():
+    arrays = {"a/x": np.arange(3), "a/y": np.array(["p", "q"])}
+    assert digest(arrays) == digest(dict(reversed(arrays.items())))
+    assert digest(arrays) != digest({**arrays, "a/x": np.arange(3)[::-1]})
+    assert digest(arrays) != digest({**arrays, "a/x": np.arange(3).astype(np.int32)})

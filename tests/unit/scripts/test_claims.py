@@ -1,0 +1,132 @@
+"""Verdicts follow from effects, and the effects from the values by seed of the kept tables."""
+
+import itertools
+import math
+import re
+import runpy
+import statistics
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from scipy import stats
+
+PAPERS = ("dualcse", "gausscse", "ngcse")
+
+
+@pytest.fixture(scope="module")
+def script(repository):
+    return SimpleNamespace(**runpy.run_path(str(repository / "scripts" / "claims.py")))
+
+
+def effect(script, low, high, firm=True, **spec):
+    return script.Effect("", "", script._holds(spec, low, high), firm=firm)
+
+
+def test_an_interval_decides_what_an_effect_says(script):
+    holds = script._holds
+    assert holds({"expected": "above"}, 0.1, 2) is True
+    assert holds({"expected": "above"}, -0.1, 2) is None
+    assert holds({"expected": "above"}, -2, -0.1) is False
+    assert holds({"expected": "below"}, -2, -0.1) is True
+    assert holds({"expected": "below"}, 0.1, 2) is False
+    assert holds({"within": 1}, -0.9, 0.9) is True
+    assert holds({"within": 1}, 0.4, 1.1) is None
+    assert holds({"within": 1}, 1.1, 2) is False
+    assert holds({"expected": "above"}, math.nan, math.nan) is None
+
+
+def test_verdicts(script):
+    yes = effect(script, 1, 2, expected="above")
+    open_ = effect(script, -1, 2, expected="above")
+    no = effect(script, -2, -1, expected="above")
+    weak = effect(script, 1, 2, firm=False, expected="above")
+    assert script.verdict([yes, yes]) == "shown"
+    assert script.verdict([yes, yes], limited=True) == "shown in part"
+    assert script.verdict([yes, open_]) == "shown in part"
+    assert script.verdict([yes, weak]) == "shown in part"
+    assert script.verdict([open_]) == "not shown"
+    assert script.verdict([open_, no]) == "contradicted"
+    assert script.verdict([]) == "not tested"
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_page_has_the_claims_that_its_results_give(script, repository, paper):
+    folder = repository / "experiments" / paper
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert script.BLOCK.findall(page) == [script.table(folder)], "run python scripts/claims.py"
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_claims_are_complete(script, repository, paper):
+    found = list(script.claims(repository / "experiments" / paper))
+    assert len(found) > 7
+    for claim in found:
+        assert {"claim", "quote"} & set(claim)
+        assert claim["source"]
+        assert claim["verdict"] in script.VERDICTS
+        # What is not tested says why, and what is says how.
+        assert ("why" in claim) == (claim["verdict"] == "not tested")
+        assert ("tested" in claim) == (claim["verdict"] != "not tested")
+
+
+def by_seed(file):
+    """Return the values of a kept table by row, column and seed, as it shows them."""
+    found = {}
+    for line in file.read_text(encoding="utf-8").partition("<details>")[2].splitlines():
+        cells = [cell.strip().replace("\\", "") for cell in line.split("|")]
+        if len(cells) > 6 and ":" in cells[6]:
+            pairs = (pair.split(": ") for pair in cells[6].split(", "))
+            row = re.sub(r" \(minilm_l\d\)$", "", cells[1])
+            found[row, cells[2]] = {int(seed): float(value) for seed, value in pairs}
+
+    return found
+
+
+def pairs_of(content):
+    """Yield each difference that a page shows: its specification, row, other row and column."""
+    for claim in content["claims"]:
+        for spec in [*claim.get("effects", ()), *claim.get("beside", ())]:
+            if "table" in spec and "between" not in spec:
+                yield from itertools.product(
+                    [spec],
+                    spec.get("rows") or [spec["row"]],
+                    spec.get("others") or [spec.get("against", "")],
+                    spec.get("columns") or [spec["column"]],
+                )
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_effects_are_those_of_the_values_by_seed(script, repository, paper):
+    """Recompute each difference, by another library, from the values that the tables show."""
+    results = repository / "experiments" / paper / "results"
+    content = yaml.safe_load((results.parent / "claims.yaml").read_text(encoding="utf-8"))
+    checked = 0
+    for spec, row, other, column in pairs_of(content):
+        values = by_seed(results / f"{spec['table']}.md")
+        ours, theirs = values[row, column], values.get((other, column), {})
+        if len(theirs) == 1:
+            theirs = dict.fromkeys(ours, *theirs.values())
+
+        differences = [value - theirs.get(seed, 0) for seed, value in ours.items()]
+        ends = stats.ttest_1samp(differences, 0).confidence_interval()
+        one = {**spec, "row": row, "against": other, "column": column}
+        value, low, high, seeds = script.difference(results, one)
+        assert seeds == len(differences) == 3
+        assert bool(theirs) == bool(other)
+        # The tables round to two decimals.
+        assert value == pytest.approx(statistics.fmean(differences), abs=0.011)
+        assert (low, high) == pytest.approx(tuple(ends), abs=0.06)
+        check_examples(content, column, ours)
+        checked += 1
+
+    assert checked > 15
+
+
+def check_examples(content, column, values):
+    """Accuracies are multiples of one over the number of examples that the page names."""
+    examples = content["examples"].get(column)
+    if examples and re.search(" acc|direction|EIS|RTE all", column):
+        for value in values.values():
+            count = round(value * examples / 100)
+            assert 100 * count / examples == pytest.approx(value, abs=0.00501)
