@@ -220,23 +220,28 @@ def hierarchical_bootstrap(
         raise ValueError(f"need two (seeds, examples) arrays, got {a.shape} and {b.shape}")
 
     difference = a - b
-    seeds, examples = difference.shape
-    rng = np.random.default_rng(seed)
-    # Examples with the same differences in all seeds are alike: draw how often each kind comes.
-    kinds, counts = np.unique(difference, axis=1, return_counts=True)
-    drawn = np.empty(draws)
-    for first_draw in range(0, draws, _DRAWS):
-        size = min(_DRAWS, draws - first_draw)
-        of_seeds = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=size) / seeds
-        of_kinds = rng.multinomial(examples, counts / examples, size=size) / examples
-        drawn[first_draw : first_draw + size] = ((of_seeds @ kinds) * of_kinds).sum(axis=1)
-
+    drawn = _drawn_means(difference, draws, np.random.default_rng(seed))
     low, high = np.percentile(drawn, (2.5, 97.5))
     tolerance = 1e-12  # sums of the same values in another order
     sides = ((drawn <= tolerance).sum(), (drawn >= -tolerance).sum())
     pvalue = min(1.0, 2 * (min(sides) + 1) / (draws + 1))
 
     return Bootstrap(float(difference.mean()), float(low), float(high), float(pvalue))
+
+
+def _drawn_means(difference: Array, draws: int, rng: np.random.Generator) -> Array:
+    """Return the means of draws of rows (seeds) and columns (examples) with replacement."""
+    seeds, examples = difference.shape
+    # Examples with the same differences in all seeds are alike: draw how often each kind comes.
+    kinds, counts = np.unique(difference, axis=1, return_counts=True)
+    drawn = []
+    for start in range(0, draws, _DRAWS):
+        size = min(_DRAWS, draws - start)
+        of_seeds = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=size) / seeds
+        of_kinds = rng.multinomial(examples, counts / examples, size=size) / examples
+        drawn.append(((of_seeds @ kinds) * of_kinds).sum(axis=1))
+
+    return np.concatenate(drawn)
 
 
 class Ordered(NamedTuple):

@@ -180,11 +180,27 @@ def test_differences_are_paired_by_seed():
     assert by_pair["Wiki.STS_HT", "Wiki.STS"]["final_score_low"] is None
 
 
-def test_the_pooled_interval_by_hand():
-    values = {"value": [0, 0, 5, 5, 5], "score": [70.0, 72.0, 75.0, 76.0, 80.0]}
-    runs = pd.DataFrame(values)
-    squares = 1 + 1 + 4 + 1 + 9  # from the means 71 and 77
-    # Student's t, three degrees of freedom
-    half = [3.182446 * math.sqrt(squares / 3 / n) for n in (2, 3)]
-    assert ngcse_studies.pooled_interval(runs).tolist() == pytest.approx(half, abs=1e-5)
-    assert ngcse_studies.pooled_interval(runs.drop_duplicates("value")) is None
+def test_changes_are_paired_by_run():
+    values = {
+        "value": [0, 0, 0, 5, 5, 9],
+        "run": [0, 1, 2, 0, 1, 0],
+        "score": [70.0, 72.0, 99.0, 75.0, 78.0, 71.0],
+    }
+    found = ngcse_studies.changes(pd.DataFrame(values), 0).set_index("value")
+    assert found["mean"].tolist() == [0, 5.5, 1]
+    ends = stats.ttest_1samp([5, 6], 0).confidence_interval()
+    assert found.loc[5, ["low", "high"]].tolist() == pytest.approx(list(ends))
+    assert found.loc[[0, 9], ["low", "high"]].isna().all(axis=None)
+
+
+def test_scores_are_drawn_by_domain_with_intervals_over_the_seeds(repository):
+    kept = repository / "experiments/ngcse/results/figure1.small.settings.csv"
+    runs = pd.read_csv(kept)
+    figure = ngcse.score_figure(runs)
+    assert [axes.get_title() for axes in figure.axes] == ["Wiki", "NLI"]
+    assert [len(axes.texts) for axes in figure.axes] == [6, 7]
+    some = runs[runs["setting"] == "NLI.SUP"]
+    points, half = ngcse._mean_and_half(100 * some["final_score"])
+    low, high = stats.ttest_1samp(100 * some["final_score"], 0).confidence_interval()
+    assert (points - half, points + half) == pytest.approx((low, high))
+    assert ngcse.score_figure(runs[runs["setting"] == "NLI.SUP"]) is None

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
@@ -17,7 +18,15 @@ from lightning_cse.papers.artefacts import Artefact
 from lightning_cse.papers.figures import Result, made, markdown_table
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.statistics import correlation, mean_difference, ordered_pairs
-from lightning_cse.plots import GREY, RFD_SIDES, blank_figure, plot_style, xy, zero_line
+from lightning_cse.plots import (
+    GREY,
+    PALETTE,
+    RFD_SIDES,
+    blank_figure,
+    plot_style,
+    xy,
+    zero_line,
+)
 from lightning_cse.runs import CurveSummary
 
 if TYPE_CHECKING:
@@ -192,7 +201,10 @@ def fitting_difficulty(plan: Plan) -> Result:
     shown = [(title, markdown_table(table)) for title, table in texts.items() if table]
 
     return made(
-        {"fitting_difficulty": scatter_figure(runs, FITTING)},
+        {
+            "fitting_difficulty": scatter_figure(runs, FITTING),
+            "score": score_figure(runs),
+        },
         [*itertools.chain.from_iterable(shown)],
         settings=_summaries(runs),
         correlations=rows,
@@ -245,6 +257,81 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
             labels |= _draw_start(axes, runs)
 
         return _label(axes, labels)
+
+
+def score_figure(runs: pd.DataFrame) -> Figure | None:
+    """Draw the final score by the sum of both RFDs, a panel for each domain, with 95 % intervals
+    over the seeds (Student's t) and a line fitted to the settings; None without two settings.
+
+    Source: ours; NGCSE's figure 1 shows the score as a colour.
+    """
+    known = runs.dropna(subset=[*BOTH, "final_score"])
+    groups = list(known.groupby(known["setting"].map(domain), sort=False))
+    if known["setting"].nunique() < 2:
+        return None
+
+    with plot_style():
+        figure = blank_figure(1.0 + 3.8 * len(groups), 3.6)
+        panels = figure.subplots(1, len(groups), squeeze=False)[0]
+        for number, (axes, (name, some)) in enumerate(zip(panels, groups, strict=True)):
+            _draw_scores(axes, some, PALETTE[number % len(PALETTE)], _MARKERS.get(str(name), "^"))
+            axes.set(title=name, xlabel="RFD of alignment + RFD of uniformity")
+            axes.margins(x=0.12)
+
+        panels[0].set_ylabel("final score (dev), ×100")
+
+    return figure
+
+
+def _draw_scores(axes: Axes, runs: pd.DataFrame, color: str, marker: str) -> None:
+    """Draw the settings of a domain with their intervals and the fitted line."""
+    rows = []
+    for setting, some in runs.groupby("setting", sort=False):
+        rfd = some[BOTH].astype(float).sum(axis=1)
+        scores = 100 * some["final_score"].astype(float)
+        rows.append((setting, *_mean_and_half(rfd), *_mean_and_half(scores)))
+
+    points = pd.DataFrame(rows, columns=["setting", "x", "x_half", "y", "y_half"])
+    axes.errorbar(
+        points["x"],
+        points["y"],
+        xerr=points["x_half"],
+        yerr=points["y_half"],
+        color=color,
+        fmt=marker,
+        markersize=5,
+        elinewidth=0.8,
+        capsize=2,
+        zorder=3,
+    )
+    if len(points) > 1 and points["x"].nunique() > 1:
+        slope, height = np.polyfit(points["x"], points["y"], 1)
+        ends = np.array([points["x"].min(), points["x"].max()])
+        axes.plot(ends, height + slope * ends, color=GREY, linewidth=1, linestyle="--", zorder=1)
+
+    _name_points(axes, points.sort_values("x").to_dict("records"))
+
+
+def _name_points(axes: Axes, in_order: Sequence[Mapping[Any, Any]]) -> None:
+    """Write the names of points between the lines of their intervals, neighbours apart."""
+    for number, row in enumerate(in_order):
+        is_left = number < len(in_order) // 3
+        axes.annotate(
+            row["setting"].rpartition(".")[2],
+            (row["x"], row["y"]),
+            xytext=(-5 if is_left else 5, 5 if number % 2 else -10),
+            ha="right" if is_left else "left",
+            textcoords="offset points",
+            fontsize=7,
+            zorder=5,
+        )
+
+
+def _mean_and_half(values: pd.Series) -> tuple[float, float]:
+    """Return the mean of values and half of its 95 % interval, 0 for a single one."""
+    mean, low, _ = mean_difference(values, np.zeros(len(values)))
+
+    return mean, 0.0 if low is None else mean - low
 
 
 def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:

@@ -5,17 +5,17 @@ of patterns.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from scipy import stats
 
 from lightning_cse.config.compose import compose
 from lightning_cse.papers.figures import Result, data_config, made, spread
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.plan import Plan
-from lightning_cse.plots import BLUE, GREY, ORANGE, VERMILION, blank_figure, plot_style
+from lightning_cse.papers.statistics import mean_difference
+from lightning_cse.plots import BLUE, GREY, ORANGE, blank_figure, plot_style, zero_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
 _MARGIN = "method.hierarchical_triplet.margin"
 _STUDIES = {  # the title of the horizontal axis by option, for each figure
-    "llm_rows": {"data.llm_rows": "number of LLM rows"},
+    "llm_rows": {"data.llm_rows": "LLM rows, share of the largest number"},
     "margins": {f"{_MARGIN}_positive": "margin $m_1$", f"{_MARGIN}_negative": "margin $m_2$"},
 }
+_FINAL = {f"{_MARGIN}_negative": max}
+"""Which value changes are counted from, that of the final models, if not the smallest."""
 
 Study = tuple[pd.DataFrame, Mapping[float, float]]
 """The runs of a study, and the paper's scores by value."""
@@ -45,7 +47,7 @@ def studies(plan: Plan) -> Result:
         for option, title in options.items():
             runs, published = study(plan, option)
             if runs["value"].nunique() > 1:
-                drawn[title] = (runs, published)
+                drawn[title] = (option, (runs, published))
                 rows += runs.assign(study=option)[["study", *runs]].to_dict("records")
             else:
                 parts.append(f"Not drawn: {option}, since no two values of it have finished runs.")
@@ -82,109 +84,105 @@ def study(plan: Plan, option: str) -> Study:
     return runs, dict(sorted(paper.items()))
 
 
-def studies_figure(drawn: Mapping[str, Study]) -> Figure:
-    """Draw studies side by side with the paper's scores: the mean as a line, every run as a dot,
-    the best as a star.
+def studies_figure(drawn: Mapping[str, tuple[str, Study]]) -> Figure:
+    """Draw studies side by side, here and in the paper: how much the score changes from the first
+    value, or from that of the final model.
 
-    The band is the 95 % interval of each mean, by Student's t with one standard deviation pooled
-    over all values (two or three runs per value say little about their spread). Without repeated
-    runs, there is no band.
+    A point is the mean change, paired by run, with its 95 % interval (Student's t); a dot is one
+    run. The paper's runs cannot be paired, so it has no intervals. Changes make the effects of
+    two encoders comparable whose scores are far apart.
 
-    Source: NGCSE, figure 5.  Differs: the paper does not say what its band is.
+    Source: NGCSE, figure 5.  Differs: it shows scores; it does not say what its band is.
     """
     with plot_style():
-        figure = blank_figure(1.0 + 4.2 * len(drawn), 3.8)
+        figure = blank_figure(1.0 + 3.6 * len(drawn), 3.4)
         panels = figure.subplots(
             1,
             len(drawn),
             squeeze=False,
             sharey=True,
         )[0]
-        for axes, (title, study) in zip(panels, drawn.items(), strict=True):
-            _draw_study(axes, *study)
+        for axes, (title, (option, study)) in zip(panels, drawn.items(), strict=True):
+            zero_line(axes)
+            start = _FINAL.get(option, min)
+            _draw_study(axes, *study, start=start, share=option == "data.llm_rows")
             axes.set_xlabel(title)
-            axes.margins(x=0.04, y=0.1)
-            axes.legend(
-                ncols=2,
-                loc="lower left",
-                bbox_to_anchor=(0, 1),
-            )
+            axes.margins(x=0.06, y=0.1)
 
-        panels[0].set_ylabel("score, ×100")
+        panels[0].set_ylabel("change of the score, points")
+        figure.legend(
+            *panels[0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=3,
+        )
 
     return figure
 
 
-def _draw_study(axes: Axes, runs: pd.DataFrame, published: Mapping[float, float]) -> None:
-    means = runs.groupby("value")["score"].mean()
-    half = pooled_interval(runs)
-    label = "one run each" if half is None else "mean of the runs"
-    axes.plot(
-        means.index,
-        means,
+def _draw_study(
+    axes: Axes,
+    runs: pd.DataFrame,
+    published: Mapping[float, float],
+    *,
+    start: Callable[..., float],
+    share: bool,
+) -> None:
+    found = changes(runs, start(runs["value"]))
+    scale = runs["value"].max() if share else 1
+    half = [found["mean"] - found["low"], found["high"] - found["mean"]]
+    axes.errorbar(
+        found["value"] / scale,
+        found["mean"],
+        yerr=half,
         color=BLUE,
         marker="o",
         markersize=4,
+        capsize=3,
         zorder=3,
-        label=label,
+        label="here, 95 % interval",
     )
-    if half is not None:
-        axes.fill_between(
-            means.index,
-            means - half,
-            means + half,
-            color=BLUE,
-            alpha=0.15,
-            linewidth=0,
-            label="95 % interval",
-        )
-        axes.scatter(
-            runs["value"],
-            runs["score"],
-            s=9,
-            color=GREY,
-            linewidth=0,
-            zorder=2,
-            label="one run",
-        )
+    by_run = runs.pivot_table(index="run", columns="value", values="score")
+    each = by_run.sub(by_run[start(runs["value"])], axis=0).stack().rename("change").reset_index()
+    axes.scatter(
+        each["value"] / scale,
+        each["change"],
+        s=9,
+        color=GREY,
+        linewidth=0,
+        zorder=4,
+        label="one run",
+    )
 
     if published:
+        values = pd.Series(published, dtype=float)
+        first = values[start(values.index)]
         axes.plot(
-            list(published),
-            list(published.values()),
+            values.index / (values.index.max() if share else 1),
+            values - first,
             "s--",
             color=ORANGE,
             linewidth=1.2,
             markersize=3,
+            zorder=2,
             label="the paper",
         )
 
-    best = means.idxmax()
-    axes.scatter(
-        best,
-        means[best],
-        color=VERMILION,
-        marker="*",
-        s=160,
-        edgecolor="white",
-        linewidth=0.8,
-        zorder=4,
-        label=f"best: {means[best]:.2f} at {best:g}",
-    )
 
-
-def pooled_interval(runs: pd.DataFrame) -> Any:
-    """Return half the 95 % interval of each value's mean, with one pooled variance; None if no
-    value has two runs.
+def changes(runs: pd.DataFrame, start: float) -> pd.DataFrame:
+    """Return the mean change of the score from a value to each one, paired by run, with the ends of
+    its 95 % interval; NaN for fewer than two pairs, and no interval at the value itself.
     """
-    groups = runs.groupby("value")["score"]
-    freedom = len(runs) - groups.ngroups
-    if not freedom:
-        return None
+    by_run = runs.pivot_table(index="run", columns="value", values="score")
+    rows = []
+    for value in by_run:
+        both = by_run[[start, value]].dropna() if value != start else by_run[[start]].dropna()
+        ends = mean_difference(both[value], both[start])
+        rows.append((value, *(math.nan if end is None or value == start else end for end in ends)))
 
-    variance = ((runs["score"] - groups.transform("mean")) ** 2).sum() / freedom
+    found = pd.DataFrame(rows, columns=["value", "mean", "low", "high"])
+    found.loc[found["value"] == start, "mean"] = 0.0
 
-    return stats.t.ppf(0.975, freedom) * (variance / groups.count()) ** 0.5
+    return found
 
 
 def pattern_complexity(plan: Plan) -> Result:
