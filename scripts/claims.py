@@ -124,9 +124,10 @@ def _of_table(spec: Mapping[str, Any], results: Path, content: Mapping[str, Any]
         counts.append(f"McNemar p {'< .001' if p < 0.001 else f'= {p:.3f}'}")
 
     interval = f" [{low:+.2f}, {high:+.2f}]" if not math.isnan(low) else ""
+    label = f"{spec['label']}, " if "label" in spec else ""
 
     return Effect(
-        f"{' against '.join(sides)}, {column}",
+        f"{label}{' against '.join(sides)}, {column}",
         f"{value:+.2f}{interval} ({', '.join(counts)})",
         _holds(spec, low, high),
         value,
