@@ -18,6 +18,8 @@ import yaml
 
 ROOT: Final = Path(__file__).parents[1]
 TESTS: Final = {
+    "encoders": ["tests/unit/methods/test_consert.py"],
+    "methods": ["tests/unit/methods/test_consert.py"],
     "losses": ["tests/unit/losses"],
     "metrics": ["tests/unit/metrics"],
     "similarity.py": [

@@ -1,5 +1,5 @@
-"""A method in a folder outside the package: everything works for it that works for the package's
-own.
+"""Methods and a task in a folder outside the package: everything works for them that works for the
+package's own.
 """
 
 import json
@@ -45,8 +45,11 @@ sys.exit(main())
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, repository):
     """A copy of the example, in which all commands are run."""
-    copy = tmp_path_factory.mktemp("outside") / "boxes"
-    return Path(shutil.copytree(repository / "examples" / "add_a_method", copy))
+    copy = tmp_path_factory.mktemp("outside") / "geometry"
+    shutil.copytree(repository / "examples" / "hierarchy", copy)
+    example = repository / "examples" / "entailment_geometry"
+
+    return Path(shutil.copytree(example, copy, dirs_exist_ok=True))
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +203,32 @@ def test_loading_elsewhere_says_where_the_class_is_missing(run, start):
     assert "PYTHONPATH" in done.stderr
 
 
+def test_a_task_of_ones_own_asks_any_model(run, start):
+    limits = ("limits.test_rows=30", "corpora=sample", "paths=sample")
+    for model in (str(run.path), "length"):
+        done = start(
+            "-m",
+            "lightning_cse.evaluate",
+            "--config-dir",
+            "conf",
+            "+suite=hierarchy",
+            f"model={model}",
+            *limits,
+        )
+        assert "by_similarity/ordered" in done.stdout
+
+    (evaluated,) = run.path.glob("evaluate/hierarchy/*/record.json")
+    metrics = json.loads(evaluated.read_text())["metrics"]
+    for question in ("by_entailment", "by_similarity"):
+        assert 0 <= metrics[f"test/{question}/ordered"] <= 1
+        assert abs(metrics[f"test/{question}/spearman"]) <= 1
+
+    written = start("hierarchy.py", "inli/test").stdout.splitlines()
+    scores = [line.rpartition(",")[2] for line in written]
+    assert written[0] == "sentence1,sentence2,score"
+    assert scores.count("0") == scores.count("1") == scores.count("2") > 100
+
+
 def test_reproduce_prints_a_table_of_ones_own(start, folder):
     options = [
         "--experiments",
@@ -211,8 +240,9 @@ def test_reproduce_prints_a_table_of_ones_own(start, folder):
         "--seeds",
         "0",
     ]
-    command = ("-m", "lightning_cse.reproduce", "boxes/table1", *options)
+    command = ("-m", "lightning_cse.reproduce", "geometry/entailment", *options)
     done = start(*command, runs="reproduced")
-    assert "boxes" in done.stdout
-    assert "GaussCSE" in done.stdout
+    for row in ("LENGTH", "untrained", "Gaussians", "boxes", "Poincaré ball"):
+        assert row in done.stdout
+
     assert only_run(folder, "reproduced").status == "finished"

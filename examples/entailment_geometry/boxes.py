@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from entailment import EntailmentContrastive, EntailmentCSE
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, softplus
+from torch.nn.functional import softplus
 
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.methods import Method
 from lightning_cse.models import Model, View
 from lightning_cse.models.base import in_float32
 from lightning_cse.similarity import cosine
@@ -42,6 +42,12 @@ def log_overlap(
     low = torch.maximum(center - size / 2, other_center - other_size / 2)
     high = torch.minimum(center + size / 2, other_center + other_size / 2)
     return (softplus(high - low).log() - softplus(size).log()).mean(dim=-1)
+
+
+def log_overlap_matrix(premise: BoxEmbedding, hypothesis: BoxEmbedding) -> Tensor:
+    """Return the log share of each premise's box within each hypothesis's: (n, m)."""
+    center, log_size = premise.center[:, None], premise.log_size[:, None]
+    return log_overlap(center, log_size, hypothesis.center, hypothesis.log_size)
 
 
 class BoxModel(Model):
@@ -76,39 +82,19 @@ class BoxModel(Model):
         return log_overlap(*boxes).exp()
 
 
-class BoxContrastive(nn.Module):
-    """In-batch softmax over the boxes of hypotheses: a premise lies within its own entailed
-    hypothesis.
-    """
+class BoxCSE(EntailmentCSE):
+    """Train a `BoxModel`: the box of a premise lies within that of a hypothesis it entails."""
 
-    def __init__(self, temperature: float = 0.05) -> None:
-        super().__init__()
-        self.temperature = temperature
-
-    def forward(
-        self, premise: BoxEmbedding, entailment: BoxEmbedding, contradiction: BoxEmbedding
-    ) -> Tensor:
-        """Return the mean loss of the rows."""
-        candidates = BoxEmbedding.cat([entailment, contradiction])
-        center = premise.center[:, None]
-        log_size = premise.log_size[:, None]
-        logits = log_overlap(center, log_size, candidates.center, candidates.log_size)
-        labels = torch.arange(len(premise), device=logits.device)
-        return cross_entropy(logits / self.temperature, labels)
-
-
-class BoxCSE(Method):
-    """Train a `BoxModel` on premises, entailed hypotheses and contradictions."""
-
-    roles = ("premise", "entailment", "contradiction")
     pairs: ClassVar = {"center": ("premise", "entailment")}
     papers = ("@misc{boxes, title = {Box embeddings of sentences, an example}}",)
 
-    def __init__(self, encoder: SentenceEncoder, loss: BoxContrastive, **options: Any) -> None:
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        *,
+        temperature: float,
+        reverse: bool,
+        **options: Any,
+    ) -> None:
+        loss = EntailmentContrastive(log_overlap_matrix, temperature, reverse=reverse)
         super().__init__(BoxModel(encoder), loss, **options)
-
-    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
-        """Embed the roles of a batch and compare them."""
-        boxes = self.model.encode(*(batch["roles"][role] for role in self.roles))
-        loss = self.loss(*boxes)
-        return self.output(loss, batch["index"], **dict(zip(self.roles, boxes, strict=True)))
