@@ -202,7 +202,7 @@ def push(
         commit = api.upload_folder(repo_id=repo, folder_path=folder)
     except (httpx2.HTTPError, OSError, ValueError) as error:
         raise LightningCSEError(
-            f"--push: {repo}: {one_line(error)}. {folder} is kept: log in with "
+            f"--push: {repo}: {one_line(error).rstrip('.')}. {folder} is kept: log in with "
             f"`hf auth login` or set HF_TOKEN, then `hf upload {repo} {folder}`"
         ) from error
 

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import httpx2
 import numpy as np
@@ -249,47 +248,15 @@ def test_every_method_is_cited():
         assert all(entry.startswith("@inproceedings{") for entry in entries)
 
 
-def test_push_of_a_private_model_refuses_a_public_repository(
-    tmp_path,
-    capsys,
-    monkeypatch,
-):
-    monkeypatch.setattr(HfApi, "create_repo", lambda *_, **__: None)
-    monkeypatch.setattr(HfApi, "model_info", lambda *_: SimpleNamespace(private=False))
-    monkeypatch.setattr(HfApi, "upload_folder", lambda *_, **__: pytest.fail("uploaded"))
-    folder = str(tmp_path / "folder")
-
-    assert (
-        main(
-            [
-                "--model",
-                "tiny",
-                "--to",
-                folder,
-                "--push",
-                "me/mine",
-                "--private",
-            ]
-        )
-        == 2
-    )
-    assert "is public already" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("error", [None, httpx2.ConnectError("no route\nto host")])
-def test_push_uploads_or_says_how_to_do_it_later(
-    error,
+def test_push_that_fails_says_how_to_do_it_later(
     tmp_path,
     capsys,
     monkeypatch,
 ):
     def create(*_, **__):
-        if error is not None:
-            raise error
+        raise httpx2.ConnectError("no route\nto host.")
 
-    commit = SimpleNamespace(commit_url="https://hf.co/me/mine/commit/1")
     monkeypatch.setattr(HfApi, "create_repo", create)
-    monkeypatch.setattr(HfApi, "upload_folder", lambda *_, **__: commit)
     code = main(
         [
             "--model",
@@ -300,12 +267,9 @@ def test_push_uploads_or_says_how_to_do_it_later(
             "me/mine",
         ]
     )
-    out, err = capsys.readouterr()
+    _, err = capsys.readouterr()
     assert (tmp_path / "folder" / "modules.json").is_file()
-    if error is None:
-        assert (code, commit.commit_url in out) == (0, True)
-    else:
-        assert code == 2
-        last = err.strip().splitlines()[-1]
-        assert last.startswith("error: --push: me/mine: ConnectError: no route to host")
-        assert "is kept: log in with `hf auth login`" in last
+    assert code == 2
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("error: --push: me/mine: ConnectError: no route to host. ")
+    assert "is kept: log in with `hf auth login`" in last
