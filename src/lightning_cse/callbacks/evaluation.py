@@ -33,7 +33,8 @@ class Evaluation(Callback):
         diagnostics: the sides that alignment, uniformity and RFD are measured on.
         every, least: optimizer steps between two evaluations (None: those of an epoch), fewer in a
             run too short for ``least`` evaluations.
-        monitor: the key whose highest value makes the best checkpoint.
+        monitor: the key whose highest value makes the best checkpoint; a value from the warm-up of
+            the learning rate counts only until there is a later one.
         patience: stop after this many evaluations in a row without a higher value of the monitor;
             None never stops.
         min_delta: an increase of at most this much does not count as a higher value for
@@ -165,7 +166,8 @@ class Evaluation(Callback):
 
         if self.step > 0:
             score = self.latest[self.monitor]
-            if score > self.best_score:
+            is_first = self.best_step <= method.warm_up_steps < self.step
+            if score > (float("-inf") if is_first else self.best_score):
                 self.best_step = self.step
                 self.best_score = score
 

@@ -18,6 +18,7 @@ from lightning_cse.papers.points import Point, key_of, limited, points_of
 from lightning_cse.papers.records import Found, RunsTable, State
 
 STATES = get_args(State)
+TO_RUN = ("missing", "interrupted", "failed")
 
 
 @dataclass(frozen=True)
@@ -178,9 +179,14 @@ class Plan:
 
 
 def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:
-    """Return each run that the artefacts need, once, by its state or the reason not to run it."""
+    """Return each run that the artefacts need, once, by its state or the reason not to run it.
+
+    A training that is kept as a record only is missing if an evaluation of it is: its weights are
+    gone.
+    """
     found: dict[str, list[Job]] = {state: [] for state in STATES}
     seen: set[tuple[str, int]] = set()
+    again: dict[tuple[str, int], Job] = {}
     lines = [(plan, line) for plan in plans for line in plan.lines]
     # Withheld lines come last: a run that another line needs as well is run.
     for plan, line in sorted(lines, key=lambda pair: withheld(pair[1])):
@@ -195,13 +201,27 @@ def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:
                 state = f"not run: {line.needs}"
 
             found.setdefault(state, []).append(job)
+            if state in TO_RUN and (training := _without_weights(job, plan.table)):
+                again[key_of(training.point), training.seed] = training
 
-    return found
+    finished = [job for job in found["finished"] if (key_of(job.point), job.seed) not in again]
+
+    return found | {"finished": finished, "missing": [*again.values(), *found["missing"]]}
+
+
+def _without_weights(job: Job, table: RunsTable) -> Job | None:
+    """Return the training that an evaluation evaluates if it is kept as a record only."""
+    if job.point.of is None:
+        return None
+
+    run = table.find(job.point.of, job.seed)
+
+    return Job(job.point.of, job.seed) if run and run.folder is None else None
 
 
 def missing(status: Mapping[str, Sequence[Job]]) -> list[Job]:
     """Return the runs that are neither finished nor running nor withheld."""
-    return [*status["missing"], *status["interrupted"], *status["failed"]]
+    return [job for state in TO_RUN for job in status[state]]
 
 
 def withheld(line: Line) -> bool:
@@ -214,7 +234,7 @@ def overrides_of(job: Job, table: RunsTable) -> list[str]:
     overrides = list(job.point.overrides)
     if job.point.of is not None:
         run = table.find(job.point.of, job.seed)
-        model = "<its run>" if run is None else run.folder or run.source
+        model = (run and run.folder) or "<its run>"
         return [f"model={model}", *overrides]
 
     seed = [f"seed={job.seed}"] if job.point.command != "evaluate" else []

@@ -205,3 +205,34 @@ def test_early_stopping(
     else:
         by = f" by more than {min_delta}" if min_delta else ""
         assert stopped == f"{STS} has not improved{by} in {patience} evaluations"
+
+
+@pytest.mark.parametrize(
+    ("warmup", "scores", "best"),
+    [
+        # Six steps; those of the warm-up are 1 and 2 (warmup=0.4).
+        (0.4, [0.9, 0.5, 0.8, 0.1, 0.3, 0.2, 0.3], 4),
+        (0.0, [0.9, 0.5, 0.8, 0.1, 0.3, 0.2, 0.3], 2),
+        (0.4, [0.9, 0.5, 0.8, *[float("nan")] * 4], 2),  # nothing else exists
+        # As GaussCSE's paper describes it: every step belongs to the warm-up.
+        (1.0, [0.9, 0.5, 0.8, 0.1, 0.3, 0.2, 0.3], 2),
+    ],
+)
+def test_the_best_step_is_after_the_warm_up(
+    warmup,
+    scores,
+    best,
+    tmp_path,
+    monkeypatch,
+):
+    seen: list[Evaluation] = []
+
+    def measured(self, method):
+        seen.append(self)
+        return {STS: scores[self.step]}
+
+    monkeypatch.setattr(Evaluation, "_measure", measured)
+    parts = Parts()
+    parts.method.schedule = Schedule(warmup=warmup)
+    parts.fit(tmp_path, every=1)
+    assert (seen[0].best_step, seen[0].best_score) == (best, scores[best])

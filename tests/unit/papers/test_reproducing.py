@@ -4,6 +4,7 @@ faked here.
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -205,6 +206,35 @@ def test_trained_models_are_evaluated_after_training(
     folder = finish(plan, Point("train", tuple(command.points[0][0][:-1])), 0)
     found = [overrides_of(job, plan.table)[0] for job in missing(status([plan]))]
     assert sorted(found) == [f"model={folder}", "model=tiny"]
+
+
+def test_a_training_kept_as_a_record_is_repeated_for_its_evaluation(
+    plan_of,
+    tmp_path,
+    monkeypatch,
+):
+    plan = plan_of(EVALUATED, (0,))
+    before = finish(plan, point_of(plan, "trained"), 0)
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (before / "record.json").rename(kept / "trained.json")
+    shutil.rmtree(before)
+    again = Plan(plan.artefact, plan.request, RunsTable(plan.table.runs_dir, [kept]))
+    now = status([again])
+    assert [job.point.command for job in now["missing"]] == ["train", "evaluate", "evaluate"]
+    assert now["finished"] == []
+    models = [overrides_of(job, again.table)[0] for job in now["missing"][1:]]
+    assert sorted(models) == ["model=<its run>", "model=tiny"]
+
+    command = Command(again, monkeypatch, code=2)
+    assert run_missing([again], tmp_path) == 2
+    assert [line[0] for line in command.points[0]] == ["+experiment=simcse_inli"]
+    assert [line[0] for line in command.points[1]] == ["model=tiny"], "not of the missing weights"
+    folder = finish(again, point_of(again, "trained"), 0)
+    now = status([again])
+    assert [job.point.command for job in now["finished"]] == ["train"]
+    models = [overrides_of(job, again.table)[0] for job in now["missing"]]
+    assert sorted(models) == [f"model={folder}", "model=tiny"]
 
 
 def test_failed_runs_are_repeated_only_on_request(
