@@ -1,6 +1,7 @@
 """Evaluation during training, at regular optimizer steps: dev tasks and diagnostics."""
 
 import copy
+import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -166,7 +167,8 @@ class Evaluation(Callback):
 
         if self.step > 0:
             score = self.latest[self.monitor]
-            is_first = self.best_step <= method.warm_up_steps < self.step
+            warm = _warm_up(method, int(trainer.estimated_stepping_batches))
+            is_first = self.best_step <= warm < self.step
             if score > (float("-inf") if is_first else self.best_score):
                 self.best_step = self.step
                 self.best_score = score
@@ -238,6 +240,18 @@ class Evaluation(Callback):
             setattr(self, name, state_dict[name])
 
         self.diagnostics.curves = state_dict["diagnostics"]["curves"]
+
+
+def _warm_up(method: Method, total: int) -> int:
+    """Return the steps until the learning rate stops rising; 0 if it rises until the last step."""
+    schedule = method.schedule
+    if schedule.watches:
+        return 0
+
+    factors = (schedule(step, total=total) for step in range(total))
+    pairs = enumerate(itertools.pairwise(factors))
+
+    return next((step for step, (before, after) in pairs if after <= before), 0)
 
 
 def _is_last(trainer: pl.Trainer) -> bool:

@@ -58,15 +58,11 @@ class Schedule:
         total: int,
     ) -> float:
         """Return the factor at a step."""
-        warm = self.warm_up(total)
+        warm = min(int(self.warmup * total), total - 1)
         if step < warm:
             return step / warm
 
         return 1.0 if self.name == "constant" else max(0.0, (total - step) / max(1, total - warm))
-
-    def warm_up(self, total: int) -> int:
-        """Return the steps of the warm-up, :math:`w`."""
-        return min(int(self.warmup * total), total - 1)
 
 
 @dataclass(frozen=True)
@@ -329,17 +325,6 @@ class Method(pl.LightningModule, ABC):
             groups = zip(scheduler.optimizer.param_groups, scheduler.base_lrs, factors, strict=True)
             for group, first, factor in groups:
                 group["lr"] = first * factor
-
-    @property
-    def warm_up_steps(self) -> int:
-        """The steps of the schedule's warm-up; 0 without one, or if only the last step is none."""
-        if not isinstance(self.schedule, Schedule):
-            return 0
-
-        total = int(self.trainer.estimated_stepping_batches)
-        warm = self.schedule.warm_up(total)
-
-        return warm if warm < total - 1 else 0
 
     @property
     def is_over(self) -> bool:
