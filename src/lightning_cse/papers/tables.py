@@ -114,6 +114,7 @@ def _notes(plan: Plan, cells: Cells) -> Iterator[str]:
             steps = plan.steps(line, plan.artefact.columns[0]) or "?"
             yield f"Equal steps: {line.label} as {other} ({line.encoder}), {steps} steps."
 
+    yield from _precisions(plan, cells)
     reasons: dict[str, list[str]] = {}
     for number, line in enumerate(plan.lines):
         of_line = [cells[number, column.title] for column in plan.artefact.columns]
@@ -124,6 +125,19 @@ def _notes(plan: Plan, cells: Cells) -> Iterator[str]:
         yield f"Not measured here: {', '.join(labels)}: {why}."
 
     yield from _published_notes(plan)
+
+
+def _precisions(plan: Plan, cells: Cells) -> Iterator[str]:
+    """Yield which rows were measured in which precision if the table has more than one."""
+    found: dict[str, list[str]] = {}
+    for (number, _), cell in cells.items():
+        for run in cell.runs:
+            if precision := run.record.get("precision"):
+                found.setdefault(precision, []).append(plan.lines[number].label)
+
+    if len(found) > 1:
+        rows = [f"{name} ({', '.join(dict.fromkeys(of))})" for name, of in sorted(found.items())]
+        yield f"Precision of the evaluation: {'; '.join(rows)}."
 
 
 def _published_notes(plan: Plan) -> Iterator[str]:
