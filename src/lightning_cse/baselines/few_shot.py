@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from lightning_cse.data import Rows, read_corpus
@@ -73,6 +74,7 @@ class FewShot:
     data_dir: str
     shots: int = 8  # 0: no examples
     seed: int = 0  # draws the examples
+    simultaneous: int = 1  # pairs that are asked about at once
     parameters: Mapping[str, float | int | str] = field(
         default_factory=dict
     )  # sent under the endpoint's own names
@@ -151,7 +153,11 @@ class FewShot:
 
         If more than 5 % of the answers are unparsable, log a warning.
         """
-        replies = dict(self.ask(self.requests(premises, hypotheses)))
+        order = _in_turns(premises, self.simultaneous)
+        requests = self.requests(
+            [premises[pair] for pair in order], [hypotheses[pair] for pair in order]
+        )
+        replies = {order[number]: reply for number, reply in self.ask(requests)}
         answers = []
         unread = []
         for number in range(len(premises)):
@@ -174,6 +180,23 @@ class FewShot:
             )
 
         return answers
+
+
+def _in_turns(premises: Sequence[str], simultaneous: int) -> list[int]:
+    """Order pairs so that a server that works on ``simultaneous`` of them finds each premise again
+    from the last turn, among the prompts it has processed.
+    """
+    pairs: dict[str, list[int]] = {}
+    for pair, premise in enumerate(premises):
+        pairs.setdefault(premise, []).append(pair)
+
+    groups = list(pairs.values())
+    order: list[int] = []
+    for start in range(0, len(groups), simultaneous):
+        turns = zip_longest(*groups[start : start + simultaneous])
+        order += [pair for pair in chain.from_iterable(turns) if pair is not None]
+
+    return order
 
 
 def read_answer(reply: Reply) -> str:

@@ -31,16 +31,20 @@ Post = Callable[[Mapping[str, Any], int], Awaitable[Reply]]
 
 @dataclass(frozen=True)
 class Abilities:
-    """What an endpoint accepts: a JSON schema of the reply, system messages, and a seed."""
+    """What an endpoint accepts: a JSON schema of the reply, system messages, and a seed.
 
-    structured_output: bool
+    ``structured_output`` is None if no request of this command has a schema.
+    """
+
+    structured_output: bool | None
     system_messages: bool
     seed: bool
 
     def __str__(self) -> str:
         words = []
         for name, has in vars(self).items():
-            words.append(f"{name.replace('_', ' ')}: {'yes' if has else 'no'}")
+            if has is not None:
+                words.append(f"{name.replace('_', ' ')}: {'yes' if has else 'no'}")
 
         return ", ".join(words)
 
@@ -88,7 +92,7 @@ async def probe(
         )
 
     abilities = Abilities(
-        structured_output=of_schema == "",
+        structured_output=None if schema is None else of_schema == "",
         system_messages=not refusals["system_messages"],
         seed=not refusals["seed"],
     )

@@ -136,3 +136,13 @@ def test_answers_stand_in_the_order_of_the_pairs():
     client = Backwards(lambda pair: said.get(pair[-1]) or Failure("long", final=True))
     answers = few_shot(client).judge(["p"] * 4, list("abcd"))
     assert answers == ["implied", "failed", "unparsable", "contradiction"]
+
+
+def test_a_premise_is_asked_about_again_after_as_many_pairs_as_there_are_calls():
+    client = Backwards(lambda pair: reply("neutral" if pair[-1] in "adf" else "contradiction"))
+    premises = ["p", "p", "p", "q", "r", "r"]
+    answers = few_shot(client, simultaneous=2).judge(premises, list("abcdef"))
+    asked = [request.messages[-1][1][-1] for request in client.asked]
+    assert asked == ["a", "d", "b", "c", "e", "f"]
+    said = dict(zip("abcdef", answers, strict=True))
+    assert {name for name, answer in said.items() if answer == "neutral"} == set("adf")

@@ -144,6 +144,7 @@ def test_one_probe_serves_all_requests_of_a_model(serve, model):
     ask(llm, questions(20))
     ask(llm, questions(40))
     assert len(server.probes) == 3, "no request has a schema"
+    assert str(llm.abilities) == "system messages: yes, seed: yes"
     ask(model(server), questions(40))
     assert len(server.probes) == 3, "kept replies need no probe"
 
