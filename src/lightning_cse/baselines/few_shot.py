@@ -7,10 +7,10 @@ import json
 import logging
 import random
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from itertools import chain, zip_longest
 from pathlib import Path
 
 from lightning_cse.data import Rows, read_corpus
@@ -74,7 +74,6 @@ class FewShot:
     data_dir: str
     shots: int = 8  # 0: no examples
     seed: int = 0  # draws the examples
-    simultaneous: int = 1  # pairs that are asked about at once
     parameters: Mapping[str, float | int | str] = field(
         default_factory=dict
     )  # sent under the endpoint's own names
@@ -132,16 +131,11 @@ class FewShot:
         """The sha256 of the whole prompt except the pair."""
         return hashlib.sha256(json.dumps([*self.messages, ("user", _PAIR)]).encode()).hexdigest()
 
-    def requests(
-        self,
-        premises: Sequence[str],
-        hypotheses: Sequence[str],
-    ) -> Iterator[Request]:
-        """Yield one request per pair, in order."""
-        for premise, hypothesis in zip(premises, hypotheses, strict=True):
-            yield Request(
-                (*self.messages, ("user", _PAIR.format(premise, hypothesis))), self.parameters
-            )
+    def request(self, premise: str, hypothesis: str) -> Request:
+        """Return the request about one pair."""
+        pair = ("user", _PAIR.format(premise, hypothesis))
+
+        return Request((*self.messages, pair), self.parameters)
 
     def judge(
         self,
@@ -153,11 +147,19 @@ class FewShot:
 
         If more than 5 % of the answers are unparsable, log a warning.
         """
-        order = _in_turns(premises, self.simultaneous)
-        requests = self.requests(
-            [premises[pair] for pair in order], [hypotheses[pair] for pair in order]
-        )
-        replies = {order[number]: reply for number, reply in self.ask(requests)}
+        pairs = _ByPremise(premises)
+        asked: list[int] = []
+
+        def requests() -> Iterator[Request]:
+            for pair in pairs:
+                asked.append(pair)
+                yield self.request(premises[pair], hypotheses[pair])
+
+        replies = {}
+        for number, reply in self.ask(requests()):
+            replies[asked[number]] = reply
+            pairs.answered(asked[number])
+
         answers = []
         unread = []
         for number in range(len(premises)):
@@ -182,21 +184,33 @@ class FewShot:
         return answers
 
 
-def _in_turns(premises: Sequence[str], simultaneous: int) -> list[int]:
-    """Order pairs so that a server that works on ``simultaneous`` of them finds each premise again
-    from the last turn, among the prompts it has processed.
+class _ByPremise(Iterator[int]):
+    """Yields the number of each pair; after a reply, the next pair of the same premise, since a
+    server still has the processed prompt up to there.
     """
-    pairs: dict[str, list[int]] = {}
-    for pair, premise in enumerate(premises):
-        pairs.setdefault(premise, []).append(pair)
 
-    groups = list(pairs.values())
-    order: list[int] = []
-    for start in range(0, len(groups), simultaneous):
-        turns = zip_longest(*groups[start : start + simultaneous])
-        order += [pair for pair in chain.from_iterable(turns) if pair is not None]
+    def __init__(self, premises: Sequence[str]) -> None:
+        self._premises = premises
+        self._pairs: dict[str, deque[int]] = {}
+        for pair, premise in enumerate(premises):
+            self._pairs.setdefault(premise, deque()).append(pair)
 
-    return order
+        self._due = deque(self._pairs)
+
+    def answered(self, pair: int) -> None:
+        self._due.appendleft(self._premises[pair])
+
+    def __next__(self) -> int:
+        while self._due:
+            pairs = self._pairs[self._due.popleft()]
+            if pairs:
+                return pairs.popleft()
+
+        for pairs in self._pairs.values():  # their premises are being asked about
+            if pairs:
+                return pairs.popleft()
+
+        raise StopIteration
 
 
 def read_answer(reply: Reply) -> str:

@@ -55,7 +55,6 @@ class LanguageModel(FewShot):
             lambda requests: self.llm.ask(requests, self.label, self._pairs),
             data_dir=cfg.paths.data_dir,
             parameters=self.llm.parameters,
-            simultaneous=self.llm.endpoint.concurrency,
             **plain(cfg.few_shot),
         )
 

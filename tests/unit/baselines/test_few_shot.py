@@ -1,6 +1,7 @@
 """The few-shot prompt, and what is read out of a reply."""
 
 from collections import Counter
+from itertools import islice
 
 import pytest
 
@@ -138,11 +139,29 @@ def test_answers_stand_in_the_order_of_the_pairs():
     assert answers == ["implied", "failed", "unparsable", "contradiction"]
 
 
-def test_a_premise_is_asked_about_again_after_as_many_pairs_as_there_are_calls():
-    client = Backwards(lambda pair: reply("neutral" if pair[-1] in "adf" else "contradiction"))
-    premises = ["p", "p", "p", "q", "r", "r"]
-    answers = few_shot(client, simultaneous=2).judge(premises, list("abcdef"))
-    asked = [request.messages[-1][1][-1] for request in client.asked]
-    assert asked == ["a", "d", "b", "c", "e", "f"]
-    said = dict(zip("abcdef", answers, strict=True))
-    assert {name for name, answer in said.items() if answer == "neutral"} == set("adf")
+class TwoAtOnce:
+    """A client with two calls under way, of which the later one ends first."""
+
+    def __init__(self):
+        self.asked = []
+
+    def ask(self, requests):
+        source = enumerate(requests)
+        running = []
+        while True:
+            running += islice(source, 2 - len(running))
+            if not running:
+                return
+
+            number, request = running.pop()
+            self.asked.append(request.messages[-1][1])
+            yield number, reply("neutral" if request.messages[-1][1][-1] in "ad" else "hm")
+
+
+def test_after_a_reply_comes_the_next_pair_of_its_premise():
+    client = TwoAtOnce()
+    answers = few_shot(client).judge(list("pqpqpr"), list("abcdef"))
+    hypotheses = [asked[-1] for asked in client.asked]
+    assert hypotheses == ["b", "d", "f", "c", "e", "a"]
+    named = dict(zip("abcdef", answers, strict=True))
+    assert {name for name, answer in named.items() if answer == "neutral"} == {"a", "d"}
