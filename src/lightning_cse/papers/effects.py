@@ -105,14 +105,17 @@ def _row(
 def smallest(found: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
     """Yield a sentence on the smallest effect that the seeds of a table can show, by column.
 
-    The standard deviation of the paired differences is pooled over all pairs of rows of the column,
-    and the number of pairs is that of most of them.
+    The standard deviation of the paired differences is pooled over all pairs of rows of the column
+    that have several seeds, and the number of pairs is that of most of them.
     """
     pairs = found[(found["reference"] != "") & found["sd"].notna()]
+    once = found[(found["reference"] == "") & (found["seeds"] == 1)]
     texts = []
     counts = set()
     for column in columns:
-        some = pairs[pairs["column"] == column.title]
+        constant = once.loc[once["column"] == column.title, "row"]
+        some = pairs[(pairs["column"] == column.title) & ~pairs["row"].isin(constant)]
+        some = some[~some["reference"].isin(constant)]
         if some.empty:
             continue
 

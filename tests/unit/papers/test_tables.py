@@ -13,10 +13,11 @@ from fake_plan import FakePlan
 from scipy import stats
 
 from lightning_cse.metrics import mcnemar
+from lightning_cse.papers.effects import POWER
 from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import write
-from lightning_cse.papers.statistics import holm
+from lightning_cse.papers.statistics import detectable_difference, holm
 from lightning_cse.papers.tables import make_table
 from lightning_cse.runs import write_predictions
 
@@ -277,7 +278,9 @@ def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path)
     assert found.loc[("b", "a"), "sd"] == pytest.approx(statistics.stdev(differences))
     assert found.loc[("length", "a"), "value"] == pytest.approx(50 - 78)
     assert found.loc[("length", "a"), "seeds"] == 3
-    assert any(text.startswith("Smallest difference") for text in table.legend)
+    least = detectable_difference(statistics.stdev(differences), 2, power=POWER)
+    (text,) = (text for text in table.legend if text.startswith("Smallest difference"))
+    assert text.endswith(f"EIS {least:.2f}."), "a constant has no deviation of its own"
 
 
 def test_rows_of_different_encoders_and_metrics_are_not_paired(tmp_path):
