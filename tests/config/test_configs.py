@@ -235,7 +235,7 @@ def test_every_number_of_an_experiment_names_its_source():
                 numbers += 1
                 assert SOURCE.search(comment), f"{path.name}, line {place} has no source: {line}"
 
-    assert numbers == 119
+    assert numbers == 120
 
 
 # Settings and sweeps -------------------------------------------------------------------------

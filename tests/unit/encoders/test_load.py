@@ -58,6 +58,7 @@ def edit(
 
 def test_all_that_was_tried_and_what_helps(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LIGHTNING_CSE_ENCODERS", raising=False)
     with pytest.raises(EncoderError) as caught:
         load(NAME, package="no_such_package/model")
 
