@@ -7,6 +7,7 @@ typed. The table replaces what stands between the marks of ``experiments/<paper>
 README.md gets the summary.
 """
 
+import functools
 import math
 import re
 from collections import Counter
@@ -137,9 +138,7 @@ def _of_table(spec: Mapping[str, Any], results: Path, content: Mapping[str, Any]
 
 def difference(results: Path, spec: Mapping[str, Any]) -> tuple[float, float, float, int]:
     """Return a difference of two rows, the ends of its interval and the number of seeds."""
-    table = pd.read_csv(results / f"{spec['table']}.effects.csv", keep_default_na=False)
-    numbers = ["value", "low", "high"]
-    table[numbers] = table[numbers].apply(pd.to_numeric)
+    table = _effects_of(results / f"{spec['table']}.effects.csv")
     some = table[table["column"] == spec["column"]]
     against = spec.get("against", "")
     for row, reference, sign in ((spec["row"], against, 1), (against, spec["row"], -1)):
@@ -150,6 +149,16 @@ def difference(results: Path, spec: Mapping[str, Any]) -> tuple[float, float, fl
             return sign * one["value"], *ends, int(one["seeds"])
 
     raise ValueError(f"{spec['table']} has no {spec['row']!r} - {against!r} in {spec['column']!r}")
+
+
+@functools.cache
+def _effects_of(path: Path) -> pd.DataFrame:
+    """Read the effects of a table, of which a page asks for many."""
+    table = pd.read_csv(path, keep_default_na=False)
+    numbers = ["value", "low", "high"]
+    table[numbers] = table[numbers].apply(pd.to_numeric)
+
+    return table
 
 
 def pvalue(results: Path, spec: Mapping[str, Any]) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from entailment import EntailmentContrastive, EntailmentCSE
+from entailment import EntailmentCSE
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
@@ -85,16 +85,7 @@ class BoxModel(Model):
 class BoxCSE(EntailmentCSE):
     """Train a `BoxModel`: the box of a premise lies within that of a hypothesis it entails."""
 
+    kind = BoxModel
+    score = staticmethod(log_overlap_matrix)
     pairs: ClassVar = {"center": ("premise", "entailment")}
     papers = ("@misc{boxes, title = {Box embeddings of sentences, an example}}",)
-
-    def __init__(
-        self,
-        encoder: SentenceEncoder,
-        *,
-        temperature: float,
-        reverse: bool,
-        **options: Any,
-    ) -> None:
-        loss = EntailmentContrastive(log_overlap_matrix, temperature, reverse=reverse)
-        super().__init__(BoxModel(encoder), loss, **options)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from lightning_cse.embeddings import Embedding
+from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.methods import Method
 from lightning_cse.models import Model
 
@@ -48,14 +49,25 @@ class EntailmentContrastive(nn.Module):
 class EntailmentCSE(Method):
     """Train a model of entailment on premises, entailed hypotheses and contradictions.
 
-    ``pairs``, the view that alignment is measured in, is that of the model.
+    A geometry names its ``kind`` of model, the ``score`` of all premises with all hypotheses, and
+    ``pairs``, the view that alignment is measured in.
     """
 
     roles = ("premise", "entailment", "contradiction")
     pairs: ClassVar[dict[str, tuple[str, str]]] = {}
+    kind: ClassVar[type[Model]]
+    score: ClassVar[Score]
 
-    def __init__(self, model: Model, loss: EntailmentContrastive, **options: Any) -> None:
-        super().__init__(model, loss, **options)
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        *,
+        temperature: float,
+        reverse: bool,
+        **options: Any,
+    ) -> None:
+        loss = EntailmentContrastive(type(self).score, temperature, reverse=reverse)
+        super().__init__(self.kind(encoder), loss, **options)
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from entailment import EntailmentContrastive, EntailmentCSE
+from entailment import EntailmentCSE
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
@@ -96,16 +96,7 @@ class PoincareModel(Model):
 class PoincareCSE(EntailmentCSE):
     """Train a `PoincareModel`: an entailed hypothesis lies near its premise, toward the center."""
 
+    kind = PoincareModel
+    score = staticmethod(log_entailment_matrix)
     pairs: ClassVar = {"point": ("premise", "entailment")}
     papers = ("@misc{poincare, title = {Sentences in the Poincaré ball, an example}}",)
-
-    def __init__(
-        self,
-        encoder: SentenceEncoder,
-        *,
-        temperature: float,
-        reverse: bool,
-        **options: Any,
-    ) -> None:
-        loss = EntailmentContrastive(log_entailment_matrix, temperature, reverse=reverse)
-        super().__init__(PoincareModel(encoder), loss, **options)

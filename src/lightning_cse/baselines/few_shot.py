@@ -195,7 +195,7 @@ class _ByPremise(Iterator[int]):
         for pair, premise in enumerate(premises):
             self._pairs.setdefault(premise, deque()).append(pair)
 
-        self._due = deque(self._pairs)
+        self._due = deque([*self._pairs, *premises])  # each premise at least once for each pair
 
     def answered(self, pair: int) -> None:
         self._due.appendleft(self._premises[pair])
@@ -203,10 +203,6 @@ class _ByPremise(Iterator[int]):
     def __next__(self) -> int:
         while self._due:
             pairs = self._pairs[self._due.popleft()]
-            if pairs:
-                return pairs.popleft()
-
-        for pairs in self._pairs.values():  # their premises are being asked about
             if pairs:
                 return pairs.popleft()
 

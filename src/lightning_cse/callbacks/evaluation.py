@@ -81,6 +81,7 @@ class Evaluation(Callback):
         self.stopped: str | None = None  # why training ends before its last step
         self._vectors: dict[bytes, list[torch.Tensor]] = {}  # of a frozen encoder
         self._suiting: tuple[dict[str, Task], list[str]] | None = None
+        self._warm: int | None = None  # the steps of the warm-up
 
     def on_train_start(
         self,
@@ -126,6 +127,7 @@ class Evaluation(Callback):
         self._evaluate(trainer, pl_module)
         self._vectors = {}
         self._suiting = None
+        self._warm = None
 
     @property
     def improved(self) -> bool:
@@ -167,8 +169,10 @@ class Evaluation(Callback):
 
         if self.step > 0:
             score = self.latest[self.monitor]
-            warm = _warm_up(method, int(trainer.estimated_stepping_batches))
-            is_first = self.best_step <= warm < self.step
+            if self._warm is None:
+                self._warm = _warm_up(method, int(trainer.estimated_stepping_batches))
+
+            is_first = self.best_step <= self._warm < self.step
             if score > (float("-inf") if is_first else self.best_score):
                 self.best_step = self.step
                 self.best_score = score

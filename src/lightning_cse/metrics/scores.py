@@ -191,11 +191,15 @@ def _placements(labels: Values, scores: Values) -> tuple[Column, Column]:
 
     high = np.sort(values[positive])
     low = np.sort(values[~positive])
-    # The left and the right place add up to twice the number below, where ties count half.
-    below = np.searchsorted(low, high) + np.searchsorted(low, high, "right")
-    above = np.searchsorted(high, low) + np.searchsorted(high, low, "right")
 
-    return below / (2 * len(low)), 1 - above / (2 * len(high))
+    return _share_below(low, high), 1 - _share_below(high, low)
+
+
+def _share_below(ordered: Column, values: Column) -> Column:
+    # The left and the right place add up to twice the number below, where ties count half.
+    places = np.searchsorted(ordered, values) + np.searchsorted(ordered, values, "right")
+
+    return places / (2 * len(ordered))
 
 
 @dataclass(frozen=True)
@@ -264,16 +268,9 @@ def delong(labels: Values, scores_a: Sequence[Values], scores_b: Sequence[Values
 def _placements_by_row(labels: Values, scores: Values) -> tuple[Column, Column]:
     """Return the placements in the order of the rows, where `_placements` sorts them by score."""
     positive, values = labels_and_scores(labels, scores)
-    sides = _placements(labels, scores)
-    placed = []
-    # A higher positive row has more negative rows below it; a higher negative one, fewer positives
-    # above it.
-    for side, of_row in zip(sides, (values[positive], values[~positive]), strict=True):
-        ordered = np.empty_like(side)
-        ordered[np.argsort(of_row, kind="stable")] = side
-        placed.append(ordered)
+    high, low = values[positive], values[~positive]
 
-    return placed[0], placed[1]
+    return _share_below(np.sort(low), high), 1 - _share_below(np.sort(high), low)
 
 
 def share_larger(first: Values, second: Values) -> float:

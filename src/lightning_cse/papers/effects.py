@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from lightning_cse.papers.cells import Cell, Place
-from lightning_cse.papers.statistics import detectable_difference, mean_difference
+from lightning_cse.papers.statistics import detectable_difference, mean_interval
 
 if TYPE_CHECKING:
     from lightning_cse.papers.artefacts import Column, Line
@@ -86,7 +86,7 @@ def _row(
     reference: str,
     values: Sequence[float],
 ) -> list[Any]:
-    mean, low, high = mean_difference(values, np.zeros(len(values)))
+    mean, low, high = mean_interval(values)
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
 
     return [

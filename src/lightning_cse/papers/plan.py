@@ -8,6 +8,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_args
 
 import pandas as pd
@@ -219,6 +220,13 @@ def _without_weights(job: Job, table: RunsTable) -> Job | None:
     return Job(job.point.of, job.seed) if run and run.folder is None else None
 
 
+def trained(job: Job, table: RunsTable) -> Path | None:
+    """Return the folder of the training that a run evaluates, if there is one with its weights."""
+    run = job.point.of and table.find(job.point.of, job.seed)
+
+    return run.folder if run else None
+
+
 def missing(status: Mapping[str, Sequence[Job]]) -> list[Job]:
     """Return the runs that are neither finished nor running nor withheld."""
     return [job for state in TO_RUN for job in status[state]]
@@ -233,9 +241,7 @@ def overrides_of(job: Job, table: RunsTable) -> list[str]:
     """Return the overrides that run a job; an evaluation of a run names the folder of that run."""
     overrides = list(job.point.overrides)
     if job.point.of is not None:
-        run = table.find(job.point.of, job.seed)
-        model = (run and run.folder) or "<its run>"
-        return [f"model={model}", *overrides]
+        return [f"model={trained(job, table) or '<its run>'}", *overrides]
 
     seed = [f"seed={job.seed}"] if job.point.command != "evaluate" else []
 

@@ -17,7 +17,7 @@ import yaml  # type: ignore[import-untyped,unused-ignore]
 
 from lightning_cse.config.launch import wait_for
 from lightning_cse.errors import BUSY
-from lightning_cse.papers.plan import Job, Plan, missing, overrides_of, status
+from lightning_cse.papers.plan import Job, Plan, missing, overrides_of, status, trained
 from lightning_cse.papers.predictions import digest, pack, packed_bytes
 from lightning_cse.papers.records import Found, RunsTable
 from lightning_cse.papers.render import write
@@ -54,7 +54,7 @@ def run_missing(
         now = status(plans)
         done = tried if retry_failed else tried.union(now["failed"])
         waiting = [job for job in missing(now) if job not in done]
-        ready = [job for job in waiting if _has_model(job, table)]
+        ready = [job for job in waiting if not job.point.of or trained(job, table)]
         if not ready:
             return code or (BUSY if now["running"] else 0)
 
@@ -64,16 +64,6 @@ def run_missing(
         tried.update(jobs)
         ended = _run_points(command, jobs, table, folder, options)
         code = ended if code in (0, BUSY) and ended else code
-
-
-def _has_model(job: Job, table: RunsTable) -> bool:
-    """Return whether a run needs no other run, or has the folder of the one that it evaluates."""
-    if job.point.of is None:
-        return True
-
-    training = table.find(job.point.of, job.seed)
-
-    return training is not None and training.folder is not None
 
 
 def _run_points(

@@ -2,6 +2,7 @@
 with a bootstrap over seeds and examples, and DeLong's of AUCs.
 """
 
+import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class Point:
         """The seeds of the runs."""
         return tuple(int(run.record["seed"]) for run in self.runs)
 
-    @property
+    @functools.cached_property
     def files(self) -> dict[str, list[Answers]]:
         """The predictions of the tasks for which all runs have predictions, one per run."""
         stem = f"{self.baseline}-" if self.baseline else ""
@@ -77,13 +78,13 @@ def points(runs: Iterable[Found]) -> list[Point]:
     return [Point(label, tuple(runs)) for label, runs in zip(labels, by_seed, strict=True)]
 
 
-def read_outcome(path: Path | Answers, metric: str = "accuracy") -> pd.DataFrame:
+def read_outcome(found: Answers, metric: str = "accuracy") -> pd.DataFrame:
     """Read predictions: the columns that identify the examples, and ``correct``.
 
     The metric ``accuracy_NAME`` uses the column ``correct_NAME``, or only the examples of type
     NAME, if these exist.
     """
-    frame = path.read() if isinstance(path, Answers) else pd.read_parquet(path)
+    frame = found.read()
     variant = metric.partition("_")[2]
     if "type" in frame and (frame["type"] == variant).any():
         frame = frame[frame["type"] == variant].reset_index(drop=True)
@@ -116,11 +117,11 @@ def _votes(task: str, points: Sequence[Point], metric: str = "accuracy") -> list
     examples = read_outcome(first, metric).drop(columns="correct")
     for point in points:
         of_point = []
-        for path in point.files[task]:
-            frame = read_outcome(path, metric)
+        for found in point.files[task]:
+            frame = read_outcome(found, metric)
             of_point.append(frame.pop("correct").to_numpy())
             if not frame.equals(examples):
-                both = f"{first} and {path}"
+                both = f"{first} and {found}"
                 raise DataError(
                     f"{both} are of different examples of {task}: they cannot be compared"
                 )
@@ -306,9 +307,10 @@ def _bootstrap(a: Votes, b: Votes) -> tuple[float, float]:
 
     A side with one run, such as LENGTH, is the same for all seeds of the other.
     """
-    count = max(len(a), len(b))
-    sides = [votes * count if len(votes) == 1 else votes[:count] for votes in (a, b)]
-    found = hierarchical_bootstrap(*(np.asarray(side)[: min(map(len, sides))] for side in sides))
+    counts = [len(a), len(b)]
+    count = max(counts) if 1 in counts else min(counts)
+    first, second = np.broadcast_arrays(a[:count], b[:count])
+    found = hierarchical_bootstrap(first, second)
 
     return 100 * found.low, 100 * found.high
 

@@ -85,16 +85,23 @@ def mean_difference(
     x: ArrayLike,
     y: ArrayLike,
 ) -> tuple[float, float | None, float | None]:
-    """Return the mean of paired differences x - y and the ends of its 95 % interval (Student's t);
-    the ends are None for fewer than two pairs.
+    """Return the mean of paired differences x - y and the ends of its interval; see
+    `mean_interval`.
     """
-    differences = np.asarray(x, dtype=np.float64) - np.asarray(y, dtype=np.float64)
-    mean = float(differences.mean())
-    count = len(differences)
+    return mean_interval(np.asarray(x, dtype=np.float64) - np.asarray(y, dtype=np.float64))
+
+
+def mean_interval(values: ArrayLike) -> tuple[float, float | None, float | None]:
+    """Return a mean and the ends of its 95 % interval (Student's t); the ends are None for fewer
+    than two values.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    mean = float(array.mean())
+    count = len(array)
     if count < 2:
         return mean, None, None
 
-    error = float(differences.std(ddof=1)) / math.sqrt(count)
+    error = float(array.std(ddof=1)) / math.sqrt(count)
     half = float(stats.t.ppf(0.975, count - 1)) * error
 
     return mean, mean - half, mean + half
@@ -116,23 +123,18 @@ def share_difference(
 
     Source: Newcombe 1998, method 10.  Differs: nothing.
     """
-    quantile = float(stats.norm.ppf(0.975))
-
-    def wilson(share: float, count: int) -> tuple[float, float]:
-        scale = 1 + quantile**2 / count
-        centre = (share + quantile**2 / (2 * count)) / scale
-        spread = share * (1 - share) / count + quantile**2 / (4 * count**2)
-        half = quantile * math.sqrt(spread) / scale
-
-        return centre - half, centre + half
-
-    low_first, high_first = wilson(first, count_first)
-    low_second, high_second = wilson(second, count_second)
+    low_first, high_first = _wilson(first, count_first)
+    low_second, high_second = _wilson(second, count_second)
     difference = first - second
     down = math.hypot(first - low_first, high_second - second)
     up = math.hypot(high_first - first, second - low_second)
 
     return difference, difference - down, difference + up
+
+
+def _wilson(share: float, count: int) -> tuple[float, float]:
+    ends = stats.binomtest(round(share * count), count).proportion_ci(method="wilson")
+    return float(ends.low), float(ends.high)
 
 
 def detectable_difference(

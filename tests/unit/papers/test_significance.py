@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lightning_cse.errors import DataError
 from lightning_cse.papers.labels import labels_of
+from lightning_cse.papers.predictions import Answers
 from lightning_cse.papers.records import read_run
 from lightning_cse.papers.significance import (
     compare,
@@ -132,14 +133,14 @@ def test_types_and_variants_of_an_accuracy(tmp_path):
         "correct": [True, False],
         "correct_det": [False, True],
     }
-    path = write_predictions(tmp_path, "rte", columns)
+    found = Answers(write_predictions(tmp_path, "rte", columns))
     cases = {
         "accuracy": [True, False],
         "accuracy_neutral": [True],
         "accuracy_det": [False, True],
         "accuracy_x": [True, False],
     }
-    assert {metric: read_outcome(path, metric)["correct"].tolist() for metric in cases} == cases
+    assert {metric: read_outcome(found, metric)["correct"].tolist() for metric in cases} == cases
 
 
 def test_runs_of_other_examples_are_refused(make_run):

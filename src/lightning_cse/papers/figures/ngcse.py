@@ -17,7 +17,12 @@ from matplotlib.lines import Line2D
 from lightning_cse.papers.artefacts import Artefact
 from lightning_cse.papers.figures import Result, made, markdown_table
 from lightning_cse.papers.plan import Plan
-from lightning_cse.papers.statistics import correlation, mean_difference, ordered_pairs
+from lightning_cse.papers.statistics import (
+    correlation,
+    mean_difference,
+    mean_interval,
+    ordered_pairs,
+)
 from lightning_cse.plots import (
     GREY,
     PALETTE,
@@ -329,7 +334,7 @@ def _name_points(axes: Axes, in_order: Sequence[Mapping[Any, Any]]) -> None:
 
 def _mean_and_half(values: pd.Series) -> tuple[float, float]:
     """Return the mean of values and half of its 95 % interval, 0 for a single one."""
-    mean, low, _ = mean_difference(values, np.zeros(len(values)))
+    mean, low, _ = mean_interval(values)
 
     return mean, 0.0 if low is None else mean - low
 
