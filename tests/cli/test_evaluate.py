@@ -21,6 +21,10 @@ def tiny(tmp_path):
     [
         (("modl=tiny", "+suite=stsb"), "'modl' - did you mean 'model'?"),
         (("model=tiny", "+suite=nly"), "there is no suite 'nly' - did you mean 'nli'?"),
+        (
+            ("model=tiny", "+suite=nli", "+debug=tiny"),
+            "debug=tiny is not for this command, which has no 'encoder'; add corpora=sample",
+        ),
         (("model=tiny",), "+suite=<one of these>"),
         (("+suite=stsb",), "model: "),
         (("model=org/nothing like it", "+suite=stsb", *SAMPLE), "no model 'org/nothing like it'"),

@@ -60,6 +60,7 @@ def endpoint(request, tmp_path_factory):
     with log.open("w") as file:
         process = subprocess.Popen(
             list(map(str, arguments)),
+            env={**os.environ, "LLAMA_CPP_LIB_PATH": f"{prepared}/build/bin"},
             stdout=file,
             stderr=subprocess.STDOUT,
         )

@@ -1,6 +1,7 @@
 """What is wrong with a command line that Hydra refuses, and what was probably meant."""
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,10 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 from lightning_cse.config.check import CHOSEN, instead
 from lightning_cse.config.compose import APPENDED, options, plain_line
 from lightning_cse.errors import ConfigError, did_you_mean
+
+
+_FOREIGN = re.compile(r"In '(\w+)/(\w+)': Could not override '(\w+)'")
+"""What Hydra says of an option that sets a group of another command."""
 
 
 def explain(error: BaseException) -> ConfigError:
@@ -28,7 +33,8 @@ def explain(error: BaseException) -> ConfigError:
         cause = cause.__cause__
 
     if cause is None or not cause.full_key:
-        return ConfigError([plain_line(error)])
+        foreign = _FOREIGN.match(str(error))
+        return ConfigError([_not_here(*foreign.groups()) if foreign else plain_line(error)])
 
     key = str(cause.full_key)
     cfg = OmegaConf.select(cause.parent_node, "." * (key.count(".") + 1))  # the whole config
@@ -61,6 +67,14 @@ def no_option(
         hint = f" - for a file of your own: data=file data.train={option}"
 
     return f"there is no {group} '{option}'{hint} (choose from: {', '.join(names) or 'none'})"
+
+
+def _not_here(group: str, option: str, needed: str) -> str:
+    """Return a fault for an option that is made for a command with another group."""
+    corpora = "; add corpora=sample paths=sample for the sample corpora"
+    hint = corpora if option in ("tiny", "laptop") else ""
+
+    return f"{group}={option} is not for this command, which has no '{needed}'{hint}"
 
 
 def _unknown_key(key: str, cfg: DictConfig) -> str:
