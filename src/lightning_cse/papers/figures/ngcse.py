@@ -66,10 +66,12 @@ _PLACES = (  # of numbers beside their points
 
 
 def runs_of(plan: Plan) -> pd.DataFrame:
-    """Return one row per run: its setting, encoder and seed, its summary, and its curves."""
+    """Return one row per run: its setting, encoder and seed, its summary, and its curves; a
+    baseline has no training.
+    """
     rows = []
     for line in plan.lines:
-        for run in plan.found(line):
+        for run in () if line.row.baseline else plan.found(line):
             row = {
                 "setting": line.label,
                 "encoder": line.encoder,
