@@ -94,14 +94,8 @@ def describe(
         "overrides": portable(overrides),
     }
     draw_histograms({about["name"]: pairs for about, pairs in sets}, folder / "histograms.png")
-    text = json.dumps(
-        summary,
-        indent=2,
-        ensure_ascii=False,
-        allow_nan=False,
-    )
     runs.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(cfg, resolve=True))
-    runs.write_atomic(folder / "summary.json", f"{text}\n")
+    runs.write_json(folder / "summary.json", summary)
 
     return folder
 

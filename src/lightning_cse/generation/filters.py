@@ -134,7 +134,7 @@ def _of_meaning(bounds: Bounds, cosine: float) -> Iterator[str]:
 
 def _of_prompt(text: str, role: Role, given: tuple[str, str]) -> Iterator[str]:
     """Yield the reasons to reject a sentence that has parts of its prompt."""
-    if role.share is not None and MASK in text.lower():
+    if role.masked is not None and MASK in text.lower():
         yield "mask left"
 
     if _echoes_prompt(text, role, given):
@@ -151,7 +151,7 @@ def _echoes_prompt(text: str, role: Role, given: tuple[str, str]) -> bool:
             return True
 
     asked = letters(given[1])
-    for pair in role.examples.shown:
+    for pair in role.drawn.shown:
         # The second sentence of an example may be the answer to its first.
         if letters(pair[0]) != asked and letters(text) in map(letters, pair):
             return True

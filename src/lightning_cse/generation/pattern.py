@@ -1,14 +1,11 @@
 """Similarity patterns: what a language model writes for a sentence, role by role."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 from pydantic import BaseModel, Field, ValidationError
@@ -20,8 +17,6 @@ SOURCE = "source"
 """The reference of a role that is made from the sentence itself."""
 ANCHOR = "anchor"
 """That sentence's key in a row."""
-ASKED = "asked"
-"""The score of a role whose pairs the model scores itself."""
 SENTENCE = "{sentence}"
 """The message of the user that is the sentence alone."""
 
@@ -66,13 +61,20 @@ class _Role(BaseModel, extra="forbid", strict=True):
     rule: Text
     message: Text = SENTENCE
     masked: Annotated[float, Field(gt=0, le=1)] | None = None
-    checks: Checks | None = None
+    checks: Annotated[Checks, pydantic.BeforeValidator(lambda given: given or {})] = Checks()
 
 
-class _Scoring(BaseModel, extra="forbid", strict=True):
+class Scoring(BaseModel, extra="forbid", strict=True, str_strip_whitespace=True):
+    """How a model is asked for the score of a pair: the system message, and that of the user."""
+
     task: Text
     rule: Text
     message: Text
+
+    @property
+    def system(self) -> str:
+        """The system message."""
+        return f"{self.task}\n\n{self.rule}"
 
 
 class _Pattern(BaseModel, extra="forbid", strict=True):
@@ -84,15 +86,27 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
     cosine: dict[str, Any] = {}  # the same, by role
     layout: dict[Literal["prompt", "example"], str] = Field(min_length=2)
     given: tuple[str, ...] = ()  # roles that the data has
-    scores: dict[str, Score | Literal["asked"]] = {}  # of the pairs of the source and a role
-    scoring: _Scoring | None = None  # how the model is asked for them
+    # Of the pairs of the source and a role; `asked` becomes None.
+    scores: dict[
+        str,
+        Annotated[
+            Score | None,
+            pydantic.BeforeValidator(lambda score: None if score == "asked" else score),
+        ],
+    ] = {}
+    scoring: Scoring | None = None  # how the model is asked for them
     experiment: str | None = None  # which trains on the rows
     roles: tuple[_Role, ...]
 
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The roles whose pairs the model is asked to score."""
+        return tuple(name for name, score in self.scores.items() if score is None)
+
     @pydantic.model_validator(mode="after")
-    def _has_what_it_refers_to(self) -> _Pattern:
+    def _has_what_it_refers_to(self) -> Self:
         names = [*self.given, *(role.name for role in self.roles)]
-        if not self.roles and ASKED not in self.scores.values():
+        if not self.roles and not self.asked:
             raise ValueError("roles: at least one sentence must be written, or one score asked")
 
         for name in self.scores:
@@ -102,7 +116,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
         if self.given and len(self.scores) != 1:
             raise ValueError("scores: rows of given sentences have one score")
 
-        if ASKED in self.scores.values() and self.scoring is None:
+        if self.asked and self.scoring is None:
             raise ValueError("scoring: says how the model is asked for a score")
 
         if self.scoring is not None:
@@ -111,7 +125,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
         return self
 
     @pydantic.model_validator(mode="after")
-    def _refers_to_earlier_roles(self) -> _Pattern:
+    def _refers_to_earlier_roles(self) -> Self:
         known = [SOURCE, *self.given]
 
         for role in self.roles:
@@ -124,8 +138,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
             if role.name in (ANCHOR, *known):
                 raise ValueError(f"{role.name} must not be the source or an earlier role")
 
-            other = role.checks.less_detail_than if role.checks else None
-            for name in (role.reference, other or SOURCE):
+            for name in (role.reference, role.checks.less_detail_than or SOURCE):
                 if name not in known:
                     raise ValueError(f"{role.name}: {name!r} must be one of {known}")
 
@@ -147,42 +160,26 @@ def wrong_pattern(node: Any) -> Iterator[str]:
 # The pattern -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Role:
-    """A sentence that is written for each source.
+class Role(_Role):
+    """A sentence that is written for each source, as its config says.
 
     ``reference`` is what it is made from: `SOURCE`, or the name of an earlier role. ``system`` is
-    the system message, examples included, and ``fields`` are the labels of an example's two
-    sentences. ``message`` is that of the user, around the sentence; ``share`` of its words are
-    masked.
+    the system message, with the examples that were ``drawn``, and ``fields`` are the labels of an
+    example's two sentences. ``message`` is that of the user, around the sentence; a share of its
+    words are ``masked``.
     """
 
-    name: str
-    reference: str
     system: str
-    fields: tuple[str, str]
-    examples: Examples
-    checks: Checks
-    message: str = SENTENCE
-    share: float | None = None
+    drawn: Examples
 
     def content(self, sentence: str, seed: int) -> str:
         """Return the message of the user for a sentence."""
-        shown = sentence if self.share is None else masked(sentence, self.share, seed)
+        shown = sentence if self.masked is None else masked(sentence, self.masked, seed)
 
         return self.message.format(sentence=shown)
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """How a model is asked for the score of a pair: the system message, and that of the user."""
-
-    system: str = ""
-    message: str = ""
-
-
-@dataclass(frozen=True)
-class Pattern:
+class Pattern(_Pattern):
     """The roles that a language model writes for a sentence, with the same examples for all.
 
     With ``scores``, rows are pairs of the source and a role's sentence with a score from 0 to 1;
@@ -193,13 +190,7 @@ class Pattern:
     own, and so is the draw of the examples.
     """
 
-    name: str
     roles: tuple[Role, ...]
-    given: tuple[str, ...] = ()
-    scores: Mapping[str, float | None] = field(default_factory=dict)
-    scoring: Scoring = Scoring()
-    experiment: str | None = None
-    seed: int = 0
 
     @cached_property
     def digest(self) -> str:
@@ -207,17 +198,12 @@ class Pattern:
         and, of patterns with scores, how these come about.
         """
         document: list[Any] = [[role.name, role.reference, role.system] for role in self.roles]
-        messages = [[role.message, role.share] for role in self.roles]
-        scoring = [self.scoring.system, self.scoring.message]
+        messages = [[role.message, role.masked] for role in self.roles]
+        scoring = [self.scoring.system, self.scoring.message] if self.scoring else ["", ""]
         if self.scores or messages != [[SENTENCE, None]] * len(self.roles):
             document += [messages, self.given, list(self.scores.items()), scoring, self.seed]
 
         return hashlib.sha256(json.dumps(document).encode()).hexdigest()
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """The roles whose pairs the model is asked to score."""
-        return tuple(name for name, score in self.scores.items() if score is None)
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -230,7 +216,7 @@ class Pattern:
         digests: dict[str, str] = {}
 
         for role in self.roles:
-            digests.update(role.examples.digests)
+            digests.update(role.drawn.digests)
 
         return digests
 
@@ -249,41 +235,13 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
     roles = []
 
     for key, role in keys.items():
-        if isinstance(role.examples, Source):
-            examples = drawn[key]
-        else:
-            examples = Examples(role.examples, role.examples)
+        if not isinstance(role.examples, Source):
+            drawn[key] = Examples(role.examples, role.examples)
 
-        roles.append(
-            Role(
-                role.name,
-                role.reference,
-                _system_message(role, examples.shown, config.layout),
-                role.fields,
-                examples,
-                role.checks or Checks(),
-                role.message,
-                role.masked,
-            )
-        )
+        system = _system_message(role, drawn[key].shown, config.layout)
+        roles.append(Role.model_construct(**dict(role), system=system, drawn=drawn[key]))
 
-    scores = {
-        name: None if score == ASKED else float(score) for name, score in config.scores.items()
-    }
-    scoring = Scoring()
-    if config.scoring is not None:
-        system = f"{config.scoring.task.strip()}\n\n{config.scoring.rule.strip()}"
-        scoring = Scoring(system, config.scoring.message.strip())
-
-    return Pattern(
-        config.name,
-        tuple(roles),
-        config.given,
-        scores,
-        scoring,
-        config.experiment,
-        config.seed,
-    )
+    return Pattern.model_construct(**dict(config) | {"roles": tuple(roles)})
 
 
 def _check_message(name: str, message: str, **words: str) -> None:

@@ -84,7 +84,7 @@ def summarise(
     """
     cells = [json.loads(line) for line in rows.read_text(encoding="utf-8").split("\n") if line]
     drawn: dict[str, list[Pairs]] = {"written": [], "pattern": []}
-    examples = {role.name: role.examples for role in pattern.roles}
+    examples = {role.name: role.drawn for role in pattern.roles}
 
     for name in pattern.measured:
         source = examples.get(name, Examples((), ()))
@@ -122,13 +122,7 @@ def summarise(
         **({"scores": _mean_scores(cells, pattern)} if pattern.scores else {}),
         "values": {name: list(map(_values, pairs)) for name, pairs in sets.items()},
     }
-    text = json.dumps(
-        summary,
-        indent=2,
-        ensure_ascii=False,
-        allow_nan=False,
-    )
-    runs.write_atomic(rows.with_name("summary.json"), text + "\n")
+    runs.write_json(rows.with_name("summary.json"), summary)
 
     return summary
 

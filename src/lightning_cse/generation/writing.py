@@ -125,6 +125,7 @@ class Writer:
     ) -> Request:
         """Return the request for the score of a pair, by a pattern with ``scoring``."""
         scoring = self.pattern.scoring
+        assert scoring is not None  # noqa: S101 - else no score is asked
         content = scoring.message.format(first=first, second=second)
 
         return self._request(scoring.system, content, sample, SCORE_SCHEMA)

@@ -19,11 +19,6 @@ PAIRS = (
     ("Two girls sing.", "Two young women are singing."),
     ("The bus was late.", "The bus did not come in time."),
 )
-SYSTEM = (
-    "Write a sentence that means the same as the one the user gives you, in other words.\n\n"
-    + "\n\n".join(f"Sentence 1: {first}\nSentence 2: {second}" for first, second in PAIRS)
-    + "\n\nReturn the new sentence and nothing else; all information has to be preserved in it."
-)
 
 
 def rows(table):
@@ -46,13 +41,11 @@ def judged(
     **checks,
 ):
     fields = ("Sentence 1", "Sentence 2")
-    role = Role(
-        "r",
-        "source",
-        SYSTEM,
-        fields,
-        Examples(PAIRS, PAIRS),
-        Checks(**checks),
+    role = Role.model_construct(
+        name="r",
+        fields=fields,
+        drawn=Examples(PAIRS, PAIRS),
+        checks=Checks(**checks),
     )
     return judge(
         Reply(text, finish),

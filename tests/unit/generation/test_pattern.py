@@ -100,7 +100,7 @@ def test_custom_pattern():
         "Beispiel 2\nSatz A: Er ging.\nSatz B: Er lief fort.\n\n"
         "Gib nur den Satz zurück."
     )
-    assert [len(role.examples.shown) for role in pattern.roles] == [2, 1, 1, 3]
+    assert [len(role.drawn.shown) for role in pattern.roles] == [2, 1, 1, 3]
     assert [role.checks for role in pattern.roles[2:]] == [Checks(longest=None), Checks()]
 
     with pytest.raises(DataError, match=r"^pattern\.roles\.3\.examples: .*pattern\.shots is 99"):

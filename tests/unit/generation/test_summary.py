@@ -4,7 +4,7 @@ import json
 
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.generation.examples import Examples
-from lightning_cse.generation.pattern import Checks, Pattern, Role
+from lightning_cse.generation.pattern import Pattern, Role
 from lightning_cse.generation.summary import summarise
 
 
@@ -32,14 +32,7 @@ def summary(
 ):
     """Summarise rows in which each role has these pairs with the anchor, the same for all roles."""
     roles = [
-        Role(
-            role,
-            "source",
-            "s",
-            ("a", "b"),
-            Examples(pairs[:1], pairs, "own"),
-            Checks(),
-        )
+        Role.model_construct(name=role, drawn=Examples(pairs[:1], pairs, "own"))
         for role, pairs in pattern.items()
     ]
     lines = []
@@ -52,7 +45,7 @@ def summary(
     path.write_text("".join(lines))
 
     return summarise(
-        Pattern("mine", tuple(roles)),
+        Pattern.model_construct(roles=tuple(roles)),
         path,
         encoder,
         most=most,
