@@ -73,7 +73,13 @@ def export(
     Raises EncoderError if the model does not declare the view's layers, sentence-transformers has
     no such layer, or an adapter is asked for and cannot stand alone.
     """
-    _check_target(to, force)
+    replaceable = force and (to / "modules.json").is_file()
+    if to.exists() and any(to.iterdir()) and not replaceable:
+        raise LightningCSEError(
+            f"--to: {to} is not empty: give another folder; --force replaces only a "
+            "sentence-transformers folder"
+        )
+
     base = _base(model) if adapter else None
     sentence_transformer = _sentence_transformer()
     sentences = _probes()
@@ -99,7 +105,9 @@ def export(
             **as_prompts(part.encoder.instructions),
         )
         exported.save_pretrained(str(folder), create_model_card=False)
-        _keep_without_pooler(folder, part.encoder.backbone)
+        # Loading would add a pooler with random weights.
+        arguments = _without_pooler(part.encoder.backbone)
+        _set(folder / "sentence_bert_config.json", "model_args", arguments)
         is_cosine = _is_cosine(model, embedding, name)
         model_card(
             model,
@@ -109,8 +117,8 @@ def export(
         ).save(folder / "README.md")
         loaded = sentence_transformer(str(folder), device="cpu")
         distance = _checked_distance(loaded, sentences, embedding.views()[name])
-        if base is not None:
-            _name_base(folder, base.name)
+        if base is not None:  # which was checked with its folder on this machine
+            _set(folder / "adapter_config.json", "base_model_name_or_path", base.name)
         if to.exists():
             to.rename(Path(place) / "replaced")
 
@@ -149,11 +157,10 @@ def _base(model: SentenceModel) -> Base:
     return Base(find_encoder(encoder.name, source, settings.get("package")), source)
 
 
-def _name_base(folder: Path, name: str) -> None:
-    """Name the encoder under an adapter, which was checked with its folder on this machine."""
-    path = folder / "adapter_config.json"
+def _set(path: Path, key: str, value: Any) -> None:
+    """Set a key of a JSON file."""
     settings = json.loads(path.read_text(encoding="utf-8"))
-    settings["base_model_name_or_path"] = name
+    settings[key] = value
     path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
@@ -173,15 +180,6 @@ def _checked_distance(
         )
 
     return distance
-
-
-def _check_target(to: Path, force: bool) -> None:
-    replaceable = force and (to / "modules.json").is_file()
-    if to.exists() and any(to.iterdir()) and not replaceable:
-        raise LightningCSEError(
-            f"--to: {to} is not empty: give another folder; --force replaces only a "
-            "sentence-transformers folder"
-        )
 
 
 def push(
@@ -249,20 +247,16 @@ def _modules(view: View, folder: Path, base: Path | None = None) -> list[nn.Modu
     adapter = encoder.adapter
     backbone = adapter.merged() if adapter and base is None else encoder.backbone
 
-    if isinstance(encoder.backbone, Recurrent):
-        raise EncoderError(f"encoder.lstm, encoder.vectors: cannot be exported. {INSTEAD}")
-
-    if encoder.denoise:
-        raise EncoderError(f"encoder.denoise cannot be exported. {INSTEAD}")
-
-    if encoder.bidirectional:
-        raise EncoderError(
-            f"encoder.bidirectional cannot be exported: transformers would load the "
-            f"{backbone.config.model_type} with its causal mask. {INSTEAD}"
-        )
-
-    if encoder.pooling not in ("cls", "last_token", "mean", "prompt"):
-        raise EncoderError(f"pooling {encoder.pooling} cannot be exported. {INSTEAD}")
+    is_plain = encoder.pooling in ("cls", "last_token", "mean", "prompt")
+    unknown = {
+        "encoder.lstm, encoder.vectors": isinstance(encoder.backbone, Recurrent),
+        "encoder.denoise": encoder.denoise,
+        "encoder.bidirectional": encoder.bidirectional,  # transformers loads a causal mask
+        f"pooling {encoder.pooling}": not is_plain,
+    }
+    for option, is_used in unknown.items():
+        if is_used:
+            raise EncoderError(f"{option} cannot be exported. {INSTEAD}")
 
     by_last = template.pooled == 1  # also that of a causal model's prompt
     mode = "lasttoken" if by_last else "cls" if encoder.pooling == "cls" else "mean"
@@ -307,18 +301,15 @@ def _converted(layers: Iterable[nn.Module]) -> list[nn.Module]:
         if isinstance(layer, Normalize):
             converted.append(st.Normalize())
         elif isinstance(layer, nn.Linear):
-            sizes = (layer.in_features, layer.out_features)
-            has_bias = layer.bias is not None
-            weights = layer.weight.detach()
-            converted.append(
-                st.Dense(
-                    *sizes,
-                    has_bias,
-                    nn.Identity(),
-                    weights,
-                    layer.bias,
-                )
+            dense = st.Dense(
+                layer.in_features,
+                layer.out_features,
+                layer.bias is not None,
+                nn.Identity(),
+                layer.weight.detach(),
+                layer.bias,
             )
+            converted.append(dense)
         elif converted and isinstance(converted[-1], st.Dense):
             converted[-1].activation_function = layer
         else:
@@ -351,16 +342,6 @@ def _without_pooler(backbone: nn.Module) -> dict[str, bool]:
     return {"add_pooling_layer": False} if has_pooler else {}
 
 
-def _keep_without_pooler(folder: Path, backbone: nn.Module) -> None:
-    """Say in the folder that there is no pooler, since loading would add one with random
-    weights.
-    """
-    path = folder / "sentence_bert_config.json"
-    settings = json.loads(path.read_text(encoding="utf-8"))
-    settings["model_args"] = _without_pooler(backbone)
-    path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-
-
 def _with_template(
     tokenizer: PreTrainedTokenizerBase, template: Template
 ) -> PreTrainedTokenizerBase:
@@ -379,22 +360,10 @@ def _with_template(
     texts = [str(text or MASK) for text in tokenizer.convert_ids_to_tokens(ids)]
     tokens = []
     pieces = []
-    for number, (token, segment, text) in enumerate(
-        zip(
-            ids,
-            types,
-            texts,
-            strict=True,
-        )
-    ):
-        tokens.append(
-            {
-                "id": f"piece-{number}",
-                "ids": [token],
-                "tokens": [text],
-            }
-        )
-        pieces.append(f"piece-{number}:{segment}")
+    for number, token in enumerate(ids):
+        name = f"piece-{number}"
+        tokens.append({"id": name, "ids": [token], "tokens": [texts[number]]})
+        pieces.append(f"{name}:{types[number]}")
 
     pieces.insert(len(template.prefix), "$A:0")
     backend = copy.deepcopy(tokenizer.backend_tokenizer)

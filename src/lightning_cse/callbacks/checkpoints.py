@@ -56,7 +56,7 @@ class BestAndLast(Checkpoint):
     ) -> None:
         """Save the best if a resumed run has just made an evaluation that was due."""
         if self.evaluation.step == trainer.global_step != self._saved and self.evaluation.improved:
-            self._write(trainer, self.best, weights_only=True)
+            self._write(trainer, self.best)
 
     def on_train_batch_start(
         self,
@@ -79,11 +79,7 @@ class BestAndLast(Checkpoint):
             return
 
         if step != self._saved:
-            self._write(
-                trainer,
-                self.last,
-                weights_only=False,
-            )
+            self._write(trainer, self.last)
 
         self.interrupts.stop(
             f"stopped at step {step}; {self.interrupts.command} continues from there"
@@ -105,22 +101,12 @@ class BestAndLast(Checkpoint):
 
         self._saved = step
         if self.evaluation.improved:
-            self._write(trainer, self.best, weights_only=True)
+            self._write(trainer, self.best)
 
-        self._write(
-            trainer,
-            self.last,
-            weights_only=False,
-        )
+        self._write(trainer, self.last)
 
-    def _write(
-        self,
-        trainer: pl.Trainer,
-        path: Path,
-        *,
-        weights_only: bool,
-    ) -> None:
-        trainer.save_checkpoint(path, weights_only=weights_only)
+    def _write(self, trainer: pl.Trainer, path: Path) -> None:
+        trainer.save_checkpoint(path, weights_only=path == self.best)
         if path == self.last:
             self.interrupts.continues = f"continues from step {trainer.global_step}"
 

@@ -75,31 +75,27 @@ def compose_run(config_name: str, overrides: Iterable[str]) -> DictConfig:
     values for a package, which are rare, are left to Hydra.
     """
     parsed = [parse(line) for line in overrides]
-    plain = [one for one in parsed if not is_choice(one)]
-    choices = [str(one.input_line) for one in parsed if is_choice(one)]
-    if any(_needs_hydra(one) for one in plain):
-        cfg = _composed(config_name, tuple(str(one.input_line) for one in parsed)).copy()
-    else:
-        cfg = _composed(config_name, tuple(choices)).copy()
-        OmegaConf.set_struct(cfg, True)
-        for one in plain:
-            added = one.is_force_add()
-            OmegaConf.update(
-                cfg,
-                one.key_or_group,
-                one.value(),
-                merge=True,
-                force_add=added,
-            )
+    values = [one for one in parsed if not is_choice(one)]
+    if any(
+        one.is_add() or one.is_delete() or one.is_sweep_override() or one.package for one in values
+    ):
+        values = []
+
+    words = [str(one.input_line) for one in parsed if not values or is_choice(one)]
+    cfg = _composed(config_name, tuple(words)).copy()
+    OmegaConf.set_struct(cfg, True)
+    for one in values:
+        OmegaConf.update(
+            cfg,
+            one.key_or_group,
+            one.value(),
+            merge=True,
+            force_add=one.is_force_add(),
+        )
 
     complete(cfg)
 
     return cfg
-
-
-def _needs_hydra(override: Override) -> bool:
-    added = override.is_add() or override.is_delete()
-    return added or override.is_sweep_override() or bool(override.package)
 
 
 @functools.cache
@@ -269,12 +265,6 @@ current_sweep: "Sweep | None" = None
 def in_sweep() -> bool:
     """Whether the current job is a point of a sweep."""
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-
-
-def config_folders(hydra_cfg: Any) -> list[Path]:
-    """Return the folders of --config-dir, from Hydra's own node of a config."""
-    sources = hydra_cfg.runtime.config_sources
-    return [Path(source.path) for source in sources if source.provider == PROVIDER]
 
 
 class Outcomes(Callback):

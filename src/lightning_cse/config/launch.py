@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ from lightning_cse.config import compose, conf_dir, encoder_configs
 from lightning_cse.config.check import OPEN, check, devices
 from lightning_cse.config.compose import (
     APPENDED,
+    PROVIDER,
     CompositionError,
     complete,
-    config_folders,
     is_group,
     register,
     unread,
@@ -67,6 +68,7 @@ def launch(
     argv = sys.argv
     full_error = os.environ.get("HYDRA_FULL_ERROR", "0")
     words = _without_config_dir(argv[1:] if args is None else args)
+    register()
     runner = Runner(
         task,
         config_name,
@@ -115,13 +117,7 @@ def call(
 
     try:
         GlobalHydra.instance().clear()  # for a program that was itself started by Hydra
-        with (
-            hydra.initialize_config_dir(
-                str(conf_dir()),
-                config_name,
-                "1.3",
-            ),
-        ):
+        with hydra.initialize_config_dir(str(conf_dir()), config_name, "1.3"):
             with explained():
                 cfg = hydra.compose(
                     config_name,
@@ -136,7 +132,7 @@ def call(
             with open_dict(cfg):
                 del cfg["hydra"]
 
-            return Runner(task, config_name, verbose=False).run(cfg)
+            return Runner(task, config_name).run(cfg)
     finally:
         Singleton.set_state(before)
 
@@ -155,23 +151,15 @@ def explained() -> Iterator[None]:
 # A run -----------------------------------------------------------------------------------
 
 
+@dataclass
 class Runner:
     """The task as Hydra calls it; launchers pickle it for their workers."""
 
-    def __init__(
-        self,
-        task: str,
-        config_name: str,
-        *,
-        verbose: bool,
-        is_command: bool = False,
-    ) -> None:
-        register()
-        self.task = task
-        self.config_name = config_name
-        self.verbose = verbose
-        self.is_command = is_command
-        self.error: Exception | None = None
+    task: str
+    config_name: str
+    verbose: bool = False
+    is_command: bool = False
+    error: Exception | None = None
 
     def __call__(self, cfg: DictConfig) -> Any:
         """Run the task, and keep its error; in a sweep, return the outcome of the point."""
@@ -200,10 +188,11 @@ class Runner:
         # The threads of tokenizers may deadlock once a data loader forks.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         register()
-        for folder in config_folders(HydraConfig.get()):
-            from lightning_cse.data.corpora import register_corpora
+        for source in HydraConfig.get().runtime.config_sources:
+            if source.provider == PROVIDER:
+                from lightning_cse.data.corpora import register_corpora
 
-            register_corpora(folder)
+                register_corpora(Path(source.path))
 
         complete(cfg)
         check(cfg, self.config_name)
@@ -220,17 +209,15 @@ class Runner:
     def _imported(self) -> Callable[[DictConfig], Any]:
         """Import the task, without collecting garbage on the way."""
         module, _, function = self.task.partition(":")
-        is_first = module not in sys.modules
-        was_enabled = gc.isenabled()
-        gc.disable()  # imports leave hardly any garbage, and collections take a sixth of their time
-        try:
-            found: Callable[[DictConfig], Any] = getattr(importlib.import_module(module), function)
-        finally:
-            if was_enabled:
-                gc.enable()
+        is_first = self.is_command and module not in sys.modules
+        if is_first:
+            # Imports leave hardly any garbage, and collections take a sixth of their time.
+            gc.disable()
 
-        if is_first and self.is_command:
+        found: Callable[[DictConfig], Any] = getattr(importlib.import_module(module), function)
+        if is_first:
             gc.freeze()  # modules stay to the end; a program's own objects may not
+            gc.enable()
 
         return found
 
@@ -289,10 +276,11 @@ def _run_task(task: Callable[[DictConfig], Any], cfg: DictConfig) -> Any:
     try:
         result = task(cfg)
     except BaseException as error:  # noqa: BLE001 - raised again by the waiting process
-        Path(file).write_bytes(pickle.dumps(error))
-        sys.exit(1)
+        result = error
 
     Path(file).write_bytes(pickle.dumps(result))
+    if isinstance(result, BaseException):
+        sys.exit(1)
 
     return result
 

@@ -17,7 +17,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
-from lightning_cse.data import ContrastiveData, ContrastiveDataModule
+from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean, extra_with
 from lightning_cse.evaluation import Task, check_parts
@@ -65,7 +65,13 @@ def build(cfg: DictConfig) -> Parts:
 
     method: Method = built(cfg.method, encoder=encoder)
     settings = built(cfg.data)
-    data = data_module_of(settings)(
+    kind = ContrastiveDataModule
+    if settings.streaming:
+        from lightning_cse.data.stream import StreamDataModule
+
+        kind = StreamDataModule
+
+    data = kind(
         settings,
         tokenize=encoder.tokenizer,
         seed=cfg.seed,
@@ -75,11 +81,8 @@ def build(cfg: DictConfig) -> Parts:
     )
 
     if settings.streaming and method.needs_all_rows:
-        name = type(method).__name__
-        fault = (
-            f"data.streaming: {name} reads all training rows before its first step: set it to false"
-        )
-        raise ConfigError([fault])
+        fault = "reads all training rows before its first step: set it to false"
+        raise ConfigError([f"data.streaming: {type(method).__name__} {fault}"])
 
     tasks, left_out = build_tasks(cfg.suite)
     for name in sorted(tasks):
@@ -104,16 +107,6 @@ def build(cfg: DictConfig) -> Parts:
         method,
         left_out,
     )
-
-
-def data_module_of(settings: ContrastiveData) -> type[ContrastiveDataModule]:
-    """Return the class that reads a data set: at once, or as a stream."""
-    if not settings.streaming:
-        return ContrastiveDataModule
-
-    from lightning_cse.data.stream import StreamDataModule
-
-    return StreamDataModule
 
 
 def _check_monitor(

@@ -116,7 +116,16 @@ def evaluate(
     model = open_model(cfg)
     about = _about(cfg, model)
     tasks, averages, left_out = _plan(cfg.suite, model, about.name)
-    hashed = _hashed(cfg, about, tasks, resolved)
+    data = dict(about.data)
+    for task in tasks.values():
+        data |= task.digests
+
+    hashed: dict[str, Any] = {
+        "config": {"suite": plain(cfg.suite), "model": about.options},
+        "data": data,
+        "encoder": about.encoder,
+        "resolved": resolved,
+    }
     key = evaluation_key(requested, about.record.get("key"))
     seed = int(about.record.get("seed", 0))
     folder = runs.Run(
@@ -143,7 +152,7 @@ def evaluate(
                 **_model_entries(cfg, model, about),
                 **_measured(results, averages, left_out),
                 "task_data": {name: task.digests for name, task in tasks.items()},
-                "data": hashed["data"],
+                "data": data,
                 "environment": runs.environment(),
                 "peak_memory_mib": peak_memory(),
                 "overrides": portable(overrides),
@@ -152,25 +161,6 @@ def evaluate(
         )
 
     return runs.Outcome("finished", str(folder.path))
-
-
-def _hashed(
-    cfg: DictConfig,
-    about: About,
-    tasks: Tasks,
-    resolved: dict[str, Any],
-) -> dict[str, Any]:
-    """Return what decides the results, as the arguments of `runs.config_hash`."""
-    data = dict(about.data)
-    for task in tasks.values():
-        data |= task.digests
-
-    return {
-        "config": {"suite": plain(cfg.suite), "model": about.options},
-        "data": data,
-        "encoder": about.encoder,
-        "resolved": resolved,
-    }
 
 
 def _resolved(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
@@ -371,11 +361,8 @@ def open_model(cfg: DictConfig) -> AnyModel:
         return model
 
     if model.run is not None:
-        raise ConfigError(
-            [
-                f"whitening: {model.name} is a run, which is evaluated as it was trained; leave it out"
-            ]
-        )
+        fault = "is a run, which is evaluated as it was trained; leave it out"
+        raise ConfigError([f"whitening: {model.name} {fault}"])
 
     answers = Whitening(model.encoder, sources=cfg.whitening, data_dir=cfg.paths.data_dir)
     fitted_on = hashlib.sha256("\n".join(answers.sentences).encode()).hexdigest()

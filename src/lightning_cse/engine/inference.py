@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -156,7 +155,7 @@ class SentenceModel:
         """Return all views of sentences at once, as an `Embedding` in main memory; EncoderError if
         it is not finite. The arguments are those of `encode`; ``label`` is shown before the bar.
         """
-        texts = _as_list(sentences)
+        texts = [sentences] if isinstance(sentences, str) else list(sentences)
         tokenizer = self._tokenizer(use, prompt)
         _check_count("batch_size", batch_size)
         title = f"{label}: {len(texts):,} sentences" if label else f"{len(texts):,} sentences"
@@ -197,13 +196,17 @@ class SentenceModel:
         for name, value in self._example.fields().items():
             vectors[name] = value.new_empty(len(texts), value.shape[1])
 
-        with self._tokens(table), self._autocast():
-            for rows in order.split(batch_size):
-                embedded = self.answers.embed([texts[row] for row in rows.tolist()])
-                for name, value in embedded.fields().items():
-                    vectors[name][rows] = value
+        self.answers.table = table  # so that it does not tokenise the sentences again
+        try:
+            with self._autocast():
+                for rows in order.split(batch_size):
+                    embedded = self.answers.embed([texts[row] for row in rows.tolist()])
+                    for name, value in embedded.fields().items():
+                        vectors[name][rows] = value
 
-                advance(len(rows))
+                    advance(len(rows))
+        finally:
+            self.answers.table = None
 
         return finite(type(self._example)(**vectors))
 
@@ -516,7 +519,9 @@ class SentenceModel:
 
         points = PointEmbedding(queries.views()[first])
 
-        return Comparison.of(_cosine, points), points, folder.blocks(PointEmbedding)
+        compared = Comparison.of(lambda a, b: cosine(a.vector, b.vector), points)
+
+        return compared, points, folder.blocks(PointEmbedding)
 
     def to_mteb(self) -> MTEBModel:
         """Return this model as a model of the mteb library, for ``mteb.evaluate(model.to_mteb(),
@@ -570,11 +575,10 @@ class SentenceModel:
     ) -> Comparison:
         if view or against:
             known = self._example.views()
-            first = self._checked_view(view, known)
-            second = self._checked_view(against, known)
-            pair = (first, second)
+            one = self._checked_view(view, known)
+            other = self._checked_view(against, known)
 
-            return Comparison(lambda a, b: cosine(a.views()[first], b.views()[second]), pair)
+            return Comparison(lambda a, b: cosine(a.views()[one], b.views()[other]), (one, other))
 
         if relation == "similar":
             return Comparison.of(self._question("similarity"), self._example)
@@ -605,30 +609,13 @@ class SentenceModel:
         return np.asarray(scores) if lengths else float(scores)
 
     def _autocast(self) -> torch.autocast:
-        reduced = self.dtype != torch.float32
-        return torch.autocast(
-            self.device.type,
-            torch.bfloat16,
-            enabled=reduced,
-        )
-
-    @contextmanager
-    def _tokens(self, table: TokenTable) -> Iterator[None]:
-        """Let the model use a table of tokens, so that it does not tokenise the sentences again."""
-        self.answers.table = table
-        try:
-            yield
-        finally:
-            self.answers.table = None
+        is_reduced = self.dtype != torch.float32
+        return torch.autocast(self.device.type, torch.bfloat16, is_reduced)
 
 
 def _check_count(key: str, value: int) -> None:
     if not isinstance(value, int) or value < 1:
         raise ConfigError([f"{key}: must be an integer of at least 1, got {value}"])
-
-
-def _as_list(sentences: Sentences) -> list[str]:
-    return [sentences] if isinstance(sentences, str) else list(sentences)
 
 
 def _vectors(embedding: Embedding) -> dict[str, Tensor]:
@@ -639,7 +626,3 @@ def _vectors(embedding: Embedding) -> dict[str, Tensor]:
             vectors[name.replace("log_", "")] = value.exp()
 
     return vectors
-
-
-def _cosine(a: PointEmbedding, b: PointEmbedding) -> Tensor:
-    return cosine(a.vector, b.vector)

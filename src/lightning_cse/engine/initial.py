@@ -26,7 +26,8 @@ def initialise(method: Method, name: str) -> str:
     """
     given, digest = _weights(name)
     own = method.state_dict()
-    fits = {key: value for key, value in given.items() if _has_place(own, key, value)}
+    shapes = {key: value.shape for key, value in own.items()}
+    fits = {key: value for key, value in given.items() if shapes.get(key) == value.shape}
     _check_frozen(method, given, name)
 
     lacking = [key for key in own if key.startswith(ENCODER) and key not in fits]
@@ -62,10 +63,6 @@ def _weights(name: str) -> tuple[dict[str, Tensor], str]:
         weights |= read_weights(model.run, model.record)
 
     return weights, model.digests["weights"]
-
-
-def _has_place(own: Mapping[str, Tensor], key: str, value: Tensor) -> bool:
-    return key in own and own[key].shape == value.shape
 
 
 def _check_frozen(method: Method, given: Mapping[str, Tensor], name: str) -> None:

@@ -36,11 +36,6 @@ class Started:
     machines: int
     on_each: int
 
-    @property
-    def processes(self) -> int:
-        """The number of all processes."""
-        return self.machines * self.on_each
-
 
 def started() -> Started | None:
     """Return what torchrun or SLURM has started; None if neither has started this process."""
@@ -86,7 +81,11 @@ def check_processes(cfg: DictConfig) -> None:
         )
         raise ConfigError([fault])
 
-    if found.by == "SLURM" and found.processes > 1 and "SLURM_NTASKS_PER_NODE" not in os.environ:
+    if (
+        found.by == "SLURM"
+        and found.machines * on_each > 1
+        and "SLURM_NTASKS_PER_NODE" not in os.environ
+    ):
         fault = (
             f"trainer.devices: Lightning reads --ntasks-per-node={on_each}, so give that to srun"
         )

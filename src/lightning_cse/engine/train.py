@@ -235,20 +235,14 @@ def _follow(job: Job) -> runs.Outcome:
         finished = job.folder.status == "finished"
         start = Start(finished, step=0 if job.last.is_file() else None)
 
-    path = str(job.folder.path)
     if start.finished:
-        return runs.Outcome("skipped", path)
+        return runs.Outcome("skipped", str(job.folder.path))
 
     score = None
     with contextlib.suppress(Interrupted):  # the first process raises it, too
-        results = fit_and_test(
-            job,
-            [],
-            None if start.step is None else job.last,
-        )
-        score = results["best"]["score"]
+        score = fit_and_test(job, [], start.step)["best"]["score"]
 
-    return runs.Outcome("finished", path, score)
+    return runs.Outcome("finished", str(job.folder.path), score)
 
 
 def _tell(job: Job, start: Start) -> None:
@@ -265,20 +259,21 @@ def _run(job: Job) -> dict[str, Any]:
     job.folder.start(OmegaConf.to_yaml(job.cfg, resolve=True), job.key)
     _report_start(job, step)
     curves = runs.Curves(job.folder.curves_path)
-    _cut_curves(curves, step, start.evaluation_due)
+
+    def is_kept(at: int, key: str) -> bool:
+        """Whether a value is before the checkpoint, so that it is not logged again."""
+        if step is None or at > step:
+            return False
+
+        return at < step or not start.evaluation_due or key.startswith("train/")
+
+    curves.keep(is_kept)
     views = _views(job, resumed_at=step)
     exit_code = 1
 
     try:
-        loggers = [CurvesLogger(curves), *views]
-        record = _record(
-            job,
-            fit_and_test(
-                job,
-                loggers,
-                None if step is None else job.last,
-            ),
-        )
+        results = fit_and_test(job, [CurvesLogger(curves), *views], step)
+        record = _record(job, results)
         job.folder.finish(record)
         job.interrupts.continues = "finds the run finished"
         exit_code = 0
@@ -299,7 +294,12 @@ def _run(job: Job) -> dict[str, Any]:
             view.close(exit_code)
 
     if job.cfg.figures:
-        _draw_figures(job, curves)
+        from lightning_cse.loggers.plots import run_figures  # matplotlib
+
+        try:
+            run_figures(curves.read(), job.folder.figures, job.cfg.monitor)
+        except Exception as error:  # noqa: BLE001 - the run is finished
+            log.warning("no figures: %s", error)
 
     return record
 
@@ -337,26 +337,10 @@ def _report_start(job: Job, step: int | None) -> None:
         job.interrupts.continues = f"continues from step {step}"
 
 
-def _cut_curves(
-    curves: runs.Curves,
-    step: int | None,
-    evaluation_due: bool,
-) -> None:
-    """Remove what will be logged again after the checkpoint's step."""
-    prefix = "train/" if evaluation_due else ""
-
-    def is_kept(at: int, key: str) -> bool:
-        if step is None or at > step:
-            return False
-
-        return at < step or key.startswith(prefix)
-
-    curves.keep(is_kept)
-
-
 def _record(job: Job, results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a finished run."""
     overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    provenance = job.parts.data.provenance
     record = {
         "name": job.folder.name,
         "config_hash": job.folder.config_hash,
@@ -367,10 +351,7 @@ def _record(job: Job, results: Mapping[str, Any]) -> dict[str, Any]:
         **results,
     }
 
-    if job.parts.data.provenance:
-        record["provenance"] = job.parts.data.provenance
-
-    return record
+    return record | {"provenance": provenance} if provenance else record
 
 
 def _resume_point(job: Job) -> Start:
@@ -421,20 +402,6 @@ def _views(job: Job, *, resumed_at: int | None) -> list[RunView]:
     return [view]
 
 
-def _draw_figures(job: Job, curves: runs.Curves) -> None:
-    """Draw the curves; a failure does not matter to the run."""
-    from lightning_cse.loggers.plots import run_figures  # matplotlib
-
-    try:
-        run_figures(
-            curves.read(),
-            job.folder.figures,
-            job.cfg.monitor,
-        )
-    except Exception as error:  # noqa: BLE001 - the run is finished
-        log.warning("no figures: %s", error)
-
-
 @contextlib.contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
     """Also write logs, warnings and the traceback of an error to a file."""
@@ -465,14 +432,14 @@ def _logging_to(path: Path) -> Iterator[None]:
 def fit_and_test(
     job: Job,
     loggers: list[Logger],
-    last: Path | None,
+    step: int | None,
 ) -> dict[str, Any]:
-    """Train from the start or the last checkpoint, test the best one, and return the results.
+    """Train from the start or the checkpoint of a step, test the best one, and return the results.
 
     Raises TrainingError if another process of the run is lost.
     """
     try:
-        return _fit_and_test(job, loggers, last)
+        return _fit_and_test(job, loggers, None if step is None else job.last)
     except RuntimeError as error:
         if not is_lost(error):
             raise

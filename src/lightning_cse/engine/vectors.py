@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,12 @@ _DIGEST = b"sentences"
 DTYPES = {"float32": np.float32, "float16": np.float16}
 
 
+@dataclass(frozen=True)
 class VectorFolder:
     """A folder of shards with the vectors of sentences, and what they were made with."""
 
-    def __init__(self, path: Path, manifest: Mapping[str, Any]) -> None:
-        self.path = path
-        self.manifest = manifest
+    path: Path
+    manifest: Mapping[str, Any]
 
     @classmethod
     def claim(cls, path: Path, manifest: Mapping[str, Any]) -> VectorFolder:

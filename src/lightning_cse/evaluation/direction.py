@@ -51,7 +51,11 @@ class DirectionTask(CorpusTask):
 
             lead = score(premise, hypothesis).double() - score(hypothesis, premise).double()
 
-        metrics = {"accuracy": share_larger(lead, torch.zeros_like(lead)), **_ties(lead)}
+        metrics = {"accuracy": share_larger(lead, torch.zeros_like(lead))}
+        ties = float((lead == 0).double().mean())
+        if ties:  # records that were made before ties were counted have none
+            metrics["ties"] = ties
+
         predictions = {
             "row": list(range(len(rows))),
             "lead": lead.tolist(),
@@ -64,12 +68,6 @@ class DirectionTask(CorpusTask):
             predictions["correct_determinant"] = (wide > narrow).tolist()
 
         return TaskResult(metrics, predictions)
-
-
-def _ties(lead: torch.Tensor) -> dict[str, float]:
-    """Return the share of ties, or nothing, as in records made before ties were counted."""
-    share = float((lead == 0).double().mean())
-    return {"ties": share} if share else {}
 
 
 class Direction(DirectionTask):

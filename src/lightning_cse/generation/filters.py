@@ -2,9 +2,9 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
-from lightning_cse.generation.pattern import SOURCE, Bounds, Role
+from lightning_cse.generation.pattern import SOURCE, Role
 from lightning_cse.generation.text import (
     MASK,
     cleaned,
@@ -32,27 +32,27 @@ _SCORE = re.compile(
 def judge(
     reply: Reply,
     role: Role,
-    source: str,
+    known: Mapping[str, str],
     reference: str,
-    written: Mapping[str, str],
     cosine: Cosine | None = None,
 ) -> tuple[str, str | None]:
     """Return the sentence of a reply and the first reason to reject it, None if it is accepted.
 
-    The role is made from the ``reference``: the ``source``, or the sentence ``written`` for an
-    earlier role. ``cosine`` is needed for roles with bounds of it.
+    ``known`` has the sentences by role, the source included; the role is made from the
+    ``reference`` among them. ``cosine`` is needed for roles with bounds of it.
     """
     text = cleaned(reply.text, role.fields[1], reference)
-    reasons = _reasons(
-        reply,
-        text,
-        role,
-        {SOURCE: source, **written},
-        reference,
-        cosine,
-    )
+    sentence = " ".join(text.split())
+    reason = _reason(reply, text, role, known, reference)
+    bounds = role.checks.cosine
+    if reason is None and bounds is not None and cosine is not None:
+        meaning = cosine(known[SOURCE], sentence)
+        if meaning <= bounds.get("above", -math.inf):
+            reason = "too far in meaning"
+        elif meaning >= bounds.get("below", math.inf):
+            reason = "too close in meaning"
 
-    return " ".join(text.split()), next(reasons, None)
+    return sentence, reason
 
 
 def read_score(reply: Reply) -> tuple[float, str | None]:
@@ -71,74 +71,38 @@ def read_score(reply: Reply) -> tuple[float, str | None]:
     return score, None if score <= 1 else "score not from 0 to 1"
 
 
-def _reasons(
+def _reason(
     reply: Reply,
     text: str,
     role: Role,
     known: Mapping[str, str],
     reference: str,
-    cosine: Cosine | None,
-) -> Iterator[str]:
-    """Yield the reasons to reject a text, the first to report first; ``known`` has the sentences by
-    role.
-    """
+) -> str | None:
+    """Return the first reason to reject a text, whatever its meaning."""
     content = letters(text)
     checks = role.checks
     given = (known[SOURCE], reference)
     sentences = count_sentences(text)
     words = len(text.split())
     of = len(reference.split())
-
-    if reply.refused or (refuses(text) and not any(map(refuses, given))):
-        yield "refused"
-
-    if reply.finish == "length" and not is_complete(text):
-        yield "cut off"
-
-    if not content:
-        yield "empty"
-
-    yield from _of_prompt(text, role, given)
-
-    if content in map(letters, given):
-        yield "echo of the source"
-
-    if sentences > max(checks.most_sentences or sentences, count_sentences(reference)):
-        yield "several sentences"
-
-    if checks.longest is not None and words > max(checks.always_allowed, checks.longest * of):
-        yield "too long"
-
-    if checks.shortest is not None and of >= _FEW and words < checks.shortest * of:
-        yield "too short"
-
-    if content in map(letters, known.values()):
-        yield "equal to another role"
-
     other = known.get(checks.less_detail_than or "")
-    if other is not None and words >= len(other.split()):
-        yield "more detail"
+    reasons = {
+        "refused": reply.refused or (refuses(text) and not any(map(refuses, given))),
+        "cut off": reply.finish == "length" and not is_complete(text),
+        "empty": not content,
+        "mask left": role.masked is not None and MASK in text.lower(),
+        "echo of the prompt": _echoes_prompt(text, role, given),
+        "echo of the source": content in map(letters, given),
+        "several sentences": sentences
+        > max(checks.most_sentences or sentences, count_sentences(reference)),
+        "too long": checks.longest is not None
+        and words > max(checks.always_allowed, checks.longest * of),
+        "too short": checks.shortest is not None and of >= _FEW and words < checks.shortest * of,
+        "equal to another role": content in map(letters, known.values()),
+        "more detail": other is not None and words >= len(other.split()),
+    }
 
-    if checks.cosine is not None and cosine is not None:
-        yield from _of_meaning(checks.cosine, cosine(known[SOURCE], " ".join(text.split())))
-
-
-def _of_meaning(bounds: Bounds, cosine: float) -> Iterator[str]:
-    """Yield the reasons to reject a sentence of this cosine with the source."""
-    if cosine <= bounds.get("above", -math.inf):
-        yield "too far in meaning"
-
-    if cosine >= bounds.get("below", math.inf):
-        yield "too close in meaning"
-
-
-def _of_prompt(text: str, role: Role, given: tuple[str, str]) -> Iterator[str]:
-    """Yield the reasons to reject a sentence that has parts of its prompt."""
-    if role.masked is not None and MASK in text.lower():
-        yield "mask left"
-
-    if _echoes_prompt(text, role, given):
-        yield "echo of the prompt"
+    return next((reason for reason, applies in reasons.items() if applies), None)
 
 
 def _echoes_prompt(text: str, role: Role, given: tuple[str, str]) -> bool:

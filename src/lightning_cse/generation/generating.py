@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
@@ -24,8 +23,10 @@ from lightning_cse.data.roles import RoleRows
 from lightning_cse.data.rows import Rows, digests_of
 from lightning_cse.data.sources import read_sources
 from lightning_cse.engine.build import built, check_nodes
+from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import load
 from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.generation.filters import Cosine
 from lightning_cse.generation.pattern import build_pattern, wrong_pattern
 from lightning_cse.generation.summary import measures, shown_prompts, shown_summary, summarise
 from lightning_cse.generation.writing import Row, Writer
@@ -88,7 +89,7 @@ class Generation:
         self.pattern = build_pattern(values["pattern"], data_dir)
         model = cfg.llm.model or "(llm.model is not set)"
         self.llm = LLM({**values["llm"], "model": model}, cfg.paths.cache_dir)
-        self.meaning = _Meaning(cfg.checks_encoder) if cfg.checks_encoder else None
+        self.meaning = load(cfg.checks_encoder) if cfg.checks_encoder else None
         drawn = draw_sentences(cfg, data, data_dir, self.pattern.given)
         self.sentences, self.given, self.digests = drawn
         self.writer = self._new_writer()
@@ -98,14 +99,14 @@ class Generation:
         self.run = runs.Run(
             Path(cfg.paths.runs_dir).expanduser(),
             f"generate/{self.name}",
-            self._identity(),
+            runs.config_hash(self._decides),
             cfg.seed,
         )
         self.rows = self.run.path / f"{self.name}.jsonl"
         self.given_up = self.run.path / "given_up.jsonl"
 
     def _new_writer(self) -> Writer:
-        cosine = None if self.meaning is None else self.meaning.cosine
+        cosine = None if self.meaning is None else _cosine_by(self.meaning)
 
         return Writer(self.llm, self.pattern, self.cfg.samples, cosine, self.given)
 
@@ -129,14 +130,6 @@ class Generation:
             "n": self.wanted,
             "checks_encoder": self.meaning and self.meaning.digests,
         }
-
-    def _identity(self) -> str:
-        return runs.config_hash(
-            self._decides,
-            data={},
-            encoder={},
-            resolved={},
-        )
 
     def write(self) -> dict[str, Any]:
         """Write the rows, unless they are finished, and return their provenance."""
@@ -291,19 +284,12 @@ class Generation:
             yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(command)}"
 
 
-class _Meaning:
-    """The cosines of sentences by an encoder, each sentence embedded once."""
+def _cosine_by(model: SentenceModel) -> Cosine:
+    """Return the cosine of two sentences by a model, which embeds each sentence once."""
+    encode = functools.partial(model.encode, normalize_embeddings=True)
+    vector = functools.lru_cache(maxsize=4096)(encode)
 
-    def __init__(self, name: str) -> None:
-        self.model = load(name)
-        self.digests = self.model.digests
-        self.vector = functools.lru_cache(maxsize=4096)(self._vector)
-
-    def cosine(self, a: str, b: str) -> float:
-        return float(self.vector(a) @ self.vector(b))
-
-    def _vector(self, sentence: str) -> np.ndarray:
-        return self.model.encode(sentence, normalize_embeddings=True)
+    return lambda a, b: float(vector(a) @ vector(b))
 
 
 def _now() -> str:

@@ -119,9 +119,12 @@ def summarise(
         ],
         "roles": list(pattern.measured),
         "overlap": list(map(_overlap, sets["written"], sets["pattern"])),
-        **({"scores": _mean_scores(cells, pattern)} if pattern.scores else {}),
         "values": {name: list(map(_values, pairs)) for name, pairs in sets.items()},
     }
+    if pattern.scores:
+        scores = {role: [one[2] for one in _pairs_of(cells, role)] for role in pattern.scores}
+        summary["scores"] = {role: float(np.mean(ones)) for role, ones in scores.items() if ones}
+
     runs.write_json(rows.with_name("summary.json"), summary)
 
     return summary
@@ -138,13 +141,6 @@ def _pairs_of(
     return [
         (row["sentence1"], row["sentence2"], row["score"]) for row in cells if row["role"] == role
     ]
-
-
-def _mean_scores(cells: Sequence[Mapping[str, Any]], pattern: Pattern) -> dict[str, float]:
-    """Return the mean score of each role that has pairs."""
-    scores = {role: [score for *_, score in _pairs_of(cells, role)] for role in pattern.scores}
-
-    return {role: float(np.mean(values)) for role, values in scores.items() if values}
 
 
 def _values(pairs: Pairs) -> dict[str, Any]:

@@ -74,6 +74,7 @@ class Row:
         ]
 
 
+@dataclass
 class Writer:
     """Writes rows by a pattern, with at most ``samples`` replies for each role and score.
 
@@ -86,22 +87,17 @@ class Writer:
     takes every reply.
     """
 
-    def __init__(
-        self,
-        llm: LLM,
-        pattern: Pattern,
-        samples: int,
-        cosine: Cosine | None = None,
-        given: Mapping[str, Mapping[str, str]] | None = None,
-    ) -> None:
-        self.llm = llm
-        self.pattern = pattern
-        self.samples = samples
-        self.cosine = cosine
-        self.given = given or {}
-        names = [*(role.name for role in pattern.roles), *map(score_name, pattern.asked)]
+    llm: LLM
+    pattern: Pattern
+    samples: int
+    cosine: Cosine | None
+    given: Mapping[str, Mapping[str, str]]
+    replies: Account = field(default_factory=Account)
+
+    def __post_init__(self) -> None:
+        names = [role.name for role in self.pattern.roles]
+        names += map(score_name, self.pattern.asked)
         self.roles = {name: Counter[str | None]() for name in names}
-        self.replies = Account()
 
     def request(
         self,
@@ -173,21 +169,11 @@ class Writer:
         if reference is None:
             return False
 
-        def judged(reply: Reply) -> tuple[str, str | None]:
-            return judge(
-                reply,
-                role,
-                row.anchor,
-                reference,
-                row.sentences,
-                self.cosine,
-            )
-
         sentence = await self._asked(
             row,
             role.name,
             lambda sample: self.request(role, reference, sample),
-            judged,
+            lambda reply: judge(reply, role, known, reference, self.cosine),
         )
         if sentence is not None:
             row.sentences[role.name] = sentence
@@ -225,25 +211,19 @@ class Writer:
             reply = await self.llm.reply(request(sample))
             if isinstance(reply, Failure):
                 row.lost = None if reply.final else reply.reason
-                self._count(row, name, "refused by the endpoint", reply.reason)
+                self._reject(row, name, "refused by the endpoint", reply.reason)
                 return None
 
             self.replies.add(replace(reply, cached=False))
             value, reason = read(reply)
-            self._count(row, name, reason, reply.text)
-
             if reason is None:
+                self.roles[name][None] += 1
                 return value
+
+            self._reject(row, name, reason, reply.text)
 
         return None
 
-    def _count(
-        self,
-        row: Row,
-        name: str,
-        reason: str | None,
-        text: str,
-    ) -> None:
+    def _reject(self, row: Row, name: str, reason: str, text: str) -> None:
         self.roles[name][reason] += 1
-        if reason is not None:
-            row.rejected.append({"role": name, "reason": reason, "text": text})
+        row.rejected.append({"role": name, "reason": reason, "text": text})

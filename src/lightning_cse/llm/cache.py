@@ -5,7 +5,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -43,12 +43,12 @@ FROM replies WHERE key = ?
 _INSERT = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, NULL, ?)"
 
 
+@dataclass
 class ReplyCache:
     """Replies by `Request.key` in one SQLite file, which processes may share."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._connection: sqlite3.Connection | None = None
+    path: Path
+    _connection: sqlite3.Connection | None = None
 
     def get(self, key: str) -> Reply | None:
         """Return the reply that is kept under a key, or None."""

@@ -84,9 +84,13 @@ class Calls(openai.DefaultAsyncHttpxClient):
             abilities = await self._probed(request)
             outcome = await self._post(_body(request, self.endpoint.model, abilities))
         except openai.APIStatusError as error:
-            outcome = self._refused(error)
+            if error.code == "content_filter":
+                outcome = Reply("", error.code)
+            else:
+                final = error.status_code in _OF_THE_REQUEST
+                outcome = Failure(self._short(error), final)
         except openai.APIConnectionError as error:
-            outcome = Failure(self._short(error.__cause__))
+            outcome = Failure(self._short(error))
 
         if isinstance(outcome, Reply):
             self._answered = True
@@ -116,12 +120,12 @@ class Calls(openai.DefaultAsyncHttpxClient):
         """Probe the endpoint; raise LLMError if it does not answer."""
         try:
             abilities = await probe(self._post, self.endpoint, request.schema)
-        except openai.APIStatusError as error:
+        except (openai.APIStatusError, openai.APIConnectionError) as error:
             raise LLMError(
-                self._unfit(f"status {error.status_code}: {self._short(error.body)}")
+                f"{self.endpoint.address}, {self.endpoint.model}: {self._short(error)}. Check "
+                "llm.model, llm.base_url (it usually ends in /v1), llm.parameters and the key in "
+                f"{self.endpoint.key_variable}"
             ) from error
-        except openai.APIConnectionError as error:
-            raise LLMError(self._unfit(self._short(error.__cause__))) from error
 
         self._answered = True
 
@@ -186,26 +190,13 @@ class Calls(openai.DefaultAsyncHttpxClient):
                 await self._tokens.acquire(part)
                 self._owed -= part
 
-    def _refused(self, error: openai.APIStatusError) -> Reply | Failure:
-        """Return what an error status means for one request; raise LLMError if for all."""
-        if error.code == "content_filter":
-            return Reply("", error.code)
+    def _short(self, error: openai.APIError) -> str:
+        """Return an error as one short line, without the key, which some servers repeat."""
+        reason = str(error.__cause__)
+        if isinstance(error, openai.APIStatusError):
+            reason = f"status {error.status_code}: {error.body}"
 
-        status = error.status_code
-        reason = f"status {status}: {self._short(error.body)}"
-        return Failure(reason, final=status in _OF_THE_REQUEST)
-
-    def _unfit(self, reason: str) -> str:
-        endpoint = self.endpoint
-
-        return (
-            f"{endpoint.address}, {endpoint.model}: {reason}. Check llm.model, llm.base_url (it "
-            f"usually ends in /v1), llm.parameters and the key in {endpoint.key_variable}"
-        )
-
-    def _short(self, message: object) -> str:
-        """Return a message as one short line, without the key, which some servers repeat."""
-        return " ".join(str(message).replace(self._openai.api_key, "***").split())[:300]
+        return " ".join(reason.replace(self._openai.api_key, "***").split())[:300]
 
 
 def _body(

@@ -124,7 +124,10 @@ async def _refusal(
 ) -> str:
     """Return how an endpoint refuses a request; empty if it accepts it."""
     try:
-        reply = await _post_again_if_broken(post, body, endpoint)
+        try:
+            reply = await _post_when_free(post, body, endpoint)
+        except openai.APIConnectionError:  # one broken connection refuses no feature
+            reply = await _post_when_free(post, body, endpoint)
     except openai.APIStatusError as error:
         return f"answers it with status {error.status_code}"
     except openai.APIConnectionError as error:
@@ -133,18 +136,6 @@ async def _refusal(
     is_ignored = "response_format" in body and not reply.text.lstrip().startswith("{")
 
     return "ignores it" if is_ignored else ""
-
-
-async def _post_again_if_broken(
-    post: Post,
-    body: Mapping[str, Any],
-    endpoint: Endpoint,
-) -> Reply:
-    """Send a request once more after a broken connection: one alone refuses no feature."""
-    try:
-        return await _post_when_free(post, body, endpoint)
-    except openai.APIConnectionError:
-        return await _post_when_free(post, body, endpoint)
 
 
 async def _post_when_free(

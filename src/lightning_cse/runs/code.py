@@ -36,7 +36,7 @@ def code_digest(method: Mapping[str, Any]) -> str:
     ``_target_``.
     """
     targets = list(_targets(method))
-    outside = [target for target in targets if not _is_installed(target)]
+    outside = [target for target in targets if own_modules([target])]
     parts = []
     if outside:
         sources = [normalised(ast.parse(path.read_bytes())) for path in own_modules(outside)]
@@ -211,11 +211,6 @@ def _targets(node: Any) -> Iterator[str]:
     elif isinstance(node, list | tuple):
         for value in node:
             yield from _targets(value)
-
-
-def _is_installed(target: str) -> bool:
-    path = _file_of(target.rpartition(".")[0])
-    return path is None or _is_library(path)
 
 
 def _is_library(path: Path) -> bool:

@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -149,6 +150,7 @@ def is_locked(path: Path) -> bool:
         return False
 
 
+@dataclass(frozen=True)
 class Curves:
     """Every logged value of a run: a CSV with the columns ``step, key, value``, read back exactly.
 
@@ -161,10 +163,8 @@ class Curves:
         {'train/loss': [(100, 0.5)]}
     """
 
+    path: Path
     _HEADER = ("step", "key", "value")
-
-    def __init__(self, path: Path) -> None:
-        self.path = Path(path)
 
     def append(
         self,

@@ -99,9 +99,8 @@ def config_hash(config: Mapping[str, Any], **parts: Any) -> str:
 
     The arguments are those of `decisive`.
     """
-    document = decisive(config, **parts)
     text = json.dumps(
-        document,
+        decisive(config, **parts),
         sort_keys=True,
         separators=(",", ":"),
         allow_nan=False,
@@ -114,9 +113,9 @@ def config_hash(config: Mapping[str, Any], **parts: Any) -> str:
 def decisive(
     config: Mapping[str, Any],
     *,
-    data: Mapping[str, str],
-    encoder: Mapping[str, str],
-    resolved: Mapping[str, Any],
+    data: Mapping[str, str] = {},
+    encoder: Mapping[str, str] = {},
+    resolved: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
     """Return everything but the seed that affects a result: ``config``, ``data`` and ``encoder``.
 
@@ -246,12 +245,7 @@ def _llm(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _key(config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     document = {**settings, "sample": Path(config["paths"]["data_dir"]) == _SAMPLE}
-    return config_hash(
-        document,
-        data={},
-        encoder={"name": ""},
-        resolved={},
-    )
+    return config_hash(document, encoder={"name": ""})
 
 
 def portable(overrides: Iterable[Any]) -> list[str]:

@@ -50,9 +50,8 @@ def judged(
     return judge(
         Reply(text, finish),
         role,
-        source,
+        {"source": source, **dict(written)},
         reference or source,
-        dict(written),
         lambda a, b: measured[a, b],
     )
 
