@@ -10,6 +10,12 @@ from torch import nn
 from lightning_cse.embeddings import GaussianEmbedding, PointEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.engine.inference import SentenceModel
+from lightning_cse.evaluation import run_tasks
+
+
+def result_of(task, model, split="test"):
+    """Return the result of one task."""
+    return run_tasks({"task": task}, model, split)["task"]
 
 
 def normal(

@@ -46,14 +46,13 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
     )
 
     add_runs_dir(parser)
-    records = "folder of further records, kept as files; may be repeated"
     add(
         "--records",
         type=path,
         action="append",
         default=[],
         metavar="DIR",
-        help=records,
+        help="folder of further records, kept as files; may be repeated",
     )
     add(
         "--kept",

@@ -17,8 +17,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m lightning_cse.export",
         description=__doc__,
+        epilog="SentenceTransformer(FOLDER) needs neither this package nor trust_remote_code.",
     )
-    parser.epilog = "SentenceTransformer(FOLDER) needs neither this package nor trust_remote_code."
     add = parser.add_argument
     add(
         "--model",

@@ -149,28 +149,32 @@ def prepare(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m lightning_cse.prepare", description=__doc__)
-    known = f"what to fetch: {', '.join(CORPORA)}; default: list them"
-    ahead = "NAME... are overrides of a training command: read and tokenise its data into the cache"
-    where = f"where to put the files (default: {DATA_DIR_VARIABLE}, else ./data)"
-    source = "a mirror, or a folder that has the official files or archives"
-    force = "replace files that differ from the official ones"
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "corpus",
         nargs="*",
         metavar="NAME",
-        help=known,
+        help=f"what to fetch: {', '.join(CORPORA)}; default: list them",
     )
-    parser.add_argument(
+    add(
         "--data-dir",
         type=Path,
         metavar="DIR",
-        help=where,
+        help=f"where to put the files (default: {DATA_DIR_VARIABLE}, else ./data)",
     )
-    parser.add_argument("--config-dir", metavar="DIR", help="folder with your own corpora.yaml")
-    parser.add_argument("--source", metavar="URL|DIR", help=source)
-    parser.add_argument("--tokenise", action="store_true", help=ahead)
-    parser.add_argument("--check", action="store_true", help="only check the files")
-    parser.add_argument("--force", action="store_true", help=force)
+    add("--config-dir", metavar="DIR", help="folder with your own corpora.yaml")
+    add(
+        "--source",
+        metavar="URL|DIR",
+        help="a mirror, or a folder that has the official files or archives",
+    )
+    add(
+        "--tokenise",
+        action="store_true",
+        help="NAME... are overrides of a training command: read and tokenise its data into the cache",
+    )
+    add("--check", action="store_true", help="only check the files")
+    add("--force", action="store_true", help="replace files that differ from the official ones")
 
     return parser
 

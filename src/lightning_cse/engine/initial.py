@@ -1,7 +1,6 @@
 """The weights that a training starts from, if they are those of another model."""
 
 import logging
-from collections.abc import Mapping
 
 from torch import Tensor
 
@@ -28,7 +27,15 @@ def initialise(method: Method, name: str) -> str:
     own = method.state_dict()
     shapes = {key: value.shape for key, value in own.items()}
     fits = {key: value for key, value in given.items() if shapes.get(key) == value.shape}
-    _check_frozen(method, given, name)
+    for key in method.model.encoder.frozen:  # a checkpoint of the method would not hold it
+        value = given.get(f"{ENCODER}{key}")
+        if value is not None and not value.equal(method.model.encoder.get_parameter(key).cpu()):
+            raise ConfigError(
+                [
+                    f"init_from: {name} has another {key}, which is frozen here: export it and give "
+                    "encoder.source=FOLDER, or train all weights"
+                ]
+            )
 
     lacking = [key for key in own if key.startswith(ENCODER) and key not in fits]
     if lacking:
@@ -63,17 +70,3 @@ def _weights(name: str) -> tuple[dict[str, Tensor], str]:
         weights |= read_weights(model.run, model.record)
 
     return weights, model.digests["weights"]
-
-
-def _check_frozen(method: Method, given: Mapping[str, Tensor], name: str) -> None:
-    """Raise ConfigError if a weight differs that a checkpoint of the method would not hold."""
-    encoder = method.model.encoder
-    for key in encoder.frozen:
-        value = given.get(f"{ENCODER}{key}")
-        if value is not None and not value.equal(encoder.get_parameter(key).cpu()):
-            raise ConfigError(
-                [
-                    f"init_from: {name} has another {key}, which is frozen here: export it and give "
-                    "encoder.source=FOLDER, or train all weights"
-                ]
-            )

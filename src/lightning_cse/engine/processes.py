@@ -62,11 +62,12 @@ def check_processes(cfg: DictConfig) -> None:
     found = started()
     if found is None:
         if machines > 1:
-            fault = (
-                f"trainer.num_nodes: {machines} machines need the command on each of them, by "
-                f"torchrun or srun ({_PAGE})"
+            raise ConfigError(
+                [
+                    f"trainer.num_nodes: {machines} machines need the command on each of them, by "
+                    f"torchrun or srun ({_PAGE})"
+                ]
             )
-            raise ConfigError([fault])
 
         return
 
@@ -86,10 +87,12 @@ def check_processes(cfg: DictConfig) -> None:
         and found.machines * on_each > 1
         and "SLURM_NTASKS_PER_NODE" not in os.environ
     ):
-        fault = (
-            f"trainer.devices: Lightning reads --ntasks-per-node={on_each}, so give that to srun"
+        raise ConfigError(
+            [
+                f"trainer.devices: Lightning reads --ntasks-per-node={on_each}, so give that to "
+                f"srun, not --ntasks ({_PAGE})"
+            ]
         )
-        raise ConfigError([f"{fault}, not --ntasks ({_PAGE})"])
 
 
 @dataclass(frozen=True)

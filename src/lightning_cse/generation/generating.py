@@ -366,23 +366,19 @@ def check(cfg: DictConfig) -> None:
     pattern_faults = list(wrong_pattern(values.get("pattern")))
     faults += pattern_faults
     if not pattern_faults:
-        faults += _wrong_encoder(values)
+        checks = [role.get("checks") or {} for role in values["pattern"]["roles"]]
+        has_bounds = any(one.get("cosine") for one in checks)
+        if has_bounds and not cfg.checks_encoder:
+            faults.append(
+                "checks_encoder: must name an encoder, such as minilm_l6, for the bounds of cosines"
+            )
+        elif cfg.checks_encoder and not has_bounds:
+            faults.append(
+                "checks_encoder: no role has bounds of the cosine; set some, such as "
+                "'pattern.cosine.negative={below: 0.6}'"
+            )
 
     if faults:
         raise ConfigError(faults)
 
     check_nodes(cfg)
-
-
-def _wrong_encoder(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a fault if the encoder of the checks and the bounds of cosines do not go together."""
-    checks = [role.get("checks") or {} for role in values["pattern"]["roles"]]
-    has_bounds = any(one.get("cosine") for one in checks)
-    if has_bounds and not values["checks_encoder"]:
-        yield "checks_encoder: must name an encoder, such as minilm_l6, for the bounds of cosines"
-
-    if values["checks_encoder"] and not has_bounds:
-        yield (
-            "checks_encoder: no role has bounds of the cosine; set some, such as "
-            "'pattern.cosine.negative={below: 0.6}'"
-        )

@@ -32,21 +32,23 @@ def shown_prompts(writer: Writer, sentences: Sequence[str]) -> Iterator[str]:
     The estimate is for the case that no reply is rejected or in the cache.
     """
     roles = writer.pattern.roles
-
-    for role in roles:
-        yield f"--- {role.name}, made from the {role.reference}"
-        given = sentences[0] if role.reference == SOURCE else f"<{role.reference}>"
-        request = writer.request(role, given)
-        yield from (f"[{who}]\n{text}\n" for who, text in request.messages)
-        yield f"with {request.parameters}\n"
-
     asked = writer.pattern.asked
     systems = [role.system for role in roles]
+    requests = {}
+
+    for role in roles:
+        given = sentences[0] if role.reference == SOURCE else f"<{role.reference}>"
+        requests[f"{role.name}, made from the {role.reference}"] = writer.request(role, given)
+
     for name in asked[:1]:
         request = writer.score_request(sentences[0], f"<{name}>")
-        yield f"--- score of {', '.join(asked)}"
-        yield from (f"[{who}]\n{text}\n" for who, text in request.messages)
+        requests[f"score of {', '.join(asked)}"] = request
         systems += [request.messages[0][1]] * len(asked)
+
+    for title, request in requests.items():
+        yield f"--- {title}"
+        yield from (f"[{who}]\n{text}\n" for who, text in request.messages)
+        yield f"with {request.parameters}\n"
 
     length = sum(map(len, sentences))
     received = len(roles) * length / _LETTERS

@@ -81,7 +81,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         outcome: Reply | Failure
 
         try:
-            abilities = await self._probed(request)
+            abilities = self.abilities or await self._probed(request)
             outcome = await self._post(_body(request, self.endpoint.model, abilities))
         except openai.APIStatusError as error:
             if error.code == "content_filter":
@@ -108,18 +108,15 @@ class Calls(openai.DefaultAsyncHttpxClient):
 
     async def _probed(self, request: Request) -> Abilities:
         """Return what the endpoint accepts; the first request has it probed."""
-        if self.abilities is None:
-            if self._probing is None:
-                self._probing = asyncio.ensure_future(self._probe(request))
+        if self._probing is None:
+            self._probing = asyncio.ensure_future(self._probe(request))
 
-            self.abilities = await self._probing
-
-        return self.abilities
+        return await self._probing
 
     async def _probe(self, request: Request) -> Abilities:
         """Probe the endpoint; raise LLMError if it does not answer."""
         try:
-            abilities = await probe(self._post, self.endpoint, request.schema)
+            self.abilities = await probe(self._post, self.endpoint, request.schema)
         except (openai.APIStatusError, openai.APIConnectionError) as error:
             raise LLMError(
                 f"{self.endpoint.address}, {self.endpoint.model}: {self._short(error)}. Check "
@@ -129,7 +126,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
 
         self._answered = True
 
-        return abilities
+        return self.abilities
 
     async def _post(
         self,

@@ -31,14 +31,13 @@ Post = Callable[[Mapping[str, Any], int], Awaitable[Reply]]
 
 @dataclass(frozen=True)
 class Abilities:
-    """What an endpoint accepts: a JSON schema of the reply, system messages, and a seed.
+    """What an endpoint accepts: a JSON schema of the reply, and system messages.
 
     ``structured_output`` is None if no request of this command has a schema.
     """
 
     structured_output: bool | None
     system_messages: bool
-    seed: bool
 
     def __str__(self) -> str:
         words = []
@@ -62,7 +61,7 @@ async def probe(
     endpoint: Endpoint,
     schema: Mapping[str, Any] | None,
 ) -> Abilities:
-    """Find out by up to four short requests what an endpoint accepts, and log it in one line.
+    """Find out by up to three short requests what an endpoint accepts, and log it in one line.
 
     The first request has the parameters of all later ones and nothing else that an endpoint may
     refuse; its error is the caller's to explain. Any status means that a feature is refused, since
@@ -71,12 +70,20 @@ async def probe(
     """
     question = {"role": "user", "content": QUESTION}
     body = {"model": endpoint.model, "messages": [question], **endpoint.sent}
-    await _named(_post_when_free(post, body, endpoint), endpoint)
+    late = asyncio.get_running_loop().call_later(
+        PATIENCE,
+        log.warning,
+        "%s has not answered for %g s; a call may take %g s (llm.timeout)",
+        endpoint.address,
+        PATIENCE,
+        endpoint.timeout,
+    )
+    try:
+        await _post_when_free(post, body, endpoint)
+    finally:
+        late.cancel()
 
-    bodies = {
-        "system_messages": {**body, "messages": [_SYSTEM, question]},
-        "seed": {"seed": 0, **body},
-    }
+    bodies = {"system_messages": {**body, "messages": [_SYSTEM, question]}}
     if schema is not None and endpoint.structured_output is not False:
         bodies["structured_output"] = {**body, "response_format": response_format(schema)}
 
@@ -94,27 +101,10 @@ async def probe(
     abilities = Abilities(
         structured_output=None if schema is None else of_schema == "",
         system_messages=not refusals["system_messages"],
-        seed=not refusals["seed"],
     )
     log.info("%s, %s: answers; %s", endpoint.address, endpoint.model, abilities)
 
     return abilities
-
-
-async def _named(reply: Awaitable[Reply], endpoint: Endpoint) -> None:
-    """Wait for a reply, and name the endpoint if it takes long."""
-    late = asyncio.get_running_loop().call_later(
-        PATIENCE,
-        log.warning,
-        "%s has not answered for %g s; a call may take %g s (llm.timeout)",
-        endpoint.address,
-        PATIENCE,
-        endpoint.timeout,
-    )
-    try:
-        await reply
-    finally:
-        late.cancel()
 
 
 async def _refusal(

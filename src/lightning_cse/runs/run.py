@@ -38,6 +38,7 @@ class Outcome:
     score: float | None = None
 
 
+@dataclass(eq=False)
 class Run:
     """The folder of one run, ``<root>/<name>/<config_hash>-s<seed>/``.
 
@@ -46,18 +47,13 @@ class Run:
     Slashes in the name make subfolders.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        name: str,
-        config_hash: str,
-        seed: int,
-    ) -> None:
-        self.root = Path(root)
-        self.name = name
-        self.config_hash = config_hash
-        self.seed = int(seed)
-        self.path = self.root / f"{name}/{config_hash}-s{self.seed}"
+    root: Path
+    name: str
+    config_hash: str
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.path = Path(self.root, self.name, f"{self.config_hash}-s{self.seed}")
         self.config_path = self.path / "config.yaml"
         self.curves_path = self.path / "curves.csv"
         self.checkpoints = self.path / "checkpoints"

@@ -1,5 +1,6 @@
 """The callback that evaluates: when, with which dropout, and what it leaves behind."""
 
+import math
 from functools import partial
 
 import pytest
@@ -27,7 +28,18 @@ OPTIONS = {
     "sentences": 40,
 }
 
-Values = dict[str, dict[int, float]]
+
+def measuring(scores, monkeypatch):
+    """Let evaluations measure these scores, by step; return the list of those that did."""
+    seen = []
+
+    def measured(self, method):
+        seen.append(self)
+        return {STS: scores[self.step]}
+
+    monkeypatch.setattr(Evaluation, "_measure", measured)
+
+    return seen
 
 
 class Parts:
@@ -155,20 +167,7 @@ def test_short_run_is_evaluated_more_often(
         ([0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 1, 0.0, None),
         ([0.0, 0.5, 0.4, 0.6, 0.6, 0.6, 0.6], 2, 0.0, 5),
         ([0.0, 0.5, 0.51, 0.52, 0.9, 0.9, 0.9], 2, 0.1, 3),
-        (
-            [
-                0.0,
-                0.5,
-                float("nan"),
-                float("nan"),
-                0.9,
-                0.9,
-                0.9,
-            ],
-            2,
-            0.0,
-            3,
-        ),
+        ([0.0, 0.5, math.nan, math.nan, 0.9, 0.9, 0.9], 2, 0.0, 3),
         ([0.0, 0.1, 0.2, 0.3, 0.4, 0.4, 0.4], 2, 0.0, None),  # patience ends with training
         ([0.0, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0], None, 0.0, None),
     ],
@@ -181,24 +180,14 @@ def test_early_stopping(
     tmp_path,
     monkeypatch,
 ):
-    reasons: list[Evaluation] = []
-
-    def measured(self, method):
-        reasons.append(self)
-        return {STS: scores[self.step]}
-
-    monkeypatch.setattr(
-        Evaluation,
-        "_measure",
-        measured,
-    )
+    seen = measuring(scores, monkeypatch)
     values = Parts().fit(
         tmp_path,
         every=1,
         patience=patience,
         min_delta=min_delta,
     )
-    stopped = reasons[0].stopped
+    stopped = seen[0].stopped
     assert max(values[STS]) == (last or STEPS)
     if last is None:
         assert stopped is None
@@ -213,7 +202,7 @@ def test_early_stopping(
         # Six steps; those of the warm-up are 1 and 2 (warmup=0.4).
         (0.4, [0.9, 0.5, 0.8, 0.1, 0.3, 0.2, 0.3], 4),
         (0.0, [0.9, 0.5, 0.8, 0.1, 0.3, 0.2, 0.3], 2),
-        (0.4, [0.9, 0.5, 0.8, *[float("nan")] * 4], 2),  # nothing else exists
+        (0.4, [0.9, 0.5, 0.8, *[math.nan] * 4], 2),  # nothing else exists
         # As GaussCSE's paper describes it: every step belongs to the warm-up.
         (1.0, [0.9, 0.5, 0.8, 0.1, 0.3, 0.2, 0.3], 2),
     ],
@@ -225,13 +214,7 @@ def test_the_best_step_is_after_the_warm_up(
     tmp_path,
     monkeypatch,
 ):
-    seen: list[Evaluation] = []
-
-    def measured(self, method):
-        seen.append(self)
-        return {STS: scores[self.step]}
-
-    monkeypatch.setattr(Evaluation, "_measure", measured)
+    seen = measuring(scores, monkeypatch)
     parts = Parts()
     parts.method.schedule = Schedule(warmup=warmup)
     parts.fit(tmp_path, every=1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import torch
-from oracles import save_tiny
+from oracles import result_of, save_tiny
 
 from lightning_cse.baselines import Length, Whitening
 from lightning_cse.encoders import load_encoder, tiny_encoder
@@ -79,11 +79,7 @@ def plain_encoder(folder, **options):
 
 
 def stsb(model):
-    return run_tasks(
-        {"stsb": STSB(data_dir=str(SAMPLE))},
-        model,
-        "test",
-    )["stsb"]
+    return result_of(STSB(data_dir=str(SAMPLE)), model)
 
 
 # Models

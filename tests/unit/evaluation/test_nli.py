@@ -5,11 +5,11 @@ the real ones.
 import json
 
 import pytest
-from oracles import Numbers
+from oracles import Numbers, result_of
 
 from lightning_cse.baselines import Length
 from lightning_cse.data import sample_dir
-from lightning_cse.evaluation import NLI, Direction, INLIDirection, run_tasks
+from lightning_cse.evaluation import NLI, Direction, INLIDirection
 
 DEV = [
     ("p 0", "a 0.8005", "entailment"),
@@ -118,22 +118,11 @@ def direction(
         dev="snli/dev",
         test="snli/test",
     )
-    return run_tasks(
-        {"d": task},
-        model,
-        "test",
-    )["d"]  # type: ignore[arg-type]
+    return result_of(task, model)  # type: ignore[arg-type]
 
 
 def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(data_dir):
-    results = {
-        split: run_tasks(
-            {"snli": nli(data_dir)},
-            Difference(),
-            split,
-        )["snli"]
-        for split in ("dev", "test")
-    }
+    results = {split: result_of(nli(data_dir), Difference(), split) for split in ("dev", "test")}
     assert results["dev"].metrics == pytest.approx(
         {
             "accuracy": 1,
@@ -180,11 +169,7 @@ def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path):
         test="snli/test",
         dev_rows=3,
     )
-    found = run_tasks(
-        {"d": task},
-        Wide(),
-        "dev",
-    )["d"].predictions["row"]
+    found = result_of(task, Wide(), "dev").predictions["row"]
     assert len(found) == 1, "of the first three pairs; of two in all of dev"
 
 
@@ -200,14 +185,7 @@ def test_a_score_that_is_the_same_both_ways_has_no_direction(tmp_path):
         data_dir=str(sample_dir()),
         test_rows=2,
     )
-    assert (
-        run_tasks(
-            {"d": inli},
-            Sum(),
-            "test",
-        )["d"]
-        == found
-    )
+    assert result_of(inli, Sum()) == found
 
 
 def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path):
@@ -226,11 +204,7 @@ def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path):
         data_dir=str(tmp_path),
         dev_rows=2,
     )
-    result = run_tasks(
-        {"inli_direction": task},
-        Difference(),
-        "test",
-    )["inli_direction"]
+    result = result_of(task, Difference())
     assert result.metrics == pytest.approx(
         {
             "accuracy": 4 / 6,
@@ -261,11 +235,7 @@ def test_length_gives_its_published_numbers(
         dev="snli_senteval/dev",
         test=test,
     )
-    result = run_tasks(
-        {"d": task},
-        Length(),
-        "test",
-    )["d"]
+    result = result_of(task, Length())
     assert len(result.predictions["row"]) == pairs
     assert (
         sum(result.predictions["correct"]) == right

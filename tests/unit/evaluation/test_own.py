@@ -7,14 +7,13 @@ import json
 import math
 
 import pytest
-from oracles import Numbers
+from oracles import Numbers, result_of
 
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation import (
     OwnDirection,
     OwnNLI,
     OwnSTS,
-    run_tasks,
 )
 
 NLI = ("premise", "hypothesis", "label")
@@ -53,16 +52,8 @@ def write(
     return str(path)
 
 
-def evaluated(
-    task,
-    split="test",
-    model=None,
-):
-    return run_tasks(
-        {"own": task},
-        model or Difference(),
-        split,
-    )["own"]
+def evaluated(task, split="test"):
+    return result_of(task, Difference(), split)
 
 
 def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path):

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from oracles import Numbers
+from oracles import Numbers, result_of
 
 from lightning_cse.data.rows import Rows
 from lightning_cse.embeddings import PointEmbedding
@@ -66,11 +66,7 @@ def data_dir(tmp_path):
 
 
 def test_the_metric_by_hand(data_dir):
-    result = run_tasks(
-        {"stsb": STSB(data_dir=data_dir)},
-        Difference(),
-        "dev",
-    )["stsb"]
+    result = result_of(STSB(data_dir=data_dir), Difference(), "dev")
     # Gold 5, 3, 2, 0 has the ranks 4, 3, 2, 1; scores 8, 4, 4, 7 have 4, 1.5, 1.5, 3: products sum
     # up to 1.5.
     assert result.metrics == {"spearman": pytest.approx(1.5 / math.sqrt(5 * 4.5))}
@@ -82,11 +78,7 @@ def test_the_metric_by_hand(data_dir):
 
 
 def test_what_orders_nothing_scores_zero(data_dir):
-    assert run_tasks(
-        {"stsb": STSB(data_dir=data_dir)},
-        Collapsed(),
-        "dev",
-    )["stsb"].metrics == {"spearman": 0.0}
+    assert result_of(STSB(data_dir=data_dir), Collapsed(), "dev").metrics == {"spearman": 0.0}
 
 
 # Of the two subsets, one has scores in the order of gold, the other against it.

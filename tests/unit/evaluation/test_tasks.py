@@ -3,7 +3,7 @@ real one.
 """
 
 import pytest
-from oracles import Numbers
+from oracles import Numbers, result_of
 
 from lightning_cse.baselines import Length
 from lightning_cse.errors import DataError
@@ -43,11 +43,7 @@ def data_dir(tmp_path):
 
 
 def test_rte_tunes_on_dev_and_counts_on_test(data_dir):
-    result = run_tasks(
-        {"rte": RTE(data_dir=str(data_dir))},
-        ByTable(),
-        "test",
-    )["rte"]
+    result = result_of(RTE(data_dir=str(data_dir)), ByTable())
     assert result.metrics == {
         "threshold": pytest.approx(0.5),
         "accuracy_explicit": 1,
@@ -65,11 +61,7 @@ def test_rte_tunes_on_dev_and_counts_on_test(data_dir):
     columns = (found[name] for name in ("type", "row", "label", "prediction"))
     wrong = [(kind, row) for kind, row, label, said in zip(*columns, strict=True) if label != said]
     assert wrong == [("implied", 1), ("neutral", 1)]
-    on_dev = run_tasks(
-        {"rte": RTE(data_dir=str(data_dir))},
-        ByTable(),
-        "dev",
-    )["rte"]
+    on_dev = result_of(RTE(data_dir=str(data_dir)), ByTable(), "dev")
     assert on_dev.metrics["accuracy_all"] == on_dev.metrics["auc_implied"] == 1
     assert on_dev.metrics.keys() == set(RTE.metrics), "no error on dev"
     assert len(on_dev.predictions["score"]) == 8
@@ -109,11 +101,7 @@ def pair_files(tmp_path):
 
 
 def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files):
-    result = run_tasks(
-        {"eis_wang": PairEIS(**pair_files)},
-        ByTable(),
-        "test",
-    )["eis_wang"]
+    result = result_of(PairEIS(**pair_files), ByTable())
     assert result.metrics == {"accuracy": 3 / 6}
     assert result.predictions == {
         "row": [0, 1, 2, 0, 1, 2],
@@ -126,11 +114,7 @@ def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files):
         **pair_files,
         dev_rows=1,
     )
-    assert run_tasks(
-        {"p": limited},
-        ByTable(),
-        "dev",
-    )["p"].metrics == {"accuracy": 1 / 2}
+    assert result_of(limited, ByTable(), "dev").metrics == {"accuracy": 1 / 2}
 
 
 def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(pair_files):
@@ -152,11 +136,7 @@ def test_length_gives_the_papers_numbers(real_data):
     """DualCSE, Table 8: 99.90 on INLI test, which fixes words (not characters) and strictness;
     73.37 on ImpScore's.
     """
-    result = run_tasks(
-        {"eis": EIS(data_dir=str(real_data))},
-        Length(),
-        "test",
-    )["eis"]
+    result = result_of(EIS(data_dir=str(real_data)), Length())
     assert (sum(result.predictions["correct"]), len(result.predictions["correct"])) == (3996, 4000)
     task = PairEIS(
         data_dir=str(real_data),
@@ -167,10 +147,6 @@ def test_length_gives_the_papers_numbers(real_data):
     if reason := task.lacking():
         pytest.skip(reason)
 
-    result = run_tasks(
-        {"eis_wang": task},
-        Length(),
-        "test",
-    )["eis_wang"]
+    result = result_of(task, Length())
     assert len(result.predictions["correct"]) == 5630  # the draw of the test rows
     assert 100 * result.metrics["accuracy"] == pytest.approx(73.37, abs=0.01)

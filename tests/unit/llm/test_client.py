@@ -76,7 +76,7 @@ def test_a_request_and_its_reply(serve, model):
 
 @pytest.mark.parametrize("status", [400, 422, 500, 501])
 @pytest.mark.parametrize(
-    "refuses", [["response_format"], ["system"], ["response_format", "system", "seed"]]
+    "refuses", [["response_format"], ["system"], ["response_format", "system"]]
 )
 def test_an_endpoint_is_asked_without_what_it_refuses(
     serve,
@@ -95,13 +95,9 @@ def test_an_endpoint_is_asked_without_what_it_refuses(
     (call,) = server.calls
     assert call.fault is None
     assert ("response_format" in call.body) == ("response_format" not in refuses)
-    assert len(server.probes) == 4
+    assert len(server.probes) == 3
     (line,) = caplog.messages
-    for word, name in (
-        ("structured output", "response_format"),
-        ("system messages", "system"),
-        ("seed", "seed"),
-    ):
+    for word, name in (("structured output", "response_format"), ("system messages", "system")):
         assert f"{word}: {'no' if name in refuses else 'yes'}" in line
 
 
@@ -143,10 +139,10 @@ def test_one_probe_serves_all_requests_of_a_model(serve, model):
     llm = model(server)
     ask(llm, questions(20))
     ask(llm, questions(40))
-    assert len(server.probes) == 3, "no request has a schema"
-    assert str(llm.abilities) == "system messages: yes, seed: yes"
+    assert len(server.probes) == 2, "no request has a schema"
+    assert str(llm.abilities) == "system messages: yes"
     ask(model(server), questions(40))
-    assert len(server.probes) == 3, "kept replies need no probe"
+    assert len(server.probes) == 2, "kept replies need no probe"
 
 
 def test_a_busy_endpoint_is_waited_for(serve, model):
@@ -494,12 +490,7 @@ def test_a_stopped_process_loses_no_reply(
     # Eight calls get no answer before the signals: the process waits for all of them.
     server = serve(lambda body: str(int(prompt(body).split()[1]) < 20 or go.wait(30)))
     release = threading.Timer(0 if kept == 28 else 3, go.set)
-    returned, errors = stopped(
-        server,
-        tmp_path,
-        signals,
-        release,
-    )
+    returned, errors = stopped(server, tmp_path, signals, release)
     assert returned == code
     assert "Traceback" not in errors
     assert len(server.calls) == 28

@@ -77,15 +77,7 @@ def of(config, **others):
 def test_hash_is_pinned():
     # A change here orphans every finished run: make it only on purpose.
     config = {"a": 1, "b": {"_target_": "lightning_cse.x.Y"}}
-    assert (
-        config_hash(
-            config,
-            data={},
-            encoder={},
-            resolved={},
-        )
-        == "0c466da208"
-    )
+    assert config_hash(config) == "0c466da208"
 
 
 @pytest.mark.parametrize(
@@ -152,12 +144,7 @@ def test_hash_depends_on_files_encoder_and_machine(others):
 
 def test_hash_ignores_precision_of_evaluation():
     def of_evaluation(resolved, **config):
-        return config_hash(
-            {"suite": {}, **config},
-            data={},
-            encoder={},
-            resolved=resolved,
-        )
+        return config_hash({"suite": {}, **config}, resolved=resolved)
 
     want = of_evaluation({})
     assert of_evaluation({}, precision="32") == of_evaluation({}, precision="bf16") == want

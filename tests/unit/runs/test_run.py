@@ -122,18 +122,13 @@ def test_one_process_at_a_time(run, holder):
         pass
 
 
-@pytest.mark.parametrize(("content", "message"), [('{"a": ', "damaged")])
-def test_unusable_records(
-    run,
-    content,
-    message,
-):
+def test_unusable_records(run):
     with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):
         run.read()
 
     run.path.mkdir(parents=True)
-    run.record_path.write_text(content)
-    with pytest.raises(LightningCSEError, match=message):
+    run.record_path.write_text('{"a": ')
+    with pytest.raises(LightningCSEError, match="damaged"):
         run.read()
 
 
