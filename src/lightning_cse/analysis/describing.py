@@ -155,10 +155,7 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Descr
         )
 
     if pairs[-1].kind == "positive":
-        distinct = list(dict.fromkeys(first[: cfg.rows]))
-        others = [*distinct[1:], *distinct[:1]]
-        label = f"{anchor} - random other {anchor}"
-        pairs.append(Pairs("negative", label, distinct, others, len(first)))
+        pairs.append(_random_negatives(anchor, first, cfg.rows))
 
     about = {
         "name": name,
@@ -169,6 +166,15 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Descr
     }
 
     return about, pairs
+
+
+def _random_negatives(anchor: str, texts: Sequence[str], most: int) -> Pairs:
+    """Return the pairs of each anchor with the next distinct one."""
+    distinct = list(dict.fromkeys(texts[:most]))
+    others = [*distinct[1:], *distinct[:1]]
+    label = f"{anchor} - random other {anchor}"
+
+    return Pairs("negative", label, distinct, others, len(texts))
 
 
 def _kinds(cfg: DictConfig, roles: Sequence[str]) -> list[tuple[Kind, str]]:

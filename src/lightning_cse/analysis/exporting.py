@@ -73,13 +73,7 @@ def export(
     Raises EncoderError if the model does not declare the view's layers, sentence-transformers has
     no such layer, or an adapter is asked for and cannot stand alone.
     """
-    replaceable = force and (to / "modules.json").is_file()
-    if to.exists() and any(to.iterdir()) and not replaceable:
-        raise LightningCSEError(
-            f"--to: {to} is not empty: give another folder; --force replaces only a "
-            "sentence-transformers folder"
-        )
-
+    _check_target(to, force)
     base = _base(model) if adapter else None
     sentence_transformer = _sentence_transformer()
     sentences = _probes()
@@ -180,6 +174,15 @@ def _checked_distance(
         )
 
     return distance
+
+
+def _check_target(to: Path, force: bool) -> None:
+    replaceable = force and (to / "modules.json").is_file()
+    if to.exists() and any(to.iterdir()) and not replaceable:
+        raise LightningCSEError(
+            f"--to: {to} is not empty: give another folder; --force replaces only a "
+            "sentence-transformers folder"
+        )
 
 
 def push(

@@ -116,16 +116,7 @@ def evaluate(
     model = open_model(cfg)
     about = _about(cfg, model)
     tasks, averages, left_out = _plan(cfg.suite, model, about.name)
-    data = dict(about.data)
-    for task in tasks.values():
-        data |= task.digests
-
-    hashed: dict[str, Any] = {
-        "config": {"suite": plain(cfg.suite), "model": about.options},
-        "data": data,
-        "encoder": about.encoder,
-        "resolved": resolved,
-    }
+    hashed = _hashed(cfg, about, tasks, resolved)
     key = evaluation_key(requested, about.record.get("key"))
     seed = int(about.record.get("seed", 0))
     folder = runs.Run(
@@ -152,7 +143,7 @@ def evaluate(
                 **_model_entries(cfg, model, about),
                 **_measured(results, averages, left_out),
                 "task_data": {name: task.digests for name, task in tasks.items()},
-                "data": data,
+                "data": hashed["data"],
                 "environment": runs.environment(),
                 "peak_memory_mib": peak_memory(),
                 "overrides": portable(overrides),
@@ -161,6 +152,25 @@ def evaluate(
         )
 
     return runs.Outcome("finished", str(folder.path))
+
+
+def _hashed(
+    cfg: DictConfig,
+    about: About,
+    tasks: Tasks,
+    resolved: dict[str, Any],
+) -> dict[str, Any]:
+    """Return what decides the results, as the arguments of `runs.config_hash`."""
+    data = dict(about.data)
+    for task in tasks.values():
+        data |= task.digests
+
+    return {
+        "config": {"suite": plain(cfg.suite), "model": about.options},
+        "data": data,
+        "encoder": about.encoder,
+        "resolved": resolved,
+    }
 
 
 def _resolved(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:

@@ -136,11 +136,7 @@ class _Objective:
         ones = torch.ones(len(centred), 1, dtype=torch.float64)
         self.inputs = torch.cat([centred @ self.axes, ones], dim=1)
         self.truth = nn.functional.one_hot(labels).double()[:, None, None]
-        # The weight of each row in the mean of each fold.
-        self.share = torch.zeros(len(centred), len(folds), 1, 1, dtype=torch.float64)
-        for number, (train, _) in enumerate(folds):
-            self.share[torch.from_numpy(train), number] = 1 / len(train)
-
+        self.share = _shares(len(centred), folds)
         self.decay = l2.double()[:, :, None, None]
 
         classes = self.truth.shape[-1]
@@ -170,6 +166,15 @@ class _Objective:
         weight = weights[..., :-1] @ self.axes.T
 
         return Linear(weight, weights[..., -1] - weight @ self.mean)
+
+
+def _shares(rows: int, folds: Sequence[Fold]) -> Tensor:
+    """Return the weight of each row in the mean of each fold: (rows, folds, 1, 1)."""
+    share = torch.zeros(rows, len(folds), 1, 1, dtype=torch.float64)
+    for number, (train, _) in enumerate(folds):
+        share[torch.from_numpy(train), number] = 1 / len(train)
+
+    return share
 
 
 def fit_senteval(

@@ -133,9 +133,7 @@ class Transfer(Task):
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Choose L2, fit and test, round by round."""
         tables = list(self.tables.values())
-        names = {label for rows in tables for label in rows.column("label")}
-        # In SentEval's order, in which SUBJ's objective is the second.
-        classes = sorted(names, reverse=self.corpus == "subj")
+        classes = self._classes()
         features = []
         truths = []
         for rows in tables:
@@ -163,6 +161,11 @@ class Transfer(Task):
         }
 
         return TaskResult({self.metrics[0]: math.fsum(accuracies) / len(accuracies)}, predictions)
+
+    def _classes(self) -> list[str]:
+        """Return the labels in SentEval's order, in which SUBJ's objective is the second."""
+        names = {label for rows in self.tables.values() for label in rows.column("label")}
+        return sorted(names, reverse=self.corpus == "subj")
 
     def _features(self, embedded: Embedded, rows: Rows) -> Tensor:
         features = embedded.answers.features

@@ -90,24 +90,10 @@ def summarise(
 
     for name in pattern.measured:
         source = examples.get(name, Examples((), ()))
-        drawn["written"].append(
-            _drawn(
-                name,
-                f"{ANCHOR} - {name}",
-                [(first, second) for first, second, _ in _pairs_of(cells, name)],
-                most,
-                seed,
-            )
-        )
-        drawn["pattern"].append(
-            _drawn(
-                name,
-                f"{name}: {source.label}",
-                source.pool,
-                most,
-                seed,
-            )
-        )
+        ours = [(first, second) for first, second, _ in _pairs_of(cells, name)]
+        drawn["written"].append(_drawn(name, f"{ANCHOR} - {name}", ours, most, seed))
+        theirs = _drawn(name, f"{name}: {source.label}", source.pool, most, seed)
+        drawn["pattern"].append(theirs)
 
     measured = describing.measure(encoder, list(drawn.values()), seed)
     sets = dict(zip(drawn, measured, strict=True))
@@ -124,8 +110,7 @@ def summarise(
         "values": {name: list(map(_values, pairs)) for name, pairs in sets.items()},
     }
     if pattern.scores:
-        scores = {role: [one[2] for one in _pairs_of(cells, role)] for role in pattern.scores}
-        summary["scores"] = {role: float(np.mean(ones)) for role, ones in scores.items() if ones}
+        summary["scores"] = _mean_scores(cells, pattern)
 
     runs.write_json(rows.with_name("summary.json"), summary)
 
@@ -143,6 +128,13 @@ def _pairs_of(
     return [
         (row["sentence1"], row["sentence2"], row["score"]) for row in cells if row["role"] == role
     ]
+
+
+def _mean_scores(cells: Sequence[Mapping[str, Any]], pattern: Pattern) -> dict[str, float]:
+    """Return the mean score of each role that has pairs."""
+    scores = {role: [score for *_, score in _pairs_of(cells, role)] for role in pattern.scores}
+
+    return {role: float(np.mean(values)) for role, values in scores.items() if values}
 
 
 def _values(pairs: Pairs) -> dict[str, Any]:

@@ -144,21 +144,25 @@ def decisive(
             kept[name] = {key: value for key, value in node.items() if key not in keys}
 
     for dotted, neutral in NEUTRAL.items():
-        *parents, key = dotted.split(".")
-        node = kept
-        for name in parents:
-            node = node.get(name) or {}
-
-        value = node.get(key)
-        neutral = _canonical(neutral)
-        if type(value) is type(neutral) and value == neutral:  # 1 is not True
-            del node[key]
+        _drop_neutral(kept, dotted, _canonical(neutral))
 
     return {
         "config": kept,
         "data": _canonical(data),
         "encoder": _canonical(encoder),
     }
+
+
+def _drop_neutral(config: dict[str, Any], dotted: str, neutral: Any) -> None:
+    """Remove a key whose value is neutral, of the same type included: 1 is not True."""
+    *parents, key = dotted.split(".")
+    node = config
+    for name in parents:
+        node = node.get(name) or {}
+
+    value = node.get(key)
+    if type(value) is type(neutral) and value == neutral:
+        del node[key]
 
 
 def _canonical(value: Any) -> Any:

@@ -101,11 +101,7 @@ def test_subsets_are_put_together_or_averaged(monkeypatch):
         test="sts16/test",
     )
     assert task.metrics == ("spearman_all", "spearman_mean", "spearman_wmean")
-    result = run_tasks(
-        {"sts16": task},
-        Difference(),
-        "test",
-    )["sts16"]
+    result = result_of(task, Difference())
     # One: +1 over four pairs; two: -1 over two pairs. Together gold 1, 2, 2, 3, 4, 1 has the ranks
     # 1.5, 3.5, 3.5, 5, 6, 1.5 and scores 1, 8, 2, 3, 4, 9 have 1, 5, 2, 3, 4, 6; around 3.5 the
     # products sum up to 0.5.
@@ -121,11 +117,7 @@ def test_subsets_are_put_together_or_averaged(monkeypatch):
         test="sts16/test",
         test_rows=1,
     )
-    predictions = run_tasks(
-        {"sts16": limited},
-        Difference(),
-        "test",
-    )["sts16"].predictions
+    predictions = result_of(limited, Difference()).predictions
     assert (predictions["subset"], predictions["score"]) == (["one", "two"], [1.0, 8.0]), (
         "the first of each subset"
     )

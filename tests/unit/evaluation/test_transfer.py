@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from oracles import Numbers
+from oracles import Numbers, result_of
 
 from lightning_cse.data import Rows, sample_dir
 from lightning_cse.embeddings import PointEmbedding
-from lightning_cse.evaluation import Transfer, run_tasks
+from lightning_cse.evaluation import Transfer
 from lightning_cse.evaluation import transfer as module
 
 CORPORA = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
@@ -92,11 +92,7 @@ def evaluated(
         corpus=corpus,
         **options,
     )  # type: ignore[arg-type]
-    return run_tasks(
-        {corpus: task},
-        Words(),
-        "test",
-    )[corpus]
+    return result_of(task, Words())
 
 
 def sides(rows):
@@ -251,16 +247,9 @@ def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus):
         corpus=corpus,
         rows=12,
     )
-    assert (task.splits, task.sentences("dev"), task.metrics) == (
-        ("test",),
-        [],
-        ("accuracy_lbfgs",),
-    )
-    result = run_tasks(
-        {corpus: task},
-        Hashed(),
-        "test",
-    )[corpus]
+    assert (task.splits, task.metrics) == (("test",), ("accuracy_lbfgs",))
+    assert task.sentences("dev") == []
+    result = result_of(task, Hashed())
     assert 0 <= result.metrics["accuracy_lbfgs"] <= 1
     assert len(result.predictions["row"]) == len(list(task.tables.values())[-1])
     for rows in Transfer(
