@@ -151,7 +151,7 @@ def explained() -> Iterator[None]:
 # A run -----------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(eq=False)
 class Runner:
     """The task as Hydra calls it; launchers pickle it for their workers."""
 
