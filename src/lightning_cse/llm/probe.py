@@ -31,13 +31,14 @@ Post = Callable[[Mapping[str, Any], int], Awaitable[Reply]]
 
 @dataclass(frozen=True)
 class Abilities:
-    """What an endpoint accepts: a JSON schema of the reply, and system messages.
+    """What an endpoint accepts: a JSON schema of the reply, system messages, and a seed.
 
     ``structured_output`` is None if no request of this command has a schema.
     """
 
     structured_output: bool | None
     system_messages: bool
+    seed: bool
 
     def __str__(self) -> str:
         words = []
@@ -61,7 +62,7 @@ async def probe(
     endpoint: Endpoint,
     schema: Mapping[str, Any] | None,
 ) -> Abilities:
-    """Find out by up to three short requests what an endpoint accepts, and log it in one line.
+    """Find out by up to four short requests what an endpoint accepts, and log it in one line.
 
     The first request has the parameters of all later ones and nothing else that an endpoint may
     refuse; its error is the caller's to explain. Any status means that a feature is refused, since
@@ -83,7 +84,10 @@ async def probe(
     finally:
         late.cancel()
 
-    bodies = {"system_messages": {**body, "messages": [_SYSTEM, question]}}
+    bodies = {
+        "system_messages": {**body, "messages": [_SYSTEM, question]},
+        "seed": {"seed": 0, **body},
+    }
     if schema is not None and endpoint.structured_output is not False:
         bodies["structured_output"] = {**body, "response_format": response_format(schema)}
 
@@ -101,6 +105,7 @@ async def probe(
     abilities = Abilities(
         structured_output=None if schema is None else of_schema == "",
         system_messages=not refusals["system_messages"],
+        seed=not refusals["seed"],
     )
     log.info("%s, %s: answers; %s", endpoint.address, endpoint.model, abilities)
 

@@ -76,7 +76,7 @@ def test_a_request_and_its_reply(serve, model):
 
 @pytest.mark.parametrize("status", [400, 422, 500, 501])
 @pytest.mark.parametrize(
-    "refuses", [["response_format"], ["system"], ["response_format", "system"]]
+    "refuses", [["response_format"], ["system"], ["response_format", "system", "seed"]]
 )
 def test_an_endpoint_is_asked_without_what_it_refuses(
     serve,
@@ -95,9 +95,13 @@ def test_an_endpoint_is_asked_without_what_it_refuses(
     (call,) = server.calls
     assert call.fault is None
     assert ("response_format" in call.body) == ("response_format" not in refuses)
-    assert len(server.probes) == 3
+    assert len(server.probes) == 4
     (line,) = caplog.messages
-    for word, name in (("structured output", "response_format"), ("system messages", "system")):
+    for word, name in (
+        ("structured output", "response_format"),
+        ("system messages", "system"),
+        ("seed", "seed"),
+    ):
         assert f"{word}: {'no' if name in refuses else 'yes'}" in line
 
 
@@ -139,10 +143,10 @@ def test_one_probe_serves_all_requests_of_a_model(serve, model):
     llm = model(server)
     ask(llm, questions(20))
     ask(llm, questions(40))
-    assert len(server.probes) == 2, "no request has a schema"
-    assert str(llm.abilities) == "system messages: yes"
+    assert len(server.probes) == 3, "no request has a schema"
+    assert str(llm.abilities) == "system messages: yes, seed: yes"
     ask(model(server), questions(40))
-    assert len(server.probes) == 2, "kept replies need no probe"
+    assert len(server.probes) == 3, "kept replies need no probe"
 
 
 def test_a_busy_endpoint_is_waited_for(serve, model):
