@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, cast
 
 import pytorch_lightning as pl
@@ -21,7 +20,6 @@ from lightning_cse.evaluation import Embedded, Task, keyed, suiting_tasks
 from lightning_cse.methods import Method
 
 
-@dataclass(eq=False)
 class Evaluation(Callback):
     """Run the tasks on their dev split and the diagnostics, log all values, and keep the best step.
 
@@ -50,18 +48,28 @@ class Evaluation(Callback):
 
     _STATE = ("step", "due", "latest", "best_step", "best_score", "seconds", "waited", "to_beat")
 
-    tasks: Mapping[str, Task]
-    diagnostics: Diagnostics
-    _: KW_ONLY
-    every: int | None
-    least: int = 1
-    monitor: str
-    patience: int | None = None
-    min_delta: float = 0.0
-    dropout: bool = False
-    interrupts: Interrupts = field(default_factory=Interrupts)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, Task],
+        diagnostics: Diagnostics,
+        *,
+        every: int | None,
+        least: int = 1,
+        monitor: str,
+        patience: int | None = None,
+        min_delta: float = 0.0,
+        dropout: bool = False,
+        interrupts: Interrupts | None = None,
+    ) -> None:
+        self.tasks = dict(tasks)
+        self.diagnostics = diagnostics
+        self.every = every or 0
+        self.least = least
+        self.monitor = monitor
+        self.patience = patience
+        self.min_delta = min_delta
+        self.dropout = dropout
+        self.interrupts = interrupts or Interrupts()
         self.due = False
         self.step = -1
         self.latest: dict[str, float] = {}
@@ -74,7 +82,6 @@ class Evaluation(Callback):
         self._vectors: dict[bytes, list[torch.Tensor]] = {}  # of a frozen encoder
         self._suiting: tuple[dict[str, Task], list[str]] | None = None
         self._warm: int | None = None  # the steps of the warm-up
-        self._every = 1
 
     def on_train_start(
         self,
@@ -82,10 +89,10 @@ class Evaluation(Callback):
         pl_module: pl.LightningModule,
     ) -> None:
         """Evaluate before the first step, or when an interrupted run left an evaluation due."""
-        every = self.every or math.ceil(
-            trainer.num_training_batches / trainer.accumulate_grad_batches
-        )
-        self._every = min(every, max(1, int(trainer.estimated_stepping_batches) // self.least))
+        if not self.every:
+            self.every = math.ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
+
+        self.every = min(self.every, max(1, int(trainer.estimated_stepping_batches) // self.least))
         if trainer.global_step == 0 or self.due:
             self._evaluate(trainer, pl_module)
 
@@ -102,7 +109,7 @@ class Evaluation(Callback):
         """Evaluate if a step was made and an evaluation is due."""
         step = trainer.global_step
         is_last = _is_last(trainer)
-        if step == self.step or (step % self._every and not is_last):
+        if step == self.step or (step % self.every and not is_last):
             return
 
         may_end = is_last or self.waited + 1 == self.patience
