@@ -116,7 +116,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
     async def _probe(self, request: Request) -> Abilities:
         """Probe the endpoint; raise LLMError if it does not answer."""
         try:
-            self.abilities = await probe(self._post, self.endpoint, request.schema)
+            abilities = await probe(self._post, self.endpoint, request.schema)
         except (openai.APIStatusError, openai.APIConnectionError) as error:
             raise LLMError(
                 f"{self.endpoint.address}, {self.endpoint.model}: {self._short(error)}. Check "
@@ -125,8 +125,9 @@ class Calls(openai.DefaultAsyncHttpxClient):
             ) from error
 
         self._answered = True
+        self.abilities = abilities
 
-        return self.abilities
+        return abilities
 
     async def _post(
         self,
