@@ -1,6 +1,7 @@
 """Conversion of cells to sentences, labels and scores; a bad cell is a DataError with its line."""
 
 import codecs
+import contextlib
 import functools
 import gzip
 import hashlib
@@ -20,7 +21,7 @@ from lightning_cse.errors import DataError
 log = logging.getLogger(__name__)
 
 
-AT_ONCE = 10_000  # rows that are converted at once
+AT_ONCE = 10_000  # rows that are handled at once
 BLOCK = 2**20  # bytes that are read at once
 PLACES = 5  # bad rows that an account names
 
@@ -44,22 +45,21 @@ class TextFile:
 
     def __call__(self, newline: str = "\n") -> TextIO:
         """Open the file from its start; ``newline`` is that of `open`."""
-        return io.TextIOWrapper(opened(self.path), self.encoding, newline=newline)
+        file = cast("IO[bytes]", opened(self.path))
+        return io.TextIOWrapper(file, self.encoding, newline=newline)
 
 
-def opened(path: Path) -> IO[bytes]:
+def opened(path: Path) -> io.BufferedIOBase:
     """Open the bytes of a file, uncompressed if its name ends in ``.gz``."""
-    if path.suffix == ".gz":
-        return cast("IO[bytes]", gzip.open(path, "rb"))
-
-    return path.open("rb")
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
-def blocks(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file, uncompressed if its name ends in ``.gz``, or raise DataError."""
+@contextlib.contextmanager
+def readable(path: Path) -> Iterator[io.BufferedIOBase]:
+    """Open the bytes of a file as `opened`, or raise DataError if they cannot be read."""
     try:
         with opened(path) as file:
-            yield from iter(functools.partial(file.read, BLOCK), b"")
+            yield file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
             f"{path}: the compressed data is cut off or broken ({error}); fetch it again"
@@ -69,17 +69,15 @@ def blocks(path: Path) -> Iterator[bytes]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a file; raises like `blocks`."""
-    return b"".join(blocks(path))
+    """Return the bytes of a file; raises like `readable`."""
+    with readable(path) as file:
+        return file.read()
 
 
 def sha256_of(path: Path) -> str:
-    """Return the sha256 of the uncompressed bytes of a file; raises like `blocks`."""
-    digest = hashlib.sha256()
-    for block in blocks(path):
-        digest.update(block)
-
-    return digest.hexdigest()
+    """Return the sha256 of the uncompressed bytes of a file; raises like `readable`."""
+    with readable(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def examined(
@@ -101,24 +99,24 @@ def examined(
     digest = hashlib.sha256()
     decoder = codecs.getincrementaldecoder(name)()
     fault = ""
-    lines = size = 0
+    lines = 0
 
-    for block in itertools.chain(blocks(path), [b""]):
-        digest.update(block)
-        size += len(block)
+    with readable(path) as file:
+        for block in itertools.chain(iter(functools.partial(file.read, BLOCK), b""), [b""]):
+            digest.update(block)
 
-        try:
-            if not fault:
-                decoder.decode(block, final=not block)
-        except UnicodeDecodeError as error:
-            before = lines + error.object.count(b"\n", 0, error.start)
-            byte = error.object[error.start]
-            fault = f"{path}:{before + 1}: not {name} text: byte 0x{byte:02x}"
+            try:
+                if not fault:
+                    decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                before = lines + error.object.count(b"\n", 0, error.start)
+                byte = error.object[error.start]
+                fault = f"{path}:{before + 1}: not {name} text: byte 0x{byte:02x}"
 
-        lines += block.count(b"\n")
+            lines += block.count(b"\n")
 
-    if not size:
-        raise DataError(f"{path}: the file is empty (0 bytes)")
+        if not file.tell():
+            raise DataError(f"{path}: the file is empty (0 bytes)")
 
     if not fault:
         return TextFile(path, digest.hexdigest(), encoding or "utf-8-sig")
@@ -137,9 +135,6 @@ NLI_LABELS = (
     "contradiction",
     "-",  # where the annotators did not agree
 )
-
-Parsed = tuple[dict[str, list[Any]], list[int], dict[str, int]]
-"""The columns, the line that each row starts on, and how many lines were left out, by reason."""
 
 Row = tuple[int, Any]
 """A line number, with the cells of the row by name or with the reason why the line is left out."""
@@ -200,81 +195,35 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(names)[:1000] or "none"
 
 
-def columns_of(rows: Iterable[Row], columns: Columns, path: str) -> Parsed:
-    """Return the declared columns of some rows; raise DataError for a bad cell or no row."""
-    dropped: Counter[str] = Counter()
-    values: dict[str, list[Any]] = {name: [] for name in columns}
-    lines: list[int] = []
-
-    for some, at in batches_of(rows, columns, BadRows(path), dropped):
-        lines += at
-        for name, found in some.items():
-            values[name] += found
-
-    return values, lines, dict(dropped)
-
-
-def batches_of(
+def converted(
     rows: Iterable[Row],
     columns: Columns,
     bad: BadRows,
     dropped: Counter[str],
-) -> Iterator[tuple[dict[str, list[Any]], list[int]]]:
-    """Yield the declared columns, and the lines, of some rows after the others; count the lines
-    that are left out, by reason.
+) -> Iterator[dict[str, Any]]:
+    """Yield the declared columns, and the line, of each row; count the lines that are left out, by
+    reason.
 
-    Raises DataError for a bad cell, unless ``bad`` leaves its row out, or no row.
+    Raises DataError for a bad cell, unless ``bad`` leaves its row out.
     """
     plan = list(converters(columns))
-    values: dict[str, list[Any]] = {name: [] for name, _, _ in plan}
-    lines: list[int] = []
-    is_empty = True
 
     for line, row in rows:
         if isinstance(row, str):
             dropped[row] += 1
             continue
 
-        converted = []
+        values: dict[str, Any] = {"line": line}
         try:
-            for _, cell, convert in plan:
-                converted.append(convert(row[cell]))
-        except KeyError:
-            missing = f"no column {cell!r}; found: {listed(row)}"
-            raise DataError(f"{bad.path}:{line}: {missing}") from None
+            for name, cell, convert in plan:
+                values[name] = convert(row.get(cell))
         except ValueError as error:
-            bad(line, f"{cell} {error}")
-            continue
-
-        for column, value in zip(values.values(), converted, strict=True):
-            column.append(value)
-
-        lines.append(line)
-        is_empty = False
-
-        if len(lines) == AT_ONCE:
-            yield values, lines
-            values = {name: [] for name in values}
-            lines = []
+            missing = f"no column {cell!r}; found: {listed(row)}"
+            bad(line, f"{cell} {error}" if cell in row else missing)
+        else:
+            yield values
 
     dropped.update(bad.dropped)
-
-    if is_empty:
-        raise DataError(f"{bad.path}: no rows{_all_bad(bad)}")
-
-    if lines:
-        yield values, lines
-
-
-def _all_bad(bad: BadRows) -> str:
-    return f" that can be used: {next(iter(bad.dropped))}" if bad.count else ""
-
-
-def account(kept: int, dropped: Mapping[str, int]) -> dict[str, int]:
-    """Return how many rows were read, and how many of them were dropped for each reason."""
-    reasons = {f"dropped: {reason}": count for reason, count in dropped.items()}
-
-    return {"read": kept + sum(dropped.values())} | reasons
 
 
 def converters(columns: Columns) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:

@@ -1,8 +1,6 @@
 """Read the corpora that `corpora.yaml` declares from the data directory, else from the hub."""
 
 import functools
-import hashlib
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ import yaml
 from pydantic import BaseModel, Field, field_validator
 
 from lightning_cse.data import parsers
-from lightning_cse.data.cells import BadRows, account, columns_of, converters, examined
+from lightning_cse.data.cells import BadRows, converters, examined
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
 if TYPE_CHECKING:
@@ -282,15 +280,13 @@ def read_file(
 def _read_hub(hub: HubCopy, file: CorpusFile) -> "Rows":
     import datasets
 
-    from lightning_cse.data.rows import Rows, SourceFile
+    from lightning_cse.data.tables import read_rows
 
     split = hub.splits[file.split]
     dataset = datasets.load_dataset(hub.id, split=split, revision=hub.revision)
     path = f"hf://datasets/{hub.id}@{hub.revision}/{split}"
-    columns, lines, _ = columns_of(enumerate(dataset, start=1), hub.columns, path)
-    digest = hashlib.sha256(json.dumps(columns).encode()).hexdigest()
 
-    return Rows.of(columns, files=[SourceFile(file.path, path, digest)], lines=lines)
+    return read_rows(enumerate(dataset, start=1), hub.columns, BadRows(path), file.path)
 
 
 def parse_file(
@@ -302,15 +298,8 @@ def parse_file(
     """Read one file of a corpus from any path, or raise DataError with the file and line."""
     import pyarrow.compute as pc
 
-    from lightning_cse.data.rows import Rows, SourceFile
-    from lightning_cse.data.tables import (
-        Notes,
-        cached_file,
-        known_file,
-        mapped_table,
-        notes_of,
-        table_of,
-    )
+    from lightning_cse.data.rows import Rows
+    from lightning_cse.data.tables import Notes, cached_file, known_file, read_rows
 
     text = known_file(path, cache_dir, functools.partial(examined, otherwise=corpus.encoding))
     layout = file.layout or corpus.layout
@@ -319,21 +308,15 @@ def parse_file(
         raise ConfigError([f"corpus {corpus.name!r}: no layout for {file.path}"])
 
     options: dict[str, Any] = layout.model_dump(exclude_unset=True)
-    stored = cached_file(cache_dir, path.stat().st_size, text.sha256, text.encoding, options)
-    notes = notes_of(stored)
-
-    if notes and stored:
-        table = mapped_table(stored)
-    else:
-        known = Notes(sha256=text.sha256)
-        cells = parsers.rows_of(text, str(path), **options)
-        table, notes = table_of(cells, layout.columns, BadRows(str(path)), stored, known)
-
-    rows = Rows.read(
-        table,
-        SourceFile(file.path, str(path), text.sha256),
-        account(len(table), notes.dropped),
-        cache_dir,
+    bad = BadRows(str(path))
+    rows = read_rows(
+        parsers.rows_of(text, bad, **options),
+        layout.columns,
+        bad,
+        file.path,
+        notes=Notes(sha256=text.sha256),
+        file=cached_file(cache_dir, path.stat().st_size, text.sha256, text.encoding, options),
+        cache_dir=cache_dir,
     )
 
     if file.only is None:

@@ -4,11 +4,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import datasets
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytorch_lightning as pl
 import torch
 from datasets import Dataset
@@ -16,13 +17,16 @@ from torch import Tensor
 
 from lightning_cse.data.mapped import first_appearance
 from lightning_cse.data.preparation import Tables, prepare, read_tables, used
-from lightning_cse.data.roles import SOURCE, TARGET, first_role
-from lightning_cse.data.rows import Rows, digests_of
+from lightning_cse.data.roles import TARGET, first_role
+from lightning_cse.data.rows import SOURCE, Rows, digests_of
 from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering
 from lightning_cse.data.settings import Augmentation, ContrastiveData
 from lightning_cse.data.token_cache import lengths_of, tokenise
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.tokens import Tokenize, Tokens
+
+if TYPE_CHECKING:
+    from lightning_cse.data.stream import StreamLoader
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +55,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
             (``query``), and of all others (``document``).
     """
 
-    _loader: BatchLoader | None = None
+    _loader: "BatchLoader | StreamLoader | None" = None
     _position: dict[str, Any] | None = None
 
     def __init__(
@@ -138,7 +142,9 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
     def _weigh(self) -> Draws:
         """Return the draws of the weighted rows; add the rows per epoch to the account."""
-        if SOURCE not in self.train.names:
+        stored = self.train.data.table
+        is_shared = pc.max(pc.list_value_length(stored.column("made_of"))).as_py() > 1
+        if is_shared or SOURCE not in stored.column_names:
             raise ConfigError(["data.weights: one row may be made from several sources here"])
 
         names = self.settings.sources
@@ -291,30 +297,22 @@ class ContrastiveDataModule(pl.LightningDataModule):
             numbers=self.train.numbers,
             num_proc=self.settings.num_proc,
         )
-        row = self._without_token(tokens, name)
+        self._check_tokens(tokens, name)
 
-        if row is not None:
+        return tokens.rename_column("ids", name)
+
+    def _check_tokens(self, tokens: Dataset, name: str) -> None:
+        """Raise DataError if a sentence has no token."""
+        lengths = np.concatenate(list(lengths_of(tokens, "ids")))
+        empty = np.flatnonzero((lengths == 0) & self.train.has(name))
+
+        if len(empty):
+            row = int(empty[0])
             sentence = self.train[row][name][:120]
             raise DataError(
                 f"{self.train.where(row)}: {name} {sentence!r} has no token in the "
                 "encoder's vocabulary"
             )
-
-        return tokens.rename_column("ids", name)
-
-    def _without_token(self, tokens: Dataset, name: str) -> int | None:
-        """Return the first row with a sentence that has no token."""
-        present = self.train.has(name)
-        start = 0
-
-        for lengths in lengths_of(tokens, "ids"):
-            empty = np.flatnonzero((lengths == 0) & present[start : start + len(lengths)])
-            if len(empty):
-                return start + int(empty[0])
-
-            start += len(lengths)
-
-        return None
 
     def _columns(self, role: str) -> list[str]:
         """Return the columns of a role: one, or all columns of hard negatives unless there is an
@@ -353,7 +351,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         if settings.llm_rows_together is not None and self.has_llm_rows:
             gathering = Gathering(torch.from_numpy(self._complete), settings.llm_rows_together)
 
-        self._loader = BatchLoader(
+        loader = BatchLoader(
             len(self.train),
             self.collate,
             batch_size=settings.batch_size,
@@ -364,9 +362,11 @@ class ContrastiveDataModule(pl.LightningDataModule):
             limit=self.limit_train_batches,
         )
         if self._position is not None:
-            self._loader.load_state_dict(self._position)
+            loader.load_state_dict(self._position)
 
-        return self._loader
+        self._loader = loader
+
+        return loader
 
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position, for the checkpoint."""
@@ -380,7 +380,14 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
     def collate(self, index: Tensor) -> Batch:
         """Return the batch of these rows."""
-        table = self._tokens[index.tolist()]
+        targets = None
+        if TARGET in self.train.names:
+            targets = self.train.select(index.numpy()).values(TARGET)
+
+        return self._batch(self._tokens[index.tolist()], index, targets)
+
+    def _batch(self, table: pa.Table, index: Tensor, targets: pa.ChunkedArray | None) -> Batch:
+        """Return the batch of rows with these tokens, a column per column of sentences."""
         roles = {}
 
         for role in self._roles_in_use:
@@ -388,8 +395,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
             roles[role] = padded(columns, self.max_tokens)
 
         batch = {"roles": roles, "index": index}
-        if TARGET in self.train.names:
-            targets = self.train.select(index.numpy()).values(TARGET)
+        if targets is not None:
             batch["targets"] = torch.tensor(targets.to_numpy())
 
         return batch

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lightning_cse.data.parsers import LLM_PATTERNS as PATTERNS
 from lightning_cse.data.preparation import ANOTHER_ANCHOR
 from lightning_cse.data.roles import RoleRows, made_of
-from lightning_cse.data.rows import Rows
+from lightning_cse.data.rows import Rows, constant
 from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import DataError
 
@@ -123,7 +123,7 @@ def as_llm_rows(rows: Rows, pattern: str) -> Rows:
     roles = PATTERNS[pattern]
 
     if set(roles) <= set(rows.names):
-        return rows.with_columns(**{role: rows.values(role) for role in roles})
+        return rows.renamed(**dict(zip(roles, roles, strict=True)))
 
     columns = _stand_ins(rows, pattern)
     if columns is None:
@@ -148,7 +148,7 @@ def _stand_ins(rows: Rows, pattern: str) -> list[Any] | None:
             sentence,
             both,
             simple1,
-            [ANOTHER_ANCHOR] * len(rows),
+            constant(ANOTHER_ANCHOR, len(rows)),
         ]
 
     entailment = "entailment" if "entailment" in rows.names else "explicit_entailment"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
 from lightning_cse.data.parsers import PAIR_SENTENCES
-from lightning_cse.data.roles import POSITIVES, made_of, source_name, source_of, with_roles
+from lightning_cse.data.roles import POSITIVES, interleaved, made_of, with_roles
 from lightning_cse.data.rows import Rows
 
 
@@ -27,9 +27,9 @@ class ImplicitPairs:
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return the rows as they are: the roles are columns of the pair file."""
         rows = Rows.cat(tables)
-        kept = [*self.roles, *source_name(rows)]
+        columns = dict(zip(self.roles, self.roles, strict=True))
 
-        return made_of(rows.renamed(**{name: name for name in kept}), np.arange(len(rows)))
+        return made_of(rows.renamed(**columns), np.arange(len(rows)))
 
 
 @dataclass(frozen=True)
@@ -58,56 +58,48 @@ class INLIImplicitPairs:
         kinds = POSITIVES[self.explicit]
         own = () if self.mismatched == "other_premise" else (self.mismatched,)
         rows = with_roles(tables, ("premise", *kinds, *own))
-        explicit = np.array([rows.column(kind) for kind in kinds], dtype=object)  # (kinds, rows)
-        premises = rows.column("premise")
-        mismatched = [
-            rows.column(own[0]) if own else _of_another(premises, rows.column(kind), self.seed)
-            for kind in kinds
-        ]
-        others = np.array(mismatched, dtype=object)
-        lacking = pd.isna(explicit) | pd.isna(others)
-        numbers, kind = np.nonzero(~lacking.T)
+        premise = rows.values("premise")
+        variants = []
 
-        chosen = rows.select(numbers)
-        premise = chosen.values("premise")
-        sentences = (premise, explicit[kind, numbers], premise, others[kind, numbers])
-        columns = dict(zip(self.roles, sentences, strict=True))
-        pairs = chosen.with_columns(
-            **columns,
-            **source_of(chosen),
-        )
+        for kind in kinds:
+            explicit = rows.values(kind)
+            other = rows.values(own[0]) if own else _of_another(premise, explicit, self.seed)
+            columns = zip(self.roles, (premise, explicit, premise, other), strict=True)
+            variants.append(rows.with_columns(**dict(columns)))
+
+        pairs, numbers = interleaved(variants, self.roles)
         dropped = {"no pair": len(rows) - len(np.unique(numbers))}
 
         return made_of(pairs.dropping(dropped), numbers)
 
 
 def _of_another(
-    premise: list[str],
-    explicit: list[str | None],
+    premises: pa.ChunkedArray,
+    explicit: pa.ChunkedArray,
     seed: int,
 ) -> list[str | None]:
     """Return for each row an explicit sentence of the next premise, in a circle, that the row's own
     premise lacks.
     """
+    sentences = explicit.to_pylist()
     rows_of: dict[str, list[int]] = {}
 
-    for row, sentence in enumerate(explicit):
-        if sentence is not None:
-            rows_of.setdefault(premise[row], []).append(row)
+    for row, premise in enumerate(premises.to_pylist()):
+        if sentences[row] is not None:
+            rows_of.setdefault(premise, []).append(row)
 
     circle = list(rows_of)
     random.Random(f"{seed}").shuffle(circle)  # noqa: S311 - a choice of rows, not a secret
 
-    others: list[str | None] = [None] * len(explicit)
+    others: list[str | None] = [None] * len(sentences)
 
-    for place, own_premise in enumerate(circle):
-        own_rows = rows_of[own_premise]
-        own = {explicit[row] for row in own_rows}
+    for place, premise in enumerate(circle):
+        own = {sentences[row] for row in rows_of[premise]}
 
-        for number, row in enumerate(own_rows):
+        for number, row in enumerate(rows_of[premise]):
             for step in range(1, len(circle)):
                 rows = rows_of[circle[(place + step) % len(circle)]]
-                candidate = explicit[rows[number % len(rows)]]
+                candidate = sentences[rows[number % len(rows)]]
 
                 if candidate not in own:
                     others[row] = candidate

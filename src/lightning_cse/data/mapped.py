@@ -7,12 +7,12 @@ import contextlib
 import itertools
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from lightning_cse.data.cells import AT_ONCE
@@ -20,7 +20,7 @@ from lightning_cse.errors import DataError
 
 LONG = 2**18  # an array of fewer rows stays in memory
 BLOCK = 2**17  # rows that are gathered at once
-PASSES = 16  # over the hashes: each sorts the values of one range
+PASSES = 16  # over the hashes: each sorts a part of their values
 
 
 @contextlib.contextmanager
@@ -65,47 +65,23 @@ def gather(column: pa.ChunkedArray, numbers: np.ndarray) -> pa.ChunkedArray:
     """Return the rows of a column with these numbers; `pyarrow` itself would first copy the column
     if it has several chunks.
     """
-    ends = np.cumsum([len(chunk) for chunk in column.chunks], dtype=np.int64)
+    starts = np.cumsum([0, *map(len, column.chunks)])
     parts = []
 
     for start in range(0, len(numbers), BLOCK):
         block = np.asarray(numbers[start : start + BLOCK], dtype=np.int64)
-        order = None
+        order = np.argsort(block, kind="stable")
+        ordered = block[order]
+        limits = np.asarray(np.searchsorted(ordered, starts))
+        taken = []
 
-        if len(column.chunks) > 1 and (np.diff(block) < 0).any():
-            order = np.argsort(block, kind="stable")
-            block = block[order]
+        for place in np.flatnonzero(np.diff(limits)).tolist():
+            within = ordered[limits[place] : limits[place + 1]] - starts[place]
+            taken.append(column.chunk(place).take(pa.array(within)))
 
-        taken = _from_chunks(column, ends, block)
-        if order is not None:
-            place = np.empty_like(order)
-            place[order] = np.arange(len(order))
-            taken = [pa.concat_arrays(taken).take(pa.array(place))]
-
-        parts += taken
+        parts.append(pa.concat_arrays(taken).take(pa.array(np.argsort(order))))
 
     return pa.chunked_array(parts, column.type)
-
-
-def _from_chunks(
-    column: pa.ChunkedArray,
-    ends: np.ndarray,
-    numbers: np.ndarray,
-) -> list[pa.Array]:
-    """Return the rows with these numbers, which rise if the column has several chunks."""
-    if len(column.chunks) == 1:
-        return [column.chunk(0).take(pa.array(numbers))]
-
-    limits = np.searchsorted(numbers, ends)
-    taken = []
-
-    for place in np.flatnonzero(np.diff(limits, prepend=0)):
-        chunk = column.chunk(int(place))
-        first = limits[place - 1] if place else 0
-        within = numbers[first : limits[place]] - (ends[place] - len(chunk))
-        taken.append(chunk.take(pa.array(within)))
-
-    return taken
 
 
 # Text -------------------------------------------------------------------------------------------
@@ -129,58 +105,54 @@ def digest_of(column: pa.ChunkedArray) -> str:
         if len(chunk):
             ends, data = texts_of(chunk)
             content.update(data[ends[0] : ends[-1]])
-            length = np.diff(ends).astype(np.int64)
-            if chunk.null_count:
-                length[~chunk.is_valid().to_numpy(zero_copy_only=False)] = -1
-
-            lengths.update(length.tobytes())
+            length = pc.fill_null(pc.binary_length(chunk), -1).to_numpy()
+            lengths.update(length.astype(np.int64).tobytes())
 
     return f"{content.hexdigest()}{lengths.hexdigest()}"
 
 
 def hashes_of(column: pa.ChunkedArray, cache_dir: Path | None = None) -> np.ndarray:
-    """Return a 64-bit hash of each text of a column, 0 for null: (rows,); those of a long column
-    are computed once, into a file.
-    """
-    if cache_dir is None or len(column) < LONG:
-        return np.fromiter(_hashes(column), np.uint64, len(column))
+    """Return a 64-bit hash of each text of a column, 0 for null: (rows,)."""
 
-    def parts() -> Iterator[np.ndarray]:
-        for chunk in column.chunks:
-            yield np.fromiter(_hashes(pa.chunked_array([chunk])), np.uint64, len(chunk))
+    def name() -> str:
+        return f"hashes/{digest_of(column)}.u64"
 
-    file = cache_dir / "hashes" / f"{digest_of(column)}.u64"
-
-    return cached_array(file, np.dtype(np.uint64), len(column), parts())
+    return kept_array(cache_dir, name, np.uint64, len(column), _hashes(column))
 
 
-def cached_array(
-    file: Path,
-    dtype: np.dtype[Any],
+def kept_array(
+    cache_dir: Path | None,
+    name: Callable[[], str],
+    dtype: type[np.generic],
     length: int,
     parts: Iterator[np.ndarray],
 ) -> np.ndarray:
-    """Return an array from a file of the cache, memory-mapped; if the file is not there, it is
-    first written from the parts of the array.
+    """Return an array that is made of its parts; a long one is computed once, into a file of the
+    cache, from which it is memory-mapped.
     """
+    if cache_dir is None or length < LONG:
+        return np.concatenate([np.empty(0, dtype), *parts])
+
+    file = cache_dir / name()
+
     with usable(file):
         if not file.exists():
             with replacing(file) as part, part.open("wb") as out:
                 for some in parts:
-                    some.astype(dtype, copy=False).tofile(out)
+                    some.tofile(out)
 
         return np.memmap(file, dtype, "r", shape=(length,))
 
 
-def _hashes(column: pa.ChunkedArray) -> Iterator[int]:
+def _hashes(column: pa.ChunkedArray) -> Iterator[np.ndarray]:
     for chunk in column.chunks:
         for start in range(0, len(chunk), AT_ONCE):
             part = chunk.slice(start, AT_ONCE)
             ends, data = texts_of(part)
-            valid = part.is_valid().to_pylist()
-
-            for (first, last), there in zip(itertools.pairwise(ends.tolist()), valid, strict=True):
-                yield hashed(data[first:last]) if there else 0
+            bounds = itertools.pairwise(ends.tolist())
+            hashes = np.array([hashed(data[first:last]) for first, last in bounds], np.uint64)
+            hashes[part.is_null().to_numpy(zero_copy_only=False)] = 0
+            yield hashes
 
 
 def hashed(text: bytes | memoryview) -> int:
@@ -210,12 +182,11 @@ def _repeated(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows whose hash an earlier row has, and the first row of each of these hashes."""
     again: list[np.ndarray] = []
     first: list[np.ndarray] = []
-    passes = PASSES if len(hashes) >= LONG else 1
+    part_of = np.ascontiguousarray(hashes).view(np.uint8)[::8] % PASSES
 
-    for number in range(passes):
-        rows = np.flatnonzero(_in_range(hashes, number, passes))
-        order = np.argsort(hashes[rows], kind="stable")
-        rows = rows[order]
+    for number in range(PASSES):
+        rows = np.flatnonzero((part_of == number) & (hashes != 0))
+        rows = rows[np.argsort(hashes[rows], kind="stable")]
         ordered = hashes[rows]
         starts = np.flatnonzero(np.diff(ordered, prepend=~ordered[:1]) != 0)
         group = np.repeat(starts, np.diff(starts, append=len(rows)))
@@ -224,15 +195,3 @@ def _repeated(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         first.append(rows[group[is_again]])
 
     return np.concatenate(again), np.concatenate(first)
-
-
-def _in_range(hashes: np.ndarray, number: int, passes: int) -> np.ndarray:
-    """Return whether each hash is that of a value, and in one of several ranges of equal size."""
-    width = 2**64 // passes
-    chosen = hashes != 0
-
-    if passes > 1:
-        chosen &= hashes >= np.uint64(number * width)
-        chosen &= hashes <= np.uint64((number + 1) * width - 1)
-
-    return np.asarray(chosen)

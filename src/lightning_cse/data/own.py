@@ -23,7 +23,6 @@ from lightning_cse.data.cells import (
     BadRows,
     Row,
     TextFile,
-    account,
     examined,
     listed,
     read_bytes,
@@ -31,15 +30,8 @@ from lightning_cse.data.cells import (
 )
 from lightning_cse.data.corpora import CORPORA
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES, READERS
-from lightning_cse.data.rows import Rows, SourceFile
-from lightning_cse.data.tables import (
-    Notes,
-    cached_file,
-    known_file,
-    mapped_table,
-    notes_of,
-    table_of,
-)
+from lightning_cse.data.rows import Rows
+from lightning_cse.data.tables import Notes, cached_file, known_file, notes_of, read_rows
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
 HYPOTHESES = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
@@ -93,11 +85,6 @@ def negatives(names: Iterable[str]) -> list[str]:
     found = [name for name in names if name.startswith("negative")]
 
     return sorted(found, key=lambda name: int(name.partition("_")[2] or 0))
-
-
-def numbered(number: int) -> str:
-    """Return our name of the first, second, ... hard negative."""
-    return "negative" if number == 1 else f"negative_{number}"
 
 
 def layout_of(names: Collection[str]) -> str | None:
@@ -167,7 +154,8 @@ def _named(found: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
 
 def _renamed(names: dict[str, str]) -> dict[str, str]:
     """Number hard negatives from 1, and call labelled pairs premise and hypothesis."""
-    renamed = {name: numbered(number) for number, name in enumerate(negatives(names), start=1)}
+    numbered = ("negative", *(f"negative_{number}" for number in range(2, len(names) + 1)))
+    renamed = dict(zip(negatives(names), numbered, strict=False))
     is_pair = names.keys() >= {"sentence1", "sentence2", "label"}
 
     if is_pair and not names.keys() & {"premise", "score"}:
@@ -191,14 +179,7 @@ _READERS: Mapping[str, Callable[..., Iterator[Row]]] = {
 }
 SUFFIXES = (*_READERS, ".parquet")  # each also followed by ``.gz``
 FORMS = f"a file of your own ends in {', '.join(SUFFIXES)}, optionally followed by .gz"
-LABELS: Mapping[str | int, str] = {
-    **dict(zip(NLI_LABELS, NLI_LABELS, strict=True)),
-    "not_entailment": "not_entailment",
-    1: "1",
-    "1": "1",
-    0: "0",
-    "0": "0",
-}
+LABELS = (*NLI_LABELS, "not_entailment", 1, "1", 0, "0")
 
 log = logging.getLogger(__name__)
 
@@ -250,11 +231,6 @@ class OwnFormat:
             settings.encoding,
             settings.bad_rows,
         )
-
-    @property
-    def decisive(self) -> list[Any]:
-        """What decides the rows of a file, as JSON."""
-        return [sorted(self.columns.items()), self.delimiter, self.encoding, self.bad_rows]
 
     def examined(self, path: Path) -> TextFile:
         """Return a text file in this encoding; raises like `cells.examined`."""
@@ -336,14 +312,14 @@ def paths_of(name: str) -> list[str]:
 @dataclass(frozen=True)
 class _Source:
     """A file or data set: its size in bytes, what identifies its content, the sha256 of its bytes
-    (if it is one file), the names of its columns, and its rows.
+    (if it is one file), the names of its columns, and its rows with some of these.
     """
 
     size: int
     identity: str
     sha256: str
     found: Callable[[], list[str]]
-    rows: Callable[[BadRows], Iterator[Row]]
+    rows: Callable[[BadRows, list[str]], Iterator[Row]]
 
 
 def _read(
@@ -355,7 +331,8 @@ def _read(
     """Read one file with the columns of its layout."""
     path = name if name.startswith(HUB) else str(Path(name).expanduser().absolute())
     source = _opened(path, form, cache_dir)
-    file = cached_file(cache_dir, source.size, source.identity, form.decisive)
+    decisive = [sorted(form.columns.items()), form.delimiter, form.encoding, form.bad_rows]
+    file = cached_file(cache_dir, source.size, source.identity, decisive)
     notes = notes_of(file)
     found = notes.found if notes else source.found()
     names = recognise(
@@ -372,32 +349,22 @@ def _read(
         listed(names.values()),
     )
 
-    if notes and file:
-        table = mapped_table(file)
-    else:
-        known = Notes(found, sha256=source.sha256)
-        bad = form.bad(path)
-        cells = by_role(source.rows(bad), names)
-        table, notes = table_of(cells, declared_columns(list(names)), bad, file, known)
-
-    for reason, count in notes.dropped.items():
-        log.info("%s: %d left out: %s", path, count, reason)
-
-    return Rows.read(
-        table,
-        SourceFile(name.removesuffix(".gz"), path, notes.sha256),
-        account(len(table), notes.dropped),
-        cache_dir,
+    bad = form.bad(path)
+    rows = read_rows(
+        source.rows(bad, list(dict.fromkeys(names.values()))),
+        declared_columns(names),
+        bad,
+        name.removesuffix(".gz"),
+        notes=Notes(found, sha256=source.sha256),
+        file=file,
+        cache_dir=cache_dir,
     )
 
+    for reason, count in rows.counts.items():
+        if reason != "read":
+            log.info("%s: %d %s", path, count, reason)
 
-def by_role(rows: Iterable[Row], names: Mapping[str, str]) -> Iterator[Row]:
-    """Yield rows with cells by role; ``names`` maps our names to columns."""
-    for line, row in rows:
-        if isinstance(row, str):
-            yield line, row
-        else:
-            yield line, {role: row.get(column) for role, column in names.items()}
+    return rows
 
 
 def _opened(
@@ -406,11 +373,9 @@ def _opened(
     cache_dir: Path | None,
 ) -> _Source:
     """Return a file, or a data set of the hub or of a folder."""
-    mapped = form.columns.values()
-
     if path.startswith(HUB) or Path(path).is_dir():
         form.check_suffix(path, "")
-        return _data_set(path, mapped)
+        return _data_set(path)
 
     suffix = Path(path.removesuffix(".gz")).suffix
     if suffix not in SUFFIXES:
@@ -418,7 +383,7 @@ def _opened(
 
     form.check_suffix(path, suffix)
     if suffix == ".parquet":
-        return _parquet(known_file(Path(path), cache_dir, _binary), mapped)
+        return _parquet(known_file(Path(path), cache_dir, _binary))
 
     file = known_file(Path(path), cache_dir, form.examined, form.encoding)
 
@@ -450,8 +415,8 @@ def _text(
 
         return _READERS[suffix]
 
-    def rows(bad: BadRows) -> Iterator[Row]:
-        return reader()(file, path, ["text"], bad=bad)
+    def rows(bad: BadRows, _: Collection[str] = ()) -> Iterator[Row]:
+        yield from reader()(file, bad, ["text"])
 
     def found() -> list[str]:
         cells = (row for _, row in rows(form.bad(path)) if not isinstance(row, str))
@@ -493,7 +458,7 @@ def delimiter_of(
     return usual
 
 
-def _parquet(file: TextFile, mapped: Collection[str]) -> _Source:
+def _parquet(file: TextFile) -> _Source:
     """Return the rows of a Parquet file."""
     path = str(file.path)
 
@@ -507,15 +472,11 @@ def _parquet(file: TextFile, mapped: Collection[str]) -> _Source:
         f"{file.sha256} .parquet",
         file.sha256,
         lambda: list(features),
-        lambda _: _rows_of(
-            features,
-            mapped,
-            lambda names: parquet.iter_batches(AT_ONCE, columns=names),
-        ),
+        lambda _, names: _rows_of(features, names, parquet.iter_batches(AT_ONCE, columns=names)),
     )
 
 
-def _data_set(path: str, mapped: Collection[str]) -> _Source:
+def _data_set(path: str) -> _Source:
     """Return the rows of a data set of the hub, or of a folder."""
     dataset = load_data_set(path)
 
@@ -523,15 +484,17 @@ def _data_set(path: str, mapped: Collection[str]) -> _Source:
         splits = ", ".join(f"{path}/{split}" for split in dataset)
         raise DataError(f"{path}: has several splits; choose one of: {splits}")
 
+    tables = dataset.with_format("arrow")
+
     return _Source(
         dataset.data.nbytes,
         f"{path} {dataset._fingerprint}",  # of the content; no public attribute has it
         "",
         lambda: dataset.column_names,
-        lambda _: _rows_of(
+        lambda _, names: _rows_of(
             dataset.features,
-            mapped,
-            lambda names: dataset.select_columns(names).with_format("arrow").iter(AT_ONCE),
+            names,
+            tables.select_columns(names).iter(AT_ONCE),
         ),
     )
 
@@ -561,16 +524,13 @@ def loading(path: str) -> Iterator[None]:
 
 def _rows_of(
     features: Mapping[str, Any],
-    mapped: Collection[str],
-    batches: Callable[[list[str]], Iterable[Any]],
+    columns: Iterable[str],
+    batches: Iterable[Any],
 ) -> Iterator[Row]:
-    """Yield the rows of Arrow batches with some columns, with the names of classes for their
-    numbers.
-    """
-    chosen = [name for name in features if canonical(name) or name in mapped]
-    rows = (row for batch in batches(chosen) for row in batch.to_pylist())
+    """Yield the rows of Arrow batches, with the names of classes for their numbers."""
+    rows = (row for batch in batches for row in batch.to_pylist())
 
-    yield from enumerate(with_class_names(rows, features, chosen), start=1)
+    yield from enumerate(with_class_names(rows, features, columns), start=1)
 
 
 def with_class_names(
@@ -579,8 +539,11 @@ def with_class_names(
     columns: Iterable[str],
 ) -> Iterator[dict[str, Any]]:
     """Yield rows with the names of classes for their numbers in these columns."""
-    names = {name: getattr(features[name], "names", ()) for name in columns}
-    labels = {name: {-1: "-"} | dict(enumerate(known)) for name, known in names.items() if known}
+    labels: dict[str, dict[Any, str]] = {}
+
+    for name in columns:
+        if isinstance(features[name], datasets.ClassLabel):
+            labels[name] = {-1: "-"} | dict(enumerate(features[name].names))
 
     for row in rows:
         for name, known in labels.items():
@@ -589,16 +552,18 @@ def with_class_names(
         yield row
 
 
-def declared_columns(roles: Sequence[str]) -> dict[str, Any]:
-    """Return the kinds of the columns, as `corpora.yaml` declares them."""
-    kinds: dict[str, Any] = dict.fromkeys(roles, "sentence") | dict.fromkeys(
-        negatives(roles), "optional"
-    )
+def declared_columns(names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the kinds of the columns, as `corpora.yaml` declares them; ``names`` maps our names to
+    columns.
+    """
+    kinds = dict.fromkeys(names, "sentence") | dict.fromkeys(negatives(names), "optional")
     kinds |= {"label": "label", "score": "score"}
-    if layout_of(roles) == "INLI":
+    if layout_of(names) == "INLI":
         kinds |= dict.fromkeys(HYPOTHESES, "optional")
 
-    declared: dict[str, dict[str, Any]] = {role: {kinds[role]: role} for role in roles}
+    declared: dict[str, dict[str, Any]] = {
+        role: {kinds[role]: column} for role, column in names.items()
+    }
     if "label" in declared:
         declared["label"]["values"] = LABELS
 

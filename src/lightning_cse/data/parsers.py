@@ -11,7 +11,7 @@ import functools
 import json
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lightning_cse.data.cells import (
@@ -39,7 +39,7 @@ LLM_PATTERNS = {  # by the LLM's examples
 
 def rows_of(
     text: Text,
-    path: str,
+    bad: BadRows,
     *,
     reader: str,
     columns: Columns,
@@ -48,22 +48,20 @@ def rows_of(
     """Return the rows of a file, read with one of `READERS`."""
     cells = [cell for _, cell, _ in converters(columns)]
 
-    return READERS[reader](text, path, cells, **options)
+    return READERS[reader](text, bad, cells, **options)
 
 
 def _table(
     text: Text,
-    path: str,
+    bad: BadRows,
     cells: Sequence[str] = (),
     *,
     delimiter: str = ",",
     quotes: bool = True,
     header: Sequence[str] = (),
     width: Sequence[int] = (),
-    bad: BadRows | None = None,
 ) -> Iterator[Row]:
     """Yield the rows of delimited text; `header` names the columns of a file without names."""
-    bad = bad or BadRows(path)
     # Only a quoted cell may have line breaks. Without quotes, a row ends at \n alone, as in the
     # official files.
     line = 1
@@ -90,7 +88,7 @@ def _table(
 
                 line = reader.line_num + 1
         except csv.Error as error:
-            raise DataError(f"{path}:{line}: not a valid row: {error}") from None
+            raise DataError(f"{bad.path}:{line}: not a valid row: {error}") from None
 
 
 def _numbered(text: Text) -> Iterator[tuple[int, str]]:
@@ -100,28 +98,12 @@ def _numbered(text: Text) -> Iterator[tuple[int, str]]:
             yield number, line.removesuffix("\n")
 
 
-def _without_end(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Leave out the empty lines at the end of a text, but not its first line."""
-    empty: list[tuple[int, str]] = []
+def _json(text: Text, bad: BadRows, cells: Sequence[str] = ()) -> Iterator[Row]:
+    """Yield the objects of JSON lines; blank lines are skipped."""
+    for line, content in _numbered(text):
+        if not content.strip():
+            continue
 
-    for number, content in lines:
-        if number > 1 and not content.strip("\r"):
-            empty.append((number, content))
-        else:
-            yield from empty
-            empty.clear()
-            yield number, content
-
-
-def _json(
-    text: Text,
-    path: str,
-    cells: Sequence[str] = (),
-    bad: BadRows | None = None,
-) -> Iterator[Row]:
-    bad = bad or BadRows(path)
-
-    for line, content in _without_end(_numbered(text)):
         try:
             row = json.loads(content)
         except ValueError as error:
@@ -134,18 +116,13 @@ def _json(
             bad(line, f"expected a JSON object, got {type(row).__name__}")
 
 
-def _llm_rows(
-    text: Text,
-    path: str,
-    cells: Sequence[str] = (),
-    bad: BadRows | None = None,
-) -> Iterator[Row]:
+def _llm_rows(text: Text, bad: BadRows, cells: Sequence[str] = ()) -> Iterator[Row]:
     """Yield LLM rows by role, also those in the layout of NGCSE's authors."""
-    for line, row in _json(text, path, bad=bad):
+    for line, row in _json(text, bad):
         if "anchor" in row or "sentence" not in row:
             yield line, row
         elif row.get("split") == "aigen":
-            yield line, _by_role(row, f"{path}:{line}")
+            yield line, _by_role(row, f"{bad.path}:{line}")
         else:
             yield line, "plain sentence"
 
@@ -165,36 +142,34 @@ def _by_role(row: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _lines(
     text: Text,
-    path: str,
+    bad: BadRows,
     cells: Sequence[str],
     *,
-    blank: str | None = None,
+    blank: str = "",
     pattern: str = "",
-    bad: BadRows | None = None,
 ) -> Iterator[Row]:
-    """Yield one cell per line, or the groups of `pattern`; `blank` leaves out invisible lines."""
-    bad = bad or BadRows(path)
+    """Yield one cell per line, or the groups of `pattern`. Lines without a visible sign are
+    skipped, or left out for the reason `blank`.
+    """
     fits = re.compile(pattern or f"(?P<{cells[0]}>.*)", re.DOTALL)
-    numbered = _numbered(text)
-    lines = _without_end(numbered) if blank is None else numbered
 
-    for line, content in lines:
-        if blank is not None and not content.strip():
-            yield line, blank
-            continue
-
+    for line, content in _numbered(text):
         match = fits.fullmatch(content.strip())
-        if match is None:
+
+        if not content.strip():
+            if blank:
+                yield line, blank
+        elif match is None:
             bad(line, f"{quoted(content)} is not of the form {pattern}")
         else:
             yield line, match.groupdict()
 
 
-def _paragraphs(text: Text, path: str, cells: Sequence[str]) -> Iterator[Row]:
+def _paragraphs(text: Text, bad: BadRows, cells: Sequence[str]) -> Iterator[Row]:
     """Yield the sentences of tokenised text, one paragraph per line, without headings."""
     (name,) = cells
 
-    for line, row in _lines(text, path, cells, blank="blank line"):
+    for line, row in _lines(text, bad, cells, blank="blank line"):
         if isinstance(row, str):
             yield line, row
             continue
@@ -257,21 +232,21 @@ _QUESTION = re.compile(
 )
 
 
-def _questions(text: Text, path: str, cells: Sequence[str]) -> Iterator[Row]:
+def _questions(text: Text, bad: BadRows, cells: Sequence[str]) -> Iterator[Row]:
     """Yield the pairs of LLMsKnow: a question with both sentences; the answer is the label."""
-    for line, row in _table(text, path):
+    for line, row in _table(text, bad):
         question = row["Question"]
         match = _QUESTION.fullmatch(question.strip())
         # If the words in the middle occurred twice, it would be unclear where the premise ends.
         if match is None or question.count(_MIDDLE) > 1:
-            raise DataError(f"{path}:{line}: the form of {quoted(question)} is not known")
+            raise DataError(f"{bad.path}:{line}: the form of {quoted(question)} is not known")
 
         yield line, row | match.groupdict()
 
 
-def _impscore(text: Text, path: str, cells: Sequence[str]) -> Iterator[Row]:
+def _impscore(text: Text, bad: BadRows, cells: Sequence[str]) -> Iterator[Row]:
     """Yield ImpScore's rows; the cell ``split`` names the split that a row is drawn for."""
-    rows = list(_table(text, path))
+    rows = list(_table(text, bad))
 
     for (line, row), split in zip(rows, drawn_splits(len(rows)), strict=True):
         yield line, row | {"split": split}

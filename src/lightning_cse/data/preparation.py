@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 import torch
 
 from lightning_cse.data.mapped import LONG, first_appearance, hashed, hashes_of
-from lightning_cse.data.roles import RANDOM_PAIR, SOURCE, OwnRows, RoleRows
-from lightning_cse.data.rows import Rows
+from lightning_cse.data.own import OwnFormat
+from lightning_cse.data.roles import RANDOM_PAIR, OwnRows, RoleRows
+from lightning_cse.data.rows import SOURCE, Rows
 from lightning_cse.data.settings import ContrastiveData
 from lightning_cse.data.sources import (
     LEAK,
@@ -32,13 +33,11 @@ ANOTHER_ANCHOR = "\0another anchor"
 
 def used(rows: Rows) -> int:
     """Return how many corpus rows the training rows are made of."""
-    seen = np.zeros(0, dtype=bool)
+    last = pc.max(pc.list_flatten(rows.data.table.column("made_of"))).as_py()
+    seen = np.zeros(1 if last is None else last + 1, dtype=bool)
 
     for part in rows.parts(LONG):
-        numbers = pc.list_flatten(part.values("made_of")).to_numpy()
-        more = int(numbers.max(initial=-1)) + 1 - len(seen)
-        seen = np.pad(seen, (0, max(0, more)))
-        seen[numbers] = True
+        seen[pc.list_flatten(part.values("made_of")).to_numpy()] = True
 
     return int(seen.sum())
 
@@ -170,12 +169,8 @@ def with_random_seconds(rows: Rows) -> Rows:
     return rows.with_column("sentence2", rows.values("sentence2").take(pa.array(chosen)))
 
 
-def seeded_order(count: int, seed: int) -> list[int]:
+def seeded_order(count: int, seed: int) -> np.ndarray:
     """Return the numbers below ``count`` in a random order that depends only on the seed."""
-    return list(_order(count, seed).tolist())
-
-
-def _order(count: int, seed: int) -> np.ndarray:
     # The order is the same in 32 bits, which take half the memory.
     kind = torch.int32 if count < 2**31 else torch.int64
     generator = torch.Generator().manual_seed(seed)
@@ -211,7 +206,7 @@ def _count(units: np.ndarray) -> int:
 def _drawn(units: np.ndarray, count: int) -> np.ndarray:
     """Return whether each row belongs to one of ``count`` units, drawn at random: (rows,)."""
     is_drawn = np.zeros(_count(units) + 1, dtype=bool)  # the last is that of -1
-    is_drawn[_order(_count(units), SEED)[:count]] = True
+    is_drawn[seeded_order(_count(units), SEED)[:count]] = True
 
     return np.asarray(is_drawn[units])
 
@@ -274,7 +269,8 @@ def read_tables(
     takes = takes_of(wanted, optional)
     read = functools.partial(read_sources, data_dir=settings.data_dir)
     cache_dir = Path(settings.cache_dir).expanduser() if settings.cache_dir else None
-    own = functools.partial(read, form=settings.form, takes=takes, cache_dir=cache_dir)
+    form = OwnFormat.of(settings)
+    own = functools.partial(read, form=form, takes=takes, cache_dir=cache_dir)
     tables = own(settings.sources, key="data.train") if train is None else train
     excluded = settings.excluded
     watched_in = settings.watched_in

@@ -1,13 +1,12 @@
 """The provenance of LLM rows: a side file beside them, copied into the records of runs."""
 
-import hashlib
 import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lightning_cse.data.cells import read_bytes
+from lightning_cse.data.cells import read_bytes, sha256_of
 from lightning_cse.errors import one_line
 from lightning_cse.runs import write_json
 
@@ -24,15 +23,13 @@ def side_file(rows: Path) -> Path:
 def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
     """Write the side file of a file of rows, with its name, sha256 and number of rows."""
     path = side_file(rows)
-    data = read_bytes(rows)
     about = {
         **document.get("rows", {}),
         "file": rows.name,
-        "sha256": hashlib.sha256(data).hexdigest(),
-        "count": len(data.splitlines()),
+        "sha256": sha256_of(rows),
+        "count": len(read_bytes(rows).splitlines()),
     }
-    complete = {"format": 1, **document, "rows": about}
-    write_json(path, complete)
+    write_json(path, {"format": 1, **document, "rows": about})
 
     return path
 
@@ -50,7 +47,7 @@ def read_provenance(rows: Path) -> dict[str, Any] | None:
 
     try:
         document = json.loads(side.read_bytes())
-        unchanged = document["rows"]["sha256"] == hashlib.sha256(read_bytes(rows)).hexdigest()
+        unchanged = document["rows"]["sha256"] == sha256_of(rows)
     except (OSError, ValueError, LookupError, TypeError) as error:
         log.warning(
             "%s is damaged (%s): the origin of its rows is not known", side, one_line(error)

@@ -1,9 +1,7 @@
 """Turn the rows of a corpus into training rows with one column per role."""
 
-import itertools
 import random
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -20,8 +18,6 @@ from lightning_cse.errors import ConfigError, DataError
 
 # The column with the label or score of each row, for methods that learn from one.
 TARGET = "target"
-# The column with the number of each row's source, if sources have weights.
-SOURCE = "source"
 # The column that marks pairs whose second sentence is drawn after the hold-out.
 RANDOM_PAIR = "random_pair"
 TRIPLET = ("premise", "entailment", "contradiction")
@@ -42,9 +38,6 @@ POSITIVES: dict[str, tuple[str, ...]] = {
 _READY = (TRAINED, ("sentence1", "sentence2"), TRIPLET)
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # mixes the hashes of two sentences
-
-Group = tuple[list[int], list[int]]
-"""The rows of a premise's entailments and of its contradictions."""
 
 
 class RoleRows(Protocol):
@@ -73,24 +66,14 @@ def made_of(rows: Rows, numbers: Any) -> Rows:
     return rows.with_column("made_of", pa.ListArray.from_arrays(ends, flat))
 
 
-def source_of(rows: Rows) -> dict[str, pa.ChunkedArray]:
-    """Return the column with the number of each row's source, if sources have weights."""
-    return {SOURCE: rows.values(SOURCE)} if SOURCE in rows.names else {}
-
-
-def source_name(rows: Rows) -> dict[str, str]:
-    """Return the name of that column by itself, if sources have weights."""
-    return {SOURCE: SOURCE} if SOURCE in rows.names else {}
-
-
-def with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
+def with_roles(tables: Sequence[Rows], roles: Sequence[str]) -> Rows:
     """Return the rows of several tables with all of these roles, the first of which is needed;
     others may be null.
     """
     complete = []
 
     for rows in tables:
-        rows.values("premise")
+        rows.values(roles[0])
         for role in roles:
             if role not in rows.names:
                 rows = rows.with_constant(role, None)
@@ -98,6 +81,19 @@ def with_roles(tables: Sequence[Rows], roles: Collection[str]) -> Rows:
         complete.append(rows)
 
     return Rows.cat(complete)
+
+
+def interleaved(variants: Sequence[Rows], roles: Sequence[str]) -> tuple[Rows, np.ndarray]:
+    """Return all variants of the first row, then all of the second one, ..., of those that have all
+    of these roles, and the number of the row that each is a variant of.
+    """
+    together = Rows.cat(variants)
+    order = np.arange(len(together)).reshape(len(variants), -1).T.ravel()
+    order = order[together.has(*roles)[order]]
+    rows = together.select(order)
+    rows.counts = dict(variants[0].counts)
+
+    return rows, order % len(variants[0])
 
 
 @dataclass(frozen=True)
@@ -144,22 +140,13 @@ class INLITriplets:
         """Return one or two triplets per premise; a table without premises is a DataError."""
         names = POSITIVES[self.positive]
         rows = with_roles(tables, ("premise", *names, "contradiction"))
-        entailed = np.stack([rows.has(name) for name in names], axis=1)  # (rows, entailments)
-        contradicted = rows.has("contradiction")
-        numbers, kinds = np.nonzero(entailed & contradicted[:, None])
-
-        chosen = rows.select(numbers)
-        entailments = pa.concat_arrays([rows.values(name).combine_chunks() for name in names])
-        triplets = _triplets(
-            chosen,
-            chosen.values("premise"),
-            entailments.take(kinds * len(rows) + numbers),
-            contradiction=chosen.values("contradiction"),
-            **source_of(chosen),
-        )
+        premise, contradiction = map(rows.values, ("premise", "contradiction"))
+        variants = [_triplets(rows, premise, rows.values(name), contradiction) for name in names]
+        triplets, numbers = interleaved(variants, TRIPLET)
+        contradicted = int(rows.has("contradiction").sum())
         dropped = {
-            "no contradiction": (~contradicted).sum(),
-            "no entailment": (contradicted & ~entailed.any(axis=1)).sum(),
+            "no contradiction": len(rows) - contradicted,
+            "no entailment": contradicted - len(np.unique(numbers)),
         }
 
         return made_of(triplets.dropping(dropped), numbers)
@@ -204,8 +191,7 @@ class NLITriplets:
 
         for rows in tables:
             if "hypothesis" not in rows.names:
-                ready = self._ready(rows, with_source=not pairs)
-                parts.append(made_of(ready, np.arange(start, start + len(rows))))
+                parts.append(made_of(self._ready(rows), np.arange(start, start + len(rows))))
                 start += len(rows)
 
         if pairs:
@@ -213,91 +199,80 @@ class NLITriplets:
 
         return Rows.cat(parts, fill=True)
 
-    def _ready(self, rows: Rows, *, with_source: bool) -> Rows:
+    def _ready(self, rows: Rows) -> Rows:
         """Return the triplets, or pairs, that a table holds."""
         ready = next((names for names in _READY if set(names[:2]) <= set(rows.names)), TRIPLET[:2])
         sentences = [name for name in ready if name in rows.names][: len(self.roles)]
         kept = [name for name in rows.names if name.startswith("negative_") and self.contradiction]
-        kept += ["intermediate", *(source_name(rows) if with_source else ())]
-        names = {
-            new: old
-            for roles in (TRIPLET, TRAINED)
-            for new, old in zip(roles, sentences, strict=False)
-        }
+        kept += {"intermediate"}.intersection(rows.names)
+        names = [*TRIPLET[: len(sentences)], *TRAINED[: len(sentences)], *kept]
 
-        return rows.renamed(**names, **{name: name for name in kept if name in rows.names})
+        return rows.renamed(**dict(zip(names, sentences * 2 + kept, strict=True)))
 
     def _from_pairs(self, rows: Rows, start: int) -> Rows:
         """Build triplets from pairs, grouped by premise; corpus rows are numbered from
         ``start``.
         """
-        dropped: Counter[str] = Counter()
-        groups = self._groups(rows, dropped)
-        chosen = (numbers for group in groups for numbers in self._chosen(*group, dropped))
-        flat = np.fromiter(itertools.chain.from_iterable(chosen), np.int64)
-        numbers = flat.reshape(-1, len(self.roles) - 1)
-        kept = rows.select(numbers[:, 0]).dropping(dropped)
-        others = [rows.select(column).values("hypothesis") for column in numbers.T]
-
-        return made_of(_triplets(kept, kept.values("premise"), *others), start + numbers)
-
-    def _groups(self, rows: Rows, dropped: Counter[str]) -> Iterator[Group]:
-        """Yield the rows of each premise, in the order in which they first appear, without repeated
-        pairs and other labels.
-        """
         labels = rows.values("label")
         is_trained = pc.is_in(labels, value_set=pa.array(self.roles)).to_numpy()
-        others = Counter(labels.filter(pa.array(~is_trained)).to_pylist())
-
-        for label, count in others.items():
-            dropped[_reason(label)] += count
+        dropped = _other_labels(labels, is_trained)
 
         premises = rows.hashes("premise")
         pairs = premises * _ODD + rows.hashes("hypothesis")
         pairs[pairs == 0] = 1
         is_new = is_first(first_appearance(np.where(is_trained, pairs, 0)))
-        dropped["repeated pair"] += int(is_trained.sum() - is_new.sum())
+        dropped["repeated pair"] = int(is_trained.sum() - is_new.sum())
 
         codes = first_appearance(np.where(is_new, premises, 0))
-        numbers = np.argsort(codes, kind="stable")[int((~is_new).sum()) :]
-        ends = np.flatnonzero(np.diff(codes[numbers], append=-1)) + 1
-        contradicts = pc.equal(labels, "contradiction").to_numpy()
-        start = 0
+        is_entailment = pc.equal(labels, "entailment").to_numpy()
+        numbers = _by_premise(codes, is_new & is_entailment)[:, None]
 
-        for end in ends.tolist():
-            group = numbers[start:end]
-            is_contradiction = contradicts[group]
-            yield group[~is_contradiction].tolist(), group[is_contradiction].tolist()
-            start = end
+        if self.contradiction:
+            contradictions = _by_premise(codes, is_new & ~is_entailment)
+            numbers = self._chosen(codes, numbers[:, 0], contradictions, dropped)
+
+        kept = rows.select(numbers[:, 0]).dropping(dropped)
+        others = [rows.select(column).values("hypothesis") for column in numbers.T]
+
+        return made_of(_triplets(kept, kept.values("premise"), *others), start + numbers)
 
     def _chosen(
         self,
-        entailments: list[int],
-        contradictions: list[int],
-        dropped: Counter[str],
-    ) -> list[tuple[int, ...]]:
-        """Return the rows of each triplet of a premise: the entailment and, unless left out, the
-        contradiction.
+        codes: np.ndarray,
+        entailments: np.ndarray,
+        contradictions: np.ndarray,
+        dropped: dict[str, int],
+    ) -> np.ndarray:
+        """Return the rows of the entailment and of the contradiction of each premise that has both:
+        (premises, 2).
         """
-        if not self.contradiction:
-            return [(row,) for row in entailments]
+        premises = int(codes.max(initial=-1)) + 1
+        both = (entailments, contradictions)
+        counts = np.stack([np.bincount(codes[rows], minlength=premises) for rows in both], axis=1)
+        places = np.cumsum(counts, axis=0) - counts
+        is_complete = counts.all(axis=1)
+        entailed, contradicted = counts[~is_complete].sum(axis=0).tolist()
+        counts = counts[is_complete]
+        places = places[is_complete]
+        dropped["premise without a contradiction"] = entailed
+        dropped["premise without an entailment"] = contradicted
+        dropped["not chosen"] = int(counts.sum()) - counts.size
 
-        count = len(entailments) + len(contradictions)
+        if self.pairing == "random":
+            firsts = entailments[places[:, 0]].tolist()
+            for first, place, count in zip(firsts, places, counts.tolist(), strict=True):
+                # A choice of rows, not a secret.
+                draw = random.Random(f"{self.seed} {first}")  # noqa: S311
+                place += [draw.choice(range(each)) for each in count]
 
-        if not entailments or not contradictions:
-            lacks = "a contradiction" if entailments else "an entailment"
-            dropped[f"premise without {lacks}"] += count
-            return []
+        return np.stack([entailments[places[:, 0]], contradictions[places[:, 1]]], axis=1)
 
-        dropped["not chosen"] += count - 2
 
-        if self.pairing == "first":
-            return [(entailments[0], contradictions[0])]
+def _by_premise(codes: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return the chosen rows, those of the first premise before the others."""
+    numbers = np.flatnonzero(chosen)
 
-        # A choice of rows, not a secret.
-        draw = random.Random(f"{self.seed} {entailments[0]}")  # noqa: S311
-
-        return [(draw.choice(entailments), draw.choice(contradictions))]
+    return np.asarray(numbers[np.argsort(codes[numbers], kind="stable")])
 
 
 @dataclass(frozen=True)
@@ -315,13 +290,10 @@ class LabelledPairs:
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return one row per pair; a table without labels is a DataError."""
-        for table in tables:
-            table.values("label")
-
         rows = Rows.cat(tables)
         labels = list(map(str, self.labels))
         numbers = pc.index_in(rows.values("label"), value_set=pa.array(labels))
-        dropped = Counter(rows.values("label").filter(numbers.is_null()).to_pylist())
+        dropped = _other_labels(rows.values("label"), numbers.is_valid().to_numpy())
         premises, hypotheses = map(rows.values, self.roles)
         alike = pc.fill_null(pc.equal(numbers, 0), False)
         pairs = rows.with_columns(
@@ -329,12 +301,10 @@ class LabelledPairs:
             hypothesis=hypotheses,
             entailment=pc.if_else(alike, hypotheses, pa.scalar(None, pa.string())),
             target=pc.cast(numbers, pa.int64()),
-            **source_of(rows),
         )
-        reasons = {_reason(label): count for label, count in dropped.items()}
         used = np.flatnonzero(pairs.has(TARGET))
 
-        return made_of(pairs.select(used).dropping(reasons), used)
+        return made_of(pairs.select(used).dropping(dropped), used)
 
 
 def targets_of(rows: Rows, scores: Sequence[float]) -> pa.Array:
@@ -376,9 +346,6 @@ class ScoredPairs:
 
     def __call__(self, tables: Sequence[Rows]) -> Rows:
         """Return one row per pair; a table without scores, or one off the scale, is a DataError."""
-        for table in tables:
-            table.values("score")
-
         rows = Rows.cat(tables)
         targets = targets_of(rows, self.scores)
         first, second = map(rows.values, self.roles)
@@ -388,7 +355,6 @@ class ScoredPairs:
             sentence2=second,
             positive=pc.if_else(alike, second, pa.scalar(None, pa.string())),
             target=targets,
-            **source_of(rows),
         )
 
         return made_of(pairs, np.arange(len(pairs)))
@@ -419,17 +385,13 @@ class Sentences:
         start = 0
 
         for rows in tables:
-            first = rows.renamed(anchor=first_role(rows), **source_name(rows))
-            second = next((name for name in SECOND if name in rows.names), None)
+            sentences = rows.renamed(anchor=first_role(rows))
             number = np.arange(len(rows))
+            second = next((name for name in SECOND if name in rows.names), None)
             if self.both and second is not None:
-                other = rows.renamed(anchor=second, **source_name(rows))
-                order = np.stack([number, number + len(rows)], axis=1).ravel()
-                first = Rows.cat([first, other]).select(order)
-                first.counts = dict(rows.counts)  # both sentences are of one row
-                number = number.repeat(2)
+                sentences, number = interleaved([sentences, rows.renamed(anchor=second)], ())
 
-            anchors.append(first)
+            anchors.append(sentences)
             numbers.append(start + number)
             start += len(rows)
 
@@ -446,25 +408,24 @@ def first_role(rows: Rows) -> str:
     return next((name for name in FIRST if name in rows.names), FIRST[0])
 
 
-def _triplets(
-    rows: Rows,
-    premise: Any,
-    entailment: Any,
-    contradiction: Any = None,
-    **more: Any,
-) -> Rows:
-    """Return rows with these sentences under the names of NLI and of contrastive learning."""
-    sentences = (premise, entailment, contradiction)
-    columns = dict(zip((*TRIPLET, *TRAINED), sentences * 2, strict=True)) | more
+def _triplets(rows: Rows, *sentences: pa.ChunkedArray) -> Rows:
+    """Return rows with a premise, an entailment and perhaps a contradiction, under the names of NLI
+    and of contrastive learning.
+    """
+    names = [*TRIPLET[: len(sentences)], *TRAINED[: len(sentences)]]
 
-    return rows.with_columns(
-        **{name: column for name, column in columns.items() if column is not None}
-    )
+    return rows.with_columns(**dict(zip(names, sentences * 2, strict=True)))
 
 
-def _reason(label: str) -> str:
-    """Return why a pair with a label that is not trained on is dropped."""
-    return "no gold label" if label == "-" else f"label {label}"
+def _other_labels(labels: pa.ChunkedArray, is_trained: np.ndarray) -> dict[str, int]:
+    """Return how many pairs have each label that is not trained on, by the reason why they are
+    dropped.
+    """
+    counts = labels.filter(pa.array(~is_trained)).value_counts().to_pylist()
+    named = {f"label {each['values']}": each["counts"] for each in counts}
+    without = named.pop("label -", 0)
+
+    return named | {"no gold label": without}
 
 
 # The layouts that cannot be mixed with others.

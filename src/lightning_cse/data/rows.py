@@ -3,7 +3,7 @@ each row.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,19 +15,13 @@ from datasets.fingerprint import generate_random_fingerprint
 from datasets.table import InMemoryTable
 
 from lightning_cse.data.cells import AT_ONCE
-from lightning_cse.data.mapped import (
-    LONG,
-    cached_array,
-    first_appearance,
-    gather,
-    hashes_of,
-    in_file,
-    is_first,
-)
+from lightning_cse.data.mapped import first_appearance, gather, hashes_of, in_file, is_first
 from lightning_cse.errors import DataError
 
 # Where a row comes from.
 PLACE = ("file", "line")
+# The number of its source, if sources have weights.
+SOURCE = "source"
 # Of training rows: the corpus rows that each is made of, and whether `Hybrid` added it.
 MADE_OF = ("made_of", "added")
 
@@ -111,15 +105,20 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         cls,
         table: pa.Table,
         file: SourceFile,
-        counts: Mapping[str, int] | None = None,
+        dropped: Mapping[str, int],
         cache_dir: Path | None = None,
     ) -> Self:
-        """Return the rows of a table that was read from a file, with the column ``line``."""
-        paths = constant(file.path, len(table))
-        columns = dict(zip(table.column_names, table.columns, strict=True))
-        columns = {**columns, "file": paths, "line": columns["line"]}
+        """Return the rows of a table that was read from a file, with the column ``line``, and how
+        many other rows were dropped for each reason.
+        """
+        rows = cls(
+            table.append_column("file", constant(file.path, len(table))),
+            files=[file],
+            cache_dir=cache_dir,
+        )
+        rows.counts["read"] += sum(dropped.values())
 
-        return cls(pa.table(columns), files=[file], counts=counts, cache_dir=cache_dir)
+        return rows.dropping(dropped)
 
     @classmethod
     def cat(cls, parts: Sequence[Self], *, fill: bool = False) -> Self:
@@ -147,15 +146,18 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     @property
     def table(self) -> pa.Table:
         """The rows as an Arrow table; those of a choice are copied."""
-        if self.numbers is None:
-            return self.data.table
+        return pa.table({name: self.values(name) for name in self.column_names})
 
-        return pa.table({name: self._values(name) for name in self.column_names})
+    @property
+    def whole(self) -> Self:
+        """All rows of the table, of which these may be a choice."""
+        return self._with(self.data.table, None)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the corpus's own columns and the roles: all but `PLACE` and `MADE_OF`."""
-        return tuple(name for name in self.column_names if name not in (*PLACE, *MADE_OF))
+        """The names of the corpus's own columns and the roles: all but those of a row's origin."""
+        origin = (*PLACE, SOURCE, *MADE_OF)
+        return tuple(name for name in self.column_names if name not in origin)
 
     @property
     def origin(self) -> str:
@@ -166,8 +168,8 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         """Return one column as an Arrow array, or raise DataError, which lists the columns there
         are; the values of a choice of rows are copied.
         """
-        self._stored(name)
-        return self._values(name)
+        stored = self._stored(name)
+        return stored if self.numbers is None else gather(stored, self.numbers)
 
     def column(self, name: str) -> list[Any]:
         """Return the values of one column as a list; raises like `values`."""
@@ -182,7 +184,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         for name in names:
             stored = self._stored(name)
             if stored.null_count:
-                valid &= self._chosen(stored.is_valid().to_numpy())
+                valid &= self.chosen(stored.is_valid().to_numpy())
 
         return valid
 
@@ -190,26 +192,11 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         """Return a 64-bit hash of each value of a column of text, 0 for null: (rows,); raises like
         `values`.
         """
-        return self._chosen(hashes_of(self._stored(name), self.cache_dir))
+        return self.chosen(hashes_of(self._stored(name), self.cache_dir))
 
-    def computed(
-        self,
-        name: Callable[[], str],
-        compute: Callable[[Self], Iterator[np.ndarray]],
-    ) -> np.ndarray:
-        """Return whether something holds for each row: (rows,); of a long table it is computed for
-        all rows of the table, once, into a file of the cache, whose ``name`` says what decides it.
-
-        ``compute`` yields the answers for some rows after the others.
-        """
-        length = len(self.data)
-        if self.cache_dir is None or length < LONG:
-            return np.concatenate([*compute(self), np.empty(0, bool)])
-
-        whole = self._with(self.data.table, None)
-        file = self.cache_dir / "computed" / f"{name()}.bool"
-
-        return self._chosen(cached_array(file, np.dtype(bool), length, compute(whole)))
+    def chosen(self, values: np.ndarray) -> np.ndarray:
+        """Return the values of these rows, given one for each row of the table."""
+        return values if self.numbers is None else values[self.numbers]
 
     def distinct(self, name: str) -> np.ndarray:
         """Return the first row of each value of one column, in order, that of null before the
@@ -239,7 +226,8 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         rest as dropped.
         """
         chosen = indices if isinstance(indices, np.ndarray) else np.array([*indices], np.int64)
-        rows = self._with(self.data.table, self._chosen_numbers(chosen))
+        numbers = chosen if self.numbers is None else self.numbers[chosen]
+        rows = self._with(self.data.table, numbers)
 
         return rows.dropping({reason: len(self) - distinct_numbers(chosen)}) if reason else rows
 
@@ -249,7 +237,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         Files, lines and account stay, and nothing is copied.
         """
         columns = {new: self._stored(old) for new, old in names.items()}
-        places = {name: self.data.table.column(name) for name in PLACE}
+        places = {name: self._stored(name) for name in self._places()}
 
         return self._with(pa.table(columns | places), self.numbers)
 
@@ -258,7 +246,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         account stay.
         """
         arrays = {name: _array(values) for name, values in columns.items()}
-        places = {name: self._values(name) for name in PLACE}
+        places = {name: self.values(name) for name in self._places()}
 
         return self._with(pa.table(arrays | places), None)
 
@@ -270,7 +258,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
             return self._with_stored(name, array)
 
         if distinct_numbers(self.numbers) < len(self):  # a row twice, perhaps with two values
-            return self._with(self.table, None).with_column(name, array)
+            return self._with(self.table, None)._with_stored(name, array)
 
         places = np.full(len(self.data), -1, np.int64)
         places[self.numbers] = np.arange(len(self))
@@ -287,14 +275,13 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         """
         total = Counter(self.counts)
         total.update({f"dropped: {reason}": int(n) for reason, n in counts.items() if n})
+        rows = self._with(self.data.table, self.numbers)
+        rows.counts = dict(total)
 
-        return type(self)(
-            self.data.table,
-            files=self.files,
-            counts=total,
-            numbers=self.numbers,
-            cache_dir=self.cache_dir,
-        )
+        return rows
+
+    def _places(self) -> list[str]:
+        return [name for name in (*PLACE, SOURCE) if name in self.column_names]
 
     def _stored(self, name: str) -> pa.ChunkedArray:
         """Return a column of the table, of which these rows may be a choice."""
@@ -303,16 +290,6 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
             raise DataError(f"{self.origin}: no column {name!r}; found: {found}")
 
         return self.data.table.column(name)
-
-    def _values(self, name: str) -> pa.ChunkedArray:
-        column = self.data.table.column(name)
-        return column if self.numbers is None else gather(column, self.numbers)
-
-    def _chosen(self, values: np.ndarray) -> np.ndarray:
-        return values if self.numbers is None else values[self.numbers]
-
-    def _chosen_numbers(self, chosen: np.ndarray) -> np.ndarray:
-        return chosen if self.numbers is None else self.numbers[chosen]
 
     def _with_stored(self, name: str, array: pa.Array) -> Self:
         columns = dict(zip(self.column_names, self.data.table.columns, strict=True))
@@ -337,10 +314,9 @@ def constant(value: str | int | None, length: int) -> pa.ChunkedArray:
     """Return a column of one value, or of nulls, whose chunks share their memory."""
     kind = pa.int64() if isinstance(value, int) else pa.string()
     chunk = pa.repeat(pa.scalar(value, kind), min(length, AT_ONCE))
-    whole, rest = divmod(length, AT_ONCE)
-    chunks = [chunk] * whole if length >= AT_ONCE else []
+    chunks = [chunk.slice(0, length - start) for start in range(0, length, AT_ONCE)]
 
-    return pa.chunked_array([*chunks, chunk.slice(0, rest)], kind)
+    return pa.chunked_array(chunks, kind)
 
 
 def distinct_numbers(numbers: np.ndarray) -> int:
@@ -360,10 +336,8 @@ def _numbers(parts: Sequence[Rows]) -> np.ndarray | None:
     start = 0
 
     for part in parts:
-        stored = len(part.data)
-        own = np.arange(stored) if part.numbers is None else part.numbers.astype(np.int64)
-        numbers.append(start + own)
-        start += stored
+        numbers.append(part.chosen(np.arange(start, start + len(part.data))))
+        start += len(part.data)
 
     return np.concatenate(numbers)
 

@@ -72,19 +72,21 @@ def _opened(name: str) -> Any:
     """Return the rows of a file, a folder or a data set on the hub, which are not yet read."""
     path = Path(name).expanduser()
     suffix = Path(name.removesuffix(".gz")).suffix
-    is_folder = path.is_dir()
-    if not name.startswith(HUB) and not is_folder:
-        if not path.is_file():
-            raise DataError(f"{path.absolute()}: there is no such file")
-        if suffix not in SUFFIXES:
-            raise DataError(f"{path}: {FORMS}")
-        if suffix == ".parquet" and path.suffix == ".gz":  # which datasets would not unpack
-            return _rows_of_parquet(path)
-        if suffix != ".parquet":
-            return _rows_of(path, suffix)
 
-    if is_folder or name.startswith(HUB):
-        return load_data_set(str(path) if is_folder else name, streaming=True)
+    if name.startswith(HUB) or path.is_dir():
+        return load_data_set(name if name.startswith(HUB) else str(path), streaming=True)
+
+    if not path.is_file():
+        raise DataError(f"{path.absolute()}: there is no such file")
+
+    if suffix not in SUFFIXES:
+        raise DataError(f"{path}: {FORMS}")
+
+    if suffix != ".parquet":
+        return _rows_of(path, suffix)
+
+    if path.suffix == ".gz":  # which datasets would not unpack
+        return _rows_of_parquet(path)
 
     with loading(name):
         return datasets.load_dataset(

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lightning_cse.data.own import OwnFormat
 from lightning_cse.data.roles import OwnRows, RoleRows
 from lightning_cse.errors import ConfigError
 
@@ -122,11 +121,6 @@ class ContrastiveData:
 
         if any(faults.values()):
             raise ConfigError(f"data.{fault}" for fault, applies in faults.items() if applies)
-
-    @property
-    def form(self) -> OwnFormat:
-        """How the user's own files are read."""
-        return OwnFormat.of(self)
 
     @property
     def sources(self) -> list[str]:

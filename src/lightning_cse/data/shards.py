@@ -13,9 +13,8 @@ import datasets
 from datasets import IterableDataset
 from fsspec.core import url_to_fs
 
-from lightning_cse.data.cells import BadRows, account, listed, sha256_of
+from lightning_cse.data.cells import BadRows, listed, sha256_of
 from lightning_cse.data.own import (
-    by_role,
     declared_columns,
     loading,
     paths_of,
@@ -65,7 +64,7 @@ class Shards:
 
         found = list(self._features)
         self._names = recognise(found, columns, "data.columns", f"{path}: {takes}")
-        self._declared = declared_columns(list(self._names))
+        self._declared = declared_columns(self._names)
         log.info("%s: columns: %s; used: %s", path, listed(found), listed(self._names.values()))
 
     def __len__(self) -> int:
@@ -92,35 +91,22 @@ class Shards:
                 **options,
             )
 
-    def rows(self, number: int, cells: Iterable[dict[str, Any]], line: int) -> Rows | None:
+    def rows(self, number: int, cells: Iterable[dict[str, Any]], line: int) -> Rows:
         """Return rows of a file, the first of which is on a line (for Parquet: its number).
 
         A row with a bad cell is dropped and counted, since nobody can look at a stream before it is
-        trained on; None if all rows are bad.
+        trained on.
         """
         file = self.files[number]
-        columns = dict.fromkeys(self._names.values())
-        named = with_class_names(cells, self._features, columns)
-        numbered = list(by_role(enumerate(named, start=line), self._names))
-
         bad = BadRows(file.path, skip=True)
+        named = with_class_names(cells, self._features, set(self._names.values()))
         known = Notes(sha256=file.sha256)
-
-        try:
-            table, _ = table_of(numbered, self._declared, bad, notes=known)
-        except DataError:
-            if bad.count < len(numbered):
-                raise
-
-            table = None
+        table, _ = table_of(enumerate(named, start=line), self._declared, bad, notes=known)
 
         if bad.count:
             log.warning("%d rows of a stream are dropped: %s", bad.count, next(iter(bad.dropped)))
 
-        if table is None:
-            return None
-
-        return Rows.read(table, file, account(len(table), {"bad cell": bad.count}))
+        return Rows.read(table, file, {"bad cell": bad.count})
 
     def first(self, count: int) -> list[tuple[int, list[dict[str, Any]]]]:
         """Return the first rows of the stream in the order of its files: their file's number, and
@@ -140,7 +126,7 @@ class Shards:
         return parts
 
 
-def find_shards(sources: Sequence[str], key: str = "data.train") -> list[SourceFile]:
+def find_shards(sources: Sequence[str]) -> list[SourceFile]:
     """Return the files that paths, globs and URLs name, each with what identifies its content.
 
     That is, for a file on this machine, the sha256 of its bytes or, from 16 MiB on, its size and
@@ -149,19 +135,19 @@ def find_shards(sources: Sequence[str], key: str = "data.train") -> list[SourceF
     """
     for name in sources:
         if not glob.has_magic(_bare(name)):
-            _check_suffix(name, key)
+            _check_suffix(name)
 
     try:
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # a server takes its time for each file
             files = list(itertools.chain.from_iterable(pool.map(_named, sources)))
     except DataError as error:
-        raise DataError(f"{key}: {error}") from None
+        raise DataError(f"data.train: {error}") from None
 
     for file in files:
-        _check_suffix(file.path, key)
+        _check_suffix(file.path)
 
     if not files:
-        raise ConfigError([f"{key}: give Parquet or JSON-lines files, or their URLs"])
+        raise ConfigError(["data.train: give Parquet or JSON-lines files, or their URLs"])
 
     return files
 
@@ -171,12 +157,12 @@ def _bare(name: str) -> str:
     return name.partition("?")[0] if "://" in name else name
 
 
-def _check_suffix(name: str, key: str) -> None:
+def _check_suffix(name: str) -> None:
     if _bare(name).endswith(SUFFIXES):
         return
 
     ends = ", ".join(SUFFIXES)
-    fault = f"{key}: {name!r} is not a file that is streamed, whose name ends in {ends}"
+    fault = f"data.train: {name!r} is not a file that is streamed, whose name ends in {ends}"
     raise ConfigError([f"{fault}; without data.streaming, more sources are read"])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lightning_cse.data.corpora import find_file, get_corpus, read_corpus
-from lightning_cse.data.mapped import digest_of, hashed
+from lightning_cse.data.mapped import digest_of, hashed, kept_array
 from lightning_cse.data.own import FORMS, OwnFormat, is_own, read_table
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
@@ -99,32 +99,17 @@ def missing_file(source: str, data_dir: str | Path) -> str | None:
     return None
 
 
-def pair_keys(rows: Rows) -> list[tuple[str, ...]]:
-    """Return, for each row, a key for each of its sentence pairs.
-
-    Two pairs have the same key if they differ only in case, white space, punctuation and order, as
-    in a tokenised and a raw edition of one corpus. A pair with a missing sentence has an empty key.
-    """
-    pairs = _pairs(rows.names)
-
-    if not pairs:
-        return [()] * len(rows)
-
-    columns = [zip(*map(rows.column, pair), strict=True) for pair in pairs]
-
-    return [tuple(_key(*sentences) for sentences in row) for row in zip(*columns, strict=True)]
-
-
 def _pairs(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return the columns that make sentence pairs."""
     pairs = [pair for pair in _PAIRS if set(pair) <= set(names)]
-    if not pairs:
-        return []
 
     if "premise" in names:  # triplets also have the names of contrastive learning
         pairs = [pair for pair in pairs if pair[0] == "premise"]
 
-    return [*pairs, *((pairs[0][0], name) for name in names if name.startswith("negative_"))]
+    if pairs:
+        pairs += [(pairs[0][0], name) for name in names if name.startswith("negative_")]
+
+    return pairs
 
 
 def without_pairs(rows: Rows, excluded: np.ndarray) -> Rows:
@@ -142,19 +127,19 @@ def free_of(rows: Rows, excluded: np.ndarray) -> np.ndarray:
     if not len(excluded):
         return np.ones(len(rows), dtype=bool)
 
+    whole = rows.whole
+
     def name() -> str:
         digest = hashlib.sha256(f"{PAIRS_VERSION}".encode())
         digest.update(np.ascontiguousarray(excluded).tobytes())
         for column in itertools.chain.from_iterable(_pairs(rows.names)):
             digest.update(f"{column} {digest_of(rows.data.column(column))}".encode())
 
-        return f"free-{digest.hexdigest()[:32]}"
+        return f"computed/free-{digest.hexdigest()[:32]}.bool"
 
-    def free(some: Rows) -> Iterator[np.ndarray]:
-        for hashes in _hashes(some):
-            yield np.asarray(~np.isin(hashes, excluded).any(axis=1))
+    free = (~np.isin(hashes, excluded).any(axis=1) for hashes in _hashes(whole))
 
-    return rows.computed(name, free)
+    return rows.chosen(kept_array(rows.cache_dir, name, np.bool_, len(whole), free))
 
 
 def all_pairs(tables: Sequence[Rows]) -> np.ndarray:
@@ -165,23 +150,31 @@ def all_pairs(tables: Sequence[Rows]) -> np.ndarray:
     return np.asarray(distinct[distinct != 0])
 
 
-def pair_hash(key: str) -> int:
-    """Return the hash of a key of `pair_keys`, 0 for that of no pair."""
-    return hashed(key.encode()) if key else 0
+def pair_hash(first: str, second: str | None) -> int:
+    """Return a hash of a sentence pair, or 0 if it lacks its second sentence.
+
+    Two pairs have the same hash if they differ only in case, white space, punctuation and order, as
+    in a tokenised and a raw edition of one corpus.
+    """
+    if second is None:
+        return 0
+
+    return hashed("\0".join(sorted((_letters(first), _letters(second)))).encode())
 
 
 def _hashes(rows: Rows) -> Iterator[np.ndarray]:
     """Yield the hashes of the sentence pairs of some rows after the others: (some rows, pairs)."""
+    pairs = _pairs(rows.names)
+
     for part in rows.parts():
-        keys = pair_keys(part)
-        hashes = [pair_hash(key) for row in keys for key in row]
-        yield np.array(hashes, np.uint64).reshape(len(keys), len(keys[0]))
+        hashes = np.zeros((len(part), len(pairs)), np.uint64)
+
+        for number, pair in enumerate(pairs):
+            hashes[:, number] = list(map(pair_hash, *map(part.column, pair)))
+
+        yield hashes
 
 
-def _key(first: str, second: str | None) -> str:
-    return "" if second is None else "\0".join(sorted((_letters(first), _letters(second))))
-
-
-@functools.lru_cache(maxsize=1 << 14)  # premises occur in several pairs
+@functools.lru_cache(maxsize=1 << 15)  # premises occur in several pairs
 def _letters(sentence: str) -> str:
     return "".join(filter(str.isalnum, sentence)).casefold()

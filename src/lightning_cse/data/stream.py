@@ -15,16 +15,18 @@ taken. `IterableDataset` does not restore a shuffle buffer; a block is read agai
 import dataclasses
 import itertools
 import logging
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from datasets import IterableDataset
 
-from lightning_cse.data.datamodule import ContrastiveDataModule, padded
+from lightning_cse.data.datamodule import ContrastiveDataModule
 from lightning_cse.data.own import loading
 from lightning_cse.data.preparation import (
     Tables,
@@ -83,8 +85,6 @@ class Lane:
             "line": 0,  # rows of the shard before the block
             "dataset": None,  # the state of its `IterableDataset` there
             "taken": 0,
-            "counted": False,
-            "over": False,
         }
         self._forget()
 
@@ -97,7 +97,8 @@ class Lane:
     @property
     def is_over(self) -> bool:
         """Whether the lane has no more rows in this pass."""
-        return bool(self._at["over"])
+        shards = range(self.number, len(self.data.shards), self.data.lanes)
+        return bool(self._at["shard"] == len(shards))
 
     def next_pass(self) -> None:
         """Begin the next pass."""
@@ -108,17 +109,12 @@ class Lane:
         tables = []
 
         while count:
-            block = self._fill() if self._block is None else self._block
+            block = self._filled()
             if block is None:
                 break
 
             taken = self._at["taken"]
             numbers = np.arange(taken, min(taken + count, len(block)))
-
-            if not len(numbers):
-                self._leave_block()
-                continue
-
             table = self.data.tokenised(block.select(numbers))
             self._at["taken"] += len(numbers)
             count -= len(table)
@@ -129,13 +125,19 @@ class Lane:
 
         return tables
 
-    def _fill(self) -> Rows | None:
-        """Read and return the block at this position, or the next one that has rows."""
+    def _filled(self) -> Rows | None:
+        """Return the block at this position, or the next one that has rows."""
         at = self._at
-        order = self.data.order(at["pass"])[self.number :: self.data.lanes]
 
-        while at["shard"] < len(order):
-            shard = int(order[at["shard"]])
+        while self._block is None or at["taken"] == len(self._block):
+            if self._block is not None:
+                at |= {**self._next, "taken": 0}
+                self._block = None
+
+            if self.is_over:
+                return None
+
+            shard = int(self.data.order(at["pass"])[self.number :: self.data.lanes][at["shard"]])
             cells = self._read(shard)
 
             if not cells:
@@ -144,19 +146,12 @@ class Lane:
                 continue
 
             rows, counts = self.data.prepared(shard, cells, at["line"] + 1)
+            self._block = self._shuffled(rows, shard)
 
-            if not at["counted"]:
+            if not at["taken"]:  # else the block is read again
                 self.counts.update(counts)
-                at["counted"] = True
 
-            if rows is not None:
-                self._block = self._shuffled(rows, shard)
-                return self._block
-
-            self._leave_block()
-
-        at["over"] = True
-        return None
+        return self._block
 
     def _read(self, shard: int) -> list[dict[str, Any]]:
         """Return the next cells of a shard, of which some may have been read before."""
@@ -180,10 +175,6 @@ class Lane:
 
         generator = seeded_generator(self.data.seed, self._at["pass"], shard, self._at["line"])
         return rows.select(torch.randperm(len(rows), generator=generator).numpy())
-
-    def _leave_block(self) -> None:
-        self._at |= {**self._next, "taken": 0, "counted": False}
-        self._block = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position and the account."""
@@ -346,13 +337,13 @@ class StreamDataModule(ContrastiveDataModule):
 
     shards: Shards
     _scheme: RoleRows
-    _stream: StreamLoader | None = None
+    _stream: StreamLoader
 
     def _read(self, wanted: Sequence[str], optional: Sequence[str]) -> Tables:
         settings = self.settings
         self._needed = [role for role in wanted if role not in optional]
         self._held = np.empty(0, np.uint64)
-        self._longest: int | None = None
+        self._longest = math.inf
         self._places: deque[tuple[int, pa.Table]] = deque(maxlen=KEPT_PLACES)
         self.shards = Shards(
             settings.sources,
@@ -366,7 +357,7 @@ class StreamDataModule(ContrastiveDataModule):
         apart = 0 if settings.held_out is not None else settings.held_out_rows or 0
         first, rest = self._head(apart)
         tables = read_tables(settings, wanted, optional, train=[rest])
-        if first is not None:
+        if len(first):
             tables = dataclasses.replace(tables, held_out=[first])
 
         self._excluded = all_pairs(tables.excluded)
@@ -375,24 +366,24 @@ class StreamDataModule(ContrastiveDataModule):
 
         return tables
 
-    def _head(self, apart: int) -> tuple[Rows | None, Rows]:
-        """Return the first rows, if some are held out, and those after them."""
-        first: list[Rows | None] = []
-        rest: list[Rows | None] = []
+    def _head(self, apart: int) -> tuple[Rows, Rows]:
+        """Return the first rows, which are held out, and those after them."""
+        parts = []
+        held = []
 
         for number, cells in self.shards.first(apart + HEAD):
-            first.append(self.shards.rows(number, cells[:apart], 1) if apart else None)
-            line = min(apart, len(cells)) + 1
-            rest.append(self.shards.rows(number, cells[apart:], line) if cells[apart:] else None)
+            rows = self.shards.rows(number, cells, 1)
+            parts.append(rows)
+            held.append(rows.values("line").to_numpy() <= apart)
             apart = max(0, apart - len(cells))
 
-        after = [rows for rows in rest if rows is not None]
-        if not after:
+        rows = Rows.cat(parts, fill=True)
+        is_held = np.concatenate(held)
+
+        if is_held.all():
             raise DataError("data.train: the stream has no rows, or all of them are held out")
 
-        before = [rows for rows in first if rows is not None]
-
-        return Rows.cat(before, fill=True) if before else None, Rows.cat(after, fill=True)
+        return rows.select(np.flatnonzero(is_held)), rows.select(np.flatnonzero(~is_held))
 
     def _check_scheme(self, head: Rows) -> None:
         """Raise ConfigError if a training row depends on more than one row."""
@@ -453,24 +444,19 @@ class StreamDataModule(ContrastiveDataModule):
         shard: int,
         cells: list[dict[str, Any]],
         line: int,
-    ) -> tuple[Rows | None, dict[str, int]]:
-        """Return the training rows of some rows of a shard, if any, and their account."""
-        rows = self.shards.rows(shard, cells, line)
-        if rows is None:
-            return None, {"read": len(cells), "dropped: bad cell": len(cells)}
-
-        clean = without_pairs(rows, self._excluded)
+    ) -> tuple[Rows, dict[str, int]]:
+        """Return the training rows of some rows of a shard, and their account."""
+        clean = without_pairs(self.shards.rows(shard, cells, line), self._excluded)
         if not len(clean):
-            return None, clean.counts
+            return clean, clean.counts
 
         made = self._scheme([clean])
-        if len(made) and self.settings.augmentation is not None:
+        if self.settings.augmentation is not None:
             made = self._augmented(made, self.settings.augmentation)
 
         made = self._kept(keep(made, free_of(made, self._excluded), LEAK))
-        counts = {**made.counts, "used": used(made), "training_rows": len(made)}
 
-        return (made if len(made) else None), counts
+        return made, {**made.counts, "used": used(made), "training_rows": len(made)}
 
     def _kept(self, rows: Rows) -> Rows:
         """Return the rows that have the needed roles and no sentence that is held out."""
@@ -491,11 +477,12 @@ class StreamDataModule(ContrastiveDataModule):
         complete = np.ones(len(rows), dtype=bool)
 
         for name in self._columns_in_use():
-            has = rows.has(name) if name in rows.names else np.zeros(len(rows), dtype=bool)
-            texts = rows.column(name) if name in rows.names else [None] * len(rows)
-            ids = ids_of(texts, self.tokenizer_of(name))
-            complete &= ~has | (np.fromiter(map(len, ids), np.int64, len(ids)) > 0)
-            columns[f"ids {name}"] = pa.array(ids, pa.list_(pa.int32()))
+            if name not in rows.names:
+                rows = rows.with_constant(name, None)
+
+            ids = ids_of(rows.column(name), self.tokenizer_of(name))
+            columns[name] = pa.array(ids, pa.list_(pa.int32()))
+            complete &= ~rows.has(name) | (columns[name].value_lengths().to_numpy() > 0)
 
         for name in (*PLACE, TARGET):
             if name in rows.column_names:
@@ -510,7 +497,7 @@ class StreamDataModule(ContrastiveDataModule):
     def setup(self, stage: str | None = None) -> None:
         """Do nothing: rows are tokenised when they come."""
 
-    def _without_token(self, tokens: Any, name: str) -> None:
+    def _check_tokens(self, tokens: Any, name: str) -> None:
         """Accept the first rows as they are: such rows are dropped when they come."""
 
     def cut_to(self, limit: int) -> dict[str, int]:
@@ -529,7 +516,7 @@ class StreamDataModule(ContrastiveDataModule):
 
         loader = StreamLoader(
             [Lane(number, self) for number in range(self.lanes)],
-            self._batch,
+            self._made,
             batch_size=self.settings.batch_size,
             drop_last=self.settings.drop_last,
             length=trainer.max_steps * trainer.accumulate_grad_batches,
@@ -537,43 +524,28 @@ class StreamDataModule(ContrastiveDataModule):
         if self._position is not None:
             loader.load_state_dict(self._position)
 
-        self._stream = loader
+        self._loader = self._stream = loader
         self.counts = loader.account()
 
         return loader
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position in the stream, for the checkpoint."""
-        return {} if self._stream is None else self._stream.state_dict()
-
-    def _batch(self, table: pa.Table, first: int) -> Batch:
-        """Return the batch of these tokens, whose rows are numbered from ``first`` on."""
-        roles = {}
-
-        for role in self._roles_in_use:
-            columns = [table[f"ids {name}"] for name in self._columns(role)]
-            roles[role] = padded(columns, self.max_tokens)
-
-        self._note(table, first)
-        batch = {"roles": roles, "index": torch.arange(first, first + len(table))}
-        if TARGET in table.column_names:
-            batch["targets"] = torch.tensor(table[TARGET].to_numpy())
-
-        return batch
-
-    def _note(self, table: pa.Table, first: int) -> None:
-        """Keep the places of the rows, count the sentences that are cut, and renew the account."""
+    def _made(self, table: pa.Table, first: int) -> Batch:
+        """Return the batch of these tokens, whose rows are numbered from ``first`` on. Keep the
+        places of the rows, count the sentences that are cut, and renew the account.
+        """
         self._places.append((first, table.select(PLACE)))
-        if self._stream is None:
-            return
 
-        for name in self._columns_in_use() if self._longest is not None else ():
-            lengths = table[f"ids {name}"].combine_chunks().value_lengths().to_numpy()
-            if cut := int((lengths > self._longest).sum()):
+        for name in self._columns_in_use():
+            lengths = pc.list_value_length(table[name])
+            cut = pc.sum(pc.greater(lengths, self._longest)).as_py()
+            if cut:
                 self._stream.counts["sentences_cut"] += cut
                 self._stream.counts[f"cut to {self._longest} tokens: {name}"] += cut
 
         self.counts = self._stream.account()
+        targets = table[TARGET] if TARGET in table.column_names else None
+
+        return self._batch(table, torch.arange(first, first + len(table)), targets)
 
     def where(self, row: int) -> str:
         """Return ``path:line`` of a row of one of the last batches, for messages."""

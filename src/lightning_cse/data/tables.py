@@ -3,6 +3,7 @@ memory-mapped file of the cache.
 """
 
 import hashlib
+import itertools
 import json
 import time
 from collections import Counter
@@ -19,11 +20,13 @@ from lightning_cse.data.cells import (
     Columns,
     Row,
     TextFile,
-    batches_of,
+    converted,
     converters,
     is_number,
 )
 from lightning_cse.data.mapped import replacing, usable
+from lightning_cse.data.rows import Rows, SourceFile
+from lightning_cse.errors import DataError
 
 VERSION = 1  # of the files in the cache
 LARGE = 2**24  # bytes; a smaller file is read into memory
@@ -60,6 +63,30 @@ def notes_of(file: Path | None) -> Notes | None:
         return Notes(**json.loads(file.with_suffix(".json").read_bytes()))
 
 
+def read_rows(
+    cells: Iterable[Row],
+    columns: Columns,
+    bad: BadRows,
+    name: str,
+    *,
+    notes: Notes | None = None,
+    file: Path | None = None,
+    cache_dir: Path | None = None,
+) -> Rows:
+    """Return the declared columns of a file's rows, or raise DataError if there are none.
+
+    The file is ``bad.path``, and ``name`` its place in the official layout; raises like
+    `table_of`.
+    """
+    table, known = table_of(cells, columns, bad, file, notes)
+
+    if not len(table):
+        usable_ones = f" that can be used: {', '.join(known.dropped)}" if known.dropped else ""
+        raise DataError(f"{bad.path}: no rows{usable_ones}")
+
+    return Rows.read(table, SourceFile(name, bad.path, known.sha256), known.dropped, cache_dir)
+
+
 def table_of(
     rows: Iterable[Row],
     columns: Columns,
@@ -70,7 +97,7 @@ def table_of(
     """Return the declared columns, and the column ``line``, of some rows, with the notes.
 
     Args:
-        rows: the rows.
+        rows: the rows, which are not read if the cache has their table.
         columns: the columns, and the cell each comes from.
         bad: what happens to rows that cannot be used.
         file: the file of the cache that the table is written to, and mapped from; None keeps it in
@@ -78,30 +105,29 @@ def table_of(
         notes: what is known already; without a sha256, it is that of the values as JSON.
 
     Raises:
-        DataError: for a bad cell, no row, or a cache that cannot be used.
+        DataError: for a bad cell, or a cache that cannot be used.
     """
+    stored = notes_of(file)
+    if file is not None and stored is not None:
+        return _mapped(file), stored
+
     known = notes or Notes()
     dropped: Counter[str] = Counter()
     schema = _schema(columns)
-    batches = (
-        pa.record_batch({**values, "line": lines}, schema)
-        for values, lines in batches_of(rows, columns, bad, dropped)
-    )
+    values = converted(rows, columns, bad, dropped)
+    parts = iter(lambda: list(itertools.islice(values, AT_ONCE)), [])
+    batches = (pa.RecordBatch.from_pylist(part, schema) for part in parts)
 
     if file is None:
         table = pa.Table.from_batches(batches, schema)
         return table, Notes(known.found, dict(dropped), known.sha256 or _sha256_of(table))
 
     with usable(file):
-        with (
-            replacing(file) as part,
-            pa.OSFile(str(part), "wb") as sink,
-            pa.ipc.new_stream(sink, schema) as writer,
-        ):
+        with replacing(file) as part, pa.ipc.new_stream(str(part), schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
 
-        table = mapped_table(file)
+        table = _mapped(file)
         written = Notes(known.found, dict(dropped), known.sha256 or _sha256_of(table))
         with replacing(file.with_suffix(".json")) as part:
             part.write_text(json.dumps(asdict(written)), encoding="utf-8")
@@ -109,8 +135,7 @@ def table_of(
     return table, written
 
 
-def mapped_table(file: Path) -> pa.Table:
-    """Return the table of a file of the cache, memory-mapped; raises like `table_of`."""
+def _mapped(file: Path) -> pa.Table:
     with usable(file):
         return pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
 

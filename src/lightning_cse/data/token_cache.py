@@ -108,14 +108,14 @@ class _Shard:
             return []
 
         whole = self._folder / f"{self.name}.arrow"
-        pieces = sorted(self._folder.glob(f"{self.name}_*_of_*.arrow"))
-        counts = Counter(int(piece.stem.rpartition("_of_")[2]) for piece in pieces)
-        complete = next((of for of, count in counts.items() if of == count), 0)
-
         if whole.exists():
             return [whole]
 
-        return [piece for piece in pieces if piece.stem.endswith(f"_of_{complete:05}")]
+        pieces = sorted(self._folder.glob(f"{self.name}_*_of_*.arrow"))
+        counts = Counter(piece.stem.rpartition("_of_")[2] for piece in pieces)
+        complete = [of for of, count in counts.items() if int(of) == count]
+
+        return [piece for piece in pieces if piece.stem.rpartition("_of_")[2] in complete[:1]]
 
     def make(
         self,
@@ -130,24 +130,23 @@ class _Shard:
             return
 
         datasets.disable_progress_bars()
-        options: dict[str, Any] = {"new_fingerprint": self.name}
+        tokenised = functools.partial(_tokenised, tokenize=tokenize, new_fingerprint=self.name)
 
         if self._folder is None:
             texts = gather(self._sentences, self._numbers)
             data = Dataset(InMemoryTable(pa.table({"text": texts})), fingerprint=self.name)
-            options |= {"keep_in_memory": True}
-            self._in_memory = _tokenised(data, tokenize, advance, **options)
+            self._in_memory = tokenised(data, advance=advance, keep_in_memory=True)
             return
 
-        options |= {"cache_file_name": str(self._folder / f"{self.name}.arrow")}
+        file = str(self._folder / f"{self.name}.arrow")
         self._folder.mkdir(parents=True, exist_ok=True)
 
         with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
             data = self._written(Path(scratch) / "texts.arrow")
             if num_proc == 1:
-                _tokenised(data, tokenize, advance, **options)
+                tokenised(data, advance=advance, cache_file_name=file)
             else:
-                _tokenised(data, tokenize, None, num_proc=num_proc, **options)
+                tokenised(data, advance=None, cache_file_name=file, num_proc=num_proc)
                 advance(len(self))
 
     def _written(self, file: Path) -> Dataset:
@@ -214,18 +213,18 @@ def ids_of(texts: Sequence[str | None], tokenize: Tokenize) -> list[list[int]]:
     return [[] if text is None else next(tokenised) for text in texts]
 
 
-@contextlib.contextmanager
-def _one_at_a_time(cache_dir: Path | None, name: str) -> Iterator[None]:
+def _one_at_a_time(
+    cache_dir: Path | None,
+    name: str,
+) -> contextlib.AbstractContextManager[Any]:
     """Let the other processes of a training wait for the first one."""
     if cache_dir is None:
-        yield
-        return
+        return contextlib.nullcontext()
 
     folder = cache_dir / "locks"
     folder.mkdir(parents=True, exist_ok=True)
 
-    with FileLock(folder / f"{name}.lock"):
-        yield
+    return FileLock(folder / f"{name}.lock")
 
 
 @contextlib.contextmanager
@@ -238,25 +237,22 @@ def _bar(total: int) -> Iterator[Callable[[int], None]]:
     start = time.monotonic()
     done = 0
 
+    def speed() -> str:
+        return f"{3600 * done / max(time.monotonic() - start, 1e-9):,.0f}"
+
     with progress(TextColumn("{task.fields[speed]}")) as bar:
         task = bar.add_task("tokenising", total=total, speed="")
 
         def advance(count: int) -> None:
             nonlocal done
             done += count
-            hourly = 3600 * done / max(time.monotonic() - start, 1e-9)
-            bar.update(task, completed=done, speed=f"{hourly:,.0f} sentences an hour")
+            bar.update(task, completed=done, speed=f"{speed()} sentences an hour")
 
         yield advance
 
     if total >= AT_ONCE:
         seconds = time.monotonic() - start
-        log.info(
-            "tokenised %s sentences in %.0f s: %s an hour",
-            f"{total:,}",
-            seconds,
-            f"{3600 * total / max(seconds, 1e-9):,.0f}",
-        )
+        log.info("tokenised %s sentences in %.0f s: %s an hour", f"{total:,}", seconds, speed())
 
 
 def token_table(
@@ -268,12 +264,9 @@ def token_table(
     texts = pa.chunked_array([sentences], pa.string())
     tokens = tokenise(texts, tokenize, cache_dir)
     ids = tokens.data.column("ids").combine_chunks()
+    lengths = ids.value_lengths().to_numpy().astype(np.int64)
 
-    return TokenTable(
-        sentences,
-        np.concatenate([np.empty(0, np.int64), *lengths_of(tokens, "ids")]),
-        ids.flatten().to_numpy(),
-    )
+    return TokenTable(sentences, lengths, ids.flatten().to_numpy())
 
 
 def lengths_of(tokens: Dataset, column: str) -> Iterator[np.ndarray]:
@@ -282,14 +275,8 @@ def lengths_of(tokens: Dataset, column: str) -> Iterator[np.ndarray]:
         yield np.diff(chunk.offsets.to_numpy())
 
 
-def _digest(
-    sentences: pa.ChunkedArray,
-    numbers: np.ndarray | None,
-    tokenize: Tokenize,
-) -> str:
-    chosen = (
-        "" if numbers is None else xxhash.xxh3_128_hexdigest(np.ascontiguousarray(numbers).data)
-    )
+def _digest(sentences: pa.ChunkedArray, numbers: np.ndarray, tokenize: Tokenize) -> str:
+    chosen = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(numbers).data)
     identity = f"{VERSION} {tokenize.digest}\0{digest_of(sentences)}{chosen}"
 
     return hashlib.sha256(identity.encode()).hexdigest()[:32]

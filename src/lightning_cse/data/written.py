@@ -1,11 +1,11 @@
 """Rows that a language model wrote or scored, as Dino, CLAIF and CLHAIF train on them."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from lightning_cse.data.roles import (
@@ -15,7 +15,6 @@ from lightning_cse.data.roles import (
     NLITriplets,
     ScoredPairs,
     made_of,
-    source_of,
     targets_of,
 )
 from lightning_cse.data.rows import Rows
@@ -75,7 +74,6 @@ class WrittenPairs:
             target=pa.array(np.zeros(len(first), np.float32)),
             made_of=first.values("made_of"),
             random_pair=pa.array(np.ones(len(first), bool)),
-            **source_of(first),
         )
         marked = rows.with_column(RANDOM_PAIR, np.zeros(len(rows), bool))
         both = Rows.cat([marked, added])
@@ -85,30 +83,25 @@ class WrittenPairs:
 
     def _kept(self, rows: Rows) -> Rows:
         """Return the pairs that are trained on."""
-        columns = (
-            rows.hashes("sentence1"),
-            rows.hashes("sentence2"),
-            rows.values(TARGET).to_numpy(),
+        pairs = pd.DataFrame(
+            {
+                "first": rows.hashes("sentence1"),
+                "second": rows.hashes("sentence2"),
+                "score": rows.values(TARGET).to_numpy(),
+            }
         )
-        dropped: Counter[str] = Counter()
-        counts: Counter[tuple[int, float]] = Counter()
-        seen: set[tuple[int, int, float]] = set()
-        kept: list[int] = []
+        numbers = pairs.groupby(list(pairs), sort=False).ngroup()  # the same for the same pair
+        is_equal = pairs["first"] == pairs["second"]
+        distinct = pairs[~(is_equal | numbers.duplicated())]
+        kept = distinct[distinct.groupby(["first", "score"]).cumcount() < self.most].index
+        is_kept = numbers.isin(numbers[kept])
+        dropped = {
+            "equal sentences": is_equal.sum(),
+            "repeated pair": is_kept.sum() - len(kept),
+            f"more than {self.most} of a sentence and score": (~(is_equal | is_kept)).sum(),
+        }
 
-        for number, pair in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-            first, second, score = pair
-            if first == second:
-                dropped["equal sentences"] += 1
-            elif pair in seen:
-                dropped["repeated pair"] += 1
-            elif counts[first, score] == self.most:
-                dropped[f"more than {self.most} of a sentence and score"] += 1
-            else:
-                seen.add(pair)
-                counts[first, score] += 1
-                kept.append(number)
-
-        return rows.select(kept).dropping(dropped)
+        return rows.select(kept.to_numpy()).dropping(dropped)
 
 
 @dataclass(frozen=True)

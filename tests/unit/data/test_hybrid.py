@@ -44,18 +44,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def hybrid(
-    folder,
-    pattern="sts",
-    file=None,
-):
+def hybrid(folder, pattern="sts", file=None):
     path = str(folder / (file or f"{pattern}.jsonl"))
-    return Hybrid(
-        Sentences(),
-        [path],
-        pattern,
-        str(folder),
-    )
+    return Hybrid(Sentences(), [path], pattern, str(folder))
 
 
 def data(

@@ -31,20 +31,18 @@ FITS = {
 """The experiments that each layout fits."""
 
 
-def put_csv(
-    path,
-    columns,
-    rows=ROWS,
-    empty=(),
-):
+def put_csv(path, columns, empty=()):
     """Write rows whose cells say where they are; the cells of some columns are empty in every other
-    row.
+    row, and scores are numbers.
     """
     lines = [",".join(columns)]
 
-    for row in range(rows):
-        cells = ["" if name in empty and row % 2 else f"{name} {row}" for name in columns]
-        lines.append(",".join(cells))
+    for row in range(ROWS):
+        cells = {name: f"{name} {row}" for name in columns} | {"score": f"{row / 11}"}
+        if row % 2:
+            cells |= dict.fromkeys(empty, "")
+
+        lines.append(",".join(map(cells.get, columns)))
 
     path.write_text("\n".join(lines), encoding="utf-8")
 
@@ -64,7 +62,7 @@ def files(tmp_path_factory):
     """Return a file of every layout; pairs are those without their optional column."""
     folder = tmp_path_factory.mktemp("files")
     columns = {name: needed + optional for name, (needed, optional) in LAYOUTS.items()}
-    del columns["unlabelled pairs"]  # a test of direction, and never trained on
+    columns["scored"] = columns["sentence pairs"]
     columns |= {"pairs": CSE[:2], "sentence pairs": ("sentence1", "sentence2")}
     columns["several negatives"] = (*CSE, "negative_2")
     found = {
@@ -72,14 +70,6 @@ def files(tmp_path_factory):
         for name, names in columns.items()
     }
     found["labelled pairs"] = put_labelled(folder / "labelled pairs.csv")
-    found["scored"] = str(folder / "scored.csv")
-    rows = [f"a {row},b {row},{row / 11}" for row in range(ROWS)]
-    (folder / "scored.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]))
-    rows = [f"a {row},b {row},c {row},{row / 11}" for row in range(ROWS)]
-    found["scored triplets"] = str(folder / "scored triplets.csv")
-    (folder / "scored triplets.csv").write_text(
-        "\n".join(["anchor,positive,negative,score", *rows])
-    )
 
     return found
 

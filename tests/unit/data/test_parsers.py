@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from lightning_cse.data.cells import columns_of
+from lightning_cse.data.cells import BadRows
 from lightning_cse.data.corpora import CORPORA
 from lightning_cse.data.parsers import drawn_splits, rows_of, split_sentences
+from lightning_cse.data.tables import read_rows
 from lightning_cse.errors import DataError
 
 INLI = "dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
@@ -61,9 +62,12 @@ def read(name, text):
     layout = file.layout or corpus.layout
 
     opened = functools.partial(io.StringIO, text)
-    rows = rows_of(opened, "x", **layout.model_dump(exclude_unset=True))
+    bad = BadRows("x")
+    cells = rows_of(opened, bad, **layout.model_dump(exclude_unset=True))
+    rows = read_rows(cells, layout.columns, bad, "x")
+    columns = {name: rows.column(name) for name in rows.names}
 
-    return columns_of(rows, layout.columns, "x")
+    return columns, rows.column("line"), rows.counts
 
 
 # Layout, text, columns, the lines of the rows, what is left out
@@ -88,6 +92,7 @@ COLUMNS = [
     ("sts12", 'He said "no.\tNone \r\n\u2028One\x0btwo.\t"Three"\tx\ty\n',
      {"sentence1": ['He said "no.', "One\x0btwo."], "sentence2": ["None", '"Three"']},
      [1, 2], {}),
+    ("trec", "\nNUM:date When ?\n \n\n", {"sentence": ["When ?"], "label": ["NUM"]}, [2], {}),
     ("sts12/gs", "\n4\r\n\n \n0.250\n\n", {"score": [4.0, 0.25]}, [2, 5], {"no gold score": 4}),
     ("trec", "NUM:date When was it : May ?\n", {"sentence": ["When was it : May ?"], "label": ["NUM"]}, [1], {}),
     ("wiki1m", "One,\ttwo. \r\n\n \t\nNo\nNo", {"sentence": ["One,\ttwo.", "No", "No"]}, [1, 4, 5], {"blank line": 2}),
@@ -115,10 +120,13 @@ def test_columns(
     at,
     dropped,
 ):
-    found = read(name, text)
+    found, lines_of_rows, counts = read(name, text)
+    account = {f"dropped: {reason}": count for reason, count in dropped.items()}
 
-    assert found == (columns, at, dropped)
-    assert list(found[0]) == list(columns)
+    assert found == columns
+    assert list(found) == list(columns)
+    assert lines_of_rows == at
+    assert counts == {"read": len(at) + sum(dropped.values()), **account}
 
 
 @pytest.mark.parametrize(

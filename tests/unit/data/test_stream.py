@@ -4,8 +4,10 @@ that a checkpoint and the number of processes do not change.
 
 import gzip
 import io
+import itertools
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from data_modules import Words, ids_of
+from data_modules import Words, data_module, ids_of
 
 from lightning_cse.data import (
     ContrastiveData,
@@ -164,18 +166,19 @@ def test_a_batch_has_rows_of_all_shards(folder):
     ]
 
 
-@pytest.mark.parametrize(("drop_last", "sizes"), [(False, [4, 4, 3, 4]), (True, [4, 4, 4, 4])])
-def test_trailing_batch_of_a_pass(folder, drop_last, sizes):
-    data = streamed(folder / "a.parquet", drop_last=drop_last, steps=4)
+@pytest.mark.parametrize(
+    ("batch_size", "drop_last", "sizes"),
+    [
+        (4, False, [4, 4, 3, 4]),
+        (4, True, [4, 4, 4, 4]),
+        (64, True, [11] * 4),  # the only batch is kept
+    ],
+)
+def test_trailing_batch_of_a_pass(folder, batch_size, drop_last, sizes):
+    data = streamed(folder / "a.parquet", batch_size=batch_size, drop_last=drop_last, steps=4)
 
     assert list(map(len, trained_on(data))) == sizes
-    assert data.counts.get("rows in a dropped last batch", 0) == 3 * drop_last
-
-
-def test_few_rows_are_one_batch(folder):
-    data = streamed(folder / "c.jsonl.gz", batch_size=64, drop_last=True, steps=2)
-
-    assert [sorted(batch) for batch in trained_on(data)] == [list(range(25, 31))] * 2
+    assert data.counts.get("rows in a dropped last batch", 0) == 3 * (sizes == [4] * 4)
 
 
 # A position in the stream
@@ -230,24 +233,16 @@ class Processes:
         return found
 
     def run(self, work):
-        results = [None] * self.count
-
         def one(rank):
             self.local.rank = rank
             try:
-                results[rank] = work(rank)
+                return work(rank)
             except BaseException:
                 self.barrier.abort()
                 raise
 
-        threads = [threading.Thread(target=one, args=[rank]) for rank in range(self.count)]
-        for thread in threads:
-            thread.start()
-
-        for thread in threads:
-            thread.join()
-
-        return results
+        with ThreadPoolExecutor(self.count) as pool:
+            return list(pool.map(one, range(self.count)))
 
 
 @pytest.mark.parametrize("count", [2, 5])
@@ -265,45 +260,26 @@ def test_processes_read_their_shards_and_have_the_batches_of_one(folder, monkeyp
         data = modules[rank]
         opened = data.shards.open
         data.shards.open = lambda shard: read[rank].add(shard) or opened(shard)
-        found = content(data, data.train_dataloader())
+        batches = iter(data.train_dataloader())
+        found = content(data, itertools.islice(batches, 5))
+        stopped = data.state_dict()
+        found += content(data, batches)
 
-        return found, data.counts, data.state_dict()
+        return stopped, (found, data.counts, data.state_dict())
 
     results = processes.run(work)
+    monkeypatch.undo()
 
-    for found, counts, state in results:
-        assert found == expected
-        assert counts == alone.counts
-        assert state == alone.state_dict()
+    for stopped, end in results:
+        assert end == (expected, alone.counts, alone.state_dict())
+
+        continued = make()
+        continued.load_state_dict(stopped)
+
+        assert content(continued, continued.train_dataloader()) == expected[5:]
 
     assert all(read[:3])
     assert not any(read[3:])
-
-
-def test_one_process_continues_where_two_stopped(folder, monkeypatch):
-    make = partial(streamed, *all_of(folder), steps=12)
-    alone = make()
-    expected = content(alone, alone.train_dataloader())
-    processes = Processes(2)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(stream, "world", processes.world)
-        patch.setattr(stream, "from_all", processes.from_all)
-
-        def work(rank):
-            data = make()
-            batches = iter(data.train_dataloader())
-            for _ in range(5):
-                next(batches)
-
-            return data.state_dict()
-
-        states = processes.run(work)
-
-    for state in states:
-        data = make()
-        data.load_state_dict(state)
-        assert content(data, data.train_dataloader()) == expected[5:]
 
 
 # A server
@@ -370,16 +346,7 @@ def test_a_file_that_the_server_lacks(server):
 def test_files_are_identified_by_content_and_large_ones_by_size_and_ends(folder, monkeypatch):
     path = folder / "b.jsonl"
     small = streamed(path).digests
-    assert (
-        small
-        == ContrastiveDataModule(
-            ContrastiveData(
-                train=str(path), rows=OwnRows(), batch_size=4, drop_last=False, data_dir=""
-            ),
-            tokenize=Words(),
-            seed=0,
-        ).digests
-    )
+    assert small == data_module(str(path), OwnRows()).digests
 
     monkeypatch.setattr(shards, "LARGE", 1)
     monkeypatch.setattr(shards, "_END", 8)
@@ -507,26 +474,34 @@ def test_settings_that_are_refused(folder, settings, message):
         streamed(folder / "a.parquet", **settings)
 
 
-@pytest.mark.parametrize("name", ["snli/train", "hub:user/name", "my/rows.csv"])
-def test_sources_that_are_refused(name):
-    with pytest.raises(ConfigError, match=rf"data\.train: '{name}' is not a file that is streamed"):
-        streamed(name)
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        (["snli/train"], "'snli/train' is not a file that is streamed"),
+        (["hub:user/name"], "'hub:user/name' is not a file that is streamed"),
+        (["my/rows.csv"], "'my/rows.csv' is not a file that is streamed"),
+        (["my/none.jsonl"], r".*my/none\.jsonl: there is no such file"),
+        ([], "give Parquet or JSON-lines files"),
+    ],
+)
+def test_sources_that_are_refused(train, message):
+    with pytest.raises((ConfigError, DataError), match=rf"data\.train: {message}"):
+        streamed(*train)
 
 
-def test_missing_files(tmp_path):
-    with pytest.raises(DataError, match=r"data\.train: .*none\.jsonl: there is no such file"):
-        streamed(tmp_path / "none.jsonl")
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("premise", "hypothesis", "label"), r"data\.streaming: NLITriplets needs all rows"),
+        (("anchor",), "missing: positive"),
+    ],
+)
+def test_rows_that_are_refused(tmp_path, names, message):
+    rows = [dict.fromkeys(names, f"text {n}") | {"label": "entailment"} for n in range(4)]
+    write(tmp_path / "a.jsonl", rows)
 
-    with pytest.raises(ConfigError, match=r"data\.train: give Parquet or JSON-lines files"):
-        streamed()
-
-
-def test_labelled_pairs_are_not_grouped_into_triplets(tmp_path):
-    rows = [{"premise": "p", "hypothesis": f"h {n}", "label": "entailment"} for n in range(4)]
-    write(tmp_path / "nli.jsonl", rows)
-
-    with pytest.raises(ConfigError, match=r"data\.streaming: NLITriplets needs all rows"):
-        streamed(tmp_path / "nli.jsonl")
+    with pytest.raises(ConfigError, match=message):
+        streamed(tmp_path / "a.jsonl")
 
 
 def test_one_row_is_no_batch(tmp_path):
@@ -536,13 +511,6 @@ def test_one_row_is_no_batch(tmp_path):
 
     with pytest.raises(DataError, match="1 training rows in all files cannot form a batch"):
         next(iter(data.train_dataloader()))
-
-
-def test_rows_without_the_methods_roles(tmp_path):
-    write(tmp_path / "a.jsonl", [{"anchor": f"sentence {n}"} for n in range(4)])
-
-    with pytest.raises(ConfigError, match="missing: positive"):
-        streamed(tmp_path / "a.jsonl")
 
 
 def test_only_training_reads_a_stream(folder):
