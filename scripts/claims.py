@@ -11,7 +11,7 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,20 +41,20 @@ class Effect:
     firm: bool = True
 
 
-def claims(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield each claim of a paper with its ``verdict``, its ``shown`` effects and those ``beside``
+@functools.cache
+def claims(folder: Path) -> list[dict[str, Any]]:
+    """Return each claim of a paper with its ``verdict``, its ``shown`` effects and those ``beside``
     them, which do not count.
     """
+    found = []
     content = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
     for claim in content["claims"]:
         shown = [one for spec in claim.get("effects", ()) for one in effects(spec, folder, content)]
         beside = [one for spec in claim.get("beside", ()) for one in effects(spec, folder, content)]
-        yield {
-            **claim,
-            "shown": shown,
-            "beside": beside,
-            "verdict": verdict(shown, limited="limit" in claim),
-        }
+        decided = verdict(shown, limited="limit" in claim)
+        found.append({**claim, "shown": shown, "beside": beside, "verdict": decided})
+
+    return found
 
 
 def verdict(found: list[Effect], *, limited: bool = False) -> str:
@@ -234,12 +234,10 @@ def _of_order(spec: Mapping[str, Any], results: Path) -> Effect:
     cells = pd.read_csv(results / f"{spec['order']}.csv").dropna(subset=["mean", "published"])
     columns = [cells[name].tolist() for name in ("mean", "published")]
     rho, low, high = correlation(*columns, ranks=True)
-    interval = "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
+    interval = "" if math.isnan(low) else f" [{low:+.2f}, {high:+.2f}]"
     counted = f"{len(cells)} settings, {int(cells['n'].max())} seed"
 
-    return Effect(
-        spec["name"], f"rho = {rho:+.2f}{interval} ({counted})", rho is not None and rho > 0.9, rho
-    )
+    return Effect(spec["name"], f"rho = {rho:+.2f}{interval} ({counted})", rho > 0.9, rho)
 
 
 # Pages

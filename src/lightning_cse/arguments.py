@@ -47,14 +47,6 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
 
     add_runs_dir(parser)
     add(
-        "--records",
-        type=path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="folder of further records, kept as files; may be repeated",
-    )
-    add(
         "--kept",
         action="store_true",
         help="count the records kept in experiments/ as finished runs",

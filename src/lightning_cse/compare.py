@@ -40,9 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{task}: left out: {', '.join(labels)} ({why})\n")
 
     found["significant"] = found["p_holm"] < arguments.alpha
-    for key in ("seeds_a", "seeds_b"):
-        found[key] = [" ".join(map(str, seeds)) for seeds in found[key]]
-
     sys.stdout.write(_text(found, arguments.format))
 
     return 0

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean, r
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lightning_cse.papers.inventory import Line
+    from lightning_cse.runs import Run
 
 NUMBERS = {"score": "{:.4f}", "minutes": "{:.1f}"}
 """The columns of numbers, and how they are shown."""
@@ -30,24 +31,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     removes = words[:1] == ["rm"]
     given = _parser(removes=removes).parse_args(words[removes:])
-    from lightning_cse.papers.inventory import as_frame, lines_of, matching
+    from lightning_cse.papers.inventory import lines_of, matching
 
     lines = matching(lines_of(given.runs_dir), given.filter)
-    if not lines:
-        raise LightningCSEError(_nothing(given))
+    if lines.empty:
+        words = f" with {' and '.join(given.filter)}" if given.filter else ""
+        raise LightningCSEError(f"{given.runs_dir.absolute()} has no runs{words}")
 
+    runs = lines.pop("runs")
     if removes:
-        return _remove(lines, yes=given.yes)
+        sys.stdout.write(_terminal(lines))
+        return _remove(list(itertools.chain.from_iterable(runs)), yes=given.yes)
 
-    frame = as_frame(lines)
-    sys.stdout.write(_text(_sorted(frame, given.sort), given.format))
+    sys.stdout.write(_text(_sorted(lines, given.sort), given.format))
 
     return 0
-
-
-def _nothing(given: argparse.Namespace) -> str:
-    where = f"{given.runs_dir.absolute()} has no runs"
-    return f"{where} with {' and '.join(given.filter)}" if given.filter else where
 
 
 def _sorted(frame: pd.DataFrame, key: str) -> pd.DataFrame:
@@ -72,7 +70,6 @@ def _text(frame: pd.DataFrame, form: str) -> str:
 
 def _terminal(frame: pd.DataFrame) -> str:
     """Return the table for a terminal, whose long cells take several lines."""
-    import pandas as pd
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -83,10 +80,10 @@ def _terminal(frame: pd.DataFrame) -> str:
 
     shown = frame.copy()
     for name, form in NUMBERS.items():
-        shown[name] = [form.format(value) if pd.notna(value) else "-" for value in frame[name]]
+        shown[name] = frame[name].map(form.format, na_action="ignore")
 
-    for row in shown.astype(str).itertuples(index=False):
-        table.add_row(*(escape(cell) for cell in row))
+    for row in shown.astype(object).fillna("-").itertuples(index=False):
+        table.add_row(*map(escape, row))
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     with console.capture() as capture:
@@ -95,15 +92,11 @@ def _terminal(frame: pd.DataFrame) -> str:
     return capture.get()
 
 
-def _remove(lines: Sequence[Line], *, yes: bool) -> int:
+def _remove(runs: Sequence[Run], *, yes: bool) -> int:
     """Remove the folders of runs after a question; runs that are under way stay."""
-    from lightning_cse.papers.inventory import as_frame
-
-    runs = [run for line in lines for run in line.runs]
     size = sum(
         file.stat().st_size for run in runs for file in run.path.rglob("*") if file.is_file()
     )
-    sys.stdout.write(_text(as_frame(lines), "table"))
     question = f"remove {len(runs)} runs, {size / 2**20:,.0f} MiB, with all their files? [y/N] "
     if not yes:
         if not sys.stdin.isatty():

@@ -55,7 +55,7 @@ def _page(arguments: argparse.Namespace) -> str:
 
     title = ", ".join(papers) or "Runs"
 
-    return build_report(arguments.title or title, sections, facts=run_facts(shown))
+    return build_report(title, sections, facts=run_facts(shown))
 
 
 def _papers(arguments: argparse.Namespace) -> tuple[dict[str, list[Plan]], set[str]]:
@@ -89,22 +89,17 @@ def _trainings(plans: Sequence[Plan]) -> list[Found]:
 
 def _artefact(plan: Plan, paper: str) -> dict[str, Any]:
     """Return the section of an artefact; if it cannot be made, the section gives the reason."""
+    from lightning_cse.papers.figures import Result
     from lightning_cse.papers.report import artefact_section
-    from lightning_cse.papers.reproducing import reproduce
+    from lightning_cse.papers.reproducing import Reproduction, reproduce
 
     try:
         done = reproduce(plan)
     except LightningCSEError as error:
         sys.stderr.write(f"warning: {plan.artefact.key} is left empty: {error}\n")
-        section = artefact_section(plan.artefact, None, part=paper)
-        return {**section, "text": f"Not made: {error}\n"}
+        done = Reproduction(plan, None, Result(text=f"Not made: {error}\n"))
 
-    return artefact_section(
-        plan.artefact,
-        done.table,
-        done.made,
-        part=paper,
-    )
+    return artefact_section(plan.artefact, done.table, done.made, part=paper)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -124,7 +119,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help=f"default: {target}",
     )
-    add("--title", help="the heading of the page")
     add(
         "--seeds",
         type=shared.seeds,

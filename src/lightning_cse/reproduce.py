@@ -69,18 +69,11 @@ def _plans(given: argparse.Namespace, artefacts: Mapping[str, Artefact]) -> list
     if any(one.startswith("seed=") for one in settings):
         raise ConfigError(["--set seed=...: use --seeds"])
 
-    only = tuple(given.only)
-    request = Request(
-        given.profile,
-        given.encoder,
-        given.seeds,
-        settings,
-        only,
-    )
+    request = Request(given.profile, given.encoder, given.seeds, settings, tuple(given.only))
     table = runs_table(given, given.experiments)
     plans = [Plan(artefact, request, table) for artefact in chosen]
 
-    return [plan for plan in plans if plan.lines or not only]
+    return [plan for plan in plans if plan.lines or not given.only]
 
 
 def _check(what: str, names: Sequence[str], known: Collection[str]) -> None:
@@ -100,19 +93,11 @@ def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
     from lightning_cse.papers.reproducing import run_missing
 
     code = 0
-    folder = given.out or given.runs_dir / "reproduce"
+    folder = given.runs_dir / "reproduce"
     if not given.no_run and missing(status(plans)):
         _show(overview(plans) + "\n")
         options = [one for one in given.set if _is_of_hydra(one)]
-        if given.launcher:
-            options.append(f"hydra/launcher={given.launcher}")
-
-        code = run_missing(
-            plans,
-            folder / "points",
-            options,
-            retry_failed=given.retry_failed,
-        )
+        code = run_missing(plans, folder / "points", options, retry_failed=given.retry_failed)
 
     plans[0].table.refresh()
     made = [_make(plan, given, folder / plan.artefact.paper) for plan in plans]
@@ -148,7 +133,7 @@ def _make(plan: Plan, given: argparse.Namespace, folder: Path) -> bool:
     if done.table is not None:
         _show(render(done.table, given.format))
 
-    if done.made is not None and done.made.text:
+    if done.made.text:
         if done.table is None:
             _show(f"**{artefact.source}: {artefact.title}**\n")
 
@@ -171,7 +156,7 @@ def _show(text: str) -> None:
 
 _EXAMPLES = """Examples:
   python -m lightning_cse.reproduce dualcse/table5 --profile small --seeds 0,1,2
-  python -m lightning_cse.reproduce gausscse/table3 --encoder minilm_l6 --only ent+con+rev --launcher joblib
+  python -m lightning_cse.reproduce gausscse/table3 --encoder minilm_l6 --only ent+con+rev --set hydra/launcher=joblib
   python -m lightning_cse.reproduce mine/table1 --experiments tables --config-dir configs
   python -m lightning_cse.reproduce --all --dry-run
 """
@@ -201,7 +186,6 @@ def _parser() -> argparse.ArgumentParser:
     for name, purpose in {
         "--experiments": "folder of tables of your own, DIR/<paper>/<table>.yaml, instead of experiments/",
         "--config-dir": "folder of configs of your own, beside conf/",
-        "--out": "where tables and figures go; default: <runs>/reproduce",
     }.items():
         add(
             name,
@@ -234,8 +218,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help=setting,
     )
-    launcher = "joblib, ray, submitit_slurm, ...; default: one run after another"
-    add("--launcher", metavar="NAME", help=launcher)
     add("--retry-failed", action="store_true", help="also rerun what failed before")
     kept = "also write tables, figures and records into <experiments>/<paper>/results"
     add("--keep", action="store_true", help=kept)

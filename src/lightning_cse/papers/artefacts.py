@@ -40,6 +40,15 @@ def _values(adapter: TypeAdapter[Any]) -> BeforeValidator:
     )
 
 
+def _one_of(keys: Sequence[str], node: Mapping[str, Any]) -> str:
+    """Return the one of these keys that a node has."""
+    found = [key for key in keys if key in node]
+    if len(found) != 1:
+        raise ValueError(f"must have one of {', '.join(keys)}")
+
+    return found[0]
+
+
 Names = tuple[str, ...]
 _COUNT = BeforeValidator(lambda value: tuple(range(value)) if type(value) is int else value)
 Seeds = Annotated[tuple[int, ...], Field(min_length=1), _COUNT]
@@ -85,14 +94,7 @@ class Column:
     @model_validator(mode="before")
     @classmethod
     def _of_file(cls, node: Any) -> Any:
-        if not isinstance(node, dict):
-            return node
-
-        sources = [source for source in get_args(Source) if source in node]
-        if len(sources) != 1:
-            raise ValueError(f"must have one of {', '.join(get_args(Source))}")
-
-        source = sources[0]
+        source = _one_of(get_args(Source), node)
         scale = 100.0 if source in ("metric", "field") else 1.0
         node = {"scale": scale, "source": source, **node}
         keys = node.pop(source)
@@ -123,8 +125,7 @@ class Row:
     @model_validator(mode="before")
     @classmethod
     def _one_way(cls, node: Any) -> Any:
-        if isinstance(node, dict) and sum(way in node for way in _WAYS) != 1:
-            raise ValueError(f"must have one of {', '.join(_WAYS)}")
+        _one_of(_WAYS, node)
 
         return node
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ Place = tuple[int, str]
 class Cell:
     """The values of a cell by seed, their runs, and the number of the paper beside them."""
 
-    values: dict[int, float] = field(default_factory=dict)
+    values: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
     runs: tuple[Found, ...] = ()
     asked: int = 0  # the number of seeds that it should have
     metric: str = ""
@@ -41,29 +40,27 @@ class Cell:
     @property
     def n(self) -> int:
         """The number of runs."""
-        return len(self.runs)
+        return len(self.values)
 
     @property
     def mean(self) -> float:
         """The mean over the seeds."""
-        return statistics.fmean(self.values.values()) if self.values else math.nan
+        return float(self.values.mean())
 
     @property
     def sd(self) -> float:
         """The standard deviation over the seeds; NaN for fewer than two."""
-        # Of a group, which pandas sums in another order than a series.
-        groups = pd.Series(self.values, dtype=float).groupby(lambda seed: 0)
-        return float(groups.std().get(0, math.nan))
+        return float(self.values.std())
 
     @property
     def low(self) -> float:
         """The lowest value."""
-        return min(self.values.values(), default=math.nan)
+        return float(self.values.min())
 
     @property
     def high(self) -> float:
         """The highest value."""
-        return max(self.values.values(), default=math.nan)
+        return float(self.values.max())
 
     @property
     def difference(self) -> float:
@@ -73,7 +70,7 @@ class Cell:
 
 def reason(line: Line, cells: Iterable[Cell]) -> str:
     """Return why a line has only the paper's numbers; finished runs are used, whatever it needs."""
-    if line.needs and not any(cell.values for cell in cells):
+    if line.needs and not any(cell.n for cell in cells):
         return str(line.needs)
 
     return line.published
@@ -107,11 +104,9 @@ def _measured(plan: Plan, line: Line, column: Column) -> Cell:
     if line.row.baseline:
         prefix = f"baselines.{line.row.baseline}."
 
-    values = pd.Series(dtype=float)
-    key = ""
     for key in (*column.keys, *column.instead):
         values = _numbers(rows, f"{prefix}{key}")
-        if not values.empty:
+        if len(values):
             break
 
     asked = len(plan.seeds(line, column))
@@ -126,7 +121,7 @@ def _measured(plan: Plan, line: Line, column: Column) -> Cell:
         marks.append("measured before the last change of its method")
 
     return Cell(
-        values={int(seed): column.scale * value for seed, value in values.items()},
+        values=column.scale * values,
         runs=found,
         asked=asked,
         metric=key if column.source == "metric" else "",
@@ -142,13 +137,9 @@ def _numbers(rows: pd.DataFrame, path: str) -> pd.Series:
 
 def _average(cell: Cell, scale: float, parts: list[Cell]) -> None:
     """Fill a cell with the mean of others, for each seed that all of them have."""
-    first = parts[0]
-    seeds = [seed for seed in first.values if all(seed in part.values for part in parts)]
-    for seed in seeds:
-        values = [part.values[seed] for part in parts]
-        cell.values[seed] = scale * statistics.fmean(values)
-
-    cell.runs = tuple(run for run in first.runs if run.record["seed"] in seeds)
+    values = pd.concat([part.values for part in parts], axis=1, join="inner")
+    cell.values = scale * values.mean(axis=1)
+    cell.runs = tuple(run for run in parts[0].runs if run.record["seed"] in values.index)
     cell.asked = max(part.asked for part in parts)
-    if seeds:
+    if cell.n:
         cell.marks = tuple(dict.fromkeys(mark for part in parts for mark in part.marks))

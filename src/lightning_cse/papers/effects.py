@@ -5,11 +5,9 @@ over the seeds that both have.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from lightning_cse.papers.cells import Cell, Place
@@ -44,62 +42,47 @@ def effects(
             continue
 
         measured = [(line, cells[number, column.title]) for number, line in enumerate(lines)]
-        known = [(line, cell) for line, cell in measured if cell.values]
+        known = [(line, cell) for line, cell in measured if cell.n]
         for line, cell in known:
-            rows.append(_row(line, column, "", list(cell.values.values())))
+            rows.append(_row(line, column, "", cell.values))
 
         for first, second in itertools.combinations(known, 2):
             swapped = second[0].label == reference
             (theirs, base), (ours, cell) = (second, first) if swapped else (first, second)
             differences = _paired(ours, cell, theirs, base)
-            if differences:
+            if len(differences):
                 rows.append(_row(ours, column, theirs.label, differences))
 
     return pd.DataFrame(rows, columns=FIELDS)
 
 
-def _paired(ours: Line, cell: Cell, theirs: Line, base: Cell) -> list[float]:
+def _paired(ours: Line, cell: Cell, theirs: Line, base: Cell) -> pd.Series:
     """Return the differences of two cells by seed; none if they cannot be compared."""
     encoders = {ours.encoder, theirs.encoder} - {None}
     if len(encoders) > 1 or ours.label == theirs.label or cell.metric != base.metric:
-        return []
+        return pd.Series(dtype=float)
 
     if _is_constant(theirs, base):
-        (constant,) = base.values.values()
-        return [value - constant for value in cell.values.values()]
-
+        return cell.values - base.values.iloc[0]
     if _is_constant(ours, cell):
-        (constant,) = cell.values.values()
-        return [constant - value for value in base.values.values()]
+        return cell.values.iloc[0] - base.values
 
-    return [value - base.values[seed] for seed, value in cell.values.items() if seed in base.values]
+    return (cell.values - base.values).dropna()
 
 
 def _is_constant(line: Line, cell: Cell) -> bool:
     """Return whether a cell needs no seed: LENGTH, or a model of one evaluation."""
-    return len(cell.values) == 1 and (line.row.baseline is not None or line.encoder is None)
+    return cell.n == 1 and (line.row.baseline is not None or line.encoder is None)
 
 
 def _row(
     line: Line,
     column: Column,
     reference: str,
-    values: Sequence[float],
+    values: pd.Series,
 ) -> list[Any]:
-    mean, low, high = mean_interval(values)
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
-
-    return [
-        line.label,
-        line.encoder or "",
-        column.title,
-        reference,
-        len(values),
-        mean,
-        math.nan if low is None else low,
-        math.nan if high is None else high,
-        deviation,
-    ]
+    name = [line.label, line.encoder or "", column.title, reference]
+    return [*name, len(values), *mean_interval(values), float(values.std())]
 
 
 def smallest(found: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
@@ -108,22 +91,21 @@ def smallest(found: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
     The standard deviation of the paired differences is pooled over all pairs of rows of the column
     that have several seeds, and the number of pairs is that of most of them.
     """
-    pairs = found[(found["reference"] != "") & found["sd"].notna()]
     once = found[(found["reference"] == "") & (found["seeds"] == 1)]
+    constants = pd.MultiIndex.from_frame(once[["column", "row"]])
+    pairs = found[(found["reference"] != "") & found["sd"].notna()]
+    for side in ("row", "reference"):
+        pairs = pairs[~pd.MultiIndex.from_frame(pairs[["column", side]]).isin(constants)]
+
     texts = []
     counts = set()
     for column in columns:
-        constant = once.loc[once["column"] == column.title, "row"]
-        some = pairs[(pairs["column"] == column.title) & ~pairs["row"].isin(constant)]
-        some = some[~some["reference"].isin(constant)]
-        if some.empty:
+        some = pairs[pairs["column"] == column.title]
+        if not some["sd"].any():  # none, or such as numbers of steps
             continue
 
         count = int(some["seeds"].mode().iloc[0])
-        deviation = math.sqrt(float((some.loc[some["seeds"] == count, "sd"] ** 2).mean()))
-        if deviation == 0:  # such as numbers of steps
-            continue
-
+        deviation = float((some.loc[some["seeds"] == count, "sd"] ** 2).mean() ** 0.5)
         least = detectable_difference(deviation, count, power=POWER)
         counts.add(count)
         texts.append(f"{column.title} {least:.{column.decimals}f}")

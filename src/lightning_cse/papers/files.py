@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
@@ -110,13 +110,10 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _numbers(path: Path, table: str) -> Iterator[dict[str, Any]]:
     """Yield the numbers of a table."""
-    if not path.is_file():
-        return
-
-    with path.open(encoding="utf-8", newline="") as file:
-        for line in csv.DictReader(file):
-            if line.pop("table", table) == table:
-                yield {"encoder": None} | {key: value for key, value in line.items() if value}
+    if path.is_file():
+        numbers = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("table")
+        for row in numbers[numbers.index == table].to_dict("records"):
+            yield {"encoder": None} | {key: value for key, value in row.items() if value}
 
 
 def _plain(error: ErrorDetails) -> str:

@@ -18,8 +18,7 @@ def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
     for record in records:
         common = set.intersection(*by_name[record["name"]])
         own = [one for one in record.get("overrides") or () if one not in common]
-        shown = [one for one in own if not one.startswith("seed=")]
-        labels.append(", ".join([str(record["name"]), *shown]))
+        labels.append(", ".join([record["name"], *(one for one in own if one[:5] != "seed=")]))
 
     return [
         f"{label}, hash {record['config_hash']}" if labels.count(label) > 1 else label

@@ -4,9 +4,11 @@ missing.
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -21,24 +23,26 @@ def overview(plans: Sequence[Plan]) -> str:
     ones take, what runs or failed, why some are not run, and, for one artefact, the commands to
     run.
     """
-    counts = []
+    rows = {}
     for plan in plans:
         of_plan = status([plan])
-        minutes = minutes_to_expect(plan, of_plan)
-        expected = "" if minutes is None else f"{minutes:,.0f}"
-        counts.append([*(str(len(of_plan[state]) or "") for state in STATES), expected])
+        row: dict[str, Any] = {state: len(of_plan[state]) or "" for state in STATES}
+        row["minutes to expect"] = minutes_to_expect(plan, of_plan)
+        rows[plan.artefact.key, plan.artefact.title] = row
 
-    names = [(plan.artefact.key, plan.artefact.title) for plan in plans]
-    columns = [*STATES, "minutes to expect"]
-    table = pd.DataFrame(counts, pd.MultiIndex.from_tuples(names), columns)
+    table = pd.DataFrame.from_dict(rows, orient="index").to_string(
+        sparsify=False,
+        na_rep="",
+        float_format="{:,.0f}".format,
+    )
     now = status(plans)
     states = ", ".join(f"{len(now[state])} {state}" for state in STATES if now[state])
     total = sum(len(now[state]) for state in STATES)
-    lines = [str(table.to_string(sparsify=False)), "", f"{total} runs: {states or 'none'}"]
+    lines = [str(table), "", f"{total} runs: {states or 'none'}"]
     lines += [f"{why} ({len(now[why])} runs)" for why in now if why not in STATES]
     for state in ("running", "failed"):
         for job in now[state]:
-            why = plans[0].table.failure(job.point, job.seed)[:400]
+            why = plans[0].table.failure(*job)[:400]
             lines.append(f"{state}: {' '.join(job.point.overrides)} seed={job.seed}: {why}")
 
     if now["failed"]:
@@ -47,19 +51,17 @@ def overview(plans: Sequence[Plan]) -> str:
     return "\n".join(lines + (_commands(plans[0], missing(now)) if len(plans) == 1 else []))
 
 
-def minutes_to_expect(plan: Plan, states: Mapping[str, Sequence[Job]]) -> float | None:
+def minutes_to_expect(plan: Plan, states: Mapping[str, Sequence[Job]]) -> float:
     """Return the minutes that the missing runs of an artefact take if they take as long as its
-    finished ones; None if nothing is missing, or nothing finished.
+    finished ones; NaN if nothing is missing, or nothing finished.
     """
     todo = len(missing(states))
-    spent = []
-    for job in states["finished"]:
-        run = plan.table.find(job.point, job.seed)
-        seconds = run.record.get("seconds") if run else None
-        if isinstance(seconds, Mapping):
-            spent.append(sum(seconds.values()))
+    found = [plan.table.find(*job) for job in states["finished"]]
+    spent = [
+        sum(run.record["seconds"].values()) for run in found if run and "seconds" in run.record
+    ]
 
-    return todo * sum(spent) / len(spent) / 60 if todo and spent else None
+    return todo * sum(spent) / len(spent) / 60 if todo and spent else math.nan
 
 
 def _commands(plan: Plan, jobs: Sequence[Job]) -> list[str]:

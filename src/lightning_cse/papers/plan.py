@@ -7,9 +7,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import pandas as pd
 
@@ -22,12 +21,16 @@ STATES = get_args(State)
 TO_RUN = ("missing", "interrupted", "failed")
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """A point and a seed."""
 
     point: Point
     seed: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What the record of the run has: the key of the point, and the seed."""
+        return key_of(self.point), self.seed
 
 
 class Plan:
@@ -66,12 +69,7 @@ class Plan:
         """Return the points of a cell; a matched row has none until the run that it is matched with
         is finished.
         """
-        points = points_of(
-            self.artefact,
-            self.request,
-            line,
-            column,
-        )
+        points = points_of(self.artefact, self.request, line, column)
         if self.matched(line, column) is None:
             return points
 
@@ -82,7 +80,7 @@ class Plan:
     def steps(self, line: Line, column: Column) -> int | None:
         """Return the steps of the run that a line is matched with; None while it is missing."""
         job = self.matched(line, column)
-        run = job and self.table.find(job.point, job.seed)
+        run = job and self.table.find(*job)
 
         return run.record["steps"] if run else None
 
@@ -93,12 +91,7 @@ class Plan:
             return None
 
         other = self.artefact.line(label, self.request, like=line)
-        point = points_of(
-            self.artefact,
-            self.request,
-            other,
-            column,
-        )[0]
+        point = points_of(self.artefact, self.request, other, column)[0]
 
         return Job(point.of or point, other.seeds[0])
 
@@ -162,9 +155,7 @@ class Plan:
 
         rows = self.table.finished(points[0], line.seeds)
         if line.row.baseline:
-            having = [
-                line.row.baseline in (run.record.get("baselines") or ()) for run in rows["run"]
-            ]
+            having = [line.row.baseline in run.record.get("baselines", ()) for run in rows["run"]]
             rows = rows[having].iloc[:1]
 
         return rows
@@ -192,32 +183,24 @@ def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:
     # Withheld lines come last: a run that another line needs as well is run.
     for plan, line in sorted(lines, key=lambda pair: withheld(pair[1])):
         for job in plan.jobs(line):
-            key = (key_of(job.point), job.seed)
-            if key in seen:
+            if job.key in seen:
                 continue
 
-            seen.add(key)
-            state: str = plan.table.state(job.point, job.seed)
+            seen.add(job.key)
+            state: str = plan.table.state(*job)
             if withheld(line) and state not in ("finished", "running"):
                 state = f"not run: {line.needs}"
 
             found.setdefault(state, []).append(job)
-            if state in TO_RUN and (training := _without_weights(job, plan.table)):
-                again[key_of(training.point), training.seed] = training
+            if state in TO_RUN and job.point.of is not None:
+                training = Job(job.point.of, job.seed)
+                run = plan.table.find(*training)
+                if run is not None and run.folder is None:
+                    again[training.key] = training
 
-    finished = [job for job in found["finished"] if (key_of(job.point), job.seed) not in again]
+    finished = [job for job in found["finished"] if job.key not in again]
 
     return found | {"finished": finished, "missing": [*again.values(), *found["missing"]]}
-
-
-def _without_weights(job: Job, table: RunsTable) -> Job | None:
-    """Return the training that an evaluation evaluates if it is kept as a record only."""
-    if job.point.of is None:
-        return None
-
-    run = table.find(job.point.of, job.seed)
-
-    return Job(job.point.of, job.seed) if run and run.folder is None else None
 
 
 def trained(job: Job, table: RunsTable) -> Path | None:
@@ -243,6 +226,4 @@ def overrides_of(job: Job, table: RunsTable) -> list[str]:
     if job.point.of is not None:
         return [f"model={trained(job, table) or '<its run>'}", *overrides]
 
-    seed = [f"seed={job.seed}"] if job.point.command != "evaluate" else []
-
-    return overrides + seed
+    return overrides if job.point.command == "evaluate" else [*overrides, f"seed={job.seed}"]

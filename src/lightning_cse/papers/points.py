@@ -92,7 +92,8 @@ def points_of(
         head = (*_suiting("generate", corpora), f"encoder={line.encoder}", *row.generate)
         return (point("generate", head, row.overrides + added),)
 
-    head = (f"+experiment={row.experiment}", *_encoder_of(artefact, request, line))
+    small = (profile_override(request.profile),) if request.profile else ()
+    head = (f"+experiment={row.experiment}", *small, f"encoder={line.encoder}")
     trained = tuple(point("train", head, (*row.overrides, *one, *added)) for one in _grid(row))
     if not row.suite:
         return trained
@@ -106,15 +107,6 @@ def _grid(row: Row) -> Iterator[Names]:
     """Yield the overrides of every combination of a row's grid."""
     lists = [[f"{key}={json.dumps(one)}" for one in values] for key, values in row.grid.items()]
     yield from itertools.product(*lists)
-
-
-def _encoder_of(artefact: Artefact, request: Request, line: Line) -> Names:
-    """Return the overrides that choose a training's profile and encoder."""
-    profile = request.profile
-    head = () if profile is None else (profile_override(profile),)
-    is_of_profile = artefact.replacement(request) not in (None, request.encoder)
-
-    return head if is_of_profile else (*head, f"encoder={line.encoder}")
 
 
 @functools.cache
@@ -143,11 +135,7 @@ def _corpora_of(profile: str | None) -> Names:
 
 def _suiting(command: Command, settings: Names) -> Names:
     """Return the settings for a command: all but those whose key only another command has."""
-    foreign: frozenset[str] = frozenset()
-    for other in _SETTLED:
-        foreign |= _names(other)
-
-    foreign -= _names(command)
+    foreign = frozenset().union(*map(_names, _SETTLED)) - _names(command)
 
     return tuple(one for one in settings if _root(one) not in foreign)
 

@@ -6,7 +6,6 @@ ranks, which give the same AUCs and the same comparisons.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import io
 import zipfile
@@ -38,11 +37,13 @@ class Answers(NamedTuple):
     def read(self) -> pd.DataFrame:
         """Return the packed columns of the task, one row per example."""
         if self.task:
-            arrays = _of_task(load(self.path), self.task)
+            start = f"{self.task}/"
+            packed = load(self.path).items()
+            arrays = {key.removeprefix(start): one for key, one in packed if key.startswith(start)}
         else:
             arrays = pack_frame(pd.read_parquet(self.path))
 
-        return pd.DataFrame({name: pd.Series(values) for name, values in arrays.items()})
+        return pd.DataFrame(arrays)
 
     def __str__(self) -> str:
         return f"{self.path} ({self.task})" if self.task else str(self.path)
@@ -55,12 +56,19 @@ def answers(run: Found, stem: str = "") -> dict[str, Answers]:
     Raises DataError if a packed file is not the one that its record names.
     """
     if run.folder is not None:
-        files = run.folder.glob(f"predictions/{stem}*.parquet")
+        files = run.folder.glob("predictions/*.parquet")
         found = {path.stem: Answers(path) for path in files}
     elif "predictions" in run.record and run.predictions_path.is_file():
-        _check(run)
-        tasks = dict.fromkeys(key.partition("/")[0] for key in load(run.predictions_path))
-        found = {task: Answers(run.predictions_path, task) for task in tasks}
+        path = run.predictions_path
+        arrays = load(path)
+        if digest(arrays) != run.record["predictions"]["sha256"]:
+            raise DataError(
+                f"{path} is not the file that its record names (another digest): restore it, or "
+                "keep the run again"
+            )
+
+        tasks = [key.partition("/")[0] for key in arrays]
+        found = {task: Answers(path, task) for task in tasks}
     else:
         return {}
 
@@ -69,15 +77,6 @@ def answers(run: Found, stem: str = "") -> dict[str, Answers]:
     }
 
     return {task: file for task, file in by_task.items() if "-" not in task}
-
-
-def _check(run: Found) -> None:
-    path = run.predictions_path
-    if digest(load(path)) != run.record["predictions"]["sha256"]:
-        raise DataError(
-            f"{path} is not the file that its record names (another digest): restore it, or keep "
-            "the run again"
-        )
 
 
 def pack(folder: Path) -> dict[str, NDArray[Any]]:
@@ -114,33 +113,24 @@ def pack_frame(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
 
 def _compact(values: pd.Series) -> NDArray[Any]:
     """Return a column as booleans, the smallest integers, float32 or text."""
-    if pd.api.types.is_bool_dtype(values):
-        return np.asarray(values, dtype=bool)
     if pd.api.types.is_integer_dtype(values):
-        ends = (np.min_scalar_type(int(end)) for end in (values.min(), values.max()))
-        return np.asarray(values, dtype=np.result_type(*ends))
+        return pd.to_numeric(values, downcast="unsigned").to_numpy()
     if pd.api.types.is_float_dtype(values):
-        return np.asarray(values, dtype=np.float32)
+        return values.to_numpy(np.float32)
 
-    return np.asarray(values.astype(str), dtype=str)
+    return np.asarray(values, dtype=bool if pd.api.types.is_bool_dtype(values) else str)
 
 
 def packed_bytes(arrays: Arrays) -> bytes:
     """Return arrays as a compressed NumPy file; the same arrays give the same bytes."""
     buffer = io.BytesIO()
-    contents: dict[str, Any] = dict(arrays)
-    np.savez_compressed(buffer, **contents)
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
 
     return buffer.getvalue()
 
 
 def load(path: Path) -> dict[str, NDArray[Any]]:
     """Read a packed file."""
-    return _loaded(path, path.stat().st_mtime_ns)
-
-
-@functools.lru_cache(maxsize=32)  # each comparison of a table reads two of them
-def _loaded(path: Path, changed: int) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file.items())
@@ -157,10 +147,3 @@ def digest(arrays: Arrays) -> str:
         found.update(np.ascontiguousarray(values).tobytes())
 
     return found.hexdigest()
-
-
-def _of_task(arrays: Arrays, task: str) -> dict[str, NDArray[Any]]:
-    start = f"{task}/"
-    return {
-        key.removeprefix(start): values for key, values in arrays.items() if key.startswith(start)
-    }

@@ -112,6 +112,10 @@ def frame_of(found: Iterable[Found]) -> pd.DataFrame:
     return frame.copy() if found else frame.reindex(columns=["key", "seed", "run"])
 
 
+def _age(path: Path) -> tuple[int, Path]:
+    return path.stat().st_mtime_ns, path
+
+
 class RunsTable:
     """The runs below a folder, and the records kept as files in other folders.
 
@@ -130,19 +134,15 @@ class RunsTable:
         ``frame`` has the finished runs (see `frame_of`): kept records first, then those with a
         folder, each the oldest first.
         """
-        kept = [path for folder in self.kept for path in folder.glob("*.json")]
         own = list(runs.find_runs(self.runs_dir))
+        kept = [path for folder in self.kept for path in folder.glob("*.json")]
         finished = [run.record_path for run in own if run.record_path.is_file()]
-        found = []
-        for files in (kept, finished):
-            by_age = sorted(files, key=lambda path: (path.stat().st_mtime_ns, path))
-            found += [run for run in map(read_run, by_age) if run.record.get("key")]
-
+        in_order = [*sorted(kept, key=_age), *sorted(finished, key=_age)]
+        found = [run for run in map(read_run, in_order) if run.record.get("key")]
         self.frame = frame_of(found)
-        self._newest = {}
-        for number, run in enumerate(found):
-            self._newest[run.record["key"], run.record["seed"]] = number
-
+        self._newest = {
+            (run.record["key"], run.record["seed"]): number for number, run in enumerate(found)
+        }
         unfinished = [run for run in own if not run.record_path.is_file()]
         self._unfinished = {(run.key, run.seed): run for run in unfinished}
 
@@ -204,10 +204,9 @@ class RunsTable:
             return "finished"
 
         run = self._unfinished.get((key_of(point), seed))
-        if run is None:
-            return "missing"
+        status = run.status if run else "new"
 
-        return "missing" if run.status == "new" else run.status
+        return "missing" if status == "new" else status
 
     def failure(self, point: Point, seed: int) -> str:
         """Return the reason why a run failed, in one line."""

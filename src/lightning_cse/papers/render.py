@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from lightning_cse.papers.cells import Cell, reason
 from lightning_cse.papers.tables import Table, machine_of, short_commit
-from lightning_cse.runs import write_atomic
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -66,9 +66,9 @@ def render(table: Table, form: Form) -> str:
     return environment().get_template(_TEMPLATES[form]).render(view(table))
 
 
-def write(table: Table, folder: Path, stem: str) -> list[Path]:
-    """Write ``<stem>.md``, ``.csv``, ``.tex``, where comparisons were made ``.tests.csv``, and
-    ``.effects.csv``; return the files.
+def texts_of(table: Table) -> dict[str, str]:
+    """Return the files of a table by their endings: ``md``, ``csv``, ``tex``, ``effects.csv``, and,
+    where comparisons were made, ``tests.csv``.
     """
     texts = {
         "md": render(table, "markdown"),
@@ -80,10 +80,7 @@ def write(table: Table, folder: Path, stem: str) -> list[Path]:
     if len(table.tests):
         texts["tests.csv"] = table.tests.to_csv(index=False)
 
-    for suffix, text in texts.items():
-        write_atomic(folder / f"{stem}.{suffix}", text)
-
-    return [folder / f"{stem}.{suffix}" for suffix in texts]
+    return texts
 
 
 @functools.cache
@@ -130,20 +127,18 @@ def _about(table: Table, encoders: Sequence[str]) -> list[str]:
     """Return a line on the choices that hold for the whole table, and one on its records."""
     request = table.request
     choices = {
-        "profile": request.profile,
-        "encoder": request.encoder or ("" if len(encoders) != 1 else encoders[0]),
-        "seeds": " ".join(map(str, request.seeds or ())),
+        "profile ": request.profile,
+        "encoder ": request.encoder or ("" if len(encoders) != 1 else encoders[0]),
+        "seeds ": " ".join(map(str, request.seeds or ())),
         "": " ".join(request.settings),
-        "only": ", ".join(request.only),
+        "only ": ", ".join(request.only),
     }
-    facts = {"code": table.facts(short_commit), "measured on": table.facts(machine_of)}
-    lines = [_listed(choices), _listed(facts)]
+    facts = {"code ": table.facts(short_commit), "measured on ": table.facts(machine_of)}
+    lines = [
+        "; ".join(name + text for name, text in part.items() if text) for part in (choices, facts)
+    ]
 
     return [line for line in lines if line]
-
-
-def _listed(parts: Mapping[str, str | None]) -> str:
-    return "; ".join(f"{name} {text}".strip() for name, text in parts.items() if text)
 
 
 def _line(table: Table, line: Line, *, several: bool) -> dict[str, Any]:
@@ -170,16 +165,18 @@ def _cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
     def spread(value: float, deviation: float) -> str:
         return " ± ".join(filter(None, [number(value), number(deviation)]))
 
-    ends = [
-        number(min(max(cell.mean + far * cell.error, 0), column.scale))
-        for far in (-_QUANTILE, _QUANTILE)
-    ]
+    def between(ends: Iterable[float], sign: str = "") -> str:
+        texts = [number(end, sign) for end in ends]
+        return f"[{', '.join(texts)}]" if all(texts) else ""
+
+    half = _QUANTILE * cell.error
+    ends = np.clip([cell.mean - half, cell.mean + half], 0, column.scale)
     difference = number(cell.difference, "+")
 
     return {
         "mean": number(cell.mean),
         "sd": number(cell.sd),
-        "interval": f"[{', '.join(ends)}]" if all(ends) else "",
+        "interval": between(ends),
         "signs": table.signs(cell),
         "n": cell.n,
         "measured": spread(cell.mean, cell.sd) + table.signs(cell),
@@ -191,15 +188,10 @@ def _cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
         "low": number(cell.low),
         "high": number(cell.high),
         "seeds": ", ".join(f"{seed}: {number(value)}" for seed, value in cell.values.items()),
-        "against": _between(number, cell.ends),
+        "against": between(cell.ends, "+"),
         "p": _p(cell.p),
         "p_holm": _p(cell.p_holm),
     }
-
-
-def _between(number: Callable[..., str], ends: tuple[float, float]) -> str:
-    texts = [number(end, "+") for end in ends]
-    return f"[{', '.join(texts)}]" if all(texts) else ""
 
 
 def _p(value: float) -> str:
@@ -246,7 +238,7 @@ def _csv(table: Table) -> str:
             row = {"row": line.label, "encoder": line.encoder, "column": column.title}
             row |= {name: getattr(cell, name) for name in _NUMBERS}
             row["marks"] = ";".join(cell.marks)
-            row["seeds"] = " ".join(map(str, cell.values))
+            row["seeds"] = " ".join(map(str, cell.values.index))
             rows.append(row)
 
     frame = pd.DataFrame(rows, dtype=object)

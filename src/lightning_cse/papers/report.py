@@ -87,27 +87,21 @@ def slug(text: str) -> str:
 def artefact_section(
     artefact: Artefact,
     table: Table | None,
-    made: Result | None = None,
+    made: Result,
     *,
-    part: str = "",
+    part: str,
 ) -> Part:
     """Return a table or figure of a paper as a section; ``made`` holds its figures and its text."""
-    anchor = slug(artefact.key)
-    section: Part = {
+    return {
         "title": artefact.title,
-        "anchor": anchor,
+        "anchor": slug(artefact.key),
         "kicker": artefact.source,
         "part": part,
         "paper_table": table and view(table),
         "intro": "" if table is not None else artefact.note,  # a table has it in its legend,
+        "text": made.text,
+        "charts": [_chart(figure, name.replace("_", " ")) for name, figure in made.figures.items()],
     }
-    if made is not None:
-        section["text"] = made.text
-        section["charts"] = [
-            _chart(figure, name.replace("_", " ")) for name, figure in made.figures.items()
-        ]
-
-    return section
 
 
 def _chart(figure: Figure, title: str) -> Part:
@@ -142,13 +136,12 @@ def curves_figure(groups: Sequence[Point], key: str) -> Figure:
 
         for number, group in enumerate(groups):
             color, style = series_look(number)
-            label: str | None = group.label
-            for run in group.runs:
-                if points := sorted(run.curves.get(key, ())):
-                    shown = smoothed(points)[0] if key == "train/loss" else points
-                    look = {"color": color, "linestyle": style, "label": label}
-                    line(axes, shown, linewidth=1.4, **look)
-                    label = None  # an entry of the legend is a point
+            drawn = [sorted(run.curves[key]) for run in group.runs if key in run.curves]
+            for place, points in enumerate(drawn):
+                shown = smoothed(points)[0] if key == "train/loss" else points
+                label = None if place else group.label  # an entry of the legend is a point
+                look = {"color": color, "linestyle": style, "label": label}
+                line(axes, shown, linewidth=1.4, **look)
 
         by_step(axes)
         figure.legend(loc="outside lower center", handlelength=3)

@@ -10,23 +10,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 import yaml  # type: ignore[import-untyped,unused-ignore]
 
 from lightning_cse.config.launch import wait_for
 from lightning_cse.errors import BUSY
+from lightning_cse.papers.figures import Result, make
 from lightning_cse.papers.plan import Job, Plan, missing, overrides_of, status, trained
 from lightning_cse.papers.predictions import digest, pack, packed_bytes
 from lightning_cse.papers.records import Found, RunsTable
-from lightning_cse.papers.render import write
+from lightning_cse.papers.render import texts_of
 from lightning_cse.papers.tables import Table, make_table
+from lightning_cse.plots import save_figures
 from lightning_cse.runs import write_atomic
 from lightning_cse.runs.machine import in_history
-
-if TYPE_CHECKING:
-    from lightning_cse.papers.figures import Result
 
 
 def run_missing(
@@ -81,15 +79,7 @@ def _run_points(
     sweep = ["--multirun", f"hydra.sweeper.file='{quoted}'", *options]
     environment = {**os.environ, "LIGHTNING_CSE_RUNS": str(table.runs_dir)}
 
-    return _run(
-        [
-            sys.executable,
-            "-m",
-            f"lightning_cse.{command}",
-            *sweep,
-        ],
-        environment,
-    )
+    return _run([sys.executable, "-m", f"lightning_cse.{command}", *sweep], environment)
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:
@@ -107,31 +97,26 @@ class Reproduction:
 
     plan: Plan
     table: Table | None
-    made: Result | None
+    made: Result
 
     def write(self, folder: Path) -> list[Path]:
         """Write table, figures and text to a folder, and return the files."""
-        stem = self.plan.stem
-        files = write(self.table, folder, stem) if self.table is not None else []
-        if self.made is None:
-            return files
+        texts = texts_of(self.table) if self.table is not None else {}
+        if self.made.text:
+            texts["text.md"] = self.made.text
 
-        if self.made.figures:
-            from lightning_cse.plots import save_figures
-
-            named = {f"{stem}.{name}.png": one for name, one in self.made.figures.items()}
-            files += save_figures(named, folder)
-
-        texts = {"text.md": self.made.text} if self.made.text else {}
         for name, rows in self.made.tables.items():
             frame = pd.DataFrame(list(rows), dtype=object)
             texts[f"{name}.csv"] = frame.to_csv(index=False, lineterminator="\n")
 
-        for name, text in texts.items():
-            files.append(folder / f"{stem}.{name}")
-            write_atomic(files[-1], text)
+        stem = self.plan.stem
+        for ending, text in texts.items():
+            write_atomic(folder / f"{stem}.{ending}", text)
 
-        return files
+        files = [folder / f"{stem}.{ending}" for ending in texts]
+        figures = {f"{stem}.{name}.png": one for name, one in self.made.figures.items()}
+
+        return files + save_figures(figures, folder)
 
 
 def reproduce(plan: Plan) -> Reproduction:
@@ -141,27 +126,21 @@ def reproduce(plan: Plan) -> Reproduction:
     Significance tests with the same seeds and means are taken from ``results/`` beside the
     artefact, and need no predictions.
     """
-    artefact, lines = plan.artefact, plan.lines
-    table = made = None
+    artefact = plan.artefact
+    table = None
     # If no row is measured, the figure or text has the numbers, and a table would have only the
     # paper's.
-    is_measured = any(not line.published for line in lines)
+    is_measured = any(not line.published for line in plan.lines)
     if artefact.columns and (is_measured or artefact.make is None):
         kept = artefact.path.parent / "results" / f"{plan.stem}.tests.csv"
         table = make_table(plan, kept)
 
-    if artefact.make is not None:
-        from lightning_cse.papers.figures import make
-
-        made = make(plan)
-
-    return Reproduction(plan, table, made)
+    return Reproduction(plan, table, make(plan) if artefact.make else Result())
 
 
 def runs_table(arguments: argparse.Namespace, experiments: Path) -> RunsTable:
     """Return the runs that a command line names (`lightning_cse.arguments.add_runs`)."""
-    kept = kept_records(experiments) if arguments.kept else []
-    return RunsTable(arguments.runs_dir, [*arguments.records, *kept])
+    return RunsTable(arguments.runs_dir, kept_records(experiments) if arguments.kept else ())
 
 
 def kept_records(experiments: Path) -> list[Path]:
@@ -179,7 +158,7 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     """
     plan, made = reproduction.plan, reproduction.made
     folder = experiments / plan.artefact.paper / "results"
-    if made is not None and made.quotes:
+    if made.quotes:
         reproduction = replace(reproduction, made=replace(made, text=""))
 
     files = reproduction.write(folder)

@@ -31,8 +31,8 @@ examples for an AUC.
 """
 _SMALLEST_P = 1e-300  # a float cannot tell smaller values from 0, and no test is certain
 
-Votes = list[NDArray[np.bool_]]
-"""For each run of a point, which examples it got right."""
+Values = list[NDArray[Any]]
+"""For each run of a point, which examples it got right, or the ranks of its scores."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Point:
     baseline: str | None = None
 
     @property
-    def seeds(self) -> tuple[int, ...]:
-        """The seeds of the runs."""
-        return tuple(int(run.record["seed"]) for run in self.runs)
+    def seeds(self) -> str:
+        """The seeds of the runs, separated by spaces."""
+        return " ".join(str(run.record["seed"]) for run in self.runs)
 
     @functools.cached_property
     def files(self) -> dict[str, list[Answers]]:
@@ -78,57 +78,55 @@ def points(runs: Iterable[Found]) -> list[Point]:
     return [Point(label, tuple(runs)) for label, runs in zip(labels, by_seed, strict=True)]
 
 
-def read_outcome(found: Answers, metric: str = "accuracy") -> pd.DataFrame:
-    """Read predictions: the columns that identify the examples, and ``correct``.
+def read_values(found: Answers, metric: str) -> pd.DataFrame:
+    """Read the examples that a metric is of: the columns that identify them, and ``value``, whether
+    they are right or, for an AUC, the rank of their score.
 
     The metric ``accuracy_NAME`` uses the column ``correct_NAME``, or only the examples of type
-    NAME, if these exist.
+    NAME, if these exist; ``auc_NAME`` is of the examples of type NAME and of all with label 0.
     """
     frame = found.read()
     variant = metric.partition("_")[2]
     if "type" in frame and (frame["type"] == variant).any():
-        frame = frame[frame["type"] == variant].reset_index(drop=True)
+        chosen = frame["type"] == variant
+        if _is_area(metric):
+            chosen |= ~frame["label"].astype(bool)
+
+        frame = frame[chosen].reset_index(drop=True)
 
     examples = frame[[name for name in EXAMPLE if name in frame]]
-    for column in (f"correct_{variant}", "correct"):
+    for column in ("score",) if _is_area(metric) else (f"correct_{variant}", "correct"):
         if column in frame:
-            return examples.assign(correct=frame[column].astype(bool))
+            return examples.assign(value=frame[column])
 
-    return examples.assign(correct=frame["label"] == frame["prediction"])
+    return examples.assign(value=frame["label"] == frame["prediction"])
 
 
-def read_scores(found: Answers, metric: str) -> pd.DataFrame:
-    """Read the labels and the ranks of the scores of the examples that an AUC is of.
-
-    The metric ``auc_NAME`` is of the examples of type NAME and of all those with label 0.
+def _read(
+    task: str,
+    points: Sequence[Point],
+    metric: str = "accuracy",
+) -> tuple[pd.DataFrame, list[Values]]:
+    """Return the examples of a task, and what each run of each point has; refuse runs that were
+    evaluated on different examples.
     """
-    frame = found.read()
-    kind = metric.partition("_")[2]
-    if kind and "type" in frame:
-        frame = frame[(frame["type"] == kind) | ~frame["label"].astype(bool)]
-
-    return frame.reset_index(drop=True)
-
-
-def _votes(task: str, points: Sequence[Point], metric: str = "accuracy") -> list[Votes]:
-    """Read the runs of each point; refuse runs that were evaluated on different examples."""
-    votes = []
     first = points[0].files[task][0]
-    examples = read_outcome(first, metric).drop(columns="correct")
+    examples = read_values(first, metric).drop(columns="value")
+    values = []
     for point in points:
         of_point = []
         for found in point.files[task]:
-            frame = read_outcome(found, metric)
-            of_point.append(frame.pop("correct").to_numpy())
+            frame = read_values(found, metric)
+            of_point.append(frame.pop("value").to_numpy())
             if not frame.equals(examples):
-                both = f"{first} and {found}"
                 raise DataError(
-                    f"{both} are of different examples of {task}: they cannot be compared"
+                    f"{first} and {found} are of different examples of {task}: they cannot be "
+                    "compared"
                 )
 
-        votes.append(of_point)
+        values.append(of_point)
 
-    return votes
+    return examples, values
 
 
 def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
@@ -153,7 +151,7 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
         if len(having) < len(points):
             left_out[task] = [point.label for point in points if point not in having]
 
-        outcomes = zip(having, _votes(task, having), strict=True)
+        outcomes = zip(having, _read(task, having)[1], strict=True)
         for (a, of_a), (b, of_b) in itertools.combinations(outcomes, 2):
             rows.append({"task": task, **_compare_pair(a, b, of_a, of_b)})
 
@@ -172,21 +170,17 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
 def _tasks_with_answers(points: Sequence[Point]) -> set[str]:
     """Return the tasks of the runs that have right and wrong answers."""
     files = {task: found[0] for point in points for task, found in point.files.items()}
-    right_or_wrong = {"correct", "prediction"}
+    return {
+        task
+        for task, file in files.items()
+        if not {"correct", "prediction"}.isdisjoint(file.read())
+    }
 
-    return {task for task, file in files.items() if right_or_wrong & set(file.read())}
 
-
-def _compare_pair(
-    a: Point,
-    b: Point,
-    of_a: Votes,
-    of_b: Votes,
-) -> dict[str, Any]:
+def _compare_pair(a: Point, b: Point, of_a: Values, of_b: Values) -> dict[str, Any]:
     test = mcnemar(majority_vote(of_a), majority_vote(of_b))
-    ends = _bootstrap(of_a, of_b)
-    accuracy_a = float(np.mean(of_a))
-    accuracy_b = float(np.mean(of_b))
+    low, high = _bootstrap(of_a, of_b)
+    accuracy_a, accuracy_b = (float(np.mean(values)) for values in (of_a, of_b))
 
     return {
         "a": a.label,
@@ -196,8 +190,8 @@ def _compare_pair(
         "accuracy_a": accuracy_a,
         "accuracy_b": accuracy_b,
         "difference": 100 * (accuracy_a - accuracy_b),
-        "low": ends[0],
-        "high": ends[1],
+        "low": low,
+        "high": high,
         "only_a": test.only_a,
         "only_b": test.only_b,
         "examples": test.examples,
@@ -214,11 +208,6 @@ class Side(NamedTuple):
     column: str
     cell: Cell
 
-    def point(self, seeds: Sequence[int]) -> Point:
-        """Return the runs of these seeds."""
-        runs = tuple(run for run in self.cell.runs if run.record["seed"] in seeds)
-        return Point(self.line.label, runs, self.line.row.baseline)
-
 
 def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.DataFrame:
     """Test the pairs whose predictions exist or whose p-value was kept, with Holm's adjustment.
@@ -232,21 +221,21 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
     earlier = read_tests(kept).set_index(_IDENTITY).to_dict("index")
     rows = []
     for a, b in pairs:
-        seeds = _voters(a, b)
-        texts = [" ".join(map(str, side)) for side in seeds]
+        ours, theirs = _voters(a, b)
         means = [a.cell.mean, b.cell.mean]
-        place = [
+        place = (
             a.line.label,
             a.line.encoder or "",
             a.column,
             b.line.label,
             "delong" if _is_area(a.cell.metric) else "mcnemar",
-            *texts,
-        ]
-        found = _tested(a.point(seeds[0]), b.point(seeds[1]), a.cell.metric)
-        known = earlier.get(tuple(place))
-        if found is None and known is not None and _same(known, means):
-            found = known["p"], known["low"], known["high"]
+            ours.seeds,
+            theirs.seeds,
+        )
+        found = _tested(ours, theirs, a.cell.metric)
+        if found is None and (known := earlier.get(place)):
+            if np.allclose([known["mean"], known["mean_reference"]], means, rtol=1e-9, atol=1e-12):
+                found = known["p"], known["low"], known["high"]
 
         if found is not None:
             p, *ends = found
@@ -255,11 +244,6 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
     frame = pd.DataFrame(rows, columns=[*TEST_FIELDS, "a", "b"])
 
     return frame.assign(p_holm=holm(frame["p"].astype(float)))
-
-
-def _same(known: dict[str, Any], means: Sequence[float]) -> bool:
-    earlier = [known["mean"], known["mean_reference"]]
-    return bool(np.allclose(earlier, means, rtol=1e-9, atol=1e-12))
 
 
 def _is_area(metric: str) -> bool:
@@ -280,55 +264,42 @@ def _tested(a: Point, b: Point, metric: str) -> tuple[float, float, float] | Non
     if task not in a.files or task not in b.files:
         return None
 
+    examples, (ours, theirs) = _read(task, (a, b), name)
     if _is_area(metric):
-        sides = [[read_scores(file, name) for file in point.files[task]] for point in (a, b)]
-        labels = _same_labels(task, sides)
-        area = delong(labels, *([frame["score"] for frame in side] for side in sides))
+        area = delong(examples["label"], ours, theirs)
         low, high = area.interval
         return area.pvalue, 100 * low, 100 * high
 
-    votes = _votes(task, (a, b), name)
-
-    return mcnemar(*map(majority_vote, votes)).pvalue, *_bootstrap(*votes)
+    return mcnemar(majority_vote(ours), majority_vote(theirs)).pvalue, *_bootstrap(ours, theirs)
 
 
-def _same_labels(task: str, sides: Sequence[Sequence[pd.DataFrame]]) -> pd.Series:
-    """Return the labels that all runs of two points have; refuse runs of different examples."""
-    columns = [name for name in EXAMPLE if name in sides[0][0]]
-    first = sides[0][0][columns]
-    if not all(first.equals(frame[columns]) for side in sides for frame in side):
-        raise DataError(f"runs have different examples of {task}: they cannot be compared")
-
-    return first["label"]
-
-
-def _bootstrap(a: Votes, b: Votes) -> tuple[float, float]:
+def _bootstrap(a: Values, b: Values) -> tuple[float, float]:
     """Return the ends of the interval of a difference over seeds and examples, in points.
 
     A side with one run, such as LENGTH, is the same for all seeds of the other.
     """
     counts = [len(a), len(b)]
     count = max(counts) if 1 in counts else min(counts)
-    first, second = np.broadcast_arrays(a[:count], b[:count])
-    found = hierarchical_bootstrap(first, second)
+    low, high = hierarchical_bootstrap(*np.broadcast_arrays(a[:count], b[:count]))
 
-    return 100 * found.low, 100 * found.high
+    return 100 * low, 100 * high
 
 
-def _voters(a: Side, b: Side) -> list[list[int]]:
-    """Return the seeds that vote: the same odd number on both sides, beginning with the seeds that
+def _voters(a: Side, b: Side) -> list[Point]:
+    """Return the runs that vote: the same odd number on both sides, beginning with the seeds that
     both have.
 
     A majority of several is right more often than one seed, and a tie is wrong. A baseline is the
     same for every seed.
     """
-    counts = [len(side.cell.values) for side in (a, b) if not side.line.row.baseline]
+    counts = [side.cell.n for side in (a, b) if not side.line.row.baseline]
     odd = (min(counts, default=1) - 1) // 2 * 2 + 1
-    common = a.cell.values.keys() & b.cell.values.keys()
+    common = a.cell.values.index.intersection(b.cell.values.index)
     voters = []
     for side in (a, b):
-        in_order = sorted(side.cell.values, key=lambda seed: (seed not in common, seed))
-        voters.append(sorted(in_order[:odd]))
+        in_order = sorted(side.cell.values.index, key=lambda seed: (seed not in common, seed))
+        runs = tuple(run for run in side.cell.runs if run.record["seed"] in in_order[:odd])
+        voters.append(Point(side.line.label, runs, side.line.row.baseline))
 
     return voters
 

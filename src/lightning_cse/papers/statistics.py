@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
@@ -14,6 +15,7 @@ Array = NDArray[np.float64]
 
 _DRAWS = 1_000  # of a bootstrap at once
 _QUANTILES = 20_000  # of a distribution, as the points of an integral
+_LARGEST_SHIFT = 1_000  # in standard errors: far above what two pairs need
 
 
 def holm(pvalues: ArrayLike) -> Array:
@@ -44,7 +46,7 @@ def correlation(
     *,
     ranks: bool,
     groups: Sequence[Any] | None = None,
-) -> tuple[float | None, float | None, float | None]:
+) -> tuple[float, float, float]:
     """Return Pearson's correlation or, with ``ranks``, Spearman's, and the ends of its 95 %
     interval.
 
@@ -53,27 +55,23 @@ def correlation(
 
     The ends are tanh(artanh r ± 1.96 se) with se = 1 / √m or, for ranks, √((1 + r² / 2) / m), where
     m is the number of points minus 3, and minus 1 for each group after the first. For fewer than
-    three points or a constant, all are None; for m < 1 or |r| = 1, the ends are None.
+    three points or a constant, all are NaN; for m < 1 or |r| = 1, the ends are NaN.
 
     Source: Fisher 1921 and 1924 (partial); for ranks Bonett and Wright 2000.  Differs: nothing.
     """
-    points = np.array([x, y], dtype=np.float64)
+    points = pd.DataFrame({"x": x, "y": y}, dtype=np.float64)
     if ranks:
-        points = stats.rankdata(points, axis=1)
+        points = points.rank()
 
-    names = np.asarray(groups if groups is not None else [0] * len(x))
-    distinct = np.unique(names)
-    for name in distinct:
-        inside = names == name
-        points[:, inside] -= points[:, inside].mean(axis=1, keepdims=True)
+    by_group = points.groupby(np.zeros(len(points)) if groups is None else np.asarray(groups))
+    points -= by_group.transform("mean")
+    if len(points) < 3 or np.ptp(points, axis=0).min() < 1e-12:
+        return math.nan, math.nan, math.nan
 
-    if len(x) < 3 or np.ptp(points, axis=1).min() < 1e-12:
-        return None, None, None
-
-    r = float(stats.pearsonr(*points).statistic)
-    left = len(x) - 3 - (len(distinct) - 1)
+    r = float(stats.pearsonr(points["x"], points["y"]).statistic)
+    left = len(points) - 2 - by_group.ngroups
     if left < 1 or 1 - abs(r) < 1e-12:
-        return r, None, None
+        return r, math.nan, math.nan
 
     variance = (1 + ranks * r * r / 2) / left
     half = float(stats.norm.ppf(0.975)) * math.sqrt(variance)
@@ -81,28 +79,17 @@ def correlation(
     return r, math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
 
 
-def mean_difference(
-    x: ArrayLike,
-    y: ArrayLike,
-) -> tuple[float, float | None, float | None]:
-    """Return the mean of paired differences x - y and the ends of its interval; see
-    `mean_interval`.
-    """
-    return mean_interval(np.asarray(x, dtype=np.float64) - np.asarray(y, dtype=np.float64))
-
-
-def mean_interval(values: ArrayLike) -> tuple[float, float | None, float | None]:
-    """Return a mean and the ends of its 95 % interval (Student's t); the ends are None for fewer
+def mean_interval(values: ArrayLike) -> tuple[float, float, float]:
+    """Return a mean and the ends of its 95 % interval (Student's t); the ends are NaN for fewer
     than two values.
     """
     array = np.asarray(values, dtype=np.float64)
     mean = float(array.mean())
     count = len(array)
     if count < 2:
-        return mean, None, None
+        return mean, math.nan, math.nan
 
-    error = float(array.std(ddof=1)) / math.sqrt(count)
-    half = float(stats.t.ppf(0.975, count - 1)) * error
+    half = float(stats.t.ppf(0.975, count - 1) * stats.sem(array))
 
     return mean, mean - half, mean + half
 
@@ -142,51 +129,30 @@ def detectable_difference(
     pairs: int,
     *,
     power: float = 0.8,
-    level: float = 0.05,
 ) -> float:
     r"""Return the smallest mean difference that a two-sided paired t test finds with a given power.
 
-    .. math:: P(|T| > t_{1 - \alpha / 2, n - 1}) = \text{power}, \qquad
+    .. math:: P(|T| > t_{0.975, n - 1}) = \text{power}, \qquad
               T \sim t_{n - 1}(\delta \sqrt{n} / s)
 
     solved for the difference :math:`\delta`, with the standard deviation :math:`s` of the
     differences of :math:`n` pairs and a non-central t.
 
-    Source: the power of the t test, as in Cohen 1988.  Differs: nothing.  Raises ValueError for
-    fewer than two pairs.
+    Source: the power of the t test, as in Cohen 1988.  Differs: nothing.
     """
-    if pairs < 2:
-        raise ValueError(f"pairs must be at least 2, got {pairs}")
-
-    if deviation == 0:
-        return 0.0
-
     # The mean over the distribution of the standard error: scipy's non-central t fails for one
     # degree of freedom.
     middles = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
     spread = np.sqrt(stats.chi2.ppf(middles, pairs - 1) / (pairs - 1))
-    critical = stats.t.ppf(1 - level / 2, pairs - 1) * spread
+    critical = stats.t.ppf(0.975, pairs - 1) * spread
 
     def lacking(shift: float) -> float:
         found = stats.norm.cdf(shift - critical) + stats.norm.cdf(-shift - critical)
         return float(found.mean()) - power
 
-    highest = 1.0
-    while lacking(highest) < 0:
-        highest *= 2
-
-    shift = float(optimize.brentq(lacking, 0, highest))
+    shift = float(optimize.brentq(lacking, 0, _LARGEST_SHIFT))
 
     return shift * deviation / math.sqrt(pairs)
-
-
-class Bootstrap(NamedTuple):
-    """The mean difference of two methods, the ends of its 95 % interval, a two-sided p-value."""
-
-    difference: float
-    low: float
-    high: float
-    pvalue: float
 
 
 def hierarchical_bootstrap(
@@ -195,16 +161,16 @@ def hierarchical_bootstrap(
     *,
     draws: int = 10_000,
     seed: int = 0,
-) -> Bootstrap:
-    r"""Bootstrap the mean difference of two methods over seeds and examples at once.
+) -> tuple[float, float]:
+    r"""Return the ends of the 95 % interval of the mean difference of two methods, by a bootstrap
+    over seeds and examples at once.
 
     .. math:: \bar d^* = \frac{1}{S n} \sum_{s=1}^{S} \sum_{i=1}^{n} d_{\sigma_s, \iota_i}, \qquad
               d_{si} = a_{si} - b_{si}
 
     with :math:`\sigma` seeds and :math:`\iota` examples, both drawn with replacement; the two
-    methods are paired by seed and by example. The interval has the 2.5th and the 97.5th percentile
-    of the draws. The p-value is twice the smaller share of draws on one side of zero; the
-    difference itself counts as a draw.
+    methods are paired by seed and by example. The ends are the 2.5th and the 97.5th percentile of
+    the draws.
 
     Source: Davison and Hinkley 1997, section 3.8; the crossed form, in which all seeds have the
     same examples, is the "pigeonhole" bootstrap of Owen 2007.  Differs: nothing.  It raises
@@ -224,11 +190,8 @@ def hierarchical_bootstrap(
     difference = a - b
     drawn = _drawn_means(difference, draws, np.random.default_rng(seed))
     low, high = np.percentile(drawn, (2.5, 97.5))
-    tolerance = 1e-12  # sums of the same values in another order
-    sides = ((drawn <= tolerance).sum(), (drawn >= -tolerance).sum())
-    pvalue = min(1.0, 2 * (min(sides) + 1) / (draws + 1))
 
-    return Bootstrap(float(difference.mean()), float(low), float(high), float(pvalue))
+    return float(low), float(high)
 
 
 def _drawn_means(difference: Array, draws: int, rng: np.random.Generator) -> Array:

@@ -129,14 +129,14 @@ def _notes(plan: Plan, cells: Cells) -> Iterator[str]:
 
 def _precisions(plan: Plan, cells: Cells) -> Iterator[str]:
     """Yield which rows were measured in which precision if the table has more than one."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for (number, _), cell in cells.items():
         for run in cell.runs:
             if precision := run.record.get("precision"):
-                found.setdefault(precision, []).append(plan.lines[number].label)
+                found.setdefault(precision, {})[plan.lines[number].label] = None
 
     if len(found) > 1:
-        rows = [f"{name} ({', '.join(dict.fromkeys(of))})" for name, of in sorted(found.items())]
+        rows = [f"{name} ({', '.join(found[name])})" for name in sorted(found)]
         yield f"Precision of the evaluation: {'; '.join(rows)}."
 
 

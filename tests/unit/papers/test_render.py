@@ -10,7 +10,7 @@ from fake_plan import FakePlan
 from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.records import Found
-from lightning_cse.papers.render import render, write
+from lightning_cse.papers.render import render, texts_of
 from lightning_cse.papers.tables import make_table
 
 FILE = """
@@ -111,11 +111,5 @@ def test_latex(table):
     assert text.count("{") == text.count("}")
 
 
-def test_files_are_written(table, tmp_path):
-    files = write(table, tmp_path, "t.small")
-    assert [path.name for path in files] == [
-        "t.small.md",
-        "t.small.csv",
-        "t.small.tex",
-        "t.small.effects.csv",
-    ]
+def test_files_of_a_table(table):
+    assert list(texts_of(table)) == ["md", "csv", "tex", "effects.csv"]

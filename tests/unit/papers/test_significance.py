@@ -13,11 +13,7 @@ from lightning_cse.errors import DataError
 from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.predictions import Answers
 from lightning_cse.papers.records import read_run
-from lightning_cse.papers.significance import (
-    compare,
-    points,
-    read_outcome,
-)
+from lightning_cse.papers.significance import compare, points, read_values
 from lightning_cse.papers.statistics import holm, majority_vote
 from lightning_cse.runs import Run, write_predictions
 
@@ -140,7 +136,7 @@ def test_types_and_variants_of_an_accuracy(tmp_path):
         "accuracy_det": [False, True],
         "accuracy_x": [True, False],
     }
-    assert {metric: read_outcome(found, metric)["correct"].tolist() for metric in cases} == cases
+    assert {metric: read_values(found, metric)["value"].tolist() for metric in cases} == cases
 
 
 def test_runs_of_other_examples_are_refused(make_run):

@@ -7,7 +7,7 @@ from scipy import stats
 from lightning_cse.papers.statistics import (
     detectable_difference,
     hierarchical_bootstrap,
-    mean_difference,
+    mean_interval,
     share_difference,
 )
 
@@ -38,15 +38,13 @@ def test_more_pairs_need_less_and_no_spread_needs_nothing():
     assert detectable_difference(0, 3) == 0
     # Of many pairs, the normal approximation: z(.975) + z(.8) standard errors.
     assert detectable_difference(1, 10_000) == pytest.approx(2.80159 / 100, rel=1e-3)
-    with pytest.raises(ValueError, match="at least 2, got 1"):
-        detectable_difference(1, 1)
 
 
 def test_a_paired_interval_is_that_of_scipy():
     rng = np.random.default_rng(1)
     a, b = rng.normal(size=(2, 5))
     interval = stats.ttest_rel(a, b).confidence_interval(0.95)
-    assert mean_difference(a, b)[1:] == pytest.approx(tuple(interval))
+    assert mean_interval(a - b)[1:] == pytest.approx(tuple(interval))
 
 
 def test_newcombes_published_example():
@@ -59,19 +57,16 @@ def test_one_seed_is_the_bootstrap_over_examples():
     rng = np.random.default_rng(2)
     a = rng.random(400) < 0.8
     b = np.where(rng.random(400) < 0.7, a, rng.random(400) < 0.5)
-    found = hierarchical_bootstrap(a, b)
     sample = (a.astype(float) - b,)
     other = stats.bootstrap(sample, np.mean, n_resamples=9999, method="percentile", rng=3)
-    assert found.difference == pytest.approx(sample[0].mean())
-    ends = other.confidence_interval
-    assert (found.low, found.high) == pytest.approx((ends.low, ends.high), abs=0.006)
-    assert found.pvalue < 0.01
+    ends = tuple(other.confidence_interval)
+    assert hierarchical_bootstrap(a, b) == pytest.approx(ends, abs=0.006)
 
 
 def test_its_variance_is_that_of_seeds_and_examples_and_their_interaction():
     rng = np.random.default_rng(4)
     d = rng.normal(size=(4, 1)) + rng.normal(size=(1, 50)) + rng.normal(size=(4, 50))
-    found = hierarchical_bootstrap(d, np.zeros_like(d), draws=20_000)
+    low, high = hierarchical_bootstrap(d, np.zeros_like(d), draws=20_000)
     # Owen 2007: means of rows and of columns, and the cells once more, all without n - 1.
     centred = d - d.mean()
     rows = centred.mean(axis=1)
@@ -82,7 +77,7 @@ def test_its_variance_is_that_of_seeds_and_examples_and_their_interaction():
     # The cells of a drawn row and column are counted in all three; take what is counted twice out.
     variance -= (rows**2).sum() / (4**2 * 50) + (columns**2).sum() / (50**2 * 4)
     half = stats.norm.ppf(0.975) * np.sqrt(variance)
-    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.1)
+    assert (high - low) / 2 == pytest.approx(half, rel=0.1)
 
 
 def test_methods_that_do_not_differ_are_rarely_told_apart():
@@ -91,14 +86,14 @@ def test_methods_that_do_not_differ_are_rarely_told_apart():
     for number in range(100):
         effect = rng.normal(size=(10, 1)) * 0.5 + rng.normal(size=(1, 60)) * 0.5
         d = effect - effect.mean() + rng.normal(0, 0.05) + rng.normal(size=(10, 60))
-        small += hierarchical_bootstrap(d, np.zeros_like(d), draws=300, seed=number).pvalue < 0.05
+        low, high = hierarchical_bootstrap(d, np.zeros_like(d), draws=300, seed=number)
+        small += not low <= 0 <= high
 
     assert small <= 12
 
 
 def test_equal_methods_have_no_difference():
     same = np.ones((3, 20), dtype=bool)
-    found = hierarchical_bootstrap(same, same, draws=100)
-    assert found == (0, 0, 0, 1)
+    assert hierarchical_bootstrap(same, same, draws=100) == (0, 0)
     with pytest.raises(ValueError, match=r"got \(2, 3\) and \(1, 3\)"):
         hierarchical_bootstrap(np.ones((2, 3)), np.ones(3))

@@ -16,7 +16,7 @@ from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.effects import POWER
 from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.records import Found
-from lightning_cse.papers.render import write
+from lightning_cse.papers.render import render, texts_of
 from lightning_cse.papers.statistics import detectable_difference, holm
 from lightning_cse.papers.tables import make_table
 from lightning_cse.runs import write_predictions
@@ -82,7 +82,7 @@ def test_mean_deviation_range_and_published_number(tmp_path):
     values = (0.75, 0.80, 0.79)
     cells = make_table(FakePlan(made, runs_of(a=[record({RTE: one}) for one in values]))).cells
     cell, empty = cells[0, "RTE"], cells[0, "EIS"]
-    assert cell.values == pytest.approx({0: 75, 1: 80, 2: 79})
+    assert cell.values.to_dict() == pytest.approx({0: 75, 1: 80, 2: 79})
     assert [cell.mean, cell.sd] == pytest.approx([78, statistics.stdev([75, 80, 79])])
     assert (cell.n, cell.asked, cell.low, cell.high) == (3, 3, pytest.approx(75), 80)
     assert (cell.published_deviation, cell.difference) == (0.3, pytest.approx(78 - 80.18))
@@ -100,7 +100,7 @@ def test_means_are_of_seeds_that_all_columns_have(tmp_path):
     metrics = [{RTE: 0.8, EIS: 0.6}, {RTE: 0.9}, {RTE: 0.6, EIS: 0.2}]
     records = [record(one, decisive={"config": {"lr": 1e-5}}) for one in metrics]
     cells = make_table(FakePlan(made, runs_of(a=records))).cells
-    assert cells[0, "Avg"].values == pytest.approx({0: 70, 2: 40})
+    assert cells[0, "Avg"].values.to_dict() == pytest.approx({0: 70, 2: 40})
     assert (cells[0, "Avg"].n, cells[0, "Avg"].asked, cells[0, "lr"].mean) == (2, 3, 1e-5)
 
 
@@ -173,6 +173,20 @@ def with_tests(
     )
 
 
+def keep_tests(table, folder):
+    path = folder / "t.tests.csv"
+    path.write_text(texts_of(table)["tests.csv"])
+    return path
+
+
+def without_folders(runs):
+    bare = {}
+    for name, of in runs.items():
+        bare[name] = {seed: replace(run, folder=None) for seed, run in of.items()}
+
+    return bare
+
+
 def signs_of(found):
     return [found.signs(cell) for (_, column), cell in found.cells.items() if column == "EIS"]
 
@@ -193,11 +207,7 @@ def test_votes_are_compared_with_the_reference_and_holm_is_over_the_table(tmp_pa
 def test_kept_tests_stand_in_for_the_predictions_of_the_same_runs(tmp_path):
     runs, made = make_runs(tmp_path, RATES), with_tests(tmp_path)
     first = make_table(FakePlan(made, runs))
-    file = write(first, tmp_path, "t")[-1]
-    bare = {
-        name: {seed: replace(run, folder=None) for seed, run in of.items()}
-        for name, of in runs.items()
-    }
+    file, bare = keep_tests(first, tmp_path), without_folders(runs)
     again = make_table(FakePlan(made, bare), kept_tests=file)
     assert again.tests.equals(first.tests)
     assert again.legend == first.legend
@@ -234,15 +244,11 @@ def test_stars_begin_below_a_level(
     runs = make_runs(tmp_path, {"a": 0.6, "b": 0.6})
     first = make_table(FakePlan(made, runs))
     first.tests["p"] = p
-    file = write(first, tmp_path, "t")[-1]
-    bare = {
-        name: {seed: replace(run, folder=None) for seed, run in of.items()}
-        for name, of in runs.items()
-    }
-    found = make_table(FakePlan(made, bare), kept_tests=file)
+    kept = keep_tests(first, tmp_path)
+    found = make_table(FakePlan(made, without_folders(runs)), kept_tests=kept)
     assert found.signs(found.cells[1, "EIS"]) == sign
     assert found.tests["p"][0] > 0, "no test is certain"
-    assert ("&lt;1e-99" in write(found, tmp_path, "t")[0].read_text()) == (p == 0)
+    assert ("&lt;1e-99" in render(found, "markdown")) == (p == 0)
 
 
 def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path):

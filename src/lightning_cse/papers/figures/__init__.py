@@ -10,9 +10,10 @@ from __future__ import annotations
 import pkgutil
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from omegaconf import DictConfig
 
 from lightning_cse.config.compose import compose_run, options
@@ -36,10 +37,10 @@ class Result:
     with the code.
     """
 
-    figures: Mapping[str, Figure]
-    text: str
-    tables: Mapping[str, Rows]
-    quotes: bool
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    text: str = ""
+    tables: Mapping[str, Rows] = field(default_factory=dict)
+    quotes: bool = False
 
 
 MAKERS = {
@@ -98,7 +99,7 @@ def markdown_table(rows: Rows) -> str:
 
 
 def _cell(value: Any) -> str:
-    if value is None:
+    if pd.isna(value):
         return "-"
 
     return f"{value:.3f}" if isinstance(value, float) else f"{value}"

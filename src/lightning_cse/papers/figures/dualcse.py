@@ -32,7 +32,7 @@ _QUERIES = 5  # our choice, the paper shows a few
 _QUERY_SEED = 0
 _NEAREST = 3
 _CORPORA = {"INLI": "inli", "Wang et al.": "impscore"}
-_COLUMNS = ["query", "view", "rank", "found", "kind", "cosine"]
+_COLUMNS = ["row", "encoder", "query", "view", "rank", "found", "kind", "cosine"]
 _SHOWN = ["view", "rank", "cosine", "kind", "sentence"]
 
 
@@ -91,22 +91,18 @@ def retrieval(plan: Plan) -> Result:
         runs = [run for run in found if run.folder and (run.folder / CHECKPOINT).is_file()]
         if runs:
             best = max(runs, key=lambda run: float(value_at(run.record, "best.score") or 0))
-            hits = _nearest_of_run(best, Path(data_config(plan).paths.data_dir))
+            data_dir = Path(data_config(plan).paths.data_dir)
+            dev = read_corpus("inli", "val", data_dir)
+            queries = dev.select(sorted(seeded_order(len(dev), _QUERY_SEED)[:_QUERIES]))
+            corpus = hypotheses(read_corpus("inli", "train", data_dir))
+            hits = nearest(load(str(best.folder)).answers, queries, corpus)
             parts += _quoted(line.label, best, hits)
-            table = hits[_COLUMNS].assign(row=line.label, encoder=line.encoder)
-            rows += table[["row", "encoder", *_COLUMNS]].to_dict("records")
+            hits = hits.assign(row=line.label, encoder=line.encoder)
+            rows += hits[_COLUMNS].to_dict("records")
         elif found:
             parts.append(f"{line.label}: the checkpoints of its runs were not kept.")
 
     return made({}, parts, quotes=True, nearest=rows)
-
-
-def _nearest_of_run(run: Found, data_dir: Path) -> pd.DataFrame:
-    dev = read_corpus("inli", "val", data_dir)
-    train = read_corpus("inli", "train", data_dir)
-    queries = dev.select(sorted(seeded_order(len(dev), _QUERY_SEED)[:_QUERIES]))
-
-    return nearest(load(str(run.folder)).answers, queries, hypotheses(train))
 
 
 def hypotheses(rows: Rows) -> pd.DataFrame:

@@ -86,7 +86,7 @@ def length_figure(ratios: Mapping[str, Array]) -> Figure:
             sharey=True,
         )[0]
         for axes, (name, values) in zip(panels, ratios.items(), strict=True):
-            _draw_histogram(axes, values, edges)
+            _draw_histogram(axes, np.clip(values, edges[0], edges[-1]), edges)
             axes.set_title(f"{name} ({len(values):,} pairs)")
 
         panels[0].set_ylabel("share of pairs")
@@ -95,22 +95,17 @@ def length_figure(ratios: Mapping[str, Array]) -> Figure:
 
 
 def _draw_histogram(axes: Axes, values: Array, edges: Array) -> None:
-    longer = values > 0
-    kinds = {"premise longer": longer, "not longer": ~longer}
+    kinds = {"premise longer": values > 0, "not longer": values <= 0}
+    share = 1 / len(values)
     axes.hist(
-        [np.clip(values[kind], edges[0], edges[-1]) for kind in kinds.values()],
+        [values[kind] for kind in kinds.values()],
         bins=edges.tolist(),
-        weights=[np.full(kind.sum(), 1 / len(values)) for kind in kinds.values()],
+        weights=[np.full(kind.sum(), share) for kind in kinds.values()],
         stacked=True,
         color=[BLUE, VERMILION],
         label=[f"{label}: {100 * kind.mean():.2f} %" for label, kind in kinds.items()],
     )
-    axes.axvline(
-        0,
-        ymax=1 / (1 + _ROOM),
-        color=GREY,
-        linewidth=0.9,
-    )
+    axes.axvline(0, color=GREY, linewidth=0.9)
     axes.set_xlabel("ln (premise length / hypothesis length)")
     axes.margins(y=_ROOM)
     axes.legend(loc="upper left", handlelength=1.2)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from lightning_cse.papers.figures import Result, made, markdown_table
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.statistics import (
     correlation,
-    mean_difference,
     mean_interval,
     ordered_pairs,
 )
@@ -28,6 +27,7 @@ from lightning_cse.plots import (
     PALETTE,
     RFD_SIDES,
     blank_figure,
+    by_step,
     plot_style,
     xy,
     zero_line,
@@ -58,11 +58,6 @@ _RFD = {
 }
 WITHIN = "within domains"
 _MARKERS = {"Wiki": "o", "NLI": "s"}
-_PLACES = (  # of numbers beside their points
-    {"xytext": (0, 7), "ha": "center"},
-    {"xytext": (7, -3), "ha": "left"},
-    {"xytext": (-7, -3), "ha": "right"},
-)
 
 
 def runs_of(plan: Plan) -> pd.DataFrame:
@@ -81,13 +76,7 @@ def runs_of(plan: Plan) -> pd.DataFrame:
             }
             rows.append(row)
 
-    columns = [
-        "setting",
-        "encoder",
-        "seed",
-        *SUMMARY,
-        "curves",
-    ]
+    columns = ["setting", "encoder", "seed", *SUMMARY, "curves"]
 
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
@@ -101,13 +90,15 @@ def settings(runs: pd.DataFrame) -> pd.DataFrame:
 def published_settings(artefact: Artefact) -> pd.DataFrame:
     """Return the paper's values by setting, for the columns that show a part of the summary."""
     columns = {column.title: column for column in artefact.columns if column.source == "field"}
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, float]] = {}
     for each in artefact.published:
         if column := columns.get(each.column):
-            row = rows.setdefault(each.row, {"setting": each.row})
-            row[column.keys[0].removeprefix("summary.")] = each.value / column.scale
+            name = column.keys[0].removeprefix("summary.")
+            rows.setdefault(each.row, {})[name] = each.value / column.scale
 
-    return settings(pd.DataFrame(list(rows.values()), columns=["setting", *SUMMARY]))
+    found = pd.DataFrame(list(rows.values()), columns=SUMMARY)
+
+    return settings(found.assign(setting=list(rows)))
 
 
 def domain(title: str) -> str:
@@ -141,34 +132,36 @@ def correlations(summary: pd.DataFrame) -> list[dict[str, Any]]:
                 ranks=name == "spearman",
                 groups=groups,
             )
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+            row |= _with_ends(name, ends)
 
         rows.append(row)
 
     return rows
 
 
+def _with_ends(name: str, ends: tuple[float, float, float]) -> dict[str, float]:
+    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+
+
 def differences(runs: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the mean differences of RFD and final score, paired by seed, of each setting from
     dropout on the same domain, and of each ``STS_HT`` from ``STS``, with 95 % intervals.
     """
-    known = set(runs["setting"])
+    values = runs.set_index(["setting", "seed"])[["final_score", *BOTH]].astype(float)
+    known = values.index.unique("setting")
     rows = []
-    for setting in dict.fromkeys(runs["setting"]):
+    for setting in known:
         for other in (f"{domain(setting)}.dropout", setting.removesuffix("_HT")):
             if other == setting or other not in known:
                 continue
 
-            both = [runs[runs["setting"] == name].set_index("seed") for name in (setting, other)]
-            seeds = both[0].index.intersection(both[1].index)
-            if seeds.empty:
+            paired = (values.loc[setting] - values.loc[other]).dropna(how="all")
+            if paired.empty:
                 continue
 
-            row = {"setting": setting, "against": other, "seeds": len(seeds)}
-            for measure in ("final_score", *BOTH):
-                values = [side.loc[seeds, measure].astype(float) for side in both]
-                ends = mean_difference(*values)
-                row |= dict(zip((measure, f"{measure}_low", f"{measure}_high"), ends, strict=True))
+            row = {"setting": setting, "against": other, "seeds": len(paired)}
+            for measure in paired:
+                row |= _with_ends(measure, mean_interval(paired[measure]))
 
             rows.append(row)
 
@@ -250,20 +243,26 @@ def scatter_figure(runs: pd.DataFrame, measures: Mapping[str, str]) -> Figure | 
         labels[f"{title} ({100 * value:.1f})"] = (x, y)
 
     with plot_style():
-        axes = _scatter(points, measures)
+        figure = blank_figure(8.6, 4.6)
+        axes = figure.subplots()
+        _scatter(axes, points, measures)
         if measures is FITTING:
             zero_line(axes)
-            axes.axvline(
-                0,
-                color=GREY,
-                linewidth=0.8,
-                zorder=1,
-            )
+            axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
             _connect_runs(axes, points, runs)
         else:
             labels |= _draw_start(axes, runs)
 
-        return _label(axes, labels)
+        numbers = range(1, len(labels) + 1)
+        _write_beside(axes, numbers, labels.values())
+        figure.legend(
+            [Line2D([], [], linestyle="none")] * len(labels),
+            [f"{number}  {label}" for number, label in zip(numbers, labels, strict=True)],
+            loc="outside right upper",
+            handlelength=0,
+        )
+
+    return figure
 
 
 def score_figure(runs: pd.DataFrame) -> Figure | None:
@@ -296,14 +295,15 @@ def _draw_scores(axes: Axes, runs: pd.DataFrame, color: str, marker: str) -> Non
     for setting, some in runs.groupby("setting", sort=False):
         rfd = some[BOTH].astype(float).sum(axis=1)
         scores = 100 * some["final_score"].astype(float)
-        rows.append((setting, *_mean_and_half(rfd), *_mean_and_half(scores)))
+        rows.append((setting, *mean_interval(rfd), *mean_interval(scores)))
 
-    points = pd.DataFrame(rows, columns=["setting", "x", "x_half", "y", "y_half"])
+    names = ["setting", "x", "x_low", "x_high", "y", "y_low", "y_high"]
+    points = pd.DataFrame(rows, columns=names).sort_values("x")
     axes.errorbar(
         points["x"],
         points["y"],
-        xerr=points["x_half"],
-        yerr=points["y_half"],
+        xerr=points["x"] - points["x_low"],
+        yerr=points["y"] - points["y_low"],
         color=color,
         fmt=marker,
         markersize=5,
@@ -311,56 +311,41 @@ def _draw_scores(axes: Axes, runs: pd.DataFrame, color: str, marker: str) -> Non
         capsize=2,
         zorder=3,
     )
-    if len(points) > 1 and points["x"].nunique() > 1:
-        slope, height = np.polyfit(points["x"], points["y"], 1)
-        ends = np.array([points["x"].min(), points["x"].max()])
-        axes.plot(ends, height + slope * ends, color=GREY, linewidth=1, linestyle="--", zorder=1)
+    if points["x"].nunique() > 1:
+        fitted = np.polyval(np.polyfit(points["x"], points["y"], 1), points["x"])
+        axes.plot(points["x"], fitted, color=GREY, linewidth=1, linestyle="--", zorder=1)
 
-    _name_points(axes, points.sort_values("x").to_dict("records"))
+    names_only = [setting.rpartition(".")[2] for setting in points["setting"]]
+    _write_beside(axes, names_only, points[["x", "y"]].to_numpy())
 
 
-def _name_points(axes: Axes, in_order: Sequence[Mapping[Any, Any]]) -> None:
-    """Write the names of points between the lines of their intervals, neighbours apart."""
-    for number, row in enumerate(in_order):
-        is_left = number < len(in_order) // 3
+def _write_beside(axes: Axes, texts: Iterable[Any], points: Iterable[Any]) -> None:
+    """Write a text beside each point, by turns above and below it."""
+    for number, (text, point) in enumerate(zip(texts, points, strict=True)):
         axes.annotate(
-            row["setting"].rpartition(".")[2],
-            (row["x"], row["y"]),
-            xytext=(-5 if is_left else 5, 5 if number % 2 else -10),
-            ha="right" if is_left else "left",
+            str(text),
+            point,
+            xytext=(5, -10 if number % 2 else 5),
             textcoords="offset points",
-            fontsize=7,
+            fontsize=8,
             zorder=5,
         )
-
-
-def _mean_and_half(values: pd.Series) -> tuple[float, float]:
-    """Return the mean of values and half of its 95 % interval, 0 for a single one."""
-    mean, low, _ = mean_interval(values)
-
-    return mean, 0.0 if low is None else mean - low
 
 
 def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Draw a line from each setting to each of its runs."""
     across, up, _ = points
-    look: Any = {
-        "color": GREY,
-        "linewidth": 0.7,
-        "marker": ".",
-        "markersize": 3,
-    }
-
-    for run in runs[runs["setting"].isin(points.index)].to_dict("records"):
-        centre = points.loc[run["setting"]]
-        xs = [centre[across], run[across]]
-        axes.plot(
-            xs,
-            [centre[up], run[up]],
-            markevery=[1],
-            zorder=2,
-            **look,
-        )
+    both = runs.join(points, "setting", "inner", lsuffix="_of_run")
+    ends = [[both[key], both[f"{key}_of_run"].astype(float)] for key in (across, up)]
+    axes.plot(
+        *ends,
+        color=GREY,
+        linewidth=0.7,
+        marker=".",
+        markersize=3,
+        markevery=[1],
+        zorder=2,
+    )
 
 
 def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -369,8 +354,8 @@ def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]
     Step 0 is that of NLI.dropout, or else of the first run. Its score has no colour: it is so low
     that on a common scale the others would look alike.
     """
-    is_other = runs["setting"] != "NLI.dropout"
-    for curves in runs["curves"][is_other.sort_values(kind="stable").index]:
+    in_order = runs.sort_values("setting", key=lambda names: names != "NLI.dropout", kind="stable")
+    for curves in in_order["curves"]:
         keys = ("diag/eval/uniformity", "diag/eval/alignment", MONITOR)
         x, y, score = (dict(curves.get(key, ())).get(0, math.nan) for key in keys)
         if not math.isnan(x + y):
@@ -389,69 +374,30 @@ def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]
     return {}
 
 
-def _scatter(points: pd.DataFrame, measures: Mapping[str, str]) -> Axes:
+def _scatter(axes: Axes, points: pd.DataFrame, measures: Mapping[str, str]) -> None:
     """Draw settings by the first two columns, coloured by the third, with one marker per domain."""
-    figure = blank_figure(8.6, 4.6)
-    axes = figure.subplots()
     across, up, score = measures
     percent = 100 * points[score]
-    scale: Any = {"vmin": percent.min(), "vmax": percent.max(), "zorder": 3}
     for name, some in points.groupby(domain, sort=False):
-        marker = _MARKERS.get(str(name), "^")
-        look: Any = {
-            "s": 62,
-            "edgecolor": "black",
-            "linewidth": 0.6,
-            "marker": marker,
-        }
         drawn = axes.scatter(
             some[across],
             some[up],
             c=percent[some.index],
-            **scale,
-            **look,
+            vmin=percent.min(),
+            vmax=percent.max(),
+            s=62,
+            edgecolor="black",
+            linewidth=0.6,
+            marker=_MARKERS.get(str(name), "^"),
+            label=name or "other",
+            zorder=3,
         )
-        if len(some) < len(points):
-            axes.scatter(
-                [],
-                [],
-                facecolor="white",
-                label=name or "other",
-                **look,
-            )
-            axes.legend(loc="best")
 
-    bar = figure.colorbar(drawn, ax=axes, label=f"{measures[score]}, ×100")
+    axes.legend(loc="best")
+    bar = axes.figure.colorbar(drawn, ax=axes, label=f"{measures[score]}, ×100")
     bar.outline.set_visible(False)
     axes.margins(0.14)
     axes.set(xlabel=measures[across], ylabel=measures[up])
-
-    return axes
-
-
-def _label(axes: Axes, labels: Mapping[str, tuple[float, float]]) -> Figure:
-    """Write a number beside each point, and the labels with their numbers beside the axes."""
-    figure: Any = axes.figure
-    listed = {}
-    for number, (label, point) in enumerate(labels.items(), 1):
-        listed[f"{number}  {label}"] = Line2D([], [], linestyle="none")
-        place: Any = _PLACES[number % len(_PLACES)]  # neighbours have neighbouring numbers
-        axes.annotate(
-            str(number),
-            point,
-            textcoords="offset points",
-            zorder=5,
-            **place,
-        )
-
-    figure.legend(
-        listed.values(),
-        listed,
-        loc="outside right upper",
-        handlelength=0,
-    )
-
-    return figure  # type: ignore[no-any-return]
 
 
 def process(plan: Plan) -> Result:
@@ -486,8 +432,7 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
                         axes.plot(*points, linewidth=1.4, **look)
 
             column[0].set_title(title)
-            column[1].set_xlabel("optimizer step")
-            column[1].margins(x=0.03)
+            by_step(column[1])
 
         grid[0][0].set_ylabel("alignment")
         grid[1][0].set_ylabel("uniformity")

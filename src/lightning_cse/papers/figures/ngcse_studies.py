@@ -5,7 +5,7 @@ of patterns.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from lightning_cse.config.compose import compose
 from lightning_cse.papers.figures import Result, data_config, made, spread
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.plan import Plan
-from lightning_cse.papers.statistics import mean_difference
+from lightning_cse.papers.statistics import mean_interval
 from lightning_cse.plots import BLUE, GREY, ORANGE, blank_figure, plot_style, zero_line
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ _STUDIES = {  # the title of the horizontal axis by option, for each figure
 _FINAL = {f"{_MARGIN}_negative": max}
 """Which value changes are counted from, that of the final models, if not the smallest."""
 
-Study = tuple[pd.DataFrame, Mapping[float, float]]
-"""The runs of a study, and the paper's scores by value."""
-
 
 def studies(plan: Plan) -> Result:
     """Make NGCSE's Figure 5 for the first column: studies of the number of LLM rows and of each
@@ -47,7 +44,7 @@ def studies(plan: Plan) -> Result:
         for option, title in options.items():
             runs, published = study(plan, option)
             if runs["value"].nunique() > 1:
-                drawn[title] = (option, (runs, published))
+                drawn[title] = (option, runs, published)
                 rows += runs.assign(study=option)[["study", *runs]].to_dict("records")
             else:
                 parts.append(f"Not drawn: {option}, since no two values of it have finished runs.")
@@ -57,7 +54,7 @@ def studies(plan: Plan) -> Result:
     return made(figures, parts, studies=rows)
 
 
-def study(plan: Plan, option: str) -> Study:
+def study(plan: Plan, option: str) -> tuple[pd.DataFrame, pd.Series]:
     """Return the runs of the rows that set an option, by its value, and the paper's scores by
     value, in percent.
     """
@@ -81,10 +78,10 @@ def study(plan: Plan, option: str) -> Study:
     runs = runs.dropna().sort_values("value", kind="stable")
     runs.insert(2, "run", runs.groupby("value").cumcount())
 
-    return runs, dict(sorted(paper.items()))
+    return runs, pd.Series(paper, dtype=float).sort_index()
 
 
-def studies_figure(drawn: Mapping[str, tuple[str, Study]]) -> Figure:
+def studies_figure(drawn: Mapping[str, tuple[str, pd.DataFrame, pd.Series]]) -> Figure:
     """Draw studies side by side, here and in the paper: how much the score changes from the first
     value, or from that of the final model.
 
@@ -102,10 +99,9 @@ def studies_figure(drawn: Mapping[str, tuple[str, Study]]) -> Figure:
             squeeze=False,
             sharey=True,
         )[0]
-        for axes, (title, (option, study)) in zip(panels, drawn.items(), strict=True):
+        for axes, (title, study) in zip(panels, drawn.items(), strict=True):
             zero_line(axes)
-            start = _FINAL.get(option, min)
-            _draw_study(axes, *study, start=start, share=option == "data.llm_rows")
+            _draw_study(axes, *study)
             axes.set_xlabel(title)
             axes.margins(x=0.06, y=0.1)
 
@@ -119,21 +115,17 @@ def studies_figure(drawn: Mapping[str, tuple[str, Study]]) -> Figure:
     return figure
 
 
-def _draw_study(
-    axes: Axes,
-    runs: pd.DataFrame,
-    published: Mapping[float, float],
-    *,
-    start: Callable[..., float],
-    share: bool,
-) -> None:
-    found = changes(runs, start(runs["value"]))
-    scale = runs["value"].max() if share else 1
-    half = [found["mean"] - found["low"], found["high"] - found["mean"]]
+def _draw_study(axes: Axes, option: str, runs: pd.DataFrame, published: pd.Series) -> None:
+    start = _FINAL.get(option, min)
+    each = changes(runs, start(runs["value"]))
+    ends = [mean_interval(each[value].dropna()) for value in each]
+    found = pd.DataFrame(ends, columns=["mean", "low", "high"])
+    share = option == "data.llm_rows"
+    scale = each.columns.max() if share else 1
     axes.errorbar(
-        found["value"] / scale,
+        each.columns / scale,
         found["mean"],
-        yerr=half,
+        yerr=found["high"] - found["mean"],
         color=BLUE,
         marker="o",
         markersize=4,
@@ -141,11 +133,10 @@ def _draw_study(
         zorder=3,
         label="here, 95 % interval",
     )
-    by_run = runs.pivot_table(index="run", columns="value", values="score")
-    each = by_run.sub(by_run[start(runs["value"])], axis=0).stack().rename("change").reset_index()
+    dots = each.melt(value_name="change")
     axes.scatter(
-        each["value"] / scale,
-        each["change"],
+        dots["value"] / scale,
+        dots["change"],
         s=9,
         color=GREY,
         linewidth=0,
@@ -153,12 +144,10 @@ def _draw_study(
         label="one run",
     )
 
-    if published:
-        values = pd.Series(published, dtype=float)
-        first = values[start(values.index)]
+    if len(published):
         axes.plot(
-            values.index / (values.index.max() if share else 1),
-            values - first,
+            published.index / (published.index.max() if share else 1),
+            published - published[start(published.index)],
             "s--",
             color=ORANGE,
             linewidth=1.2,
@@ -169,20 +158,12 @@ def _draw_study(
 
 
 def changes(runs: pd.DataFrame, start: float) -> pd.DataFrame:
-    """Return the mean change of the score from a value to each one, paired by run, with the ends of
-    its 95 % interval; NaN for fewer than two pairs, and no interval at the value itself.
+    """Return the change of the score from a value to each one: a row for each run, a column for
+    each value.
     """
     by_run = runs.pivot_table(index="run", columns="value", values="score")
-    rows = []
-    for value in by_run:
-        both = by_run[[start, value]].dropna() if value != start else by_run[[start]].dropna()
-        ends = mean_difference(both[value], both[start])
-        rows.append((value, *(math.nan if end is None or value == start else end for end in ends)))
 
-    found = pd.DataFrame(rows, columns=["value", "mean", "low", "high"])
-    found.loc[found["value"] == start, "mean"] = 0.0
-
-    return found
+    return by_run.sub(by_run[start], axis=0)
 
 
 def pattern_complexity(plan: Plan) -> Result:
@@ -258,12 +239,4 @@ def _pairs_of(values: Mapping[str, Any]) -> Pairs:
     """Return the measured pairs of a record, without their sentences."""
     from lightning_cse.analysis.histograms import Pairs
 
-    return Pairs(
-        values["kind"],
-        values["label"],
-        (),
-        (),
-        len(values["mer"]),
-        mer=values["mer"],
-        cosine=values["cosine"],
-    )
+    return Pairs(first=(), second=(), total=len(values["mer"]), **values)
