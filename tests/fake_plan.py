@@ -1,12 +1,63 @@
-"""A plan for tests of tables, whose runs are given instead of found on disk."""
+"""A plan for tests of tables, whose runs are given instead of found on disk, and such runs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pandas as pd
+import yaml
 
 from lightning_cse.papers.artefacts import Artefact, Request
-from lightning_cse.papers.records import Found, frame_of
+from lightning_cse.papers.files import read_artefact
+from lightning_cse.papers.records import Found, frame_of, read_run
+from lightning_cse.runs import Run, write_predictions
+
+
+def leave_run(root, name="a", seed=0, digest="01", predictions=(), **record):
+    """Leave a finished run with the predictions of some ``(task, columns)``, and return it."""
+    run = Run(root, name, digest, seed)
+    for task, columns in predictions:
+        write_predictions(run.predictions, task, columns)
+
+    run.finish({"name": name, "config_hash": digest, "seed": seed, "metrics": {}, **record})
+
+    return read_run(run.record_path)
+
+
+def artefact(
+    folder,
+    columns,
+    rows,
+    paper="",
+    **more,
+):
+    """Write and read an artefact file; ``paper`` holds lines of published.csv without the table."""
+    path = folder / "mine" / "table1.yaml"
+    path.parent.mkdir(exist_ok=True)
+    named = {
+        "title": "Terms",
+        "source": "Mine",
+        "encoders": ["bert_base"],
+        "seeds": 3,
+        **more,
+    }
+    path.write_text(yaml.safe_dump({**named, "columns": columns, "rows": rows}, sort_keys=False))
+    lines = "".join(f"table1,{line}\n" for line in paper.split())
+    head = "table,row,encoder,column,value,deviation,note\n"
+    path.with_name("published.csv").write_text(head + lines)
+
+    return read_artefact(path)
+
+
+def runs_of(**records):
+    """Return the runs of rows from their records in the order of seeds."""
+    runs = {}
+    for name, of in records.items():
+        runs[name] = {}
+        for seed, one in enumerate(of):
+            runs[name][seed] = Found({**one, "seed": seed}, None, Path(f"{name}-s{seed}.json"))
+
+    return runs
 
 
 @dataclass

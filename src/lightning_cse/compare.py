@@ -62,33 +62,29 @@ def _shown(value: Any) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lightning_cse.compare", description=__doc__)
     add = parser.add_argument
-    runs = "folders of finished runs, with all their seeds"
     add(
         "run",
         nargs="+",
         type=shared.path,
         metavar="RUN",
-        help=runs,
+        help="folders of finished runs, with all their seeds",
     )
-    tasks = "the tasks to compare on (default: all in common)"
     add(
         "--task",
         nargs="+",
         action="extend",
         default=[],
-        help=tasks,
+        help="the tasks to compare on (default: all in common)",
     )
-    level = "level of significance, after Holm (default: 0.05)"
     add(
         "--alpha",
         type=float,
         default=0.05,
-        help=level,
+        help="level of significance, after Holm (default: 0.05)",
     )
-    forms = ("table", "csv")
     add(
         "--format",
-        choices=forms,
+        choices=("table", "csv"),
         default="table",
         help="(default: table)",
     )

@@ -78,31 +78,22 @@ def workspace(
         ],
     )
 
+    sections = []
+    for name, some in charts.items():
+        columns = 2 if len(some) in {2, 4} else 3  # no empty places in a row
+        grid = ws.SectionLayoutSettings(columns=columns, rows=-(-len(some) // columns))
+        sections.append(
+            ws.Section(name=name, panels=_panels(some), is_open=True, layout_settings=grid)
+        )
+
     return ws.Workspace(
         entity=entity,
         project=project,
         name="Contrastive sentence embeddings",
-        sections=[
-            ws.Section(
-                name=name,
-                panels=_panels(some),
-                is_open=True,
-                layout_settings=_grid(len(some)),
-            )
-            for name, some in charts.items()
-        ],
+        sections=sections,
         settings=ws.WorkspaceSettings(x_axis=_STEP, max_runs=_MOST_RUNS),
         runset_settings=runs,
     )
-
-
-def _grid(count: int) -> ws.SectionLayoutSettings:
-    """Return a grid that shows all charts of a section without turning pages."""
-    import wandb_workspaces.workspaces.interface as ws
-
-    columns = 2 if count in {2, 4} else 3  # no empty places in a row
-
-    return ws.SectionLayoutSettings(columns=columns, rows=-(-count // columns))
 
 
 def _panels(charts: Sequence[Any]) -> list[Any]:

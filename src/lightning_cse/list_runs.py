@@ -43,7 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(_terminal(lines))
         return _remove(list(itertools.chain.from_iterable(runs)), yes=given.yes)
 
-    sys.stdout.write(_text(_sorted(lines, given.sort), given.format))
+    frame = _sorted(lines, given.sort)
+    is_csv = given.format == "csv"
+    text = frame.to_csv(index=False, lineterminator="\n") if is_csv else _terminal(frame)
+    sys.stdout.write(text)
 
     return 0
 
@@ -57,15 +60,6 @@ def _sorted(frame: pd.DataFrame, key: str) -> pd.DataFrame:
     is_text = key != "date" and key not in NUMBERS
 
     return frame.sort_values(key, ascending=is_text, kind="stable")
-
-
-def _text(frame: pd.DataFrame, form: str) -> str:
-    if form == "csv":
-        return str(frame.to_csv(index=False, lineterminator="\n"))
-    if form == "json":
-        return str(frame.to_json(orient="records", indent=1, force_ascii=False)) + "\n"
-
-    return _terminal(frame)
 
 
 def _terminal(frame: pd.DataFrame) -> str:
@@ -129,16 +123,20 @@ def _parser(*, removes: bool) -> argparse.ArgumentParser:
         else "Examples: lightning-cse runs dualcse --sort score; lightning-cse runs rm dualcse",
     )
     add = parser.add_argument
-    words = "texts that the name, an override, the status or the folder must contain, such as encoder=minilm_l4"
-    add("filter", nargs="+" if removes else "*", metavar="FILTER", help=words)
+    add(
+        "filter",
+        nargs="+" if removes else "*",
+        metavar="FILTER",
+        help="texts that the name, an override, the status or the folder must contain, "
+        "such as encoder=minilm_l4",
+    )
     shared.add_runs_dir(parser)
     if removes:
         add("--yes", action="store_true", help="do not ask")
         return parser
 
     add("--sort", default="experiment", metavar="COLUMN", help="default: experiment")
-    forms = ("table", "csv", "json")
-    add("--format", choices=forms, default="table", help="default: table")
+    add("--format", choices=("table", "csv"), default="table", help="default: table")
 
     return parser
 

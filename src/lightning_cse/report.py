@@ -108,16 +108,20 @@ def _parser() -> argparse.ArgumentParser:
         description="Write tables, charts and curves as one HTML file that opens from disk without a network.",
         epilog="Example: python -m lightning_cse.report runs/dualcse_* --seeds 0,1 --to sweep.html",
     )
-    what = "papers, artefacts such as dualcse/table5, or all; folders of runs or of a sweep; records kept as files"
     add = parser.add_argument
-    add("what", nargs="+", metavar="WHAT", help=what)
-    target = Path("report.html")
+    add(
+        "what",
+        nargs="+",
+        metavar="WHAT",
+        help="papers, artefacts such as dualcse/table5, or all; folders of runs or of a sweep; "
+        "records kept as files",
+    )
     add(
         "--to",
         type=shared.path,
-        default=target,
+        default=Path("report.html"),
         metavar="FILE",
-        help=f"default: {target}",
+        help="default: report.html",
     )
     add(
         "--seeds",

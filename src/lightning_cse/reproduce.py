@@ -171,8 +171,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
     )
     add = parser.add_argument
-    named = "such as gausscse/table3; a paper's name stands for all of its artefacts"
-    add("artefact", nargs="*", help=named)
+    add(
+        "artefact",
+        nargs="*",
+        help="such as gausscse/table3; a paper's name stands for all of its artefacts",
+    )
     add("--all", action="store_true", help="every artefact of every paper")
     what = parser.add_mutually_exclusive_group()
     for name, purpose in {
@@ -195,36 +198,35 @@ def _parser() -> argparse.ArgumentParser:
         )
 
     shared.add_runs(parser)
-    seeds = "seeds to use instead of the artefact's"
     add(
         "--seeds",
         type=shared.seeds,
         metavar="0,1,2",
-        help=seeds,
+        help="seeds to use instead of the artefact's",
     )
-    rows = "only the rows with these labels, in all artefacts that have them"
     add(
         "--only",
         nargs="+",
         default=[],
         metavar="ROW",
-        help=rows,
+        help="only the rows with these labels, in all artefacts that have them",
     )
-    setting = "an additional override for every run; with hydra. or hydra/, for the whole sweep"
     add(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help=setting,
+        help="an additional override for every run; with hydra. or hydra/, for the whole sweep",
     )
     add("--retry-failed", action="store_true", help="also rerun what failed before")
-    kept = "also write tables, figures and records into <experiments>/<paper>/results"
-    add("--keep", action="store_true", help=kept)
-    forms = ("terminal", "markdown", "csv", "latex")
+    add(
+        "--keep",
+        action="store_true",
+        help="also write tables, figures and records into <experiments>/<paper>/results",
+    )
     add(
         "--format",
-        choices=forms,
+        choices=("terminal", "markdown", "csv", "latex"),
         default="terminal",
         help="for the printed table",
     )

@@ -69,7 +69,7 @@ def read_artefact(path: Path) -> Artefact:
         raise ConfigError([f"{path}: {_plain(one)}" for one in error.errors()]) from None
 
     faults = list(_unknown(artefact))
-    placed = tuple(number for number in artefact.published if _has_cell(artefact, number))
+    placed = tuple(_placed(artefact))
     if "published" not in raw:
         # All numbers of its own table need a cell; another table may be used in part.
         others = (number for number in artefact.published if number not in placed)
@@ -116,6 +116,15 @@ def _numbers(path: Path, table: str) -> Iterator[dict[str, Any]]:
             yield {"encoder": None} | {key: value for key, value in row.items() if value}
 
 
+def _placed(artefact: Artefact) -> Iterator[PublishedValue]:
+    """Yield the published numbers that have a cell."""
+    encoders = {row.name: artefact.encoders_of(row) for row in artefact.rows}
+    columns = [column.title for column in artefact.columns]
+    for number in artefact.published:
+        if number.encoder in encoders.get(number.row, ()) and number.column in columns:
+            yield number
+
+
 def _plain(error: ErrorDetails) -> str:
     key = ".".join(str(part) for part in error["loc"] if part != "[key]")
     return f"{key}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
@@ -146,11 +155,3 @@ def _unknown(artefact: Artefact) -> Iterator[str]:
 def _missing(key: str, names: Iterable[str], known: Collection[str]) -> list[str]:
     wrong = [name for name in names if name not in known]
     return [f"{key}: there is no {name!r}{did_you_mean(name, known)}" for name in wrong]
-
-
-def _has_cell(artefact: Artefact, number: PublishedValue) -> bool:
-    """Return whether a table has the row, encoder and column of a published number."""
-    encoders = {row.name: artefact.encoders_of(row) for row in artefact.rows}
-    columns = [column.title for column in artefact.columns]
-
-    return number.encoder in encoders.get(number.row, ()) and number.column in columns

@@ -36,9 +36,9 @@ def overview(plans: Sequence[Plan]) -> str:
         float_format="{:,.0f}".format,
     )
     now = status(plans)
-    states = ", ".join(f"{len(now[state])} {state}" for state in STATES if now[state])
+    states = [f"{len(now[state])} {state}" for state in STATES if now[state]]
     total = sum(len(now[state]) for state in STATES)
-    lines = [str(table), "", f"{total} runs: {states or 'none'}"]
+    lines = [table, "", f"{total} runs: {', '.join(states) or 'none'}"]
     lines += [f"{why} ({len(now[why])} runs)" for why in now if why not in STATES]
     for state in ("running", "failed"):
         for job in now[state]:

@@ -137,14 +137,18 @@ class RunsTable:
         own = list(runs.find_runs(self.runs_dir))
         kept = [path for folder in self.kept for path in folder.glob("*.json")]
         finished = [run.record_path for run in own if run.record_path.is_file()]
-        in_order = [*sorted(kept, key=_age), *sorted(finished, key=_age)]
-        found = [run for run in map(read_run, in_order) if run.record.get("key")]
+        found = []
+        for files in (kept, finished):
+            by_age = sorted(files, key=lambda path: (path.stat().st_mtime_ns, path))
+            found += [run for run in map(read_run, by_age) if run.record.get("key")]
+
         self.frame = frame_of(found)
         self._newest = {
             (run.record["key"], run.record["seed"]): number for number, run in enumerate(found)
         }
-        unfinished = [run for run in own if not run.record_path.is_file()]
-        self._unfinished = {(run.key, run.seed): run for run in unfinished}
+        self._unfinished = {
+            (run.key, run.seed): run for run in own if not run.record_path.is_file()
+        }
 
     def find(self, point: Point, seed: int) -> Found | None:
         """Return the newest finished run of a point and a seed; None without one.
@@ -168,8 +172,9 @@ class RunsTable:
         """Return the rows of the runs that `find` finds, in the order of the seeds, with the seed
         as index.
         """
-        found = [seed for seed in sorted(seeds) if self.find(point, seed) is not None]
-        numbers = [self._newest[key_of(point), seed] for seed in found]
+        numbers = [
+            self._newest[key_of(point), seed] for seed in sorted(seeds) if self.find(point, seed)
+        ]
 
         return self.frame.iloc[numbers].set_index("seed", drop=False)
 

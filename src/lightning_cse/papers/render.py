@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -165,10 +165,6 @@ def _cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
     def spread(value: float, deviation: float) -> str:
         return " ± ".join(filter(None, [number(value), number(deviation)]))
 
-    def between(ends: Iterable[float], sign: str = "") -> str:
-        texts = [number(end, sign) for end in ends]
-        return f"[{', '.join(texts)}]" if all(texts) else ""
-
     half = _QUANTILE * cell.error
     ends = np.clip([cell.mean - half, cell.mean + half], 0, column.scale)
     difference = number(cell.difference, "+")
@@ -176,7 +172,7 @@ def _cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
     return {
         "mean": number(cell.mean),
         "sd": number(cell.sd),
-        "interval": between(ends),
+        "interval": _between([number(end) for end in ends]),
         "signs": table.signs(cell),
         "n": cell.n,
         "measured": spread(cell.mean, cell.sd) + table.signs(cell),
@@ -188,10 +184,14 @@ def _cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
         "low": number(cell.low),
         "high": number(cell.high),
         "seeds": ", ".join(f"{seed}: {number(value)}" for seed, value in cell.values.items()),
-        "against": between(cell.ends, "+"),
+        "against": _between([number(end, "+") for end in cell.ends]),
         "p": _p(cell.p),
         "p_holm": _p(cell.p_holm),
     }
+
+
+def _between(ends: Sequence[str]) -> str:
+    return f"[{', '.join(ends)}]" if all(ends) else ""
 
 
 def _p(value: float) -> str:

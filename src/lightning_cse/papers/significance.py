@@ -4,6 +4,7 @@ with a bootstrap over seeds and examples, and DeLong's of AUCs.
 
 import functools
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,18 +65,18 @@ def points(runs: Iterable[Found]) -> list[Point]:
     """Group runs over their seeds, in the order given."""
     groups: dict[tuple[str, str], dict[int, Found]] = {}
     for run in runs:
-        name = run.record["name"]
-        seed = int(run.record["seed"])
+        name, seed = run.record["name"], run.record["seed"]
         group = groups.setdefault((name, run.record["config_hash"]), {})
         other = group.setdefault(seed, run)
         if other is not run:
-            both = f"{other.source} and {run.source}"
-            raise DataError(f"{both} are both seed {seed} of {name}: give only one of them")
+            raise DataError(
+                f"{other.source} and {run.source} are both seed {seed} of {name}: give only one "
+                "of them"
+            )
 
-    by_seed = [[group[seed] for seed in sorted(group)] for group in groups.values()]
-    labels = labels_of([runs[0].record for runs in by_seed])
+    by_seed = [tuple(group[seed] for seed in sorted(group)) for group in groups.values()]
 
-    return [Point(label, tuple(runs)) for label, runs in zip(labels, by_seed, strict=True)]
+    return list(map(Point, labels_of([runs[0].record for runs in by_seed]), by_seed))
 
 
 def read_values(found: Answers, metric: str) -> pd.DataFrame:
@@ -140,7 +141,8 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     """
     rows = []
     left_out = {}
-    answered = _tasks_with_answers(points)
+    files = {task: found[0] for point in points for task, found in point.files.items()}
+    answered = {task for task, file in files.items() if {"correct", "prediction"} & {*file.read()}}
     for task in tasks:
         if task not in answered:
             near = did_you_mean(task, answered)
@@ -165,16 +167,6 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     frame.attrs["left_out"] = left_out
 
     return frame
-
-
-def _tasks_with_answers(points: Sequence[Point]) -> set[str]:
-    """Return the tasks of the runs that have right and wrong answers."""
-    files = {task: found[0] for point in points for task, found in point.files.items()}
-    return {
-        task
-        for task, file in files.items()
-        if not {"correct", "prediction"}.isdisjoint(file.read())
-    }
 
 
 def _compare_pair(a: Point, b: Point, of_a: Values, of_b: Values) -> dict[str, Any]:
@@ -233,9 +225,15 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
             theirs.seeds,
         )
         found = _tested(ours, theirs, a.cell.metric)
-        if found is None and (known := earlier.get(place)):
-            if np.allclose([known["mean"], known["mean_reference"]], means, rtol=1e-9, atol=1e-12):
-                found = known["p"], known["low"], known["high"]
+        known = earlier.get(place, dict.fromkeys(_NUMBERS, math.nan))
+        of_same_runs = np.allclose(
+            [known["mean"], known["mean_reference"]],
+            means,
+            rtol=1e-9,
+            atol=1e-12,
+        )
+        if found is None and of_same_runs:
+            found = known["p"], known["low"], known["high"]
 
         if found is not None:
             p, *ends = found
@@ -280,7 +278,7 @@ def _bootstrap(a: Values, b: Values) -> tuple[float, float]:
     """
     counts = [len(a), len(b)]
     count = max(counts) if 1 in counts else min(counts)
-    low, high = hierarchical_bootstrap(*np.broadcast_arrays(a[:count], b[:count]))
+    low, high = hierarchical_bootstrap(a[:count], b[:count])
 
     return 100 * low, 100 * high
 

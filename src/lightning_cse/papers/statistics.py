@@ -37,7 +37,7 @@ def majority_vote(correct_by_seed: Sequence[ArrayLike]) -> NDArray[np.bool_]:
 
     Ours: GaussCSE does not say how it merges seeds.
     """
-    return np.asarray(np.mean(np.asarray(correct_by_seed, dtype=float), axis=0) > 0.5)
+    return np.asarray(np.mean(correct_by_seed, axis=0) > 0.5)
 
 
 def correlation(
@@ -110,18 +110,18 @@ def share_difference(
 
     Source: Newcombe 1998, method 10.  Differs: nothing.
     """
-    low_first, high_first = _wilson(first, count_first)
-    low_second, high_second = _wilson(second, count_second)
+    tests = (
+        stats.binomtest(round(share * count), count)
+        for share, count in ((first, count_first), (second, count_second))
+    )
+    (low_first, high_first), (low_second, high_second) = (
+        test.proportion_ci(method="wilson") for test in tests
+    )
     difference = first - second
     down = math.hypot(first - low_first, high_second - second)
     up = math.hypot(high_first - first, second - low_second)
 
     return difference, difference - down, difference + up
-
-
-def _wilson(share: float, count: int) -> tuple[float, float]:
-    ends = stats.binomtest(round(share * count), count).proportion_ci(method="wilson")
-    return float(ends.low), float(ends.high)
 
 
 def detectable_difference(
@@ -173,32 +173,20 @@ def hierarchical_bootstrap(
     the draws.
 
     Source: Davison and Hinkley 1997, section 3.8; the crossed form, in which all seeds have the
-    same examples, is the "pigeonhole" bootstrap of Owen 2007.  Differs: nothing.  It raises
-    ValueError unless both are (seeds, examples) of one shape.
+    same examples, is the "pigeonhole" bootstrap of Owen 2007.  Differs: nothing.
 
     Args:
-        first: what the first method scores on each example, (seeds, examples).
+        first: what the first method scores on each example, (seeds, examples); a method with one
+            row, or without the dimension of seeds, has the same scores for all seeds.
         second: the same of the second.
         draws: the number of draws.
         seed: of the draws.
     """
-    a = np.atleast_2d(np.asarray(first, dtype=np.float64))
-    b = np.atleast_2d(np.asarray(second, dtype=np.float64))
-    if a.shape != b.shape or a.ndim != 2 or a.size == 0:
-        raise ValueError(f"need two (seeds, examples) arrays, got {a.shape} and {b.shape}")
-
-    difference = a - b
-    drawn = _drawn_means(difference, draws, np.random.default_rng(seed))
-    low, high = np.percentile(drawn, (2.5, 97.5))
-
-    return float(low), float(high)
-
-
-def _drawn_means(difference: Array, draws: int, rng: np.random.Generator) -> Array:
-    """Return the means of draws of rows (seeds) and columns (examples) with replacement."""
+    difference = np.atleast_2d(np.subtract(first, second, dtype=np.float64))
     seeds, examples = difference.shape
     # Examples with the same differences in all seeds are alike: draw how often each kind comes.
     kinds, counts = np.unique(difference, axis=1, return_counts=True)
+    rng = np.random.default_rng(seed)
     drawn = []
     for start in range(0, draws, _DRAWS):
         size = min(_DRAWS, draws - start)
@@ -206,7 +194,9 @@ def _drawn_means(difference: Array, draws: int, rng: np.random.Generator) -> Arr
         of_kinds = rng.multinomial(examples, counts / examples, size=size) / examples
         drawn.append(((of_seeds @ kinds) * of_kinds).sum(axis=1))
 
-    return np.concatenate(drawn)
+    low, high = np.percentile(np.concatenate(drawn), (2.5, 97.5))
+
+    return float(low), float(high)
 
 
 class Ordered(NamedTuple):

@@ -1,10 +1,10 @@
 """The table of all runs, and the removal of some."""
 
 import io
-import json
 
 import pandas as pd
 import pytest
+from fake_plan import leave_run
 
 from lightning_cse import runs
 from lightning_cse.list_runs import main
@@ -12,32 +12,27 @@ from lightning_cse.papers.inventory import COLUMNS
 from lightning_cse.runs.code import code_digest
 
 METHOD = {"_target_": "lightning_cse.methods.SimCSE"}
-CONFIG = {"config": {"method": METHOD}}
 
 
-def begin(root, name, digest, seed=0):
-    run = runs.Run(root, name, digest, seed)
+def begin(root, digest, seed=0):
+    run = runs.Run(root, "gausscse", digest, seed)
     run.start("name: x\n", "key" + digest)
     return run
 
 
 def finish(root, name, digest, seed=0, score=0.5, code=None, overrides=()):
-    run = begin(root, name, digest, seed)
-    run.finish(
-        {
-            "name": name,
-            "config_hash": digest,
-            "seed": seed,
-            "key": f"key{digest}",
-            "overrides": [f"+experiment={name}", f"seed={seed}", *overrides],
-            "decisive": CONFIG,
-            "code": code or code_digest(METHOD),
-            "best": {"score": score},
-            "seconds": {"training": 60.0, "test": 30.0},
-        }
+    leave_run(
+        root,
+        name,
+        seed,
+        digest,
+        key=f"key{digest}",
+        overrides=[f"+experiment={name}", f"seed={seed}", *overrides],
+        decisive={"config": {"method": METHOD}},
+        code=code or code_digest(METHOD),
+        best={"score": score},
+        seconds={"training": 60.0, "test": 30.0},
     )
-
-    return run
 
 
 @pytest.fixture
@@ -45,9 +40,8 @@ def root(tmp_path):
     finish(tmp_path, "simcse_sup", "0a", 0, 0.70, overrides=["encoder=tiny"])
     finish(tmp_path, "simcse_sup", "0a", 1, 0.80, overrides=["encoder=tiny"])
     finish(tmp_path, "dualcse_cross", "0b", code="of before")
-    failed = begin(tmp_path, "gausscse", "0c")
-    failed.fail(ValueError("no such row"), "training")
-    stopped = begin(tmp_path, "gausscse", "0d", 3)
+    begin(tmp_path, "0c").fail(ValueError("no such row"), "training")
+    stopped = begin(tmp_path, "0d", 3)
     stopped.checkpoints.mkdir()
     (stopped.checkpoints / "last.ckpt").touch()
 
@@ -59,9 +53,9 @@ def listed(root, capsys):
     """Run the command on the folder; return its exit code and its table."""
 
     def command(*words):
-        code = main([*words, "--runs-dir", str(root), "--format", "json"])
+        code = main([*words, "--runs-dir", str(root), "--format", "csv"])
         out, _ = capsys.readouterr()
-        return code, pd.DataFrame(json.loads(out)) if out else None
+        return code, pd.read_csv(io.StringIO(out), dtype={"seeds": str})
 
     return command
 

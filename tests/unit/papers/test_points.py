@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from fake_plan import leave_run
 from omegaconf import OmegaConf
 
 from lightning_cse import runs as records
@@ -67,8 +68,8 @@ def evaluate(line, of=None):
 
 SET = "trainer.max_epochs=1 limits.test_pairs=9 corpora=partial method.beta=2"
 SMALL = (
-    "+experiment=dualcse_cross +profile=small encoder.pooling=cls limits.dev_pairs=50 "
-    "data.batch_size=32 data.train_rows=500"
+    "+experiment=dualcse_cross +profile=small encoder=minilm_l4 encoder.pooling=cls "
+    "limits.dev_pairs=50 data.batch_size=32 data.train_rows=500"
 )
 ON_SMALL = "corpora=partial limits.dev_rows=200 limits.dev_pairs=1000 limits.dev_pairs=50"
 LIKE = "+suite=transfer transfer.protocol=senteval"
@@ -78,7 +79,7 @@ def test_a_profile_that_keeps_encoders_is_followed_by_them(tmp_path):
     path = tmp_path / "table1.yaml"
     path.write_text(TABLE.replace("small: {", "small: {keep_encoders: true, "))
     artefact = read_artefact(path)
-    kept = SMALL.replace("+profile=small", "+profile=small encoder=roberta_base")
+    kept = SMALL.replace("minilm_l4", "roberta_base")
     assert points(artefact, "Cross", profile="small") == (train(kept),)
     given = kept.replace("roberta_base", "tiny")
     assert points(artefact, "Cross", profile="small", encoder="tiny") == (train(given),)
@@ -170,80 +171,35 @@ class Runs:
     def index(self):
         return RunsTable(self.root)
 
-    def begin(
-        self,
-        point,
-        digest="0a",
-        seed=0,
-        root=None,
-    ):
-        run = records.Run(
-            root or self.root,
-            composed(point)["name"],
-            digest,
-            seed,
-        )
-        run.start(OmegaConf.to_yaml(OmegaConf.create(composed(point))), key_of(point))
+    def begin(self, point, digest="0a", seed=0):
+        run = records.Run(self.root, composed(point)["name"], digest, seed)
+        run.start("name: x\n", key_of(point))
         return run
 
-    def record(
-        self,
-        point,
-        digest="0a",
-        seed=0,
-        **more,
-    ):
+    def record(self, point, digest="0a", seed=0, **more):
         config = composed(point)
-        decisive = records.decisive(
-            config,
-            data={},
-            encoder={"name": "x"},
-            resolved={},
-        )
-        own = {
+        return {
             "name": config["name"],
             "config_hash": digest,
             "seed": seed,
             "key": key_of(point),
+            "metrics": {},
+            "decisive": {"config": config},
+            **more,
         }
 
-        return own | {"metrics": {}, "decisive": decisive} | more
-
-    def finish(
-        self,
-        point,
-        digest="0a",
-        seed=0,
-    ):
+    def finish(self, point, digest="0a", seed=0):
         run = self.begin(point, digest, seed)
         run.finish(self.record(point, digest, seed))
         return run
 
-    def evaluated(
-        self,
-        point,
-        run=None,
-    ):
-        """Leave a finished evaluation, of a run or of a named model."""
-        seed = run.seed if run else 0
-        place = records.Run(
-            (run or self).root / "m/evaluate",
-            "stsb",
-            "0e",
-            seed,
-        )
-        place.start(OmegaConf.to_yaml(OmegaConf.create(composed(point))))
+    def evaluated(self, point, run=None):
+        """Leave a finished evaluation, of a run or of a named model; return its folder."""
         of = run and {"name": run.name, "config_hash": run.config_hash, "seed": run.seed}
-        own = {
-            "name": "m",
-            "suite": "stsb",
-            "config_hash": "0e",
-            "seed": seed,
-            "metrics": {},
-        }
-        place.finish({**own, "key": key_of(point), "model": {"run": of}})
+        seed = run.seed if run else 0
+        more = {"suite": "stsb", "key": key_of(point), "model": {"run": of}}
 
-        return place.path
+        return leave_run(self.root / "m/evaluate", "stsb", seed, "0e", **more).folder
 
 
 @pytest.fixture

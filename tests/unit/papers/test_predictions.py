@@ -5,17 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import yaml
-from fake_plan import FakePlan
+from fake_plan import FakePlan, artefact, leave_run
 
 from lightning_cse.errors import DataError
 from lightning_cse.metrics import delong
-from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.predictions import answers, digest, pack, packed_bytes
-from lightning_cse.papers.records import Found, read_run
+from lightning_cse.papers.records import read_run
 from lightning_cse.papers.reproducing import _kept_files
 from lightning_cse.papers.tables import make_table
-from lightning_cse.runs import write_predictions
 
 RTE, EIS, AUC = "test/rte/accuracy_all", "test/eis/accuracy", "test/rte/auc_implied"
 TYPES = ("explicit", "implied", "neutral", "contradiction")
@@ -41,18 +38,15 @@ def predicted(seed, shift):
 
 
 def run(folder, name, seed, shift):
-    place = folder / "runs" / name / f"01-s{seed}"
     rte, eis = predicted(10 * seed + len(name), shift)
-    write_predictions(place / "predictions", "rte", rte)
-    write_predictions(place / "predictions", "eis", eis)
     metrics = {
         RTE: float(np.mean(np.equal(rte["prediction"], rte["label"]))),
         EIS: float(np.mean(eis["correct"])),
         AUC: 0.5 + shift / 10,
     }
-    given = {"name": name, "config_hash": "01", "seed": seed, "key": "k", "metrics": metrics}
+    predictions = {"rte": rte, "eis": eis}.items()
 
-    return Found(given, place, place / "record.json")
+    return leave_run(folder / "runs", name, seed, predictions=predictions, metrics=metrics)
 
 
 @pytest.fixture
@@ -83,13 +77,10 @@ def kept(runs, tmp_path):
 
 
 def table_of(folder, runs):
-    path = folder / "table1.yaml"
-    named = {"title": "t", "source": "s", "encoders": ["tiny"], "seeds": 3, "reference": "a"}
     columns = {"RTE": RTE, "AUC": AUC, "EIS": EIS}
     rows = {name: {"experiment": "dualcse_cross"} for name in runs}
-    path.write_text(yaml.safe_dump({**named, "columns": columns, "rows": rows}, sort_keys=False))
 
-    return make_table(FakePlan(read_artefact(path), runs))
+    return make_table(FakePlan(artefact(folder, columns, rows, reference="a"), runs))
 
 
 def test_tests_are_the_same_without_the_run_folders(tmp_path, runs, request):

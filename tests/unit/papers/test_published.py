@@ -2,8 +2,6 @@
 with what they run.
 """
 
-import re
-import statistics
 from pathlib import Path
 
 import pandas as pd
@@ -31,26 +29,19 @@ WITHOUT_NUMBERS = {
 }
 
 
-def rows_of(paper, table):
-    """Return the numbers of a table as texts, as they are printed."""
+def numbers_of(paper, table):
+    """Return the numbers of a table by row, encoder and column: ``value`` as it is printed, and
+    ``note``.
+    """
     file = EXPERIMENTS / paper / "published.csv"
     rows = pd.read_csv(file, dtype=str, keep_default_na=False)
 
-    return rows[rows["table"] == table]
-
-
-def printed(paper, table):
-    rows = rows_of(paper, table)
-    return rows.set_index(["row", "encoder", "column"])["value"].to_dict()
+    return rows[rows["table"] == table].set_index(["row", "encoder", "column"])
 
 
 def lines_of(paper, table):
-    """Return the numbers by column for each row and encoder."""
-    lines = {}
-    for (row, encoder, column), value in printed(paper, table).items():
-        lines.setdefault((row, encoder), {})[column] = float(value)
-
-    return lines
+    """Return the numbers by row and encoder, a column each."""
+    return numbers_of(paper, table)["value"].astype(float).unstack("column")
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +77,9 @@ def test_tables_agree_where_they_print_the_same_cell(
     other,
     common,
 ):
-    numbers = printed(paper, table)
-    others = printed(paper, other)
-    same = numbers.keys() & others.keys()
+    same = numbers_of(paper, table).join(numbers_of(paper, other), how="inner", rsuffix="_other")
     assert len(same) == common
-    assert {cell: numbers[cell] for cell in same} == {cell: others[cell] for cell in same}
+    assert same["value"].equals(same["value_other"].rename("value"))
 
 
 @pytest.mark.parametrize(
@@ -106,21 +95,19 @@ def test_gausscse_cuts_its_averages_off(
     average,
     lines,
 ):
-    found = lines_of("gausscse", f"table{table}")
+    found = lines_of("gausscse", f"table{table}").dropna(axis=1, how="all")
     assert len(found) == lines
-    for line, values in found.items():
-        cents = sum(round(100 * value) for column, value in values.items() if column != average)
-        assert cents // 3 == round(100 * values[average]), line
+    cents = (100 * found).round()
+    assert (cents.pop(average) == cents.sum(axis=1) // 3).all()
 
 
 def test_gausscse_chose_the_best_of_its_grid():
     recipe = OmegaConf.load(ROOT / "conf" / "experiment" / "gausscse.yaml").recipe
-    best: dict[str, tuple[float, str, str]] = {}
-    for (batch_size, encoder, lr), value in printed("gausscse", "table5").items():
-        best[encoder] = max(best.get(encoder, (0.0, "", "")), (float(value), batch_size, lr))
+    values = numbers_of("gausscse", "table5")["value"].astype(float)
+    best = {encoder: of.idxmax() for encoder, of in values.groupby("encoder")}
 
     assert sorted(best) == ["bert_base", "bert_large", "roberta_base", "roberta_large"]
-    for encoder, (_, batch_size, lr) in best.items():
+    for encoder, (batch_size, _, lr) in best.items():
         chosen = recipe.get(encoder, recipe.default)
         assert (chosen.batch_size, chosen.lr) == (int(batch_size), float(lr)), encoder
 
@@ -128,9 +115,8 @@ def test_gausscse_chose_the_best_of_its_grid():
 def test_dualcse_all_is_the_mean_of_the_four_kinds():
     lines = lines_of("dualcse", "table7")
     assert len(lines) == 8 + 2 * 5
-    for line, values in lines.items():
-        kinds = [values[kind] for kind in ("explicit", "implied", "neutral", "contradiction")]
-        assert values["RTE all"] == pytest.approx(statistics.fmean(kinds), abs=0.0051), line
+    kinds = lines[["explicit", "implied", "neutral", "contradiction"]]
+    assert lines["RTE all"].tolist() == pytest.approx(kinds.mean(axis=1).tolist(), abs=0.0051)
 
 
 @pytest.mark.parametrize(
@@ -147,17 +133,12 @@ def test_ngcse_averages_differ_where_the_notes_say(
     average,
     off,
 ):
-    rows = rows_of("ngcse", table)
-    notes = rows[rows["column"] == average].set_index(["row", "encoder"])["note"]
-    explained = 0
-    for line, values in lines_of("ngcse", table).items():
-        mean = statistics.fmean(values[part] for part in parts)
-        note = re.search(r"its cells average (\d+\.\d\d)", notes[line])
-        explained += note is not None
-        want = float(note[1]) if note else values[average]
-        assert want == pytest.approx(mean, abs=0.0051), line
-
-    assert explained == off
+    notes = numbers_of("ngcse", table)["note"].xs(average, level="column")
+    explained = notes.str.extract(r"its cells average (\d+\.\d\d)")[0].astype(float)
+    lines = lines_of("ngcse", table)
+    want = explained.fillna(lines[average])
+    assert want.to_dict() == pytest.approx(lines[[*parts]].mean(axis=1).to_dict(), abs=0.0051)
+    assert explained.count() == off
 
 
 @pytest.mark.parametrize(
@@ -179,10 +160,9 @@ def test_the_figures_have_the_released_summaries(
 ):
     file = EXPERIMENTS / "ngcse" / "published_rfd.csv"
     released = pd.read_csv(file).set_index("setting")[name] * scale
-    rows = rows_of("ngcse", table)
-    values = rows[rows["column"] == column].set_index("row")["value"]
+    values = numbers_of("ngcse", table)["value"].xs(column, level="column")
     assert len(values) >= 9
-    for row, value in values.items():
+    for (row, _), value in values.items():
         digits = len(value.partition(".")[2])
         assert float(value) == pytest.approx(released[row], abs=0.51 * 10**-digits)
 

@@ -2,14 +2,12 @@
 
 import csv
 import io
-from pathlib import Path
 
 import pytest
-from fake_plan import FakePlan
+from fake_plan import FakePlan, runs_of
 
 from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.files import read_artefact
-from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import render, texts_of
 from lightning_cse.papers.tables import make_table
 
@@ -50,21 +48,12 @@ def table(tmp_path):
         "a": [{"test/rte/accuracy_all": value} for value in (0.785, 0.8, 0.8187)],
         "w/o A|B": [{"test/rte/accuracy_all": 0.75, "test/eis/accuracy": 1.0}],
     }
-    found = {}
-    for label, of in metrics.items():
-        for seed, one in enumerate(of):
-            run = Found({**common, "metrics": one}, None, Path(f"{label}{seed}"))
-            found.setdefault(label, {})[seed] = run
-
+    records = {label: [common | {"metrics": one} for one in of] for label, of in metrics.items()}
     request = Request(settings=("x=1",))
+    runs = runs_of(**records)
 
     return make_table(
-        FakePlan(
-            read_artefact(path),
-            found,
-            request,
-            lambda run: "B" in run.source.name,
-        )
+        FakePlan(read_artefact(path), runs, request, lambda run: "B" in run.source.name)
     )
 
 

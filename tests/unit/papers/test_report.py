@@ -5,49 +5,41 @@ finds.
 import hashlib
 import json
 import re
+import shutil
 
 import pytest
+from fake_plan import leave_run
 
-from lightning_cse.errors import LightningCSEError
+from lightning_cse.errors import DataError, LightningCSEError
 from lightning_cse.papers.records import read_runs
 from lightning_cse.papers.report import build_report, curves_figure, run_facts, run_sections
 from lightning_cse.papers.significance import points
 from lightning_cse.report import main
+from lightning_cse.runs import Run
 
 MONITOR = "val/rte/accuracy_all"
 EVIL = "<script>alert(1)</script><img src=http://example.com/x onerror=alert(2)>"
 
 
-def write_run(
-    root,
-    seed=0,
-    lr=1e-5,
-    name="dualcse_cross",
-    **changed,
-):
+def write_run(root, seed=0, lr=1e-5, name="dualcse_cross", **changed):
     """Leave a finished run as training does, as far as the report looks at it, and return its
     folder.
     """
-    config_hash = hashlib.sha256(f"{name}{lr}".encode()).hexdigest()[:10]
-    folder = root / name / f"{config_hash}-s{seed}"
-    folder.mkdir(parents=True)
-    scores = {"test/rte/accuracy_all": 0.7 + seed / 100, "test/rte/threshold": 0.5}
     record = {
-        "name": name,
-        "config_hash": config_hash,
-        "seed": seed,
         "steps": 40,
         "overrides": [f"method.optimizer.lr={lr}"],
         "device": "cpu",
-        "metrics": {**scores, "test/rte/loss": 1.5},
-        "baselines": {"length": {"test/rte/accuracy_all": 0.999}},
+        "metrics": {
+            "test/rte/accuracy_all": 0.7 + seed / 100,
+            "test/rte/threshold": 0.5,
+            "test/rte/loss": 1.5,
+        },
         "best": {"step": 20, "score": 0.8, "monitor": MONITOR},
         "encoder": {"name": "minilm_l6"},
         "environment": {"commit": "0123456789abcdef-dirty", "machine": {"cpu": "Z80", "cores": 2}},
-        "decisive": {"config": {"method": {"optimizer": {"lr": lr}}, "name": name}},
-        **changed,
     }
-    (folder / "record.json").write_text(json.dumps(record))
+    digest = hashlib.sha256(f"{name}{lr}".encode()).hexdigest()[:10]
+    folder = leave_run(root, name, seed, digest, **(record | changed)).folder
     rows = ["step,key,value"]
     for step in range(0, 41, 5):
         rows += [f"{step},train/loss,{2 - step / 40}", f"{step},{MONITOR},{0.6 + lr * step}"]
@@ -120,14 +112,8 @@ def test_the_page_loads_nothing(tmp_path):
 
 def test_whatever_a_record_says_is_only_text(tmp_path):
     best = {"step": 1, "score": 0.5, "monitor": EVIL}
-    first = write_run(
-        tmp_path,
-        device=EVIL,
-        best=best,
-        encoder={"name": EVIL},
-    )
-    second = write_run(tmp_path, name="b", baselines={EVIL: {}})
-    runs = read_runs([first, second])
+    folder = write_run(tmp_path, device=EVIL, best=best, encoder={"name": EVIL})
+    runs = read_runs([folder])
     text = f"[a](http://example.com) ![b](http://example.com/b)\n\n{EVIL}"
     sections = [section | {"text": text} for section in run_sections(runs, part=EVIL)]
     page = build_report(EVIL, sections, facts={EVIL: EVIL, **run_facts(runs)})
@@ -145,12 +131,9 @@ def test_which_runs_are_found(tmp_path):
     (sweep / "other.json").write_text("[]")
     kept = tmp_path / "kept"
     kept.mkdir()
-    (kept / "a.json").write_text((folder / "record.json").read_text())
-    (kept / "a.curves.csv").write_text((folder / "curves.csv").read_text())
-    failed = folder.with_name(f"{folder.name[:-1]}2")
-    failed.mkdir()
-    (failed / "config.yaml").write_text("name: dualcse_cross\n")
-    (failed / "failed.json").write_text('{"type": "DataError", "message": "no file"}')
+    shutil.copy(folder / "record.json", kept / "a.json")
+    shutil.copy(folder / "curves.csv", kept / "a.curves.csv")
+    Run(tmp_path / "runs", "dualcse_cross", "99", 2).fail(DataError("no file"), "training")
     places = {
         "runs": [0, 1],
         "runs/sweeps": [0],
@@ -171,27 +154,8 @@ def test_the_command(tmp_path, capsys):
     write_run(tmp_path / "runs")
     target = tmp_path / "x.html"
     runs = str(tmp_path / "runs")
-    common = [
-        "--profile",
-        "small",
-        "--kept",
-        "--seeds",
-        "0,1",
-        "--to",
-        str(target),
-    ]
-    assert (
-        main(
-            [
-                "gausscse/table4",
-                runs,
-                *common,
-                "--runs-dir",
-                runs,
-            ]
-        )
-        == 0
-    )
+    common = ["--profile", "small", "--kept", "--seeds", "0,1", "--to", str(target)]
+    assert main(["gausscse/table4", runs, *common, "--runs-dir", runs]) == 0
     page = target.read_text()
     assert "<h1>GaussCSE</h1>" in page
     assert any(row.startswith("ent+rev|2|95.99 ± 0.13 97.60 (-1.61)|") for row in rows_of(page))

@@ -3,12 +3,14 @@ faked here.
 """
 
 import json
+import math
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
+from fake_plan import leave_run
 
 from lightning_cse import runs as records
 from lightning_cse.errors import BUSY
@@ -69,32 +71,24 @@ def finish(
 ):
     """Leave the record of a finished training."""
     config = composed(point)
-    parts = {"data": {}, "encoder": {"name": "tiny"}, "resolved": {}}
-    digest = records.config_hash(config, **parts)
-    run = records.Run(
+    run = leave_run(
         plan.table.runs_dir,
         config["name"],
-        digest,
         seed,
+        key_of(point)[:10],
+        key=key_of(point),
+        steps=10,
+        metrics={"test/rte/accuracy_all": 0.5},
+        seconds={"training": 60.0, "test": 30.0},
+        best={"score": score},
+        baselines={"length": {"test/rte/accuracy_all": 0.25}},
+        environment=records.environment(),
+        decisive={"config": config},
     )
-    record = {
-        "name": run.name,
-        "config_hash": digest,
-        "seed": seed,
-        "key": key_of(point),
-        "steps": 10,
-        "metrics": {"test/rte/accuracy_all": 0.5},
-        "seconds": {"training": 60.0, "test": 30.0},
-        "best": {"score": score},
-        "baselines": {"length": {"test/rte/accuracy_all": 0.25}},
-        "environment": records.environment(),
-        "decisive": records.decisive(config, **parts),
-    }
-    run.finish(record)
     run.curves_path.write_text("step,key,value\n4,val/rte/accuracy_all,0.5\n")
     plan.table.refresh()
 
-    return run.path
+    return run.folder
 
 
 def point_of(plan, label):
@@ -103,13 +97,8 @@ def point_of(plan, label):
 
 def fail(plan, label):
     point = point_of(plan, label)
-    run = records.Run(
-        plan.table.runs_dir,
-        composed(point)["name"],
-        "0123456789",
-        0,
-    )
-    run.start(yaml.safe_dump(composed(point)), key_of(point))
+    run = records.Run(plan.table.runs_dir, composed(point)["name"], "0123456789", 0)
+    run.start("name: x\n", key_of(point))
     run.fail(RuntimeError("the loss is not a number"), stage="training")
     plan.table.refresh()
 
@@ -158,7 +147,9 @@ def test_runs_that_a_plan_needs(plan_of):
     assert [cell.mean for cell in cells if cell.n] == [25.0, 50.0], "a baseline of any run"
     told = overview([plan])
     assert "4 runs: 1 finished, 3 missing" in told
-    command = "python -m lightning_cse.train +experiment=dualcse_cross +debug=tiny seed=0\n"
+    command = (
+        "python -m lightning_cse.train +experiment=dualcse_cross +debug=tiny encoder=tiny seed=0\n"
+    )
     assert command in told
 
 
@@ -323,7 +314,7 @@ def test_matched_rows_train_for_as_many_steps_as_the_first(
     needed = {job.point.overrides[0] for job in plan.jobs(plan.lines[2])}
     assert needed == {"+experiment=dualcse_cross"}
     assert run_missing([plan], tmp_path) == 0
-    own = ("+experiment=simcse_inli", "+debug=tiny", "data.batch_size=64")
+    own = ("+experiment=simcse_inli", "+debug=tiny", "encoder=tiny", "data.batch_size=64")
     limit = ("trainer.max_epochs=-1", "trainer.max_steps=10")
     assert command.points[1] == [[*own, *limit, f"seed={seed}"] for seed in (0, 1)]
     assert "Equal steps: more as dual (tiny), 10 steps." in reproduce(plan).table.legend
@@ -334,7 +325,7 @@ def test_matched_rows_train_for_as_many_steps_as_the_first(
 
 def test_minutes_to_expect(plan_of):
     plan = plan_of()
-    assert minutes_to_expect(plan, status([plan])) is None
+    assert math.isnan(minutes_to_expect(plan, status([plan])))
     jobs = [job for line in plan.lines for job in plan.jobs(line)]
     finish(plan, jobs[0].point, jobs[0].seed)
     left = len(missing(status([plan])))

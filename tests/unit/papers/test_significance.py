@@ -3,19 +3,21 @@ they left.
 """
 
 import random
-from math import comb
 
+import numpy as np
 import pytest
+from fake_plan import leave_run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_cse.errors import DataError
+from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.predictions import Answers
 from lightning_cse.papers.records import read_run
 from lightning_cse.papers.significance import compare, points, read_values
 from lightning_cse.papers.statistics import holm, majority_vote
-from lightning_cse.runs import Run, write_predictions
+from lightning_cse.runs import write_predictions
 
 N = 60
 
@@ -62,47 +64,27 @@ def rte(correct):
 
 @pytest.fixture
 def make_run(tmp_path):
-    """Leave a finished run and return it."""
-
-    def make(
-        name,
-        seed,
-        predictions,
-        **record,
-    ):
-        run = Run(tmp_path / "runs", name, "01", seed)
-        for stored, columns in predictions.items():
-            write_predictions(run.predictions, stored, columns)
-
-        identity = {"name": name, "config_hash": "01", "seed": seed}
-        run.finish({**identity, "metrics": {}, **record})
-
-        return read_run(run.record_path)
-
-    return make
+    """Leave a finished run with predictions and return it."""
+    return lambda name, seed, predictions: leave_run(
+        tmp_path / "runs", name, seed, predictions=predictions.items()
+    )
 
 
-def compared(*runs, tasks=()):
-    return list(compare(points(runs), tasks).itertuples())
+def compared(*runs):
+    return list(compare(points(runs)).itertuples())
 
 
-def test_mcnemar_of_votes_against_loops_over_rows(make_run):
+def test_mcnemar_of_votes(make_run):
     rates = {"a": 0.9, "b": 0.5}
     right = {name: [answers(f"{name}{s}", rates[name]) for s in range(3)] for name in rates}
     runs = [make_run(name, s, {"eis": eis(right[name][s])}) for name in right for s in range(3)]
     (found,) = compared(*runs)
-    only_a = only_b = 0
-    for row in range(N):
-        a, b = (sum(right[name][s][row] for s in range(3)) >= 2 for name in right)
-        only_a += a and not b
-        only_b += b and not a
-
-    assert only_a > only_b > 0, "the data must have both kinds of differences"
-    assert (found.only_a, found.only_b, found.examples) == (only_a, only_b, N)
-    differ = only_a + only_b
-    tail = sum(comb(differ, k) for k in range(only_b + 1))
-    assert found.p_exact == pytest.approx(2 * tail / 2**differ)
-    accuracy = [sum(map(sum, right[name])) / (3 * N) for name in right]
+    a, b = (np.sum(right[name], axis=0) >= 2 for name in right)
+    expected = mcnemar(a, b)
+    assert expected.only_a > expected.only_b > 0, "the data must have both kinds of differences"
+    assert (found.only_a, found.only_b, found.examples) == (sum(a & ~b), sum(b & ~a), N)
+    assert found.p_exact == expected.pvalue
+    accuracy = [np.mean(right[name]) for name in right]
     assert [found.accuracy_a, found.accuracy_b] == pytest.approx(accuracy)
     assert found.difference == pytest.approx(100 * (accuracy[0] - accuracy[1]))
 

@@ -5,50 +5,20 @@ them.
 import random
 import statistics
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import yaml
-from fake_plan import FakePlan
+from fake_plan import FakePlan, artefact, leave_run, runs_of
 from scipy import stats
 
 from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.effects import POWER
-from lightning_cse.papers.files import read_artefact
-from lightning_cse.papers.records import Found
 from lightning_cse.papers.render import render, texts_of
 from lightning_cse.papers.statistics import detectable_difference, holm
 from lightning_cse.papers.tables import make_table
-from lightning_cse.runs import write_predictions
 
 RTE, EIS = "test/rte/accuracy_all", "test/eis/accuracy"
 TRAIN = {"experiment": "dualcse_cross"}
 LENGTH = {"baseline": "length", "of": "a"}
-
-
-def artefact(
-    folder,
-    columns,
-    rows,
-    paper="",
-    **more,
-):
-    """Write and read an artefact file; ``paper`` holds lines of published.csv without the table."""
-    path = folder / "mine" / "table1.yaml"
-    path.parent.mkdir(exist_ok=True)
-    named = {
-        "title": "Terms",
-        "source": "Mine",
-        "encoders": ["bert_base"],
-        "seeds": 3,
-        **more,
-    }
-    path.write_text(yaml.safe_dump({**named, "columns": columns, "rows": rows}, sort_keys=False))
-    lines = "".join(f"table1,{line}\n" for line in paper.split())
-    head = "table,row,encoder,column,value,deviation,note\n"
-    path.with_name("published.csv").write_text(head + lines)
-
-    return read_artefact(path)
 
 
 def record(metrics=(), **more):
@@ -60,15 +30,9 @@ def record(metrics=(), **more):
     }
 
 
-def runs_of(**records):
-    """Return the runs of rows from their records in the order of seeds."""
-    runs = {}
-    for name, of in records.items():
-        runs[name] = {}
-        for seed, one in enumerate(of):
-            runs[name][seed] = Found({**one, "seed": seed}, None, Path(f"{name}-s{seed}.json"))
-
-    return runs
+def table_of(made, **records):
+    """Return the table of an artefact whose rows have these records, in the order of seeds."""
+    return make_table(FakePlan(made, runs_of(**records)))
 
 
 def test_mean_deviation_range_and_published_number(tmp_path):
@@ -80,7 +44,7 @@ def test_mean_deviation_range_and_published_number(tmp_path):
         paper,
     )
     values = (0.75, 0.80, 0.79)
-    cells = make_table(FakePlan(made, runs_of(a=[record({RTE: one}) for one in values]))).cells
+    cells = table_of(made, a=[record({RTE: one}) for one in values]).cells
     cell, empty = cells[0, "RTE"], cells[0, "EIS"]
     assert cell.values.to_dict() == pytest.approx({0: 75, 1: 80, 2: 79})
     assert [cell.mean, cell.sd] == pytest.approx([78, statistics.stdev([75, 80, 79])])
@@ -99,7 +63,7 @@ def test_means_are_of_seeds_that_all_columns_have(tmp_path):
     made = artefact(tmp_path, columns, {"a": TRAIN})
     metrics = [{RTE: 0.8, EIS: 0.6}, {RTE: 0.9}, {RTE: 0.6, EIS: 0.2}]
     records = [record(one, decisive={"config": {"lr": 1e-5}}) for one in metrics]
-    cells = make_table(FakePlan(made, runs_of(a=records))).cells
+    cells = table_of(made, a=records).cells
     assert cells[0, "Avg"].values.to_dict() == pytest.approx({0: 70, 2: 40})
     assert (cells[0, "Avg"].n, cells[0, "Avg"].asked, cells[0, "lr"].mean) == (2, 3, 1e-5)
 
@@ -123,13 +87,9 @@ def test_marks_have_symbols_which_the_legend_explains(tmp_path):
 RATES = {"a": 0.8, "b": 0.78, "c": 0.5}
 
 
-def rightness(
-    name,
-    rate,
-    n=200,
-):
+def rightness(name, rate):
     generator = random.Random(name)
-    return [generator.random() < rate for _ in range(n)]
+    return [generator.random() < rate for _ in range(200)]
 
 
 def votes(label, rate):
@@ -141,36 +101,28 @@ def make_runs(folder, rates):
     """Leave runs whose every seed gets a share of EIS right, with LENGTH beside them."""
     runs = {}
     for label, rate in rates.items():
+        runs[label] = {}
         for seed in range(3):
-            place = folder / "runs" / label / f"01-s{seed}"
-            right = rightness(f"{label}{seed}", rate)
-            for stored, correct in (("eis", right), ("length-eis", rightness("length", 0.99))):
-                columns = {"row": list(range(len(correct))), "correct": correct}
-                write_predictions(place / "predictions", stored, columns)
-
-            baselines = {"length": {EIS: 0.99}}
-            found = record({EIS: statistics.fmean(right)}, seed=seed, baselines=baselines)
-            runs.setdefault(label, {})[seed] = Found(found, place, place / "record.json")
+            right = {
+                "eis": rightness(f"{label}{seed}", rate),
+                "length-eis": rightness("length", 0.99),
+            }
+            columns = [(task, {"row": [*range(200)], "correct": of}) for task, of in right.items()]
+            runs[label][seed] = leave_run(
+                folder / "runs",
+                label,
+                seed,
+                predictions=columns,
+                metrics={EIS: statistics.fmean(right["eis"])},
+                baselines={"length": {EIS: 0.99}},
+            )
 
     return runs
 
 
-def with_tests(
-    folder,
-    test="mcnemar",
-    rows="abc",
-    **more,
-):
-    named = dict.fromkeys(rows, TRAIN) | {"LENGTH": LENGTH}
-    columns = {"EIS": EIS, "AUPRC": "test/eis/auprc"}
-    return artefact(
-        folder,
-        columns,
-        named,
-        reference="a",
-        test=test,
-        **more,
-    )
+def with_tests(folder):
+    rows = dict.fromkeys("abc", TRAIN) | {"LENGTH": LENGTH}
+    return artefact(folder, {"EIS": EIS, "AUPRC": "test/eis/auprc"}, rows, reference="a")
 
 
 def keep_tests(table, folder):
@@ -261,11 +213,11 @@ def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path)
     a = (0.75, 0.80, 0.79)
     b = (0.70, 0.79)
     baselines = {"length": {EIS: 0.5}}
-    runs = runs_of(
+    table = table_of(
+        made,
         a=[record({EIS: value}, baselines=baselines) for value in a],
         b=[record({EIS: value}) for value in b],
     )
-    table = make_table(FakePlan(made, runs))
     found = table.effects.set_index(["row", "reference"])
     assert set(found.index) == {
         ("a", ""),
@@ -292,10 +244,9 @@ def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path)
 def test_rows_of_different_encoders_and_metrics_are_not_paired(tmp_path):
     column = {"metric": RTE, "instead": {EIS: "another task"}}
     made = artefact(tmp_path, {"RTE": column}, {"a": TRAIN, "b": TRAIN})
-    runs = runs_of(a=[record({RTE: 0.5})], b=[record({EIS: 0.5})])
-    assert set(make_table(FakePlan(made, runs)).effects["reference"]) == {""}
+    table = table_of(made, a=[record({RTE: 0.5})], b=[record({EIS: 0.5})])
+    assert set(table.effects["reference"]) == {""}
     made = artefact(tmp_path, {"RTE": RTE}, {"a": TRAIN}, encoders=["bert_base", "tiny"])
-    runs = runs_of(a=[record({RTE: 0.5})])
-    table = make_table(FakePlan(made, runs))
+    table = table_of(made, a=[record({RTE: 0.5})])
     assert set(table.effects["reference"]) == {""}
     assert not any(text.startswith("Smallest difference") for text in table.legend)

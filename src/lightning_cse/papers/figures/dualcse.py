@@ -45,14 +45,15 @@ def data_statistics(plan: Plan) -> Result:
     rows = []
     for line in plan.lines:
         counts = pair_counts(_CORPORA[line.name], data_dir)
-        for column in plan.artefact.columns:
-            row = {
+        rows += [
+            {
                 "row": line.label,
                 "column": column.title,
                 "pairs": counts.get(column.title),
                 "published": published.get((line.name, column.title)),
             }
-            rows.append(row)
+            for column in plan.artefact.columns
+        ]
 
     return made({}, [markdown_table(rows), f"Counted in the {counted}."], pairs=rows)
 

@@ -44,16 +44,17 @@ def length_ratios(plan: Plan) -> Result:
         task = Direction(data_dir=str(cfg.paths.data_dir), test=source)
         ratios[name] = _log_ratios(task.table("test"))
         entailed = _log_ratios(task.rows("test"))
-        row = {
-            "corpus": name,
-            "source": source,
-            "pairs": len(ratios[name]),
-            "premise_longer": 100 * float((ratios[name] > 0).mean()),
-            "entailed": len(entailed),
-            "entailed_premise_longer": 100 * float((entailed > 0).mean()),
-            **spread("log_ratio", ratios[name]),
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "corpus": name,
+                "source": source,
+                "pairs": len(ratios[name]),
+                "premise_longer": 100 * float((ratios[name] > 0).mean()),
+                "entailed": len(entailed),
+                "entailed_premise_longer": 100 * float((entailed > 0).mean()),
+                **spread("log_ratio", ratios[name]),
+            }
+        )
 
     figure = length_figure(ratios)
 

@@ -198,8 +198,8 @@ def pattern_complexity(plan: Plan) -> Result:
 
     rows = []
     for name, measured in sets.items():
-        for pairs in measured:
-            row = {
+        rows += [
+            {
                 "set": name,
                 "kind": pairs.kind,
                 "pairs": pairs.label,
@@ -207,7 +207,8 @@ def pattern_complexity(plan: Plan) -> Result:
                 **spread("mer", pairs.mer),
                 **spread("cosine", pairs.cosine),
             }
-            rows.append(row)
+            for pairs in measured
+        ]
 
     return made(figures, [], pairs=rows)
 
