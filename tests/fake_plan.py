@@ -70,6 +70,10 @@ class FakePlan:
     is_stale: Callable[[Found], bool] = lambda run: False
 
     @property
+    def table(self):
+        return self
+
+    @property
     def lines(self):
         return self.artefact.lines(self.request)
 

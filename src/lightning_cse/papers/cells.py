@@ -117,7 +117,7 @@ def _measured(plan: Plan, line: Line, column: Column) -> Cell:
     found = tuple(rows.loc[values.index, "run"])
     errors = _numbers(rows, f"{prefix}{key}_se").reindex(values.index)
     marks = [column.instead[key].rstrip(".")] if key in column.instead else []
-    if any(plan.is_stale(run) for run in found):
+    if any(plan.table.is_stale(run) for run in found):
         marks.append("measured before the last change of its method")
 
     return Cell(

@@ -165,10 +165,6 @@ class Plan:
         found = [run for column in self.artefact.columns for run in self.runs(line, column)["run"]]
         return list({run.source: run for run in found}.values())
 
-    def is_stale(self, run: Found) -> bool:
-        """Return whether the method of a run has changed since the run."""
-        return self.table.is_stale(run)
-
 
 def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:
     """Return each run that the artefacts need, once, by its state or the reason not to run it.

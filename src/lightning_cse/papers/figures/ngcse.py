@@ -335,7 +335,7 @@ def _write_beside(axes: Axes, texts: Iterable[Any], points: Iterable[Any]) -> No
 def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Draw a line from each setting to each of its runs."""
     across, up, _ = points
-    both = runs.join(points, "setting", "inner", lsuffix="_of_run")
+    both = runs.merge(points, left_on="setting", right_index=True, suffixes=("_of_run", ""))
     ends = [[both[key], both[f"{key}_of_run"].astype(float)] for key in (across, up)]
     axes.plot(
         *ends,
