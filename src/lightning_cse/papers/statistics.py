@@ -37,7 +37,7 @@ def majority_vote(correct_by_seed: Sequence[ArrayLike]) -> NDArray[np.bool_]:
 
     Ours: GaussCSE does not say how it merges seeds.
     """
-    return np.asarray(np.mean(correct_by_seed, axis=0) > 0.5)
+    return np.asarray(np.mean(np.asarray(correct_by_seed), axis=0) > 0.5)
 
 
 def correlation(
