@@ -13,7 +13,6 @@ from lightning_cse.config.check import CHOSEN, instead
 from lightning_cse.config.compose import APPENDED, options, plain_line
 from lightning_cse.errors import ConfigError, did_you_mean
 
-
 _FOREIGN = re.compile(r"In '(\w+)/(\w+)': Could not override '(\w+)'")
 """What Hydra says of an option that sets a group of another command."""
 
