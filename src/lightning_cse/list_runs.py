@@ -35,8 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     lines = matching(lines_of(given.runs_dir), given.filter)
     if lines.empty:
-        words = f" with {' and '.join(given.filter)}" if given.filter else ""
-        raise LightningCSEError(f"{given.runs_dir.absolute()} has no runs{words}")
+        which = f" with {' and '.join(given.filter)}" if given.filter else ""
+        raise LightningCSEError(f"{given.runs_dir.absolute()} has no runs{which}")
 
     runs = lines.pop("runs")
     if removes:

@@ -137,7 +137,7 @@ def free_of(rows: Rows, excluded: np.ndarray) -> np.ndarray:
 
         return f"computed/free-{digest.hexdigest()[:32]}.bool"
 
-    free = (~np.isin(hashes, excluded).any(axis=1) for hashes in _hashes(whole))
+    free = (np.asarray(~np.isin(some, excluded).any(axis=1)) for some in _hashes(whole))
 
     return rows.chosen(kept_array(rows.cache_dir, name, np.bool_, len(whole), free))
 

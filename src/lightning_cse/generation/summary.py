@@ -98,7 +98,7 @@ def summarise(
     measured = describing.measure(encoder, list(drawn.values()), seed)
     sets = dict(zip(drawn, measured, strict=True))
     draw_histograms(sets, rows.with_name("histograms.png"))
-    summary = {
+    summary: dict[str, Any] = {
         "encoder": encoder and {"name": encoder.name, **encoder.digests},
         "measured": most,
         "sets": [

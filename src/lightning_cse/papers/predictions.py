@@ -114,9 +114,9 @@ def pack_frame(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
 def _compact(values: pd.Series) -> NDArray[Any]:
     """Return a column as booleans, the smallest integers, float32 or text."""
     if pd.api.types.is_integer_dtype(values):
-        return pd.to_numeric(values, downcast="unsigned").to_numpy()
+        return np.asarray(pd.to_numeric(values, downcast="unsigned"))
     if pd.api.types.is_float_dtype(values):
-        return values.to_numpy(np.float32)
+        return np.asarray(values, np.float32)
 
     return np.asarray(values, dtype=bool if pd.api.types.is_bool_dtype(values) else str)
 
