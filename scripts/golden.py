@@ -247,19 +247,14 @@ def tables() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as there:
         folder = Path(there)
         # 2: some artefacts need corpora that are missing.
-        options = (
-            "--kept",
-            "--no-run",
-            f"--runs-dir={folder / 'runs'}",
-            f"--out={folder / 'tables'}",
-        )
+        options = ("--kept", "--no-run", f"--runs-dir={folder}")
         with contextlib.redirect_stderr(io.StringIO()):
             command("reproduce", "--all", "--profile=small", *options, accept=(0, 2))
             command(
                 "reproduce", "dualcse/table2", "--profile=small", "--encoder=minilm_l6", *options
             )
 
-        for file in filter(_is_golden, sorted((folder / "tables").rglob("*.csv"))):
+        for file in filter(_is_golden, sorted((folder / "reproduce").rglob("*.csv"))):
             found[f"{file.parent.name}/{file.name}"] = _cells(file)
 
     return found
