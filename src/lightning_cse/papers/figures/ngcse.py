@@ -393,7 +393,9 @@ def _scatter(axes: Axes, points: pd.DataFrame, measures: Mapping[str, str]) -> N
             zorder=3,
         )
 
-    axes.legend(loc="best")
+    for handle in filter(None, axes.legend(loc="best").legend_handles):
+        handle.set(array=None, facecolor="white")  # a domain has no score
+
     bar = axes.figure.colorbar(drawn, ax=axes, label=f"{measures[score]}, ×100")
     bar.outline.set_visible(False)
     axes.margins(0.14)
