@@ -46,8 +46,8 @@ test-all: lint type imports ## The same, including the slow tests
 # A folder with the model and the servers; everything that is there already is kept.
 LLM ?= .llm
 
-test-llm: $(READY_DEV) ## Write rows and answer pairs by a real language model behind two servers (1 hour the first time)
-	@echo "Needs a C++ compiler and 6 GiB of disk in $(LLM); the first time, it fetches 1.1 GB and builds for half an hour."
+test-llm: $(READY_DEV) ## Write rows and answer pairs by a real language model behind two servers (half an hour the first time)
+	@echo "Needs a C++ compiler and 6 GiB of disk in $(LLM); the first time, it fetches 1.1 GB and builds for ten minutes."
 	$(BIN)/python scripts/language_model.py $(LLM)
 	LIGHTNING_CSE_LLM=$(abspath $(LLM)) $(PYTEST) -n 0 -m llm tests/llm
 
