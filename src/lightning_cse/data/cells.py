@@ -216,10 +216,12 @@ def converted(
         values: dict[str, Any] = {"line": line}
         try:
             for name, cell, convert in plan:
-                values[name] = convert(row.get(cell))
-        except ValueError as error:
+                values[name] = convert(row[cell])
+        except KeyError:
             missing = f"no column {cell!r}; found: {listed(row)}"
-            bad(line, f"{cell} {error}" if cell in row else missing)
+            raise DataError(f"{bad.path}:{line}: {missing}") from None
+        except ValueError as error:
+            bad(line, f"{cell} {error}")
         else:
             yield values
 

@@ -415,8 +415,10 @@ def _text(
 
         return _READERS[suffix]
 
-    def rows(bad: BadRows, _: Collection[str] = ()) -> Iterator[Row]:
-        yield from reader()(file, bad, ["text"])
+    def rows(bad: BadRows, names: Iterable[str] = ()) -> Iterator[Row]:
+        for line, row in reader()(file, bad, ["text"]):
+            # A row of JSON lines may lack columns that others have.
+            yield line, row if isinstance(row, str) else dict.fromkeys(names) | row
 
     def found() -> list[str]:
         cells = (row for _, row in rows(form.bad(path)) if not isinstance(row, str))

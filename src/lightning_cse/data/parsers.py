@@ -11,7 +11,7 @@ import functools
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lightning_cse.data.cells import (
@@ -98,12 +98,21 @@ def _numbered(text: Text) -> Iterator[tuple[int, str]]:
             yield number, line.removesuffix("\n")
 
 
-def _json(text: Text, bad: BadRows, cells: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield the objects of JSON lines; blank lines are skipped."""
-    for line, content in _numbered(text):
-        if not content.strip():
-            continue
+def _without_end(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Leave out the empty lines at the end of a text, but not its first line."""
+    empty: list[tuple[int, str]] = []
 
+    for number, content in lines:
+        if number > 1 and not content.strip("\r"):
+            empty.append((number, content))
+        else:
+            yield from empty
+            empty.clear()
+            yield number, content
+
+
+def _json(text: Text, bad: BadRows, cells: Sequence[str] = ()) -> Iterator[Row]:
+    for line, content in _without_end(_numbered(text)):
         try:
             row = json.loads(content)
         except ValueError as error:
@@ -148,17 +157,18 @@ def _lines(
     blank: str = "",
     pattern: str = "",
 ) -> Iterator[Row]:
-    """Yield one cell per line, or the groups of `pattern`. Lines without a visible sign are
-    skipped, or left out for the reason `blank`.
+    """Yield one cell per line, or the groups of `pattern`; `blank` is the reason to leave out lines
+    without a visible sign.
     """
     fits = re.compile(pattern or f"(?P<{cells[0]}>.*)", re.DOTALL)
 
-    for line, content in _numbered(text):
+    numbered = _numbered(text)
+
+    for line, content in numbered if blank else _without_end(numbered):
         match = fits.fullmatch(content.strip())
 
-        if not content.strip():
-            if blank:
-                yield line, blank
+        if blank and not content.strip():
+            yield line, blank
         elif match is None:
             bad(line, f"{quoted(content)} is not of the form {pattern}")
         else:

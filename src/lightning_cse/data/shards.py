@@ -99,7 +99,9 @@ class Shards:
         """
         file = self.files[number]
         bad = BadRows(file.path, skip=True)
-        named = with_class_names(cells, self._features, set(self._names.values()))
+        columns = dict.fromkeys(self._names.values())
+        complete = (columns | row for row in cells)
+        named = with_class_names(complete, self._features, columns)
         known = Notes(sha256=file.sha256)
         table, _ = table_of(enumerate(named, start=line), self._declared, bad, notes=known)
 

@@ -61,7 +61,9 @@ class _Role(BaseModel, extra="forbid", strict=True):
     rule: Text
     message: Text = SENTENCE
     masked: Annotated[float, Field(gt=0, le=1)] | None = None
-    checks: Annotated[Checks, pydantic.BeforeValidator(lambda given: given or {})] = Checks()
+    checks: Annotated[
+        Checks, pydantic.BeforeValidator(lambda given: {} if given is None else given)
+    ] = Checks()
 
 
 class Scoring(BaseModel, extra="forbid", strict=True, str_strip_whitespace=True):

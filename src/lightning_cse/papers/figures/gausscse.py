@@ -106,7 +106,7 @@ def _draw_histogram(axes: Axes, values: Array, edges: Array) -> None:
         color=[BLUE, VERMILION],
         label=[f"{label}: {100 * kind.mean():.2f} %" for label, kind in kinds.items()],
     )
-    axes.axvline(0, color=GREY, linewidth=0.9)
+    axes.axvline(0, ymax=1 / (1 + _ROOM), color=GREY, linewidth=0.9)
     axes.set_xlabel("ln (premise length / hypothesis length)")
     axes.margins(y=_ROOM)
     axes.legend(loc="upper left", handlelength=1.2)
