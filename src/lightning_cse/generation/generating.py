@@ -255,6 +255,7 @@ class Generation:
             "metrics": measures(provenance, summary),
             "summary": summary,
             "provenance": provenance,
+            "device": "endpoint",
             "encoder": summary["encoder"],
             "environment": provenance["environment"],
         }

@@ -88,14 +88,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
     cosine: dict[str, Any] = {}  # the same, by role
     layout: dict[Literal["prompt", "example"], str] = Field(min_length=2)
     given: tuple[str, ...] = ()  # roles that the data has
-    # Of the pairs of the source and a role; `asked` becomes None.
-    scores: dict[
-        str,
-        Annotated[
-            Score | None,
-            pydantic.BeforeValidator(lambda score: None if score == "asked" else score),
-        ],
-    ] = {}
+    scores: dict[str, Score | Literal["asked"]] = {}  # of the pairs of the source and a role
     scoring: Scoring | None = None  # how the model is asked for them
     experiment: str | None = None  # which trains on the rows
     roles: tuple[_Role, ...]
@@ -103,7 +96,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
     @property
     def asked(self) -> tuple[str, ...]:
         """The roles whose pairs the model is asked to score."""
-        return tuple(name for name, score in self.scores.items() if score is None)
+        return tuple(name for name, score in self.scores.items() if score == "asked")
 
     @pydantic.model_validator(mode="after")
     def _has_what_it_refers_to(self) -> Self:
@@ -185,7 +178,7 @@ class Pattern(_Pattern):
     """The roles that a language model writes for a sentence, with the same examples for all.
 
     With ``scores``, rows are pairs of the source and a role's sentence with a score from 0 to 1;
-    None for a score that the model is asked for. ``given`` are roles that the data has.
+    ``asked`` if the model is asked for it. ``given`` are roles that the data has.
 
     Source: NGCSE, similarity pattern simulation; Dino (Schick and Schütze 2021) for pairs of a
     score, CLAIF (Cheng et al. 2023) for scores that the model gives. Differs: the wording is our

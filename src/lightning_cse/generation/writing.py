@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from lightning_cse.generation.filters import Cosine, judge, read_score
 from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern, Role
@@ -184,20 +184,25 @@ class Writer:
         self,
         row: Row,
         name: str,
-        score: float | None,
+        score: float | Literal["asked"],
     ) -> None:
         """Set the score of the pair of the anchor and a role's sentence, if there is one."""
         second = row.sentences.get(name)
-        if second is not None and score is None:
-            score = await self._asked(
-                row,
-                score_name(name),
-                lambda sample: self.score_request(row.anchor, second, sample),
-                read_score,
-            )
+        if second is None:
+            return
 
-        if second is not None and score is not None:
+        if score != "asked":
             row.scores[name] = score
+            return
+
+        read = await self._asked(
+            row,
+            score_name(name),
+            lambda sample: self.score_request(row.anchor, second, sample),
+            read_score,
+        )
+        if read is not None:
+            row.scores[name] = read
 
     async def _asked(
         self,

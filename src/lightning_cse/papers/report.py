@@ -159,7 +159,7 @@ def run_facts(runs: Sequence[Found]) -> dict[str, str]:
         "commit": set(map(short_commit, records)),
     }
 
-    return {fact: ", ".join(sorted(texts)) for fact, texts in facts.items()}
+    return {fact: ", ".join(sorted(texts - {""})) for fact, texts in facts.items()}
 
 
 def run_sections(

@@ -67,7 +67,7 @@ class Table:
     def facts(self, fact: Any) -> str:
         """Return a fact about the records of all cells, such as `machine_of`."""
         runs = itertools.chain.from_iterable(cell.runs for cell in self.cells.values())
-        return ", ".join(sorted({fact(run.record) for run in runs}))
+        return ", ".join(sorted({fact(run.record) for run in runs} - {""}))
 
 
 def make_table(plan: Plan, kept_tests: Path | None = None) -> Table:
@@ -252,8 +252,10 @@ def short_commit(record: Mapping[str, Any]) -> str:
 
 
 def machine_of(record: Mapping[str, Any]) -> str:
-    """Return the machine of a record: the GPU, or the processor and its cores."""
-    device = str(record.get("device") or "unknown")
+    """Return the machine of a record: the GPU, or the processor and its cores; nothing if the
+    record names none.
+    """
+    device = str(record.get("device") or "")
     if device != "cpu":
         return device
 

@@ -23,8 +23,8 @@ DIGESTS = {
     "sts_guarded": "8e14e71225559a2375a7e7160ce2c1ea0a93b931d307160e03032683347735cd",
     "nli_guarded": "bbd3e34266756b62eb07eff385de8a4d1b393b533687255bac0231fb2df536df",
     "dino": "75dbfd4709111c3e7f79f75ed0e216f59c061d1ad49c9297348eb69bf8a8b9a1",
-    "claif": "fb5e329d169a6cf23bb79a7a53325b8708acc72ae06daac7ebfe8f3928bd46ea",
-    "clhaif": "f5f88338de716100c61cdf9adedb36a586de35d31d3c83cbba87b9a2fd9d3c6b",
+    "claif": "387274d17d31e9e4cc14f46e1c2b626b7b3049532e91c14de5461bfbff889cff",
+    "clhaif": "0e3a63c53233576acb0a9bb2d2f88bff8eb2f9b539f0d389ed2f126baf66e2a8",
 }
 # of sts_guarded on the real STS12
 OFFICIAL = "a33dcfa2278af0fa5320b2fc4c7978496caf5e8ca557db22d9a66de9f7b354d0"

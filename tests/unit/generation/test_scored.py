@@ -103,6 +103,12 @@ def test_pair_without_an_accepted_reply_is_left_out(serve, generation):
     assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 1}
 
 
+def test_a_score_that_is_asked_for_says_so():
+    node = {"scores": {"positive": None}, "scoring": {"task": "a", "rule": "b", "message": "c"}}
+    faults = [fault for fault in wrong_pattern(node) if fault.startswith("pattern.scores")]
+    assert any("'asked'" in fault for fault in faults)
+
+
 def test_claif_fills_masks_then_asks_for_scores_and_resumes(serve, generation):
     server = serve(filled)
     server.plan = lambda body, _: "error" if sum(server.answered.values()) >= 13 else None
@@ -123,6 +129,7 @@ def test_claif_fills_masks_then_asks_for_scores_and_resumes(serve, generation):
     assert max(asked.values()) == 1
     assert made.run.path == first.run.path
     assert {row["score"] for row in rows} == {0.75}
+    assert set(provenance["pattern"]["scores"].values()) == {"asked"}
     assert {row["role"] for row in rows} >= {"masked_0", "masked_40", "masked_80"}
     assert provenance["acceptance"]["roles"]["masked_0 score"]["accepted"] == 3
     scored = [prompt(call.body) for call in server.calls if is_score(call.body) and not call.fault]

@@ -12,6 +12,15 @@ from lightning_cse.papers.statistics import (
 )
 
 
+@pytest.mark.parametrize("pairs", [3, 5, 20])
+def test_the_smallest_difference_is_found_as_often_as_its_power_says(pairs):
+    least = detectable_difference(1.7, pairs)
+    rng = np.random.default_rng(0)
+    samples = rng.normal(least, 1.7, size=(20_000, pairs))
+    found = stats.ttest_1samp(samples, 0, axis=1).pvalue < 0.05
+    assert found.mean() == pytest.approx(0.8, abs=0.01)
+
+
 def test_the_power_is_that_of_scipys_non_central_t():
     for pairs in (3, 5, 12):
         shift = detectable_difference(1, pairs, power=0.9) * np.sqrt(pairs)
