@@ -1,10 +1,11 @@
-"""Compare the memory that a training estimates before its first step with what it takes.
+"""Compare the memory that a training estimates before its first step with what the run takes.
 
     LIGHTNING_CSE_DATA=CORPORA python benchmarks/memory.py encoder=minilm_l6 encoder=FOLDER
 
 Each argument is the override of an encoder (several, with commas between them). SimCSE trains a few
-steps on NLI triplets with it, in a process of its own, at the batch size given. Measured is the
-growth of the process's peak memory over what it has before its first step, with the weights.
+steps on NLI triplets with it, at the batch size given, evaluates on the way, and tests the best
+checkpoint beside the untrained encoder. Measured is the peak memory of the process over what it has
+before its first step, with the weights.
 """
 
 from __future__ import annotations
@@ -14,21 +15,20 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
 import pytorch_lightning as pl
-from hydra.utils import instantiate
-from measuring import silence
 
 from lightning_cse.callbacks.memory import GIB, Memory, MemoryEstimate
-from lightning_cse.config.compose import compose
-from lightning_cse.engine.build import build
 from lightning_cse.runs import environment
-from lightning_cse.runs.machine import peak_memory
+
+NAME = "memory.json"
 
 
 class Kept(MemoryEstimate):
-    """The estimate, and the memory of the process before it."""
+    """The estimate, and the memory of the process before it, in a file of the run's folder."""
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure, then estimate."""
@@ -39,11 +39,12 @@ class Kept(MemoryEstimate):
 
     def report(self, trainer: pl.Trainer, memory: Memory) -> None:
         """Keep it."""
-        self.memory = memory
+        kept = {"estimated": memory.total, **asdict(memory), "before": self.before}
+        (Path(trainer.default_root_dir) / NAME).write_text(json.dumps(kept))
 
 
 def main() -> None:
-    """Measure in a process for each encoder, and print."""
+    """Make a run for each encoder, and print."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -52,24 +53,15 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--precision", default="32-true")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.child:
-        sys.stdout.write(json.dumps(measure(given)) + "\n")
-        return
-
     sys.stdout.write(f"{environment()['machine']['cpu']}\n")
     for encoder in given.encoders:
-        settings = [f"--{name}={getattr(given, name)}" for name in ("batch", "steps", "precision")]
-        done = subprocess.run(
-            [sys.executable, Path(__file__), encoder, "--child", *settings],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        numbers = json.loads(done.stdout.splitlines()[-1])
+        with tempfile.TemporaryDirectory() as folder:
+            numbers = measure(encoder.split(","), given, Path(folder))
+
         ratio = numbers["estimated"] / numbers["measured"]
         sys.stdout.write(f"{encoder}: {numbers}, estimated / measured {ratio:.2f}\n")
+        sys.stdout.flush()
 
 
 def resident() -> int:
@@ -78,40 +70,49 @@ def resident() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def measure(given: argparse.Namespace) -> dict[str, float]:
-    """Train a few steps, and return the memory estimated and measured, in GiB."""
-    cfg = compose(
-        "train",
+def measure(
+    encoder: list[str],
+    given: argparse.Namespace,
+    folder: Path,
+) -> dict[str, float]:
+    """Make a short run in a process, and return the memory estimated and measured, in GiB."""
+    command = [
+        *(sys.executable, "-m", "lightning_cse.train"),
         "+experiment=simcse_sup",
         "corpora=partial",
-        *given.encoders[0].split(","),
+        "suite=stsb",
+        *encoder,
+        f"paths.runs_dir={folder}",
         f"data.batch_size={given.batch}",
         f"trainer.precision={given.precision}",
         f"trainer.max_steps={given.steps}",
         "trainer.accelerator=cpu",
-        "diag.evaluation=none",
+        "least_evaluations=1",
+        "limits.dev_pairs=200",
+        "limits.test_pairs=200",
+        "diag.sentences=100",
         "data.train_rows=2000",
-        "data.held_out_rows=2",
+        "data.held_out_rows=50",
+        "+callbacks.kept._target_=memory.Kept",
+        "logger=csv",
+    ]
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        command,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    pl.seed_everything(0, workers=True, verbose=False)
-    silence()
-    parts = build(cfg)
-    parts.data.setup()
-    kept = Kept()
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = instantiate(cfg.trainer, **quiet, callbacks=[kept])
-    trainer.fit(parts.method, parts.data)
-    memory = kept.memory
+    if done.returncode:
+        sys.exit(done.stderr)
 
-    return {
-        "estimated": round(memory.total / GIB, 2),
-        "measured": round((peak_memory() * 2**20 - kept.before + memory.weights) / GIB, 2),
-        "weights": round(memory.weights / GIB, 2),
-        "gradients": round(memory.gradients / GIB, 2),
-        "optimizer": round(memory.optimizer / GIB, 2),
-        "activations": round(memory.activations / GIB, 2),
-        "overhead": round(memory.overhead / GIB, 2),
-    }
+    (kept,) = folder.rglob(NAME)
+    numbers = json.loads(kept.read_text())
+    peak = json.loads((kept.parent / "record.json").read_text())["peak_memory_mib"] * 2**20
+    numbers["measured"] = peak - numbers["before"] + numbers["weights"]
+
+    return {name: round(number / GIB, 2) for name, number in numbers.items()}
 
 
 if __name__ == "__main__":

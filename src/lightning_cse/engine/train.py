@@ -52,7 +52,7 @@ from lightning_cse.errors import ConfigError, Interrupted, TrainingError, one_li
 from lightning_cse.evaluation import TaskResult, keyed, run_tasks
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.runs.hashing import portable, training_key
-from lightning_cse.runs.machine import device_name, peak_memory
+from lightning_cse.runs.machine import device_name, peak_memory, return_freed_memory
 
 if TYPE_CHECKING:
     from lightning_cse.loggers import RunView
@@ -174,6 +174,7 @@ def _prepare(cfg: DictConfig, interrupts: Interrupts) -> Job:
     resolved = resolve_automatic(cfg)
     check_nodes(cfg)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
+    return_freed_memory()  # of the previous point of a sweep
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()  # else, in a sweep, that of the previous point
 
@@ -671,21 +672,33 @@ def _test(
     )["state_dict"]
     parts.method.load_state_dict(weights)
     parts.method.to(trainer.strategy.root_device).eval()
-    baselines = {}
-
+    _free_training(trainer)
+    # Each in a context of its own, which keeps a copy of the weights in its dtype.
     with trainer.precision_plugin.forward_context():
         results = run_tasks(parts.tasks, parts.method.model, "test")
-        metrics = _metrics(job, trainer, results)
-        for name in map(str, job.cfg.baselines):
+
+    metrics = _metrics(job, trainer, results)
+    baselines = {}
+    for name in map(str, job.cfg.baselines):
+        with trainer.precision_plugin.forward_context():
             model = built(job.cfg.baselines[name]).to(trainer.strategy.root_device).eval()
             found = run_tasks(parts.tasks, model, "test")
-            baselines[name] = _metrics(job, trainer, found, f"{name}-")
+
+        baselines[name] = _metrics(job, trainer, found, f"{name}-")
 
     parts.left_out.update(
         {task: result.reason for task, result in results.items() if result.reason}
     )
 
     return metrics, baselines
+
+
+def _free_training(trainer: pl.Trainer) -> None:
+    """Free the gradients and the optimizers, so that a baseline has room beside the model."""
+    trainer.lightning_module.zero_grad(set_to_none=True)
+    trainer.optimizers = []
+    trainer.strategy.lr_scheduler_configs = []
+    return_freed_memory()
 
 
 def _metrics(

@@ -1,5 +1,7 @@
 """The environment of a process: code, versions, machine, and the device that it computes on."""
 
+import ctypes
+import gc
 import importlib.metadata
 import os
 import platform
@@ -180,6 +182,15 @@ def memory_of(device: "torch.device") -> int:
         return int(match[1]) * 1024
 
     return int(os.sysconf("SC_PAGE_SIZE")) * int(os.sysconf("SC_PHYS_PAGES"))
+
+
+def return_freed_memory() -> None:
+    """Free objects that refer to each other, and return freed memory to the system, which the C
+    library may keep for later tensors.
+    """
+    gc.collect()
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def peak_memory() -> float:
