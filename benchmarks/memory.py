@@ -23,6 +23,7 @@ import pytorch_lightning as pl
 
 from lightning_cse.callbacks.memory import GIB, Memory, MemoryEstimate
 from lightning_cse.runs import environment
+from lightning_cse.runs.machine import return_freed_memory
 
 NAME = "memory.json"
 
@@ -34,6 +35,7 @@ class Kept(MemoryEstimate):
         """Measure, then estimate."""
         # Weights are mapped from their file, and in memory only once they are read.
         sum(float(weight.sum()) for weight in pl_module.parameters())
+        return_freed_memory()
         self.before = resident()
         super().on_train_start(trainer, pl_module)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from lightning_cse.methods.base import MakeOptimizer, Method
-from lightning_cse.runs.machine import memory_of
+from lightning_cse.runs.machine import memory_of, return_freed_memory
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +75,7 @@ class MemoryEstimate(Callback):
         if not isinstance(pl_module, Method) or data is None:
             return
 
+        return_freed_memory()  # of loading; what is available is measured
         device = trainer.strategy.root_device
         rows = min(PROBE_ROWS, len(data.train))
         # From all of the corpus, whose rows may be sorted.
