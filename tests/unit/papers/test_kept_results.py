@@ -52,7 +52,12 @@ def test_a_kept_table_is_that_of_its_records(file, tmp_path):
 
 
 def test_kept_records_are_of_committed_code():
-    assert {file.parent.parent.name for file in TABLES} == {"dualcse", "encoders", "gausscse", "ngcse"}
+    assert {file.parent.parent.name for file in TABLES} == {
+        "dualcse",
+        "encoders",
+        "gausscse",
+        "ngcse",
+    }
     files = [file for folder in kept_records(EXPERIMENTS) for file in folder.glob("*.json")]
     assert len(files) > 30
     for file in files:
