@@ -303,16 +303,19 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
     def _check_tokens(self, tokens: Dataset, name: str) -> None:
         """Raise DataError if a sentence has no token."""
-        lengths = np.concatenate(list(lengths_of(tokens, "ids")))
-        empty = np.flatnonzero((lengths == 0) & self.train.has(name))
+        present = self.train.has(name)
+        start = 0
+        for lengths in lengths_of(tokens, "ids"):
+            empty = np.flatnonzero((lengths == 0) & present[start : start + len(lengths)])
+            if len(empty):
+                row = start + int(empty[0])
+                sentence = self.train[row][name][:120]
+                raise DataError(
+                    f"{self.train.where(row)}: {name} {sentence!r} has no token in the "
+                    "encoder's vocabulary"
+                )
 
-        if len(empty):
-            row = int(empty[0])
-            sentence = self.train[row][name][:120]
-            raise DataError(
-                f"{self.train.where(row)}: {name} {sentence!r} has no token in the "
-                "encoder's vocabulary"
-            )
+            start += len(lengths)
 
     def _columns(self, role: str) -> list[str]:
         """Return the columns of a role: one, or all columns of hard negatives unless there is an

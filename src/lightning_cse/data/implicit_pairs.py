@@ -29,7 +29,7 @@ class ImplicitPairs:
         rows = Rows.cat(tables)
         columns = dict(zip(self.roles, self.roles, strict=True))
 
-        return made_of(rows.renamed(**columns), np.arange(len(rows)))
+        return made_of(rows.renamed(**columns), range(len(rows)))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ import contextlib
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,18 +48,94 @@ def replacing(file: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def in_file(array: np.ndarray, cache_dir: Path | None) -> np.ndarray:
-    """Return a long array from a memory-mapped file without a name, which ends with the array."""
-    if cache_dir is None or len(array) < LONG or isinstance(array, np.memmap):
-        return array
+def scratch(length: int, dtype: Any, cache_dir: Path | None) -> np.ndarray:
+    """Return an array to fill: a long one in a memory-mapped file without a name, which ends with
+    the array.
+    """
+    if cache_dir is None or length < LONG:
+        return np.empty(length, dtype)
 
     with usable(cache_dir):
         cache_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=cache_dir) as file:
-            array.tofile(file)
+            # Written, not only made longer: a full disk is an error here, and not a crash later.
+            for start in range(0, length, BLOCK):
+                np.zeros(min(BLOCK, length - start), dtype).tofile(file)
+
             file.flush()
 
-            return np.memmap(file, array.dtype, "r", shape=array.shape)
+            return np.memmap(file, dtype, "r+", shape=(length,))
+
+
+def blocks(length: int) -> Iterator[slice]:
+    """Yield the blocks of a long array, which have no copy of it in memory."""
+    for start in range(0, length, BLOCK):
+        yield slice(start, min(start + BLOCK, length))
+
+
+def in_file(numbers: np.ndarray | range, dtype: Any, cache_dir: Path | None) -> np.ndarray:
+    """Return a vector of numbers; a long one is in a file without a name."""
+    is_ready = cache_dir is None or len(numbers) < LONG or isinstance(numbers, np.memmap)
+    if isinstance(numbers, np.ndarray) and numbers.dtype == dtype and is_ready:
+        return numbers
+
+    return joined([(0, numbers)], dtype, cache_dir)
+
+
+def joined(
+    parts: Sequence[tuple[int, np.ndarray | range]],
+    dtype: Any,
+    cache_dir: Path | None,
+) -> np.ndarray:
+    """Return the numbers of all parts, each part's above its start; a long vector is in a file
+    without a name.
+    """
+    found = scratch(sum(len(numbers) for _, numbers in parts), dtype, cache_dir)
+    end = 0
+    for start, numbers in parts:
+        for block in blocks(len(numbers)):
+            some = numbers[block]
+            if isinstance(some, range):
+                some = np.arange(some.start, some.stop, some.step)
+
+            found[end : end + len(some)] = some
+            found[end : end + len(some)] += found.dtype.type(start)
+            end += len(some)
+
+    return found
+
+
+def taken(values: np.ndarray, numbers: np.ndarray, cache_dir: Path | None) -> np.ndarray:
+    """Return ``values[numbers]``; a long result is in a file without a name."""
+    found = scratch(len(numbers), values.dtype, cache_dir)
+    for block in blocks(len(numbers)):
+        found[block] = values[numbers[block]]
+
+    return found
+
+
+def marked(numbers: np.ndarray, length: int) -> np.ndarray:
+    """Return which of the numbers below ``length`` there are: (length,)."""
+    found = np.zeros(length, dtype=bool)
+    for block in blocks(len(numbers)):
+        found[numbers[block]] = True
+
+    return found
+
+
+def chosen(mask: np.ndarray, cache_dir: Path | None) -> np.ndarray:
+    """Return the numbers of the rows where a mask is true; many of them are in a file without a
+    name.
+    """
+    kind = np.uint32 if len(mask) < 2**32 else np.uint64
+    found = scratch(int(np.count_nonzero(mask)), kind, cache_dir)
+    end = 0
+    for block in blocks(len(mask)):
+        rows = np.flatnonzero(mask[block])
+        found[end : end + len(rows)] = rows + block.start
+        end += len(rows)
+
+    return found
 
 
 def gather(column: pa.ChunkedArray, numbers: np.ndarray) -> pa.ChunkedArray:
@@ -101,12 +178,11 @@ def digest_of(column: pa.ChunkedArray) -> str:
     content = xxhash.xxh3_128()
     lengths = xxhash.xxh3_128()
 
-    for chunk in column.chunks:
-        if len(chunk):
-            ends, data = texts_of(chunk)
-            content.update(data[ends[0] : ends[-1]])
-            length = pc.fill_null(pc.binary_length(chunk), -1).to_numpy()
-            lengths.update(length.astype(np.int64).tobytes())
+    for part in _parts(column):
+        ends, data = texts_of(part)
+        content.update(data[ends[0] : ends[-1]])
+        length = pc.fill_null(pc.binary_length(part), -1).to_numpy()
+        lengths.update(length.astype(np.int64).tobytes())
 
     return f"{content.hexdigest()}{lengths.hexdigest()}"
 
@@ -145,14 +221,18 @@ def kept_array(
 
 
 def _hashes(column: pa.ChunkedArray) -> Iterator[np.ndarray]:
+    for part in _parts(column):
+        ends, data = texts_of(part)
+        bounds = itertools.pairwise(ends.tolist())
+        hashes = np.array([hashed(data[first:last]) for first, last in bounds], np.uint64)
+        hashes[part.is_null().to_numpy(zero_copy_only=False)] = 0
+        yield hashes
+
+
+def _parts(column: pa.ChunkedArray) -> Iterator[pa.StringArray]:
     for chunk in column.chunks:
         for start in range(0, len(chunk), AT_ONCE):
-            part = chunk.slice(start, AT_ONCE)
-            ends, data = texts_of(part)
-            bounds = itertools.pairwise(ends.tolist())
-            hashes = np.array([hashed(data[first:last]) for first, last in bounds], np.uint64)
-            hashes[part.is_null().to_numpy(zero_copy_only=False)] = 0
-            yield hashes
+            yield chunk.slice(start, AT_ONCE)
 
 
 def hashed(text: bytes | memoryview) -> int:
@@ -160,12 +240,13 @@ def hashed(text: bytes | memoryview) -> int:
     return xxhash.xxh3_64_intdigest(text) or 1
 
 
-def first_appearance(hashes: np.ndarray) -> np.ndarray:
+def first_appearance(hashes: np.ndarray, cache_dir: Path | None = None) -> np.ndarray:
     """Number distinct hashes in the order in which they first appear; -1 for 0: (rows,)."""
     again, first = _repeated(hashes)
     is_first = hashes != 0
     is_first[again] = False
-    codes: np.ndarray = np.cumsum(is_first, dtype=np.int32 if len(hashes) < 2**31 else np.int64)
+    codes = scratch(len(hashes), np.int32 if len(hashes) < 2**31 else np.int64, cache_dir)
+    np.cumsum(is_first, dtype=codes.dtype, out=codes)
     np.subtract(codes, 1, out=codes)
     codes[hashes == 0] = -1
     codes[again] = codes[first]
@@ -175,7 +256,13 @@ def first_appearance(hashes: np.ndarray) -> np.ndarray:
 
 def is_first(codes: np.ndarray) -> np.ndarray:
     """Return whether each code of `first_appearance` appears there first; never for -1: (rows,)."""
-    return np.asarray(np.diff(np.maximum.accumulate(codes), prepend=-1) > 0)
+    found = np.empty(len(codes), dtype=bool)
+    highest = np.full(1, -1)
+    for block in blocks(len(codes)):
+        highest = np.maximum.accumulate(np.concatenate([highest[-1:], codes[block]]))
+        found[block] = np.diff(highest) > 0
+
+    return found
 
 
 def _repeated(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from lightning_cse.data.mapped import LONG, first_appearance, hashed, hashes_of
+from lightning_cse.data.mapped import (
+    LONG,
+    chosen,
+    first_appearance,
+    hashed,
+    hashes_of,
+    marked,
+    taken,
+)
 from lightning_cse.data.own import OwnFormat
 from lightning_cse.data.roles import RANDOM_PAIR, OwnRows, RoleRows
 from lightning_cse.data.rows import SOURCE, Rows
@@ -49,7 +57,7 @@ def keep(rows: Rows, kept: np.ndarray, reason: str) -> Rows:
     if kept.all():
         return rows
 
-    left = rows.select(np.flatnonzero(kept))
+    left = rows.select(chosen(kept, rows.cache_dir))
     return left.dropping({reason: used(rows) - used(left)})
 
 
@@ -74,7 +82,7 @@ def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
 
     apart = _drawn(own, number) | _drawn(added, round(share * _count(added)))
 
-    return keep(rows, ~apart, "held out"), rows.select(np.flatnonzero(apart))
+    return keep(rows, ~apart, "held out"), rows.select(chosen(apart, rows.cache_dir))
 
 
 def subset(rows: Rows, count: int) -> Rows:
@@ -190,11 +198,11 @@ def _units(rows: Rows, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     other rows.
     """
     if "added" not in rows.column_names:
-        return first_appearance(hashes), np.full(1, -1)
+        return first_appearance(hashes, rows.cache_dir), np.full(1, -1)
 
     added = _added(rows)
-    own = first_appearance(np.where(added, np.uint64(0), hashes))
-    others = first_appearance(np.where(added, hashes, np.uint64(0)))
+    own = first_appearance(np.where(added, np.uint64(0), hashes), rows.cache_dir)
+    others = first_appearance(np.where(added, hashes, np.uint64(0)), rows.cache_dir)
 
     return own, others
 
@@ -205,10 +213,10 @@ def _count(units: np.ndarray) -> int:
 
 def _drawn(units: np.ndarray, count: int) -> np.ndarray:
     """Return whether each row belongs to one of ``count`` units, drawn at random: (rows,)."""
-    is_drawn = np.zeros(_count(units) + 1, dtype=bool)  # the last is that of -1
-    is_drawn[seeded_order(_count(units), SEED)[:count]] = True
+    number = _count(units)
+    is_drawn = marked(seeded_order(number, SEED)[:count], number + 1)  # the last is that of -1
 
-    return np.asarray(is_drawn[units])
+    return taken(is_drawn, units, None)
 
 
 @dataclass(frozen=True)

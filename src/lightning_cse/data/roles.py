@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lightning_cse.data.cells import NLI_LABELS
-from lightning_cse.data.mapped import first_appearance, in_file, is_first
+from lightning_cse.data.mapped import first_appearance, in_file, is_first, joined
 from lightning_cse.data.own import layout_of
 from lightning_cse.data.parsers import PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
@@ -58,12 +58,13 @@ def made_of(rows: Rows, numbers: Any) -> Rows:
     """Return rows with the numbers of the corpus rows that each is made of: (rows,) or (rows,
     corpus rows per row).
     """
-    flat = np.asarray(numbers, dtype=np.int64).ravel()
+    flat = numbers if isinstance(numbers, range) else np.asarray(numbers, dtype=np.int64).ravel()
     width = max(1, len(flat) // max(1, len(rows)))
-    ends = np.arange(0, len(flat) + 1, width, dtype=np.int32)
-    ends, flat = (pa.array(in_file(array, rows.cache_dir)) for array in (ends, flat))
+    ends = in_file(range(0, len(flat) + 1, width), np.int32, rows.cache_dir)
+    flat = in_file(flat, np.int64, rows.cache_dir)
+    lists = pa.ListArray.from_arrays(*map(pa.array, (ends, flat)))
 
-    return rows.with_column("made_of", pa.ListArray.from_arrays(ends, flat))
+    return rows.with_column("made_of", lists)
 
 
 def with_roles(tables: Sequence[Rows], roles: Sequence[str]) -> Rows:
@@ -191,7 +192,7 @@ class NLITriplets:
 
         for rows in tables:
             if "hypothesis" not in rows.names:
-                parts.append(made_of(self._ready(rows), np.arange(start, start + len(rows))))
+                parts.append(made_of(self._ready(rows), range(start, start + len(rows))))
                 start += len(rows)
 
         if pairs:
@@ -357,7 +358,7 @@ class ScoredPairs:
             target=targets,
         )
 
-        return made_of(pairs, np.arange(len(pairs)))
+        return made_of(pairs, range(len(pairs)))
 
 
 @dataclass(frozen=True)
@@ -386,16 +387,17 @@ class Sentences:
 
         for rows in tables:
             sentences = rows.renamed(anchor=first_role(rows))
-            number = np.arange(len(rows))
+            number: np.ndarray | range = range(len(rows))
             second = next((name for name in SECOND if name in rows.names), None)
             if self.both and second is not None:
                 sentences, number = interleaved([sentences, rows.renamed(anchor=second)], ())
 
             anchors.append(sentences)
-            numbers.append(start + number)
+            numbers.append((start, number))
             start += len(rows)
 
-        rows = made_of(Rows.cat(anchors), np.concatenate(numbers))
+        rows = Rows.cat(anchors)
+        rows = made_of(rows, joined(numbers, np.int64, rows.cache_dir))
 
         if not self.distinct:
             return rows

@@ -14,8 +14,9 @@ from datasets import Dataset
 from datasets.fingerprint import generate_random_fingerprint
 from datasets.table import InMemoryTable
 
+from lightning_cse.data import mapped
 from lightning_cse.data.cells import AT_ONCE
-from lightning_cse.data.mapped import first_appearance, gather, hashes_of, in_file, is_first
+from lightning_cse.data.mapped import first_appearance, gather, hashes_of, in_file, is_first, taken
 from lightning_cse.errors import DataError
 
 # Where a row comes from.
@@ -63,7 +64,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         indices = None
         if numbers is not None:
             kind = np.uint32 if len(table) < 2**32 else np.uint64
-            numbers = in_file(numbers.astype(kind, copy=False), cache_dir)
+            numbers = in_file(numbers, kind, cache_dir)
             indices = InMemoryTable(pa.table({"indices": pa.array(numbers)}))
 
         # A fingerprint of the content would pickle all rows, and only matters for a dataset on
@@ -196,16 +197,19 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     def chosen(self, values: np.ndarray) -> np.ndarray:
         """Return the values of these rows, given one for each row of the table."""
-        return values if self.numbers is None else values[self.numbers]
+        return values if self.numbers is None else taken(values, self.numbers, self.cache_dir)
 
     def distinct(self, name: str) -> np.ndarray:
         """Return the first row of each value of one column, in order, that of null before the
         others; raises like `values`.
         """
-        codes = first_appearance(self.hashes(name))
+        codes = first_appearance(self.hashes(name), self.cache_dir)
+        first = is_first(codes)
         without = np.flatnonzero(codes < 0)[:1]
+        if not len(without):
+            return mapped.chosen(first, self.cache_dir)
 
-        return np.concatenate([without, np.flatnonzero(is_first(codes))])
+        return np.concatenate([without, np.flatnonzero(first)])
 
     def where(self, index: int) -> str:
         """Return ``path:line`` of one row, for messages."""
@@ -226,7 +230,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         rest as dropped.
         """
         chosen = indices if isinstance(indices, np.ndarray) else np.array([*indices], np.int64)
-        numbers = chosen if self.numbers is None else self.numbers[chosen]
+        numbers = chosen if self.numbers is None else taken(self.numbers, chosen, self.cache_dir)
         rows = self._with(self.data.table, numbers)
 
         return rows.dropping({reason: len(self) - distinct_numbers(chosen)}) if reason else rows
@@ -321,10 +325,7 @@ def constant(value: str | int | None, length: int) -> pa.ChunkedArray:
 
 def distinct_numbers(numbers: np.ndarray) -> int:
     """Return how many different numbers there are among some that are 0 or more."""
-    seen = np.zeros(int(numbers.max(initial=0)) + 1, dtype=bool)
-    seen[numbers] = True
-
-    return int(seen.sum())
+    return int(mapped.marked(numbers, int(numbers.max(initial=0)) + 1).sum())
 
 
 def _numbers(parts: Sequence[Rows]) -> np.ndarray | None:
@@ -332,14 +333,14 @@ def _numbers(parts: Sequence[Rows]) -> np.ndarray | None:
     if all(part.numbers is None for part in parts):
         return None
 
-    numbers = []
+    numbers: list[tuple[int, np.ndarray | range]] = []
     start = 0
 
     for part in parts:
-        numbers.append(part.chosen(np.arange(start, start + len(part.data))))
+        numbers.append((start, range(len(part.data)) if part.numbers is None else part.numbers))
         start += len(part.data)
 
-    return np.concatenate(numbers)
+    return mapped.joined(numbers, np.uint32 if start < 2**32 else np.uint64, parts[0].cache_dir)
 
 
 def _array(values: Any, kind: pa.DataType | None = None) -> pa.Array:

@@ -123,4 +123,4 @@ class ScoredTriplets:
         triplets = NLITriplets()(tables)
         targets = targets_of(Rows.cat(tables), (0.0, 1.0))
 
-        return made_of(triplets.with_column(TARGET, targets), np.arange(len(triplets)))
+        return made_of(triplets.with_column(TARGET, targets), range(len(triplets)))

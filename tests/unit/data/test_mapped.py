@@ -81,13 +81,15 @@ def test_long_arrays_are_mapped_from_a_file_that_leaves_nothing(
     tmp_path,
 ):
     array = np.arange(5)
-    found = in_file(array, tmp_path)
+    found = in_file(array, np.int64, tmp_path)
 
     assert isinstance(found, np.memmap)
     assert found.tolist() == array.tolist()
     assert list(tmp_path.iterdir()) == []
-    assert in_file(array, None) is array
-    assert in_file(array[:2], tmp_path).tolist() == [0, 1]
+    assert in_file(array, np.int64, None) is array
+    assert in_file(found, np.int64, tmp_path) is found
+    assert in_file(array[:2], np.int64, tmp_path).tolist() == [0, 1]
+    assert in_file(range(1, 12, 2), np.int32, tmp_path).tolist() == [1, 3, 5, 7, 9, 11]
 
 
 # A choice of rows is a mapping of indices; it behaves like the rows themselves.
