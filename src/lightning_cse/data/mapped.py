@@ -123,7 +123,7 @@ def marked(numbers: np.ndarray, length: int) -> np.ndarray:
     return found
 
 
-def chosen(mask: np.ndarray, cache_dir: Path | None) -> np.ndarray:
+def true_rows(mask: np.ndarray, cache_dir: Path | None) -> np.ndarray:
     """Return the numbers of the rows where a mask is true; many of them are in a file without a
     name.
     """

@@ -14,12 +14,12 @@ import torch
 
 from lightning_cse.data.mapped import (
     LONG,
-    chosen,
     first_appearance,
     hashed,
     hashes_of,
     marked,
     taken,
+    true_rows,
 )
 from lightning_cse.data.own import OwnFormat
 from lightning_cse.data.roles import RANDOM_PAIR, OwnRows, RoleRows
@@ -57,7 +57,7 @@ def keep(rows: Rows, kept: np.ndarray, reason: str) -> Rows:
     if kept.all():
         return rows
 
-    left = rows.select(chosen(kept, rows.cache_dir))
+    left = rows.select(true_rows(kept, rows.cache_dir))
     return left.dropping({reason: used(rows) - used(left)})
 
 
@@ -82,7 +82,7 @@ def hold_out(rows: Rows, share: float, *, of: str) -> tuple[Rows, Rows]:
 
     apart = _drawn(own, number) | _drawn(added, round(share * _count(added)))
 
-    return keep(rows, ~apart, "held out"), rows.select(chosen(apart, rows.cache_dir))
+    return keep(rows, ~apart, "held out"), rows.select(true_rows(apart, rows.cache_dir))
 
 
 def subset(rows: Rows, count: int) -> Rows:

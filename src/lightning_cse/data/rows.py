@@ -207,7 +207,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         first = is_first(codes)
         without = np.flatnonzero(codes < 0)[:1]
         if not len(without):
-            return mapped.chosen(first, self.cache_dir)
+            return mapped.true_rows(first, self.cache_dir)
 
         return np.concatenate([without, np.flatnonzero(first)])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lightning_cse.data.corpora import find_file, get_corpus, read_corpus
-from lightning_cse.data.mapped import chosen, digest_of, hashed, kept_array
+from lightning_cse.data.mapped import digest_of, hashed, kept_array, true_rows
 from lightning_cse.data.own import FORMS, OwnFormat, is_own, read_table
 from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
@@ -119,7 +119,7 @@ def without_pairs(rows: Rows, excluded: np.ndarray) -> Rows:
     if clean.all():
         return rows
 
-    return rows.select(chosen(clean, rows.cache_dir), reason=LEAK)
+    return rows.select(true_rows(clean, rows.cache_dir), reason=LEAK)
 
 
 def free_of(rows: Rows, excluded: np.ndarray) -> np.ndarray:

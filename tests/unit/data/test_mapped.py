@@ -5,7 +5,18 @@ import pyarrow as pa
 import pytest
 
 from lightning_cse.data import Rows, mapped
-from lightning_cse.data.mapped import digest_of, first_appearance, gather, hashes_of, in_file
+from lightning_cse.data.mapped import (
+    digest_of,
+    first_appearance,
+    gather,
+    hashes_of,
+    in_file,
+    is_first,
+    joined,
+    marked,
+    taken,
+    true_rows,
+)
 
 WORDS = ["b", None, "", "a", "b", "ä", None, "c", "a", "ccc"]
 
@@ -140,3 +151,22 @@ def test_choices_of_rows_share_the_table(
 
     assert both.column("anchor") == ["", None, *WORDS, None, "ccc", "a", "a"]
     assert both.column("line") == [3, 2, *range(1, 11), 2, 10, 9, 4]
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_blocks_give_what_whole_arrays_give(cache, long, tmp_path):
+    folder = tmp_path if cache else None
+    random = np.random.default_rng(1)
+    values = random.integers(0, 99, 23)
+    numbers = random.integers(0, 23, 17).astype(np.uint32)
+    mask = random.random(23) < 0.6
+    codes = first_appearance(values.astype(np.uint64), folder)
+
+    assert taken(values, numbers, folder).tolist() == values[numbers].tolist()
+    assert marked(numbers, 30).tolist() == [number in numbers for number in range(30)]
+    assert true_rows(mask, folder).tolist() == np.flatnonzero(mask).tolist()
+    assert is_first(codes).tolist() == [code not in codes[:row] for row, code in enumerate(codes)]
+    assert joined([(3, range(5)), (8, numbers)], np.int64, folder).tolist() == [
+        *range(3, 8),
+        *(numbers + 8),
+    ]
