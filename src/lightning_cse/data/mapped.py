@@ -59,8 +59,8 @@ def scratch(length: int, dtype: Any, cache_dir: Path | None) -> np.ndarray:
         cache_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=cache_dir) as file:
             # Written, not only made longer: a full disk is an error here, and not a crash later.
-            for start in range(0, length, BLOCK):
-                np.zeros(min(BLOCK, length - start), dtype).tofile(file)
+            for block in blocks(length):
+                np.zeros(block.stop - block.start, dtype).tofile(file)
 
             file.flush()
 
@@ -71,6 +71,11 @@ def blocks(length: int) -> Iterator[slice]:
     """Yield the blocks of a long array, which have no copy of it in memory."""
     for start in range(0, length, BLOCK):
         yield slice(start, min(start + BLOCK, length))
+
+
+def row_type(length: int) -> type[np.unsignedinteger[Any]]:
+    """Return the smallest type of the numbers of so many rows."""
+    return np.uint32 if length < 2**32 else np.uint64
 
 
 def in_file(numbers: np.ndarray | range, dtype: Any, cache_dir: Path | None) -> np.ndarray:
@@ -98,8 +103,8 @@ def joined(
             if isinstance(some, range):
                 some = np.arange(some.start, some.stop, some.step)
 
-            found[end : end + len(some)] = some
-            found[end : end + len(some)] += found.dtype.type(start)
+            place = found[end : end + len(some)]
+            np.add(some, start, out=place, dtype=found.dtype, casting="unsafe")
             end += len(some)
 
     return found
@@ -127,8 +132,7 @@ def true_rows(mask: np.ndarray, cache_dir: Path | None) -> np.ndarray:
     """Return the numbers of the rows where a mask is true; many of them are in a file without a
     name.
     """
-    kind = np.uint32 if len(mask) < 2**32 else np.uint64
-    found = scratch(int(np.count_nonzero(mask)), kind, cache_dir)
+    found = scratch(int(np.count_nonzero(mask)), row_type(len(mask)), cache_dir)
     end = 0
     for block in blocks(len(mask)):
         rows = np.flatnonzero(mask[block])
@@ -145,10 +149,10 @@ def gather(column: pa.ChunkedArray, numbers: np.ndarray) -> pa.ChunkedArray:
     starts = np.cumsum([0, *map(len, column.chunks)])
     parts = []
 
-    for start in range(0, len(numbers), BLOCK):
-        block = np.asarray(numbers[start : start + BLOCK], dtype=np.int64)
-        order = np.argsort(block, kind="stable")
-        ordered = block[order]
+    for block in blocks(len(numbers)):
+        wanted = np.asarray(numbers[block], dtype=np.int64)
+        order = np.argsort(wanted, kind="stable")
+        ordered = wanted[order]
         limits = np.asarray(np.searchsorted(ordered, starts))
         taken = []
 

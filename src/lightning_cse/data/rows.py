@@ -14,9 +14,19 @@ from datasets import Dataset
 from datasets.fingerprint import generate_random_fingerprint
 from datasets.table import InMemoryTable
 
-from lightning_cse.data import mapped
 from lightning_cse.data.cells import AT_ONCE
-from lightning_cse.data.mapped import first_appearance, gather, hashes_of, in_file, is_first, taken
+from lightning_cse.data.mapped import (
+    first_appearance,
+    gather,
+    hashes_of,
+    in_file,
+    is_first,
+    joined,
+    marked,
+    row_type,
+    taken,
+    true_rows,
+)
 from lightning_cse.errors import DataError
 
 # Where a row comes from.
@@ -63,8 +73,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
     ) -> None:
         indices = None
         if numbers is not None:
-            kind = np.uint32 if len(table) < 2**32 else np.uint64
-            numbers = in_file(numbers, kind, cache_dir)
+            numbers = in_file(numbers, row_type(len(table)), cache_dir)
             indices = InMemoryTable(pa.table({"indices": pa.array(numbers)}))
 
         # A fingerprint of the content would pickle all rows, and only matters for a dataset on
@@ -204,12 +213,10 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         others; raises like `values`.
         """
         codes = first_appearance(self.hashes(name), self.cache_dir)
-        first = is_first(codes)
         without = np.flatnonzero(codes < 0)[:1]
-        if not len(without):
-            return mapped.true_rows(first, self.cache_dir)
+        first = true_rows(is_first(codes), self.cache_dir)
 
-        return np.concatenate([without, np.flatnonzero(first)])
+        return joined([(0, without), (0, first)], first.dtype, self.cache_dir)
 
     def where(self, index: int) -> str:
         """Return ``path:line`` of one row, for messages."""
@@ -325,7 +332,7 @@ def constant(value: str | int | None, length: int) -> pa.ChunkedArray:
 
 def distinct_numbers(numbers: np.ndarray) -> int:
     """Return how many different numbers there are among some that are 0 or more."""
-    return int(mapped.marked(numbers, int(numbers.max(initial=0)) + 1).sum())
+    return int(marked(numbers, int(numbers.max(initial=0)) + 1).sum())
 
 
 def _numbers(parts: Sequence[Rows]) -> np.ndarray | None:
@@ -340,7 +347,7 @@ def _numbers(parts: Sequence[Rows]) -> np.ndarray | None:
         numbers.append((start, range(len(part.data)) if part.numbers is None else part.numbers))
         start += len(part.data)
 
-    return mapped.joined(numbers, np.uint32 if start < 2**32 else np.uint64, parts[0].cache_dir)
+    return joined(numbers, row_type(start), parts[0].cache_dir)
 
 
 def _array(values: Any, kind: pa.DataType | None = None) -> pa.Array:

@@ -21,7 +21,7 @@ from datasets.table import InMemoryTable
 from filelock import FileLock
 
 from lightning_cse.data.cells import AT_ONCE
-from lightning_cse.data.mapped import digest_of, gather, in_file, usable
+from lightning_cse.data.mapped import digest_of, gather, in_file, row_type, usable
 from lightning_cse.tokens import Tokenize, TokenTable
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def tokenise(
         num_proc = 1 if count < SHARD else _cores()
 
     if numbers is None:
-        numbers = in_file(range(count), np.uint32 if count < 2**32 else np.uint64, cache_dir)
+        numbers = in_file(range(count), row_type(count), cache_dir)
 
     name = _digest(sentences, numbers, tokenize)
     folder = None if cache_dir is None else cache_dir / "tokens"

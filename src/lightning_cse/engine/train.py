@@ -174,7 +174,6 @@ def _prepare(cfg: DictConfig, interrupts: Interrupts) -> Job:
     resolved = resolve_automatic(cfg)
     check_nodes(cfg)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
-    return_freed_memory()  # of the previous point of a sweep
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()  # else, in a sweep, that of the previous point
 
