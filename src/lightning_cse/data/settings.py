@@ -58,8 +58,8 @@ class ContrastiveData:
         delimiter: between the cells of their ``.csv`` and ``.tsv`` files (see `OwnFormat`).
         encoding: of their files of text; None: UTF-8.
         bad_rows: ``error``, or ``skip`` to leave out rows of their files that cannot be used.
-        num_proc: the number of processes that tokenise; None: one for fewer than a million rows,
-            else one for each core.
+        num_proc: the number of processes that tokenise, with one thread each; None: one process,
+            with a thread for each core.
         streaming: read the rows while they are trained on (see `StreamDataModule`); ``train`` then
             names Parquet or JSON-lines files, also by the URLs of `fsspec`.
         shuffle_buffer: the number of a stream's rows in memory, which are taken in random order; 0

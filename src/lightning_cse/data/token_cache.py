@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 VERSION = 3  # of the files in the token cache
 SHARD = 1_000_000  # sentences in a file; a finished file is not made again
+PARALLELISM = "TOKENIZERS_PARALLELISM"  # the variable of the package tokenizers
 FEATURES = datasets.Features({"ids": datasets.List(datasets.Value("int32"))})
 
 
@@ -50,7 +51,7 @@ def tokenise(
         cache_dir: the folder of the memory-mapped files, which are named after a digest of the
             sentences and the tokenizer; None keeps the ids in memory.
         numbers: the sentences to tokenise, in order; None: all of them.
-        num_proc: the number of processes; None: one for fewer sentences than a file holds, else one
+        num_proc: the number of processes, with one thread each; None: one process, with a thread
             for each core.
 
     Raises:
@@ -60,9 +61,6 @@ def tokenise(
 
     if not count:
         return Dataset.from_dict({"ids": []}, features=FEATURES)
-
-    if num_proc is None:
-        num_proc = 1 if count < SHARD else _cores()
 
     if numbers is None:
         numbers = in_file(range(count), row_type(count), cache_dir)
@@ -76,9 +74,10 @@ def tokenise(
 
     with usable(folder):
         if missing := sum(len(shard) for shard in shards if not shard.files()):
-            with _one_at_a_time(cache_dir, name), _bar(missing) as advance:
+            threads = _threads() if num_proc is None else contextlib.nullcontext()
+            with _one_at_a_time(cache_dir, name), _bar(missing) as advance, threads:
                 for shard in shards:
-                    shard.make(tokenize, num_proc, advance)
+                    shard.make(tokenize, num_proc or 1, advance)
 
         return datasets.concatenate_datasets([shard.tokens() for shard in shards])
 
@@ -213,6 +212,20 @@ def ids_of(texts: Sequence[str | None], tokenize: Tokenize) -> list[list[int]]:
     return [[] if text is None else next(tokenised) for text in texts]
 
 
+@contextlib.contextmanager
+def _threads() -> Iterator[None]:
+    """Let the tokenizer of this process use a thread for each core."""
+    before = os.environ.get(PARALLELISM)
+    os.environ[PARALLELISM] = "true"
+
+    try:
+        yield
+    finally:
+        os.environ.pop(PARALLELISM)
+        if before is not None:
+            os.environ[PARALLELISM] = before
+
+
 def _one_at_a_time(
     cache_dir: Path | None,
     name: str,
@@ -280,11 +293,3 @@ def _digest(sentences: pa.ChunkedArray, numbers: np.ndarray, tokenize: Tokenize)
     identity = f"{VERSION} {tokenize.digest}\0{digest_of(sentences)}{chosen}"
 
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
-
-
-def _cores() -> int:
-    # A process may be limited to some of the machine's cores, which macOS does not report.
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-
-    return os.cpu_count() or 1
