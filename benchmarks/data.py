@@ -3,12 +3,15 @@ sentence-transformers.
 
     make bench-data                               # or: python benchmarks/data.py; 1e3 to 1e6 rows
     make bench-data ARGS="--rows 1000 10000000 --sides ours --encoder tiny"
+    make bench-data ARGS="--data labelled hybrid --sides ours"
 
 The sentences are made up, as long as those of Wikipedia, and read from a file: data=wiki_sentences
 with data.train=[FILE]; on the other side, `datasets` reads the file, and the loader of
-sentence-transformers' trainer tokenises each batch. Each case is a fresh process that builds the
-data and iterates over some batches, as training does, without training. The first time, it fills
-the caches; the second time, it reads from them.
+sentence-transformers' trainer tokenises each batch. Other data sets, of our side alone, are
+labelled pairs that become triplets (data=file; three pairs per premise, of which one is neutral)
+and a hybrid in which one of 50 sentences has LLM rows (data=ngcse_wiki_sts). Each case is a fresh
+process that builds the data and iterates over some batches, as training does, without training. The
+first time, it fills the caches; the second time, it reads from them.
 
 Memory is the peak of the proportional set size of the process and its children without pages of
 files (``Pss_Anon`` of ``/proc/PID/smaps_rollup``, every 20 ms): the system reclaims the pages of
@@ -28,6 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +45,11 @@ GOAL_MIB = 100
 GOAL_SECONDS = 5
 BATCHES = 200
 SIDES = ("ours", "theirs")
+DATA = {
+    "sentences": ("method=simcse_unsup", "data=wiki_sentences"),
+    "labelled": ("method=simcse_sup", "data=file"),
+    "hybrid": ("method=ngcse", "data=ngcse_wiki_sts", "data.watched_in=[]"),
+}
 NAMES = {"ours": "lightning_cse", "theirs": "sentence-transformers"}
 
 
@@ -59,26 +68,58 @@ def sentences(count: int) -> Iterator[str]:
         yield " ".join((str(number), *draw.choices(words, k=draw.randint(12, 34)), "."))
 
 
+def labelled(count: int) -> Iterator[str]:
+    """Yield lines of CSV with labelled sentence pairs, three per premise."""
+    yield "premise,hypothesis,label"
+    for number, sentence in enumerate(sentences(-(-count // 3))):
+        for label in ("entailment", "neutral", "contradiction")[: count - 3 * number]:
+            yield f"{sentence},{label} {sentence[:-20]},{label}"
+
+
+def llm_rows(count: int) -> Iterator[str]:
+    """Yield LLM rows of every fiftieth sentence, as JSON lines."""
+    for sentence in islice(sentences(count), None, None, 50):
+        others = {"positive": "The same.", "intermediate": "Alike.", "negative": "Another."}
+        words = {name: f"{other} {sentence[:-20]}" for name, other in others.items()}
+        yield json.dumps({"anchor": sentence, **words})
+
+
+def write(data: str, count: int, folder: Path) -> dict[str, Path]:
+    """Write the files of a data set; return them by the config key that names them."""
+    contents = {"data.train": ("txt", sentences)}
+    if data == "labelled":
+        contents = {"data.train": ("csv", labelled)}
+    elif data == "hybrid":
+        contents["data.rows.llm"] = ("jsonl", llm_rows)
+
+    files = {key: folder / f"{data}-{count}.{end}" for key, (end, _) in contents.items()}
+    for key, (_, lines) in contents.items():
+        with files[key].open("w", encoding="utf-8") as out:
+            out.writelines(f"{line}\n" for line in lines(count))
+
+    return files
+
+
 # In the process of a case ---------------------------------------------------------------------
 
 
-def measure(side: str, encoder: str, file: str, cache: str, size: int) -> dict[str, float]:
-    """Build the data of a file and iterate over batches; return the seconds."""
+def measure(side: str, encoder: str, cache: str, *overrides: str) -> dict[str, float]:
+    """Build the data of a config and iterate over batches; return the seconds."""
     from hydra.utils import instantiate
 
     from lightning_cse.config.compose import compose
 
-    overrides = ("method=simcse_unsup", "suite=stsb", "data=wiki_sentences", f"encoder={encoder}")
     cfg = compose(
         "train",
-        *overrides,
-        f"data.train=['{file}']",
-        f"data.batch_size={size}",
+        "suite=stsb",
+        f"encoder={encoder}",
         f"paths.cache_dir='{cache}'",
+        *overrides,
     )
+    size = cfg.data.batch_size
     model = instantiate(cfg.encoder)
     start = time.perf_counter()
-    rows, batches = (ours if side == "ours" else theirs)(cfg, model, file, cache)
+    rows, batches = (ours if side == "ours" else theirs)(cfg, model)
     next(batches)
     ready = time.perf_counter()
     times = []
@@ -92,7 +133,7 @@ def measure(side: str, encoder: str, file: str, cache: str, size: int) -> dict[s
     }
 
 
-def ours(cfg: Any, encoder: Any, file: str, cache: str) -> tuple[int, Iterator[Any]]:
+def ours(cfg: Any, encoder: Any) -> tuple[int, Iterator[Any]]:
     """Return the number of training rows and their batches."""
     from hydra.utils import instantiate
 
@@ -103,7 +144,7 @@ def ours(cfg: Any, encoder: Any, file: str, cache: str) -> tuple[int, Iterator[A
     return len(data.train), iter(data.train_dataloader())
 
 
-def theirs(cfg: Any, encoder: Any, file: str, cache: str) -> tuple[int, Iterator[Any]]:
+def theirs(cfg: Any, encoder: Any) -> tuple[int, Iterator[Any]]:
     """Return the same for a data set of `datasets` and the tokenizer of sentence-transformers."""
     import datasets
     from sentence_transformers import SentenceTransformer
@@ -113,7 +154,12 @@ def theirs(cfg: Any, encoder: Any, file: str, cache: str) -> tuple[int, Iterator
 
     folder = find_encoder(cfg.encoder.name, cfg.encoder.source, cfg.encoder.package)
     model = SentenceTransformer(str(folder), device="cpu")
-    rows = datasets.load_dataset("text", data_files=file, split="train", cache_dir=f"{cache}/other")
+    rows = datasets.load_dataset(
+        "text",
+        data_files=list(cfg.data.train),
+        split="train",
+        cache_dir=f"{cfg.paths.cache_dir}/other",
+    )
     collate: Callable[[Any], Any] = lambda part: model.preprocess([row["text"] for row in part])  # noqa: E731
     return len(rows), iter(DataLoader(rows, cfg.data.batch_size, shuffle=True, collate_fn=collate))
 
@@ -131,12 +177,18 @@ def memory_of(pid: int) -> float:
     return 0.0
 
 
-def run(side: str, given: argparse.Namespace, file: Path, cache: str) -> dict[str, Any]:
+def run(
+    side: str,
+    data: str,
+    given: argparse.Namespace,
+    files: dict[str, Path],
+    cache: str,
+) -> dict[str, Any]:
     """Measure a case in a process of its own."""
-    command = [sys.executable, __file__, "--measure", side, given.encoder, str(file), cache]
-    with subprocess.Popen(
-        [*command, str(given.batch_size)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    overrides = [*DATA[data], f"data.batch_size={given.batch_size}"]
+    overrides += [f"{key}=['{file}']" for key, file in files.items()]
+    command = [sys.executable, __file__, "--measure", side, given.encoder, cache, *overrides]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         peak = 0.0
         while process.poll() is None:
             peak = max(peak, memory_of(process.pid))
@@ -148,29 +200,32 @@ def run(side: str, given: argparse.Namespace, file: Path, cache: str) -> dict[st
 
 
 def bench(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Measure each number of rows of each side, first without and then with its cache."""
+    """Measure each number of rows of each data set and side, first without and then with its
+    cache.
+    """
     with tempfile.TemporaryDirectory(dir=given.folder) as there:
-        for count in given.rows:
-            file = Path(there) / f"{count}.txt"
-            with file.open("w", encoding="utf-8") as out:
-                out.writelines(f"{sentence}\n" for sentence in sentences(count))
+        for data, count in product(given.data, given.rows):
+            files = write(data, count, Path(there))
             time.sleep(3)  # the state of a file that was just written is not remembered
-            for side in given.sides:
-                cache = f"{there}/{side}"
+            for side in given.sides if data == "sentences" else ("ours",):
                 for cached in (False, True):
-                    found = run(side, given, file, cache)
-                    yield {"side": side, "sentences": count, "cached": cached, **found}
-            file.unlink()
+                    found = run(side, data, given, files, f"{there}/{side}")
+                    case = {"side": side, "data": data, "sentences": count, "cached": cached}
+                    yield case | found
+
+            for file in files.values():
+                file.unlink()
 
 
 def rows_of(cases: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     """Yield the cells of each case: its memory and seconds also above those of the fewest rows."""
-    base: dict[tuple[str, bool], dict[str, Any]] = {}
+    base: dict[tuple[str, str, bool], dict[str, Any]] = {}
     for case in cases:
-        few = base.setdefault((case["side"], case["cached"]), case)
+        few = base.setdefault((case["side"], case["data"], case["cached"]), case)
         above = [case[key] - few[key] for key in ("peak_mib", "first_batch_seconds")]
         yield (
             NAMES[case["side"]],
+            case["data"],
             f"{case['sentences']:,}",
             "read" if case["cached"] else "filled",
             f"{case['first_batch_seconds']:,.1f}",
@@ -187,6 +242,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
+    parser.add_argument("--data", nargs="+", choices=DATA, default=["sentences"])
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
     parser.add_argument("--encoder", default="minilm_l6", help="whose tokenizer is used")
     parser.add_argument("--batch-size", type=int, default=64)
@@ -194,16 +250,15 @@ def main() -> None:
     parser.add_argument(
         "--json", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".json")
     )
-    parser.add_argument("--measure", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
-        *texts, size = given.measure
-        sys.stdout.write(f"{json.dumps(measure(*texts, int(size)))}\n")
+        sys.stdout.write(f"{json.dumps(measure(*given.measure))}\n")
         return
     about = environment() | {"load": os.getloadavg()[0]}
     cases = list(bench(given))
     heads = ("rows", "cache", "first batch s", "above", "a batch ms", "peak MiB", "above")
-    table = Table("side", *heads)
+    table = Table("side", "data", *heads)
     for cells in rows_of(cases):
         table.add_row(*cells)
     out = Console(width=max(110, Console().width), highlight=False)

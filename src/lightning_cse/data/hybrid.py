@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow.compute as pc
 
+from lightning_cse.data.mapped import blocks, joined, row_type
 from lightning_cse.data.parsers import LLM_PATTERNS as PATTERNS
 from lightning_cse.data.preparation import ANOTHER_ANCHOR
 from lightning_cse.data.roles import RoleRows, made_of
@@ -59,9 +60,10 @@ class Hybrid:
         llm = self._read_llm_rows()
         count = len(corpus)
         replaced, replacing = _replacements(corpus.hashes("anchor"), llm.hashes("anchor"))
-        order = np.arange(count)
+        added = np.setdiff1d(np.arange(len(llm)), replacing)
+        kind = row_type(count + len(llm))
+        order = joined([(0, range(count)), (count, added)], kind, corpus.cache_dir)
         order[replaced] = count + replacing
-        added = np.setdiff1d(np.arange(count, count + len(llm)), order)
 
         if len(added):
             message = "%d of %d LLM rows have an anchor that the corpus lacks: added"
@@ -75,7 +77,7 @@ class Hybrid:
 
         llm = made_of(llm, corpus.counts["read"] + np.arange(len(llm)))
         both = Rows.cat([anchors, llm])
-        hybrid = both.select(np.concatenate([order, added]))
+        hybrid = both.select(order)
         gone = pc.count_distinct(pc.list_flatten(corpus_rows.take(replaced))).as_py()
         hybrid = hybrid.dropping({"replaced by an LLM row": gone})
 
@@ -104,12 +106,19 @@ def _replacements(
     replace them; both are given by the hashes of their anchors.
     """
     order = np.argsort(llm_anchors)
-    place = np.searchsorted(llm_anchors, anchors, sorter=order)
-    found = order[np.minimum(place, len(order) - 1)]
-    rows = np.flatnonzero(llm_anchors[found] == anchors)
-    first = rows[np.unique(found[rows], return_index=True)[1]]
+    rows = [order[:0]]
+    replacing = [order[:0]]
 
-    return first, found[first]
+    for block in blocks(len(anchors)):
+        place = np.searchsorted(llm_anchors, anchors[block], sorter=order)
+        found = order[np.minimum(place, len(order) - 1)]
+        equal = np.flatnonzero(llm_anchors[found] == anchors[block])
+        rows.append(block.start + equal)
+        replacing.append(found[equal])
+
+    numbers, first = np.unique(np.concatenate(replacing), return_index=True)
+
+    return np.concatenate(rows)[first], numbers
 
 
 def as_llm_rows(rows: Rows, pattern: str) -> Rows:

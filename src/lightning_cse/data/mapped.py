@@ -119,6 +119,17 @@ def taken(values: np.ndarray, numbers: np.ndarray, cache_dir: Path | None) -> np
     return found
 
 
+def masked(values: np.ndarray, mask: np.ndarray, cache_dir: Path | None) -> np.ndarray:
+    """Return the values where the mask is true, else 0; a long result is in a file without a
+    name.
+    """
+    found = scratch(len(values), values.dtype, cache_dir)
+    for block in blocks(len(values)):
+        np.multiply(values[block], mask[block], out=found[block], dtype=found.dtype)
+
+    return found
+
+
 def marked(numbers: np.ndarray, length: int) -> np.ndarray:
     """Return which of the numbers below ``length`` there are: (length,)."""
     found = np.zeros(length, dtype=bool)
@@ -246,14 +257,17 @@ def hashed(text: bytes | memoryview) -> int:
 
 def first_appearance(hashes: np.ndarray, cache_dir: Path | None = None) -> np.ndarray:
     """Number distinct hashes in the order in which they first appear; -1 for 0: (rows,)."""
-    again, first = _repeated(hashes)
+    repeated = list(_repeated(hashes))
     is_first = hashes != 0
-    is_first[again] = False
+    for again, _ in repeated:
+        is_first[again] = False
+
     codes = scratch(len(hashes), np.int32 if len(hashes) < 2**31 else np.int64, cache_dir)
     np.cumsum(is_first, dtype=codes.dtype, out=codes)
     np.subtract(codes, 1, out=codes)
     codes[hashes == 0] = -1
-    codes[again] = codes[first]
+    for again, first in repeated:
+        codes[again] = codes[first]
 
     return codes
 
@@ -269,10 +283,11 @@ def is_first(codes: np.ndarray) -> np.ndarray:
     return found
 
 
-def _repeated(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows whose hash an earlier row has, and the first row of each of these hashes."""
-    again: list[np.ndarray] = []
-    first: list[np.ndarray] = []
+def _repeated(hashes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the rows whose hash an earlier row has, and the first row of each of these hashes, some
+    after the others.
+    """
+    kind = row_type(len(hashes))
     part_of = np.ascontiguousarray(hashes).view(np.uint8)[::8] % PASSES
 
     for number in range(PASSES):
@@ -282,7 +297,4 @@ def _repeated(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         starts = np.flatnonzero(np.diff(ordered, prepend=~ordered[:1]) != 0)
         group = np.repeat(starts, np.diff(starts, append=len(rows)))
         is_again = group != np.arange(len(rows))
-        again.append(rows[is_again])
-        first.append(rows[group[is_again]])
-
-    return np.concatenate(again), np.concatenate(first)
+        yield rows[is_again].astype(kind), rows[group[is_again]].astype(kind)

@@ -18,6 +18,7 @@ from lightning_cse.data.mapped import (
     hashed,
     hashes_of,
     marked,
+    masked,
     taken,
     true_rows,
 )
@@ -201,8 +202,8 @@ def _units(rows: Rows, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return first_appearance(hashes, rows.cache_dir), np.full(1, -1)
 
     added = _added(rows)
-    own = first_appearance(np.where(added, np.uint64(0), hashes), rows.cache_dir)
-    others = first_appearance(np.where(added, hashes, np.uint64(0)), rows.cache_dir)
+    parts = [masked(hashes, side, rows.cache_dir) for side in (~added, added)]
+    own, others = (first_appearance(part, rows.cache_dir) for part in parts)
 
     return own, others
 

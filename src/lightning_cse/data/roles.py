@@ -10,7 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lightning_cse.data.cells import NLI_LABELS
-from lightning_cse.data.mapped import first_appearance, in_file, is_first, joined
+from lightning_cse.data.mapped import (
+    blocks,
+    first_appearance,
+    in_file,
+    is_first,
+    joined,
+    masked,
+    scratch,
+)
 from lightning_cse.data.own import layout_of
 from lightning_cse.data.parsers import PAIR_SENTENCES
 from lightning_cse.data.rows import Rows
@@ -219,12 +227,12 @@ class NLITriplets:
         dropped = _other_labels(labels, is_trained)
 
         premises = rows.hashes("premise")
-        pairs = premises * _ODD + rows.hashes("hypothesis")
-        pairs[pairs == 0] = 1
-        is_new = is_first(first_appearance(np.where(is_trained, pairs, 0)))
+        pairs = masked(_of_pairs(rows), is_trained, rows.cache_dir)
+        is_new = is_first(first_appearance(pairs, rows.cache_dir))
         dropped["repeated pair"] = int(is_trained.sum() - is_new.sum())
 
-        codes = first_appearance(np.where(is_new, premises, 0))
+        new_premises = masked(premises, is_new, rows.cache_dir)
+        codes = first_appearance(new_premises, rows.cache_dir)
         is_entailment = pc.equal(labels, "entailment").to_numpy()
         numbers = _by_premise(codes, is_new & is_entailment)[:, None]
 
@@ -267,6 +275,18 @@ class NLITriplets:
                 place += [draw.choice(range(each)) for each in count]
 
         return np.stack([entailments[places[:, 0]], contradictions[places[:, 1]]], axis=1)
+
+
+def _of_pairs(rows: Rows) -> np.ndarray:
+    """Return a hash of each pair of a premise and a hypothesis that is never 0: (rows,)."""
+    premises, hypotheses = map(rows.hashes, ("premise", "hypothesis"))
+    pairs = scratch(len(rows), np.uint64, rows.cache_dir)
+    for block in blocks(len(rows)):
+        pairs[block] = premises[block] * _ODD + hypotheses[block]
+
+    pairs[pairs == 0] = 1
+
+    return pairs
 
 
 def _by_premise(codes: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from datasets.table import InMemoryTable
 
 from lightning_cse.data.cells import AT_ONCE
 from lightning_cse.data.mapped import (
+    blocks,
     first_appearance,
     gather,
     hashes_of,
@@ -24,6 +25,7 @@ from lightning_cse.data.mapped import (
     joined,
     marked,
     row_type,
+    scratch,
     taken,
     true_rows,
 )
@@ -271,8 +273,10 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         if distinct_numbers(self.numbers) < len(self):  # a row twice, perhaps with two values
             return self._with(self.table, None)._with_stored(name, array)
 
-        places = np.full(len(self.data), -1, np.int64)
-        places[self.numbers] = np.arange(len(self))
+        places = scratch(len(self.data), np.int64, self.cache_dir)
+        places[:] = -1
+        for block in blocks(len(self)):
+            places[self.numbers[block]] = np.arange(block.start, block.stop)
 
         return self._with_stored(name, array.take(pa.array(places, mask=places < 0)))
 
