@@ -2,6 +2,8 @@
 
 import pytest
 
+from lightning_cse.data import mapped
+
 
 @pytest.fixture
 def put(tmp_path):
@@ -15,6 +17,13 @@ def put(tmp_path):
         return path
 
     return put
+
+
+@pytest.fixture
+def long(monkeypatch):
+    """Treat arrays of three values as long, and blocks of four as large."""
+    monkeypatch.setattr(mapped, "LONG", 3)
+    monkeypatch.setattr(mapped, "BLOCK", 4)
 
 
 @pytest.fixture(scope="session")

@@ -64,10 +64,22 @@ def test_fewer_rows_are_the_same_premises_for_every_seed_and_scheme(options):
     assert both.column("premise") == [premise for premise in want for _ in range(2)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "train", "count"),
-    [(INLITriplets(), INLI, 60), (NLITriplets(), NLI, 9), (Sentences(), WIKI, 41)],
-)
+SHARES = [(INLITriplets(), INLI, 60), (NLITriplets(), NLI, 9), (Sentences(), WIKI, 41)]
+
+
+@pytest.mark.parametrize(("rows", "train", "count"), SHARES)
+def test_long_tables_are_prepared_like_short_ones(rows, train, count, tmp_path, request):
+    def made(**options):
+        data = data_module(train, rows, held_out_share=0.1, **options)
+        return data.train[:], data.held_out[:], data.counts
+
+    short = made()
+    request.getfixturevalue("long")
+
+    assert made(cache_dir=str(tmp_path)) == short
+
+
+@pytest.mark.parametrize(("rows", "train", "count"), SHARES)
 def test_held_out_share_is_disjoint_and_the_same_for_every_seed(
     rows,
     train,

@@ -109,6 +109,17 @@ def test_hold_out_is_the_same_for_all_settings(folder, adds_up):
         assert adds_up(setting.counts)
 
 
+def test_long_hybrids_are_made_like_short_ones(folder, request):
+    def made(**options):
+        setting = data(folder, llm_rows=9, **options)
+        return setting.train[:], setting.held_out[:], setting.counts
+
+    short = made()
+    request.getfixturevalue("long")
+
+    assert made(cache_dir=str(folder / "cache")) == short
+
+
 def test_all_settings_watch_the_same_sentences_once_each(folder):
     put_rows(folder / "nli.jsonl", SENTENCES[4:40:2], "nli")
     watched_in = [str(folder / f"{pattern}.jsonl") for pattern in PATTERNS]

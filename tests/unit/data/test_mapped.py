@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lightning_cse.data import Rows, mapped
+from lightning_cse.data import Rows
 from lightning_cse.data.mapped import (
     digest_of,
     first_appearance,
@@ -14,6 +14,7 @@ from lightning_cse.data.mapped import (
     is_first,
     joined,
     marked,
+    masked,
     taken,
     true_rows,
 )
@@ -35,13 +36,6 @@ def column(*sizes):
 
 
 CHUNKS = [column(10), column(3, 7), column(1, 0, 4, 5)]
-
-
-@pytest.fixture
-def long(monkeypatch):
-    """Treat arrays of three values as long, and blocks of four as large."""
-    monkeypatch.setattr(mapped, "LONG", 3)
-    monkeypatch.setattr(mapped, "BLOCK", 4)
 
 
 @pytest.mark.parametrize("words", CHUNKS)
@@ -164,6 +158,7 @@ def test_blocks_give_what_whole_arrays_give(cache, long, tmp_path):
 
     assert taken(values, numbers, folder).tolist() == values[numbers].tolist()
     assert marked(numbers, 30).tolist() == [number in numbers for number in range(30)]
+    assert masked(values, mask, folder).tolist() == np.where(mask, values, 0).tolist()
     assert true_rows(mask, folder).tolist() == np.flatnonzero(mask).tolist()
     assert is_first(codes).tolist() == [code not in codes[:row] for row, code in enumerate(codes)]
     assert joined([(3, range(5)), (8, numbers)], np.int64, folder).tolist() == [
