@@ -7,11 +7,11 @@ sentence-transformers.
 
 The sentences are made up, as long as those of Wikipedia, and read from a file: data=wiki_sentences
 with data.train=[FILE]; on the other side, `datasets` reads the file, and the loader of
-sentence-transformers' trainer tokenises each batch. Other data sets, of our side alone, are
-labelled pairs that become triplets (data=file; three pairs per premise, of which one is neutral)
-and a hybrid in which one of 50 sentences has LLM rows (data=ngcse_wiki_sts). Each case is a fresh
-process that builds the data and iterates over some batches, as training does, without training. The
-first time, it fills the caches; the second time, it reads from them.
+sentence-transformers' trainer tokenises each batch. Other data sets are of our side alone: labelled
+pairs that become triplets (+experiment=simcse_sup; three pairs per premise, one of them neutral),
+and a hybrid in which one of 50 sentences has LLM rows (+experiment=ngcse_wiki_sts_ht). Each case is
+a fresh process that builds the data and iterates over some batches, as training does, without
+training. The first time, it fills the caches; the second time, it reads from them.
 
 Memory is the peak of the proportional set size of the process and its children without pages of
 files (``Pss_Anon`` of ``/proc/PID/smaps_rollup``, every 20 ms, or less often where looking takes
@@ -48,8 +48,8 @@ BATCHES = 200
 SIDES = ("ours", "theirs")
 DATA = {
     "sentences": ("method=simcse_unsup", "data=wiki_sentences"),
-    "labelled": ("method=simcse_sup", "data=file"),
-    "hybrid": ("method=ngcse", "data=ngcse_wiki_sts", "data.watched_in=[]"),
+    "labelled": ("+experiment=simcse_sup", "data=file"),
+    "hybrid": ("+experiment=ngcse_wiki_sts_ht", "data.watched_in=[]"),
 }
 NAMES = {"ours": "lightning_cse", "theirs": "sentence-transformers"}
 
@@ -140,7 +140,14 @@ def ours(cfg: Any, encoder: Any) -> tuple[int, Iterator[Any]]:
 
     from lightning_cse.data import ContrastiveDataModule
 
-    data = ContrastiveDataModule(instantiate(cfg.data), tokenize=encoder.tokenizer, seed=0)
+    method = instantiate(cfg.method, encoder=encoder)
+    data = ContrastiveDataModule(
+        instantiate(cfg.data),
+        tokenize=encoder.tokenizer,
+        seed=0,
+        roles=method.roles,
+        optional=method.optional,
+    )
     data.setup()
     return len(data.train), iter(data.train_dataloader())
 

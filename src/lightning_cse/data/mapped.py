@@ -20,7 +20,7 @@ from lightning_cse.data.cells import AT_ONCE
 from lightning_cse.errors import DataError
 
 LONG = 2**18  # an array of fewer rows stays in memory
-BLOCK = 2**17  # rows that are gathered at once
+BLOCK = 2**15  # rows that are gathered at once
 PASSES = 16  # over the hashes: each sorts a part of their values
 
 
@@ -153,12 +153,38 @@ def true_rows(mask: np.ndarray, cache_dir: Path | None) -> np.ndarray:
     return found
 
 
-def gather(column: pa.ChunkedArray, numbers: np.ndarray) -> pa.ChunkedArray:
-    """Return the rows of a column with these numbers; `pyarrow` itself would first copy the column
-    if it has several chunks.
+def gather(
+    column: pa.ChunkedArray,
+    numbers: np.ndarray,
+    cache_dir: Path | None = None,
+) -> pa.ChunkedArray:
+    """Return the rows of a column with these numbers; many of them are in a file without a name.
+
+    `pyarrow` itself would first copy the column if it has several chunks.
     """
+    parts = _gathered(column, numbers)
+
+    if cache_dir is None or len(numbers) < LONG:
+        return pa.chunked_array(parts, column.type)
+
+    schema = pa.schema({"values": column.type})
+
+    with usable(cache_dir):
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=cache_dir) as file:
+            with pa.ipc.new_stream(file, schema) as writer:
+                for part in parts:
+                    writer.write_batch(pa.record_batch([part], schema=schema))
+
+            file.flush()
+            pa.default_memory_pool().release_unused()
+
+            return pa.ipc.open_stream(pa.memory_map(file.name)).read_all().column("values")
+
+
+def _gathered(column: pa.ChunkedArray, numbers: np.ndarray) -> Iterator[pa.Array]:
+    """Yield the rows of a column with these numbers, block by block."""
     starts = np.cumsum([0, *map(len, column.chunks)])
-    parts = []
 
     for block in blocks(len(numbers)):
         wanted = np.asarray(numbers[block], dtype=np.int64)
@@ -171,9 +197,7 @@ def gather(column: pa.ChunkedArray, numbers: np.ndarray) -> pa.ChunkedArray:
             within = ordered[limits[place] : limits[place + 1]] - starts[place]
             taken.append(column.chunk(place).take(pa.array(within)))
 
-        parts.append(pa.concat_arrays(taken).take(pa.array(np.argsort(order))))
-
-    return pa.chunked_array(parts, column.type)
+        yield pa.concat_arrays(taken).take(pa.array(np.argsort(order)))
 
 
 # Text -------------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         are; the values of a choice of rows are copied.
         """
         stored = self._stored(name)
-        return stored if self.numbers is None else gather(stored, self.numbers)
+        return stored if self.numbers is None else gather(stored, self.numbers, self.cache_dir)
 
     def column(self, name: str) -> list[Any]:
         """Return the values of one column as a list; raises like `values`."""

@@ -44,10 +44,13 @@ def test_gathered_values_are_those_of_the_rows(
     words,
     numbers,
     long,
+    tmp_path,
 ):
-    found = gather(words, np.array(numbers, dtype=np.uint32))
+    for folder in (None, tmp_path):
+        found = gather(words, np.array(numbers, dtype=np.uint32), folder)
 
-    assert found.to_pylist() == [WORDS[number] for number in numbers]
+        assert found.to_pylist() == [WORDS[number] for number in numbers]
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("words", CHUNKS)
