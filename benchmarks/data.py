@@ -5,8 +5,8 @@ sentence-transformers.
     make bench-data ARGS="--rows 1000 10000000 --sides ours --encoder tiny"
     make bench-data ARGS="--data labelled hybrid --sides ours"
 
-The sentences are made up, as long as those of Wikipedia, and read from a file: data=wiki_sentences
-with data.train=[FILE]; on the other side, `datasets` reads the file, and the loader of
+The sentences are made up, as long as those of Wikipedia, and read from a file
+(+experiment=simcse_unsup); on the other side, `datasets` reads the file, and the loader of
 sentence-transformers' trainer tokenises each batch. Other data sets are of our side alone: labelled
 pairs that become triplets (+experiment=simcse_sup; three pairs per premise, one of them neutral),
 and a hybrid in which one of 50 sentences has LLM rows (+experiment=ngcse_wiki_sts_ht). Each case is
@@ -47,7 +47,7 @@ GOAL_SECONDS = 5
 BATCHES = 200
 SIDES = ("ours", "theirs")
 DATA = {
-    "sentences": ("method=simcse_unsup", "data=wiki_sentences"),
+    "sentences": ("+experiment=simcse_unsup",),
     "labelled": ("+experiment=simcse_sup", "data=file"),
     "hybrid": ("+experiment=ngcse_wiki_sts_ht", "data.watched_in=[]"),
 }
