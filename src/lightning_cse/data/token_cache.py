@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import hashlib
+import itertools
 import logging
 import os
 import tempfile
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 
 VERSION = 3  # of the files in the token cache
 SHARD = 1_000_000  # sentences in a file; a finished file is not made again
+TOKENISED_AT_ONCE = 256  # sentences whose tokens, as objects, fit into a processor's cache
 PARALLELISM = "TOKENIZERS_PARALLELISM"  # the variable of the package tokenizers
 FEATURES = datasets.Features({"ids": datasets.List(datasets.Value("int32"))})
 
@@ -208,8 +210,12 @@ def _ids(
 
 def ids_of(texts: Sequence[str | None], tokenize: Tokenize) -> list[list[int]]:
     """Return the bare token ids of each sentence, and an empty list for None."""
-    tokenised = iter(tokenize([text for text in texts if text is not None]))
-    return [[] if text is None else next(tokenised) for text in texts]
+    present = [text for text in texts if text is not None]
+    starts = range(0, len(present), TOKENISED_AT_ONCE)
+    parts = (tokenize(present[start : start + TOKENISED_AT_ONCE]) for start in starts)
+    ids = itertools.chain.from_iterable(parts)
+
+    return [[] if text is None else next(ids) for text in texts]
 
 
 @contextlib.contextmanager

@@ -107,11 +107,6 @@ PASSED_AT_ONCE = 2048
 PADDING = 64
 """There, padding tokens of a group: about the cost of another group."""
 
-SENTENCES_AT_ONCE = 256
-"""Sentences that are tokenised at once: the tokenizer's own results take a hundred times the memory
-of the ids, and fit into a processor's cache.
-"""
-
 PADDING_ON_GPU = 4096
 """Padding tokens of a group on a GPU: about the cost of another, smaller pass through BERT-base."""
 
@@ -153,22 +148,19 @@ class Tokenizer:
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the bare ids of each sentence: no special tokens, nothing truncated."""
-        ids: list[list[int]] = []
+        if not sentences:  # transformers raises an IndexError
+            return []
 
-        for start in range(0, len(sentences), SENTENCES_AT_ONCE):
-            some = sentences[start : start + SENTENCES_AT_ONCE]
-            # verbose=False: the data module counts and reports sentences over the model's maximum.
-            encoded = self.tokenizer(
-                [self.instruction + sentence for sentence in some],
-                add_special_tokens=False,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-                truncation=False,
-                verbose=False,
-            )
-            ids.extend(encoded["input_ids"])
+        # verbose=False: the data module counts and reports sentences over the model's maximum.
+        encoded = self.tokenizer(
+            [self.instruction + sentence for sentence in sentences],
+            add_special_tokens=False,
+            return_attention_mask=False,
+            truncation=False,
+            verbose=False,
+        )
 
-        return ids
+        return list(encoded["input_ids"])
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each list of ids, as the tokenizer joins word pieces."""
