@@ -1,5 +1,6 @@
 """The token cache: made once, memory-mapped and shared."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -153,6 +154,22 @@ def test_finished_shards_are_kept(
     assert [calls.count(text) for text in ("bb", "ccc", "d")] == [1, 1, 1]
     assert made(num_proc=1) == (found, calls)
     assert tokenise(column, Counting(), None, numbers=numbers)["ids"][:] == found
+
+
+@pytest.mark.parametrize(("num_proc", "threads"), [(None, "true"), (1, "false")])
+def test_one_process_has_a_thread_for_each_core(num_proc, threads, tmp_path, monkeypatch):
+    seen = []
+
+    class Seeing(Counting):
+        def __call__(self, sentences):
+            seen.append(os.environ[token_cache.PARALLELISM])
+            return super().__call__(sentences)
+
+    monkeypatch.setenv(token_cache.PARALLELISM, "false")
+    tokenise(pa.chunked_array([["a", "bb"]]), Seeing(), tmp_path, num_proc=num_proc)
+
+    assert seen == [threads]
+    assert os.environ[token_cache.PARALLELISM] == "false"
 
 
 def test_bar_and_log_show_the_speed(
