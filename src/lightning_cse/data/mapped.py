@@ -171,15 +171,16 @@ def gather(
 
     with usable(cache_dir):
         cache_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=cache_dir) as file:
+        with tempfile.TemporaryFile(dir=cache_dir) as file:
             with pa.ipc.new_stream(file, schema) as writer:
                 for part in parts:
                     writer.write_batch(pa.record_batch([part], schema=schema))
 
             file.flush()
             pa.default_memory_pool().release_unused()
+            content = pa.py_buffer(np.memmap(file, np.uint8, "r"))
 
-            return pa.ipc.open_stream(pa.memory_map(file.name)).read_all().column("values")
+        return pa.ipc.open_stream(content).read_all().column("values")
 
 
 def _gathered(column: pa.ChunkedArray, numbers: np.ndarray) -> Iterator[pa.Array]:
