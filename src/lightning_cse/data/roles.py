@@ -3,6 +3,7 @@
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -227,7 +228,8 @@ class NLITriplets:
         dropped = _other_labels(labels, is_trained)
 
         premises = rows.hashes("premise")
-        pairs = masked(_of_pairs(rows), is_trained, rows.cache_dir)
+        pairs = _of_pairs(premises, rows.hashes("hypothesis"), rows.cache_dir)
+        pairs = masked(pairs, is_trained, rows.cache_dir)
         is_new = is_first(first_appearance(pairs, rows.cache_dir))
         dropped["repeated pair"] = int(is_trained.sum() - is_new.sum())
 
@@ -277,11 +279,14 @@ class NLITriplets:
         return np.stack([entailments[places[:, 0]], contradictions[places[:, 1]]], axis=1)
 
 
-def _of_pairs(rows: Rows) -> np.ndarray:
-    """Return a hash of each pair of a premise and a hypothesis that is never 0: (rows,)."""
-    premises, hypotheses = map(rows.hashes, ("premise", "hypothesis"))
-    pairs = scratch(len(rows), np.uint64, rows.cache_dir)
-    for block in blocks(len(rows)):
+def _of_pairs(
+    premises: np.ndarray,
+    hypotheses: np.ndarray,
+    cache_dir: Path | None,
+) -> np.ndarray:
+    """Return a hash of each pair of sentences, given theirs, that is never 0: (rows,)."""
+    pairs = scratch(len(premises), np.uint64, cache_dir)
+    for block in blocks(len(premises)):
         pairs[block] = premises[block] * _ODD + hypotheses[block]
 
     pairs[pairs == 0] = 1
