@@ -133,7 +133,11 @@ def _about(table: Table, encoders: Sequence[str]) -> list[str]:
         "": " ".join(request.settings),
         "only ": ", ".join(request.only),
     }
-    facts = {"code ": table.facts(short_commit), "measured on ": table.facts(machine_of)}
+    facts = {
+        "code ": table.facts(short_commit),
+        "measured on ": table.facts(machine_of),
+        "": table.time(),
+    }
     lines = [
         "; ".join(name + text for name, text in part.items() if text) for part in (choices, facts)
     ]

@@ -20,6 +20,7 @@ from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines, 
 
 if TYPE_CHECKING:
     from lightning_cse.papers.plan import Plan
+    from lightning_cse.papers.records import Found
 
 __all__ = ["LEVELS", "Table", "machine_of", "make_table", "short_commit"]
 
@@ -66,8 +67,25 @@ class Table:
 
     def facts(self, fact: Any) -> str:
         """Return a fact about the records of all cells, such as `machine_of`."""
-        runs = itertools.chain.from_iterable(cell.runs for cell in self.cells.values())
-        return ", ".join(sorted({fact(run.record) for run in runs} - {""}))
+        return ", ".join(sorted({fact(run.record) for run in self._runs()} - {""}))
+
+    def time(self) -> str:
+        """Return the hours that the runs of all cells took, with training and evaluation, and their
+        number.
+        """
+        seconds = {
+            run.source: sum(run.record["seconds"].values())
+            for run in self._runs()
+            if run.record.get("seconds")
+        }
+        if not seconds:
+            return ""
+
+        runs = f"{len(seconds)} run{'s' * (len(seconds) != 1)}"
+        return f"{sum(seconds.values()) / 3600:.2f} hours for {runs}"
+
+    def _runs(self) -> Iterator[Found]:
+        return itertools.chain.from_iterable(cell.runs for cell in self.cells.values())
 
 
 def make_table(plan: Plan, kept_tests: Path | None = None) -> Table:

@@ -43,6 +43,7 @@ def table(tmp_path):
         "config_hash": "01",
         "device": "cpu",
         "environment": environment,
+        "seconds": {"training": 1000.0, "test": 80.0},
     }
     metrics = {
         "a": [{"test/rte/accuracy_all": value} for value in (0.785, 0.8, 0.8187)],
@@ -62,7 +63,7 @@ def test_terminal(table):
     assert lines[:3] == [
         "Mine, Table 1: Terms & losses",
         "encoder minilm_l6; x=1",
-        "code 24357b6-dirty; measured on cpu, Z80, 1 core",
+        "code 24357b6-dirty; measured on cpu, Z80, 1 core; 1.20 hours for 4 runs",
     ]
     assert [line.split() for line in lines[6:9]] == [
         ["a", "3", "80.12", "±", "1.69", "-"],
