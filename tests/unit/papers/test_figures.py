@@ -186,6 +186,16 @@ def test_data_statistics_beside_the_papers():
     assert counts["Wang et al.", "train"]["published"] == 101_320
 
 
+def test_a_corpus_that_is_missing_is_not_counted(tmp_path):
+    (tmp_path / "INLI").symlink_to(sample_dir() / "INLI")
+    request = Request("small", settings=(f"paths.data_dir={tmp_path}",))
+    made = make("dualcse/table6", request=request)
+    counts = {(row["row"], row["column"]): row["pairs"] for row in made.tables["pairs"]}
+    assert counts["INLI", "dev"] == 4 * len(read_corpus("inli", "val", sample_dir()))
+    assert counts["Wang et al.", "dev"] is None
+    assert "Wang et al. is not counted: ImpScore/all_data.csv is not in the" in made.text
+
+
 class Letters:
     """Explicit: how often each letter occurs; implicit: the same of the sentence without its first
     word.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from lightning_cse.data import Rows, read_corpus, sample_dir
-from lightning_cse.data.corpora import get_corpus
+from lightning_cse.data.corpora import find_file, get_corpus
 from lightning_cse.data.preparation import seeded_order
 from lightning_cse.data.sources import HYPOTHESES
 from lightning_cse.engine.load import CHECKPOINT, load
@@ -37,14 +37,25 @@ _SHOWN = ["view", "rank", "cosine", "kind", "sentence"]
 
 
 def data_statistics(plan: Plan) -> Result:
-    """Make DualCSE's Table 6: the number of pairs in each corpus, beside the paper's numbers."""
+    """Make DualCSE's Table 6: the number of pairs in each corpus, beside the paper's numbers.
+
+    A corpus that is not there has no counts, and the text names the file that is missing.
+    """
     data_dir = Path(data_config(plan).paths.data_dir)
     is_sample = data_dir == sample_dir()
     counted = "sample corpus, which is a small part" if is_sample else "official files"
     published = {(each.row, each.column): int(each.value) for each in plan.artefact.published}
     rows = []
+    notes = [f"Counted in the {counted}."]
     for line in plan.lines:
-        counts = pair_counts(_CORPORA[line.name], data_dir)
+        corpus = get_corpus(_CORPORA[line.name])
+        missing = [file.path for file in corpus.files if find_file(data_dir, file) is None]
+        if missing and corpus.hub is None:
+            notes.append(f"{line.label} is not counted: {missing[0]} is not in the data folder.")
+            counts = {}
+        else:
+            counts = pair_counts(corpus.name, data_dir)
+
         rows += [
             {
                 "row": line.label,
@@ -55,7 +66,7 @@ def data_statistics(plan: Plan) -> Result:
             for column in plan.artefact.columns
         ]
 
-    return made({}, [markdown_table(rows), f"Counted in the {counted}."], pairs=rows)
+    return made({}, [markdown_table(rows), *notes], pairs=rows)
 
 
 def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
