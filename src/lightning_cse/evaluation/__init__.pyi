@@ -3,6 +3,7 @@ from .direction import INLIDirection as INLIDirection
 from .inli import EIS as EIS
 from .inli import RTE as RTE
 from .inli import PairEIS as PairEIS
+from .inli import Retrieval as Retrieval
 from .labels import PairLabels as PairLabels
 from .nli import NLI as NLI
 from .own import OwnDirection as OwnDirection

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import missing_file
@@ -20,6 +21,7 @@ from lightning_cse.evaluation.task import (
     texts,
 )
 from lightning_cse.metrics import auc, auc_error, share_larger
+from lightning_cse.similarity import cosine_matrix
 
 HYPOTHESES = {
     "explicit": ("explicit_entailment", True),
@@ -188,6 +190,57 @@ def accuracy_by_type(rows: Rows, correct: Sequence[bool]) -> dict[str, float]:
     right = Counter(kind for kind, is_right in zip(types, correct, strict=True) if is_right)
 
     return {f"accuracy_{kind}": right[kind] / count for kind, count in Counter(types).items()}
+
+
+class Retrieval(INLITask):
+    r"""Do the vectors of a premise find what it says and what it implies?
+
+    The distinct hypotheses of the split are ranked by the cosine of their first view to a view of
+    the premise. Metrics: ``accuracy_<kind>_by_<view>``, the share of premises whose own hypothesis
+    of that kind (``explicit``, ``implied``) is among the three nearest (accuracy@3). The views are
+    the model's first one (``explicit``) and its last one (``implicit``); a model with one vector
+    has the same value for both. A hypothesis that is as near as another one ranks after it.
+
+    Source: DualCSE, table 3, which shows the three nearest sentences of some premises.  Differs:
+    the paper has no number. It searches the hypotheses of the training split, where a premise of
+    another split has none; here, those of the premise's own split are searched.
+    """
+
+    needs = ("similarity",)
+    metrics = tuple(
+        f"accuracy_{kind}_by_{view}"
+        for kind in ("explicit", "implied")
+        for view in ("explicit", "implicit")
+    )
+    nearest: ClassVar[int] = 3
+
+    def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
+        """Rank the hypotheses by each view of each premise."""
+        rows = self.rows(split)
+        hypotheses = rows.column("hypothesis")
+        places = {sentence: place for place, sentence in enumerate(dict.fromkeys(hypotheses))}
+        searched, *_ = embedded[list(places)].views().values()
+        own = torch.tensor([places[sentence] for sentence in hypotheses], device=searched.device)
+        premises = rows.column("premise")[: len(rows) // len(self.types)]
+        views = [*embedded[premises].views().values()]
+        cosines = {
+            "explicit": cosine_matrix(views[0], searched),
+            "implicit": cosine_matrix(views[-1], searched),
+        }
+        predictions: dict[str, list[Any]] = {"row": [*range(len(premises))]}
+        for metric in self.metrics:
+            kind, view = metric.removeprefix("accuracy_").split("_by_")
+            of_kind = own.chunk(len(self.types))[self.types.index(kind)]
+            scores = cosines[view].gather(1, of_kind[:, None])
+            as_near = (cosines[view] >= scores).sum(dim=1)  # with itself
+            predictions[f"correct_{kind}_by_{view}"] = (as_near <= self.nearest).tolist()
+
+        metrics = {
+            metric: sum(predictions[metric.replace("accuracy", "correct")]) / len(premises)
+            for metric in self.metrics
+        }
+
+        return TaskResult(metrics, predictions)
 
 
 class ImplicitnessTask(CorpusTask):

@@ -2,12 +2,16 @@
 real one.
 """
 
+import numpy as np
 import pytest
+import torch
 from oracles import Numbers, result_of
 
 from lightning_cse.baselines import Length
+from lightning_cse.data import read_corpus, sample_dir
+from lightning_cse.embeddings import DualEmbedding, PointEmbedding
 from lightning_cse.errors import DataError
-from lightning_cse.evaluation import EIS, RTE, PairEIS, run_tasks
+from lightning_cse.evaluation import EIS, RTE, PairEIS, Retrieval, run_tasks
 
 HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
 
@@ -79,6 +83,74 @@ def test_eis_counts_every_pair_and_ties_are_wrong_and_each_sentence_is_embedded_
     assert results["eis"].metrics == {"accuracy": 5 / 8}
     sentences = {sentence for task in tasks.values() for sentence in task.sentences("test")}
     assert sorted(answers.embedded) == sorted(sentences)
+
+
+class Counts:
+    """Two vectors per sentence: how often it has each letter, and how often where capitals are
+    small letters.
+    """
+
+    views = 2
+
+    def embed(self, sentences):
+        vectors = []
+        for texts in (sentences, [sentence.lower() for sentence in sentences]):
+            codes = [np.array([*text.encode()]) for text in texts]
+            counts = np.stack([np.bincount(code, minlength=256) for code in codes])
+            vectors.append(torch.tensor(counts).double())
+
+        return DualEmbedding(*vectors) if self.views == 2 else PointEmbedding(vectors[0])
+
+    similarity = None
+
+
+class Count(Counts):
+    """The first of the two vectors alone."""
+
+    views = 1
+
+
+def test_retrieval_against_a_loop():
+    rows = read_corpus("inli", "val", sample_dir())
+    result = result_of(Retrieval(data_dir=str(sample_dir())), Counts(), "dev")
+    columns = ("explicit_entailment", "implied_entailment", "neutral", "contradiction")
+    searched = list(dict.fromkeys(text for column in columns for text in rows.column(column)))
+    hypotheses = Counts().embed(searched).explicit
+    for view in ("explicit", "implicit"):
+        premises = getattr(Counts().embed(rows.column("premise")), view)
+        for kind, column in zip(("explicit", "implied"), columns, strict=False):
+            hits = []
+            for premise, own in zip(premises, rows.column(column), strict=True):
+                cosines = hypotheses @ premise / hypotheses.norm(dim=1) / premise.norm()
+                order = (-cosines).argsort(stable=True)[:3]
+                hits.append(own in [searched[place] for place in order])
+
+            assert result.predictions[f"correct_{kind}_by_{view}"] == hits
+            assert result.metrics[f"accuracy_{kind}_by_{view}"] == sum(hits) / len(rows)
+
+    assert result.metrics.keys() == set(Retrieval.metrics)
+    assert 0 < result.metrics["accuracy_explicit_by_explicit"] < 1
+
+
+class Zeros(Count):
+    """A model that has collapsed: all sentences have the same vector."""
+
+    def embed(self, sentences):
+        return PointEmbedding(torch.zeros(len(sentences), 4))
+
+
+def test_a_tie_is_not_found():
+    result = result_of(Retrieval(data_dir=str(sample_dir())), Zeros())
+    assert set(result.metrics.values()) == {0}
+
+
+def test_one_vector_retrieves_both_kinds():
+    task = Retrieval(data_dir=str(sample_dir()), test_rows=20)
+    metrics = result_of(task, Count()).metrics
+    for kind in ("explicit", "implied"):
+        assert metrics[f"accuracy_{kind}_by_explicit"] == metrics[f"accuracy_{kind}_by_implicit"]
+
+    assert not task.suits(Length())
 
 
 @pytest.fixture
