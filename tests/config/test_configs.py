@@ -42,7 +42,7 @@ COUNTS = {
     "paths": 2,
     "pattern": 10,
     "profile": 3,
-    "suite": 10,
+    "suite": 11,
     "sweep": 10,
     "trainer": 1,
 }
@@ -132,7 +132,7 @@ def test_every_experiment_is_valid_in_every_setting(experiment, compose):
         )
 
         assert (cfg.name, cfg.encoder.name) == (experiment, encoder)
-        assert 0 < cfg.method.optimizer.lr <= 1e-2
+        assert 0 < cfg.method.optimizer.lr <= 0.1
 
 
 @pytest.mark.parametrize(("experiment", "first"), GO_ON.items())
