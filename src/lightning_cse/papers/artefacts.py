@@ -23,7 +23,9 @@ from pydantic.dataclasses import dataclass
 from lightning_cse.config.compose import compose
 
 Significance = Literal["mcnemar", "mcnemar_all"]
-Source = Literal["metric", "field", "config", "mean"]
+Source = Literal["metric", "field", "config", "mean", "difference"]
+COMPUTED = ("mean", "difference")
+"""Sources that name other columns."""
 
 _FILE = ConfigDict(
     extra="forbid",
@@ -79,7 +81,8 @@ class Column:
     """A column and the source of its values.
 
     ``keys`` holds one key or dotted path; for a mean, it holds the titles of the columns to
-    average. ``instead`` maps the metrics to use for runs that lack the first one to the remarks
+    average, and for a difference, those of the first column and of the one that is subtracted.
+    ``instead`` maps the metrics to use for runs that lack the first one to the remarks
     that mark their cells.
     """
 
@@ -99,7 +102,10 @@ class Column:
         node = {"scale": scale, "source": source, **node}
         keys = node.pop(source)
 
-        return {**node, "keys": keys if source == "mean" else [keys]}
+        if source == "difference" and len(keys) != 2:
+            raise ValueError("difference: needs two columns")
+
+        return {**node, "keys": keys if source in COMPUTED else [keys]}
 
 
 @dataclass(frozen=True, config=_FILE)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from lightning_cse.papers.artefacts import Column, Line
+from lightning_cse.papers.artefacts import COMPUTED, Column, Line
 
 if TYPE_CHECKING:
     from lightning_cse.papers.plan import Plan
@@ -82,7 +82,7 @@ def read_cells(plan: Plan) -> dict[Place, Cell]:
     cells: dict[Place, Cell] = {}
     for number, line in enumerate(plan.lines):
         for column in plan.artefact.columns:
-            is_measured = column.source != "mean" and not line.published
+            is_measured = column.source not in COMPUTED and not line.published
             cell = _measured(plan, line, column) if is_measured else Cell()
             if paper := papers.get((line.name, line.paper_encoder, column.title)):
                 cell.published = paper.value
@@ -91,9 +91,9 @@ def read_cells(plan: Plan) -> dict[Place, Cell]:
             cells[number, column.title] = cell
 
         for column in plan.artefact.columns:
-            if column.source == "mean":
+            if column.source in COMPUTED:
                 parts = [cells[number, title] for title in column.keys]
-                _average(cells[number, column.title], column.scale, parts)
+                _compute(cells[number, column.title], column, parts)
 
     return cells
 
@@ -135,10 +135,14 @@ def _numbers(rows: pd.DataFrame, path: str) -> pd.Series:
     return rows[path].dropna().astype(float) if path in rows else pd.Series(dtype=float)
 
 
-def _average(cell: Cell, scale: float, parts: list[Cell]) -> None:
-    """Fill a cell with the mean of others, for each seed that all of them have."""
+def _compute(cell: Cell, column: Column, parts: list[Cell]) -> None:
+    """Fill a cell from others, for each seed that all of them have."""
     values = pd.concat([part.values for part in parts], axis=1, join="inner")
-    cell.values = scale * values.mean(axis=1)
+    if column.source == "mean":
+        cell.values = column.scale * values.mean(axis=1)
+    else:
+        cell.values = column.scale * (values.iloc[:, 0] - values.iloc[:, 1])
+
     cell.runs = tuple(run for run in parts[0].runs if run.record["seed"] in values.index)
     cell.asked = max(part.asked for part in parts)
     if cell.n:

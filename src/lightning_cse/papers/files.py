@@ -16,7 +16,7 @@ from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 from lightning_cse.arguments import PROFILES
 from lightning_cse.config.compose import plain_line
 from lightning_cse.errors import ConfigError, did_you_mean
-from lightning_cse.papers.artefacts import Artefact, PublishedValue
+from lightning_cse.papers.artefacts import COMPUTED, Artefact, PublishedValue
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -148,8 +148,9 @@ def _unknown(artefact: Artefact) -> Iterator[str]:
             yield f"rows.{label}: has no encoders"
 
     for column in artefact.columns:
-        if column.source == "mean":
-            yield from _missing(f"columns.{column.title}.mean", column.keys, columns)
+        if column.source in COMPUTED:
+            key = f"columns.{column.title}.{column.source}"
+            yield from _missing(key, column.keys, columns)
 
 
 def _missing(key: str, names: Iterable[str], known: Collection[str]) -> list[str]:

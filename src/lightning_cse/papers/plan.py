@@ -12,7 +12,7 @@ from typing import NamedTuple, get_args
 
 import pandas as pd
 
-from lightning_cse.papers.artefacts import Artefact, Column, Line, Request
+from lightning_cse.papers.artefacts import COMPUTED, Artefact, Column, Line, Request
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.points import Point, key_of, limited, points_of
 from lightning_cse.papers.records import Found, RunsTable, State
@@ -120,7 +120,7 @@ class Plan:
         return list(dict.fromkeys(jobs))
 
     def _jobs(self, line: Line, column: Column) -> Iterator[Job]:
-        if column.source == "mean":
+        if column.source in COMPUTED:
             return
 
         points = self.points(line, column)

@@ -162,6 +162,11 @@ def test_a_profile_may_keep_the_encoders_of_the_file(read):
         ("of: DualCSE,", "of: hub,", r"rows\.untrained\.of .a trained row.: .*'hub'"),
         ("baseline: length,", "baseline: length, experiment: gausscse,", r"rows\.LENGTH: must"),
         ("mean: [RTE, MNLI]", "mean: [RTE, MNL]", r"columns\.Avg\.mean: .*did you mean 'MNLI'\?"),
+        (
+            "mean: [RTE, MNLI]",
+            "difference: [RTE]",
+            r"columns\.Avg: .*difference: needs two columns",
+        ),
         ("field: best", "feild: best", r"columns\.dev: must have one of metric, field"),
         ("small: {", "smal: {", r"profiles: .*'smal' - did you mean 'small'\?"),
         ("rows: {DualCSE:", "rows: {DualCES:", r"profiles\.small\.rows: .*did you mean 'DualCSE'"),

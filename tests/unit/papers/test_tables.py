@@ -58,6 +58,7 @@ def test_means_are_of_seeds_that_all_columns_have(tmp_path):
         "RTE": RTE,
         "EIS": EIS,
         "Avg": {"mean": ["RTE", "EIS"]},
+        "gap": {"difference": ["EIS", "RTE"]},
         "lr": {"config": "lr"},
     }
     made = artefact(tmp_path, columns, {"a": TRAIN})
@@ -65,6 +66,7 @@ def test_means_are_of_seeds_that_all_columns_have(tmp_path):
     records = [record(one, decisive={"config": {"lr": 1e-5}}) for one in metrics]
     cells = table_of(made, a=records).cells
     assert cells[0, "Avg"].values.to_dict() == pytest.approx({0: 70, 2: 40})
+    assert cells[0, "gap"].values.to_dict() == pytest.approx({0: -20, 2: -40})
     assert (cells[0, "Avg"].n, cells[0, "Avg"].asked, cells[0, "lr"].mean) == (2, 3, 1e-5)
 
 
