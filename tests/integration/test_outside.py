@@ -246,3 +246,13 @@ def test_reproduce_prints_a_table_of_ones_own(start, folder):
         assert row in done.stdout
 
     assert only_run(folder, "reproduced").status == "finished"
+
+
+def test_the_kept_table_is_that_of_its_records(start, folder):
+    options = ["--experiments", "tables", "--config-dir", "conf", "--profile", "small"]
+    command = ("-m", "lightning_cse.reproduce", "geometry/entailment", *options)
+    done = start(*command, "--kept", "--no-run", "--format", "markdown", runs="none")
+    kept = folder / "tables" / "geometry" / "results" / "entailment.small.md"
+    text = kept.read_text(encoding="utf-8").strip()
+    assert text.count("±") >= 4 * 7
+    assert text in done.stdout
