@@ -66,6 +66,9 @@ def data_statistics(plan: Plan) -> Result:
             for column in plan.artefact.columns
         ]
 
+    if not any(row["pairs"] for row in rows):
+        return made({}, notes[1:])
+
     return made({}, [markdown_table(rows), *notes], pairs=rows)
 
 
