@@ -9,6 +9,7 @@ README.md gets the summary.
 
 import functools
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from lightning_cse.papers.statistics import correlation, share_difference
 ROOT = Path(__file__).parents[1]
 VERDICTS = ("shown", "shown in part", "not shown", "contradicted", "not tested")
 BLOCK = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DOTALL)
+NORMAL = 1.96  # the 97.5 % quantile
 LISTED = 4  # more effects than this are summed up in one line
 
 
@@ -85,6 +87,8 @@ def effects(spec: Mapping[str, Any], folder: Path, content: Mapping[str, Any]) -
         return [_of_shares(spec, results, content["examples"])]
     if "order" in spec:
         return [_of_order(spec, results)]
+    if "nearer" in spec:
+        return [_of_distances(spec, results)]
 
     rows = spec.get("rows") or [spec["row"]]
     others = spec.get("others") or [spec.get("against", "")]
@@ -238,6 +242,39 @@ def _of_order(spec: Mapping[str, Any], results: Path) -> Effect:
     counted = f"{len(cells)} settings, {int(cells['n'].max())} seed"
 
     return Effect(spec["name"], f"rho = {rho:+.2f}{interval} ({counted})", rho > 0.9, rho)
+
+
+def _of_distances(spec: Mapping[str, Any], results: Path) -> Effect:
+    """Return how much nearer the mean of one set's pairs is to that of another set than the mean of
+    a third set's pairs, with a normal interval over the pairs.
+    """
+    rows = [
+        _one_row(
+            {"file": spec["pairs"], "where": {"set": spec[one], "kind": spec["kind"]}}, results
+        )
+        for one in ("nearer", "than", "to")
+    ]
+    means, deviations = (
+        [row[f"{spec['measure']}_{part}"] for row in rows] for part in ("mean", "deviation")
+    )
+    near, far, goal = means
+    signs = [math.copysign(1, mean - goal) for mean in (near, far)]
+    weights = (-signs[0], signs[1], signs[0] - signs[1])  # of the three means
+    value = sum(map(operator.mul, weights, means))
+    errors = (
+        weight * deviation / math.sqrt(row["number"])
+        for weight, deviation, row in zip(weights, deviations, rows, strict=True)
+    )
+    half = NORMAL * math.hypot(*errors)
+    low, high = value - half, value + half
+    counted = " and ".join(f"{row['number']:,}" for row in rows[:2])
+
+    return Effect(
+        f"{spec['nearer']} nearer than {spec['than']}, {spec['measure']} of {spec['kind']} pairs",
+        f"{value:+.2f} [{low:+.2f}, {high:+.2f}] ({near:.2f}, {far:.2f}; {spec['to']} {goal:.2f}; {counted} pairs)",
+        _holds({"expected": "above"}, low, high),
+        value,
+    )
 
 
 # Pages

@@ -7,6 +7,8 @@ import runpy
 import statistics
 from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from scipy import stats
@@ -48,6 +50,43 @@ def test_verdicts(script):
     assert script.verdict([open_]) == "not shown"
     assert script.verdict([open_, no]) == "contradicted"
     assert script.verdict([]) == "not tested"
+
+
+def test_which_pairs_are_nearer(script, tmp_path):
+    """The interval is that of drawing the pairs again; the side of the goal does not matter."""
+    rng = np.random.default_rng(0)
+    samples = {
+        "model": rng.normal(0.8, 0.1, 300),
+        "dropout": rng.normal(1.0, 0.02, 200),
+        "goal": rng.normal(0.85, 0.2, 150),
+    }
+    rows = [
+        {
+            "set": name,
+            "kind": "positive",
+            "number": len(values),
+            "cosine_mean": values.mean(),
+            "cosine_deviation": values.std(ddof=1),
+        }
+        for name, values in samples.items()
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "pairs.csv", index=False)
+    spec = {"pairs": "pairs.csv", "kind": "positive", "measure": "cosine"}
+    spec |= {"nearer": "model", "than": "dropout", "to": "goal"}
+    found = script._of_distances(spec, tmp_path)
+
+    drawn = {
+        name: rng.choice(values, (20_000, len(values))).mean(axis=1)
+        for name, values in samples.items()
+    }
+    distance = {name: abs(drawn[name] - drawn["goal"]) for name in ("model", "dropout")}
+    low, high = np.quantile(distance["dropout"] - distance["model"], (0.025, 0.975))
+    shown = re.search(r"\[(.*), (.*)\]", found.text)
+    assert [float(end) for end in shown.groups()] == pytest.approx([low, high], abs=0.011)
+    assert found.holds is True
+    opposite = {**spec, "nearer": "dropout", "than": "model"}
+    assert script._of_distances(opposite, tmp_path).value == -found.value
+    assert script._of_distances(opposite, tmp_path).holds is False
 
 
 @pytest.mark.parametrize("paper", PAPERS)

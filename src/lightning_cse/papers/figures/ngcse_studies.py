@@ -5,9 +5,10 @@ of patterns.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from lightning_cse.config.compose import compose
@@ -205,12 +206,19 @@ def pattern_complexity(plan: Plan) -> Result:
                 "pairs": pairs.label,
                 "number": len(pairs.mer),
                 **spread("mer", pairs.mer),
+                "mer_deviation": _deviation(pairs.mer),
                 **spread("cosine", pairs.cosine),
+                "cosine_deviation": _deviation(pairs.cosine),
             }
             for pairs in measured
         ]
 
     return made(figures, [], pairs=rows)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Return the standard deviation of a sample."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
 
 
 def patterns(plan: Plan) -> Result:
