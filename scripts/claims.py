@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import yaml
@@ -33,7 +33,8 @@ LISTED = 4  # more effects than this are summed up in one line
 class Effect:
     """An effect with its 95 % interval; ``holds`` is True, False for the opposite, None if open.
 
-    ``firm`` is False where a test over the examples does not agree with the interval over seeds.
+    ``firm`` is False where the interval over seeds and examples, or without predictions McNemar's
+    test, does not agree with the interval over seeds.
     """
 
     name: str
@@ -45,25 +46,49 @@ class Effect:
 
 @functools.cache
 def claims(folder: Path) -> list[dict[str, Any]]:
-    """Return each claim of a paper with its ``verdict``, its ``shown`` effects and those ``beside``
-    them, which do not count.
+    """Return each claim of a paper with its ``verdict``, the lines of its ``shown`` effects and of
+    those ``beside`` them, which do not count.
     """
     found = []
     content = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
     for claim in content["claims"]:
-        shown = [one for spec in claim.get("effects", ()) for one in effects(spec, folder, content)]
-        beside = [one for spec in claim.get("beside", ()) for one in effects(spec, folder, content)]
-        decided = verdict(shown, limited="limit" in claim)
+        deciding = []
+        shown = []
+        for spec in claim.get("effects", ()):
+            of_spec = effects(spec, folder, content)
+            deciding += of_spec
+            shown += lines_of(spec, of_spec)
+
+        beside = [
+            line
+            for spec in claim.get("beside", ())
+            for line in lines_of(spec, effects(spec, folder, content))
+        ]
+        decided = verdict(deciding, limited="limit" in claim)
         found.append({**claim, "shown": shown, "beside": beside, "verdict": decided})
 
     return found
+
+
+def lines_of(spec: Mapping[str, Any], found: list[Effect]) -> list[str]:
+    """Return a line for each effect; more than `LISTED` are summed up in one: how many hold, the
+    lowest and the highest.
+    """
+    if len(found) <= LISTED:
+        return [f"{one.name}: {one.text}" for one in found]
+
+    holding = sum(one.holds is True and one.firm for one in found)
+    ends = [min(found, key=lambda one: one.value), max(found, key=lambda one: one.value)]
+    low, high = (f"{one.text} ({one.name})" for one in ends)
+
+    return [f"{spec['name']}: {holding} of {len(found)}; from {low} to {high}"]
 
 
 def verdict(found: list[Effect], *, limited: bool = False) -> str:
     """Return the verdict that effects give.
 
     Shown: each effect holds, that is, its interval lies on the side of the claim. In part: some
-    do, or a limit of the test is named, or McNemar's test over the examples has p >= .05.
+    do, or a limit of the test is named, or a test over the examples too does not agree.
     Contradicted: none holds, and an interval lies on the other side. Not shown: no interval
     decides. Not tested: there is no effect.
     """
@@ -77,9 +102,7 @@ def verdict(found: list[Effect], *, limited: bool = False) -> str:
 
 
 def effects(spec: Mapping[str, Any], folder: Path, content: Mapping[str, Any]) -> list[Effect]:
-    """Return the effects of a specification; one that names ``rows`` or ``columns`` has several,
-    and more than `LISTED` are summed up.
-    """
+    """Return the effects of a specification; one that names ``rows`` or ``columns`` has several."""
     results = folder / "results"
     if "file" in spec:
         return [_of_file(spec, results)]
@@ -93,25 +116,13 @@ def effects(spec: Mapping[str, Any], folder: Path, content: Mapping[str, Any]) -
     rows = spec.get("rows") or [spec["row"]]
     others = spec.get("others") or [spec.get("against", "")]
     columns = spec.get("columns") or [spec["column"]]
-    found = [
+
+    return [
         _of_table({**spec, "row": row, "against": other, "column": column}, results, content)
         for row in rows
         for other in others
         for column in columns
     ]
-
-    return [_summed(spec, found)] if len(found) > LISTED else found
-
-
-def _summed(spec: Mapping[str, Any], found: list[Effect]) -> Effect:
-    """Sum up many effects: how many hold, and the lowest and the highest."""
-    holding = sum(one.holds is True for one in found)
-    opposite = sum(one.holds is False for one in found)
-    ends = [min(found, key=lambda one: one.value), max(found, key=lambda one: one.value)]
-    text = f"{holding} of {len(found)}; from {ends[0].text} ({ends[0].name}) to {ends[1].text} ({ends[1].name})"
-    holds = True if holding == len(found) else False if opposite == len(found) else None
-
-    return Effect(spec["name"], text, holds, holding / len(found))
 
 
 def _of_table(spec: Mapping[str, Any], results: Path, content: Mapping[str, Any]) -> Effect:
@@ -124,20 +135,29 @@ def _of_table(spec: Mapping[str, Any], results: Path, content: Mapping[str, Any]
     if column in content["examples"]:
         counts.append(f"{content['examples'][column]:,} pairs")
 
-    p = pvalue(results, spec)
-    if p is not None:
-        counts.append(f"McNemar p {'< .001' if p < 0.001 else f'= {p:.3f}'}")
+    holds = _holds(spec, low, high)
+    firm = True
+    if test := test_of(results, spec):
+        if math.isnan(test.low):  # no predictions are kept
+            counts.append(f"McNemar p {'< .001' if test.p < 0.001 else f'= {test.p:.3f}'}")
+            firm = "within" in spec or (test.p < 0.05 and test.value * value > 0)
+        else:
+            counts.append(f"over both [{test.low:+.2f}, {test.high:+.2f}]")
+            firm = _holds(spec, test.low, test.high) is holds
 
-    interval = f" [{low:+.2f}, {high:+.2f}]" if not math.isnan(low) else ""
     label = f"{spec['label']}, " if "label" in spec else ""
 
     return Effect(
         f"{label}{' against '.join(sides)}, {column}",
-        f"{value:+.2f}{interval} ({', '.join(counts)})",
-        _holds(spec, low, high),
+        f"{value:+.2f}{_interval(low, high)} ({', '.join(counts)})",
+        holds,
         value,
-        firm="within" in spec or p is None or p < 0.05,
+        firm,
     )
+
+
+def _interval(low: float, high: float) -> str:
+    return "" if math.isnan(low) else f" [{low:+.2f}, {high:+.2f}]"
 
 
 def difference(results: Path, spec: Mapping[str, Any]) -> tuple[float, float, float, int]:
@@ -165,18 +185,36 @@ def _effects_of(path: Path) -> pd.DataFrame:
     return table
 
 
-def pvalue(results: Path, spec: Mapping[str, Any]) -> float | None:
-    """Return McNemar's p-value of two rows; None if they are not compared over the examples."""
+class Test(NamedTuple):
+    """A test of two rows: the difference of their means, its interval over seeds and examples,
+    which is NaN without predictions, and the p-value.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+
+def test_of(results: Path, spec: Mapping[str, Any]) -> Test | None:
+    """Return the test of two rows; None if they are not compared over the examples."""
     file = results / f"{spec['table']}.tests.csv"
     if not file.is_file():
         return None
 
     tests = pd.read_csv(file)
-    tests = tests[(tests["column"] == spec["column"]) & (tests["test"] == "mcnemar")]
-    sides = {spec["row"], spec["against"]}
-    found = [one for one in tests.itertuples() if {one.row, one.reference} == sides]
+    tests = tests[tests["column"] == spec["column"]]
+    for row, reference, sign in (
+        (spec["row"], spec["against"], 1),
+        (spec["against"], spec["row"], -1),
+    ):
+        found = tests[(tests["row"] == row) & (tests["reference"] == reference)]
+        if len(found):
+            one = found.iloc[0]
+            low, high = sorted((sign * one["low"], sign * one["high"]))
+            return Test(sign * (one["mean"] - one["mean_reference"]), low, high, float(one["p"]))
 
-    return float(found[0].p) if found else None
+    return None
 
 
 def _holds(spec: Mapping[str, Any], low: float, high: float) -> bool | None:
@@ -292,11 +330,9 @@ def table(folder: Path) -> str:
     for claim in claims(folder):
         said = f'"{claim["quote"]}"' if "quote" in claim else claim["claim"]
         detail = f": {claim['claim']}" if "quote" in claim and "claim" in claim else ""
-        found = [f"{one.name}: {one.text}" for one in claim["shown"]]
+        found = [*claim["shown"]]
         if claim["beside"]:
-            found.append(
-                "beside it: " + "; ".join(f"{one.name}: {one.text}" for one in claim["beside"])
-            )
+            found.append(f"beside it: {'; '.join(claim['beside'])}")
 
         why = claim.get("limit") or claim.get("why")
         tested = claim.get("tested", "-")

@@ -20,10 +20,11 @@ _COLUMNS = [
     *("low", "high", "only_a", "only_b", "p_exact", "p_holm", "significant"),
 ]
 _LEGEND = """
-Accuracy: mean over the seeds; difference: a minus b, in percentage points; low and high: its 95 %
-interval over seeds and examples (bootstrap of both). Seeds are merged by majority vote; ties count as wrong, so an odd number of seeds compares more fairly; only: examples
-that this vote gets right and the other does not. p: McNemar's exact test of the two votes; Holm:
-adjusted for all tests of this table. CSV also gives the asymptotic test.
+Accuracy: mean over the seeds; difference: a minus b, in percentage points, over the seeds that both
+have; low and high: its 95 % interval over seeds and examples. Seeds are merged by majority vote;
+ties count as wrong, so an odd number of seeds compares more fairly; only: examples that this vote
+gets right and the other does not. p: McNemar's exact test of the two votes; Holm: adjusted for all
+tests of this table. CSV also gives the asymptotic test.
 """
 
 

@@ -20,6 +20,8 @@ FIELDS = ["row", "encoder", "column", "reference", "seeds", "value", "low", "hig
 """The columns of the effects that are kept beside a table."""
 POWER = 0.8
 """The power with which the smallest effect of a column is found."""
+_PERCENT = 100
+_SAME = 1e-9  # a standard deviation of differences that are rounding errors
 
 
 def effects(
@@ -62,17 +64,25 @@ def _paired(ours: Line, cell: Cell, theirs: Line, base: Cell) -> pd.Series:
     if len(encoders) > 1 or ours.label == theirs.label or cell.metric != base.metric:
         return pd.Series(dtype=float)
 
-    if _is_constant(theirs, base):
+    return by_seed(ours, cell, theirs, base)
+
+
+def by_seed(ours: Line, cell: Cell, theirs: Line, base: Cell) -> pd.Series:
+    """Return the differences of two cells for the seeds that both have; a cell that needs no seed
+    is the same for all.
+    """
+    if needs_no_seed(theirs, base):
         return cell.values - base.values.iloc[0]
-    if _is_constant(ours, cell):
+    if needs_no_seed(ours, cell):
         return cell.values.iloc[0] - base.values
 
     return (cell.values - base.values).dropna()
 
 
-def _is_constant(line: Line, cell: Cell) -> bool:
-    """Return whether a cell needs no seed: LENGTH, or a model of one evaluation."""
-    return cell.n == 1 and (line.row.baseline is not None or line.encoder is None)
+def needs_no_seed(line: Line, cell: Cell) -> bool:
+    """Return whether a cell is of a model that is not trained: a baseline, or one evaluation."""
+    is_untrained = line.row.baseline is not None or line.row.evaluate is not None
+    return cell.n == 1 and is_untrained
 
 
 def _row(
@@ -93,7 +103,8 @@ def smallest(found: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
     """
     once = found[(found["reference"] == "") & (found["seeds"] == 1)]
     constants = pd.MultiIndex.from_frame(once[["column", "row"]])
-    pairs = found[(found["reference"] != "") & found["sd"].notna()]
+    # Rows of the same runs do not differ at all.
+    pairs = found[(found["reference"] != "") & (found["sd"] > _SAME)]
     for side in ("row", "reference"):
         pairs = pairs[~pd.MultiIndex.from_frame(pairs[["column", side]]).isin(constants)]
 
@@ -101,14 +112,16 @@ def smallest(found: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
     counts = set()
     for column in columns:
         some = pairs[pairs["column"] == column.title]
-        if not some["sd"].any():  # none, or such as numbers of steps
+        if some.empty:  # such as numbers of steps
             continue
 
         count = int(some["seeds"].mode().iloc[0])
         deviation = float((some.loc[some["seeds"] == count, "sd"] ** 2).mean() ** 0.5)
         least = detectable_difference(deviation, count, power=POWER)
         counts.add(count)
-        texts.append(f"{column.title} {least:.{column.decimals}f}")
+        is_percentage = column.scale == _PERCENT
+        shown = "none" if is_percentage and least > _PERCENT else f"{least:.{column.decimals}f}"
+        texts.append(f"{column.title} {shown}")
 
     if texts:
         seeds = " or ".join(map(str, sorted(counts)))

@@ -52,6 +52,23 @@ class Found:
         """The name, hash and seed of the training run that an evaluation evaluates, if any."""
         return self.record["model"]["run"] if "suite" in self.record else None
 
+    @property
+    def weights(self) -> str | None:
+        """The SHA-256 of the checkpoint that a training wrote or an evaluation read, if any."""
+        checkpoint = self.record.get("checkpoint") or {}
+        encoder = self.record.get("encoder") or {}  # earlier evaluations have it here
+
+        return checkpoint.get("sha256") or encoder.get("weights")
+
+    def is_of(self, training: "Found") -> bool:
+        """Return whether an evaluation evaluated the model of a training, and not another one of
+        the same setting.
+        """
+        of = self.evaluates or {}
+        is_same_run = all(training.record[key] == value for key, value in of.items())
+
+        return is_same_run and self.weights == training.weights
+
 
 def read_run(path: Path) -> Found:
     """Return the run of a record's file; the record is empty if the file holds anything else."""
@@ -153,7 +170,7 @@ class RunsTable:
     def find(self, point: Point, seed: int) -> Found | None:
         """Return the newest finished run of a point and a seed; None without one.
 
-        An evaluation must be of the newest run of its training.
+        An evaluation must be of the weights of the newest run of its training.
         """
         number = self._newest.get((key_of(point), seed))
         if number is None:
@@ -164,9 +181,7 @@ class RunsTable:
         if training is None or run.evaluates is None:
             return run
 
-        is_of_newest = run.evaluates["config_hash"] == training.record["config_hash"]
-
-        return run if is_of_newest else None
+        return run if run.is_of(training) else None
 
     def finished(self, point: Point, seeds: Sequence[int]) -> pd.DataFrame:
         """Return the rows of the runs that `find` finds, in the order of the seeds, with the seed
@@ -182,10 +197,10 @@ class RunsTable:
         """Return the run whose model an evaluation uses, None if it is missing; for any other run,
         the run itself.
         """
-        if (of := run.evaluates) is None:
+        if run.evaluates is None:
             return run
 
-        found = [run for run in self.frame["run"] if all(run.record[key] == of[key] for key in of)]
+        found = [one for one in self.frame["run"] if one is not run and run.is_of(one)]
 
         return found[-1] if found else None
 

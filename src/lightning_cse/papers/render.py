@@ -135,7 +135,7 @@ def _about(table: Table, encoders: Sequence[str]) -> list[str]:
     }
     facts = {
         "code ": table.facts(short_commit),
-        "measured on ": table.facts(machine_of),
+        "measured on ": table.facts(machine_of, " and "),
         "": table.time(),
     }
     lines = [
@@ -174,6 +174,7 @@ def _cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
     difference = number(cell.difference, "+")
 
     return {
+        "heading": column.title,
         "mean": number(cell.mean),
         "sd": number(cell.sd),
         "interval": _between([number(end) for end in ends]),

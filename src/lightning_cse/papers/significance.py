@@ -1,5 +1,5 @@
-"""Tests whether runs differ, on the predictions of finished runs: McNemar's test of accuracies,
-with a bootstrap over seeds and examples, and DeLong's of AUCs.
+"""Tests whether runs differ, on the predictions of finished runs: McNemar's test of accuracies and
+DeLong's of AUCs, with intervals over seeds and examples.
 """
 
 import functools
@@ -18,17 +18,22 @@ from lightning_cse.errors import DataError, did_you_mean
 from lightning_cse.metrics import delong, mcnemar
 from lightning_cse.papers.artefacts import Line
 from lightning_cse.papers.cells import Cell
+from lightning_cse.papers.effects import by_seed, needs_no_seed
 from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.predictions import EXAMPLE, Answers, answers
 from lightning_cse.papers.records import Found
-from lightning_cse.papers.statistics import hierarchical_bootstrap, holm, majority_vote
+from lightning_cse.papers.statistics import (
+    error_over_examples,
+    holm,
+    majority_vote,
+    two_way_interval,
+)
 
 _IDENTITY = ["row", "encoder", "column", "reference", "test", "seeds", "seeds_reference"]
 _NUMBERS = ["mean", "mean_reference", "p", "p_holm", "low", "high"]
 TEST_FIELDS = [*_IDENTITY, *_NUMBERS]
 """The columns of the comparisons that are kept beside a table. ``low`` and ``high`` are the ends of
-the 95 % interval of the difference, in points: over seeds and examples for an accuracy, over the
-examples for an AUC.
+the 95 % interval of the difference over seeds and examples, in points.
 """
 _SMALLEST_P = 1e-300  # a float cannot tell smaller values from 0, and no test is certain
 
@@ -50,6 +55,14 @@ class Point:
     def seeds(self) -> str:
         """The seeds of the runs, separated by spaces."""
         return " ".join(str(run.record["seed"]) for run in self.runs)
+
+    @property
+    def needs_no_seed(self) -> bool:
+        """Whether it is a model that is not trained: a baseline, or one evaluation."""
+        (first, *others) = self.runs
+        is_evaluation = "suite" in first.record and first.evaluates is None
+
+        return self.baseline is not None or (is_evaluation and not others)
 
     @functools.cached_property
     def files(self) -> dict[str, list[Answers]]:
@@ -171,25 +184,49 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
 
 def _compare_pair(a: Point, b: Point, of_a: Values, of_b: Values) -> dict[str, Any]:
     test = mcnemar(majority_vote(of_a), majority_vote(of_b))
-    low, high = _bootstrap(of_a, of_b)
-    accuracy_a, accuracy_b = (float(np.mean(values)) for values in (of_a, of_b))
+    ours, theirs = _common(a, b, of_a, of_b)
+    differences = np.subtract(
+        [100 * values.mean() for values in ours],
+        [100 * values.mean() for values in theirs],
+    )
+    ends = (math.nan, math.nan)
+    if len(differences):
+        ends = two_way_interval(differences, 100 * error_over_examples(ours, theirs))
 
     return {
         "a": a.label,
         "b": b.label,
         "seeds_a": a.seeds,
         "seeds_b": b.seeds,
-        "accuracy_a": accuracy_a,
-        "accuracy_b": accuracy_b,
-        "difference": 100 * (accuracy_a - accuracy_b),
-        "low": low,
-        "high": high,
+        "accuracy_a": float(np.mean(of_a)),
+        "accuracy_b": float(np.mean(of_b)),
+        "difference": float(np.mean(differences)) if len(differences) else math.nan,
+        "low": ends[0],
+        "high": ends[1],
         "only_a": test.only_a,
         "only_b": test.only_b,
         "examples": test.examples,
         "p_exact": test.pvalue,
         "p_asymptotic": test.pvalue_asymptotic,
     }
+
+
+def _common(a: Point, b: Point, of_a: Values, of_b: Values) -> tuple[Values, Values]:
+    """Return the outcomes for the seeds that two points have in common; a point that needs no seed
+    has all.
+    """
+    by_seed_a, by_seed_b = (
+        dict(zip(point.seeds.split(), values, strict=True))
+        for point, values in ((a, of_a), (b, of_b))
+    )
+    if a.needs_no_seed:
+        by_seed_a = dict.fromkeys(by_seed_b, of_a[0])
+    if b.needs_no_seed:
+        by_seed_b = dict.fromkeys(by_seed_a, of_b[0])
+
+    common = [seed for seed in by_seed_a if seed in by_seed_b]
+
+    return [by_seed_a[seed] for seed in common], [by_seed_b[seed] for seed in common]
 
 
 class Side(NamedTuple):
@@ -224,7 +261,7 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
             ours.seeds,
             theirs.seeds,
         )
-        found = _tested(ours, theirs, a.cell.metric)
+        found = _tested(a, b, ours, theirs)
         known = earlier.get(place, dict.fromkeys(_NUMBERS, math.nan))
         of_same_runs = np.allclose(
             [known["mean"], known["mean_reference"]],
@@ -254,33 +291,30 @@ def is_tested(metric: str) -> bool:
     return "/accuracy" in metric or _is_area(metric)
 
 
-def _tested(a: Point, b: Point, metric: str) -> tuple[float, float, float] | None:
+def _tested(a: Side, b: Side, *voters: Point) -> tuple[float, float, float] | None:
     """Return the p-value of two cells and the ends of the interval of their difference; None where
     predictions are missing.
     """
-    _, task, name = metric.split("/")
-    if task not in a.files or task not in b.files:
+    _, task, name = a.cell.metric.split("/")
+    first, second = (
+        Point(side.line.label, side.cell.runs, side.line.row.baseline) for side in (a, b)
+    )
+    if task not in first.files or task not in second.files:
         return None
 
-    examples, (ours, theirs) = _read(task, (a, b), name)
-    if _is_area(metric):
+    examples, (ours, theirs) = _read(task, (first, second), name)
+    if _is_area(a.cell.metric):
         area = delong(examples["label"], ours, theirs)
-        low, high = area.interval
-        return area.pvalue, 100 * low, 100 * high
+        pvalue, error = area.pvalue, area.error
+    else:
+        votes = [majority_vote(values) for values in _read(task, voters, name)[1]]
+        pvalue = mcnemar(*votes).pvalue
+        error = error_over_examples(*_common(first, second, ours, theirs))
 
-    return mcnemar(majority_vote(ours), majority_vote(theirs)).pvalue, *_bootstrap(ours, theirs)
+    differences = by_seed(a.line, a.cell, b.line, b.cell)
+    ends = two_way_interval(differences, 100 * error) if len(differences) else (math.nan, math.nan)
 
-
-def _bootstrap(a: Values, b: Values) -> tuple[float, float]:
-    """Return the ends of the interval of a difference over seeds and examples, in points.
-
-    A side with one run, such as LENGTH, is the same for all seeds of the other.
-    """
-    counts = [len(a), len(b)]
-    count = max(counts) if 1 in counts else min(counts)
-    low, high = hierarchical_bootstrap(a[:count], b[:count])
-
-    return 100 * low, 100 * high
+    return pvalue, *ends
 
 
 def _voters(a: Side, b: Side) -> list[Point]:
@@ -290,7 +324,7 @@ def _voters(a: Side, b: Side) -> list[Point]:
     A majority of several is right more often than one seed, and a tie is wrong. A baseline is the
     same for every seed.
     """
-    counts = [side.cell.n for side in (a, b) if not side.line.row.baseline]
+    counts = [side.cell.n for side in (a, b) if not needs_no_seed(side.line, side.cell)]
     odd = (min(counts, default=1) - 1) // 2 * 2 + 1
     common = a.cell.values.index.intersection(b.cell.values.index)
     voters = []

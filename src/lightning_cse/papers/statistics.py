@@ -1,5 +1,5 @@
 """Statistics of tests and figures: Holm's adjustment, majority votes, correlations, pairs, power,
-bootstrap.
+intervals.
 """
 
 import math
@@ -13,7 +13,6 @@ from scipy import optimize, stats
 
 Array = NDArray[np.float64]
 
-_DRAWS = 1_000  # of a bootstrap at once
 _QUANTILES = 20_000  # of a distribution, as the points of an integral
 _LARGEST_SHIFT = 1_000  # in standard errors: far above what two pairs need
 
@@ -155,48 +154,49 @@ def detectable_difference(
     return shift * deviation / math.sqrt(pairs)
 
 
-def hierarchical_bootstrap(
-    first: ArrayLike,
-    second: ArrayLike,
-    *,
-    draws: int = 10_000,
-    seed: int = 0,
-) -> tuple[float, float]:
-    r"""Return the ends of the 95 % interval of the mean difference of two methods, by a bootstrap
-    over seeds and examples at once.
+def error_over_examples(first: ArrayLike, second: ArrayLike) -> float:
+    r"""Return the standard error, over the examples, of the mean difference of two methods.
 
-    .. math:: \bar d^* = \frac{1}{S n} \sum_{s=1}^{S} \sum_{i=1}^{n} d_{\sigma_s, \iota_i}, \qquad
-              d_{si} = a_{si} - b_{si}
+    .. math:: e = \frac{s(\bar d)}{\sqrt n}, \qquad
+              \bar d_i = \frac{1}{S} \sum_{s=1}^{S} (a_{si} - b_{si})
 
-    with :math:`\sigma` seeds and :math:`\iota` examples, both drawn with replacement; the two
-    methods are paired by seed and by example. The ends are the 2.5th and the 97.5th percentile of
-    the draws.
-
-    Source: Davison and Hinkley 1997, section 3.8; the crossed form, in which all seeds have the
-    same examples, is the "pigeonhole" bootstrap of Owen 2007.  Differs: nothing.
+    with the standard deviation :math:`s` over :math:`n` examples; the seeds are given. It is NaN
+    for one example.
 
     Args:
         first: what the first method scores on each example, (seeds, examples); a method with one
             row, or without the dimension of seeds, has the same scores for all seeds.
         second: the same of the second.
-        draws: the number of draws.
-        seed: of the draws.
     """
-    difference = np.atleast_2d(np.subtract(first, second, dtype=np.float64))
-    seeds, examples = difference.shape
-    # Examples with the same differences in all seeds are alike: draw how often each kind comes.
-    kinds, counts = np.unique(difference, axis=1, return_counts=True)
-    rng = np.random.default_rng(seed)
-    drawn = []
-    for start in range(0, draws, _DRAWS):
-        size = min(_DRAWS, draws - start)
-        of_seeds = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=size) / seeds
-        of_kinds = rng.multinomial(examples, counts / examples, size=size) / examples
-        drawn.append(((of_seeds @ kinds) * of_kinds).sum(axis=1))
+    difference = np.atleast_2d(np.subtract(first, second, dtype=np.float64)).mean(axis=0)
+    if len(difference) < 2:
+        return math.nan
 
-    low, high = np.percentile(np.concatenate(drawn), (2.5, 97.5))
+    return float(stats.sem(difference))
 
-    return float(low), float(high)
+
+def two_way_interval(by_seed: ArrayLike, error: float) -> tuple[float, float]:
+    r"""Return the ends of the 95 % interval of a mean difference over seeds and examples.
+
+    .. math:: \bar d \pm \sqrt{\left( t_{0.975, S - 1} \frac{s}{\sqrt S} \right)^2
+              + \left( z_{0.975} \, e \right)^2}
+
+    with the differences of :math:`S` seeds, their mean and standard deviation :math:`s`, and the
+    standard error :math:`e` of that mean over the examples. With one seed, it is the interval over
+    the examples alone.
+
+    The interval is at least as wide as that over the seeds and that over the examples. A
+    percentile bootstrap of seeds and examples is not: with three seeds that differ more than the
+    examples do, it covers the true difference in 75 % of cases.
+
+    Source: Zou and Donner 2008 (MOVER), which adds the squares of half widths.  Differs: nothing.
+    """
+    mean, low, high = mean_interval(by_seed)
+    half = float(stats.norm.ppf(0.975)) * error
+    if not math.isnan(low):
+        half = math.hypot(half, (high - low) / 2)
+
+    return mean - half, mean + half
 
 
 class Ordered(NamedTuple):

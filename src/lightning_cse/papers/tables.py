@@ -5,7 +5,7 @@ legend.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["LEVELS", "Table", "machine_of", "make_table", "short_commit"]
 
 Cells = Mapping[Place, Cell]
+Fact = Callable[[Mapping[str, Any]], str]
+"""A text about a record, empty where the record does not say."""
 
 LEVELS = {"**": 0.01, "*": 0.05}
 """The marks of significant differences from the reference row and their levels, the strictest
@@ -65,9 +67,9 @@ class Table:
         """Return the symbols that a cell shows."""
         return "".join(dict.fromkeys(self.symbols.get(mark, "") for mark in cell.marks))
 
-    def facts(self, fact: Any) -> str:
-        """Return a fact about the records of all cells, such as `machine_of`."""
-        return ", ".join(sorted({fact(run.record) for run in self._runs()} - {""}))
+    def facts(self, fact: Fact, between: str = ", ") -> str:
+        """Return the facts about the records of all cells, such as `machine_of`."""
+        return between.join(sorted({fact(run.record) for run in self._runs()} - {""}))
 
     def time(self) -> str:
         """Return the hours that the runs of all cells took, with training and evaluation, and their
@@ -132,7 +134,8 @@ def _notes(plan: Plan, cells: Cells) -> Iterator[str]:
             steps = plan.steps(line, plan.artefact.columns[0]) or "?"
             yield f"Equal steps: {line.label} as {other} ({line.encoder}), {steps} steps."
 
-    yield from _precisions(plan, cells)
+    yield from _mixed(plan, cells, "Precision of the evaluation", _precision_of)
+    yield from _mixed(plan, cells, "Machines", machine_of)
     reasons: dict[str, list[str]] = {}
     for number, line in enumerate(plan.lines):
         of_line = [cells[number, column.title] for column in plan.artefact.columns]
@@ -145,17 +148,17 @@ def _notes(plan: Plan, cells: Cells) -> Iterator[str]:
     yield from _published_notes(plan)
 
 
-def _precisions(plan: Plan, cells: Cells) -> Iterator[str]:
-    """Yield which rows were measured in which precision if the table has more than one."""
+def _mixed(plan: Plan, cells: Cells, title: str, fact: Fact) -> Iterator[str]:
+    """Yield which rows share a fact about their records if the table has several such facts."""
     found: dict[str, dict[str, None]] = {}
     for (number, _), cell in cells.items():
         for run in cell.runs:
-            if precision := run.record.get("precision"):
-                found.setdefault(precision, {})[plan.lines[number].label] = None
+            if text := fact(run.record):
+                found.setdefault(text, {})[plan.lines[number].label] = None
 
     if len(found) > 1:
-        rows = [f"{name} ({', '.join(found[name])})" for name in sorted(found)]
-        yield f"Precision of the evaluation: {'; '.join(rows)}."
+        rows = [f"{text} ({', '.join(found[text])})" for text in sorted(found)]
+        yield f"{title}: {'; '.join(rows)}."
 
 
 def _published_notes(plan: Plan) -> Iterator[str]:
@@ -238,7 +241,7 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
         yield f"No test of significance: the reference row {reference} is not in this table."
 
     if len(tests):
-        count = f"{len(tests)} comparison{'s' * (len(tests) != 1)}"
+        count = _comparisons(len(tests))
         signs = ", ".join(f"{sign} p < {LEVELS[sign]}" for sign in reversed(LEVELS))
         test = f"{_TEST}; {_AREAS}" if (tests["test"] == "delong").any() else _TEST
         yield (
@@ -247,18 +250,26 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
         )
         if tests["low"].notna().any():
             yield (
-                f"Difference from {reference}: 95 % interval of accuracies over seeds and examples "
-                "(bootstrap of both, 10,000 draws), of AUCs over the examples (DeLong)."
+                f"Difference from {reference}: 95 % interval over seeds and examples (the squares of "
+                "the half widths of both intervals added; over the examples alone for one seed)."
             )
 
     if untested:
         yield (
             "Not tested, since predictions are not kept with these records: "
-            f"{untested} comparisons."
+            f"{_comparisons(untested)}."
         )
 
 
+def _comparisons(count: int) -> str:
+    return f"{count} comparison{'s' * (count != 1)}"
+
+
 # Facts about records
+
+
+def _precision_of(record: Mapping[str, Any]) -> str:
+    return str(record.get("precision") or "")
 
 
 def short_commit(record: Mapping[str, Any]) -> str:

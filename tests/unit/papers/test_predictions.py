@@ -2,16 +2,19 @@
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from fake_plan import FakePlan, artefact, leave_run
+from sklearn.metrics import roc_auc_score
 
 from lightning_cse.errors import DataError
 from lightning_cse.metrics import delong
 from lightning_cse.papers.predictions import answers, digest, pack, packed_bytes
-from lightning_cse.papers.records import read_run
+from lightning_cse.papers.records import Found, read_run
 from lightning_cse.papers.reproducing import _kept_files
+from lightning_cse.papers.statistics import two_way_interval
 from lightning_cse.papers.tables import make_table
 
 RTE, EIS, AUC = "test/rte/accuracy_all", "test/eis/accuracy", "test/rte/auc_implied"
@@ -37,12 +40,18 @@ def predicted(seed, shift):
     return rte, {"row": list(range(300)), "lead": lead.tolist(), "correct": (lead > 0).tolist()}
 
 
+def area_of(rte):
+    chosen = np.array([kind != "explicit" for kind in rte["type"]])
+
+    return float(roc_auc_score(np.array(rte["label"])[chosen], np.array(rte["score"])[chosen]))
+
+
 def run(folder, name, seed, shift):
     rte, eis = predicted(10 * seed + len(name), shift)
     metrics = {
         RTE: float(np.mean(np.equal(rte["prediction"], rte["label"]))),
         EIS: float(np.mean(eis["correct"])),
-        AUC: 0.5 + shift / 10,
+        AUC: area_of(rte),
     }
     predictions = {"rte": rte, "eis": eis}.items()
 
@@ -97,7 +106,13 @@ def test_tests_are_the_same_without_the_run_folders(tmp_path, runs, request):
     expected = delong(first["label"][chosen], scores[1], scores[0])
     area = whole[whole["test"] == "delong"].iloc[0]
     assert area["p"] == pytest.approx(expected.pvalue, rel=1e-12)
-    assert (area["low"], area["high"]) == pytest.approx([100 * end for end in expected.interval])
+    by_seed = [
+        100 * (runs["bb"][seed].record["metrics"][AUC] - runs["a"][seed].record["metrics"][AUC])
+        for seed in range(3)
+    ]
+    ends = two_way_interval(by_seed, 100 * expected.error)
+    assert (area["low"], area["high"]) == pytest.approx(ends)
+    assert area["mean"] - area["mean_reference"] == pytest.approx(100 * expected.difference)
     eis = whole[whole["column"] == "EIS"].iloc[0]
     assert eis["low"] < eis["mean"] - eis["mean_reference"] < eis["high"]
 
@@ -142,3 +157,37 @@ def test_the_digest_is_of_the_contents():
     assert digest(arrays) == digest(dict(reversed(arrays.items())))
     assert digest(arrays) != digest({**arrays, "a/x": np.arange(3)[::-1]})
     assert digest(arrays) != digest({**arrays, "a/x": np.arange(3).astype(np.int32)})
+
+
+def test_one_evaluation_is_compared_with_all_seeds(tmp_path, runs):
+    fixed = leave_run(
+        tmp_path / "runs",
+        "plain",
+        predictions=[("eis", predicted(99, 0.5)[1])],
+        metrics={EIS: float(np.mean(predicted(99, 0.5)[1]["correct"]))},
+        suite="inli",
+        model={"run": None},
+    )
+    rows = {
+        "a": {"experiment": "dualcse_cross"},
+        "plain": {"evaluate": {"model": "{encoder}", "suite": "inli"}},
+    }
+    found = {"a": runs["a"], "plain": {0: fixed}}
+    plan = FakePlan(artefact(tmp_path, {"EIS": EIS}, rows, reference="a"), found)
+    (test,) = make_table(plan).tests.to_dict("records")
+    assert (test["seeds"], test["seeds_reference"]) == ("0", "0 1 2")
+    ours, *theirs = (one.record["metrics"][EIS] for one in (fixed, *runs["a"].values()))
+    assert (test["low"] + test["high"]) / 2 == pytest.approx(100 * (ours - np.mean(theirs)))
+
+
+def test_an_evaluation_belongs_to_the_weights_that_it_read():
+    def record(**more):
+        return Found({"name": "a", "config_hash": "01", "seed": 0, **more}, None, Path("a.json"))
+
+    of = {"run": {"name": "a", "config_hash": "01", "seed": 0}}
+    training = record(checkpoint={"sha256": "1f"})
+    assert record(suite="inli", model=of, checkpoint={"sha256": "1f"}).is_of(training)
+    assert not record(suite="inli", model=of, checkpoint={"sha256": "2e"}).is_of(training)
+    earlier = record(suite="inli", model=of, encoder={"weights": "1f"})
+    assert earlier.is_of(training)
+    assert not earlier.is_of(replace(training, record={**training.record, "seed": 1}))

@@ -16,7 +16,7 @@ from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.predictions import Answers
 from lightning_cse.papers.records import read_run
 from lightning_cse.papers.significance import compare, points, read_values
-from lightning_cse.papers.statistics import holm, majority_vote
+from lightning_cse.papers.statistics import holm, majority_vote, two_way_interval
 from lightning_cse.runs import write_predictions
 
 N = 60
@@ -93,6 +93,44 @@ def test_mcnemar_of_votes_against_loops_over_rows(make_run):
     accuracy = [np.mean(right[name]) for name in right]
     assert [found.accuracy_a, found.accuracy_b] == pytest.approx(accuracy)
     assert found.difference == pytest.approx(100 * (accuracy[0] - accuracy[1]))
+
+
+def test_runs_are_paired_by_seed(make_run):
+    right = {(name, s): answers(f"{name}{s}", 0.7) for name in "ab" for s in range(4)}
+    seeds = {"a": (0, 1, 2), "b": (1, 2, 3)}
+    runs = [make_run(name, s, {"eis": eis(right[name, s])}) for name in seeds for s in seeds[name]]
+    (found,) = compared(*runs)
+    differences = [100 * np.subtract(right["a", s], right["b", s], dtype=float) for s in (1, 2)]
+    assert found.difference == pytest.approx(np.mean(differences))
+    error = np.std(np.mean(differences, axis=0), ddof=1) / np.sqrt(N)
+    ends = two_way_interval(np.mean(differences, axis=1), error)
+    assert (found.low, found.high) == pytest.approx(ends)
+
+    (apart,) = compared(*runs[:2], *runs[4:])  # seeds 0 and 1, 2 and 3
+    assert np.isnan([apart.difference, apart.low, apart.high]).all()
+    assert apart.p_exact <= 1
+
+
+def test_a_model_that_is_not_trained_is_the_same_for_all_seeds(tmp_path):
+    right = [answers(f"a{s}", 0.8) for s in range(3)]
+    fixed = answers("fixed", 0.6)
+    runs = [
+        leave_run(tmp_path / "runs", "a", s, predictions=[("eis", eis(right[s]))]) for s in range(3)
+    ]
+    runs.append(
+        leave_run(
+            tmp_path / "runs",
+            "length",
+            predictions=[("eis", eis(fixed))],
+            suite="inli",
+            model={"run": None},
+        )
+    )
+    (found,) = compared(*runs)
+    assert found.difference == pytest.approx(100 * (np.mean(right) - np.mean(fixed)))
+    by_seed = [100 * (np.mean(each) - np.mean(fixed)) for each in right]
+    error = 100 * np.std(np.mean(right, axis=0) - fixed, ddof=1) / np.sqrt(N)
+    assert (found.low, found.high) == pytest.approx(two_way_interval(by_seed, error))
 
 
 def test_all_pairs_on_all_tasks_with_answers_and_holm_over_them(make_run):

@@ -1,4 +1,4 @@
-"""Power, bootstrap and shares against simulation, closed forms and other libraries."""
+"""Power, intervals and shares against simulation, closed forms and other libraries."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,10 @@ from scipy import stats
 
 from lightning_cse.papers.statistics import (
     detectable_difference,
-    hierarchical_bootstrap,
+    error_over_examples,
     mean_interval,
     share_difference,
+    two_way_interval,
 )
 
 
@@ -53,45 +54,58 @@ def test_newcombes_published_example():
     assert found == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
 
 
-def test_one_seed_is_the_bootstrap_over_examples():
+def test_one_seed_is_the_interval_over_examples():
     rng = np.random.default_rng(2)
     a = rng.random(400) < 0.8
     b = np.where(rng.random(400) < 0.7, a, rng.random(400) < 0.5)
-    sample = (a.astype(float) - b,)
-    other = stats.bootstrap(sample, np.mean, n_resamples=9999, method="percentile", rng=3)
-    ends = tuple(other.confidence_interval)
-    assert hierarchical_bootstrap(a, b) == pytest.approx(ends, abs=0.006)
+    difference = a.astype(float) - b
+    error = error_over_examples(a, b)
+    assert error == pytest.approx(np.std(difference, ddof=1) / 20)
+    ends = two_way_interval([difference.mean()], error)
+    other = stats.bootstrap((difference,), np.mean, n_resamples=9999, rng=3)
+    assert ends == pytest.approx(tuple(other.confidence_interval), abs=0.006)
 
 
-def test_its_variance_is_that_of_seeds_and_examples_and_their_interaction():
+def test_a_method_without_seeds_is_the_same_for_all():
+    rng = np.random.default_rng(6)
+    a = rng.random((3, 50))
+    b = rng.random(50)
+    assert error_over_examples(a, b) == error_over_examples(a, [b, b, b])
+    assert error_over_examples(a, b) == pytest.approx(stats.sem(a.mean(axis=0) - b))
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+@pytest.mark.parametrize(("of_seeds", "of_examples"), [(1, 0.01), (1, 0.3), (0.3, 1), (0.01, 1)])
+def test_how_often_an_interval_covers_the_difference(seeds, of_seeds, of_examples):
+    """Draw experiments whose seeds and examples both differ; the true difference is 0."""
+    rng = np.random.default_rng(7)
+    examples = 400
+    covered = []
+    for _ in range(1_500):
+        shift = rng.normal(0, of_seeds * np.sqrt(seeds), (seeds, 1))
+        difference = shift + rng.normal(0, of_examples * np.sqrt(examples), (1, examples))
+        error = error_over_examples(difference, 0)
+        low, high = two_way_interval(difference.mean(axis=1), error)
+        covered.append(low <= 0 <= high)
+
+    assert np.mean(covered) > 0.94
+
+
+def test_it_contains_the_interval_over_seeds_and_the_one_over_examples():
     rng = np.random.default_rng(4)
     d = rng.normal(size=(4, 1)) + rng.normal(size=(1, 50)) + rng.normal(size=(4, 50))
-    low, high = hierarchical_bootstrap(d, np.zeros_like(d), draws=20_000)
-    # Owen 2007: means of rows and of columns, and the cells once more, all without n - 1.
-    centred = d - d.mean()
-    rows = centred.mean(axis=1)
-    columns = centred.mean(axis=0)
-    variance = (
-        (rows**2).sum() / 4**2 + (columns**2).sum() / 50**2 + (centred**2).sum() / (4 * 50) ** 2
-    )
-    # The cells of a drawn row and column are counted in all three; take what is counted twice out.
-    variance -= (rows**2).sum() / (4**2 * 50) + (columns**2).sum() / (50**2 * 4)
-    half = stats.norm.ppf(0.975) * np.sqrt(variance)
-    assert (high - low) / 2 == pytest.approx(half, rel=0.1)
-
-
-def test_methods_that_do_not_differ_are_rarely_told_apart():
-    rng = np.random.default_rng(5)
-    small = 0
-    for number in range(100):
-        effect = rng.normal(size=(10, 1)) * 0.5 + rng.normal(size=(1, 60)) * 0.5
-        d = effect - effect.mean() + rng.normal(0, 0.05) + rng.normal(size=(10, 60))
-        low, high = hierarchical_bootstrap(d, np.zeros_like(d), draws=300, seed=number)
-        small += not low <= 0 <= high
-
-    assert small <= 12
+    by_seed = d.mean(axis=1)
+    error = error_over_examples(d, 0)
+    low, high = two_way_interval(by_seed, error)
+    mean, *of_seeds = mean_interval(by_seed)
+    of_examples = stats.norm.interval(0.95, mean, error)
+    assert low < min(of_seeds[0], of_examples[0])
+    assert high > max(of_seeds[1], of_examples[1])
+    halves = [(ends[1] - ends[0]) / 2 for ends in (of_seeds, of_examples)]
+    assert (high - low) / 2 == pytest.approx(np.hypot(*halves))
 
 
 def test_equal_methods_have_no_difference():
     same = np.ones((3, 20), dtype=bool)
-    assert hierarchical_bootstrap(same, same, draws=100) == (0, 0)
+    error = error_over_examples(same, same)
+    assert two_way_interval([0, 0, 0], error) == (0, 0)

@@ -52,6 +52,45 @@ def test_verdicts(script):
     assert script.verdict([]) == "not tested"
 
 
+def test_many_effects_are_summed_up_but_each_decides(script):
+    def made(name, low, firm=True):
+        return script.Effect(name, f"{low:+.1f}", low > 0 or None, low, firm)
+
+    found = [made(name, 1.0 + number) for number, name in enumerate("abcde")]
+    assert script.lines_of({"name": "all"}, found) == ["all: 5 of 5; from +1.0 (a) to +5.0 (e)"]
+    assert script.verdict(found) == "shown"
+    weak = [*found, made("f", 0.5, firm=False)]
+    assert script.lines_of({"name": "all"}, weak) == ["all: 5 of 6; from +0.5 (f) to +5.0 (e)"]
+    assert script.verdict(weak) == "shown in part"
+    assert script.verdict([*found, made("g", -1.0)]) == "shown in part"
+    assert len(script.lines_of({"name": "all"}, found[:3])) == 3
+
+
+def test_a_test_over_the_examples_must_agree(script, tmp_path):
+    """With predictions, the interval over seeds and examples decides, otherwise McNemar's test."""
+    effects = {"row": "a", "column": "x", "reference": "b", "seeds": 3, "value": 2.0}
+    pd.DataFrame([{**effects, "low": 1.0, "high": 3.0}]).to_csv(
+        tmp_path / "t.effects.csv", index=False
+    )
+    spec = {"table": "t", "row": "a", "against": "b", "column": "x", "expected": "above"}
+
+    def effect_with(**test):
+        sides = {"row": "b", "reference": "a", "column": "x", "mean": 10.0, "mean_reference": 12.0}
+        pd.DataFrame([{**sides, **test}]).to_csv(tmp_path / "t.tests.csv", index=False)
+        found = script._of_table(spec, tmp_path, {"examples": {}})
+        assert found.holds is True
+        return found
+
+    found = effect_with(p=0.2, low=-3.5, high=-0.5)  # of the other direction
+    assert found.firm
+    assert "over both [+0.50, +3.50]" in found.text
+    assert not effect_with(p=0.001, low=-4.5, high=0.5).firm
+    assert effect_with(p=0.001, low=math.nan, high=math.nan).firm
+    assert not effect_with(p=0.2, low=math.nan, high=math.nan).firm
+    opposite = {"mean": 12.0, "mean_reference": 10.0}
+    assert not effect_with(p=0.001, low=math.nan, high=math.nan, **opposite).firm
+
+
 def test_which_pairs_are_nearer(script, tmp_path):
     """The interval is that of drawing the pairs again; the side of the goal does not matter."""
     rng = np.random.default_rng(0)
