@@ -251,7 +251,8 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
         if tests["low"].notna().any():
             yield (
                 f"Difference from {reference}: 95 % interval over seeds and examples (the squares of "
-                "the half widths of both intervals added; over the examples alone for one seed)."
+                "the half widths of both intervals added; over the examples alone for one seed). "
+                "The tests take the seeds as given."
             )
 
     if untested:
