@@ -83,13 +83,15 @@ class Column:
     ``keys`` holds one key or dotted path; for a mean, it holds the titles of the columns to
     average, and for a difference, those of the first column and of the one that is subtracted.
     ``instead`` maps the metrics to use for runs that lack the first one to the remarks
-    that mark their cells.
+    that mark their cells. ``absent`` is the value of a run that has other metrics of the task but
+    not this one, such as a share of ties.
     """
 
     title: str
     source: Source
     keys: tuple[str, ...]
     instead: Mapping[str, str] = field(default_factory=dict, hash=False)
+    absent: float | None = None
     scale: float = 100.0
     decimals: int = 2
     overrides: Names = ()

@@ -109,6 +109,11 @@ def _measured(plan: Plan, line: Line, column: Column) -> Cell:
         if len(values):
             break
 
+    if column.absent is not None:
+        task = key.rpartition("/")[0]
+        has_task = rows.filter(like=f"{prefix}{task}/").notna().any(axis=1)
+        values = values.reindex(rows.index[has_task], fill_value=column.absent)
+
     asked = len(plan.seeds(line, column))
     if values.empty:
         # A metric that no run has is not missing, and neither is a run that waits for a variable.

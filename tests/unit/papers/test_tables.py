@@ -53,6 +53,22 @@ def test_mean_deviation_range_and_published_number(tmp_path):
     assert (empty.n, empty.asked, empty.published, empty.marks) == (0, 0, 99, ())
 
 
+def test_a_metric_that_is_absent_has_a_value_where_its_task_was_measured(tmp_path):
+    ties = "test/eis/ties"
+    made = artefact(
+        tmp_path,
+        {"EIS": EIS, "ties": {"metric": ties, "absent": 0}},
+        {"a": TRAIN, "b": TRAIN},
+    )
+    runs = {
+        "a": [record({EIS: 0.5, ties: 0.25}), record({EIS: 0.5}), record({RTE: 0.5})],
+        "b": [record({RTE: 0.5})],
+    }
+    cells = table_of(made, **runs).cells
+    assert cells[0, "ties"].values.to_dict() == {0: 25, 1: 0}
+    assert cells[1, "ties"].n == 0
+
+
 def test_means_are_of_seeds_that_all_columns_have(tmp_path):
     columns = {
         "RTE": RTE,
