@@ -111,7 +111,11 @@ def effects(spec: Mapping[str, Any], folder: Path, content: Mapping[str, Any]) -
     if "order" in spec:
         return [_of_order(spec, results)]
     if "nearer" in spec:
-        return [_of_distances(spec, results)]
+        return [
+            _of_distances({**spec, "kind": kind, "measure": measure}, results)
+            for kind in spec["kinds"]
+            for measure in spec["measures"]
+        ]
 
     rows = spec.get("rows") or [spec["row"]]
     others = spec.get("others") or [spec.get("against", "")]
