@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 VERDICTS = ("shown", "shown in part", "not shown", "contradicted", "not tested")
 BLOCK = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DOTALL)
 NORMAL = 1.96  # the 97.5 % quantile
+MEASURES = {"mer": "match error rate", "cosine": "cosine"}
 LISTED = 4  # more effects than this are summed up in one line
 
 
@@ -290,12 +291,9 @@ def _of_distances(spec: Mapping[str, Any], results: Path) -> Effect:
     """Return how much nearer the mean of one set's pairs is to that of another set than the mean of
     a third set's pairs, with a normal interval over the pairs.
     """
-    rows = [
-        _one_row(
-            {"file": spec["pairs"], "where": {"set": spec[one], "kind": spec["kind"]}}, results
-        )
-        for one in ("nearer", "than", "to")
-    ]
+    pairs = pd.read_csv(results / spec["pairs"])
+    pairs = pairs[pairs["kind"] == spec["kind"]].groupby("set").first()  # not the intermediate
+    rows = [pairs.loc[spec[one]] for one in ("nearer", "than", "to")]
     means, deviations = (
         [row[f"{spec['measure']}_{part}"] for row in rows] for part in ("mean", "deviation")
     )
@@ -312,7 +310,7 @@ def _of_distances(spec: Mapping[str, Any], results: Path) -> Effect:
     counted = " and ".join(f"{row['number']:,}" for row in rows[:2])
 
     return Effect(
-        f"{spec['nearer']} nearer than {spec['than']}, {spec['measure']} of {spec['kind']} pairs",
+        f"{spec['nearer']} nearer than {spec['than']}, {MEASURES[spec['measure']]} of {spec['kind']} pairs",
         f"{value:+.2f} [{low:+.2f}, {high:+.2f}] ({near:.2f}, {far:.2f}; {spec['to']} {goal:.2f}; {counted} pairs)",
         _holds({"expected": "above"}, low, high),
         value,
