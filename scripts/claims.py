@@ -12,7 +12,7 @@ import math
 import operator
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,22 +53,28 @@ def claims(folder: Path) -> list[dict[str, Any]]:
     found = []
     content = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
     for claim in content["claims"]:
-        deciding = []
-        shown = []
-        for spec in claim.get("effects", ()):
-            of_spec = effects(spec, folder, content)
-            deciding += of_spec
-            shown += lines_of(spec, of_spec)
-
-        beside = [
-            line
-            for spec in claim.get("beside", ())
-            for line in lines_of(spec, effects(spec, folder, content))
-        ]
+        deciding, shown = _measured(claim.get("effects", ()), folder, content)
+        _, beside = _measured(claim.get("beside", ()), folder, content)
         decided = verdict(deciding, limited="limit" in claim)
         found.append({**claim, "shown": shown, "beside": beside, "verdict": decided})
 
     return found
+
+
+def _measured(
+    specs: Iterable[Mapping[str, Any]],
+    folder: Path,
+    content: Mapping[str, Any],
+) -> tuple[list[Effect], list[str]]:
+    """Return the effects of all specifications, and their lines."""
+    found = []
+    shown = []
+    for spec in specs:
+        of_spec = effects(spec, folder, content)
+        found += of_spec
+        shown += lines_of(spec, of_spec)
+
+    return found, shown
 
 
 def lines_of(spec: Mapping[str, Any], found: list[Effect]) -> list[str]:
@@ -147,7 +153,7 @@ def _of_table(spec: Mapping[str, Any], results: Path, content: Mapping[str, Any]
             counts.append(f"McNemar p {'< .001' if test.p < 0.001 else f'= {test.p:.3f}'}")
             firm = "within" in spec or (test.p < 0.05 and test.value * value > 0)
         else:
-            counts.append(f"over both [{test.low:+.2f}, {test.high:+.2f}]")
+            counts.append(f"over both{_interval(test.low, test.high)}")
             firm = _holds(spec, test.low, test.high) is holds
 
     label = f"{spec['label']}, " if "label" in spec else ""
@@ -167,17 +173,31 @@ def _interval(low: float, high: float) -> str:
 
 def difference(results: Path, spec: Mapping[str, Any]) -> tuple[float, float, float, int]:
     """Return a difference of two rows, the ends of its interval and the number of seeds."""
-    table = _effects_of(results / f"{spec['table']}.effects.csv")
-    some = table[table["column"] == spec["column"]]
-    against = spec.get("against", "")
-    for row, reference, sign in ((spec["row"], against, 1), (against, spec["row"], -1)):
-        found = some[(some["row"] == row) & (some["reference"] == reference)]
-        if row and len(found) == 1:
-            one = found.iloc[0]
-            ends = sorted((sign * one["low"], sign * one["high"]))
-            return sign * one["value"], *ends, int(one["seeds"])
+    pair = _pair_of(_effects_of(results / f"{spec['table']}.effects.csv"), spec)
+    if pair is None:
+        against = spec.get("against", "")
+        raise ValueError(
+            f"{spec['table']} has no {spec['row']!r} - {against!r} in {spec['column']!r}"
+        )
 
-    raise ValueError(f"{spec['table']} has no {spec['row']!r} - {against!r} in {spec['column']!r}")
+    one, sign = pair
+    low, high = sorted((sign * one["low"], sign * one["high"]))
+
+    return sign * one["value"], low, high, int(one["seeds"])
+
+
+def _pair_of(table: pd.DataFrame, spec: Mapping[str, Any]) -> tuple[pd.Series, int] | None:
+    """Return the line of two rows in a table of effects or tests, and -1 if it has them the other
+    way round.
+    """
+    row, against = spec["row"], spec.get("against", "")
+    some = table[table["column"] == spec["column"]]
+    for ours, theirs, sign in ((row, against, 1), (against, row, -1)):
+        found = some[(some["row"] == ours) & (some["reference"] == theirs)]
+        if len(found) == 1:
+            return found.iloc[0], sign
+
+    return None
 
 
 @functools.cache
@@ -207,19 +227,14 @@ def test_of(results: Path, spec: Mapping[str, Any]) -> Test | None:
     if not file.is_file():
         return None
 
-    tests = pd.read_csv(file)
-    tests = tests[tests["column"] == spec["column"]]
-    for row, reference, sign in (
-        (spec["row"], spec["against"], 1),
-        (spec["against"], spec["row"], -1),
-    ):
-        found = tests[(tests["row"] == row) & (tests["reference"] == reference)]
-        if len(found):
-            one = found.iloc[0]
-            low, high = sorted((sign * one["low"], sign * one["high"]))
-            return Test(sign * (one["mean"] - one["mean_reference"]), low, high, float(one["p"]))
+    pair = _pair_of(pd.read_csv(file), spec)
+    if pair is None:
+        return None
 
-    return None
+    one, sign = pair
+    low, high = sorted((sign * one["low"], sign * one["high"]))
+
+    return Test(sign * (one["mean"] - one["mean_reference"]), low, high, float(one["p"]))
 
 
 def _holds(spec: Mapping[str, Any], low: float, high: float) -> bool | None:
@@ -258,7 +273,7 @@ def _of_file(spec: Mapping[str, Any], results: Path) -> Effect:
         return Effect(spec["name"], text, True if row["pvalue"] < 0.05 else None, share)
 
     r, low, high = (row[key] for key in ("pearson", "pearson_low", "pearson_high"))
-    text = f"r = {r:+.2f} [{low:+.2f}, {high:+.2f}] ({row['settings']} settings)"
+    text = f"r = {r:+.2f}{_interval(low, high)} ({row['settings']} settings)"
 
     return Effect(spec["name"], text, _holds(spec, low, high), r)
 
@@ -268,12 +283,10 @@ def _of_shares(spec: Mapping[str, Any], results: Path, examples: Mapping[str, in
     first, second = spec["between"]
     shares = [difference(results, {**spec, "column": one})[0] / 100 for one in (first, second)]
     counts = [examples[one] for one in (first, second)]
-    ends = [100 * end for end in share_difference(*shares, *counts)]
-    text = (
-        f"{ends[0]:+.2f} [{ends[1]:+.2f}, {ends[2]:+.2f}] ({counts[0]:,} and {counts[1]:,} pairs)"
-    )
+    value, low, high = (100 * end for end in share_difference(*shares, *counts))
+    text = f"{value:+.2f}{_interval(low, high)} ({counts[0]:,} and {counts[1]:,} pairs)"
 
-    return Effect(f"{spec['row']}, {first} - {second}", text, _holds(spec, *ends[1:]), ends[0])
+    return Effect(f"{spec['row']}, {first} - {second}", text, _holds(spec, low, high), value)
 
 
 def _of_order(spec: Mapping[str, Any], results: Path) -> Effect:
@@ -281,10 +294,11 @@ def _of_order(spec: Mapping[str, Any], results: Path) -> Effect:
     cells = pd.read_csv(results / f"{spec['order']}.csv").dropna(subset=["mean", "published"])
     columns = [cells[name].tolist() for name in ("mean", "published")]
     rho, low, high = correlation(*columns, ranks=True)
-    interval = "" if math.isnan(low) else f" [{low:+.2f}, {high:+.2f}]"
     counted = f"{len(cells)} settings, {int(cells['n'].max())} seed"
 
-    return Effect(spec["name"], f"rho = {rho:+.2f}{interval} ({counted})", rho > 0.9, rho)
+    return Effect(
+        spec["name"], f"rho = {rho:+.2f}{_interval(low, high)} ({counted})", rho > 0.9, rho
+    )
 
 
 def _of_distances(spec: Mapping[str, Any], results: Path) -> Effect:
@@ -311,7 +325,7 @@ def _of_distances(spec: Mapping[str, Any], results: Path) -> Effect:
 
     return Effect(
         f"{spec['nearer']} nearer than {spec['than']}, {MEASURES[spec['measure']]} of {spec['kind']} pairs",
-        f"{value:+.2f} [{low:+.2f}, {high:+.2f}] ({near:.2f}, {far:.2f}; {spec['to']} {goal:.2f}; {counted} pairs)",
+        f"{value:+.2f}{_interval(low, high)} ({near:.2f}, {far:.2f}; {spec['to']} {goal:.2f}; {counted} pairs)",
         _holds({"expected": "above"}, low, high),
         value,
     )

@@ -53,6 +53,11 @@ class Found:
         return self.record["model"]["run"] if "suite" in self.record else None
 
     @property
+    def is_untrained(self) -> bool:
+        """Whether it is an evaluation of a model that no run trained, such as LENGTH."""
+        return "suite" in self.record and self.evaluates is None
+
+    @property
     def weights(self) -> str | None:
         """The SHA-256 of the checkpoint that a training wrote or an evaluation read, if any."""
         checkpoint = self.record.get("checkpoint") or {}
@@ -64,8 +69,8 @@ class Found:
         """Return whether an evaluation evaluated the model of a training, and not another one of
         the same setting.
         """
-        of = self.evaluates or {}
-        is_same_run = all(training.record[key] == value for key, value in of.items())
+        of = self.evaluates
+        is_same_run = of is not None and all(training.record[key] == of[key] for key in of)
 
         return is_same_run and self.weights == training.weights
 
@@ -200,7 +205,7 @@ class RunsTable:
         if run.evaluates is None:
             return run
 
-        found = [one for one in self.frame["run"] if one is not run and run.is_of(one)]
+        found = [one for one in self.frame["run"] if run.is_of(one)]
 
         return found[-1] if found else None
 

@@ -50,19 +50,17 @@ class Point:
     label: str
     runs: tuple[Found, ...]
     baseline: str | None = None
+    needs_no_seed: bool = False  # a model that is not trained: a baseline, or one evaluation
 
     @property
     def seeds(self) -> str:
         """The seeds of the runs, separated by spaces."""
         return " ".join(str(run.record["seed"]) for run in self.runs)
 
-    @property
-    def needs_no_seed(self) -> bool:
-        """Whether it is a model that is not trained: a baseline, or one evaluation."""
-        (first, *others) = self.runs
-        is_evaluation = "suite" in first.record and first.evaluates is None
-
-        return self.baseline is not None or (is_evaluation and not others)
+    def by_seed(self, values: Values) -> dict[int, NDArray[Any]]:
+        """Return the values of the runs by seed."""
+        seeds = [run.record["seed"] for run in self.runs]
+        return dict(zip(seeds, values, strict=True))
 
     @functools.cached_property
     def files(self) -> dict[str, list[Answers]]:
@@ -88,8 +86,12 @@ def points(runs: Iterable[Found]) -> list[Point]:
             )
 
     by_seed = [tuple(group[seed] for seed in sorted(group)) for group in groups.values()]
+    labels = labels_of([runs[0].record for runs in by_seed])
 
-    return list(map(Point, labels_of([runs[0].record for runs in by_seed]), by_seed))
+    return [
+        Point(label, runs, needs_no_seed=len(runs) == 1 and runs[0].is_untrained)
+        for label, runs in zip(labels, by_seed, strict=True)
+    ]
 
 
 def read_values(found: Answers, metric: str) -> pd.DataFrame:
@@ -185,13 +187,9 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
 def _compare_pair(a: Point, b: Point, of_a: Values, of_b: Values) -> dict[str, Any]:
     test = mcnemar(majority_vote(of_a), majority_vote(of_b))
     ours, theirs = _common(a, b, of_a, of_b)
-    differences = np.subtract(
-        [100 * values.mean() for values in ours],
-        [100 * values.mean() for values in theirs],
-    )
-    ends = (math.nan, math.nan)
-    if len(differences):
-        ends = two_way_interval(differences, 100 * error_over_examples(ours, theirs))
+    by_seed = [100 * (one.mean() - other.mean()) for one, other in zip(ours, theirs, strict=True)]
+    error = 100 * error_over_examples(ours, theirs)
+    difference, low, high = two_way_interval(by_seed, error)
 
     return {
         "a": a.label,
@@ -200,9 +198,9 @@ def _compare_pair(a: Point, b: Point, of_a: Values, of_b: Values) -> dict[str, A
         "seeds_b": b.seeds,
         "accuracy_a": float(np.mean(of_a)),
         "accuracy_b": float(np.mean(of_b)),
-        "difference": float(np.mean(differences)) if len(differences) else math.nan,
-        "low": ends[0],
-        "high": ends[1],
+        "difference": difference,
+        "low": low,
+        "high": high,
         "only_a": test.only_a,
         "only_b": test.only_b,
         "examples": test.examples,
@@ -215,18 +213,15 @@ def _common(a: Point, b: Point, of_a: Values, of_b: Values) -> tuple[Values, Val
     """Return the outcomes for the seeds that two points have in common; a point that needs no seed
     has all.
     """
-    by_seed_a, by_seed_b = (
-        dict(zip(point.seeds.split(), values, strict=True))
-        for point, values in ((a, of_a), (b, of_b))
-    )
+    ours, theirs = a.by_seed(of_a), b.by_seed(of_b)
     if a.needs_no_seed:
-        by_seed_a = dict.fromkeys(by_seed_b, of_a[0])
+        ours = dict.fromkeys(theirs, of_a[0])
     if b.needs_no_seed:
-        by_seed_b = dict.fromkeys(by_seed_a, of_b[0])
+        theirs = dict.fromkeys(ours, of_b[0])
 
-    common = [seed for seed in by_seed_a if seed in by_seed_b]
+    common = [seed for seed in ours if seed in theirs]
 
-    return [by_seed_a[seed] for seed in common], [by_seed_b[seed] for seed in common]
+    return [ours[seed] for seed in common], [theirs[seed] for seed in common]
 
 
 class Side(NamedTuple):
@@ -236,6 +231,12 @@ class Side(NamedTuple):
     line: Line
     column: str
     cell: Cell
+
+    @property
+    def point(self) -> Point:
+        """All runs of the cell."""
+        fixed = needs_no_seed(self.line, self.cell)
+        return Point(self.line.label, self.cell.runs, self.line.row.baseline, fixed)
 
 
 def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.DataFrame:
@@ -250,7 +251,7 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
     earlier = read_tests(kept).set_index(_IDENTITY).to_dict("index")
     rows = []
     for a, b in pairs:
-        ours, theirs = _voters(a, b)
+        voters = _voters(a, b)
         means = [a.cell.mean, b.cell.mean]
         place = (
             a.line.label,
@@ -258,10 +259,9 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
             a.column,
             b.line.label,
             "delong" if _is_area(a.cell.metric) else "mcnemar",
-            ours.seeds,
-            theirs.seeds,
+            *(" ".join(map(str, seeds)) for seeds in voters),
         )
-        found = _tested(a, b, ours, theirs)
+        found = _tested(a, b, voters)
         known = earlier.get(place, dict.fromkeys(_NUMBERS, math.nan))
         of_same_runs = np.allclose(
             [known["mean"], known["mean_reference"]],
@@ -291,35 +291,40 @@ def is_tested(metric: str) -> bool:
     return "/accuracy" in metric or _is_area(metric)
 
 
-def _tested(a: Side, b: Side, *voters: Point) -> tuple[float, float, float] | None:
+def _tested(
+    a: Side,
+    b: Side,
+    voters: Sequence[Sequence[int]],
+) -> tuple[float, float, float] | None:
     """Return the p-value of two cells and the ends of the interval of their difference; None where
     predictions are missing.
     """
     _, task, name = a.cell.metric.split("/")
-    first, second = (
-        Point(side.line.label, side.cell.runs, side.line.row.baseline) for side in (a, b)
-    )
+    first, second = points = (a.point, b.point)
     if task not in first.files or task not in second.files:
         return None
 
-    examples, (ours, theirs) = _read(task, (first, second), name)
+    examples, outcomes = _read(task, points, name)
     if _is_area(a.cell.metric):
-        area = delong(examples["label"], ours, theirs)
+        area = delong(examples["label"], *outcomes)
         pvalue, error = area.pvalue, area.error
     else:
-        votes = [majority_vote(values) for values in _read(task, voters, name)[1]]
+        votes = []
+        for point, values, seeds in zip(points, outcomes, voters, strict=True):
+            of_seed = point.by_seed(values)
+            votes.append(majority_vote([of_seed[seed] for seed in seeds]))
+
         pvalue = mcnemar(*votes).pvalue
-        error = error_over_examples(*_common(first, second, ours, theirs))
+        error = error_over_examples(*_common(*points, *outcomes))
 
-    differences = by_seed(a.line, a.cell, b.line, b.cell)
-    ends = two_way_interval(differences, 100 * error) if len(differences) else (math.nan, math.nan)
+    _, low, high = two_way_interval(by_seed(a.line, a.cell, b.line, b.cell), 100 * error)
 
-    return pvalue, *ends
+    return pvalue, low, high
 
 
-def _voters(a: Side, b: Side) -> list[Point]:
-    """Return the runs that vote: the same odd number on both sides, beginning with the seeds that
-    both have.
+def _voters(a: Side, b: Side) -> list[list[int]]:
+    """Return the seeds that vote: the same odd number on both sides, beginning with those that both
+    have.
 
     A majority of several is right more often than one seed, and a tie is wrong. A baseline is the
     same for every seed.
@@ -330,8 +335,8 @@ def _voters(a: Side, b: Side) -> list[Point]:
     voters = []
     for side in (a, b):
         in_order = sorted(side.cell.values.index, key=lambda seed: (seed not in common, seed))
-        runs = tuple(run for run in side.cell.runs if run.record["seed"] in in_order[:odd])
-        voters.append(Point(side.line.label, runs, side.line.row.baseline))
+        seeds = [run.record["seed"] for run in side.cell.runs]
+        voters.append([seed for seed in seeds if seed in in_order[:odd]])
 
     return voters
 

@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from lightning_cse.config.compose import compose
@@ -217,8 +216,8 @@ def pattern_complexity(plan: Plan) -> Result:
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation of a sample."""
-    return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+    """Return the standard deviation of a sample; NaN for fewer than two values."""
+    return float(pd.Series(values, dtype=float).std())
 
 
 def patterns(plan: Plan) -> Result:
