@@ -1,10 +1,10 @@
 """Golden results: the present results of experiments, runs and tables, with which a later version
 is compared.
 
-    python scripts/golden.py                     # write all parts again, to tests/golden/ python
-    scripts/golden.py runs                # one part: configs, runs, batches or tables python
-    scripts/golden.py --check             # compare instead, and print the worst difference of each
-    part python scripts/golden.py runs --only dualcse_cross gausscse --check
+    python scripts/golden.py            # write all parts again, to tests/golden/
+    python scripts/golden.py runs       # one part: configs, runs, batches or tables
+    python scripts/golden.py --check    # compare instead; print the worst difference of each part
+    python scripts/golden.py runs --only dualcse_cross gausscse --check
 
 The parts:
 
@@ -44,6 +44,8 @@ from typing import Any, Final
 
 from golden_batches import batches
 from golden_code import Lines, code_of_methods, executed, write_code
+
+from lightning_cse.papers.cells import STALE
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = REPOSITORY / "tests" / "golden"
@@ -295,8 +297,8 @@ LABELS: Final = {"row", "encoder", "column", "setting", "seed", "of", "measure",
 
 
 def _cell(key: str, text: str) -> Any:
-    if key == "marks":  # `stale` compares a record's commit with today's code
-        return ";".join(mark for mark in text.split(";") if mark != "stale")
+    if key == "marks":  # STALE compares a record's digest of the code with today's
+        return ";".join(mark for mark in text.split(";") if mark != STALE)
     if key in {"n", "settings", "seeds", "seeds_reference", "best_step"}:
         return text
 

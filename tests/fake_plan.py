@@ -68,6 +68,7 @@ class FakePlan:
     by_label: Mapping[str, Mapping[int, Found]]
     request: Request = field(default_factory=Request)
     is_stale: Callable[[Found], bool] = lambda run: False
+    training: Callable[[Found], Found | None] = lambda run: run
 
     @property
     def table(self):

@@ -6,11 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from lightning_cse.errors import DataError
-from lightning_cse.runs import Busy
-
-
-class FailedBefore(DataError):  # noqa: N818
-    """A stand-in for `lightning_cse.runs.FailedBefore`, which a sweep recognises by its name."""
+from lightning_cse.runs import Busy, FailedBefore
 
 
 def run(cfg):

@@ -199,11 +199,8 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
                 return main(*args, **kwargs) or 0
             finally:
                 sys.stdout.flush()
-        except SystemExit as ending:
-            if isinstance(ending.__context__, KeyboardInterrupt):  # Lightning's answer to Ctrl-C
-                return report(ending.__context__, verbose=verbose)
-
-            raise  # argparse
+        except SystemExit:  # argparse
+            raise
         except BaseException as error:  # noqa: BLE001 - all of them end here
             return report(error, verbose=verbose)
         finally:

@@ -88,6 +88,9 @@ def _terminal(frame: pd.DataFrame) -> str:
 
 def _remove(runs: Sequence[Run], *, yes: bool) -> int:
     """Remove the folders of runs after a question; runs that are under way stay."""
+    folders = {run.path for run in runs}
+    # An evaluation in the folder of a training goes with it.
+    runs = [run for run in runs if folders.isdisjoint(run.path.parents)]
     size = sum(
         file.stat().st_size for run in runs for file in run.path.rglob("*") if file.is_file()
     )

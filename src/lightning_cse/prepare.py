@@ -4,7 +4,6 @@
 """
 
 import argparse
-import hashlib
 import sys
 import tempfile
 import zipfile
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from lightning_cse.config.compose import use_config_dir
 from lightning_cse.config.launch import call
-from lightning_cse.data.cells import read_bytes
+from lightning_cse.data.cells import read_bytes, sha256_of
 from lightning_cse.data.corpora import (
     CORPORA,
     DATA_DIR_VARIABLE,
@@ -189,7 +188,7 @@ def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path) -> str | Non
     official = files[0].sha256
 
     try:
-        digest = hashlib.sha256(read_bytes(path)).hexdigest()
+        digest = sha256_of(path)
         if official is not None:
             wrong = f"{path}: not the official file: its sha256 is {digest}, expected {official}"
             return None if digest == official else wrong

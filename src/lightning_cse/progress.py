@@ -8,13 +8,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 def progress(
     *more: TextColumn,
-    width: int = 40,
     shown: bool | None = None,
 ) -> Progress:
     """Return a progress bar on stderr; by default it is shown where there is a terminal."""
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(width),
+        BarColumn(40),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         *more,

@@ -88,9 +88,14 @@ def _is_of_hydra(setting: str) -> bool:
 
 def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
     """Run what is missing, and make the artefacts."""
+    from lightning_cse.papers.figures import maker
     from lightning_cse.papers.listing import overview
     from lightning_cse.papers.plan import missing, status
     from lightning_cse.papers.reproducing import run_missing
+
+    for plan in plans:
+        if plan.artefact.make:  # a wrong name is an error before anything is run
+            maker(plan.artefact)
 
     code = 0
     folder = given.runs_dir / "reproduce"

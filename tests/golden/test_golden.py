@@ -7,19 +7,11 @@ A change that means to change results regenerates them, and its commit says why:
     python scripts/golden.py --check    # compare without writing
 """
 
-import fnmatch
 import math
 
 import golden
 import golden_batches
 import pytest
-
-CHANGED = {
-    "*data.distinct_in_batch": "went: no paper uses it; its default stays neutral in hashes",
-}
-"""Keys of configs that changed or went on purpose, as patterns ("method.loss.*"), each with the
-reason.
-"""
 
 
 def beyond(
@@ -68,12 +60,7 @@ def test_config(experiment):
         golden.config_of(experiment),
     )
     added = [one.path for one in differences if one.golden == golden.ABSENT]
-    expected = [
-        one.path
-        for one in differences
-        if any(fnmatch.fnmatchcase(one.path, pattern) for pattern in CHANGED)
-    ]
-    others = [str(one) for one in differences if one.path not in {*added, *expected}]
+    others = [str(one) for one in differences if one.path not in added]
     assert not others, f"added: {', '.join(added) or 'nothing'}"
 
 

@@ -1,4 +1,4 @@
-"""The model card of an exported view, with the hub's metadata."""
+"""The model cards of exported views and of kept models, with the hub's metadata."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import pkgutil
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,14 @@ from lightning_cse.runs.hashing import portable
 _LOCAL = re.compile(
     r"(?:(?<=[=\[,'\"])|^)(?:~|\.{0,2})/(?:[^\],'\"]*/)?"
 )  # folders of a local path
-TEMPLATE = """\
+_TEMPLATE = """\
 ---
 {{ card_data }}
 ---
 
 # {{ name }}
 
-One vector per sentence, exported by lightning_cse. The licences of encoder and corpora apply.
+{{ summary }} The licences of encoder and corpora apply.
 {%- if command %} Trained by
 
 ```bash
@@ -42,10 +42,7 @@ One vector per sentence, exported by lightning_cse. The licences of encoder and 
 ## Usage
 
 ```python
-from sentence_transformers import SentenceTransformer
-
-model = SentenceTransformer("{{ place }}")
-vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs."])
+{{ usage }}
 ```
 
 ## Results of the whole model
@@ -61,44 +58,90 @@ vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs.
 {{ citations | join("\n\n") }}
 ```
 """
+_EXPORTED = """\
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("{place}")
+vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs."])"""
+_KEPT = """\
+import lightning_cse
+
+model = lightning_cse.load("{name}")
+vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs."])
+print(model.views, model.questions)"""
 
 
-def model_card(
+def exported_card(
     model: SentenceModel,
     view: str,
     is_cosine: bool,
     place: str,
 ) -> ModelCard:
-    """Return the model card of a view; ``place`` is a folder's name or a hub id. The card has no
-    local path.
+    """Return the card of an exported view; ``place`` is a folder's name or a hub id. The card has
+    no local path.
     """
+    return _card(
+        model,
+        name=Path(model.name).name,
+        summary="One vector per sentence, exported by lightning_cse.",
+        usage=_EXPORTED.format(place=place),
+        facts={
+            "method and view": f"{model.method_name}, {view}",
+            "similarity": "cosine" if is_cosine else "not the cosine of this view",
+        },
+        library="sentence-transformers",
+        tags=["sentence-transformers", "feature-extraction"],
+    )
+
+
+def kept_card(model: SentenceModel, name: str) -> ModelCard:
+    """Return the card of a run that comes with the package under a name."""
+    return _card(
+        model,
+        name=name,
+        summary="A small model for trying lightning_cse, which comes with the package.",
+        usage=_KEPT.format(name=name),
+        facts={"method and views": ", ".join([model.method_name, *model.views])},
+        library="lightning_cse",
+    )
+
+
+def _card(
+    model: SentenceModel,
+    *,
+    name: str,
+    summary: str,
+    usage: str,
+    facts: Mapping[str, str],
+    library: str,
+    tags: Sequence[str] = (),
+) -> ModelCard:
+    """Return a card with what is known of any model."""
     record = model.record
     config = record.get("decisive", {}).get("config", {})
-    name = Path(model.name).name
     data = ModelCardData(
-        library_name="sentence-transformers",
+        library_name=library,
         model_name=name,
         pipeline_tag="sentence-similarity",
-        tags=["sentence-transformers", "feature-extraction", "lightning_cse"],
+        tags=[*tags, "lightning_cse"],
     )
-    facts = {
-        "method and view": f"{model.method_name}, {view}",
+    known = {
         "encoder": f"{Path(model.encoder.name).name}, pooling {model.encoder.pooling}",
         "sha256 of the weights": model.digests["weights"],
-        "similarity": "cosine" if is_cosine else "not the cosine of this view",
     }
     if record:
-        facts["run"] = "{name}, config hash {config_hash}, seed {seed}".format(**record)
+        known["run"] = "{name}, config hash {config_hash}, seed {seed}".format(**record)
         train = config.get("data", {}).get("train") or ()
         sources = [train] if isinstance(train, str) else train
-        facts["trained on"] = ", ".join(map(_trained_on, sources))
+        known["trained on"] = ", ".join(map(_trained_on, sources))
 
     card: ModelCard = ModelCard.from_template(
         data,
-        template_str=TEMPLATE,
+        template_str=_TEMPLATE,
         name=name,
-        place=place,
-        facts=facts,
+        summary=summary,
+        usage=usage,
+        facts={**facts, **known},
         command=_command(record),
         scores=list(_scores(record)),
         citations=citations(model.method),

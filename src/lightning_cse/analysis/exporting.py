@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from lightning_cse.analysis.card import model_card
+from lightning_cse.analysis.card import exported_card
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import Template
 from lightning_cse.encoders.instructions import as_prompts
@@ -103,7 +103,7 @@ def export(
         arguments = _without_pooler(part.encoder.backbone)
         _set(folder / "sentence_bert_config.json", "model_args", arguments)
         is_cosine = _is_cosine(model, embedding, name)
-        model_card(
+        exported_card(
             model,
             name,
             is_cosine,

@@ -15,7 +15,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from lightning_cse.callbacks.diagnostics import Diagnostics
 from lightning_cse.callbacks.interrupts import Interrupts
-from lightning_cse.errors import TrainingError
+from lightning_cse.errors import ConfigError, TrainingError
 from lightning_cse.evaluation import Embedded, Task, keyed, suiting_tasks
 from lightning_cse.methods import Method
 
@@ -166,6 +166,11 @@ class Evaluation(Callback):
             encoder.keeping(self._vectors),
         ):
             self.latest = self._measure(method)
+
+        if self.monitor not in self.latest:
+            task = self.monitor.split("/")[1]
+            fault = f"the score of {type(method.model).__name__} is the same both ways"
+            raise ConfigError([f"monitor: {task} cannot measure {self.monitor}: {fault}"])
 
         if self.step > 0:
             score = self.latest[self.monitor]

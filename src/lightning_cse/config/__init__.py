@@ -5,9 +5,6 @@ from pathlib import Path
 _PACKAGE = Path(__file__).resolve().parents[1]
 _REPOSITORY = _PACKAGE.parents[1]
 
-SAMPLE_DIR = _PACKAGE / "data" / "sample"
-"""The folder of the sample corpora, as ``${sample_dir:}`` in a config."""
-
 
 def conf_dir() -> Path:
     """Return the folder of the Hydra configs, in the package or at the top of the repository."""
@@ -24,6 +21,11 @@ def encoder_configs() -> dict[str, Path]:
     return {
         path.stem: path for path in (conf_dir() / "encoder").glob("*.yaml") if path.stem != "custom"
     }
+
+
+def kept_models() -> dict[str, Path]:
+    """Return the folders of the trained models that come with the package, by name."""
+    return {path.parent.name: path.parent for path in experiments_dir().glob("*/kept/*/README.md")}
 
 
 def encoder_name(source: str) -> str:

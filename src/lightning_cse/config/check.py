@@ -7,7 +7,7 @@ they are built.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -102,17 +102,15 @@ class Train:
     baselines: Any
     logger: Any
     recipe: Any
-    transfer: Any
-    own: Any
     method: Any
     trainer: Trainer
     callbacks: Callbacks
     paths: Paths
     diag: Diagnostics
+    # Keys that only some suites add.
+    transfer: Any = None
+    own: Any = None
 
-
-WITH_A_SUITE = {"transfer", "own"}
-"""The keys of `Train` that only some suites add."""
 
 CHOSEN = {
     "name": "experiment",
@@ -271,15 +269,12 @@ def instead(key: str) -> str:
 def _check_types(plain: DictConfig) -> None:
     """Merge a config into the schema of ``train``."""
     schema = OmegaConf.structured(Train)
-    declared = plain.copy()
-    for name, node in (("trainer", Trainer), ("callbacks", Callbacks)):
-        if isinstance(declared.get(name), DictConfig):
-            keys = [field.name for field in fields(node) if field.name in declared[name]]
-            declared[name] = OmegaConf.masked_copy(declared[name], keys)
+    schema.trainer = Trainer
+    schema.callbacks = Callbacks
+    for node in (schema.trainer, schema.callbacks):
+        OmegaConf.set_struct(node, False)  # a plus adds any key of theirs
 
-    missing = OmegaConf.missing_keys(OmegaConf.merge(schema, declared)) - WITH_A_SUITE
-
-    if missing:
+    if missing := OmegaConf.missing_keys(OmegaConf.merge(schema, plain)):
         raise ConfigError(f"{key}: is missing, and cannot be left out" for key in sorted(missing))
 
 

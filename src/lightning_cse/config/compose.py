@@ -20,8 +20,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
-from lightning_cse.config import SAMPLE_DIR, conf_dir, encoder_name
+from lightning_cse.config import conf_dir, encoder_name
 from lightning_cse.errors import ConfigError
+from lightning_cse.runs.hashing import SAMPLE_DIR
 
 if TYPE_CHECKING:
     from lightning_cse.runs.sweep import Sweep

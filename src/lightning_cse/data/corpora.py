@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, field_validator
 from lightning_cse.data import parsers
 from lightning_cse.data.cells import BadRows, converters, examined
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
+from lightning_cse.runs.hashing import SAMPLE_DIR
 
 if TYPE_CHECKING:
     from lightning_cse.data.rows import Rows
@@ -159,7 +160,7 @@ def get_corpus(name: str) -> Corpus:
 
 def sample_dir() -> Path:
     """Return the folder of the sample corpus in the package, in the official layout."""
-    return Path(__file__).resolve().parent / "sample"
+    return SAMPLE_DIR
 
 
 def default_data_dir() -> Path:

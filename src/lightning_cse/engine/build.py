@@ -85,12 +85,7 @@ def build(cfg: DictConfig) -> Parts:
         raise ConfigError([f"data.streaming: {type(method).__name__} {fault}"])
 
     tasks, left_out = build_tasks(cfg.suite)
-    for name in sorted(tasks):
-        if not tasks[name].suits(method.model):
-            needs = " and ".join(tasks[name].needs)
-            left_out[name] = f"it needs {needs}, which {type(method).__name__} does not give"
-            log.info("the task %s is left out: %s", name, left_out[name])
-
+    left_out |= unsuited(tasks, method.model, type(method).__name__)
     _check_monitor(cfg.monitor, tasks, left_out)
     diagnostics = build_diagnostics(
         method,
@@ -107,6 +102,18 @@ def build(cfg: DictConfig) -> Parts:
         method,
         left_out,
     )
+
+
+def unsuited(tasks: Mapping[str, Task], answers: object, name: str) -> dict[str, str]:
+    """Return the reason for each task that does not suit a model, and log it."""
+    reasons = {}
+    for key, task in sorted(tasks.items()):
+        if not task.suits(answers):
+            needs = " and ".join(task.needs)
+            reasons[key] = f"it needs {needs}, which {name} does not give"
+            log.info("the task %s is left out: %s", key, reasons[key])
+
+    return reasons
 
 
 def _check_monitor(

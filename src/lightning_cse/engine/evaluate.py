@@ -20,8 +20,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import llm, runs
 from lightning_cse.baselines import FewShot, Length, Whitening
+from lightning_cse.config import kept_models
 from lightning_cse.config.compose import in_sweep, parse
-from lightning_cse.engine.build import build_tasks, check_nodes, plain, resolve_automatic
+from lightning_cse.engine.build import (
+    build_tasks,
+    check_nodes,
+    plain,
+    resolve_automatic,
+    unsuited,
+)
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import LENGTH, LLM, WITHOUT_ENCODER, load
 from lightning_cse.errors import ConfigError, TaskError
@@ -303,7 +310,7 @@ def _measure(
 def _measured(
     results: Mapping[str, dict[str, Any]],
     averages: Mapping[str, Average],
-    left_out: Mapping[str, Sequence[str]],
+    left_out: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the part of the record that comes from the tasks and the averages over them."""
 
@@ -313,8 +320,12 @@ def _measured(
     metrics = each("metrics")
     averaged = summarize_tasks(averages, metrics, "test")
     metrics |= {name: average.metrics for name, average in averaged.items()}
-    reasons = {name: (reason,) for name, reason in each("reason").items() if reason}
-    incomplete = {name: average.parts for name, average in averages.items() if name not in metrics}
+    reasons = {name: reason for name, reason in each("reason").items() if reason}
+    incomplete = {
+        name: f"not all of its tasks were measured: {', '.join(average.parts)}"
+        for name, average in averages.items()
+        if name not in metrics
+    }
     seconds = each("seconds")
     entries = {
         "metrics": keyed(metrics, "test/"),
@@ -334,7 +345,8 @@ def _mistakes(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
     """Yield a fault for each setting that does not fit the model."""
     if OmegaConf.is_missing(cfg, "model"):
         yield (
-            "model: must be the folder of a run, an encoder of conf/encoder, a local folder, "
+            "model: must be the folder of a run, a model that comes with the package "
+            f"({', '.join(sorted(kept_models()))}), an encoder of conf/encoder, a local folder, "
             "or a name on the hub"
         )
         return
@@ -426,9 +438,11 @@ def _about(cfg: DictConfig, model: AnyModel) -> About:
         options["whitening"] = model.answers.fitted_on
         name += f", whitened on {options['whitening']}"
 
+    is_kept = model.run in kept_models().values()
+
     return About(
         name,
-        root / model.name if model.run is None else model.run / "evaluate",
+        root / model.name if model.run is None or is_kept else model.run / "evaluate",
         options,
         {"name": model.encoder.name, **model.digests},
         record=model.record,
@@ -441,30 +455,19 @@ def _plan(
     suite: DictConfig,
     model: AnyModel,
     name: str,
-) -> tuple[Tasks, dict[str, Average], dict[str, Sequence[str]]]:
-    """Return the tasks of a suite that suit the model, the averages over them, and what each task
-    that is left out needs; raise TaskError if no task suits.
+) -> tuple[Tasks, dict[str, Average], dict[str, str]]:
+    """Return the tasks of a suite that suit the model, the averages over them, and why each other
+    task is left out; raise TaskError if no task suits.
     """
-    every, lacking = build_tasks(suite)
+    every, left_out = build_tasks(suite)
     answers = model.answers if isinstance(model, SentenceModel) else model
     kind = type(answers).__name__
-    tasks: dict[str, Task] = {}
-    averages: dict[str, Average] = {}
-    left_out: dict[str, Sequence[str]] = {key: (reason,) for key, reason in lacking.items()}
-    for key, task in every.items():
-        if not task.suits(answers):
-            left_out[key] = task.needs
-            needs = " and ".join(task.needs)
-            log.info(
-                "the task %s is left out: it needs %s, which %s does not have",
-                key,
-                needs,
-                kind,
-            )
-        elif isinstance(task, Average):
-            averages[key] = task
-        elif "test" in task.splits:
-            tasks[key] = task
+    left_out |= unsuited(every, answers, kind)
+    suited = {key: task for key, task in every.items() if key not in left_out}
+    averages = {key: task for key, task in suited.items() if isinstance(task, Average)}
+    tasks = {
+        key: task for key, task in suited.items() if key not in averages and "test" in task.splits
+    }
 
     if not tasks:
         raise TaskError(f"no task of the suite suits {name}: {kind} does not give what they need")

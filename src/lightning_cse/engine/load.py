@@ -1,5 +1,5 @@
-"""Load a model by its name: a run's folder, an encoder of ``conf/encoder``, another folder, or a
-name on the hub.
+"""Load a model by its name: a kept model, a run's folder, an encoder of ``conf/encoder``, another
+folder, or a name on the hub.
 
 Importing this module is cheap, and names are checked before anything heavy is imported. Loading
 needs neither Lightning nor Hydra.
@@ -7,13 +7,12 @@ needs neither Lightning nor Hydra.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightning_cse.config import conf_dir, encoder_configs, encoder_name
+from lightning_cse.config import conf_dir, encoder_configs, encoder_name, kept_models
 from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
 from lightning_cse.runs.machine import device_of, has
 
@@ -49,8 +48,8 @@ def load(
     prompt: str | None = None,
     max_length: int | str = "auto",
 ) -> SentenceModel:
-    """Load a model: a run's folder, an encoder of ``conf/encoder``, another folder, or a name on
-    the hub.
+    """Load a model: a kept model, a run's folder, an encoder of ``conf/encoder``, another folder,
+    or a name on the hub.
 
     The name is tried in this order, so ``./bert_base`` is a folder and ``bert_base`` is not.
     ``device="auto"`` is a CUDA GPU, else the CPU. ``dtype="auto"`` is float32, in which
@@ -98,10 +97,16 @@ def load(
 def find_run(name: str) -> Path | None:
     """Return the folder of the run that a name refers to, or None for an encoder.
 
+    A model that comes with the package is a folder of that form, too.
+
     Raises EncoderError if the folder does not exist.
     """
     if name in WITHOUT_ENCODER:
         raise EncoderError(f"model: {name} has no encoder, and this command needs one")
+
+    kept = kept_models()
+    if name in kept:
+        return kept[name]
 
     folder = Path(name).expanduser()
     if not folder.is_dir():
@@ -145,11 +150,10 @@ def read_weights(folder: Path, record: Mapping[str, Any]) -> dict[str, torch.Ten
     """Return the weights of a run's best checkpoint; raise EncoderError if the file is damaged."""
     import torch
 
-    best = folder / CHECKPOINT
-    with best.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    from lightning_cse.data.cells import sha256_of
 
-    if sha256 != record["checkpoint"]["sha256"]:
+    best = folder / CHECKPOINT
+    if sha256_of(best) != record["checkpoint"]["sha256"]:
         raise EncoderError(
             f"{best} is damaged (its sha256 differs from the record's): train again with force=true"
         )
@@ -183,7 +187,7 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
 
     return SentenceModel(
         model,
-        name=str(record["name"]),
+        name=folder.name if folder in kept_models().values() else str(record["name"]),
         method=config["method"]["_target_"],
         digests={
             "weights": record["checkpoint"]["sha256"],
@@ -215,7 +219,7 @@ def _load_encoder(name: str, options: Mapping[str, Any]) -> SentenceModel:
         if name in known or Path(name).expanduser().is_dir():
             raise
 
-        near = did_you_mean(name, [*WITHOUT_ENCODER, *known])
+        near = did_you_mean(name, [*WITHOUT_ENCODER, *kept_models(), *known])
         raise EncoderError(f"there is no model {name!r}{near}\n{error}") from error
 
     return SentenceModel(

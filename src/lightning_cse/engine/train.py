@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import logging
 import sys
 import time
@@ -35,6 +34,7 @@ from lightning_cse.callbacks import (
 )
 from lightning_cse.config.check import devices
 from lightning_cse.config.compose import in_sweep, recipe_name
+from lightning_cse.data.cells import sha256_of
 from lightning_cse.data.token_cache import token_table
 from lightning_cse.devices import is_lost, together
 from lightning_cse.engine.build import (
@@ -494,7 +494,7 @@ def _fit_and_test(
         "parameters": _parameters(parts),
         "metrics": metrics,
         "baselines": baselines,
-        "left_out": {name: [reason] for name, reason in parts.left_out.items()},
+        "left_out": parts.left_out,
         "steps": trainer.global_step,
         "rows": cut | parts.data.counts,  # a stream counts the sentences that are cut itself
         **_scores(job.cfg, job.folder, evaluation),
@@ -574,14 +574,11 @@ def _inputs(job: Job, trainer: pl.Trainer, best: Path) -> dict[str, Any]:
     parts = job.parts
     from lightning_cse.runs.code import code_digest
 
-    with best.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-
     return {
         "data": parts.digests,
         "task_data": {name: task.digests for name, task in parts.tasks.items()},
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
-        "checkpoint": {"sha256": sha256},
+        "checkpoint": {"sha256": sha256_of(best)},
         "code": code_digest(plain(job.cfg.method)),
         "device": device_name(trainer.strategy.root_device),
         "passes": parts.encoder.passes(trainer.strategy.root_device),

@@ -154,6 +154,8 @@ class CorpusTask(Task):
             self.sources["dev"] = self.dev
         if self.test is not None:
             self.sources["test"] = self.test
+        if "test" not in self.sources:
+            raise ValueError("test: give corpus/split or a file")
 
         self.limits: dict[Split, int | None] = {"dev": self.dev_rows, "test": self.test_rows}
         self.splits = tuple(self.sources) if self.watched else ("test",)

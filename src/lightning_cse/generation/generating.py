@@ -92,7 +92,8 @@ class Generation:
         self.meaning = load(cfg.checks_encoder) if cfg.checks_encoder else None
         drawn = draw_sentences(cfg, data, data_dir, self.pattern.given)
         self.sentences, self.given, self.digests = drawn
-        self.writer = self._new_writer()
+        cosine = None if self.meaning is None else _cosine_by(self.meaning)
+        self.writer = Writer(self.llm, self.pattern, cfg.samples, cosine, self.given)
         self.wanted = len(self.sentences) if cfg.n is None else int(cfg.n)
         self.name = f"{data.replace('/', '_')}_{self.pattern.name}"
         self.key = generation_key(values)
@@ -104,11 +105,6 @@ class Generation:
         )
         self.rows = self.run.path / f"{self.name}.jsonl"
         self.given_up = self.run.path / "given_up.jsonl"
-
-    def _new_writer(self) -> Writer:
-        cosine = None if self.meaning is None else _cosine_by(self.meaning)
-
-        return Writer(self.llm, self.pattern, self.cfg.samples, cosine, self.given)
 
     @property
     def _decides(self) -> dict[str, Any]:
@@ -146,7 +142,6 @@ class Generation:
 
     def _write_rows(self) -> dict[str, int]:
         """Write rows and given-up sentences in the order of drawing, and return their numbers."""
-        self.writer = self._new_writer()
         complete: dict[int, Row] = {}
         given_up: dict[int, Row] = {}
 

@@ -231,8 +231,8 @@ class WandbView(RunView, WandbLogger):
         entity: The W&B user or team; None for the account's own.
         offline: True writes to the run folder only; None decides by ``WANDB_MODE``, else by whether
             a user is logged in; False asks for a connection, unless ``WANDB_MODE`` says otherwise.
-            run, group, settings, tags: The run, ``name/sweep``, the resolved config, and words such
-            as the profile's name.
+        run, group, settings, tags: The run, ``name/sweep``, the resolved config, and words such as
+            the profile's name.
         resumed_at: The step from which the run is resumed; None starts afresh.
     """
 

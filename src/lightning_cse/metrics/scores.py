@@ -185,14 +185,14 @@ def auc_error(labels: Values, scores: Values) -> float:
 
 
 def _placements(labels: Values, scores: Values) -> tuple[Column, Column]:
+    """Return the placements of the positive and of the negative rows, in the order of the rows."""
     positive, values = labels_and_scores(labels, scores)
     if positive.all() or not positive.any():
         raise ValueError("labels must have a 0 and a 1")
 
-    high = np.sort(values[positive])
-    low = np.sort(values[~positive])
+    high, low = values[positive], values[~positive]
 
-    return _share_below(low, high), 1 - _share_below(high, low)
+    return _share_below(np.sort(low), high), 1 - _share_below(np.sort(high), low)
 
 
 def _share_below(ordered: Column, values: Column) -> Column:
@@ -226,12 +226,6 @@ class DeLong:
 
         return math.erfc(abs(self.difference) / self.error / math.sqrt(2))
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The ends of the 95 % interval of the difference."""
-        half = 1.959963984540054 * self.error
-        return self.difference - half, self.difference + half
-
 
 def delong(labels: Values, scores_a: Sequence[Values], scores_b: Sequence[Values]) -> DeLong:
     r"""Compare the AUCs of two methods on the same rows, each the mean over its runs.
@@ -253,7 +247,7 @@ def delong(labels: Values, scores_a: Sequence[Values], scores_b: Sequence[Values
     """
     parts = []
     for scores in (scores_a, scores_b):
-        placed = [_placements_by_row(labels, each) for each in scores]
+        placed = [_placements(labels, each) for each in scores]
         parts.append([np.mean(side, axis=0) for side in zip(*placed, strict=True)])
 
     if min(map(len, parts[0])) < 2:
@@ -263,14 +257,6 @@ def delong(labels: Values, scores_a: Sequence[Values], scores_b: Sequence[Values
     area_a, area_b = (float(np.mean(positive)) for positive, _ in parts)
 
     return DeLong(area_a, area_b, float(np.sqrt(sum(variances))))
-
-
-def _placements_by_row(labels: Values, scores: Values) -> tuple[Column, Column]:
-    """Return the placements in the order of the rows, where `_placements` sorts them by score."""
-    positive, values = labels_and_scores(labels, scores)
-    high, low = values[positive], values[~positive]
-
-    return _share_below(np.sort(low), high), 1 - _share_below(np.sort(high), low)
 
 
 def share_larger(first: Values, second: Values) -> float:

@@ -206,8 +206,9 @@ class Artefact:
     """A table, figure or text of a paper.
 
     ``reference`` is the label of the row that ``test`` compares the others with. The rows in
-    ``match`` train for as many steps as the first of them. ``make`` is the function that makes a
-    figure or a text. ``seeds`` and ``encoders`` are the defaults of the rows.
+    ``match`` train for as many steps as the first of them. ``make`` is the function,
+    ``module:function``, that makes a figure or a text. ``seeds`` and ``encoders`` are the defaults
+    of the rows.
     """
 
     paper: str

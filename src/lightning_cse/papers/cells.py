@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from lightning_cse.papers.plan import Plan
     from lightning_cse.papers.records import Found
 
+STALE = "measured before the last change of its method"
+"""The mark of cells whose records have another digest of their method's code."""
 _PATHS = {"metric": "metrics.", "field": "", "config": "decisive.config."}
 
 Place = tuple[int, str]
@@ -123,7 +125,7 @@ def _measured(plan: Plan, line: Line, column: Column) -> Cell:
     errors = _numbers(rows, f"{prefix}{key}_se").reindex(values.index)
     marks = [column.instead[key].rstrip(".")] if key in column.instead else []
     if any(plan.table.is_stale(run) for run in found):
-        marks.append("measured before the last change of its method")
+        marks.append(STALE)
 
     return Cell(
         values=column.scale * values,

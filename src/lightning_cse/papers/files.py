@@ -40,9 +40,10 @@ def read_artefact(path: Path) -> Artefact:
     """Read ``experiments/<paper>/<name>.yaml`` and, from ``published.csv`` beside it, the paper's
     numbers.
 
-    Profiles that the file does not define come from ``profiles.yaml`` beside it, without rows that
-    the file lacks. If the file lists its seeds, these profiles do not change them. Faults of the
-    file are raised as one ConfigError, each with the file and the key.
+    A profile can be the name of the table beside it whose profile it takes. Profiles that the file
+    does not define come from ``profiles.yaml``. Either way, rows that the file lacks are left out,
+    and seeds that it lists stay as they are. Faults of the file are raised as one ConfigError, each
+    with the file and the key.
     """
     raw = _load(path)
     table = str(raw.get("published", path.stem))
@@ -88,15 +89,31 @@ def _profiles(path: Path, artefact: Mapping[str, Any]) -> dict[str, Any]:
     artefact lists seeds.
     """
     file = path.with_name(_SHARED)
-    profiles: dict[str, Any] = _load(file) if file.is_file() else {}
-    for profile in profiles.values():
+    shared: dict[str, Any] = _load(file) if file.is_file() else {}
+    own = dict(artefact.get("profiles", {}))
+    for name, table in artefact.get("profiles", {}).items():
+        if isinstance(table, str):
+            shared[name] = _load_profile(path, name, table)
+            del own[name]
+
+    for profile in shared.values():
         if isinstance(artefact.get("seeds"), list):
             profile.pop("seeds", None)
 
         rows = profile.get("rows", {})
         profile["rows"] = {row: rows[row] for row in rows if row in artefact.get("rows", {})}
 
-    return {**profiles, **artefact.get("profiles", {})}
+    return {**shared, **own}
+
+
+def _load_profile(path: Path, name: str, table: str) -> dict[str, Any]:
+    """Return a profile that another table beside an artefact defines."""
+    other = path.with_name(f"{table}.yaml")
+    profile = _load(other).get("profiles", {}).get(name) if other.is_file() else None
+    if not isinstance(profile, dict):
+        raise ConfigError([f"{path}: profiles.{name}: {other} does not define this profile"])
+
+    return dict(profile)
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from typing import Any, Literal
 from omegaconf import OmegaConf
 
 from lightning_cse.arguments import hydra_text
-from lightning_cse.config import SAMPLE_DIR
 from lightning_cse.config.compose import CompositionError, compose, compose_run
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
@@ -29,7 +28,7 @@ from lightning_cse.papers.artefacts import (
     Row,
     profile_override,
 )
-from lightning_cse.runs.hashing import evaluation_key, generation_key, training_key
+from lightning_cse.runs.hashing import SAMPLE_DIR, evaluation_key, generation_key, training_key
 
 Command = Literal["train", "evaluate", "generate", "describe"]
 

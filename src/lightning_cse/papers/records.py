@@ -161,7 +161,7 @@ class RunsTable:
         finished = [run.record_path for run in own if run.record_path.is_file()]
         found = []
         for files in (kept, finished):
-            by_age = sorted(files, key=lambda path: (path.stat().st_mtime_ns, path))
+            by_age = sorted(files, key=_age)
             found += [run for run in map(read_run, by_age) if run.record.get("key")]
 
         self.frame = frame_of(found)

@@ -14,6 +14,7 @@ from scipy import optimize, stats
 Array = NDArray[np.float64]
 
 _QUANTILES = 20_000  # of a distribution, as the points of an integral
+_PERMUTATIONS = 10_000
 _LARGEST_SHIFT = 1_000  # in standard errors: far above what two pairs need
 
 
@@ -216,38 +217,33 @@ def ordered_pairs(
     measures: ArrayLike,
     score: ArrayLike,
     groups: Sequence[Any],
-    *,
-    draws: int = 10_000,
-    seed: int = 0,
 ) -> Ordered:
     """Test whether the point of a pair that is lower in all measures also has the lower score.
 
-    Pairs are those of points of one group. The p-value is the share of ``draws`` permutations of
-    the scores within the groups, and of the scores as they are, in which as many pairs or more
-    agree; it is one-sided.
+    Pairs are those of points of one group. The p-value is the share of 10,000 permutations of the
+    scores within the groups, and of the scores as they are, in which as many pairs or more agree;
+    it is one-sided.
 
     Args:
         measures: (points, measures).
         score: (points,).
         groups: the group of each point.
-        draws: the number of permutations.
-        seed: of the permutations.
     """
     values = np.asarray(measures, dtype=np.float64)
     scores = np.asarray(score, dtype=np.float64)
     names = np.asarray(groups)
     is_lower = (values[:, None] < values[None, :]).all(axis=2)
     lower, higher = np.nonzero(is_lower & (names[:, None] == names[None, :]))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     members = [np.flatnonzero(names == name) for name in np.unique(names)]
     agreeing = int((scores[lower] < scores[higher]).sum())
     as_many = 1
 
-    for _ in range(draws):
+    for _ in range(_PERMUTATIONS):
         drawn = scores.copy()
         for inside in members:
             drawn[inside] = rng.permutation(scores[inside])
 
         as_many += int((drawn[lower] < drawn[higher]).sum()) >= agreeing
 
-    return Ordered(len(lower), agreeing, as_many / (draws + 1))
+    return Ordered(len(lower), agreeing, as_many / (_PERMUTATIONS + 1))

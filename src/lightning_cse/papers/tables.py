@@ -4,7 +4,6 @@ legend.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +43,8 @@ class Table:
     """A table: its lines, and its cells by number of the line and title of the column.
 
     ``symbols`` maps the ``marks`` of cells to the symbols shown; what
-    the request changed for all cells is in ``request``. ``tests`` has the comparisons of lines;
+    the request changed for all cells is in ``request``. ``runs`` has the runs of all cells, and the
+    trainings of those that are evaluations. ``tests`` has the comparisons of lines;
     ``p`` and ``p_holm`` in a cell are those with the reference row. ``effects`` has the mean of
     each cell and the difference of each pair of rows, with intervals over the seeds.
     """
@@ -53,6 +53,7 @@ class Table:
     request: Request
     lines: tuple[Line, ...]
     cells: Cells
+    runs: tuple[Found, ...]
     symbols: Mapping[str, str]
     legend: tuple[str, ...]
     tests: pd.DataFrame
@@ -68,26 +69,17 @@ class Table:
         return "".join(dict.fromkeys(self.symbols.get(mark, "") for mark in cell.marks))
 
     def facts(self, fact: Fact, between: str = ", ") -> str:
-        """Return the facts about the records of all cells, such as `machine_of`."""
-        return between.join(sorted({fact(run.record) for run in self._runs()} - {""}))
+        """Return the facts about the records of all runs, such as `machine_of`."""
+        return between.join(sorted({fact(run.record) for run in self.runs} - {""}))
 
     def time(self) -> str:
-        """Return the hours that the runs of all cells took, with training and evaluation, and their
-        number.
-        """
-        seconds = {
-            run.source: sum(run.record["seconds"].values())
-            for run in self._runs()
-            if run.record.get("seconds")
-        }
-        if not seconds:
+        """Return the hours that all runs took, and their number."""
+        records = [run.record for run in self.runs if run.record.get("seconds")]
+        if not records:
             return ""
 
-        runs = f"{len(seconds)} run{'s' * (len(seconds) != 1)}"
-        return f"{sum(seconds.values()) / 3600:.2f} hours for {runs}"
-
-    def _runs(self) -> Iterator[Found]:
-        return itertools.chain.from_iterable(cell.runs for cell in self.cells.values())
+        hours = sum(sum(record["seconds"].values()) for record in records) / 3600
+        return f"{hours:.2f} hours for {len(records)} run{'s' * (len(records) != 1)}"
 
 
 def make_table(plan: Plan, kept_tests: Path | None = None) -> Table:
@@ -111,11 +103,19 @@ def make_table(plan: Plan, kept_tests: Path | None = None) -> Table:
         request=plan.request,
         lines=tuple(plan.lines),
         cells=cells,
+        runs=_runs(plan, cells),
         symbols={**symbols, "*": "*", "**": "**"},
         legend=tuple(legend),
         tests=tests[TEST_FIELDS],
         effects=found,
     )
+
+
+def _runs(plan: Plan, cells: Cells) -> tuple[Found, ...]:
+    measured = [run for cell in cells.values() for run in cell.runs]
+    trainings = filter(None, map(plan.table.training, measured))
+
+    return tuple({run.source: run for run in (*measured, *trainings)}.values())
 
 
 # Notes

@@ -57,8 +57,6 @@ _TRAINER = frozenset(
         "inference_mode",
         "enable_autolog_hparams",
         "model_registry",
-        "logger",
-        "default_root_dir",
         "enable_progress_bar",
         "enable_model_summary",
         "log_every_n_steps",
@@ -71,7 +69,8 @@ _ENCODER = frozenset({"source", "package", "vectors"})
 # The modules in class paths, which the hash ignores: moving a class does not change it.
 _MODULES = re.compile(r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*')
 
-_SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
+SAMPLE_DIR = Path(__file__).resolve().parents[1] / "data" / "sample"
+"""The folder of the sample corpora, as ``${sample_dir:}`` in a config."""
 PRECISIONS = {
     "32": "32-true",
     "bf16": "bf16-mixed",
@@ -83,7 +82,6 @@ NEUTRAL: Mapping[str, Any] = {
     "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
     "least_evaluations": 1,
     "data.bad_rows": "error",
-    "data.distinct_in_batch": False,
     "data.shuffle_buffer": 10_000,
     "data.streaming": False,
     "diag.dropout": False,
@@ -237,7 +235,7 @@ def _llm(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _key(config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    document = {**settings, "sample": Path(config["paths"]["data_dir"]) == _SAMPLE}
+    document = {**settings, "sample": Path(config["paths"]["data_dir"]) == SAMPLE_DIR}
     return config_hash(document, encoder={"name": ""})
 
 

@@ -19,7 +19,8 @@ from lightning_cse.errors import (
     exit_code,
     one_line,
 )
-from lightning_cse.runs.files import write_atomic
+from lightning_cse.runs.files import Busy, write_atomic
+from lightning_cse.runs.run import FailedBefore
 
 DONE = ("finished", "skipped")
 SHOWN = {
@@ -28,7 +29,7 @@ SHOWN = {
     "busy": "run by another process",
 }
 """Names of statuses in the table, where these differ."""
-_STATUS_OF_ERROR = {"Busy": "busy", "FailedBefore": "left"}
+_STATUS_OF_ERROR: dict[type, str] = {Busy: "busy", FailedBefore: "left"}
 _REFUSED = (ConfigError, DataError, EncoderError)
 
 
@@ -59,7 +60,7 @@ class Point:
         if isinstance(result, Exception):
             return cls(
                 overrides,
-                _STATUS_OF_ERROR.get(type(result).__name__, "failed"),
+                _STATUS_OF_ERROR.get(type(result), "failed"),
                 reason=" ".join(one_line(result).split()),
                 code=exit_code(result),
                 refused=isinstance(result, _REFUSED),

@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 import lightning_cse
 from lightning_cse import methods
 from lightning_cse.analysis import exporting
-from lightning_cse.analysis.card import citations, model_card
+from lightning_cse.analysis.card import citations, exported_card
 from lightning_cse.analysis.exporting import export
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import LightningCSEError
@@ -152,7 +152,7 @@ def test_a_card_has_the_command_without_local_folders():
             "seed=1",
         ],
     }
-    card = str(model_card(model, "primary", is_cosine=True, place="user/name"))
+    card = str(exported_card(model, "primary", is_cosine=True, place="user/name"))
 
     assert "/data/mine" not in card
     assert "trained on: snli/train (licence: CC BY-SA 4.0), rows.csv" in card
@@ -160,7 +160,7 @@ def test_a_card_has_the_command_without_local_folders():
     assert f"python -m lightning_cse.train +experiment=simcse_sup {words}\n" in card
 
     model.record = {}
-    assert "lightning_cse.train" not in str(model_card(model, "primary", True, "user/name"))
+    assert "lightning_cse.train" not in str(exported_card(model, "primary", True, "user/name"))
 
 
 class Undeclared(PointModel):

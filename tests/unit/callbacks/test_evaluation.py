@@ -10,6 +10,7 @@ import torch
 from lightning_cse.callbacks import Diagnostics, Evaluation, build_diagnostics
 from lightning_cse.data import ContrastiveData, ContrastiveDataModule, Sentences, sample_dir
 from lightning_cse.encoders import tiny_encoder
+from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import STSB
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.losses import InfoNCE
@@ -112,6 +113,12 @@ class Parts:
         trainer.fit(self.method.eval(), self.data)  # an encoder is loaded in this mode
 
         return {key: dict(values) for key, values in curves.read().items()}
+
+
+def test_a_monitor_that_the_method_cannot_give_is_named(run_tiny, tmp_path):
+    line = ("experiment=simcse_inli", "suite=inli_direction")
+    with pytest.raises(ConfigError, match=r"inli_direction cannot measure .*the same both ways"):
+        run_tiny(tmp_path, *line, "monitor=val/inli_direction/accuracy")
 
 
 def test_dropout_is_for_diagnostics_alone(tmp_path, one_thread):

@@ -164,7 +164,8 @@ def test_length(run, tmp_path):
     tasks = {"eis": EIS(data_dir=str(SAMPLE))}
     want = run_tasks(tasks, Length(), "test")["eis"].metrics["accuracy"]
     assert record["metrics"] == {"test/eis/accuracy": want}
-    assert record["left_out"] == {"rte": ["entailment_score"]}
+    reason = "it needs entailment_score, which Length does not give"
+    assert record["left_out"] == {"rte": reason}
     assert done.path.parent == tmp_path / "runs" / "evaluate" / "length" / "inli"
     assert (record["name"], record["encoder"], record["seed"]) == ("length", {"name": "length"}, 0)
 
@@ -177,7 +178,10 @@ def test_unsuitable_tasks_are_left_out(tiny, run):
     mean = ("+suite.mean._target_=lightning_cse.evaluation.Average", "+suite.mean.metric=accuracy")
     parts = ["rte/accuracy_all", "eis/accuracy"]
     record = run(*line, *mean, f"+suite.mean.of=[{','.join(parts)}]").read()
-    assert record["left_out"] == {"eis": ["implicitness"], "mean": parts}
+    assert record["left_out"] == {
+        "eis": "it needs implicitness, which PointModel does not give",
+        "mean": f"not all of its tasks were measured: {', '.join(parts)}",
+    }
     assert not any("eis" in key or "mean" in key for key in record["metrics"])
     with pytest.raises(TaskError, match=r"no task of the suite suits .*PointModel"):
         run(*line, "~suite.rte")
@@ -202,7 +206,7 @@ def test_direction_of_a_symmetric_score_has_no_value(
         record = done.read()
         assert not any("direction" in key for key in record["metrics"])
         reason = "its score is the same both ways, so it has no direction"
-        assert record["left_out"]["inli_direction"] == [reason]
+        assert record["left_out"]["inli_direction"] == reason
         assert not list(done.predictions.glob("[!l]*direction.parquet"))
 
     assert "direction" not in trained.curves_path.read_text()

@@ -61,7 +61,8 @@ def test_a_model_that_is_always_right(
     ones = [*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all", "accuracy_four_way"]
     metrics = dict.fromkeys(ones, 1.0) | dict.fromkeys(["refused", "unparsable", "failed"], 0.0)
     assert record["metrics"] == {f"test/rte/{name}": value for name, value in metrics.items()}
-    assert record["left_out"] == {"eis": ["implicitness"]}
+    reason = "it needs implicitness, which LanguageModel does not give"
+    assert record["left_out"] == {"eis": reason}
     assert done.path.is_relative_to(tmp_path / "runs" / "evaluate" / "llm" / "org_model-1" / "inli")
     assert record["name"] == record["encoder"]["name"] == "org/model-1"
     account = record["account"]["rte"]

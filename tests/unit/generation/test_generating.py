@@ -107,7 +107,8 @@ def test_rejected_reply_is_sampled_again(serve, generation):
         return prompt(body) if body["seed"] == 7 and role(body) == "intermediate" else answer(body)
 
     server = serve(echoes_first)
-    made = generation(server, "+llm.parameters.seed=7", "llm.price={input: 2, output: 4}")
+    line = (server, "+llm.parameters.seed=7", "llm.price={input: 2, output: 4}")
+    made = generation(*line)
     provenance = made.write()
     counts = provenance["acceptance"]["roles"]["intermediate"]
 
@@ -125,7 +126,7 @@ def test_rejected_reply_is_sampled_again(serve, generation):
 
     made.rows.unlink()
 
-    assert made.write()["cost"] == provenance["cost"] > 0
+    assert generation(*line).write()["cost"] == provenance["cost"] > 0
     assert len(server.calls) == 24  # rejected replies are kept too
 
 

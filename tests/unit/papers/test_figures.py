@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -50,6 +51,20 @@ def make(
     request=TINY,
 ):
     return figures.make(Given(key, find, request))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("lightning_cse.papers.figures.ngcse:best_stp", "has no attribute 'best_stp'"),
+        ("no_such_module:figure", "No module named 'no_such_module'"),
+        ("best_step", "No module named 'best_step'"),
+    ],
+)
+def test_a_function_that_does_not_exist_is_named(name, message):
+    artefact = read_artefact(experiments_dir() / "ngcse/figure2.yaml")
+    with pytest.raises(ConfigError, match=rf"figure2\.yaml: make: .*{message}"):
+        figures.maker(replace(artefact, make=name))
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,14 @@ def test_runs_are_removed_after_a_question(answer, left, root, capsys, monkeypat
     assert (root / "simcse_sup/0a-s0").exists() is (left == 5)
 
 
+def test_an_evaluation_goes_with_its_training(root, capsys):
+    folder = root / "simcse_sup/0a-s0"
+    finish(folder / "evaluate", "simcse_sup", "0e")
+    assert main(["rm", "simcse", "--yes", "--runs-dir", str(root)]) == 0
+    assert not folder.exists()
+    assert capsys.readouterr().out.count("removed: ") == 2
+
+
 def test_a_run_that_another_process_trains_stays(root, capsys):
     run = runs.Run(root, "gausscse", "0d", 3)
     with run.lock():

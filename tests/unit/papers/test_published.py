@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from lightning_cse.papers.artefacts import Request
-from lightning_cse.papers.figures import MAKERS
+from lightning_cse.papers.figures import maker
 from lightning_cse.papers.files import find_artefacts
 from lightning_cse.papers.points import Point, composed, points_of
 
@@ -173,7 +173,8 @@ def test_the_figures_have_the_released_summaries(
 
 def test_what_makes_a_figure_or_a_text_exists(artefacts):
     assert len(artefacts) == 34
-    assert {artefact.make for artefact in artefacts.values() if artefact.make} == set(MAKERS)
+    makers = {maker(artefact) for artefact in artefacts.values() if artefact.make}
+    assert len(makers) == 9
 
 
 SMALL = ("Qwen2.5-Coder-1.5B-Instruct, 4-bit", "Qwen2.5-Coder-0.5B-Instruct, 4-bit")

@@ -69,6 +69,16 @@ def test_a_metric_that_is_absent_has_a_value_where_its_task_was_measured(tmp_pat
     assert cells[1, "ties"].n == 0
 
 
+def test_hours_are_those_of_the_evaluations_and_of_their_trainings(tmp_path):
+    made = artefact(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN, "b": TRAIN})
+    both = record({RTE: 0.5, EIS: 0.5}, seconds={"test": 1800.0})
+    runs = runs_of(a=[both, both], b=[record({RTE: 0.5})])
+    of = runs_of(training=[record(seconds={"training": 3600.0, "evaluation": 900.0})])
+    trainings = {runs["a"][seed].source: of["training"][0] for seed in (0, 1)}
+    table = make_table(FakePlan(made, runs, training=lambda run: trainings.get(run.source)))
+    assert table.time() == "2.25 hours for 3 runs"
+
+
 def test_means_are_of_seeds_that_all_columns_have(tmp_path):
     columns = {
         "RTE": RTE,

@@ -45,9 +45,6 @@ DATA = {"inli/train": "aa", "inli/dev": "bb"}
 ENCODER = {"weights": "cc", "tokenizer": "dd"}
 RESOLVED = {"trainer.accelerator": "cpu"}
 
-REMOVED = ("data.distinct_in_batch",)
-"""Keys that configs no longer have, and that must not enter the hash of older records."""
-
 
 def changed(path, value):
     """Return CONFIG with one dotted key set."""
@@ -153,9 +150,7 @@ def test_hash_ignores_precision_of_evaluation():
 
 def test_neutral_values_are_config_defaults(compose):
     cfg = compose("+experiment=gausscse", "data=file")
-    neutral = {key: value for key, value in NEUTRAL.items() if key not in REMOVED}
-    assert {key: OmegaConf.select(cfg, key) for key in neutral} == neutral
-    assert all(OmegaConf.select(cfg, key) is None for key in REMOVED)
+    assert {key: OmegaConf.select(cfg, key) for key in NEUTRAL} == NEUTRAL
 
 
 def test_limit_of_one_batch_differs_from_all():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ import pandas as pd
 from omegaconf import DictConfig
 
 from lightning_cse.config.compose import compose_run, options
+from lightning_cse.errors import ConfigError
+from lightning_cse.papers.artefacts import Artefact
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.points import explained
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-__all__ = ["MAKERS", "Result", "make"]
+__all__ = ["Result", "make", "maker"]
 
 _SAMPLE = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
 Rows = Sequence[Mapping[Any, Any]]
@@ -43,28 +45,21 @@ class Result:
     quotes: bool = False
 
 
-MAKERS = {
-    "data_statistics": "dualcse",
-    "retrieval": "dualcse",
-    "length_ratios": "gausscse",
-    "best_step": "ngcse",
-    "fitting_difficulty": "ngcse",
-    "pattern_complexity": "ngcse_studies",
-    "patterns": "ngcse_studies",
-    "process": "ngcse",
-    "studies": "ngcse_studies",
-}
-"""The module of each function that an artefact's `make` may name."""
-
-
 def make(plan: Plan) -> Result:
-    """Call the function that makes an artefact; its module loads only then, with matplotlib, pandas
-    and torch.
-    """
-    name = str(plan.artefact.make)
-    result: Result = pkgutil.resolve_name(f"{__name__}.{MAKERS[name]}:{name}")(plan)
+    """Call the function that makes an artefact."""
+    return maker(plan.artefact)(plan)
 
-    return result
+
+def maker(artefact: Artefact) -> Callable[[Plan], Result]:
+    """Return the function that ``make`` names as ``module:function``; its module loads only then,
+    with matplotlib, pandas and torch. Raise ConfigError if there is none.
+    """
+    try:
+        function: Callable[[Plan], Result] = pkgutil.resolve_name(str(artefact.make))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError([f"{artefact.path}: make: {error}"]) from error
+
+    return function
 
 
 def made(
