@@ -40,10 +40,9 @@ def read_artefact(path: Path) -> Artefact:
     """Read ``experiments/<paper>/<name>.yaml`` and, from ``published.csv`` beside it, the paper's
     numbers.
 
-    A profile can be the name of the table beside it whose profile it takes. Profiles that the file
-    does not define come from ``profiles.yaml``. Either way, rows that the file lacks are left out,
-    and seeds that it lists stay as they are. Faults of the file are raised as one ConfigError, each
-    with the file and the key.
+    Profiles that the file does not define come from ``profiles.yaml`` beside it, without rows that
+    the file lacks. If the file lists its seeds, these profiles do not change them. Faults of the
+    file are raised as one ConfigError, each with the file and the key.
     """
     raw = _load(path)
     table = str(raw.get("published", path.stem))
@@ -89,31 +88,15 @@ def _profiles(path: Path, artefact: Mapping[str, Any]) -> dict[str, Any]:
     artefact lists seeds.
     """
     file = path.with_name(_SHARED)
-    shared: dict[str, Any] = _load(file) if file.is_file() else {}
-    own = dict(artefact.get("profiles", {}))
-    for name, table in artefact.get("profiles", {}).items():
-        if isinstance(table, str):
-            shared[name] = _load_profile(path, name, table)
-            del own[name]
-
-    for profile in shared.values():
+    profiles: dict[str, Any] = _load(file) if file.is_file() else {}
+    for profile in profiles.values():
         if isinstance(artefact.get("seeds"), list):
             profile.pop("seeds", None)
 
         rows = profile.get("rows", {})
         profile["rows"] = {row: rows[row] for row in rows if row in artefact.get("rows", {})}
 
-    return {**shared, **own}
-
-
-def _load_profile(path: Path, name: str, table: str) -> dict[str, Any]:
-    """Return a profile that another table beside an artefact defines."""
-    other = path.with_name(f"{table}.yaml")
-    profile = _load(other).get("profiles", {}).get(name) if other.is_file() else None
-    if not isinstance(profile, dict):
-        raise ConfigError([f"{path}: profiles.{name}: {other} does not define this profile"])
-
-    return dict(profile)
+    return {**profiles, **artefact.get("profiles", {})}
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Tables and figures as files: what they hold, and what is reported of a file that is wrong."""
 
-from dataclasses import replace
-
 import pytest
 
 from lightning_cse.config import experiments_dir
@@ -221,17 +219,6 @@ def test_profiles_that_the_files_of_a_folder_share(read, tmp_path):
     assert found == Profile(("diag.sentences=9",), (0, 1), {"DualCSE": ("data.train_rows=7",)})
     assert read(text + "seeds: [5]\n").profiles["small"].seeds is None, "a list of seeds stays"
     assert find_artefacts(tmp_path).keys() == {"dualcse/table5"}
-
-
-def test_the_profile_of_another_table(read, tmp_path):
-    own = read()
-    (tmp_path / "dualcse" / "table9.yaml").write_text(TABLE.replace("rows: {DualCSE:", "rows: {x:"))
-    text = TABLE[: TABLE.index("profiles:")]
-    found = read(text + "profiles: {small: table9}\n").profiles["small"]
-    assert found == replace(own.profiles["small"], rows={}), "only rows that the table has"
-    for wrong in ("{small: table8}", "{laptop: table9}"):
-        with pytest.raises(ConfigError, match=r"profiles\.\w+: .*does not define this profile"):
-            read(f"{text}profiles: {wrong}\n")
 
 
 def test_the_papers_own_artefacts_are_right():
