@@ -13,6 +13,9 @@ from weakref import WeakSet
 
 from lightning_cse.llm.probe import QUESTION
 
+KEY = "sk-hush-0123456789abcdef"
+"""A key that must not appear anywhere."""
+
 TRANSIENT = (
     "stall",
     "limit",

@@ -122,6 +122,15 @@ class Numbers:
         )
 
 
+class Difference(Numbers):
+    """Similarity, and how far a pair is entailed, is the difference of two numbers."""
+
+    def similarity(self, a, b):
+        return b.vector[:, 0] - a.vector[:, 0]
+
+    entailment_score = similarity
+
+
 def untrained(
     kind,
     *,

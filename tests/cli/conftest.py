@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 
 import pytest
+from llm_server import KEY
 from small_runs import environment
 
 
@@ -19,7 +20,7 @@ def _restore_interrupts():
 @pytest.fixture
 def key():
     """A key that must not appear anywhere."""
-    return "sk-hush-0123456789abcdef"
+    return KEY
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 """Models on disk, and data directories with few rows, for the tests of this folder."""
 
 import json
+from contextlib import ExitStack
 
 import pytest
+from llm_server import ChatServer
 from oracles import save_tiny
 
 from lightning_cse.data import corpora
@@ -34,3 +36,10 @@ def speaking_encoder(tmp_path):
     (folder / "modules.json").write_text(json.dumps(modules))
 
     return folder
+
+
+@pytest.fixture
+def serve():
+    """Start chat servers that end with the test."""
+    with ExitStack() as stack:
+        yield lambda *arguments, **named: stack.enter_context(ChatServer(*arguments, **named))

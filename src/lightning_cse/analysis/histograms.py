@@ -53,16 +53,15 @@ PairSets = Mapping[str, Sequence[Pairs]]
 
 def draw_histograms(sets: PairSets, path: Path) -> None:
     """Draw `histograms_figure` to a file."""
-    with plot_style():
-        save_figures({path.name: histograms_figure(sets)}, path.parent)
+    save_figures({path.name: histograms_figure(sets)}, path.parent)
 
 
+@plot_style()
 def histograms_figure(sets: PairSets) -> Figure:
     """Draw one row per data set: match error rates of positive and negative pairs, then their
     cosines.
 
-    Bars are shares of the pairs; dashed lines are means. Call this, and save the figure, within
-    `plot_style`.
+    Bars are shares of the pairs; dashed lines are means.
 
     Source: NGCSE, figure 7.  Differs: each data set has its own row, and the axis of the cosine
     leaves no pair out.

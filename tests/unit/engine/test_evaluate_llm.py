@@ -2,11 +2,10 @@
 
 import re
 from collections import Counter
-from contextlib import ExitStack
 
 import pyarrow.parquet as pq
 import pytest
-from llm_server import ChatServer, prompt
+from llm_server import KEY, prompt
 
 from lightning_cse.data import read_corpus
 from lightning_cse.data.corpora import sample_dir
@@ -14,7 +13,6 @@ from lightning_cse.errors import ConfigError, TaskError
 from lightning_cse.evaluation.inli import HYPOTHESES
 from lightning_cse.llm import LLMError
 
-KEY = "sk-hush-0123456789abcdef"
 NAMES = {
     kind: {"explicit": "explicit entailment", "implied": "implied entailment"}.get(kind, kind)
     for kind in HYPOTHESES
@@ -37,11 +35,9 @@ def right(body):
     return NAMES[kinds()[prompt(body)][1]]
 
 
-@pytest.fixture
-def serve(monkeypatch):
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with ExitStack() as stack:
-        yield lambda *arguments, **named: stack.enter_context(ChatServer(*arguments, **named))
 
 
 def asks(server, *more):

@@ -5,7 +5,7 @@ the real ones.
 import json
 
 import pytest
-from oracles import Numbers, result_of
+from oracles import Difference, Numbers, result_of
 
 from lightning_cse.baselines import Length
 from lightning_cse.data import sample_dir
@@ -24,17 +24,6 @@ TEST = [
     ("q 0", "c 0.9", "-"),
     ("q 0", "d 0.4", "neutral"),
 ]
-
-
-class Difference(Numbers):
-    """The larger number is entailed by the smaller."""
-
-    def entailment_score(
-        self,
-        premise,
-        hypothesis,
-    ):
-        return hypothesis.vector[:, 0] - premise.vector[:, 0]
 
 
 class Wide(Difference):

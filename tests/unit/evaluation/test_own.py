@@ -7,7 +7,7 @@ import json
 import math
 
 import pytest
-from oracles import Numbers, result_of
+from oracles import Difference, result_of
 
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.evaluation import (
@@ -18,19 +18,6 @@ from lightning_cse.evaluation import (
 
 NLI = ("premise", "hypothesis", "label")
 STS = ("sentence1", "sentence2", "score")
-
-
-class Difference(Numbers):
-    """Similarity, and how far a pair is entailed, is the difference of two numbers."""
-
-    def similarity(
-        self,
-        a,
-        b,
-    ):
-        return b.vector[:, 0] - a.vector[:, 0]
-
-    entailment_score = similarity
 
 
 def write(

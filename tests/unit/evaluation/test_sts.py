@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from oracles import Numbers, result_of
+from oracles import Difference, result_of
 
 from lightning_cse.data.rows import Rows
 from lightning_cse.embeddings import PointEmbedding
@@ -24,17 +24,6 @@ TEST = [
     (4.0, "m 2", "n 3"),
     (1.0, "a 1", "b 9"),
 ]
-
-
-class Difference(Numbers):
-    """Similarity is the difference of two numbers."""
-
-    def similarity(
-        self,
-        a,
-        b,
-    ):
-        return b.vector[:, 0] - a.vector[:, 0]
 
 
 class Collapsed(Difference):

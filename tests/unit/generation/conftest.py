@@ -1,24 +1,14 @@
 """Servers, and what is to be generated from them."""
 
-from contextlib import ExitStack
-
 import pytest
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from llm_server import ChatServer
 
 from lightning_cse.config import conf_dir
 from lightning_cse.config.compose import register
 from lightning_cse.config.launch import ordered
 from lightning_cse.generation.generating import Generation, check
-
-
-@pytest.fixture
-def serve():
-    """Start servers with these answers, until the test ends."""
-    with ExitStack() as stack:
-        yield lambda answer, **named: stack.enter_context(ChatServer(answer, **named))
 
 
 @pytest.fixture

@@ -1,13 +1,9 @@
 """Local servers and models behind them, with a key that must not appear anywhere."""
 
-from contextlib import ExitStack
-
 import pytest
-from llm_server import ChatServer
+from llm_server import KEY
 
 from lightning_cse.llm import LLM
-
-KEY = "sk-hush-0123456789abcdef"
 
 
 @pytest.fixture(autouse=True)
@@ -18,13 +14,6 @@ def _surroundings(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
-
-
-@pytest.fixture
-def serve():
-    """Start servers that end with the test."""
-    with ExitStack() as stack:
-        yield lambda *arguments, **named: stack.enter_context(ChatServer(*arguments, **named))
 
 
 @pytest.fixture

@@ -12,11 +12,10 @@ import time
 from dataclasses import replace
 
 import pytest
-from llm_server import FAULTS, TRANSIENT, ChatServer, always, first, prompt, share
+from llm_server import FAULTS, KEY, TRANSIENT, ChatServer, always, first, prompt, share
 
 from lightning_cse.llm import Failure, LLMError, Reply, Request
 
-KEY = "sk-hush-0123456789abcdef"
 ENDLESS = {"silent", "stall", "trickle"}
 SCHEMA = {"type": "object", "properties": {"sentence": {"type": "string"}}}
 

@@ -191,9 +191,7 @@ def pattern_complexity(plan: Plan) -> Result:
     figures = {}
     for domain in dict.fromkeys(name.partition(".")[0] for name in names):
         shown = [name for name in names if name.startswith(f"{domain}.")]
-        with plot_style():
-            figure = histograms_figure({name: sets[name] for name in (*shown, stsb)})
-
+        figure = histograms_figure({name: sets[name] for name in (*shown, stsb)})
         figures[f"pattern_complexity_{domain.lower()}"] = figure
 
     rows = []
@@ -237,10 +235,8 @@ def patterns(plan: Plan) -> Result:
         return made({}, ["Not drawn: no rows are written."])
 
     sets["the pattern"] = [_pairs_of(one) for one in last]
-    with plot_style():
-        figure = histograms_figure(sets)
 
-    return made({"patterns": figure}, [])
+    return made({"patterns": histograms_figure(sets)}, [])
 
 
 def _pairs_of(values: Mapping[str, Any]) -> Pairs:
