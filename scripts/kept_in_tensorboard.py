@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lightning_cse.errors import reported
 from lightning_cse.loggers import TensorBoardView
-from lightning_cse.papers.records import Found, read_runs
+from lightning_cse.papers.records import FinishedRun, read_runs
 from lightning_cse.runs import Run
 
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _write(found: Found, folder: Path) -> None:
+def _write(found: FinishedRun, folder: Path) -> None:
     record = found.record
     run = Run(
         folder,

@@ -9,7 +9,7 @@ import yaml
 
 from lightning_cse.papers.artefacts import Artefact, Request
 from lightning_cse.papers.files import read_artefact
-from lightning_cse.papers.records import Found, frame_of, read_run
+from lightning_cse.papers.records import FinishedRun, frame_of, read_run
 from lightning_cse.runs import Run, write_predictions
 
 
@@ -55,7 +55,9 @@ def runs_of(**records):
     for name, of in records.items():
         runs[name] = {}
         for seed, one in enumerate(of):
-            runs[name][seed] = Found({**one, "seed": seed}, None, Path(f"{name}-s{seed}.json"))
+            runs[name][seed] = FinishedRun(
+                {**one, "seed": seed}, None, Path(f"{name}-s{seed}.json")
+            )
 
     return runs
 
@@ -65,10 +67,10 @@ class FakePlan:
     """Has the runs of each row by seed; a baseline has one of the runs of its row."""
 
     artefact: Artefact
-    by_label: Mapping[str, Mapping[int, Found]]
+    by_label: Mapping[str, Mapping[int, FinishedRun]]
     request: Request = field(default_factory=Request)
-    is_stale: Callable[[Found], bool] = lambda run: False
-    training: Callable[[Found], Found | None] = lambda run: run
+    is_stale: Callable[[FinishedRun], bool] = lambda run: False
+    training: Callable[[FinishedRun], FinishedRun | None] = lambda run: run
 
     @property
     def table(self):

@@ -33,9 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     arguments = _parser().parse_args(argv)
     from lightning_cse.papers.records import read_runs
-    from lightning_cse.papers.significance import compare, points
+    from lightning_cse.papers.significance import compare, settings
 
-    found = compare(points(read_runs(arguments.run)), arguments.task)
+    found = compare(settings(read_runs(arguments.run)), arguments.task)
     for task, labels in found.attrs["left_out"].items():
         why = "no predictions; a symmetric score has none for a direction"
         sys.stderr.write(f"{task}: left out: {', '.join(labels)} ({why})\n")

@@ -15,7 +15,7 @@ from lightning_cse.errors import LightningCSEError, reported
 
 if TYPE_CHECKING:
     from lightning_cse.papers.plan import Plan
-    from lightning_cse.papers.records import Found
+    from lightning_cse.papers.records import FinishedRun
 
 
 @reported
@@ -81,9 +81,9 @@ def _papers(arguments: argparse.Namespace) -> tuple[dict[str, list[Plan]], set[s
     return papers, known
 
 
-def _trainings(plans: Sequence[Plan]) -> list[Found]:
+def _trainings(plans: Sequence[Plan]) -> list[FinishedRun]:
     """Return the finished training runs of artefacts, each once; an evaluation has no curves."""
-    found = [run for plan in plans for line in plan.lines for run in plan.found(line)]
+    found = [run for plan in plans for line in plan.lines for run in plan.finished(line)]
     return list({run.source: run for run in found if "steps" in run.record}.values())
 
 
@@ -99,7 +99,7 @@ def _artefact(plan: Plan, paper: str) -> dict[str, Any]:
         sys.stderr.write(f"warning: {plan.artefact.key} is left empty: {error}\n")
         done = Reproduction(plan, None, Result(text=f"Not made: {error}\n"))
 
-    return artefact_section(plan.artefact, done.table, done.made, part=paper)
+    return artefact_section(plan.artefact, done.table, done.result, part=paper)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -138,11 +138,11 @@ def _make(plan: Plan, given: argparse.Namespace, folder: Path) -> bool:
     if done.table is not None:
         _show(render(done.table, given.format))
 
-    if done.made.text:
+    if done.result.text:
         if done.table is None:
             _show(f"**{artefact.source}: {artefact.title}**\n")
 
-        _show(done.made.text)
+        _show(done.result.text)
 
     files = done.write(folder)
     if given.keep:

@@ -54,7 +54,7 @@ def test_rows_of_a_language_model_are_runs_of_a_table(tmp_path, monkeypatch):
     assert len(cells) == 8
     assert [cells[2], cells[6]] == [100, 100]
     assert 0 <= cells[0] <= 100
-    assert list(made.made.figures) == ["patterns"]
+    assert list(made.result.figures) == ["patterns"]
 
     # The kept record alone makes the same table and figure.
     files = keep(made, tmp_path)

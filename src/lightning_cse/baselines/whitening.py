@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lightning_cse.data.sources import HYPOTHESES, read_sources
+from lightning_cse.data.sources import SECOND_SENTENCES, read_sources
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import DataError
@@ -19,7 +19,7 @@ from lightning_cse.models.base import SENTENCES_AT_ONCE
 
 log = logging.getLogger(__name__)
 
-_COLUMNS = ("sentence", "anchor", "sentence1", "sentence2", "premise", *HYPOTHESES)
+_COLUMNS = ("sentence", "anchor", "sentence1", "sentence2", "premise", *SECOND_SENTENCES)
 
 FLAT = 1e-10
 """A direction with less than this share of the largest variance, or of the largest squared mean, is

@@ -171,7 +171,7 @@ class Runner:
 
             return None
 
-        from lightning_cse.runs.sweep import Point
+        from lightning_cse.runs.sweep import PointOutcome
 
         overrides = list(map(str, HydraConfig.get().overrides.task))
         try:
@@ -181,7 +181,7 @@ class Runner:
             report(error, verbose=self.verbose)
             result = error
 
-        return Point.of(overrides, result)
+        return PointOutcome.of(overrides, result)
 
     def run(self, cfg: DictConfig) -> Any:
         """Complete and check the config, import the task and return its result."""

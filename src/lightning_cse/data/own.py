@@ -34,7 +34,7 @@ from lightning_cse.data.rows import Rows
 from lightning_cse.data.tables import Notes, cached_file, known_file, notes_of, read_rows
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
-HYPOTHESES = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
+INLI_HYPOTHESES = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
 
 LAYOUTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "implicit pairs": (PAIR_SENTENCES, ()),
@@ -42,7 +42,7 @@ LAYOUTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "labelled pairs": (("premise", "hypothesis", "label"), ()),
     "unlabelled pairs": (("premise", "hypothesis"), ()),
     "NLI triplets": (("premise", "entailment"), ("contradiction",)),
-    "INLI": (("premise",), HYPOTHESES),  # at least one of them
+    "INLI": (("premise",), INLI_HYPOTHESES),  # at least one of them
     "scored triplets": (("anchor", "positive", "score"), ("negative",)),
     "triplets": (("anchor", "positive"), ("negative",)),  # or negative, negative_2, ...
     "sentence pairs": (("sentence1", "sentence2"), ("score",)),
@@ -561,7 +561,7 @@ def declared_columns(names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     kinds = dict.fromkeys(names, "sentence") | dict.fromkeys(negatives(names), "optional")
     kinds |= {"label": "label", "score": "score"}
     if layout_of(names) == "INLI":
-        kinds |= dict.fromkeys(HYPOTHESES, "optional")
+        kinds |= dict.fromkeys(INLI_HYPOTHESES, "optional")
 
     declared: dict[str, dict[str, Any]] = {
         role: {kinds[role]: column} for role, column in names.items()

@@ -16,7 +16,7 @@ from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
 
 # Columns that make a sentence pair together with ``premise``.
-HYPOTHESES = (
+SECOND_SENTENCES = (
     "hypothesis",
     "entailment",
     "explicit_entailment",
@@ -29,7 +29,7 @@ PAIRS_VERSION = 1  # of the keys of pairs, for files of the cache
 LEAK = "pair of a dev or test set"
 
 _PAIRS = (
-    *(("premise", name) for name in HYPOTHESES),
+    *(("premise", name) for name in SECOND_SENTENCES),
     ("sentence1", "sentence2"),
     *(("anchor", name) for name in LLM_SENTENCES[1:]),
     PAIR_SENTENCES[:2],

@@ -13,7 +13,7 @@ from lightning_cse.papers.artefacts import COMPUTED, Column, Line
 
 if TYPE_CHECKING:
     from lightning_cse.papers.plan import Plan
-    from lightning_cse.papers.records import Found
+    from lightning_cse.papers.records import FinishedRun
 
 STALE = "measured before the last change of its method"
 """The mark of cells whose records have another digest of their method's code."""
@@ -28,7 +28,7 @@ class Cell:
     """The values of a cell by seed, their runs, and the number of the paper beside them."""
 
     values: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
-    runs: tuple[Found, ...] = ()
+    runs: tuple[FinishedRun, ...] = ()
     asked: int = 0  # the number of seeds that it should have
     metric: str = ""
     marks: tuple[str, ...] = ()  # of significance, and texts that say how it was measured

@@ -15,7 +15,7 @@ import pandas as pd
 from lightning_cse.papers.artefacts import COMPUTED, Artefact, Column, Line, Request
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.points import Point, key_of, limited, points_of
-from lightning_cse.papers.records import Found, RunsTable, State
+from lightning_cse.papers.records import FinishedRun, RunsTable, State
 
 STATES = get_args(State)
 TO_RUN = ("missing", "interrupted", "failed")
@@ -160,7 +160,7 @@ class Plan:
 
         return rows
 
-    def found(self, line: Line) -> list[Found]:
+    def finished(self, line: Line) -> list[FinishedRun]:
         """Return all finished runs of a line, in the order of its columns and seeds."""
         found = [run for column in self.artefact.columns for run in self.runs(line, column)["run"]]
         return list({run.source: run for run in found}.values())

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lightning_cse.errors import DataError
 
 if TYPE_CHECKING:
-    from lightning_cse.papers.records import Found
+    from lightning_cse.papers.records import FinishedRun
 
 EXAMPLE = ("row", "type", "label", "subset", "gold")
 """The columns that identify an example; a file may lack some of them."""
@@ -49,7 +49,7 @@ class Answers(NamedTuple):
         return f"{self.path} ({self.task})" if self.task else str(self.path)
 
 
-def answers(run: Found, stem: str = "") -> dict[str, Answers]:
+def answers(run: FinishedRun, stem: str = "") -> dict[str, Answers]:
     """Return the predictions of a run by task; those of a baseline have its name and a hyphen as
     ``stem``.
 

@@ -18,7 +18,7 @@ State = Literal["finished", "running", "interrupted", "failed", "missing"]
 
 
 @dataclass(frozen=True)
-class Found:
+class FinishedRun:
     """A finished run: its record, its folder (None for a record kept as a file), and the file."""
 
     record: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
@@ -65,7 +65,7 @@ class Found:
 
         return checkpoint.get("sha256") or encoder.get("weights")
 
-    def is_of(self, training: "Found") -> bool:
+    def is_of(self, training: "FinishedRun") -> bool:
         """Return whether an evaluation evaluated the model of a training, and not another one of
         the same setting.
         """
@@ -75,7 +75,7 @@ class Found:
         return is_same_run and self.weights == training.weights
 
 
-def read_run(path: Path) -> Found:
+def read_run(path: Path) -> FinishedRun:
     """Return the run of a record's file; the record is empty if the file holds anything else."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -84,10 +84,10 @@ def read_run(path: Path) -> Found:
 
     folder = path.parent if path.name == "record.json" else None
 
-    return Found(record if isinstance(record, dict) else {}, folder, path)
+    return FinishedRun(record if isinstance(record, dict) else {}, folder, path)
 
 
-def read_runs(paths: Iterable[Path]) -> list[Found]:
+def read_runs(paths: Iterable[Path]) -> list[FinishedRun]:
     """Read finished runs, each once.
 
     Args:
@@ -95,7 +95,7 @@ def read_runs(paths: Iterable[Path]) -> list[Found]:
             folder of a sweep; records kept as files, with their curves beside them as
             ``<name>.curves.csv``; folders of such files.
     """
-    found: dict[Path, Found] = {}
+    found: dict[Path, FinishedRun] = {}
     for path in paths:
         runs = {run.source.resolve(): run for run in _runs_below(path)}
         if not runs:
@@ -108,7 +108,7 @@ def read_runs(paths: Iterable[Path]) -> list[Found]:
     return list(found.values())
 
 
-def _runs_below(path: Path) -> Iterator[Found]:
+def _runs_below(path: Path) -> Iterator[FinishedRun]:
     """Yield the runs of a file or a folder; the evaluations in a run's folder belong to it."""
     if (path / "record.json").is_file():
         yield read_run(path / "record.json")
@@ -123,7 +123,7 @@ def _runs_below(path: Path) -> Iterator[Found]:
             yield from _runs_below(Path(run.record["folder"]))
 
 
-def frame_of(found: Iterable[Found]) -> pd.DataFrame:
+def frame_of(found: Iterable[FinishedRun]) -> pd.DataFrame:
     """Return a row for each run: its record, with dotted columns such as ``best.score``, and the
     run as ``run``.
     """
@@ -172,7 +172,7 @@ class RunsTable:
             (run.key, run.seed): run for run in own if not run.record_path.is_file()
         }
 
-    def find(self, point: Point, seed: int) -> Found | None:
+    def find(self, point: Point, seed: int) -> FinishedRun | None:
         """Return the newest finished run of a point and a seed; None without one.
 
         An evaluation must be of the weights of the newest run of its training.
@@ -181,7 +181,7 @@ class RunsTable:
         if number is None:
             return None
 
-        run: Found = self.frame["run"].iat[number]
+        run: FinishedRun = self.frame["run"].iat[number]
         training = None if point.of is None else self.find(point.of, seed)
         if training is None or run.evaluates is None:
             return run
@@ -198,7 +198,7 @@ class RunsTable:
 
         return self.frame.iloc[numbers].set_index("seed", drop=False)
 
-    def training(self, run: Found) -> Found | None:
+    def training(self, run: FinishedRun) -> FinishedRun | None:
         """Return the run whose model an evaluation uses, None if it is missing; for any other run,
         the run itself.
         """
@@ -209,7 +209,7 @@ class RunsTable:
 
         return found[-1] if found else None
 
-    def is_stale(self, run: Found) -> bool:
+    def is_stale(self, run: FinishedRun) -> bool:
         """Return whether the code of a run's method may have changed since the run; see
         `lightning_cse.runs.code.code_digest`.
         """

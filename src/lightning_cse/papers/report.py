@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from lightning_cse.papers.nested import value_at
-from lightning_cse.papers.records import Found
+from lightning_cse.papers.records import FinishedRun
 from lightning_cse.papers.render import environment, view
-from lightning_cse.papers.significance import Point, points
+from lightning_cse.papers.significance import Setting, settings
 from lightning_cse.papers.tables import machine_of, short_commit
 from lightning_cse.plots import (
     blank_figure,
@@ -87,11 +87,11 @@ def slug(text: str) -> str:
 def artefact_section(
     artefact: Artefact,
     table: Table | None,
-    made: Result,
+    result: Result,
     *,
     part: str,
 ) -> Part:
-    """Return a table or figure of a paper as a section; ``made`` holds its figures and its text."""
+    """Return a table or figure of a paper as a section; ``result`` has its figures and its text."""
     return {
         "title": artefact.title,
         "anchor": slug(artefact.key),
@@ -99,8 +99,10 @@ def artefact_section(
         "part": part,
         "paper_table": table and view(table),
         "intro": "" if table is not None else artefact.note,  # a table has it in its legend,
-        "text": made.text,
-        "charts": [_chart(figure, name.replace("_", " ")) for name, figure in made.figures.items()],
+        "text": result.text,
+        "charts": [
+            _chart(figure, name.replace("_", " ")) for name, figure in result.figures.items()
+        ],
     }
 
 
@@ -121,13 +123,13 @@ def _chart(figure: Figure, title: str) -> Part:
     }
 
 
-def _charts(groups: Sequence[Point], keys: Sequence[str]) -> list[Part]:
+def _charts(groups: Sequence[Setting], keys: Sequence[str]) -> list[Part]:
     """Return one chart of all runs for each key."""
     return [_chart(curves_figure(groups, key), key) for key in keys]
 
 
-def curves_figure(groups: Sequence[Point], key: str) -> Figure:
-    """Draw the curves of one key, a line for each run, in one colour and style for each point."""
+def curves_figure(groups: Sequence[Setting], key: str) -> Figure:
+    """Draw the curves of one key, a line for each run, in one colour and style for each setting."""
     with plot_style():
         figure = blank_figure(4.2, 2.7)
         axes = figure.subplots()
@@ -139,7 +141,7 @@ def curves_figure(groups: Sequence[Point], key: str) -> Figure:
             drawn = [sorted(run.curves[key]) for run in group.runs if key in run.curves]
             for place, points in enumerate(drawn):
                 shown = smoothed(points)[0] if key == "train/loss" else points
-                label = None if place else group.label  # an entry of the legend is a point
+                label = None if place else group.label  # an entry of the legend is a setting
                 look = {"color": color, "linestyle": style, "label": label}
                 line(axes, shown, linewidth=1.4, **look)
 
@@ -149,7 +151,7 @@ def curves_figure(groups: Sequence[Point], key: str) -> Figure:
     return figure
 
 
-def run_facts(runs: Sequence[Found]) -> dict[str, str]:
+def run_facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
     """Return short facts about runs: their number, encoders, machines and commits."""
     records = [run.record for run in runs]
     facts = {
@@ -163,7 +165,7 @@ def run_facts(runs: Sequence[Found]) -> dict[str, str]:
 
 
 def run_sections(
-    runs: Sequence[Found],
+    runs: Sequence[FinishedRun],
     *,
     name: str = "sweep",
     part: str = "",
@@ -171,7 +173,7 @@ def run_sections(
     """Return the sections of runs; their anchors begin with ``name``, and the contents list them
     under ``part``.
     """
-    groups = points(runs)
+    groups = settings(runs)
     keys = sorted({key for run in runs for key in run.curves})
     monitors = {str(value_at(run.record, "best.monitor")) for run in runs}
     learning = [key for key in ("train/loss", *sorted(monitors)) if key in keys]
@@ -194,7 +196,7 @@ def run_sections(
     ]
 
 
-def _run_table(groups: Sequence[Point]) -> Part:
+def _run_table(groups: Sequence[Setting]) -> Part:
     """Return a table of the metrics over seeds."""
     every = {key for group in groups for run in group.runs for key in run.record["metrics"]}
     shown = [

@@ -19,7 +19,7 @@ from lightning_cse.errors import BUSY
 from lightning_cse.papers.figures import Result, make
 from lightning_cse.papers.plan import Job, Plan, missing, overrides_of, status, trained
 from lightning_cse.papers.predictions import digest, pack, packed_bytes
-from lightning_cse.papers.records import Found, RunsTable
+from lightning_cse.papers.records import FinishedRun, RunsTable
 from lightning_cse.papers.render import texts_of
 from lightning_cse.papers.tables import Table, make_table
 from lightning_cse.plots import save_figures
@@ -97,15 +97,15 @@ class Reproduction:
 
     plan: Plan
     table: Table | None
-    made: Result
+    result: Result
 
     def write(self, folder: Path) -> list[Path]:
         """Write table, figures and text to a folder, and return the files."""
         texts = texts_of(self.table) if self.table is not None else {}
-        if self.made.text:
-            texts["text.md"] = self.made.text
+        if self.result.text:
+            texts["text.md"] = self.result.text
 
-        for name, rows in self.made.tables.items():
+        for name, rows in self.result.tables.items():
             frame = pd.DataFrame(list(rows), dtype=object)
             texts[f"{name}.csv"] = frame.to_csv(index=False, lineterminator="\n")
 
@@ -114,7 +114,7 @@ class Reproduction:
             write_atomic(folder / f"{stem}.{ending}", text)
 
         files = [folder / f"{stem}.{ending}" for ending in texts]
-        figures = {f"{stem}.{name}.png": one for name, one in self.made.figures.items()}
+        figures = {f"{stem}.{name}.png": one for name, one in self.result.figures.items()}
 
         return files + save_figures(figures, folder)
 
@@ -156,15 +156,15 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     digest in the record. A text that quotes a corpus is not kept, since the corpus has its own
     licence.
     """
-    plan, made = reproduction.plan, reproduction.made
+    plan, result = reproduction.plan, reproduction.result
     folder = experiments / plan.artefact.paper / "results"
-    if made.quotes:
-        reproduction = replace(reproduction, made=replace(made, text=""))
+    if result.quotes:
+        reproduction = replace(reproduction, result=replace(result, text=""))
 
     files = reproduction.write(folder)
     found = []
     for line in plan.lines:
-        for run in plan.found(line):
+        for run in plan.finished(line):
             found += [run, plan.table.training(run)]
 
     for run in dict.fromkeys(filter(None, found)):
@@ -177,7 +177,7 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     return files
 
 
-def _kept_files(run: Found) -> dict[str, bytes]:
+def _kept_files(run: FinishedRun) -> dict[str, bytes]:
     """Return the record, curves and packed predictions of a run by file name, without repeated
     information.
 

@@ -21,7 +21,7 @@ from lightning_cse.papers.cells import Cell
 from lightning_cse.papers.effects import by_seed, needs_no_seed
 from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.predictions import EXAMPLE, Answers, answers
-from lightning_cse.papers.records import Found
+from lightning_cse.papers.records import FinishedRun
 from lightning_cse.papers.statistics import (
     error_over_examples,
     holm,
@@ -38,17 +38,17 @@ the 95 % interval of the difference over seeds and examples, in points.
 _SMALLEST_P = 1e-300  # a float cannot tell smaller values from 0, and no test is certain
 
 Values = list[NDArray[Any]]
-"""For each run of a point, which examples it got right, or the ranks of its scores."""
+"""For each run of a setting, which examples it got right, or the ranks of its scores."""
 
 
 @dataclass(frozen=True)
-class Point:
-    """A point to compare: the runs of one experiment and hash over their seeds, or a baseline of
+class Setting:
+    """A setting to compare: the runs of one experiment and hash over their seeds, or a baseline of
     theirs.
     """
 
     label: str
-    runs: tuple[Found, ...]
+    runs: tuple[FinishedRun, ...]
     baseline: str | None = None
     needs_no_seed: bool = False  # a model that is not trained: a baseline, or one evaluation
 
@@ -72,9 +72,9 @@ class Point:
         return {task: [files[task] for files in by_run] for task in sorted(common)}
 
 
-def points(runs: Iterable[Found]) -> list[Point]:
+def settings(runs: Iterable[FinishedRun]) -> list[Setting]:
     """Group runs over their seeds, in the order given."""
-    groups: dict[tuple[str, str], dict[int, Found]] = {}
+    groups: dict[tuple[str, str], dict[int, FinishedRun]] = {}
     for run in runs:
         name, seed = run.record["name"], run.record["seed"]
         group = groups.setdefault((name, run.record["config_hash"]), {})
@@ -89,7 +89,7 @@ def points(runs: Iterable[Found]) -> list[Point]:
     labels = labels_of([runs[0].record for runs in by_seed])
 
     return [
-        Point(label, runs, needs_no_seed=len(runs) == 1 and runs[0].is_untrained)
+        Setting(label, runs, needs_no_seed=len(runs) == 1 and runs[0].is_untrained)
         for label, runs in zip(labels, by_seed, strict=True)
     ]
 
@@ -120,18 +120,18 @@ def read_values(found: Answers, metric: str) -> pd.DataFrame:
 
 def _read(
     task: str,
-    points: Sequence[Point],
+    settings: Sequence[Setting],
     metric: str = "accuracy",
 ) -> tuple[pd.DataFrame, list[Values]]:
-    """Return the examples of a task, and what each run of each point has; refuse runs that were
+    """Return the examples of a task, and what each run of each setting has; refuse runs that were
     evaluated on different examples.
     """
-    first = points[0].files[task][0]
+    first = settings[0].files[task][0]
     examples = read_values(first, metric).drop(columns="value")
     values = []
-    for point in points:
+    for setting in settings:
         of_point = []
-        for found in point.files[task]:
+        for found in setting.files[task]:
             frame = read_values(found, metric)
             of_point.append(frame.pop("value").to_numpy())
             if not frame.equals(examples):
@@ -145,18 +145,18 @@ def _read(
     return examples, values
 
 
-def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
-    """Compare every pair of points on every task, one row per comparison, with Holm's adjustment
+def compare(settings: Sequence[Setting], tasks: Sequence[str] = ()) -> pd.DataFrame:
+    """Compare every pair of settings on every task, one row per comparison, with Holm's adjustment
     over all of them.
 
-    Without ``tasks``, compare on every task with right and wrong answers. A point without
+    Without ``tasks``, compare on every task with right and wrong answers. A setting without
     predictions of a task is left out there (a symmetric score predicts no direction);
     ``attrs["left_out"]`` has the labels by task. Accuracies are fractions, and the difference is in
     percentage points.
     """
     rows = []
     left_out = {}
-    files = {task: found[0] for point in points for task, found in point.files.items()}
+    files = {task: found[0] for setting in settings for task, found in setting.files.items()}
     answered = {task for task, file in files.items() if {"correct", "prediction"} & {*file.read()}}
     for task in tasks:
         if task not in answered:
@@ -164,17 +164,17 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
             raise DataError(f"no run has answers of the task {task!r}{near}")
 
     for task in sorted(set(tasks or answered)):
-        having = [point for point in points if task in point.files]
-        if len(having) < len(points):
-            left_out[task] = [point.label for point in points if point not in having]
+        having = [setting for setting in settings if task in setting.files]
+        if len(having) < len(settings):
+            left_out[task] = [setting.label for setting in settings if setting not in having]
 
         outcomes = zip(having, _read(task, having)[1], strict=True)
         for (a, of_a), (b, of_b) in itertools.combinations(outcomes, 2):
             rows.append({"task": task, **_compare_pair(a, b, of_a, of_b)})
 
     if not rows:
-        known = [f"\n  {one.label}: {', '.join(one.files) or 'no predictions'}" for one in points]
-        needs = "a comparison needs two points with a task in common, of right and wrong answers"
+        known = [f"\n  {one.label}: {', '.join(one.files) or 'no predictions'}" for one in settings]
+        needs = "a comparison needs two settings with a task in common, of right and wrong answers"
         raise DataError(needs + "".join(known))
 
     frame = pd.DataFrame(rows)
@@ -184,7 +184,7 @@ def compare(points: Sequence[Point], tasks: Sequence[str] = ()) -> pd.DataFrame:
     return frame
 
 
-def _compare_pair(a: Point, b: Point, of_a: Values, of_b: Values) -> dict[str, Any]:
+def _compare_pair(a: Setting, b: Setting, of_a: Values, of_b: Values) -> dict[str, Any]:
     test = mcnemar(majority_vote(of_a), majority_vote(of_b))
     ours, theirs = _common(a, b, of_a, of_b)
     by_seed = [100 * (one.mean() - other.mean()) for one, other in zip(ours, theirs, strict=True)]
@@ -209,9 +209,9 @@ def _compare_pair(a: Point, b: Point, of_a: Values, of_b: Values) -> dict[str, A
     }
 
 
-def _common(a: Point, b: Point, of_a: Values, of_b: Values) -> tuple[Values, Values]:
-    """Return the outcomes for the seeds that two points have in common; a point that needs no seed
-    has all.
+def _common(a: Setting, b: Setting, of_a: Values, of_b: Values) -> tuple[Values, Values]:
+    """Return the outcomes for the seeds that two settings have in common; a setting that needs no
+    seed has all.
     """
     ours, theirs = a.by_seed(of_a), b.by_seed(of_b)
     if a.needs_no_seed:
@@ -233,10 +233,10 @@ class Side(NamedTuple):
     cell: Cell
 
     @property
-    def point(self) -> Point:
+    def setting(self) -> Setting:
         """All runs of the cell."""
         fixed = needs_no_seed(self.line, self.cell)
-        return Point(self.line.label, self.cell.runs, self.line.row.baseline, fixed)
+        return Setting(self.line.label, self.cell.runs, self.line.row.baseline, fixed)
 
 
 def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.DataFrame:
@@ -300,22 +300,22 @@ def _tested(
     predictions are missing.
     """
     _, task, name = a.cell.metric.split("/")
-    first, second = points = (a.point, b.point)
+    first, second = settings = (a.setting, b.setting)
     if task not in first.files or task not in second.files:
         return None
 
-    examples, outcomes = _read(task, points, name)
+    examples, outcomes = _read(task, settings, name)
     if _is_area(a.cell.metric):
         area = delong(examples["label"], *outcomes)
         pvalue, error = area.pvalue, area.error
     else:
         votes = []
-        for point, values, seeds in zip(points, outcomes, voters, strict=True):
-            of_seed = point.by_seed(values)
+        for setting, values, seeds in zip(settings, outcomes, voters, strict=True):
+            of_seed = setting.by_seed(values)
             votes.append(majority_vote([of_seed[seed] for seed in seeds]))
 
         pvalue = mcnemar(*votes).pvalue
-        error = error_over_examples(*_common(*points, *outcomes))
+        error = error_over_examples(*_common(*settings, *outcomes))
 
     _, low, high = two_way_interval(by_seed(a.line, a.cell, b.line, b.cell), 100 * error)
 

@@ -19,7 +19,7 @@ from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines, 
 
 if TYPE_CHECKING:
     from lightning_cse.papers.plan import Plan
-    from lightning_cse.papers.records import Found
+    from lightning_cse.papers.records import FinishedRun
 
 __all__ = ["LEVELS", "Table", "machine_of", "make_table", "short_commit"]
 
@@ -53,7 +53,7 @@ class Table:
     request: Request
     lines: tuple[Line, ...]
     cells: Cells
-    runs: tuple[Found, ...]
+    runs: tuple[FinishedRun, ...]
     symbols: Mapping[str, str]
     legend: tuple[str, ...]
     tests: pd.DataFrame
@@ -111,7 +111,7 @@ def make_table(plan: Plan, kept_tests: Path | None = None) -> Table:
     )
 
 
-def _runs(plan: Plan, cells: Cells) -> tuple[Found, ...]:
+def _runs(plan: Plan, cells: Cells) -> tuple[FinishedRun, ...]:
     measured = [run for cell in cells.values() for run in cell.runs]
     trainings = filter(None, map(plan.table.training, measured))
 

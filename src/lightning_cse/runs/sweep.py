@@ -34,7 +34,7 @@ _REFUSED = (ConfigError, DataError, EncoderError)
 
 
 @dataclass
-class Point:
+class PointOutcome:
     """The outcome of a point.
 
     ``status`` is finished, skipped (finished before), failed, left (failed before), busy, or
@@ -106,10 +106,10 @@ class Sweep:
         points = []
         for path, job in self.jobs.items():
             if path.is_file():
-                point = Point.read(path)
+                point = PointOutcome.read(path)
             else:
                 stopped = isinstance(error, KeyboardInterrupt)
-                point = Point(job, "not finished" if stopped else "killed")
+                point = PointOutcome(job, "not finished" if stopped else "killed")
 
             point.overrides = [line for line in job if not line.startswith("hydra")]
             points.append(point)
@@ -131,7 +131,7 @@ class Sweep:
                 folder.rmdir()
 
 
-def table(points: Sequence[Point]) -> str:
+def table(points: Sequence[PointOutcome]) -> str:
     """Return one row per point, over its seeds, and below it why points are not finished."""
     import pandas as pd
 
@@ -163,11 +163,11 @@ def table(points: Sequence[Point]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _own(point: Point, shared: set[str]) -> list[str]:
+def _own(point: PointOutcome, shared: set[str]) -> list[str]:
     return [line for line in point.overrides if line not in shared]
 
 
-def _reasons(points: Sequence[Point], shared: set[str]) -> Iterator[str]:
+def _reasons(points: Sequence[PointOutcome], shared: set[str]) -> Iterator[str]:
     """Yield why points are not finished, and what to do."""
     left = [point for point in points if point.status not in DONE]
     for point in left:

@@ -22,7 +22,7 @@ from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.figures import dualcse, gausscse
 from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.plan import Plan
-from lightning_cse.papers.records import Found, RunsTable
+from lightning_cse.papers.records import FinishedRun, RunsTable
 from lightning_cse.papers.reproducing import kept_records
 from lightning_cse.runs import summarise
 
@@ -42,7 +42,7 @@ class Given(Plan):
     ):
         artefact = read_artefact(experiments_dir() / f"{key}.yaml")
         super().__init__(artefact, request, RunsTable(Path("none")))
-        self.found = find
+        self.finished = find
 
 
 def make(
@@ -101,7 +101,7 @@ def curves_of(seed):
 def kept_run(line, seed=0):
     """A record that was kept as a file, with curves that depend on its name and seed."""
     curves = curves_of(f"{line.label}{seed}")
-    run = Found({"seed": seed, "summary": vars(summarise(curves))}, None, Path(line.label))
+    run = FinishedRun({"seed": seed, "summary": vars(summarise(curves))}, None, Path(line.label))
     vars(run)["curves"] = curves
 
     return run
@@ -262,15 +262,17 @@ def run(run_tiny, tmp_path_factory):
         "seed=1",
     ).path
 
-    return Found(json.loads((path / "record.json").read_text()), path, path / "record.json")
+    return FinishedRun(json.loads((path / "record.json").read_text()), path, path / "record.json")
 
 
 def test_retrieval_asks_the_best_run_that_has_a_checkpoint(run, tmp_path):
     best = run.record["best"]
     worse = {**run.record, "seed": 0, "best": {**best, "score": best["score"] - 0.1}}
     better = {**run.record, "seed": 2, "best": {**best, "score": best["score"] + 0.1}}
-    without = Found(better, None, tmp_path / "kept.json")
-    made = make("dualcse/table3", lambda line: [Found(worse, run.folder, run.source), run, without])
+    without = FinishedRun(better, None, tmp_path / "kept.json")
+    made = make(
+        "dualcse/table3", lambda line: [FinishedRun(worse, run.folder, run.source), run, without]
+    )
     assert made.quotes
     assert made.text.startswith("## DualCSE-Cross: seed 1, ")
     rows = made.tables["nearest"]

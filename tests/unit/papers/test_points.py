@@ -12,7 +12,7 @@ from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.points import Point, composed, key_of, points_of
-from lightning_cse.papers.records import Found, RunsTable
+from lightning_cse.papers.records import FinishedRun, RunsTable
 from lightning_cse.runs.code import code_digest
 
 TABLE = """
@@ -313,8 +313,8 @@ def test_evaluations_of_a_run(runs):
 
 def test_a_run_is_stale_if_its_method_may_have_changed(runs):
     codes = ({"code": code_digest(composed(POINT)["method"])}, {"code": "01"}, {})
-    found = [Found(runs.record(POINT, **code), None, runs.root) for code in codes]
+    found = [FinishedRun(runs.record(POINT, **code), None, runs.root) for code in codes]
     assert [runs.index.is_stale(run) for run in found] == [False, True, True]
     of = {"name": "x", "config_hash": "99", "seed": 0}
     lost = runs.record(POINT, suite="sts", model={"run": of})
-    assert runs.index.is_stale(Found(lost, None, runs.root)), "its training is missing"
+    assert runs.index.is_stale(FinishedRun(lost, None, runs.root)), "its training is missing"

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from lightning_cse.errors import DataError
 from lightning_cse.metrics import delong
 from lightning_cse.papers.predictions import answers, digest, pack, packed_bytes
-from lightning_cse.papers.records import Found, read_run
+from lightning_cse.papers.records import FinishedRun, read_run
 from lightning_cse.papers.reproducing import _kept_files
 from lightning_cse.papers.statistics import two_way_interval
 from lightning_cse.papers.tables import make_table
@@ -182,7 +182,9 @@ def test_one_evaluation_is_compared_with_all_seeds(tmp_path, runs):
 
 def test_an_evaluation_belongs_to_the_weights_that_it_read():
     def record(**more):
-        return Found({"name": "a", "config_hash": "01", "seed": 0, **more}, None, Path("a.json"))
+        return FinishedRun(
+            {"name": "a", "config_hash": "01", "seed": 0, **more}, None, Path("a.json")
+        )
 
     of = {"run": {"name": "a", "config_hash": "01", "seed": 0}}
     training = record(checkpoint={"sha256": "1f"})

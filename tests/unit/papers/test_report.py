@@ -13,7 +13,7 @@ from fake_plan import leave_run
 from lightning_cse.errors import DataError, LightningCSEError
 from lightning_cse.papers.records import read_runs
 from lightning_cse.papers.report import build_report, curves_figure, run_facts, run_sections
-from lightning_cse.papers.significance import points
+from lightning_cse.papers.significance import settings
 from lightning_cse.report import main
 from lightning_cse.runs import Run
 
@@ -79,7 +79,7 @@ def test_what_runs_measured(tmp_path):
     titles = re.findall(r"<h3>(.*?)</h3>", page)
     assert titles[:2] == ["train/loss", MONITOR]
     assert len(titles) == 2 + 3
-    figure = curves_figure(points(read_runs([tmp_path])), MONITOR)
+    figure = curves_figure(settings(read_runs([tmp_path])), MONITOR)
     assert len(figure.axes[0].lines) == 4
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert texts == [

@@ -142,7 +142,7 @@ def test_runs_that_a_plan_needs(plan_of):
     finish(plan, point_of(plan, "whole"), 1)
     now = status([plan])
     assert ([job.seed for job in now["finished"]], len(missing(now))) == ([1], 3)
-    assert [len(plan.found(line)) for line in plan.lines] == [1, 1, 0, 0]
+    assert [len(plan.finished(line)) for line in plan.lines] == [1, 1, 0, 0]
     cells = reproduce(plan).table.cells.values()
     assert [cell.mean for cell in cells if cell.n] == [25.0, 50.0], "a baseline of any run"
     told = overview([plan])
@@ -282,7 +282,7 @@ def test_a_row_that_needs_a_variable_is_not_run_without_it(
     assert len(missing(status([plan]))) == 2
     finish(plan, point_of(plan, "whole"), 1)
     monkeypatch.delenv("CSE_MAY_ASK")
-    assert len(plan.found(plan.lines[1])) == 1, "what was paid for stays in the table"
+    assert len(plan.finished(plan.lines[1])) == 1, "what was paid for stays in the table"
 
 
 def test_a_kept_reproduction_is_made_again_from_its_records(plan_of, tmp_path):
@@ -318,7 +318,7 @@ def test_matched_rows_train_for_as_many_steps_as_the_first(
     limit = ("trainer.max_epochs=-1", "trainer.max_steps=10")
     assert command.points[1] == [[*own, *limit, f"seed={seed}"] for seed in (0, 1)]
     assert "Equal steps: more as dual (tiny), 10 steps." in reproduce(plan).table.legend
-    assert len(plan.found(plan.lines[0])) == 1, "its baseline is of the matched runs"
+    assert len(plan.finished(plan.lines[0])) == 1, "its baseline is of the matched runs"
     evaluated = limited(Point("evaluate", (), Point("train", own)), 10)
     assert evaluated.of == Point("train", (*own, *limit))
 

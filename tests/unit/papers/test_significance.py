@@ -15,7 +15,7 @@ from lightning_cse.errors import DataError
 from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.predictions import Answers
 from lightning_cse.papers.records import read_run
-from lightning_cse.papers.significance import compare, points, read_values
+from lightning_cse.papers.significance import compare, read_values, settings
 from lightning_cse.papers.statistics import holm, majority_vote, two_way_interval
 from lightning_cse.runs import write_predictions
 
@@ -71,7 +71,7 @@ def make_run(tmp_path):
 
 
 def compared(*runs):
-    return list(compare(points(runs)).itertuples())
+    return list(compare(settings(runs)).itertuples())
 
 
 def test_mcnemar_of_votes_against_loops_over_rows(make_run):
@@ -140,12 +140,12 @@ def test_all_pairs_on_all_tasks_with_answers_and_holm_over_them(make_run):
         right = answers(name, rate)
         runs.append(make_run(name, 0, {"eis": eis(right), "rte": rte(right), "sts": scores}))
 
-    found = compare(points(runs))
+    found = compare(settings(runs))
     assert found["task"].tolist() == ["eis"] * 3 + ["rte"] * 3
     assert (found["a"] + found["b"]).tolist() == ["ab", "ac", "bc"] * 2
     assert found["p_exact"][:3].tolist() == found["p_exact"][3:].tolist()
     assert found["p_holm"].tolist() == pytest.approx(holm(found["p_exact"]).tolist())
-    assert len(compare(points(runs), ["rte"])) == 3
+    assert len(compare(settings(runs), ["rte"])) == 3
 
 
 def test_types_and_variants_of_an_accuracy(tmp_path):
@@ -176,14 +176,14 @@ def test_what_cannot_be_compared(make_run, tmp_path):
     a = make_run("a", 0, {"eis": eis([True])})
     b = make_run("b", 0, {"sts": {"row": [0], "score": [0.5]}})
     for runs in ((a, b), (a, a)):
-        with pytest.raises(DataError, match=r"two points with a task in common.*\n  a: eis"):
+        with pytest.raises(DataError, match=r"two settings with a task in common.*\n  a: eis"):
             compared(*runs)
 
     copy = tmp_path / "copy" / "a" / "01-s0"
     copy.parent.mkdir(parents=True)
     a.folder.rename(copy)
     with pytest.raises(DataError, match="are both seed 0 of a: give only one"):
-        points([read_run(copy / "record.json"), make_run("a", 0, {})])
+        settings([read_run(copy / "record.json"), make_run("a", 0, {})])
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def maker(artefact: Artefact) -> Callable[[Plan], Result]:
     return function
 
 
-def made(
+def result(
     figures: Mapping[str, Figure | None],
     parts: Sequence[str],
     *,

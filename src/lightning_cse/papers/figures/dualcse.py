@@ -14,17 +14,17 @@ import pandas as pd
 from lightning_cse.data import Rows, read_corpus, sample_dir
 from lightning_cse.data.corpora import find_file, get_corpus
 from lightning_cse.data.preparation import seeded_order
-from lightning_cse.data.sources import HYPOTHESES
+from lightning_cse.data.sources import SECOND_SENTENCES
 from lightning_cse.engine.load import CHECKPOINT, load
 from lightning_cse.models.base import finite
-from lightning_cse.papers.figures import Result, data_config, made, markdown_table
+from lightning_cse.papers.figures import Result, data_config, markdown_table, result
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.plan import Plan
 from lightning_cse.similarity import cosine_matrix
 
 if TYPE_CHECKING:
     from lightning_cse.evaluation.task import Answers
-    from lightning_cse.papers.records import Found
+    from lightning_cse.papers.records import FinishedRun
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +67,9 @@ def data_statistics(plan: Plan) -> Result:
         ]
 
     if not any(row["pairs"] for row in rows):
-        return made({}, notes[1:])
+        return result({}, notes[1:])
 
-    return made({}, [markdown_table(rows), *notes], pairs=rows)
+    return result({}, [markdown_table(rows), *notes], pairs=rows)
 
 
 def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
@@ -92,7 +92,7 @@ def pair_counts(corpus: str, data_dir: Path) -> dict[str, int]:
 
 
 def _hypothesis_columns(rows: Rows) -> list[str]:
-    return [name for name in rows.names if name in HYPOTHESES]
+    return [name for name in rows.names if name in SECOND_SENTENCES]
 
 
 def retrieval(plan: Plan) -> Result:
@@ -102,7 +102,7 @@ def retrieval(plan: Plan) -> Result:
     parts: list[str] = []
     rows: list[dict[Any, Any]] = []
     for line in plan.lines:
-        found = plan.found(line)
+        found = plan.finished(line)
         runs = [run for run in found if run.folder and (run.folder / CHECKPOINT).is_file()]
         if runs:
             best = max(runs, key=lambda run: float(value_at(run.record, "best.score") or 0))
@@ -117,7 +117,7 @@ def retrieval(plan: Plan) -> Result:
         elif found:
             parts.append(f"{line.label}: the checkpoints of its runs were not kept.")
 
-    return made({}, parts, quotes=True, nearest=rows)
+    return result({}, parts, quotes=True, nearest=rows)
 
 
 def hypotheses(rows: Rows) -> pd.DataFrame:
@@ -176,7 +176,7 @@ def _places(rows: Rows) -> list[str]:
     return [f"{names[file]}:{line}" for file, line in places]
 
 
-def _quoted(title: str, run: Found, found: pd.DataFrame) -> Iterator[str]:
+def _quoted(title: str, run: FinishedRun, found: pd.DataFrame) -> Iterator[str]:
     """Yield the Markdown of a run: a heading, and one table per query."""
     score = value_at(run.record, "best.score")
     yield f"## {title}: seed {run.record['seed']}, dev score {score}"

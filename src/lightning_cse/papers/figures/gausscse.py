@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lightning_cse.data import Rows
 from lightning_cse.evaluation import Direction
-from lightning_cse.papers.figures import Result, data_config, made, markdown_table, spread
+from lightning_cse.papers.figures import Result, data_config, markdown_table, result, spread
 from lightning_cse.papers.plan import Plan
 from lightning_cse.plots import BLUE, GREY, VERMILION, blank_figure, plot_style
 
@@ -58,7 +58,7 @@ def length_ratios(plan: Plan) -> Result:
 
     figure = length_figure(ratios)
 
-    return made({"length_ratios": figure}, [markdown_table(rows), _NOTE], lengths=rows)
+    return result({"length_ratios": figure}, [markdown_table(rows), _NOTE], lengths=rows)
 
 
 def _log_ratios(rows: Rows) -> Array:

@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from lightning_cse.papers.artefacts import Artefact
-from lightning_cse.papers.figures import Result, made, markdown_table
+from lightning_cse.papers.figures import Result, markdown_table, result
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.statistics import (
     correlation,
@@ -66,7 +66,7 @@ def runs_of(plan: Plan) -> pd.DataFrame:
     """
     rows = []
     for line in plan.lines:
-        for run in () if line.row.baseline else plan.found(line):
+        for run in () if line.row.baseline else plan.finished(line):
             row = {
                 "setting": line.label,
                 "encoder": line.encoder,
@@ -200,7 +200,7 @@ def fitting_difficulty(plan: Plan) -> Result:
     }
     shown = [(title, markdown_table(table)) for title, table in texts.items() if table]
 
-    return made(
+    return result(
         {
             "fitting_difficulty": scatter_figure(runs, FITTING),
             "score": score_figure(runs),
@@ -218,7 +218,7 @@ def best_step(plan: Plan) -> Result:
     runs = runs_of(plan)
     figure = scatter_figure(runs, BEST_STEP)
 
-    return made({"best_step": figure}, [], settings=_summaries(runs))
+    return result({"best_step": figure}, [], settings=_summaries(runs))
 
 
 def _summaries(runs: pd.DataFrame) -> list[dict[Any, Any]]:
@@ -404,7 +404,7 @@ def _scatter(axes: Axes, points: pd.DataFrame, measures: Mapping[str, str]) -> N
 
 def process(plan: Plan) -> Result:
     """Make NGCSE's Figures 3 and 6: alignment and uniformity by step, the settings side by side."""
-    return made({"process": process_figure(runs_of(plan))}, [])
+    return result({"process": process_figure(runs_of(plan))}, [])
 
 
 def process_figure(runs: pd.DataFrame) -> Figure | None:

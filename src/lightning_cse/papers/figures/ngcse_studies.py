@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from lightning_cse.config.compose import compose
-from lightning_cse.papers.figures import Result, data_config, made, spread
+from lightning_cse.papers.figures import Result, data_config, result, spread
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.statistics import mean_interval
@@ -51,7 +51,7 @@ def studies(plan: Plan) -> Result:
 
         figures[name] = studies_figure(drawn) if drawn else None
 
-    return made(figures, parts, studies=rows)
+    return result(figures, parts, studies=rows)
 
 
 def study(plan: Plan, option: str) -> tuple[pd.DataFrame, pd.Series]:
@@ -69,7 +69,7 @@ def study(plan: Plan, option: str) -> tuple[pd.DataFrame, pd.Series]:
         if line.row.name in published:
             paper[float(given[option])] = published[line.row.name]
 
-        for run in plan.found(line):
+        for run in plan.finished(line):
             value = float(value_at(run.record, f"decisive.config.{option}"))
             score = 100 * run.record["metrics"].get(metric, math.nan)
             rows.append((line.encoder, value, score))
@@ -210,7 +210,7 @@ def pattern_complexity(plan: Plan) -> Result:
             for pairs in measured
         ]
 
-    return made(figures, [], pairs=rows)
+    return result(figures, [], pairs=rows)
 
 
 def _deviation(values: Sequence[float]) -> float:
@@ -226,17 +226,17 @@ def patterns(plan: Plan) -> Result:
 
     sets = {}
     for line in plan.lines:
-        for run in plan.found(line):
+        for run in plan.finished(line):
             values = run.record["summary"]["values"]
             last = values["pattern"]
             sets[line.label] = [_pairs_of(one) for one in values["written"]]
 
     if not sets:
-        return made({}, ["Not drawn: no rows are written."])
+        return result({}, ["Not drawn: no rows are written."])
 
     sets["the pattern"] = [_pairs_of(one) for one in last]
 
-    return made({"patterns": histograms_figure(sets)}, [])
+    return result({"patterns": histograms_figure(sets)}, [])
 
 
 def _pairs_of(values: Mapping[str, Any]) -> Pairs:
