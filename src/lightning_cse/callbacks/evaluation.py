@@ -168,9 +168,12 @@ class Evaluation(Callback):
             self.latest = self._measure(method)
 
         if self.monitor not in self.latest:
-            task = self.monitor.split("/")[1]
-            fault = f"the score of {type(method.model).__name__} is the same both ways"
-            raise ConfigError([f"monitor: {task} cannot measure {self.monitor}: {fault}"])
+            raise ConfigError(
+                [
+                    f"monitor: {self.monitor} has no value, since the score of "
+                    f"{type(method.model).__name__} is the same both ways: choose another dev score"
+                ]
+            )
 
         if self.step > 0:
             score = self.latest[self.monitor]

@@ -117,7 +117,7 @@ class Parts:
 
 def test_a_monitor_that_the_method_cannot_give_is_named(run_tiny, tmp_path):
     line = ("experiment=simcse_inli", "suite=inli_direction")
-    with pytest.raises(ConfigError, match=r"inli_direction cannot measure .*the same both ways"):
+    with pytest.raises(ConfigError, match=r"inli_direction/accuracy has no value, .* both ways"):
         run_tiny(tmp_path, *line, "monitor=val/inli_direction/accuracy")
 
 

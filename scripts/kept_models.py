@@ -1,0 +1,67 @@
+"""Train the models that come with the package: python scripts/kept_models.py [NAME ...].
+
+Each becomes a folder experiments/<paper>/kept/<name> with what `lightning_cse.load` reads of a run:
+its record, the settings of encoder and method, the trained weights, and a card. The encoder's own
+weights are not in it. The corpora are those of LIGHTNING_CSE_DATA.
+"""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+import lightning_cse
+from lightning_cse.analysis.card import kept_card
+from lightning_cse.config import experiments_dir
+from lightning_cse.engine.load import CHECKPOINT, CONFIG, RECORD, read_yaml
+
+LIMIT = 2**20
+"""The largest size of the weights, in bytes."""
+
+_LORA = ("+profile=small", "+adapter=lora", "encoder.adapter.r=2", "method.optimizer.lr=5e-4")
+MODELS = {
+    "encoders/simcse_lora": ("+experiment=simcse_sup", *_LORA),
+}
+"""The overrides that train each model, by paper and name."""
+
+
+def main() -> None:
+    """Train and keep the models that the command line names, or all."""
+    names = {place.partition("/")[2]: place for place in MODELS}
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
+    given = parser.parse_args().names or list(names)
+    if unknown := set(given) - set(names):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
+
+    for name in given:
+        paper = names[name].partition("/")[0]
+        folder = experiments_dir() / paper / "kept" / name
+        keep(lightning_cse.train(MODELS[names[name]]).path, folder)
+        sys.stdout.write(f"{folder}\n")
+
+
+def keep(run: Path, folder: Path) -> None:
+    """Replace a folder by what loading needs of a finished run, and a card."""
+    size = (run / CHECKPOINT).stat().st_size
+    if size > LIMIT:
+        raise SystemExit(f"{run / CHECKPOINT} has {size:,} bytes, more than {LIMIT:,}")
+
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / CHECKPOINT).parent.mkdir(parents=True)
+    for part in (RECORD, CHECKPOINT):
+        shutil.copyfile(run / part, folder / part)
+
+    # Without the folders of this machine.
+    settings = {key: read_yaml(run / CONFIG)[key] for key in ("method", "encoder")}
+    OmegaConf.save(settings, folder / CONFIG)
+    kept_card(lightning_cse.load(folder), folder.name).save(folder / "README.md")
+
+
+if __name__ == "__main__":
+    main()
