@@ -24,7 +24,7 @@ columns:
 rows:
   nli: {{generate: [+pattern=nli, {COMMON}]}}
   from the source: {{generate: [+pattern=nli, pattern.reference=source, {COMMON}]}}
-make: patterns
+make: lightning_cse.papers.figures.ngcse_studies:patterns
 """
 
 
