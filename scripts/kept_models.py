@@ -1,4 +1,4 @@
-"""Train the models that come with the package: python scripts/kept_models.py [NAME ...].
+"""Train the models that come with the package: python scripts/kept_models.py [PAPER/NAME ...].
 
 Each becomes a folder experiments/<paper>/kept/<name> with what `lightning_cse.load` reads of a run:
 its record, the settings of encoder and method, the trained weights, and a card. The encoder's own
@@ -29,20 +29,15 @@ MODELS = {
 
 def main() -> None:
     """Train and keep the models that the command line names, or all."""
-    names = {place.partition("/")[2]: place for place in MODELS}
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
-    given = parser.parse_args().names or list(names)
-    if unknown := set(given) - set(names):
-        parser.error(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
-
-    for name in given:
-        paper = names[name].partition("/")[0]
+    parser.add_argument("places", nargs="*", choices=MODELS, default=list(MODELS))
+    for place in parser.parse_args().places:
+        paper, name = place.split("/")
         folder = experiments_dir() / paper / "kept" / name
-        keep(lightning_cse.train(MODELS[names[name]]).path, folder)
+        keep(lightning_cse.train(MODELS[place]).path, folder)
         sys.stdout.write(f"{folder}\n")
 
 
@@ -58,8 +53,8 @@ def keep(run: Path, folder: Path) -> None:
         shutil.copyfile(run / part, folder / part)
 
     # Without the folders of this machine.
-    settings = {key: read_yaml(run / CONFIG)[key] for key in ("method", "encoder")}
-    OmegaConf.save(settings, folder / CONFIG)
+    config = read_yaml(run / CONFIG)
+    OmegaConf.save({key: config[key] for key in ("method", "encoder")}, folder / CONFIG)
     kept_card(lightning_cse.load(folder), folder.name).save(folder / "README.md")
 
 

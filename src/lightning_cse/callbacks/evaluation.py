@@ -167,14 +167,6 @@ class Evaluation(Callback):
         ):
             self.latest = self._measure(method)
 
-        if self.monitor not in self.latest:
-            raise ConfigError(
-                [
-                    f"monitor: {self.monitor} has no value, since the score of "
-                    f"{type(method.model).__name__} is the same both ways: choose another dev score"
-                ]
-            )
-
         if self.step > 0:
             score = self.latest[self.monitor]
             if self._warm is None:
@@ -205,8 +197,14 @@ class Evaluation(Callback):
         tasks, sentences = self._suiting
         with _mode(method, training=False):
             embedded = self._embed(method, sentences if self.dropout else sentences + watched)
-            metrics = {name: task.evaluate(embedded, "dev").metrics for name, task in tasks.items()}
-            values = keyed(metrics, "val/")
+            results = {name: task.evaluate(embedded, "dev") for name, task in tasks.items()}
+
+        values = keyed({name: result.metrics for name, result in results.items()}, "val/")
+        if self.monitor not in values:
+            reason = results[self.monitor.split("/")[1]].reason
+            raise ConfigError(
+                [f"monitor: {self.monitor} has no value, since {reason}: choose another dev score"]
+            )
 
         if not watched:
             return values

@@ -130,17 +130,17 @@ def _read(
     examples = read_values(first, metric).drop(columns="value")
     values = []
     for setting in settings:
-        of_point = []
+        of_setting = []
         for found in setting.files[task]:
             frame = read_values(found, metric)
-            of_point.append(frame.pop("value").to_numpy())
+            of_setting.append(frame.pop("value").to_numpy())
             if not frame.equals(examples):
                 raise DataError(
                     f"{first} and {found} are of different examples of {task}: they cannot be "
                     "compared"
                 )
 
-        values.append(of_point)
+        values.append(of_setting)
 
     return examples, values
 

@@ -112,10 +112,10 @@ def make_table(plan: Plan, kept_tests: Path | None = None) -> Table:
 
 
 def _runs(plan: Plan, cells: Cells) -> tuple[FinishedRun, ...]:
-    measured = [run for cell in cells.values() for run in cell.runs]
-    trainings = filter(None, map(plan.table.training, measured))
+    measured = {run.source: run for cell in cells.values() for run in cell.runs}
+    trainings = filter(None, map(plan.table.training, measured.values()))
 
-    return tuple({run.source: run for run in (*measured, *trainings)}.values())
+    return tuple((measured | {run.source: run for run in trainings}).values())
 
 
 # Notes
