@@ -63,8 +63,8 @@ def _papers(arguments: argparse.Namespace) -> tuple[dict[str, list[Plan]], set[s
     from lightning_cse.config import experiments_dir
     from lightning_cse.papers.artefacts import Request
     from lightning_cse.papers.files import find_artefacts
+    from lightning_cse.papers.kept import runs_table
     from lightning_cse.papers.plan import Plan
-    from lightning_cse.papers.reproducing import runs_table
 
     experiments = experiments_dir()
     table = runs_table(arguments, experiments)

@@ -57,8 +57,8 @@ def _plans(given: argparse.Namespace, artefacts: Mapping[str, Artefact]) -> list
     ``--only``.
     """
     from lightning_cse.papers.artefacts import Request
+    from lightning_cse.papers.kept import runs_table
     from lightning_cse.papers.plan import Plan
-    from lightning_cse.papers.reproducing import runs_table
 
     keys = {*artefacts, *(artefact.paper for artefact in artefacts.values())}
     _check("artefact", given.artefact, keys)
@@ -125,8 +125,9 @@ def _exit_code(plans: Sequence[Plan]) -> int:
 
 def _make(plan: Plan, given: argparse.Namespace, folder: Path) -> bool:
     """Make, print and write one artefact; return False, without raising, if it cannot be made."""
+    from lightning_cse.papers.kept import comparison, keep, repetitions
     from lightning_cse.papers.render import render
-    from lightning_cse.papers.reproducing import keep, reproduce
+    from lightning_cse.papers.reproducing import reproduce
 
     artefact = plan.artefact
     try:
@@ -143,6 +144,9 @@ def _make(plan: Plan, given: argparse.Namespace, folder: Path) -> bool:
             _show(f"**{artefact.source}: {artefact.title}**\n")
 
         _show(done.result.text)
+
+    if repeated := repetitions(plan, given.experiments):
+        _show(comparison(repeated))
 
     files = done.write(folder)
     if given.keep:

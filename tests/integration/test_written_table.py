@@ -6,9 +6,10 @@ from llm_server import ChatServer, prompt
 
 from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.files import read_artefact
+from lightning_cse.papers.kept import keep
 from lightning_cse.papers.plan import Plan, status
 from lightning_cse.papers.records import RunsTable
-from lightning_cse.papers.reproducing import keep, reproduce, run_missing
+from lightning_cse.papers.reproducing import reproduce, run_missing
 
 COMMON = "data=wiki, n=4, llm.model=m"
 TABLE = f"""

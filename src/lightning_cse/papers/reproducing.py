@@ -1,14 +1,12 @@
-"""Reproduces artefacts: runs what is missing, and makes and keeps tables, figures and texts."""
+"""Reproduces artefacts: runs what is missing, and makes tables, figures and texts."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -18,13 +16,11 @@ from lightning_cse.config.launch import wait_for
 from lightning_cse.errors import BUSY
 from lightning_cse.papers.figures import Result, make
 from lightning_cse.papers.plan import Job, Plan, missing, overrides_of, status, trained
-from lightning_cse.papers.predictions import digest, pack, packed_bytes
-from lightning_cse.papers.records import FinishedRun, RunsTable
+from lightning_cse.papers.records import RunsTable
 from lightning_cse.papers.render import texts_of
 from lightning_cse.papers.tables import Table, make_table
 from lightning_cse.plots import save_figures
 from lightning_cse.runs import write_atomic
-from lightning_cse.runs.machine import in_history
 
 
 def run_missing(
@@ -136,72 +132,3 @@ def reproduce(plan: Plan) -> Reproduction:
         table = make_table(plan, kept)
 
     return Reproduction(plan, table, make(plan) if artefact.make else Result())
-
-
-def runs_table(arguments: argparse.Namespace, experiments: Path) -> RunsTable:
-    """Return the runs that a command line names (`lightning_cse.arguments.add_runs`)."""
-    return RunsTable(arguments.runs_dir, kept_records(experiments) if arguments.kept else ())
-
-
-def kept_records(experiments: Path) -> list[Path]:
-    """Return the folders of the records that are kept beside the artefacts."""
-    return sorted(experiments.glob("*/results/records"))
-
-
-def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
-    """Write an artefact into ``experiments/<paper>/results/``, with the records and curves that no
-    paper keeps yet.
-
-    Predictions are kept without sentences, packed (`lightning_cse.papers.predictions`), with their
-    digest in the record. A text that quotes a corpus is not kept, since the corpus has its own
-    licence.
-    """
-    plan, result = reproduction.plan, reproduction.result
-    folder = experiments / plan.artefact.paper / "results"
-    if result.quotes:
-        reproduction = replace(reproduction, result=replace(result, text=""))
-
-    files = reproduction.write(folder)
-    found = []
-    for line in plan.lines:
-        for run in plan.finished(line):
-            found += [run, plan.table.training(run)]
-
-    for run in dict.fromkeys(filter(None, found)):
-        for name, content in _kept_files(run).items():
-            others = experiments.glob(f"*/results/records/{name}")
-            if all(file.read_bytes() != content for file in others):
-                files.append(folder / "records" / name)
-                write_atomic(files[-1], content)
-
-    return files
-
-
-def _kept_files(run: FinishedRun) -> dict[str, bytes]:
-    """Return the record, curves and packed predictions of a run by file name, without repeated
-    information.
-
-    The commit is left out if it is not in the history, where nobody could look it up.
-    """
-    record = {key: value for key, value in run.record.items() if key not in ("data", "task_data")}
-    environment = record.get("environment") or {}
-    commit = environment.get("commit")
-    if commit and not in_history(commit):
-        record["environment"] = {**environment, "commit": None}
-
-    suite = f"-{record['suite']}" if "suite" in record else ""
-    config = f"{record['config_hash']}-s{record['seed']}"
-    name = f"{record['name'].replace('/', '-')}{suite}-{config}"
-    files = {}
-    if run.folder is not None and (packed := pack(run.folder)):
-        record["predictions"] = {"sha256": digest(packed)}
-        files[f"{name}.predictions.npz"] = packed_bytes(packed)
-
-    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    files[f"{name}.json"] = text.encode("utf-8", "backslashreplace")
-    if run.curves_path.is_file():
-        lines = run.curves_path.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if ",train/learning_rate," not in line]
-        files[f"{name}.curves.csv"] = "".join(kept).encode()
-
-    return files

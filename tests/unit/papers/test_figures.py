@@ -21,9 +21,9 @@ from lightning_cse.papers import figures
 from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.figures import dualcse, gausscse
 from lightning_cse.papers.files import read_artefact
+from lightning_cse.papers.kept import kept_folders
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.records import FinishedRun, RunsTable
-from lightning_cse.papers.reproducing import kept_records
 from lightning_cse.runs import summarise
 
 TINY = Request(profile="tiny")
@@ -79,7 +79,7 @@ def test_a_function_that_does_not_exist_is_named(name, message):
 )
 def test_kept_figures_are_those_of_their_records(key, tables):
     artefact = read_artefact(experiments_dir() / f"{key}.yaml")
-    table = RunsTable(Path("none"), kept_records(experiments_dir()))
+    table = RunsTable(Path("none"), kept_folders(experiments_dir()))
     made = figures.make(Plan(artefact, Request("small"), table))
     stem = f"{experiments_dir()}/ngcse/results/{artefact.name}.small"
     assert list(made.tables) == tables

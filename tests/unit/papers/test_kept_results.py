@@ -10,10 +10,11 @@ import pytest
 
 from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.files import find_artefacts
+from lightning_cse.papers.kept import kept_folders
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.records import RunsTable
 from lightning_cse.papers.render import render
-from lightning_cse.papers.reproducing import kept_records, reproduce
+from lightning_cse.papers.reproducing import reproduce
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 TABLES = sorted(
@@ -29,7 +30,7 @@ TABLES = sorted(
 def test_a_kept_table_is_that_of_its_records(file, tmp_path):
     name, profile, *encoder = file.stem.split(".")
     artefact = find_artefacts(EXPERIMENTS)[f"{file.parent.parent.name}/{name}"]
-    table = RunsTable(tmp_path, kept_records(EXPERIMENTS))
+    table = RunsTable(tmp_path, kept_folders(EXPERIMENTS))
     plan = Plan(
         artefact,
         Request(
@@ -58,7 +59,7 @@ def test_kept_records_are_of_committed_code():
         "gausscse",
         "ngcse",
     }
-    files = [file for folder in kept_records(EXPERIMENTS) for file in folder.glob("*.json")]
+    files = [file for folder in kept_folders(EXPERIMENTS) for file in folder.glob("*.json")]
     assert len(files) > 30
     for file in files:
         record = json.loads(file.read_text(encoding="utf-8"))

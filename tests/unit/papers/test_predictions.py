@@ -11,9 +11,9 @@ from sklearn.metrics import roc_auc_score
 
 from lightning_cse.errors import DataError
 from lightning_cse.metrics import delong
+from lightning_cse.papers.kept import _kept_files
 from lightning_cse.papers.predictions import answers, digest, pack, packed_bytes
 from lightning_cse.papers.records import FinishedRun, read_run
-from lightning_cse.papers.reproducing import _kept_files
 from lightning_cse.papers.statistics import two_way_interval
 from lightning_cse.papers.tables import make_table
 

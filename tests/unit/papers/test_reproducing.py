@@ -17,11 +17,12 @@ from lightning_cse.errors import BUSY
 from lightning_cse.papers import reproducing
 from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.files import read_artefact
+from lightning_cse.papers.kept import comparison, keep, kept_folders, repetitions
 from lightning_cse.papers.listing import minutes_to_expect, overview
 from lightning_cse.papers.plan import Plan, missing, overrides_of, status
 from lightning_cse.papers.points import Point, composed, key_of, limited
 from lightning_cse.papers.records import RunsTable
-from lightning_cse.papers.reproducing import keep, reproduce, run_missing
+from lightning_cse.papers.reproducing import reproduce, run_missing
 
 HEAD = "title: t\nsource: A paper, Table 1\nencoders: [roberta_base]\ncolumns: {RTE: test/rte/accuracy_all}\nrows:\n"
 TABLE = f"""{HEAD}
@@ -302,6 +303,61 @@ def test_a_kept_reproduction_is_made_again_from_its_records(plan_of, tmp_path):
         texts.append([path.read_text() for path in written])
 
     assert texts[0] == texts[1]
+
+
+def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
+    plan = plan_of(seeds=(0, 1))
+    folders = [finish(plan, point_of(plan, "whole"), seed) for seed in (0, 1)]
+    assert repetitions(plan, tmp_path) == [], "nothing is kept"
+    keep(reproduce(plan), tmp_path)
+    again = repetitions(plan, tmp_path)
+    assert comparison(again) == (
+        "2 of these runs are kept in the repository: 2 have the same weights and scores here"
+    )
+
+    path = folders[1] / "record.json"
+    record = json.loads(path.read_text())
+    record["metrics"]["test/rte/accuracy_all"] = 0.53125
+    path.write_text(json.dumps(record))
+    plan.table.refresh()
+    first, *others = comparison(repetitions(plan, tmp_path)).splitlines()
+    assert first.endswith("1 have the same weights and scores here")
+    name = f"{folders[1].parent.name}-{folders[1].name}"
+    assert others == [
+        f"  {name}: the same weights, 1 other scores, at most 0.031 apart (test/rte/accuracy_all)"
+    ]
+
+    record["checkpoint"] = {"sha256": "of other weights"}
+    record["metrics"]["test/rte/accuracy_all"] = 0.5
+    path.write_text(json.dumps(record))
+    plan.table.refresh()
+    (_, other) = comparison(repetitions(plan, tmp_path)).splitlines()
+    assert other == f"  {name}: other weights, the same scores"
+
+    kept = Plan(
+        plan.artefact, plan.request, RunsTable(tmp_path / "nothing", kept_folders(tmp_path))
+    )
+    assert len(kept.finished(kept.lines[1])) == 2
+    assert repetitions(kept, tmp_path) == [], "a kept record is no run made again"
+
+
+def test_a_run_made_again_replaces_its_record_where_that_is(plan_of, tmp_path):
+    plan = plan_of(seeds=(0,))
+    folder = finish(plan, point_of(plan, "whole"), 0)
+    keep(reproduce(plan), tmp_path)
+    (tmp_path / "paper").rename(tmp_path / "other")
+    assert len(list(tmp_path.glob("other/results/records/*"))) == 2
+
+    # The same identity, with another hash.
+    path = folder / "record.json"
+    record = {**json.loads(path.read_text()), "config_hash": "abcdef0123"}
+    path.write_text(json.dumps(record))
+    (tmp_path / "paper").mkdir()
+    plan.table.refresh()
+    keep(reproduce(plan), tmp_path)
+    names = sorted(path.name for path in tmp_path.glob("*/results/records/*"))
+    assert names == [f"{record['name']}-abcdef0123-s0{end}" for end in (".curves.csv", ".json")]
+    assert not (tmp_path / "paper/results/records").exists()
 
 
 def test_matched_rows_train_for_as_many_steps_as_the_first(
