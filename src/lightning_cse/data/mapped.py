@@ -5,7 +5,6 @@ A list or a set with a Python object per row would take more memory than the tex
 
 import contextlib
 import itertools
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import xxhash
 
 from lightning_cse.data.cells import AT_ONCE
 from lightning_cse.errors import DataError
+from lightning_cse.runs import atomic_file
 
 LONG = 2**18  # an array of fewer rows stays in memory
 BLOCK = 2**15  # rows that are gathered at once
@@ -33,19 +33,6 @@ def usable(file: Path | None) -> Iterator[None]:
         why = " ".join(str(error).split())[:200]
         do = "remove the file, or set paths.cache_dir to another folder, or to null"
         raise DataError(f"the cache {file} cannot be used ({why}): {do}") from error
-
-
-@contextlib.contextmanager
-def replacing(file: Path) -> Iterator[Path]:
-    """Give the name of a file to write, which replaces the other one at the end."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
-
-    try:
-        yield part
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def scratch(length: int, dtype: Any, cache_dir: Path | None) -> np.ndarray:
@@ -253,7 +240,7 @@ def kept_array(
 
     with usable(file):
         if not file.exists():
-            with replacing(file) as part, part.open("wb") as out:
+            with atomic_file(file) as out:
                 for some in parts:
                     some.tofile(out)
 

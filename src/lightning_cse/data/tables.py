@@ -24,9 +24,10 @@ from lightning_cse.data.cells import (
     converters,
     is_number,
 )
-from lightning_cse.data.mapped import replacing, usable
+from lightning_cse.data.mapped import usable
 from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.errors import DataError
+from lightning_cse.runs import atomic_file, write_json
 
 VERSION = 1  # of the files in the cache
 LARGE = 2**24  # bytes; a smaller file is read into memory
@@ -123,14 +124,13 @@ def table_of(
         return table, Notes(known.found, dict(dropped), known.sha256 or _sha256_of(table))
 
     with usable(file):
-        with replacing(file) as part, pa.ipc.new_stream(str(part), schema) as writer:
+        with atomic_file(file) as out, pa.ipc.new_stream(out, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
 
         table = _mapped(file)
         written = Notes(known.found, dict(dropped), known.sha256 or _sha256_of(table))
-        with replacing(file.with_suffix(".json")) as part:
-            part.write_text(json.dumps(asdict(written)), encoding="utf-8")
+        write_json(file.with_suffix(".json"), asdict(written))
 
     return table, written
 
@@ -165,9 +165,8 @@ def known_file(
 
     # A file that is still written to may change again within the resolution of its time.
     if time.time() - state.st_ctime > _SETTLED:
-        with usable(note), replacing(note) as part:
-            content = {"sha256": file.sha256, "encoding": file.encoding}
-            part.write_text(json.dumps(content), encoding="utf-8")
+        with usable(note):
+            write_json(note, {"sha256": file.sha256, "encoding": file.encoding})
 
     return file
 

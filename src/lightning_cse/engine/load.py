@@ -7,13 +7,13 @@ needs neither Lightning nor Hydra.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightning_cse.config import conf_dir, encoder_configs, encoder_name, kept_models
 from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
+from lightning_cse.runs import read_record
 from lightning_cse.runs.machine import device_of, has
 
 if TYPE_CHECKING:
@@ -131,19 +131,14 @@ def find_run(name: str) -> Path | None:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """Return the record of a finished run; raise EncoderError if a file is missing or damaged."""
+    """Return the record of a finished run; raise EncoderError if a file is missing."""
     for part in (RECORD, CONFIG, CHECKPOINT):
         if not (folder / part).is_file():
             raise EncoderError(
                 f"model: the run {folder} has no {part}: finish it with the command that trained it"
             )
 
-    try:
-        record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise EncoderError(f"model: {folder / RECORD} is damaged ({error})") from None
-
-    return record
+    return read_record(folder / RECORD)
 
 
 def read_weights(folder: Path, record: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -1,7 +1,6 @@
 """The runs on disk as one flat table, in which the runs of a point are those with its key."""
 
 import functools
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,14 +76,9 @@ class FinishedRun:
 
 def read_run(path: Path) -> FinishedRun:
     """Return the run of a record's file; the record is empty if the file holds anything else."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} is damaged ({error}): remove it to repeat its run") from None
-
     folder = path.parent if path.name == "record.json" else None
 
-    return FinishedRun(record if isinstance(record, dict) else {}, folder, path)
+    return FinishedRun(runs.read_record(path), folder, path)
 
 
 def read_runs(paths: Iterable[Path]) -> list[FinishedRun]:

@@ -16,3 +16,4 @@ from .run import FailedBefore as FailedBefore
 from .run import Outcome as Outcome
 from .run import Run as Run
 from .run import find_runs as find_runs
+from .run import read_record as read_record

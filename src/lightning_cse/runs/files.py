@@ -31,7 +31,7 @@ def disk_errors(path: Path) -> Iterator[None]:
         free = shutil.disk_usage(folder).free / 2**20
         raise LightningCSEError(
             f"no space left to write {path} ({free:,.0f} MiB free): free some space and give the "
-            "same command again, or set paths.runs_dir to another disk"
+            "same command again, or set paths.runs_dir or paths.cache_dir to another disk"
         ) from error
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from lightning_cse.errors import LightningCSEError
+from lightning_cse.errors import DataError, LightningCSEError
 from lightning_cse.runs.files import Curves, is_locked, locked, write_atomic, write_json
 
 if TYPE_CHECKING:
@@ -194,17 +194,11 @@ class Run:
     def read(self) -> dict[str, Any]:
         """Return the record of a finished run; raise LightningCSEError if it is unusable."""
         try:
-            record = json.loads(self.record_path.read_text(encoding="utf-8"))
+            return read_record(self.record_path)
         except FileNotFoundError:
             raise LightningCSEError(
                 f"{self.path} has no record.json: the run is {self.status}"
             ) from None
-        except ValueError as error:
-            raise LightningCSEError(
-                f"{self.record_path} is damaged ({error}): force=true runs it again"
-            ) from None
-
-        return dict(record)
 
     def table(self) -> "pd.DataFrame":
         """Return the test metrics: one row per metric, one column for the run and per baseline."""
@@ -238,6 +232,21 @@ class Run:
                 shutil.rmtree(entry)
             elif entry.name != _LOCK:
                 entry.unlink()
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return the record in a file, empty if the file holds anything else than an object.
+
+    Raises DataError if the file is damaged.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(
+            f"{path} is damaged ({error}): remove it, and give the command of its run again"
+        ) from None
+
+    return record if isinstance(record, dict) else {}
 
 
 def find_runs(root: Path) -> Iterator[Run]:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from lightning_cse.engine.load import CHECKPOINT, CONFIG, find_run, load, read_run
-from lightning_cse.errors import ConfigError, EncoderError
+from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError
 
 RECORD = {
     "name": "a_run",
@@ -94,7 +94,7 @@ def test_unfinished_run(part, run):
 @pytest.mark.parametrize("part", [CHECKPOINT, "record.json"])
 def test_damaged_run(part, run):
     (run / part).write_bytes(b"weightz")
-    with pytest.raises(EncoderError, match=f"{part} is damaged"):
+    with pytest.raises(LightningCSEError, match=f"{part} is damaged"):
         load(run)
 
 
