@@ -204,7 +204,7 @@ def select(cfg, key):
     return OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
 
 
-@pytest.mark.parametrize(("command", "encoders", "values"), expected_runs())
+@pytest.mark.parametrize(("command", "encoders", "values"), list(expected_runs()))
 def test_command_composes_the_papers_numbers(
     command,
     encoders,
