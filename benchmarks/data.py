@@ -188,14 +188,16 @@ def memory_of(pid: int) -> float:
 def run(
     side: str,
     data: str,
-    given: argparse.Namespace,
     files: dict[str, Path],
     cache: str,
+    *,
+    encoder: str = "minilm_l6",
+    batch_size: int = 64,
 ) -> dict[str, Any]:
     """Measure a case in a process of its own."""
-    overrides = [*DATA[data], f"data.batch_size={given.batch_size}"]
+    overrides = [*DATA[data], f"data.batch_size={batch_size}"]
     overrides += [f"{key}=['{file}']" for key, file in files.items()]
-    command = [sys.executable, __file__, "--measure", side, given.encoder, cache, *overrides]
+    command = [sys.executable, __file__, "--measure", side, encoder, cache, *overrides]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         peak = 0.0
         while process.poll() is None:
@@ -219,7 +221,14 @@ def bench(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
             time.sleep(3)  # the state of a file that was just written is not remembered
             for side in given.sides if data == "sentences" else ("ours",):
                 for cached in (False, True):
-                    found = run(side, data, given, files, f"{there}/{side}")
+                    found = run(
+                        side,
+                        data,
+                        files,
+                        f"{there}/{side}",
+                        encoder=given.encoder,
+                        batch_size=given.batch_size,
+                    )
                     case = {"side": side, "data": data, "sentences": count, "cached": cached}
                     yield case | found
 

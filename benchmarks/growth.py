@@ -33,6 +33,7 @@ from string import ascii_lowercase
 from typing import Any
 
 import torch
+from data import run as run_data
 from data import sentences
 from gaussian import MIB, highest_resident
 from measuring import ON_GPU, ROLES, Size, machine, results_file, rounded, save, saved, silence
@@ -158,17 +159,9 @@ def reading(x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str
     with file.open("w", encoding="utf-8") as out:
         out.writelines(f"{sentence}\n" for sentence in sentences(x))
     for series in ("ours", "ours, tokens cached") if "ours" in given.sides else ():
-        data = Path(__file__).with_name("data.py")
-        case = run([str(data), "--measure", "minilm_l6", str(file), f"{there}/cache", "64"])
-        seconds = (
-            case["read_seconds"]
-            + case["token_seconds"]
-            + case["rows"] / 64 * case["batch_ms"] / 1000
-        )
-        found[series] = {
-            "sentences_per_second": case["rows"] / seconds,
-            "peak_mib": case["peak_mib"],
-        }
+        case = run_data("ours", "sentences", {"data.train": file}, f"{there}/cache")
+        seconds = case["first_batch_seconds"] + x / 64 * case["batch_ms"] / 1000
+        found[series] = {"sentences_per_second": x / seconds, "peak_mib": case["peak_mib"]}
     if "theirs" in given.sides:
         folder = for_theirs(config_of("simcse_inli", Size("float32", 2, 2)))["folder"]
         found["theirs"] = measured("theirs", {"read": str(file), "folder": folder, "count": x})

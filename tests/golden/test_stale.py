@@ -161,7 +161,8 @@ MUTANTS = (
         "losses/soft_info_nce.py",
         "-likelihood.mean()",
         "likelihood.mean()",
-        "SBERTRegression",
+        "CLHAIF",
+        "SBERT",
     ),
     Mutant(
         "models/pair.py",
@@ -279,12 +280,6 @@ MUTANTS = (
         "SimCSE",
     ),
     Mutant(
-        "encoders/packing.py",
-        "padded - real - length > overhead",
-        "padded - real - length < overhead",
-        "SimCSE",
-    ),
-    Mutant(
         "encoders/load.py",
         '"num_hidden_layers", 1)',
         '"num_hidden_layers", 2)',
@@ -328,8 +323,8 @@ MUTANTS = (
     ),
     Mutant(
         "encoders/templates.py",
-        ">= len(self.prefix)",
-        "> len(self.prefix)",
+        "after >= start",
+        "after > start",
         "NGCSE",
     ),
     Mutant(
@@ -456,12 +451,14 @@ def mutated_files():
 
 @pytest.mark.slow
 def test_renamed_variables_leave_all_records_fresh(copy):
+    renamed = 0
     for file in mutated_files():
         path = copy / "src/lightning_cse" / file
         tree = Renamed().visit(ast.parse(path.read_bytes()))
         path.write_text(ast.unparse(tree), encoding="utf-8")
-        assert "renamed_" in path.read_text(encoding="utf-8")
+        renamed += path.read_text(encoding="utf-8").count("renamed_")
 
+    assert renamed > 1_000
     for method in EXPERIMENT_OF:
         assert not is_stale(copy, method), method
 
