@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import yaml
+from scipy import stats
 
-from lightning_cse.papers.statistics import correlation, share_difference
+from lightning_cse.papers.statistics import share_difference
 
 ROOT = Path(__file__).parents[1]
 VERDICTS = ("shown", "shown in part", "not shown", "contradicted", "not tested")
@@ -94,18 +95,20 @@ def lines_of(spec: Mapping[str, Any], found: list[Effect]) -> list[str]:
 def verdict(found: list[Effect], *, limited: bool = False) -> str:
     """Return the verdict that effects give.
 
-    Shown: each effect holds, that is, its interval lies on the side of the claim. In part: some
-    do, or a limit of the test is named, or a test over the examples too does not agree.
-    Contradicted: none holds, and an interval lies on the other side. Not shown: no interval
-    decides. Not tested: there is no effect.
+    Shown: each effect holds, that is, its interval lies on the side of the claim, and is firm. In
+    part: some do, or a limit of the test is named. Contradicted: none does, and the interval of one
+    that is firm lies on the other side. Not shown: no interval decides. Not tested: there is no
+    effect.
     """
     if not found:
         return "not tested"
-    if any(one.holds for one in found):
-        whole = all(one.holds and one.firm for one in found) and not limited
+
+    firm = [one for one in found if one.firm]
+    if any(one.holds for one in firm):
+        whole = len(firm) == len(found) and all(one.holds for one in found) and not limited
         return "shown" if whole else "shown in part"
 
-    return "contradicted" if any(one.holds is False for one in found) else "not shown"
+    return "contradicted" if any(one.holds is False for one in firm) else "not shown"
 
 
 def effects(spec: Mapping[str, Any], folder: Path, content: Mapping[str, Any]) -> list[Effect]:
@@ -150,11 +153,16 @@ def _of_table(spec: Mapping[str, Any], results: Path, content: Mapping[str, Any]
     firm = True
     if test := test_of(results, spec):
         if math.isnan(test.low):  # no predictions are kept
-            counts.append(f"McNemar p {'< .001' if test.p < 0.001 else f'= {test.p:.3f}'}")
-            firm = "within" in spec or (test.p < 0.05 and test.value * value > 0)
+            counts.append(f"McNemar p {_pvalue(test.p)}")
+            firm = "expected" not in spec or test.p < 0.05
         else:
             counts.append(f"over both{_interval(test.low, test.high)}")
             firm = _holds(spec, test.low, test.high) is holds
+    elif spec["against"] and column in content["examples"]:
+        counts.append("seeds only")
+
+    if "within" in spec and holds is None and (high - low) / 2 >= spec["within"]:
+        counts.append("wider than the margin")
 
     label = f"{spec['label']}, " if "label" in spec else ""
 
@@ -165,6 +173,10 @@ def _of_table(spec: Mapping[str, Any], results: Path, content: Mapping[str, Any]
         value,
         firm,
     )
+
+
+def _pvalue(p: float) -> str:
+    return "< .001" if p < 0.001 else f"= {p:.3f}"
 
 
 def _interval(low: float, high: float) -> str:
@@ -211,11 +223,10 @@ def _effects_of(path: Path) -> pd.DataFrame:
 
 
 class Test(NamedTuple):
-    """A test of two rows: the difference of their means, its interval over seeds and examples,
+    """A test of two rows: the interval of the difference of their means over seeds and examples,
     which is NaN without predictions, and the p-value.
     """
 
-    value: float
     low: float
     high: float
     p: float
@@ -234,13 +245,21 @@ def test_of(results: Path, spec: Mapping[str, Any]) -> Test | None:
     one, sign = pair
     low, high = sorted((sign * one["low"], sign * one["high"]))
 
-    return Test(sign * (one["mean"] - one["mean_reference"]), low, high, float(one["p"]))
+    return Test(low, high, float(one["p"]))
 
 
 def _holds(spec: Mapping[str, Any], low: float, high: float) -> bool | None:
-    """Return whether an interval lies on the side of the claim; None if it is on neither side."""
+    """Return whether an interval lies on the side of the claim; None if it is on neither side.
+
+    A claim is that a difference is ``above`` or ``below`` 0, where less than ``least`` on the other
+    side or on its own does not count; that it is ``within`` a margin of 0; or at most so far below
+    0, which is ``no_worse``.
+    """
     if math.isnan(low):
         return None
+    if "no_worse" in spec:
+        margin = spec["no_worse"]
+        return True if low > -margin else False if high < -margin else None
 
     if "within" in spec:
         margin = spec["within"]
@@ -250,7 +269,9 @@ def _holds(spec: Mapping[str, Any], low: float, high: float) -> bool | None:
     sign = 1 if spec["expected"] == "above" else -1
     nearest, farthest = (low, high) if sign > 0 else (-high, -low)
 
-    return True if nearest > 0 else False if farthest < 0 else None
+    least = spec.get("least", 0)
+
+    return True if nearest > least else False if farthest < -least else None
 
 
 def _one_row(spec: Mapping[str, Any], results: Path) -> pd.Series:
@@ -290,15 +311,18 @@ def _of_shares(spec: Mapping[str, Any], results: Path, examples: Mapping[str, in
 
 
 def _of_order(spec: Mapping[str, Any], results: Path) -> Effect:
-    """Return the rank correlation of the cells of a table with the printed ones."""
+    """Return the rank correlation of the cells of a table with the printed ones, which must be
+    positive, and whether the best cell is the same.
+    """
     cells = pd.read_csv(results / f"{spec['order']}.csv").dropna(subset=["mean", "published"])
     columns = [cells[name].tolist() for name in ("mean", "published")]
-    rho, low, high = correlation(*columns, ranks=True)
-    counted = f"{len(cells)} settings, {int(cells['n'].max())} seed"
+    rho, pvalue = stats.spearmanr(*columns)
+    is_best = cells["mean"].idxmax() == cells["published"].idxmax()
+    best = f"the best setting is {'' if is_best else 'not '}the paper's"
+    text = f"rho = {rho:+.2f}, p {_pvalue(pvalue)}; {best} ({len(cells)} settings, {int(cells['n'].max())} seed)"
+    holds = True if is_best and rho > 0 and pvalue < 0.05 else None
 
-    return Effect(
-        spec["name"], f"rho = {rho:+.2f}{_interval(low, high)} ({counted})", rho > 0.9, rho
-    )
+    return Effect(spec["name"], text, holds, rho)
 
 
 def _of_distances(spec: Mapping[str, Any], results: Path) -> Effect:

@@ -7,7 +7,7 @@ differ.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
@@ -206,12 +206,15 @@ def _share_below(ordered: Column, values: Column) -> Column:
 class DeLong:
     """DeLong's test of two paired AUCs: ``difference`` is A minus B, ``error`` its standard error.
 
+    ``influences`` has the influence of each row on the difference, ``(n,)``, of which the sum is 0.
+
     Source: DeLong, DeLong and Clarke-Pearson 1988.
     """
 
     auc_a: float
     auc_b: float
     error: float
+    influences: Column = field(repr=False, compare=False)
 
     @property
     def difference(self) -> float:
@@ -256,7 +259,13 @@ def delong(labels: Values, scores_a: Sequence[Values], scores_b: Sequence[Values
     variances = [np.var(a - b, ddof=1) / len(a) for a, b in zip(*parts, strict=True)]
     area_a, area_b = (float(np.mean(positive)) for positive, _ in parts)
 
-    return DeLong(area_a, area_b, float(np.sqrt(sum(variances))))
+    is_positive = np.asarray(labels, dtype=bool)
+    influences = np.empty(len(is_positive))
+    for mask, a, b in zip((is_positive, ~is_positive), *parts, strict=True):
+        difference = a - b
+        influences[mask] = (difference - difference.mean()) / len(difference)
+
+    return DeLong(area_a, area_b, float(np.sqrt(sum(variances))), influences)
 
 
 def share_larger(first: Values, second: Values) -> float:

@@ -31,6 +31,7 @@ class Cell:
     runs: tuple[FinishedRun, ...] = ()
     asked: int = 0  # the number of seeds that it should have
     metric: str = ""
+    parts: tuple[Cell, ...] = ()  # the cells that a mean is of
     marks: tuple[str, ...] = ()  # of significance, and texts that say how it was measured
     error: float = math.nan  # the mean standard error over the examples, where all runs have one
     published: float = math.nan
@@ -147,6 +148,7 @@ def _compute(cell: Cell, column: Column, parts: list[Cell]) -> None:
     values = pd.concat([part.values for part in parts], axis=1, join="inner")
     if column.source == "mean":
         cell.values = column.scale * values.mean(axis=1)
+        cell.parts = tuple(parts)
     else:
         cell.values = column.scale * (values.iloc[:, 0] - values.iloc[:, 1])
 

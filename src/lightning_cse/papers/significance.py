@@ -23,6 +23,7 @@ from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.predictions import EXAMPLE, Answers, answers
 from lightning_cse.papers.records import FinishedRun
 from lightning_cse.papers.statistics import (
+    clustered_error,
     error_over_examples,
     holm,
     majority_vote,
@@ -145,6 +146,14 @@ def _read(
     return examples, values
 
 
+def clusters_of(examples: pd.DataFrame) -> pd.Series | None:
+    """Return the numbers of the rows that examples come from if some share a row, as the
+    hypotheses of a premise of INLI do.
+    """
+    rows = examples.get("row")
+    return rows if rows is not None and rows.duplicated().any() else None
+
+
 def compare(settings: Sequence[Setting], tasks: Sequence[str] = ()) -> pd.DataFrame:
     """Compare every pair of settings on every task, one row per comparison, with Holm's adjustment
     over all of them.
@@ -168,9 +177,11 @@ def compare(settings: Sequence[Setting], tasks: Sequence[str] = ()) -> pd.DataFr
         if len(having) < len(settings):
             left_out[task] = [setting.label for setting in settings if setting not in having]
 
-        outcomes = zip(having, _read(task, having)[1], strict=True)
+        examples, values = _read(task, having)
+        outcomes = zip(having, values, strict=True)
         for (a, of_a), (b, of_b) in itertools.combinations(outcomes, 2):
-            rows.append({"task": task, **_compare_pair(a, b, of_a, of_b)})
+            found = _compare_pair(a, b, of_a, of_b, clusters_of(examples))
+            rows.append({"task": task, **found})
 
     if not rows:
         known = [f"\n  {one.label}: {', '.join(one.files) or 'no predictions'}" for one in settings]
@@ -184,11 +195,17 @@ def compare(settings: Sequence[Setting], tasks: Sequence[str] = ()) -> pd.DataFr
     return frame
 
 
-def _compare_pair(a: Setting, b: Setting, of_a: Values, of_b: Values) -> dict[str, Any]:
+def _compare_pair(
+    a: Setting,
+    b: Setting,
+    of_a: Values,
+    of_b: Values,
+    clusters: pd.Series | None,
+) -> dict[str, Any]:
     test = mcnemar(majority_vote(of_a), majority_vote(of_b))
     ours, theirs = _common(a, b, of_a, of_b)
     by_seed = [100 * (one.mean() - other.mean()) for one, other in zip(ours, theirs, strict=True)]
-    error = 100 * error_over_examples(ours, theirs)
+    error = 100 * error_over_examples(ours, theirs, clusters)
     difference, low, high = two_way_interval(by_seed, error)
 
     return {
@@ -238,6 +255,29 @@ class Side(NamedTuple):
         fixed = needs_no_seed(self.line, self.cell)
         return Setting(self.line.label, self.cell.runs, self.line.row.baseline, fixed)
 
+    @property
+    def parts(self) -> "list[Side]":
+        """The sides of the cells that a mean is of, or this one."""
+        return [self._replace(cell=part) for part in self.cell.parts or [self.cell]]
+
+    @property
+    def test(self) -> str:
+        """The test that compares the cell: a mean of several has only an interval."""
+        if self.cell.parts:
+            return "interval"
+
+        return "delong" if _is_area(self.cell.metric) else "mcnemar"
+
+
+def is_comparable(a: Side, b: Side) -> bool:
+    """Return whether there is a test of two cells, or an interval over the examples: of accuracies
+    and AUCs, and of their means over different tasks.
+    """
+    ours, theirs = ([part.cell.metric for part in side.parts] for side in (a, b))
+    tasks = {metric.rpartition("/")[0] for metric in ours}
+
+    return ours == theirs and len(tasks) == len(ours) and all(map(is_tested, ours))
+
 
 def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.DataFrame:
     """Test the pairs whose predictions exist or whose p-value was kept, with Holm's adjustment.
@@ -258,7 +298,7 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
             a.line.encoder or "",
             a.column,
             b.line.label,
-            "delong" if _is_area(a.cell.metric) else "mcnemar",
+            a.test,
             *(" ".join(map(str, seeds)) for seeds in voters),
         )
         found = _tested(a, b, voters)
@@ -274,11 +314,14 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
 
         if found is not None:
             p, *ends = found
-            rows.append([*place, *means, max(p, _SMALLEST_P), 1.0, *ends, a.number, b.number])
+            p = float(np.maximum(p, _SMALLEST_P))
+            rows.append([*place, *means, p, math.nan, *ends, a.number, b.number])
 
     frame = pd.DataFrame(rows, columns=[*TEST_FIELDS, "a", "b"])
+    pvalues = frame["p"].astype(float).dropna()
+    frame["p_holm"] = pd.Series(holm(pvalues), index=pvalues.index, dtype=float)
 
-    return frame.assign(p_holm=holm(frame["p"].astype(float)))
+    return frame
 
 
 def _is_area(metric: str) -> bool:
@@ -296,8 +339,31 @@ def _tested(
     b: Side,
     voters: Sequence[Sequence[int]],
 ) -> tuple[float, float, float] | None:
-    """Return the p-value of two cells and the ends of the interval of their difference; None where
-    predictions are missing.
+    """Return the p-value of two cells, NaN for means of several, and the ends of the interval of
+    their difference; None where predictions are missing.
+    """
+    found = []
+    for ours, theirs in zip(a.parts, b.parts, strict=True):
+        of_part = _tested_part(ours, theirs, voters)
+        if of_part is None:
+            return None
+
+        found.append(of_part)
+
+    pvalues, errors = zip(*found, strict=True)
+    error = math.hypot(*errors) / len(errors)
+    _, low, high = two_way_interval(by_seed(a.line, a.cell, b.line, b.cell), 100 * error)
+
+    return math.nan if a.cell.parts else pvalues[0], low, high
+
+
+def _tested_part(
+    a: Side,
+    b: Side,
+    voters: Sequence[Sequence[int]],
+) -> tuple[float, float] | None:
+    """Return the p-value of two cells and the standard error of their difference over the
+    examples.
     """
     _, task, name = a.cell.metric.split("/")
     first, second = settings = (a.setting, b.setting)
@@ -305,21 +371,22 @@ def _tested(
         return None
 
     examples, outcomes = _read(task, settings, name)
+    clusters = clusters_of(examples)
     if _is_area(a.cell.metric):
         area = delong(examples["label"], *outcomes)
-        pvalue, error = area.pvalue, area.error
-    else:
-        votes = []
-        for setting, values, seeds in zip(settings, outcomes, voters, strict=True):
-            of_seed = setting.by_seed(values)
-            votes.append(majority_vote([of_seed[seed] for seed in seeds]))
+        if clusters is None:
+            return area.pvalue, area.error
 
-        pvalue = mcnemar(*votes).pvalue
-        error = error_over_examples(*_common(*settings, *outcomes))
+        return area.pvalue, clustered_error(area.influences, clusters)
 
-    _, low, high = two_way_interval(by_seed(a.line, a.cell, b.line, b.cell), 100 * error)
+    votes = []
+    for setting, values, seeds in zip(settings, outcomes, voters, strict=True):
+        of_seed = setting.by_seed(values)
+        votes.append(majority_vote([of_seed[seed] for seed in seeds]))
 
-    return pvalue, low, high
+    error = error_over_examples(*_common(*settings, *outcomes), clusters)
+
+    return mcnemar(*votes).pvalue, error
 
 
 def _voters(a: Side, b: Side) -> list[list[int]]:

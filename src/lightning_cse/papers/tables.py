@@ -15,7 +15,7 @@ from lightning_cse.papers.artefacts import Artefact, Line, Request
 from lightning_cse.papers.cells import Cell, Place, read_cells, reason
 from lightning_cse.papers.effects import effects, smallest
 from lightning_cse.papers.nested import value_at
-from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines, is_tested
+from lightning_cse.papers.significance import TEST_FIELDS, Side, compare_lines, is_comparable
 
 if TYPE_CHECKING:
     from lightning_cse.papers.plan import Plan
@@ -217,8 +217,7 @@ def _pairs(plan: Plan, cells: Cells) -> Iterator[tuple[Side, Side]]:
                     )
                     for place in (number, *beside)
                 )
-                metric = ours.cell.metric
-                if is_tested(metric) and metric == theirs.cell.metric:
+                if is_comparable(ours, theirs):
                     yield ours, theirs
 
 
@@ -232,7 +231,9 @@ def _mark_significance(plan: Plan, cells: Cells, tests: pd.DataFrame) -> None:
         cell.p_holm = test.p_holm
         cell.ends = (test.low, test.high)
         signs = [sign for sign, level in LEVELS.items() if test.p_holm < level]
-        cell.marks = (*signs[:1], *cell.marks)
+        is_open = test.low <= 0 <= test.high  # False without predictions
+        if not is_open:
+            cell.marks = (*signs[:1], *cell.marks)
 
 
 def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str]:
@@ -240,8 +241,8 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
     if reference is not None and reference not in _labels(plan):
         yield f"No test of significance: the reference row {reference} is not in this table."
 
-    if len(tests):
-        count = _comparisons(len(tests))
+    if tests["p"].notna().any():
+        count = _comparisons(int(tests["p"].notna().sum()))
         signs = ", ".join(f"{sign} p < {LEVELS[sign]}" for sign in reversed(LEVELS))
         test = f"{_TEST}; {_AREAS}" if (tests["test"] == "delong").any() else _TEST
         yield (
@@ -252,7 +253,7 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
             yield (
                 f"Difference from {reference}: 95 % interval over seeds and examples (the squares of "
                 "the half widths of both intervals added; over the examples alone for one seed). "
-                "The tests take the seeds as given."
+                "The tests take the seeds as given; there is no mark where this interval has 0."
             )
 
     if untested:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from lightning_cse.metrics import delong
 from lightning_cse.papers.statistics import (
+    clustered_error,
     detectable_difference,
     error_over_examples,
     mean_interval,
@@ -103,6 +105,45 @@ def test_it_contains_the_interval_over_seeds_and_the_one_over_examples():
     assert high > max(of_seeds[1], of_examples[1])
     halves = [(ends[1] - ends[0]) / 2 for ends in (of_seeds, of_examples)]
     assert (high - low) / 2 == pytest.approx(np.hypot(*halves))
+
+
+def test_an_error_over_clusters_matches_a_loop_and_independent_examples():
+    rng = np.random.default_rng(8)
+    clusters = rng.integers(0, 40, 200)
+    difference = rng.normal(size=40)[clusters] + rng.normal(size=200)
+    found = error_over_examples(difference, 0, clusters)
+    total = 0.0
+    for cluster in range(40):
+        inside = difference[clusters == cluster] - difference.mean()
+        total += (inside.sum() / 200) ** 2
+
+    assert found == pytest.approx(np.sqrt(40 / 39 * total))
+    assert found > 1.3 * error_over_examples(difference, 0)
+    alone = error_over_examples(difference, 0, range(200))
+    assert alone == pytest.approx(error_over_examples(difference, 0))
+    assert np.isnan(clustered_error([0.0, 0.0], [1, 1]))
+
+
+def test_an_error_of_an_auc_over_clusters_matches_resampled_clusters():
+    """Clusters have rows of both labels, and influence the AUC as a whole."""
+    rng = np.random.default_rng(9)
+    names = np.repeat(np.arange(150), 4)
+    labels = np.tile([1, 1, 0, 0], 150)
+    shared = rng.normal(size=150)[names]
+    a = labels + shared * labels + rng.normal(size=600)
+    b = labels + rng.normal(size=600)
+    found = delong(labels, [a], [b])
+    error = clustered_error(found.influences, names)
+    rows = np.arange(600).reshape(150, 4)
+    differences = []
+    for _ in range(1_000):
+        drawn = rows[rng.integers(0, 150, 150)].ravel()
+        differences.append(delong(labels[drawn], [a[drawn]], [b[drawn]]).difference)
+
+    assert error == pytest.approx(np.std(differences), rel=0.08)
+    assert error > 1.05 * found.error
+    apart = clustered_error(found.influences, range(600))
+    assert apart == pytest.approx(found.error, rel=0.002)
 
 
 def test_equal_methods_have_no_difference():

@@ -2,10 +2,13 @@
 them.
 """
 
+import itertools
+import math
 import random
 import statistics
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from fake_plan import FakePlan, artefact, leave_run, runs_of
 from scipy import stats
@@ -13,7 +16,7 @@ from scipy import stats
 from lightning_cse.metrics import mcnemar
 from lightning_cse.papers.effects import POWER
 from lightning_cse.papers.render import render, texts_of
-from lightning_cse.papers.statistics import detectable_difference, holm
+from lightning_cse.papers.statistics import detectable_difference, holm, two_way_interval
 from lightning_cse.papers.tables import make_table
 
 RTE, EIS = "test/rte/accuracy_all", "test/eis/accuracy"
@@ -224,11 +227,53 @@ def test_stars_begin_below_a_level(
     runs = make_runs(tmp_path, {"a": 0.6, "b": 0.6})
     first = make_table(FakePlan(made, runs))
     first.tests["p"] = p
+    first.tests[["low", "high"]] = 1.0, 2.0
     kept = keep_tests(first, tmp_path)
     found = make_table(FakePlan(made, without_folders(runs)), kept_tests=kept)
     assert found.signs(found.cells[1, "EIS"]) == sign
     assert found.tests["p"][0] > 0, "no test is certain"
     assert ("&lt;1e-99" in render(found, "markdown")) == (p == 0)
+    first.tests["low"] = -1.0
+    kept = keep_tests(first, tmp_path)
+    found = make_table(FakePlan(made, without_folders(runs)), kept_tests=kept)
+    assert found.signs(found.cells[1, "EIS"]) == "", "the interval over seeds and examples has 0"
+
+
+def test_a_mean_of_accuracies_has_an_interval_over_seeds_and_examples(tmp_path):
+    columns = {"MR": "test/mr/accuracy", "CR": "test/cr/accuracy", "Avg": {"mean": ["MR", "CR"]}}
+    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    rng = random.Random(3)
+    right = {
+        (name, seed, task): [rng.random() < rate for _ in range(count)]
+        for name, rate in (("a", 0.6), ("b", 0.7))
+        for seed in range(3)
+        for task, count in (("mr", 200), ("cr", 90))
+    }
+    runs = {"a": {}, "b": {}}
+    for name, seed in itertools.product("ab", range(3)):
+        of_run = {task: right[name, seed, task] for task in ("mr", "cr")}
+        runs[name][seed] = leave_run(
+            tmp_path / "runs",
+            name,
+            seed,
+            predictions=[(task, {"correct": each}) for task, each in of_run.items()],
+            metrics={f"test/{task}/accuracy": np.mean(each) for task, each in of_run.items()},
+        )
+
+    tests = make_table(FakePlan(made, runs)).tests.set_index("column")
+    differences = {
+        task: [np.subtract(right["b", s, task], right["a", s, task], dtype=float) for s in range(3)]
+        for task in ("mr", "cr")
+    }
+    errors = [stats.sem(np.mean(each, axis=0)) for each in differences.values()]
+    by_seed = [50 * sum(each[s].mean() for each in differences.values()) for s in range(3)]
+    _, *ends = two_way_interval(by_seed, 50 * math.hypot(*errors))
+    assert [tests["low"]["Avg"], tests["high"]["Avg"]] == pytest.approx(ends)
+    assert tests["test"].to_dict() == {"MR": "mcnemar", "CR": "mcnemar", "Avg": "interval"}
+    assert math.isnan(tests["p"]["Avg"])
+    assert math.isnan(tests["p_holm"]["Avg"])
+    adjusted = holm(tests["p"][["MR", "CR"]])
+    assert tests["p_holm"][["MR", "CR"]].tolist() == pytest.approx(adjusted), "of two, not three"
 
 
 def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path):
