@@ -72,8 +72,11 @@ def comparison(found: Sequence[Repetition]) -> str:
         weights = "the same weights" if one.has_equal_weights else "other weights"
         scores = "the same scores"
         if one.differences:
+            count = len(one.differences)
             worst, distance = max(one.differences.items(), key=lambda item: item[1])
-            scores = f"{len(one.differences)} other scores, at most {distance:.2g} apart ({worst})"
+            scores = (
+                f"{count} other score{'s' * (count != 1)}, at most {distance:.2g} apart ({worst})"
+            )
 
         lines.append(f"  {_name(one.run.record)}: {weights}, {scores}")
 

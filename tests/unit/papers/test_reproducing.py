@@ -324,7 +324,7 @@ def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
     assert first.endswith("1 have the same weights and scores here")
     name = f"{folders[1].parent.name}-{folders[1].name}"
     assert others == [
-        f"  {name}: the same weights, 1 other scores, at most 0.031 apart (test/rte/accuracy_all)"
+        f"  {name}: the same weights, 1 other score, at most 0.031 apart (test/rte/accuracy_all)"
     ]
 
     record["checkpoint"] = {"sha256": "of other weights"}
