@@ -251,9 +251,8 @@ def test_of(results: Path, spec: Mapping[str, Any]) -> Test | None:
 def _holds(spec: Mapping[str, Any], low: float, high: float) -> bool | None:
     """Return whether an interval lies on the side of the claim; None if it is on neither side.
 
-    A claim is that a difference is ``above`` or ``below`` 0, where less than ``least`` on the other
-    side or on its own does not count; that it is ``within`` a margin of 0; or at most so far below
-    0, which is ``no_worse``.
+    A claim says that a difference is ``above`` or ``below`` 0, where less than ``least`` decides
+    nothing; that it is ``within`` a margin of 0; or that it is at most ``no_worse`` below 0.
     """
     if math.isnan(low):
         return None
@@ -268,7 +267,6 @@ def _holds(spec: Mapping[str, Any], low: float, high: float) -> bool | None:
 
     sign = 1 if spec["expected"] == "above" else -1
     nearest, farthest = (low, high) if sign > 0 else (-high, -low)
-
     least = spec.get("least", 0)
 
     return True if nearest > least else False if farthest < -least else None

@@ -15,7 +15,9 @@ from lightning_cse.errors import BUSY, ConfigError, LightningCSEError, did_you_m
 
 if TYPE_CHECKING:
     from lightning_cse.papers.artefacts import Artefact
+    from lightning_cse.papers.kept import Identity
     from lightning_cse.papers.plan import Plan
+    from lightning_cse.papers.records import FinishedRun
 
 
 @reported
@@ -89,6 +91,7 @@ def _is_of_hydra(setting: str) -> bool:
 def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
     """Run what is missing, and make the artefacts."""
     from lightning_cse.papers.figures import maker
+    from lightning_cse.papers.kept import kept_runs
     from lightning_cse.papers.listing import overview
     from lightning_cse.papers.plan import missing, status
     from lightning_cse.papers.reproducing import run_missing
@@ -105,7 +108,8 @@ def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
         code = run_missing(plans, folder / "points", options, retry_failed=given.retry_failed)
 
     plans[0].table.refresh()
-    made = [_make(plan, given, folder / plan.artefact.paper) for plan in plans]
+    kept = kept_runs(given.experiments)  # before --keep replaces them
+    made = [_make(plan, given, folder / plan.artefact.paper, kept) for plan in plans]
     if not given.no_run and _exit_code(plans):
         _show("\n" + overview(plans))
         code = code or (1 if missing(status(plans)) else BUSY)
@@ -123,7 +127,12 @@ def _exit_code(plans: Sequence[Plan]) -> int:
     return BUSY if missing(now) or now["running"] else 0
 
 
-def _make(plan: Plan, given: argparse.Namespace, folder: Path) -> bool:
+def _make(
+    plan: Plan,
+    given: argparse.Namespace,
+    folder: Path,
+    kept: Mapping[Identity, FinishedRun],
+) -> bool:
     """Make, print and write one artefact; return False, without raising, if it cannot be made."""
     from lightning_cse.papers.kept import comparison, keep, repetitions
     from lightning_cse.papers.render import render
@@ -145,7 +154,7 @@ def _make(plan: Plan, given: argparse.Namespace, folder: Path) -> bool:
 
         _show(done.result.text)
 
-    if repeated := repetitions(plan, given.experiments):
+    if repeated := repetitions(plan, kept):
         _show(comparison(repeated))
 
     files = done.write(folder)

@@ -451,14 +451,15 @@ def mutated_files():
 
 @pytest.mark.slow
 def test_renamed_variables_leave_all_records_fresh(copy):
-    renamed = 0
+    unchanged = set()
     for file in mutated_files():
         path = copy / "src/lightning_cse" / file
         tree = Renamed().visit(ast.parse(path.read_bytes()))
         path.write_text(ast.unparse(tree), encoding="utf-8")
-        renamed += path.read_text(encoding="utf-8").count("renamed_")
+        if "renamed_" not in path.read_text(encoding="utf-8"):
+            unchanged.add(file)
 
-    assert renamed > 1_000
+    assert unchanged == {"methods/infersent.py"}, "which has no local variables"
     for method in EXPERIMENT_OF:
         assert not is_stale(copy, method), method
 

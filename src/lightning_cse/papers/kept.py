@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from lightning_cse.papers.plan import Plan
 from lightning_cse.papers.predictions import digest, pack, packed_bytes
@@ -15,6 +15,9 @@ from lightning_cse.papers.records import FinishedRun, RunsTable, read_run
 from lightning_cse.papers.reproducing import Reproduction
 from lightning_cse.runs import write_atomic
 from lightning_cse.runs.machine import in_history
+
+Identity: TypeAlias = tuple[str | None, int]
+"""The key and the seed of a run."""
 
 
 def kept_folders(experiments: Path) -> list[Path]:
@@ -48,9 +51,14 @@ class Repetition:
         return {key: abs(ours[key] - theirs[key]) for key in common if ours[key] != theirs[key]}
 
 
-def repetitions(plan: Plan, experiments: Path) -> list[Repetition]:
+def kept_runs(experiments: Path) -> dict[Identity, FinishedRun]:
+    """Return the records that are kept beside the artefacts, by key and seed."""
+    files = [file for folder in kept_folders(experiments) for file in folder.glob("*.json")]
+    return {_identity(run): run for run in map(read_run, files)}
+
+
+def repetitions(plan: Plan, kept: Mapping[Identity, FinishedRun]) -> list[Repetition]:
     """Return the runs of an artefact that have a folder and a kept record."""
-    kept = _kept_runs(experiments)
     found = [run for run in _runs_of(plan) if run.folder is not None]
 
     return [Repetition(run, kept[_identity(run)]) for run in found if _identity(run) in kept]
@@ -96,7 +104,7 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
         reproduction = replace(reproduction, result=replace(result, text=""))
 
     files = reproduction.write(folder)
-    kept = _kept_runs(experiments)
+    kept = kept_runs(experiments)
     for run in _runs_of(plan):
         before = kept.get(_identity(run))
         home = before.source.parent if before else folder / "records"
@@ -117,11 +125,6 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     return files
 
 
-def _kept_runs(experiments: Path) -> dict[tuple[str | None, int], FinishedRun]:
-    files = [file for folder in kept_folders(experiments) for file in folder.glob("*.json")]
-    return {_identity(run): run for run in map(read_run, files)}
-
-
 def _runs_of(plan: Plan) -> list[FinishedRun]:
     """Return the finished runs of an artefact, each with the training that it evaluates."""
     found = []
@@ -132,7 +135,7 @@ def _runs_of(plan: Plan) -> list[FinishedRun]:
     return list(dict.fromkeys(filter(None, found)))
 
 
-def _identity(run: FinishedRun) -> tuple[str | None, int]:
+def _identity(run: FinishedRun) -> Identity:
     return run.record.get("key"), run.record["seed"]
 
 

@@ -241,13 +241,13 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
     if reference is not None and reference not in _labels(plan):
         yield f"No test of significance: the reference row {reference} is not in this table."
 
-    if tests["p"].notna().any():
-        count = _comparisons(int(tests["p"].notna().sum()))
+    count = int(tests["p"].notna().sum())
+    if count:
         signs = ", ".join(f"{sign} p < {LEVELS[sign]}" for sign in reversed(LEVELS))
         test = f"{_TEST}; {_AREAS}" if (tests["test"] == "delong").any() else _TEST
         yield (
             f"{signs} against {reference} with the same encoder "
-            f"({test}; Holm over {count} of this table)."
+            f"({test}; Holm over {_comparisons(count)} of this table)."
         )
         if tests["low"].notna().any():
             yield (

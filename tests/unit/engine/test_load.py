@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from lightning_cse.engine.load import CHECKPOINT, CONFIG, find_run, load, read_run
-from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError
+from lightning_cse.errors import ConfigError, DataError, EncoderError
 
 RECORD = {
     "name": "a_run",
@@ -91,10 +91,13 @@ def test_unfinished_run(part, run):
         load(run)
 
 
-@pytest.mark.parametrize("part", [CHECKPOINT, "record.json"])
-def test_damaged_run(part, run):
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [(CHECKPOINT, EncoderError), ("record.json", DataError)],
+)
+def test_damaged_run(part, error, run):
     (run / part).write_bytes(b"weightz")
-    with pytest.raises(LightningCSEError, match=f"{part} is damaged"):
+    with pytest.raises(error, match=f"{part} is damaged"):
         load(run)
 
 

@@ -17,7 +17,7 @@ from lightning_cse.errors import BUSY
 from lightning_cse.papers import reproducing
 from lightning_cse.papers.artefacts import Request
 from lightning_cse.papers.files import read_artefact
-from lightning_cse.papers.kept import comparison, keep, kept_folders, repetitions
+from lightning_cse.papers.kept import comparison, keep, kept_folders, kept_runs, repetitions
 from lightning_cse.papers.listing import minutes_to_expect, overview
 from lightning_cse.papers.plan import Plan, missing, overrides_of, status
 from lightning_cse.papers.points import Point, composed, key_of, limited
@@ -308,9 +308,9 @@ def test_a_kept_reproduction_is_made_again_from_its_records(plan_of, tmp_path):
 def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
     plan = plan_of(seeds=(0, 1))
     folders = [finish(plan, point_of(plan, "whole"), seed) for seed in (0, 1)]
-    assert repetitions(plan, tmp_path) == [], "nothing is kept"
+    assert repetitions(plan, kept_runs(tmp_path)) == [], "nothing is kept"
     keep(reproduce(plan), tmp_path)
-    again = repetitions(plan, tmp_path)
+    again = repetitions(plan, kept_runs(tmp_path))
     assert comparison(again) == (
         "2 of these runs are kept in the repository: 2 have the same weights and scores here"
     )
@@ -320,7 +320,7 @@ def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
     record["metrics"]["test/rte/accuracy_all"] = 0.53125
     path.write_text(json.dumps(record))
     plan.table.refresh()
-    first, *others = comparison(repetitions(plan, tmp_path)).splitlines()
+    first, *others = comparison(repetitions(plan, kept_runs(tmp_path))).splitlines()
     assert first.endswith("1 have the same weights and scores here")
     name = f"{folders[1].parent.name}-{folders[1].name}"
     assert others == [
@@ -331,14 +331,14 @@ def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
     record["metrics"]["test/rte/accuracy_all"] = 0.5
     path.write_text(json.dumps(record))
     plan.table.refresh()
-    (_, other) = comparison(repetitions(plan, tmp_path)).splitlines()
+    (_, other) = comparison(repetitions(plan, kept_runs(tmp_path))).splitlines()
     assert other == f"  {name}: other weights, the same scores"
 
     kept = Plan(
         plan.artefact, plan.request, RunsTable(tmp_path / "nothing", kept_folders(tmp_path))
     )
     assert len(kept.finished(kept.lines[1])) == 2
-    assert repetitions(kept, tmp_path) == [], "a kept record is no run made again"
+    assert repetitions(kept, kept_runs(tmp_path)) == [], "a kept record is no run made again"
 
 
 def test_a_run_made_again_replaces_its_record_where_that_is(plan_of, tmp_path):
