@@ -2,6 +2,8 @@ from .classes import Alignment as Alignment
 from .classes import RelativeFittingDifficulty as RelativeFittingDifficulty
 from .classes import Uniformity as Uniformity
 from .edit import match_error_rate as match_error_rate
+from .influences import auprc_influences as auprc_influences
+from .influences import spearman_influences as spearman_influences
 from .representation import alignment as alignment
 from .representation import mean_of_best as mean_of_best
 from .representation import relative_fitting_difficulty as relative_fitting_difficulty

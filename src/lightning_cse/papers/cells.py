@@ -31,7 +31,8 @@ class Cell:
     runs: tuple[FinishedRun, ...] = ()
     asked: int = 0  # the number of seeds that it should have
     metric: str = ""
-    parts: tuple[Cell, ...] = ()  # the cells that a mean is of
+    parts: tuple[Cell, ...] = ()  # the cells that a mean or a difference is of
+    weights: tuple[float, ...] = (1.0,)  # of the parts
     marks: tuple[str, ...] = ()  # of significance, and texts that say how it was measured
     error: float = math.nan  # the mean standard error over the examples, where all runs have one
     published: float = math.nan
@@ -148,10 +149,12 @@ def _compute(cell: Cell, column: Column, parts: list[Cell]) -> None:
     values = pd.concat([part.values for part in parts], axis=1, join="inner")
     if column.source == "mean":
         cell.values = column.scale * values.mean(axis=1)
-        cell.parts = tuple(parts)
+        cell.weights = (column.scale / len(parts),) * len(parts)
     else:
         cell.values = column.scale * (values.iloc[:, 0] - values.iloc[:, 1])
+        cell.weights = (column.scale, -column.scale)
 
+    cell.parts = tuple(parts)
     cell.runs = tuple(run for run in parts[0].runs if run.record["seed"] in values.index)
     cell.asked = max(part.asked for part in parts)
     if cell.n:

@@ -99,7 +99,8 @@ def smallest(found: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
     """Yield a sentence on the smallest effect that the seeds of a table can show, by column.
 
     The standard deviation of the paired differences is pooled over all pairs of rows of the column
-    that have several seeds, and the number of pairs is that of most of them.
+    that have several seeds, as many as most of them have; the quartiles of the deviations of the
+    pairs give a range, since some rows are steadier than others.
     """
     once = found[(found["reference"] == "") & (found["seeds"] == 1)]
     constants = pd.MultiIndex.from_frame(once[["column", "row"]])
@@ -116,17 +117,24 @@ def smallest(found: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
             continue
 
         count = int(some["seeds"].mode().iloc[0])
-        deviation = float((some.loc[some["seeds"] == count, "sd"] ** 2).mean() ** 0.5)
-        least = detectable_difference(deviation, count, power=POWER)
+        deviations = some.loc[some["seeds"] == count, "sd"]
+        pooled = float((deviations**2).mean() ** 0.5)
+        sizes = [pooled, *deviations.quantile([0.25, 0.75])]
+        least, low, high = (detectable_difference(size, count, power=POWER) for size in sizes)
         counts.add(count)
-        is_percentage = column.scale == _PERCENT
-        shown = "none" if is_percentage and least > _PERCENT else f"{least:.{column.decimals}f}"
-        texts.append(f"{column.title} {shown}")
+        texts.append(f"{column.title} {_size(column, least)}")
+        if len(deviations) > 1:
+            texts[-1] += f" ({_size(column, low)} to {_size(column, high)})"
 
     if texts:
         seeds = " or ".join(map(str, sorted(counts)))
         yield (
             f"Smallest difference between two rows that {seeds} seeds find with a power of "
-            f"{100 * POWER:.0f} % (paired t test, level 5 %, deviation pooled over all pairs of rows): "
-            f"{'; '.join(texts)}."
+            f"{100 * POWER:.0f} % (paired t test, level 5 %, deviation pooled over all pairs of rows; in "
+            f"parentheses, with the quartiles of the pairs' deviations): {'; '.join(texts)}."
         )
+
+
+def _size(column: Column, least: float) -> str:
+    is_percentage = column.scale == _PERCENT
+    return "none" if is_percentage and least > _PERCENT else f"{least:.{column.decimals}f}"

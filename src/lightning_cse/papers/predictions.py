@@ -11,6 +11,7 @@ import io
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,13 +34,14 @@ class Answers(NamedTuple):
 
     path: Path
     task: str = ""
+    packed: Arrays = MappingProxyType({})
 
     def read(self) -> pd.DataFrame:
         """Return the packed columns of the task, one row per example."""
         if self.task:
             start = f"{self.task}/"
-            packed = load(self.path).items()
-            arrays = {key.removeprefix(start): one for key, one in packed if key.startswith(start)}
+            named = self.packed.items()
+            arrays = {key.removeprefix(start): one for key, one in named if key.startswith(start)}
         else:
             arrays = pack_frame(pd.read_parquet(self.path))
 
@@ -58,19 +60,10 @@ def answers(run: FinishedRun, stem: str = "") -> dict[str, Answers]:
     if run.folder is not None:
         files = run.folder.glob("predictions/*.parquet")
         found = {path.stem: Answers(path) for path in files}
-    elif "predictions" in run.record and run.predictions_path.is_file():
-        path = run.predictions_path
-        arrays = load(path)
-        if digest(arrays) != run.record["predictions"]["sha256"]:
-            raise DataError(
-                f"{path} is not the file that its record names (another digest): restore it, or "
-                "keep the run again"
-            )
-
-        tasks = [key.partition("/")[0] for key in arrays]
-        found = {task: Answers(path, task) for task in tasks}
     else:
-        return {}
+        path, packed = run.predictions_path, run.kept_predictions
+        tasks = [key.partition("/")[0] for key in packed]
+        found = {task: Answers(path, task, packed) for task in tasks}
 
     by_task = {
         name.removeprefix(stem): file for name, file in found.items() if name.startswith(stem)
@@ -129,13 +122,21 @@ def packed_bytes(arrays: Arrays) -> bytes:
     return buffer.getvalue()
 
 
-def load(path: Path) -> dict[str, NDArray[Any]]:
-    """Read a packed file."""
+def load(path: Path, sha256: str) -> dict[str, NDArray[Any]]:
+    """Read a packed file; raise DataError if it cannot be read or has another digest."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            return dict(file.items())
+            arrays = dict(file.items())
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read ({error}): restore it, or remove it") from None
+
+    if digest(arrays) != sha256:
+        raise DataError(
+            f"{path} is not the file that its record names (another digest): restore it, or "
+            "keep the run again"
+        )
+
+    return arrays
 
 
 def digest(arrays: Arrays) -> str:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+from numpy.typing import NDArray
 
 from lightning_cse import runs
 from lightning_cse.errors import DataError
+from lightning_cse.papers import predictions
 from lightning_cse.papers.points import Point, key_of
 from lightning_cse.runs.code import code_digest
 
@@ -40,6 +42,14 @@ class FinishedRun:
         `lightning_cse.papers.predictions`.
         """
         return self.source.with_suffix(".predictions.npz")
+
+    @functools.cached_property
+    def kept_predictions(self) -> Mapping[str, NDArray[Any]]:
+        """The packed predictions beside a kept record; none if it has none."""
+        if "predictions" not in self.record or not self.predictions_path.is_file():
+            return {}
+
+        return predictions.load(self.predictions_path, self.record["predictions"]["sha256"])
 
     @functools.cached_property
     def curves(self) -> Mapping[str, Sequence[tuple[int, float]]]:

@@ -1,11 +1,12 @@
 """Tests whether runs differ, on the predictions of finished runs: McNemar's test of accuracies and
-DeLong's of AUCs, with intervals over seeds and examples.
+DeLong's of AUCs, with intervals over seeds and examples, which AUPRC, Spearman's correlation, means
+and differences have alone.
 """
 
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lightning_cse.errors import DataError, did_you_mean
-from lightning_cse.metrics import delong, mcnemar
+from lightning_cse.metrics import auprc_influences, delong, mcnemar, spearman_influences
 from lightning_cse.papers.artefacts import Line
 from lightning_cse.papers.cells import Cell
 from lightning_cse.papers.effects import by_seed, needs_no_seed
@@ -27,6 +28,7 @@ from lightning_cse.papers.statistics import (
     error_over_examples,
     holm,
     majority_vote,
+    mean_influences,
     two_way_interval,
 )
 
@@ -37,6 +39,11 @@ TEST_FIELDS = [*_IDENTITY, *_NUMBERS]
 the 95 % interval of the difference over seeds and examples, in points.
 """
 _SMALLEST_P = 1e-300  # a float cannot tell smaller values from 0, and no test is certain
+_TESTS = {"accuracy": "mcnemar", "auc": "delong", "auprc": "interval", "spearman": "interval"}
+_INFLUENCES: dict[str, tuple[str, Callable[..., NDArray[np.float64]]]] = {
+    "auprc": ("label", auprc_influences),
+    "spearman": ("gold", spearman_influences),
+}
 
 Values = list[NDArray[Any]]
 """For each run of a setting, which examples it got right, or the ranks of its scores."""
@@ -97,22 +104,24 @@ def settings(runs: Iterable[FinishedRun]) -> list[Setting]:
 
 def read_values(found: Answers, metric: str) -> pd.DataFrame:
     """Read the examples that a metric is of: the columns that identify them, and ``value``, whether
-    they are right or, for an AUC, the rank of their score.
+    they are right or, for an area or a correlation, the rank of their score.
 
     The metric ``accuracy_NAME`` uses the column ``correct_NAME``, or only the examples of type
     NAME, if these exist; ``auc_NAME`` is of the examples of type NAME and of all with label 0.
     """
     frame = found.read()
     variant = metric.partition("_")[2]
+    kind = _kind(metric)
     if "type" in frame and (frame["type"] == variant).any():
         chosen = frame["type"] == variant
-        if _is_area(metric):
+        if kind == "auc":
             chosen |= ~frame["label"].astype(bool)
 
         frame = frame[chosen].reset_index(drop=True)
 
     examples = frame[[name for name in EXAMPLE if name in frame]]
-    for column in ("score",) if _is_area(metric) else (f"correct_{variant}", "correct"):
+    is_right = kind in ("", "accuracy")
+    for column in (f"correct_{variant}", "correct") if is_right else ("score",):
         if column in frame:
             return examples.assign(value=frame[column])
 
@@ -262,21 +271,19 @@ class Side(NamedTuple):
 
     @property
     def test(self) -> str:
-        """The test that compares the cell: a mean of several has only an interval."""
+        """The test that compares the cell; ``interval`` if it has an interval alone."""
         if self.cell.parts:
             return "interval"
 
-        return "delong" if _is_area(self.cell.metric) else "mcnemar"
+        return _TESTS[_kind(self.cell.metric)]
 
 
 def is_comparable(a: Side, b: Side) -> bool:
-    """Return whether there is a test of two cells, or an interval over the examples: of accuracies
-    and AUCs, and of their means over different tasks.
+    """Return whether there is a test of two cells, or an interval over the examples: of metrics
+    that are computed from examples, and of their means and differences.
     """
     ours, theirs = ([part.cell.metric for part in side.parts] for side in (a, b))
-    tasks = {metric.rpartition("/")[0] for metric in ours}
-
-    return ours == theirs and len(tasks) == len(ours) and all(map(is_tested, ours))
+    return ours == theirs and all(map(is_tested, ours))
 
 
 def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.DataFrame:
@@ -324,14 +331,22 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
     return frame
 
 
-def _is_area(metric: str) -> bool:
-    """Return whether a metric is an AUC."""
-    return metric.rpartition("/")[2].partition("_")[0] == "auc"
+def _kind(metric: str) -> str:
+    """Return what a metric measures, such as ``accuracy``; nothing for one without examples."""
+    name = metric.rpartition("/")[2]
+    if name in ("auprc", "spearman", "spearman_all"):
+        return name.partition("_")[0]
+
+    start = name.partition("_")[0]
+
+    return start if start in ("accuracy", "auc") else ""
 
 
 def is_tested(metric: str) -> bool:
-    """Return whether there is a test of a metric: accuracies and AUCs."""
-    return "/accuracy" in metric or _is_area(metric)
+    """Return whether a metric is tested, or has an interval over the examples: accuracies, AUCs,
+    AUPRC, and Spearman's correlation over all pairs.
+    """
+    return _kind(metric) in _TESTS
 
 
 def _tested(
@@ -339,54 +354,107 @@ def _tested(
     b: Side,
     voters: Sequence[Sequence[int]],
 ) -> tuple[float, float, float] | None:
-    """Return the p-value of two cells, NaN for means of several, and the ends of the interval of
-    their difference; None where predictions are missing.
+    """Return the p-value of two cells, NaN without a test, and the ends of the interval of their
+    difference; None where predictions are missing.
     """
-    found = []
+    parts = []
     for ours, theirs in zip(a.parts, b.parts, strict=True):
-        of_part = _tested_part(ours, theirs, voters)
+        of_part = _compare_parts(ours, theirs, voters)
         if of_part is None:
             return None
 
-        found.append(of_part)
+        parts.append(of_part)
 
-    pvalues, errors = zip(*found, strict=True)
-    error = math.hypot(*errors) / len(errors)
+    error = _error(parts, a.cell.weights)
     _, low, high = two_way_interval(by_seed(a.line, a.cell, b.line, b.cell), 100 * error)
 
-    return math.nan if a.cell.parts else pvalues[0], low, high
+    return math.nan if a.test == "interval" else parts[0].p, low, high
 
 
-def _tested_part(
+class _Part(NamedTuple):
+    """A metric of two settings: the p-value of their difference, and the influence of each example
+    of the task on it.
+    """
+
+    task: str
+    p: float
+    influences: NDArray[np.float64]
+    clusters: NDArray[Any]
+
+
+def _error(parts: Sequence[_Part], weights: Sequence[float]) -> float:
+    """Return the standard error, over the examples, of a sum of weighted parts: those of different
+    tasks are independent, those of one task have the examples of one row as a cluster.
+    """
+    by_task: dict[str, list[tuple[_Part, float]]] = {}
+    for part, weight in zip(parts, weights, strict=True):
+        by_task.setdefault(part.task, []).append((part, weight))
+
+    errors = (
+        clustered_error(
+            np.concatenate([weight * part.influences for part, weight in found]),
+            np.concatenate([part.clusters for part, _ in found]),
+        )
+        for found in by_task.values()
+    )
+
+    return math.hypot(*errors)
+
+
+def _compare_parts(
     a: Side,
     b: Side,
     voters: Sequence[Sequence[int]],
-) -> tuple[float, float] | None:
-    """Return the p-value of two cells and the standard error of their difference over the
-    examples.
-    """
+) -> _Part | None:
+    """Return the comparison of two cells of one metric; None where predictions are missing."""
     _, task, name = a.cell.metric.split("/")
-    first, second = settings = (a.setting, b.setting)
-    if task not in first.files or task not in second.files:
+    settings = (a.setting, b.setting)
+    if any(task not in setting.files for setting in settings):
         return None
 
     examples, outcomes = _read(task, settings, name)
-    clusters = clusters_of(examples)
-    if _is_area(a.cell.metric):
+    kind = _kind(name)
+    p = math.nan
+    if kind == "auc":
         area = delong(examples["label"], *outcomes)
-        if clusters is None:
-            return area.pvalue, area.error
+        p, influences = area.pvalue, area.influences
+    else:
+        influences = _influences(kind, examples, *_common(*settings, *outcomes))
 
-        return area.pvalue, clustered_error(area.influences, clusters)
+    if kind == "accuracy":
+        votes = []
+        for setting, values, seeds in zip(settings, outcomes, voters, strict=True):
+            of_seed = setting.by_seed(values)
+            votes.append(majority_vote([of_seed[seed] for seed in seeds]))
 
-    votes = []
-    for setting, values, seeds in zip(settings, outcomes, voters, strict=True):
-        of_seed = setting.by_seed(values)
-        votes.append(majority_vote([of_seed[seed] for seed in seeds]))
+        p = mcnemar(*votes).pvalue
 
-    error = error_over_examples(*_common(*settings, *outcomes), clusters)
+    clusters = examples.get("row", examples.index.to_series())
 
-    return mcnemar(*votes).pvalue, error
+    return _Part(task, p, influences, clusters.to_numpy())
+
+
+def _influences(
+    kind: str,
+    examples: pd.DataFrame,
+    ours: Values,
+    theirs: Values,
+) -> NDArray[np.float64]:
+    """Return the influence of each example on the mean difference of two metrics over their seeds;
+    0 without a seed in common.
+    """
+    if not ours:
+        return np.zeros(len(examples))
+    if kind == "accuracy":
+        return mean_influences(ours, theirs)
+
+    column, influences_of = _INFLUENCES[kind]
+    first, second = (
+        np.mean([influences_of(examples[column], scores) for scores in values], axis=0)
+        for values in (ours, theirs)
+    )
+
+    return np.asarray(first - second)
 
 
 def _voters(a: Side, b: Side) -> list[list[int]]:

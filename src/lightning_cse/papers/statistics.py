@@ -166,7 +166,7 @@ def error_over_examples(
               \bar d_i = \frac{1}{S} \sum_{s=1}^{S} (a_{si} - b_{si})
 
     with the standard deviation :math:`s` over :math:`n` examples; the seeds are given. It is NaN
-    for one example. With clusters, see `clustered_error`.
+    for one example or no seed. With clusters, see `clustered_error`.
 
     Args:
         first: what the first method scores on each example, (seeds, examples); a method with one
@@ -174,17 +174,27 @@ def error_over_examples(
         second: the same of the second.
         clusters: the cluster of each example, such as its premise.
     """
-    difference = np.atleast_2d(np.subtract(first, second, dtype=np.float64)).mean(axis=0)
-    if len(difference) < 2:
+    if not np.size(first):
         return math.nan
-    if clusters is not None:
-        return clustered_error((difference - difference.mean()) / len(difference), clusters)
 
-    return float(stats.sem(difference))
+    influences = mean_influences(first, second)
+
+    return clustered_error(influences, range(len(influences)) if clusters is None else clusters)
 
 
-def clustered_error(influences: ArrayLike, clusters: Sequence[Any]) -> float:
-    r"""Return the standard error of a mean or an AUC whose examples come in clusters.
+def mean_influences(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
+    r"""Return the influence of each example on the mean difference of two methods.
+
+    .. math:: h_i = \frac{\bar d_i - \bar d}{n}
+
+    with the symbols and arguments of `error_over_examples`.
+    """
+    difference = np.atleast_2d(np.subtract(first, second, dtype=np.float64)).mean(axis=0)
+    return np.asarray((difference - difference.mean()) / len(difference))
+
+
+def clustered_error(influences: ArrayLike, clusters: ArrayLike | Sequence[Any]) -> float:
+    r"""Return the standard error of an estimate whose examples come in clusters.
 
     .. math:: \sqrt{ \frac{K}{K - 1} \sum_{k=1}^{K} \Bigl( \sum_{i \in k} h_i \Bigr)^2 }
 

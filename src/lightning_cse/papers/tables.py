@@ -249,12 +249,13 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
             f"{signs} against {reference} with the same encoder "
             f"({test}; Holm over {_comparisons(count)} of this table)."
         )
-        if tests["low"].notna().any():
-            yield (
-                f"Difference from {reference}: 95 % interval over seeds and examples (the squares of "
-                "the half widths of both intervals added; over the examples alone for one seed). "
-                "The tests take the seeds as given; there is no mark where this interval has 0."
-            )
+
+    if tests["low"].notna().any():
+        taken = " The tests take the seeds as given; there is no mark where this interval has 0."
+        yield (
+            f"Difference from {reference}: 95 % interval over seeds and examples (the squares of the "
+            f"half widths of both intervals added; over the examples alone for one seed).{taken if count else ''}"
+        )
 
     if untested:
         yield (

@@ -13,7 +13,7 @@ import pytest
 from fake_plan import FakePlan, artefact, leave_run, runs_of
 from scipy import stats
 
-from lightning_cse.metrics import mcnemar
+from lightning_cse.metrics import auprc, mcnemar, spearman
 from lightning_cse.papers.effects import POWER
 from lightning_cse.papers.render import render, texts_of
 from lightning_cse.papers.statistics import detectable_difference, holm, two_way_interval
@@ -276,6 +276,89 @@ def test_a_mean_of_accuracies_has_an_interval_over_seeds_and_examples(tmp_path):
     assert tests["p_holm"][["MR", "CR"]].tolist() == pytest.approx(adjusted), "of two, not three"
 
 
+def test_a_difference_of_two_columns_has_an_interval_with_the_examples_of_both_paired(tmp_path):
+    columns = {
+        "own": "test/retrieval/accuracy_own",
+        "other": "test/retrieval/accuracy_other",
+        "gap": {"difference": ["own", "other"]},
+    }
+    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    rng = np.random.default_rng(4)
+    runs = {"a": {}, "b": {}}
+    gaps = {"a": [], "b": []}
+    for name, seed in itertools.product("ab", range(3)):
+        own = rng.random(300) < 0.8
+        other = np.where(
+            rng.random(300) < 0.7, own, rng.random(300) < (0.2 if name == "a" else 0.5)
+        )
+        gaps[name].append(own.astype(float) - other)
+        predictions = {"correct_own": own.tolist(), "correct_other": other.tolist()}
+        runs[name][seed] = leave_run(
+            tmp_path / "runs",
+            name,
+            seed,
+            predictions=[("retrieval", {"row": list(range(300)), **predictions})],
+            metrics={
+                "test/retrieval/accuracy_own": np.mean(own),
+                "test/retrieval/accuracy_other": np.mean(other),
+            },
+        )
+
+    tests = make_table(FakePlan(made, runs)).tests.set_index("column")
+    differences = 100 * np.subtract(gaps["b"], gaps["a"])
+    error = stats.sem(differences.mean(axis=0))
+    _, *ends = two_way_interval(differences.mean(axis=1), error)
+    assert [tests["low"]["gap"], tests["high"]["gap"]] == pytest.approx(ends)
+    assert tests["test"]["gap"] == "interval"
+
+
+@pytest.mark.parametrize("metric", ["auprc", "spearman"])
+def test_an_area_or_a_correlation_has_an_interval_over_seeds_and_examples(tmp_path, metric):
+    key = f"test/task/{metric}"
+    made = artefact(tmp_path, {"metric": key}, {"a": TRAIN, "b": TRAIN}, reference="a")
+    rng = np.random.default_rng(5)
+    target = rng.random(400) < 0.4 if metric == "auprc" else rng.integers(0, 6, 400)
+    of = {"auprc": (auprc, "label"), "spearman": (spearman, "gold")}
+    measure, column = of[metric]
+    shared = rng.normal(size=400)
+    scores = {
+        (name, seed): target + noise * shared + rng.normal(size=400)
+        for name, noise in (("a", 1.0), ("b", 0.5))
+        for seed in range(3)
+    }
+    runs = {"a": {}, "b": {}}
+    for (name, seed), values in scores.items():
+        columns = {"row": list(range(400)), column: target.tolist(), "score": values.tolist()}
+        runs[name][seed] = leave_run(
+            tmp_path / "runs",
+            name,
+            seed,
+            predictions=[("task", columns)],
+            metrics={key: measure(target, values)},
+        )
+
+    test = make_table(FakePlan(made, runs)).tests.iloc[0]
+    assert test["test"] == "interval"
+    assert math.isnan(test["p"])
+
+    def difference(rows):
+        return np.mean(
+            [
+                measure(target[rows], scores["b", seed][rows])
+                - measure(target[rows], scores["a", seed][rows])
+                for seed in range(3)
+            ]
+        )
+
+    resampled = [difference(rng.integers(0, 400, 400)) for _ in range(1_000)]
+    by_seed = [
+        measure(target, scores["b", seed]) - measure(target, scores["a", seed]) for seed in range(3)
+    ]
+    _, *ends = two_way_interval(100 * np.array(by_seed), 100 * np.std(resampled))
+    assert [test["low"], test["high"]] == pytest.approx(ends, abs=0.15)
+    assert test["mean"] - test["mean_reference"] == pytest.approx(100 * np.mean(by_seed))
+
+
 def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path):
     made = artefact(
         tmp_path,
@@ -312,6 +395,28 @@ def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path)
     least = detectable_difference(statistics.stdev(differences), 2, power=POWER)
     (text,) = (text for text in table.legend if text.startswith("Smallest difference"))
     assert text.endswith(f"EIS {least:.2f}."), "a constant has no deviation of its own"
+
+
+def test_the_smallest_difference_is_pooled_over_pairs_and_has_the_quartiles_of_single_pairs(
+    tmp_path,
+):
+    values = {"a": (0.5, 0.6, 0.7), "b": (0.52, 0.6, 0.68), "c": (0.9, 0.5, 0.4)}
+    rows = {name: {**TRAIN, "overrides": [f"seed={name!r}"]} for name in values}
+    made = artefact(tmp_path, {"RTE": RTE}, rows, reference="a")
+    runs = {name: [record({RTE: one}) for one in of] for name, of in values.items()}
+    table = table_of(made, **runs)
+    deviations = [
+        statistics.stdev([100 * (x - y) for x, y in zip(values[one], values[other], strict=True)])
+        for one, other in itertools.combinations(values, 2)
+    ]
+    pooled = math.sqrt(statistics.fmean(one**2 for one in deviations))
+    unit = detectable_difference(1, 3, power=POWER)
+    low, _, high = sorted(deviations)
+    middle = sorted(deviations)[1]
+    ends = [(low + middle) / 2 * unit, (middle + high) / 2 * unit]
+    (text,) = (text for text in table.legend if text.startswith("Smallest difference"))
+    shown = ["none" if one > 100 else f"{one:.2f}" for one in (pooled * unit, *ends)]
+    assert text.endswith("RTE {} ({} to {}).".format(*shown))
 
 
 def test_rows_of_different_encoders_and_metrics_are_not_paired(tmp_path):
