@@ -73,7 +73,7 @@ def runs_of(plan: Plan) -> pd.DataFrame:
                 "encoder": line.encoder,
                 "seed": run.record.get("seed"),
                 **(run.record.get("summary") or {}),
-                "test_score": run.record["metrics"].get(TEST, math.nan),
+                "test_score": (run.record.get("metrics") or {}).get(TEST, math.nan),
                 "curves": run.curves,
             }
             rows.append(row)
