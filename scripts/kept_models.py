@@ -23,6 +23,7 @@ LIMIT = 2**20
 _LORA = ("+profile=small", "+adapter=lora", "encoder.adapter.r=2", "method.optimizer.lr=5e-4")
 MODELS = {
     "encoders/simcse_lora": ("+experiment=simcse_sup", *_LORA),
+    "dualcse/dualcse_lora": ("+experiment=dualcse_cross", *_LORA, "data.train_rows=null"),
 }
 """The overrides that train each model, by paper and name."""
 
