@@ -46,7 +46,8 @@ def spearman_influences(gold: Values, scores: Values) -> Column:
 
     with the correlation :math:`\rho(w)` if row :math:`i` counts :math:`w_i` times, also in the
     ranks of the other rows. The sum of the influences is 0, and the root of the sum of their
-    squares is the standard error over the rows. They are 0 if a side is constant.
+    squares is the standard error over the rows. They are 0 if a side is constant or both orders
+    are the same.
 
     Source: the infinitesimal jackknife of Jaeckel 1972.  Differs: nothing.
     """

@@ -126,7 +126,8 @@ def auprc(
     :math:`R_k` are precision and recall of "yes" for :math:`s_i \ge \gamma_k`, and
     :math:`\gamma_1 > \dots > \gamma_K` are the distinct scores, or the thresholds of ``grid``
     (precision is 1 above all scores, and the area ends where the grid does). Straight lines join
-    these points, so this is not average precision, which is a sum of rectangles.
+    these points, so this is not average precision, which is a sum of rectangles: equal scores have
+    an area of :math:`(1 + p) / 2` with the share :math:`p` of positive labels.
 
     Source: GaussCSE, the authors' evaluation (`sklearn.metrics.precision_recall_curve` and `auc`);
     the paper itself names a grid, ``[k / 1000 for k in range(1001)]``.  Differs: no positive label

@@ -31,6 +31,7 @@ class Cell:
     runs: tuple[FinishedRun, ...] = ()
     asked: int = 0  # the number of seeds that it should have
     metric: str = ""
+    scale: float = 100.0  # of the metric
     parts: tuple[Cell, ...] = ()  # the cells that a mean or a difference is of
     weights: tuple[float, ...] = (1.0,)  # of the parts
     marks: tuple[str, ...] = ()  # of significance, and texts that say how it was measured
@@ -134,6 +135,7 @@ def _measured(plan: Plan, line: Line, column: Column) -> Cell:
         runs=found,
         asked=asked,
         metric=key if column.source == "metric" else "",
+        scale=column.scale,
         marks=tuple(marks),
         error=column.scale * float(errors.mean(skipna=False)),
     )

@@ -128,10 +128,14 @@ def smallest(found: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
 
     if texts:
         seeds = " or ".join(map(str, sorted(counts)))
+        has_range = any(text.endswith(")") for text in texts)
+        ranged = (
+            "; in parentheses, with the quartiles of the pairs' deviations" if has_range else ""
+        )
         yield (
             f"Smallest difference between two rows that {seeds} seeds find with a power of "
-            f"{100 * POWER:.0f} % (paired t test, level 5 %, deviation pooled over all pairs of rows; in "
-            f"parentheses, with the quartiles of the pairs' deviations): {'; '.join(texts)}."
+            f"{100 * POWER:.0f} % (paired t test, level 5 %, deviation pooled over all pairs of rows"
+            f"{ranged}): {'; '.join(texts)}."
         )
 
 

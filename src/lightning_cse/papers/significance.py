@@ -1,6 +1,6 @@
 """Tests whether runs differ, on the predictions of finished runs: McNemar's test of accuracies and
-DeLong's of AUCs, with intervals over seeds and examples, which AUPRC, Spearman's correlation, means
-and differences have alone.
+DeLong's of AUCs, with intervals over seeds and examples. AUPRC, Spearman's correlation, means and
+differences have an interval, and no test.
 """
 
 import functools
@@ -121,6 +121,10 @@ def read_values(found: Answers, metric: str) -> pd.DataFrame:
 
     examples = frame[[name for name in EXAMPLE if name in frame]]
     is_right = kind in ("", "accuracy")
+    needed = {"score", _INFLUENCES.get(kind, ("label",))[0]}
+    if not is_right and (missing := needed - {*frame}):
+        raise DataError(f"{found} has no {' and '.join(sorted(missing))}, which {metric} needs")
+
     for column in (f"correct_{variant}", "correct") if is_right else ("score",):
         if column in frame:
             return examples.assign(value=frame[column])
@@ -235,17 +239,26 @@ def _compare_pair(
     }
 
 
-def _common(a: Setting, b: Setting, of_a: Values, of_b: Values) -> tuple[Values, Values]:
-    """Return the outcomes for the seeds that two settings have in common; a setting that needs no
-    seed has all.
+def _common(
+    a: Setting,
+    b: Setting,
+    of_a: Values,
+    of_b: Values,
+    among: Sequence[int] | None = None,
+) -> tuple[Values, Values]:
+    """Return the outcomes for the seeds that two settings have in common, and that are among those
+    given; a setting that needs no seed has all.
     """
+    if a.needs_no_seed and b.needs_no_seed:
+        return of_a[:1], of_b[:1]
+
     ours, theirs = a.by_seed(of_a), b.by_seed(of_b)
     if a.needs_no_seed:
         ours = dict.fromkeys(theirs, of_a[0])
     if b.needs_no_seed:
         theirs = dict.fromkeys(ours, of_b[0])
 
-    common = [seed for seed in ours if seed in theirs]
+    common = [seed for seed in ours if seed in theirs and (among is None or seed in among)]
 
     return [ours[seed] for seed in common], [theirs[seed] for seed in common]
 
@@ -266,7 +279,7 @@ class Side(NamedTuple):
 
     @property
     def parts(self) -> "list[Side]":
-        """The sides of the cells that a mean is of, or this one."""
+        """The sides of the cells that a mean or a difference is of, or this one."""
         return [self._replace(cell=part) for part in self.cell.parts or [self.cell]]
 
     @property
@@ -282,6 +295,9 @@ def is_comparable(a: Side, b: Side) -> bool:
     """Return whether there is a test of two cells, or an interval over the examples: of metrics
     that are computed from examples, and of their means and differences.
     """
+    if not (a.cell.n and b.cell.n):
+        return False
+
     ours, theirs = ([part.cell.metric for part in side.parts] for side in (a, b))
     return ours == theirs and all(map(is_tested, ours))
 
@@ -332,8 +348,13 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
 
 
 def _kind(metric: str) -> str:
-    """Return what a metric measures, such as ``accuracy``; nothing for one without examples."""
-    name = metric.rpartition("/")[2]
+    """Return what a metric measures, such as ``accuracy``; nothing for one without examples of the
+    test split, such as the average of several tasks.
+    """
+    task, _, name = metric.rpartition("/")
+    if task and (not task.startswith("test/") or task.endswith("_avg")):
+        return ""
+
     if name in ("auprc", "spearman", "spearman_all"):
         return name.partition("_")[0]
 
@@ -357,23 +378,23 @@ def _tested(
     """Return the p-value of two cells, NaN without a test, and the ends of the interval of their
     difference; None where predictions are missing.
     """
+    differences = by_seed(a.line, a.cell, b.line, b.cell)
     parts = []
     for ours, theirs in zip(a.parts, b.parts, strict=True):
-        of_part = _compare_parts(ours, theirs, voters)
+        of_part = _compare_parts(ours, theirs, list(differences.index), voters)
         if of_part is None:
             return None
 
         parts.append(of_part)
 
-    error = _error(parts, a.cell.weights)
-    _, low, high = two_way_interval(by_seed(a.line, a.cell, b.line, b.cell), 100 * error)
+    _, low, high = two_way_interval(differences, _error(parts, a.cell.weights))
 
     return math.nan if a.test == "interval" else parts[0].p, low, high
 
 
 class _Part(NamedTuple):
-    """A metric of two settings: the p-value of their difference, and the influence of each example
-    of the task on it.
+    """A metric of two settings: the p-value of their difference, NaN without a test, and the
+    influence of each example of the task on it, in the unit of the cell.
     """
 
     task: str
@@ -404,34 +425,43 @@ def _error(parts: Sequence[_Part], weights: Sequence[float]) -> float:
 def _compare_parts(
     a: Side,
     b: Side,
+    seeds: Sequence[int],
     voters: Sequence[Sequence[int]],
 ) -> _Part | None:
-    """Return the comparison of two cells of one metric; None where predictions are missing."""
+    """Return the comparison of two cells of one metric, with the influences over these seeds; None
+    where predictions are missing.
+    """
     _, task, name = a.cell.metric.split("/")
     settings = (a.setting, b.setting)
     if any(task not in setting.files for setting in settings):
         return None
 
     examples, outcomes = _read(task, settings, name)
-    kind = _kind(name)
     p = math.nan
-    if kind == "auc":
-        area = delong(examples["label"], *outcomes)
-        p, influences = area.pvalue, area.influences
-    else:
-        influences = _influences(kind, examples, *_common(*settings, *outcomes))
+    if all(voters) and a.test != "interval":
+        chosen = [
+            [setting.by_seed(values)[seed] for seed in of_side]
+            for setting, values, of_side in zip(settings, outcomes, voters, strict=True)
+        ]
+        p = _pvalue(a.test, examples, *chosen)
 
-    if kind == "accuracy":
-        votes = []
-        for setting, values, seeds in zip(settings, outcomes, voters, strict=True):
-            of_seed = setting.by_seed(values)
-            votes.append(majority_vote([of_seed[seed] for seed in seeds]))
-
-        p = mcnemar(*votes).pvalue
+    of_a, of_b = outcomes
+    ours, theirs = _common(*settings, of_a, of_b, seeds)
+    influences = np.zeros(len(examples))  # without a seed in common
+    if ours:
+        influences = a.cell.scale * _influences(_kind(a.cell.metric), examples, ours, theirs)
 
     clusters = examples.get("row", examples.index.to_series())
 
     return _Part(task, p, influences, clusters.to_numpy())
+
+
+def _pvalue(test: str, examples: pd.DataFrame, ours: Values, theirs: Values) -> float:
+    """Return the p-value of two sets of runs."""
+    if test == "delong":
+        return delong(examples["label"], ours, theirs).pvalue
+
+    return mcnemar(majority_vote(ours), majority_vote(theirs)).pvalue
 
 
 def _influences(
@@ -440,13 +470,13 @@ def _influences(
     ours: Values,
     theirs: Values,
 ) -> NDArray[np.float64]:
-    """Return the influence of each example on the mean difference of two metrics over their seeds;
-    0 without a seed in common.
+    """Return the influence of each example on the mean difference of two metrics over their
+    seeds.
     """
-    if not ours:
-        return np.zeros(len(examples))
     if kind == "accuracy":
         return mean_influences(ours, theirs)
+    if kind == "auc":
+        return delong(examples["label"], ours, theirs).influences
 
     column, influences_of = _INFLUENCES[kind]
     first, second = (

@@ -251,11 +251,16 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
         )
 
     if tests["low"].notna().any():
-        taken = " The tests take the seeds as given; there is no mark where this interval has 0."
-        yield (
+        text = (
             f"Difference from {reference}: 95 % interval over seeds and examples (the squares of the "
-            f"half widths of both intervals added; over the examples alone for one seed).{taken if count else ''}"
+            "half widths of both intervals added; over the examples alone for one seed)."
         )
+        if count:
+            text += (
+                " The tests take the seeds as given; there is no mark where this interval has 0."
+            )
+
+        yield text
 
     if untested:
         yield (

@@ -306,6 +306,12 @@ def test_aggregations_differ_on_hand_made_subsets():
     assert AGGREGATIONS["wmean"](iter(HAND_MADE)) == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize("positives", [1, 3, 7])
+def test_equal_scores_have_an_auprc_between_their_share_and_one(positives):
+    labels = [1] * positives + [0] * (10 - positives)
+    assert auprc(labels, [0.5] * 10) == pytest.approx((1 + positives / 10) / 2)
+
+
 def test_constant_side_has_the_value_of_the_caller():
     for sides in (([1, 1], [0.1, 0.2]), ([1, 2], [0.5, 0.5])):
         assert spearman(*sides, constant=0.25) == 0.25

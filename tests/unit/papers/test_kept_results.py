@@ -28,7 +28,9 @@ TABLES = sorted(
     ids=lambda file: f"{file.parent.parent.name}/{file.stem}",
 )
 def test_a_kept_table_is_that_of_its_records(file, tmp_path):
-    name, profile, *encoder = file.stem.split(".")
+    name, profile, *more = file.stem.split(".")
+    encoder = [part for part in more if not part.startswith("seeds")]
+    seeds = [int(part.removeprefix("seeds")) for part in more if part.startswith("seeds")]
     artefact = find_artefacts(EXPERIMENTS)[f"{file.parent.parent.name}/{name}"]
     table = RunsTable(tmp_path, kept_folders(EXPERIMENTS))
     plan = Plan(
@@ -36,6 +38,7 @@ def test_a_kept_table_is_that_of_its_records(file, tmp_path):
         Request(
             profile=profile,
             encoder=encoder[0] if encoder else None,
+            seeds=tuple(seeds) or None,
         ),
         table,
     )

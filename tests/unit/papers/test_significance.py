@@ -15,7 +15,7 @@ from lightning_cse.errors import DataError
 from lightning_cse.papers.labels import labels_of
 from lightning_cse.papers.predictions import Answers
 from lightning_cse.papers.records import read_run
-from lightning_cse.papers.significance import compare, read_values, settings
+from lightning_cse.papers.significance import compare, is_tested, read_values, settings
 from lightning_cse.papers.statistics import holm, majority_vote, two_way_interval
 from lightning_cse.runs import write_predictions
 
@@ -199,3 +199,42 @@ def test_points_of_one_name_are_called_by_the_overrides_that_differ(overrides, l
         records.append({"name": "a", "config_hash": f"0{number}", "overrides": own})
 
     assert labels_of([*records, {"name": "b", "config_hash": "9"}]) == [*labels, "b"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ("test/rte/accuracy_all", True),
+        ("test/rte/auc_implied", True),
+        ("test/rte/auc_implied_se", True),
+        ("test/snli/auprc", True),
+        ("test/sts12/spearman_all", True),
+        ("test/sts12/spearman_wmean", False),
+        ("test/snli/auprc_1001", False),
+        ("test/sts_avg/spearman_all", False),
+        ("val/stsb/spearman", False),
+        ("test/snli/threshold", False),
+        ("", False),
+    ],
+)
+def test_metrics_that_are_compared_over_the_examples(metric, expected):
+    assert is_tested(metric) == expected
+
+
+@pytest.mark.parametrize(
+    ("metric", "columns", "lacking"),
+    [
+        ("auprc", {"label": [True, False]}, "score"),
+        ("spearman", {"score": [0.1, 0.2]}, "gold"),
+        ("auc", {"prediction": [True, False]}, "label and score"),
+    ],
+)
+def test_predictions_without_the_columns_of_a_metric_are_an_error(
+    tmp_path,
+    metric,
+    columns,
+    lacking,
+):
+    path = write_predictions(tmp_path, "task", {"row": [0, 1], **columns})
+    with pytest.raises(DataError, match=f"has no {lacking}, which {metric} needs"):
+        read_values(Answers(path), metric)

@@ -16,7 +16,12 @@ from scipy import stats
 from lightning_cse.metrics import auprc, mcnemar, spearman
 from lightning_cse.papers.effects import POWER
 from lightning_cse.papers.render import render, texts_of
-from lightning_cse.papers.statistics import detectable_difference, holm, two_way_interval
+from lightning_cse.papers.statistics import (
+    detectable_difference,
+    error_over_examples,
+    holm,
+    two_way_interval,
+)
 from lightning_cse.papers.tables import make_table
 
 RTE, EIS = "test/rte/accuracy_all", "test/eis/accuracy"
@@ -310,6 +315,62 @@ def test_a_difference_of_two_columns_has_an_interval_with_the_examples_of_both_p
     _, *ends = two_way_interval(differences.mean(axis=1), error)
     assert [tests["low"]["gap"], tests["high"]["gap"]] == pytest.approx(ends)
     assert tests["test"]["gap"] == "interval"
+
+
+def test_the_parts_of_a_mean_share_the_rows_of_a_task_and_the_scale_is_that_of_the_column(tmp_path):
+    columns = {
+        "own": {"metric": "test/retrieval/accuracy_own", "scale": 1},
+        "other": {"metric": "test/retrieval/accuracy_other", "scale": 1},
+        "both": {"mean": ["own", "other"], "scale": 10},
+    }
+    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    rng = np.random.default_rng(6)
+    premises = np.repeat(np.arange(60), 4)
+    means = {}
+    runs = {"a": {}, "b": {}}
+    for name, seed in itertools.product("ab", range(3)):
+        easy = rng.random(60)[premises] + (0.1 if name == "a" else 0)
+        own, other = (rng.random(240) < 0.4 + 0.5 * easy for _ in range(2))
+        means[name, seed] = (own.astype(float) + other) / 2
+        predictions = {"correct_own": own.tolist(), "correct_other": other.tolist()}
+        runs[name][seed] = leave_run(
+            tmp_path / "runs",
+            name,
+            seed,
+            predictions=[("retrieval", {"row": premises.tolist(), **predictions})],
+            metrics={
+                "test/retrieval/accuracy_own": np.mean(own),
+                "test/retrieval/accuracy_other": np.mean(other),
+            },
+        )
+
+    tests = make_table(FakePlan(made, runs)).tests.set_index("column")
+    differences = 10 * np.array([means["b", seed] - means["a", seed] for seed in range(3)])
+    error = error_over_examples(differences, 0, premises)
+    assert error > 1.1 * error_over_examples(differences, 0), "premises are clusters"
+    _, *ends = two_way_interval(differences.mean(axis=1), error)
+    assert [tests["low"]["both"], tests["high"]["both"]] == pytest.approx(ends)
+
+
+def test_a_mean_of_columns_without_a_seed_in_common_has_no_interval(tmp_path):
+    columns = {"MR": "test/mr/accuracy", "CR": "test/cr/accuracy", "Avg": {"mean": ["MR", "CR"]}}
+    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    rng = random.Random(7)
+    runs = {"a": {}, "b": {}}
+    for name, seed in (("a", 0), ("a", 1), ("b", 2), ("b", 3)):
+        right = {task: [rng.random() < 0.7 for _ in range(50)] for task in ("mr", "cr")}
+        runs[name][seed] = leave_run(
+            tmp_path / "runs",
+            name,
+            seed,
+            predictions=[(task, {"correct": each}) for task, each in right.items()],
+            metrics={f"test/{task}/accuracy": np.mean(each) for task, each in right.items()},
+        )
+
+    tests = make_table(FakePlan(made, runs)).tests.set_index("column")
+    assert tests["low"].isna().all()
+    assert tests["p"][["MR", "CR"]].notna().all()
+    assert math.isnan(tests["p"]["Avg"])
 
 
 @pytest.mark.parametrize("metric", ["auprc", "spearman"])
