@@ -348,11 +348,12 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
 
 
 def _kind(metric: str) -> str:
-    """Return what a metric measures, such as ``accuracy``; nothing for one without examples of the
-    test split, such as the average of several tasks.
+    """Return what a metric measures, such as ``accuracy``; nothing for one that is not computed
+    from examples of the test split, such as the average of several tasks or a standard error.
     """
     task, _, name = metric.rpartition("/")
-    if task and (not task.startswith("test/") or task.endswith("_avg")):
+    is_elsewhere = task and (not task.startswith("test/") or task.endswith("_avg"))
+    if is_elsewhere or name.endswith("_se"):
         return ""
 
     if name in ("auprc", "spearman", "spearman_all"):
