@@ -111,6 +111,7 @@ def smallest(found: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
 
     texts = []
     counts = set()
+    ranged = ""
     for column in columns:
         some = pairs[pairs["column"] == column.title]
         if some.empty:  # such as numbers of steps
@@ -125,13 +126,10 @@ def smallest(found: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
         texts.append(f"{column.title} {_size(column, least)}")
         if len(deviations) > 1:
             texts[-1] += f" ({_size(column, low)} to {_size(column, high)})"
+            ranged = "; in parentheses, with the quartiles of the pairs' deviations"
 
     if texts:
         seeds = " or ".join(map(str, sorted(counts)))
-        has_range = any(text.endswith(")") for text in texts)
-        ranged = (
-            "; in parentheses, with the quartiles of the pairs' deviations" if has_range else ""
-        )
         yield (
             f"Smallest difference between two rows that {seeds} seeds find with a power of "
             f"{100 * POWER:.0f} % (paired t test, level 5 %, deviation pooled over all pairs of rows"

@@ -159,12 +159,11 @@ def _read(
     return examples, values
 
 
-def clusters_of(examples: pd.DataFrame) -> pd.Series | None:
-    """Return the numbers of the rows that examples come from if some share a row, as the
-    hypotheses of a premise of INLI do.
+def clusters_of(examples: pd.DataFrame) -> NDArray[Any]:
+    """Return the cluster of each example: the number of the row that it comes from, which the
+    hypotheses of a premise of INLI share; without such numbers, each is its own.
     """
-    rows = examples.get("row")
-    return rows if rows is not None and rows.duplicated().any() else None
+    return np.asarray(examples.get("row", examples.index))
 
 
 def compare(settings: Sequence[Setting], tasks: Sequence[str] = ()) -> pd.DataFrame:
@@ -213,7 +212,7 @@ def _compare_pair(
     b: Setting,
     of_a: Values,
     of_b: Values,
-    clusters: pd.Series | None,
+    clusters: NDArray[Any],
 ) -> dict[str, Any]:
     test = mcnemar(majority_vote(of_a), majority_vote(of_b))
     ours, theirs = _common(a, b, of_a, of_b)
@@ -452,9 +451,7 @@ def _compare_parts(
     if ours:
         influences = a.cell.scale * _influences(_kind(a.cell.metric), examples, ours, theirs)
 
-    clusters = examples.get("row", examples.index.to_series())
-
-    return _Part(task, p, influences, clusters.to_numpy())
+    return _Part(task, p, influences, clusters_of(examples))
 
 
 def _pvalue(test: str, examples: pd.DataFrame, ours: Values, theirs: Values) -> float:

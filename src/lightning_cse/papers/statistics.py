@@ -158,7 +158,7 @@ def detectable_difference(
 def error_over_examples(
     first: ArrayLike,
     second: ArrayLike,
-    clusters: Sequence[Any] | None = None,
+    clusters: ArrayLike | None = None,
 ) -> float:
     r"""Return the standard error, over the examples, of the mean difference of two methods.
 
@@ -193,7 +193,7 @@ def mean_influences(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
     return np.asarray((difference - difference.mean()) / len(difference))
 
 
-def clustered_error(influences: ArrayLike, clusters: ArrayLike | Sequence[Any]) -> float:
+def clustered_error(influences: ArrayLike, clusters: ArrayLike) -> float:
     r"""Return the standard error of an estimate whose examples come in clusters.
 
     .. math:: \sqrt{ \frac{K}{K - 1} \sum_{k=1}^{K} \Bigl( \sum_{i \in k} h_i \Bigr)^2 }

@@ -244,6 +244,39 @@ def test_stars_begin_below_a_level(
     assert found.signs(found.cells[1, "EIS"]) == "", "the interval over seeds and examples has 0"
 
 
+def leave_answers(folder, name, seed, right):
+    """Leave a run with what it got right, by task."""
+    return leave_run(
+        folder / "runs",
+        name,
+        seed,
+        predictions=[(task, {"correct": each}) for task, each in right.items()],
+        metrics={f"test/{task}/accuracy": np.mean(each) for task, each in right.items()},
+    )
+
+
+def leave_hits(
+    folder,
+    name,
+    seed,
+    rows,
+    own,
+    other,
+):
+    """Leave a run with the hits of two vectors on the same examples."""
+    columns = {"row": list(rows), "correct_own": own.tolist(), "correct_other": other.tolist()}
+    return leave_run(
+        folder / "runs",
+        name,
+        seed,
+        predictions=[("retrieval", columns)],
+        metrics={
+            "test/retrieval/accuracy_own": np.mean(own),
+            "test/retrieval/accuracy_other": np.mean(other),
+        },
+    )
+
+
 def test_a_mean_of_accuracies_has_an_interval_over_seeds_and_examples(tmp_path):
     columns = {"MR": "test/mr/accuracy", "CR": "test/cr/accuracy", "Avg": {"mean": ["MR", "CR"]}}
     made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
@@ -257,13 +290,7 @@ def test_a_mean_of_accuracies_has_an_interval_over_seeds_and_examples(tmp_path):
     runs = {"a": {}, "b": {}}
     for name, seed in itertools.product("ab", range(3)):
         of_run = {task: right[name, seed, task] for task in ("mr", "cr")}
-        runs[name][seed] = leave_run(
-            tmp_path / "runs",
-            name,
-            seed,
-            predictions=[(task, {"correct": each}) for task, each in of_run.items()],
-            metrics={f"test/{task}/accuracy": np.mean(each) for task, each in of_run.items()},
-        )
+        runs[name][seed] = leave_answers(tmp_path, name, seed, of_run)
 
     tests = make_table(FakePlan(made, runs)).tests.set_index("column")
     differences = {
@@ -297,17 +324,7 @@ def test_a_difference_of_two_columns_has_an_interval_with_the_examples_of_both_p
             rng.random(300) < 0.7, own, rng.random(300) < (0.2 if name == "a" else 0.5)
         )
         gaps[name].append(own.astype(float) - other)
-        predictions = {"correct_own": own.tolist(), "correct_other": other.tolist()}
-        runs[name][seed] = leave_run(
-            tmp_path / "runs",
-            name,
-            seed,
-            predictions=[("retrieval", {"row": list(range(300)), **predictions})],
-            metrics={
-                "test/retrieval/accuracy_own": np.mean(own),
-                "test/retrieval/accuracy_other": np.mean(other),
-            },
-        )
+        runs[name][seed] = leave_hits(tmp_path, name, seed, range(300), own, other)
 
     tests = make_table(FakePlan(made, runs)).tests.set_index("column")
     differences = 100 * np.subtract(gaps["b"], gaps["a"])
@@ -332,17 +349,7 @@ def test_the_parts_of_a_mean_share_the_rows_of_a_task_and_the_scale_is_that_of_t
         easy = rng.random(60)[premises] + (0.1 if name == "a" else 0)
         own, other = (rng.random(240) < 0.4 + 0.5 * easy for _ in range(2))
         means[name, seed] = (own.astype(float) + other) / 2
-        predictions = {"correct_own": own.tolist(), "correct_other": other.tolist()}
-        runs[name][seed] = leave_run(
-            tmp_path / "runs",
-            name,
-            seed,
-            predictions=[("retrieval", {"row": premises.tolist(), **predictions})],
-            metrics={
-                "test/retrieval/accuracy_own": np.mean(own),
-                "test/retrieval/accuracy_other": np.mean(other),
-            },
-        )
+        runs[name][seed] = leave_hits(tmp_path, name, seed, premises, own, other)
 
     tests = make_table(FakePlan(made, runs)).tests.set_index("column")
     differences = 10 * np.array([means["b", seed] - means["a", seed] for seed in range(3)])
@@ -359,13 +366,7 @@ def test_a_mean_of_columns_without_a_seed_in_common_has_no_interval(tmp_path):
     runs = {"a": {}, "b": {}}
     for name, seed in (("a", 0), ("a", 1), ("b", 2), ("b", 3)):
         right = {task: [rng.random() < 0.7 for _ in range(50)] for task in ("mr", "cr")}
-        runs[name][seed] = leave_run(
-            tmp_path / "runs",
-            name,
-            seed,
-            predictions=[(task, {"correct": each}) for task, each in right.items()],
-            metrics={f"test/{task}/accuracy": np.mean(each) for task, each in right.items()},
-        )
+        runs[name][seed] = leave_answers(tmp_path, name, seed, right)
 
     tests = make_table(FakePlan(made, runs)).tests.set_index("column")
     assert tests["low"].isna().all()
@@ -472,8 +473,7 @@ def test_the_smallest_difference_is_pooled_over_pairs_and_has_the_quartiles_of_s
     ]
     pooled = math.sqrt(statistics.fmean(one**2 for one in deviations))
     unit = detectable_difference(1, 3, power=POWER)
-    low, _, high = sorted(deviations)
-    middle = sorted(deviations)[1]
+    low, middle, high = sorted(deviations)
     ends = [(low + middle) / 2 * unit, (middle + high) / 2 * unit]
     (text,) = (text for text in table.legend if text.startswith("Smallest difference"))
     shown = ["none" if one > 100 else f"{one:.2f}" for one in (pooled * unit, *ends)]
