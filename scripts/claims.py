@@ -3,8 +3,8 @@ scripts/claims.py``.
 
 ``experiments/<paper>/claims.yaml`` has what a paper says and the effects that test it. An effect is
 read from the files under ``results/``, and the verdict follows from the effects, so neither is
-typed. The table replaces what stands between the marks of ``experiments/<paper>/README.md``, and
-README.md gets the summary.
+typed. ``claims.md`` beside it has every claim with its effects. The verdicts replace what stands
+between the marks of ``experiments/<paper>/README.md``, and README.md gets the summary.
 """
 
 import functools
@@ -28,36 +28,46 @@ VERDICTS = ("shown", "shown in part", "not shown", "contradicted", "not tested")
 BLOCK = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DOTALL)
 NORMAL = 1.96  # the 97.5 % quantile
 MEASURES = {"mer": "match error rate", "cosine": "cosine"}
-LISTED = 4  # more effects than this are summed up in one line
+OUTCOMES = {True: "yes", None: "open", False: "the opposite"}
+EXPLANATION = """\
+Written by `python scripts/claims.py` from [claims.yaml](claims.yaml) and [results/](results/); [what holds, and what a verdict
+means](../README.md). {note}
+
+"Over both" is the interval over seeds and examples; where no predictions are kept, it is McNemar's exact test over the examples (majority
+votes over the seeds, not corrected), or nothing. An effect that holds "over seeds alone" does not hold over both. Effects "beside" do not
+count."""
 
 
 @dataclass(frozen=True)
 class Effect:
     """An effect with its 95 % interval; ``holds`` is True, False for the opposite, None if open.
 
-    ``firm`` is False where the interval over seeds and examples, or without predictions McNemar's
-    test, does not agree with the interval over seeds.
+    ``both`` is the interval over seeds and examples, or without predictions the p of McNemar's
+    test. ``firm`` is False where it does not agree with the interval over seeds.
     """
 
     name: str
     text: str
     holds: bool | None
     value: float = math.nan
+    expected: str = ""
+    both: str = "-"
+    number: str = ""
     firm: bool = True
 
 
 @functools.cache
 def claims(folder: Path) -> list[dict[str, Any]]:
-    """Return each claim of a paper with its ``verdict``, the lines of its ``shown`` effects and of
-    those ``beside`` them, which do not count.
+    """Return each claim of a paper with its ``verdict``, its ``effects`` and those ``beside`` them,
+    which do not count.
     """
     found = []
     content = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
     for claim in content["claims"]:
-        deciding, shown = _measured(claim.get("effects", ()), folder, content)
-        _, beside = _measured(claim.get("beside", ()), folder, content)
+        deciding = _measured(claim.get("effects", ()), folder, content)
+        beside = _measured(claim.get("beside", ()), folder, content)
         decided = verdict(deciding, limited="limit" in claim)
-        found.append({**claim, "shown": shown, "beside": beside, "verdict": decided})
+        found.append({**claim, "effects": deciding, "beside": beside, "verdict": decided})
 
     return found
 
@@ -66,30 +76,8 @@ def _measured(
     specs: Iterable[Mapping[str, Any]],
     folder: Path,
     content: Mapping[str, Any],
-) -> tuple[list[Effect], list[str]]:
-    """Return the effects of all specifications, and their lines."""
-    found = []
-    shown = []
-    for spec in specs:
-        of_spec = effects(spec, folder, content)
-        found += of_spec
-        shown += lines_of(spec, of_spec)
-
-    return found, shown
-
-
-def lines_of(spec: Mapping[str, Any], found: list[Effect]) -> list[str]:
-    """Return a line for each effect; more than `LISTED` are summed up in one: how many hold, the
-    lowest and the highest.
-    """
-    if len(found) <= LISTED:
-        return [f"{one.name}: {one.text}" for one in found]
-
-    holding = sum(one.holds is True and one.firm for one in found)
-    ends = [min(found, key=lambda one: one.value), max(found, key=lambda one: one.value)]
-    low, high = (f"{one.text} ({one.name})" for one in ends)
-
-    return [f"{spec['name']}: {holding} of {len(found)}; from {low} to {high}"]
+) -> list[Effect]:
+    return [effect for spec in specs for effect in effects(spec, folder, content)]
 
 
 def verdict(found: list[Effect], *, limited: bool = False) -> str:
@@ -145,34 +133,44 @@ def _of_table(spec: Mapping[str, Any], results: Path, content: Mapping[str, Any]
     column = spec["column"]
     names = content.get("names", {})
     sides = [names.get(one, one) for one in (spec["row"], spec["against"]) if one]
-    counts = [f"{seeds} seed{'s' * (seeds != 1)}"]
+    number = f"{seeds} seed{'s' * (seeds != 1)}"
     if column in content["examples"]:
-        counts.append(f"{content['examples'][column]:,} pairs")
+        number += f", {content['examples'][column]:,} pairs"
 
     holds = _holds(spec, low, high)
+    both = "-"
     firm = True
     if test := test_of(results, spec):
         if math.isnan(test.low):  # no predictions are kept
-            counts.append(f"McNemar p {_pvalue(test.p)}")
+            both = f"McNemar p {_pvalue(test.p)}"
             firm = "expected" not in spec or test.p < 0.05
         else:
-            counts.append(f"over both{_interval(test.low, test.high)}")
+            both = _interval(test.low, test.high)
             firm = _holds(spec, test.low, test.high) is holds
-    elif spec["against"] and column in content["examples"]:
-        counts.append("seeds only")
-
-    if "within" in spec and holds is None and (high - low) / 2 >= spec["within"]:
-        counts.append("wider than the margin")
 
     label = f"{spec['label']}, " if "label" in spec else ""
 
     return Effect(
         f"{label}{' against '.join(sides)}, {column}",
-        f"{value:+.2f}{_interval(low, high)} ({', '.join(counts)})",
+        f"{value:+.2f} {_interval(low, high)}".rstrip(),
         holds,
         value,
+        _expected(spec),
+        both,
+        number,
         firm,
     )
+
+
+def _expected(spec: Mapping[str, Any]) -> str:
+    """Return in one word or two what a claim says of an effect."""
+    if "no_worse" in spec:
+        return f"above -{spec['no_worse']}"
+    if "within" in spec:
+        return f"within ±{spec['within']}"
+
+    least = spec.get("least", 0)
+    return f"{spec['expected']} {-least if spec['expected'] == 'below' else least}"
 
 
 def _pvalue(p: float) -> str:
@@ -180,7 +178,7 @@ def _pvalue(p: float) -> str:
 
 
 def _interval(low: float, high: float) -> str:
-    return "" if math.isnan(low) else f" [{low:+.2f}, {high:+.2f}]"
+    return "" if math.isnan(low) else f"[{low:+.2f}, {high:+.2f}]"
 
 
 def difference(results: Path, spec: Mapping[str, Any]) -> tuple[float, float, float, int]:
@@ -286,15 +284,17 @@ def _one_row(spec: Mapping[str, Any], results: Path) -> pd.Series:
 def _of_file(spec: Mapping[str, Any], results: Path) -> Effect:
     """Return a correlation with its interval, or a count of pairs with its p-value."""
     row = _one_row(spec, results)
+    number = f"{row['settings']} settings"
     if "pvalue" in row:
-        text = f"{row['agreeing']} of {row['pairs']} pairs, p = {row['pvalue']:.3f} ({row['settings']} settings)"
+        text = f"{row['agreeing']} of {row['pairs']} pairs, p = {row['pvalue']:.3f}"
         share = row["agreeing"] / row["pairs"]
-        return Effect(spec["name"], text, True if row["pvalue"] < 0.05 else None, share)
+        holds = True if row["pvalue"] < 0.05 else None
+        return Effect(spec["name"], text, holds, share, "p < .05", number=number)
 
     r, low, high = (row[key] for key in ("pearson", "pearson_low", "pearson_high"))
-    text = f"r = {r:+.2f}{_interval(low, high)} ({row['settings']} settings)"
+    text = f"r = {r:+.2f} {_interval(low, high)}"
 
-    return Effect(spec["name"], text, _holds(spec, low, high), r)
+    return Effect(spec["name"], text, _holds(spec, low, high), r, _expected(spec), number=number)
 
 
 def _of_shares(spec: Mapping[str, Any], results: Path, examples: Mapping[str, int]) -> Effect:
@@ -303,9 +303,14 @@ def _of_shares(spec: Mapping[str, Any], results: Path, examples: Mapping[str, in
     shares = [difference(results, {**spec, "column": one})[0] / 100 for one in (first, second)]
     counts = [examples[one] for one in (first, second)]
     value, low, high = (100 * end for end in share_difference(*shares, *counts))
-    text = f"{value:+.2f}{_interval(low, high)} ({counts[0]:,} and {counts[1]:,} pairs)"
-
-    return Effect(f"{spec['row']}, {first} - {second}", text, _holds(spec, low, high), value)
+    return Effect(
+        f"{spec['row']}, {first} - {second}",
+        f"{value:+.2f} {_interval(low, high)}",
+        _holds(spec, low, high),
+        value,
+        _expected(spec),
+        number=f"{counts[0]:,} and {counts[1]:,} pairs",
+    )
 
 
 def _of_order(spec: Mapping[str, Any], results: Path) -> Effect:
@@ -317,10 +322,11 @@ def _of_order(spec: Mapping[str, Any], results: Path) -> Effect:
     rho, pvalue = stats.spearmanr(*columns)
     is_best = cells["mean"].idxmax() == cells["published"].idxmax()
     best = f"the best setting is {'' if is_best else 'not '}the paper's"
-    text = f"rho = {rho:+.2f}, p {_pvalue(pvalue)}; {best} ({len(cells)} settings, {int(cells['n'].max())} seed)"
+    text = f"rho = {rho:+.2f}, p {_pvalue(pvalue)}; {best}"
     holds = True if is_best and rho > 0 and pvalue < 0.05 else None
+    number = f"{len(cells)} settings, {int(cells['n'].max())} seed"
 
-    return Effect(spec["name"], text, holds, rho)
+    return Effect(spec["name"], text, holds, rho, "above 0", number=number)
 
 
 def _of_distances(spec: Mapping[str, Any], results: Path) -> Effect:
@@ -346,51 +352,92 @@ def _of_distances(spec: Mapping[str, Any], results: Path) -> Effect:
     counted = " and ".join(f"{row['number']:,}" for row in rows[:2])
 
     return Effect(
-        f"{spec['nearer']} nearer than {spec['than']}, {MEASURES[spec['measure']]} of {spec['kind']} pairs",
-        f"{value:+.2f}{_interval(low, high)} ({near:.2f}, {far:.2f}; {spec['to']} {goal:.2f}; {counted} pairs)",
+        f"{MEASURES[spec['measure']]} of {spec['kind']} pairs: {spec['nearer']} ({near:.2f}) nearer to {spec['to']} ({goal:.2f}) than {spec['than']} ({far:.2f})",
+        f"{value:+.2f} {_interval(low, high)}",
         _holds({"expected": "above"}, low, high),
         value,
+        "above 0",
+        number=f"{counted} pairs",
     )
 
 
 # Pages
 
 
-def table(folder: Path) -> str:
-    """Return the table of a paper's claims in Markdown."""
-    content = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
-    lines = [
-        " ".join(content["note"].split()),
-        "",
-        "| the paper says | how it is tested here | effect, 95 % interval, n | verdict |",
-        "|---|---|---|---|",
-    ]
-    for claim in claims(folder):
-        said = f'"{claim["quote"]}"' if "quote" in claim else claim["claim"]
-        detail = f": {claim['claim']}" if "quote" in claim and "claim" in claim else ""
-        found = [*claim["shown"]]
-        if claim["beside"]:
-            found.append(f"beside it: {'; '.join(claim['beside'])}")
+def said(claim: Mapping[str, Any]) -> str:
+    """Return what a paper says: the sentence quoted, if there is one, what it means, and where."""
+    quote = f'"{claim["quote"]}"' if "quote" in claim else ""
+    parts = [*filter(None, [quote, claim.get("claim")])]
 
-        why = claim.get("limit") or claim.get("why")
-        tested = claim.get("tested", "-")
-        ends = f"**{claim['verdict']}**" + (f": {why}" if why else "")
-        cells = [f"{said} ({claim['source']}){detail}", tested, "<br>".join(found) or "-", ends]
-        lines.append("| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |")
+    return " ".join(f"{': '.join(parts)} ({claim['source']})".split())
+
+
+def decided(claim: Mapping[str, Any]) -> str:
+    """Return the verdict and what limits it."""
+    why = claim.get("limit") or claim.get("why")
+    return " ".join((f"**{claim['verdict']}**" + (f": {why}" if why else "")).split())
+
+
+def outcome(effect: Effect) -> str:
+    """Return whether an effect holds."""
+    return "over seeds alone" if effect.holds and not effect.firm else OUTCOMES[effect.holds]
+
+
+def table(folder: Path) -> str:
+    """Return the verdicts of a paper's claims in Markdown, with how many of the effects hold."""
+    lines = ["| | the paper says | effects that hold | verdict |", "|---|---|---:|---|"]
+    for number, claim in enumerate(claims(folder), start=1):
+        found = claim["effects"]
+        holding = sum(one.holds is True and one.firm for one in found)
+        held = f"{holding} of {len(found)}" if found else "-"
+        cells = [f"[{number}](claims.md#claim-{number})", said(claim), held, decided(claim)]
+        lines.append(f"| {' | '.join(cells)} |")
 
     return "\n".join(lines) + "\n"
+
+
+def details(folder: Path) -> str:
+    """Return a page with the effects of each claim, in Markdown."""
+    content = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
+    note = " ".join(content["note"].split())
+    parts = [f"# {paper_of(folder)}: claims and effects", EXPLANATION.format(note=note)]
+    for number, claim in enumerate(claims(folder), start=1):
+        parts += [f"## Claim {number}", said(claim) + "."]
+        if claim["effects"]:
+            parts += [" ".join(f"Tested: {claim['tested']}.".split()), _effect_table(claim)]
+
+        parts.append(decided(claim) + ".")
+
+    return "\n\n".join(parts) + "\n"
+
+
+def _effect_table(claim: Mapping[str, Any]) -> str:
+    lines = [
+        "| effect | expected | 95 % over seeds | over both | n | holds |",
+        "|---|---|---|---|---|---|",
+    ]
+    for mark, found in (("", claim["effects"]), ("beside: ", claim["beside"])):
+        for one in found:
+            cells = [f"{mark}{one.name}", one.expected, one.text, one.both, one.number]
+            lines.append(f"| {' | '.join([*cells, outcome(one)])} |")
+
+    return "\n".join(lines)
+
+
+def paper_of(folder: Path) -> str:
+    """Return the name of a paper, from the title of its page."""
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    return page.partition(",")[0].removeprefix("# ")
 
 
 def summary(repository: Path) -> str:
     """Return the README's table: one row per paper, with the number of claims of each verdict."""
     lines = [f"| paper | {' | '.join(VERDICTS)} |", "|---|" + "---:|" * len(VERDICTS)]
     for file in sorted((repository / "experiments").glob("*/claims.yaml")):
-        page = file.with_name("README.md")
-        paper = page.read_text(encoding="utf-8").partition(",")[0].removeprefix("# ")
         found = Counter(claim["verdict"] for claim in claims(file.parent))
         counts = " | ".join(str(found[verdict] or "") for verdict in VERDICTS)
-        link = f"{page.relative_to(repository).as_posix()}#claims"
-        lines.append(f"| [{paper}]({link}) | {counts} |")
+        link = f"{file.parent.relative_to(repository).as_posix()}/README.md#claims"
+        lines.append(f"| [{paper_of(file.parent)}]({link}) | {counts} |")
 
     return "\n".join(lines) + "\n"
 
@@ -406,8 +453,7 @@ def write(page: Path, text: str) -> None:
 
 if __name__ == "__main__":
     for file in sorted(ROOT.glob("experiments/*/claims.yaml")):
-        made = table(file.parent)
-        print(f"{file.parent.name}\n{made}")
-        write(file.with_name("README.md"), made)
+        write(file.with_name("README.md"), table(file.parent))
+        file.with_name("claims.md").write_text(details(file.parent), encoding="utf-8")
 
     write(ROOT / "README.md", summary(ROOT))

@@ -174,6 +174,7 @@ PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "experiments").rglob("README.md")),
+    *sorted((ROOT / "experiments").glob("*/details.md")),
 ]
 BLOCKS = [
     block

@@ -68,28 +68,50 @@ def test_a_function_that_does_not_exist_is_named(name, message):
 
 
 @pytest.mark.parametrize(
-    ("key", "tables"),
+    ("key", "encoder", "tables"),
     [
-        ("ngcse/figure1", ["settings", "correlations", "pairs", "differences"]),
-        ("ngcse/figure2", ["settings"]),
-        ("ngcse/figure3", []),
-        ("ngcse/figure5", ["studies"]),
-        ("ngcse/figure6", []),
+        ("ngcse/figure1", None, ["settings", "correlations", "pairs", "differences"]),
+        ("ngcse/figure2", None, ["settings"]),
+        ("ngcse/figure3", None, []),
+        ("ngcse/figure5", None, ["studies"]),
+        ("ngcse/figure6", None, []),
+        ("dualcse/retrieval", "minilm_l6", ["found"]),
     ],
 )
-def test_kept_figures_are_those_of_their_records(key, tables):
-    artefact = read_artefact(experiments_dir() / f"{key}.yaml")
-    table = RunsTable(Path("none"), kept_folders(experiments_dir()))
-    made = figures.make(Plan(artefact, Request("small"), table))
-    stem = f"{experiments_dir()}/ngcse/results/{artefact.name}.small"
+def test_kept_figures_are_those_of_their_records(key, encoder, tables):
+    made, stem = made_from_kept(key, encoder)
     assert list(made.tables) == tables
     for name, rows in made.tables.items():
         kept = pd.read_csv(f"{stem}.{name}.csv")
         found = pd.DataFrame(rows, dtype=object).astype(kept.dtypes)
         pd.testing.assert_frame_equal(found, kept, rtol=1e-12)
 
-    assert made.figures
-    assert all(Path(f"{stem}.{name}.png").is_file() for name in made.figures)
+
+def made_from_kept(key, encoder):
+    artefact = read_artefact(experiments_dir() / f"{key}.yaml")
+    table = RunsTable(Path("none"), kept_folders(experiments_dir()))
+    plan = Plan(artefact, Request("small", encoder=encoder), table)
+    folder = experiments_dir() / key.partition("/")[0] / "results"
+
+    return figures.make(plan), folder / plan.stem
+
+
+def test_each_vector_is_drawn_where_the_table_has_it():
+    made, stem = made_from_kept("dualcse/retrieval", "minilm_l6")
+    cells = pd.read_csv(f"{stem}.csv").set_index(["row", "column"])["mean"]
+    found = pd.DataFrame(made.tables["found"])
+    assert len(found) == 2 * (2 * 2 + 2)  # two of the four models have two vectors
+    for one in found.itertuples():
+        vector = "explicit" if one.vector == "the only one" else one.vector
+        assert one.mean == pytest.approx(cells[one.row, f"{one.hypothesis} by {vector}"])
+
+    rows = ["untrained", "SimCSE (INLI)", "DualCSE-Cross", "DualCSE-Bi"]
+    for axes, kind in zip(
+        made.figures["found_by_vector"].axes, ("explicit", "implied"), strict=True
+    ):
+        points = {(x, rows[round(y)]) for bar in axes.containers for x, y in bar[0].get_xydata()}
+        some = found[found["hypothesis"] == kind]
+        assert points == set(zip(some["mean"], some["row"], strict=True))
 
 
 def curves_of(seed):

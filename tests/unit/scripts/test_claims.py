@@ -62,20 +62,6 @@ def test_verdicts(script):
     assert script.verdict([]) == "not tested"
 
 
-def test_many_effects_are_summed_up_but_each_decides(script):
-    def made(name, low, firm=True):
-        return script.Effect(name, f"{low:+.1f}", low > 0 or None, low, firm)
-
-    found = [made(name, 1.0 + number) for number, name in enumerate("abcde")]
-    assert script.lines_of({"name": "all"}, found) == ["all: 5 of 5; from +1.0 (a) to +5.0 (e)"]
-    assert script.verdict(found) == "shown"
-    weak = [*found, made("f", 0.5, firm=False)]
-    assert script.lines_of({"name": "all"}, weak) == ["all: 5 of 6; from +0.5 (f) to +5.0 (e)"]
-    assert script.verdict(weak) == "shown in part"
-    assert script.verdict([*found, made("g", -1.0)]) == "shown in part"
-    assert len(script.lines_of({"name": "all"}, found[:3])) == 3
-
-
 def test_a_test_over_the_examples_must_agree(script, tmp_path):
     """With predictions, the interval over seeds and examples decides, otherwise McNemar's test."""
     effects = {"row": "a", "column": "x", "reference": "b", "seeds": 3, "value": 2.0}
@@ -93,17 +79,24 @@ def test_a_test_over_the_examples_must_agree(script, tmp_path):
 
     found = effect_with(p=0.2, low=-3.5, high=-0.5)  # of the other direction
     assert found.firm
-    assert "over both [+0.50, +3.50]" in found.text
-    assert not effect_with(p=0.001, low=-4.5, high=0.5).firm
-    assert effect_with(p=0.001, low=math.nan, high=math.nan).firm
+    assert found.both == "[+0.50, +3.50]"
+    assert script.outcome(found) == "yes"
+    weak = effect_with(p=0.001, low=-4.5, high=0.5)
+    assert not weak.firm
+    assert script.outcome(weak) == "over seeds alone"
+    without = effect_with(p=0.001, low=math.nan, high=math.nan)
+    assert without.firm
+    assert without.both == "McNemar p = 0.001"
     assert not effect_with(p=0.2, low=math.nan, high=math.nan).firm
     (tmp_path / "t.tests.csv").unlink()
     untested = script._of_table(spec, tmp_path, {"examples": {"x": 100}})
-    assert untested.text.endswith("(3 seeds, 100 pairs, seeds only)")
+    assert (untested.text, untested.both) == ("+2.00 [+1.00, +3.00]", "-")
+    assert (untested.number, untested.expected) == ("3 seeds, 100 pairs", "above 0")
     close = {"table": "t", "row": "a", "against": "b", "column": "x", "within": 0.5}
-    assert script._of_table(close, tmp_path, {"examples": {}}).holds is False
-    wide = script._of_table({**close, "within": 1}, tmp_path, {"examples": {}})
-    assert wide.text.endswith("(3 seeds, wider than the margin)")
+    near = script._of_table(close, tmp_path, {"examples": {}})
+    assert near.holds is False
+    assert near.expected == "within ±0.5"
+    assert script.outcome(near) == "the opposite"
 
 
 def test_which_pairs_are_nearer(script, tmp_path):
@@ -147,7 +140,9 @@ def test_which_pairs_are_nearer(script, tmp_path):
 def test_a_page_has_the_claims_that_its_results_give(script, repository, paper):
     folder = repository / "experiments" / paper
     page = (folder / "README.md").read_text(encoding="utf-8")
-    assert script.BLOCK.findall(page) == [script.table(folder)], "run python scripts/claims.py"
+    effects = (folder / "claims.md").read_text(encoding="utf-8")
+    found = [*script.BLOCK.findall(page), effects]
+    assert found == [script.table(folder), script.details(folder)], "run python scripts/claims.py"
 
 
 @pytest.mark.parametrize("paper", PAPERS)

@@ -1,11 +1,11 @@
-"""DualCSE's Table 3, the sentences nearest to a premise by each of its vectors, and Table 6, the
-sizes of the data.
+"""DualCSE's Table 3, the sentences nearest to a premise by each of its vectors, a figure of how
+often they are its own hypotheses, and Table 6, the sizes of the data.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,18 @@ from lightning_cse.data.preparation import seeded_order
 from lightning_cse.data.sources import SECOND_SENTENCES
 from lightning_cse.engine.load import CHECKPOINT, load
 from lightning_cse.models.base import finite
+from lightning_cse.papers.cells import read_cells
 from lightning_cse.papers.figures import Result, data_config, markdown_table, result
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.plan import Plan
+from lightning_cse.papers.statistics import mean_interval
+from lightning_cse.plots import BLUE, GREY, VERMILION, blank_figure, plot_style
 from lightning_cse.similarity import cosine_matrix
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from lightning_cse.evaluation.task import Answers
     from lightning_cse.papers.records import FinishedRun
 
@@ -34,6 +40,9 @@ _NEAREST = 3
 _CORPORA = {"INLI": "inli", "Wang et al.": "impscore"}
 _COLUMNS = ["row", "encoder", "query", "view", "rank", "found", "kind", "cosine"]
 _SHOWN = ["view", "rank", "cosine", "kind", "sentence"]
+_KINDS = {"explicit": "its explicit hypothesis", "implied": "its implied hypothesis"}
+_VECTORS = {"explicit": (BLUE, "o"), "implicit": (VERMILION, "s"), "the only one": (GREY, "D")}
+_APART = 0.12  # of the two vectors of a row, in rows
 
 
 def data_statistics(plan: Plan) -> Result:
@@ -185,3 +194,74 @@ def _quoted(title: str, run: FinishedRun, found: pd.DataFrame) -> Iterator[str]:
     for (place, premise), hits in shown.groupby(["query", "premise"], sort=False):
         yield f"**{premise}** ({place})"
         yield markdown_table(hits[_SHOWN].to_dict("records"))
+
+
+def found_by_vector(plan: Plan) -> Result:
+    """Draw how often a premise's own hypothesis is among the nearest to each of its vectors, for
+    each kind of hypothesis, from the columns "<kind> by <vector>".
+    """
+    cells = read_cells(plan)
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(plan.lines):
+        for kind in _KINDS:
+            by_vector = {
+                vector: cells[number, f"{kind} by {vector}"].values
+                for vector in ("explicit", "implicit")
+            }
+            if by_vector["explicit"].equals(by_vector["implicit"]):
+                by_vector = {"the only one": by_vector["explicit"]}
+
+            for vector, values in by_vector.items():
+                if len(values):
+                    mean, low, high = mean_interval(values)
+                    row = {"row": line.label, "hypothesis": kind, "vector": vector}
+                    rows.append(
+                        row | {"seeds": len(values), "mean": mean, "low": low, "high": high}
+                    )
+
+    if not rows:
+        return result({}, ["No run is finished."])
+
+    labels = [line.label for line in plan.lines]
+
+    return result({"found_by_vector": vectors_figure(pd.DataFrame(rows), labels)}, [], found=rows)
+
+
+def vectors_figure(found: pd.DataFrame, labels: Sequence[str]) -> Figure:
+    """Draw one panel for each kind of hypothesis, one row for each model, and its vectors in
+    colours, with 95 % intervals over the seeds (Student's t).
+    """
+    with plot_style():
+        figure = blank_figure(7.6, 1.5 + 0.4 * len(labels))
+        panels = figure.subplots(1, len(_KINDS), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, (kind, title) in zip(panels, _KINDS.items(), strict=True):
+            _draw_vectors(axes, found[found["hypothesis"] == kind], labels)
+            axes.set_title(title)
+            axes.set_xlabel(f"among the {_NEAREST} nearest, % of premises")
+
+        panels[0].set_yticks(range(len(labels)), labels)
+        panels[0].invert_yaxis()
+        handles, names = panels[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=len(names))
+
+    return figure
+
+
+def _draw_vectors(axes: Axes, found: pd.DataFrame, labels: Sequence[str]) -> None:
+    shifts = {"explicit": -_APART, "implicit": _APART}
+    for vector, (color, marker) in _VECTORS.items():
+        some = found[found["vector"] == vector]
+        if some.empty:
+            continue
+
+        axes.errorbar(
+            some["mean"],
+            [labels.index(row) + shifts.get(vector, 0) for row in some["row"]],
+            xerr=(some["high"] - some["mean"]).fillna(0),
+            color=color,
+            marker=marker,
+            markersize=5,
+            linestyle="none",
+            capsize=3,
+            label=f"by its {vector} vector" if vector in shifts else "by its only vector",
+        )
