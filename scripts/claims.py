@@ -33,9 +33,10 @@ EXPLANATION = """\
 Written by `python scripts/claims.py` from [claims.yaml](claims.yaml) and [results/](results/); [what holds, and what a verdict
 means](../README.md). {note}
 
-"Over both" is the interval over seeds and examples; where no predictions are kept, it is McNemar's exact test over the examples (majority
-votes over the seeds, not corrected), or nothing. An effect that holds "over seeds alone" does not hold over both. Effects "beside" do not
-count."""
+"A against B" is A minus B. "Over both" is the interval over seeds and examples. Where no predictions are kept, it is the p-value of McNemar's
+exact test (majority votes over the seeds, not corrected), which decides nothing for an effect within a margin, or "-": the pair is not
+compared over the examples. "Yes": the interval lies on the side that is expected; "open": it does not decide; "the opposite": it lies on the
+other side; "over seeds alone": the interval over both does not decide. Effects "beside" do not count."""
 
 
 @dataclass(frozen=True)
@@ -149,10 +150,11 @@ def _of_table(spec: Mapping[str, Any], results: Path, content: Mapping[str, Any]
             firm = _holds(spec, test.low, test.high) is holds
 
     label = f"{spec['label']}, " if "label" in spec else ""
+    sign = "+" if spec["against"] else ""  # of a difference
 
     return Effect(
         f"{label}{' against '.join(sides)}, {column}",
-        f"{value:+.2f} {_interval(low, high)}".rstrip(),
+        f"{value:{sign}.2f} {_interval(low, high, sign)}".rstrip(),
         holds,
         value,
         _expected(spec),
@@ -177,8 +179,8 @@ def _pvalue(p: float) -> str:
     return "< .001" if p < 0.001 else f"= {p:.3f}"
 
 
-def _interval(low: float, high: float) -> str:
-    return "" if math.isnan(low) else f"[{low:+.2f}, {high:+.2f}]"
+def _interval(low: float, high: float, sign: str = "+") -> str:
+    return "" if math.isnan(low) else f"[{low:{sign}.2f}, {high:{sign}.2f}]"
 
 
 def difference(results: Path, spec: Mapping[str, Any]) -> tuple[float, float, float, int]:
@@ -349,7 +351,7 @@ def _of_distances(spec: Mapping[str, Any], results: Path) -> Effect:
     )
     half = NORMAL * math.hypot(*errors)
     low, high = value - half, value + half
-    counted = " and ".join(f"{row['number']:,}" for row in rows[:2])
+    counted = ", ".join(f"{row['number']:,}" for row in rows)
 
     return Effect(
         f"{MEASURES[spec['measure']]} of {spec['kind']} pairs: {spec['nearer']} ({near:.2f}) nearer to {spec['to']} ({goal:.2f}) than {spec['than']} ({far:.2f})",
@@ -413,7 +415,7 @@ def details(folder: Path) -> str:
 
 def _effect_table(claim: Mapping[str, Any]) -> str:
     lines = [
-        "| effect | expected | 95 % over seeds | over both | n | holds |",
+        "| effect | expected | value, 95 % interval | over both | n | holds |",
         "|---|---|---|---|---|---|",
     ]
     for mark, found in (("", claim["effects"]), ("beside: ", claim["beside"])):

@@ -55,6 +55,7 @@ BEST_STEP = {
     "best_score": "best dev score",
 }
 BOTH = ["rfd_alignment", "rfd_uniformity"]
+_TEXT_HEIGHT = 0.06  # of the names beside a panel, as a share of its height
 _RFD = {
     "rfd_alignment": "RFD_a",
     "rfd_uniformity": "RFD_u",
@@ -290,20 +291,22 @@ def score_figure(runs: pd.DataFrame) -> Figure | None:
         return None
 
     with plot_style():
-        figure = blank_figure(1.0 + 3.8 * len(groups), 3.6)
+        figure = blank_figure(1.0 + 4.2 * len(groups), 3.6)
         panels = figure.subplots(1, len(groups), squeeze=False)[0]
         for number, (axes, (name, some)) in enumerate(zip(panels, groups, strict=True)):
-            _draw_scores(axes, some, PALETTE[number % len(PALETTE)], _MARKERS.get(str(name), "^"))
+            look = PALETTE[number % len(PALETTE)], _MARKERS.get(str(name), "^")
+            points = _draw_scores(axes, some, *look)
             axes.set(title=name, xlabel="RFD of alignment + RFD of uniformity")
-            axes.margins(x=0.12)
+            axes.margins(x=0.05)
+            _write_at_right(axes, points)
 
         panels[0].set_ylabel("final score (dev), ×100")
 
     return figure
 
 
-def _draw_scores(axes: Axes, runs: pd.DataFrame, color: str, marker: str) -> None:
-    """Draw the settings of a domain with their intervals and the fitted line."""
+def _draw_scores(axes: Axes, runs: pd.DataFrame, color: str, marker: str) -> pd.DataFrame:
+    """Draw the settings of a domain with their intervals and the fitted line, and return them."""
     rows = []
     for setting, some in runs.groupby("setting", sort=False):
         rfd = some[BOTH].astype(float).sum(axis=1)
@@ -328,8 +331,26 @@ def _draw_scores(axes: Axes, runs: pd.DataFrame, color: str, marker: str) -> Non
         fitted = np.polyval(np.polyfit(points["x"], points["y"], 1), points["x"])
         axes.plot(points["x"], fitted, color=GREY, linewidth=1, linestyle="--", zorder=1)
 
-    names_only = [setting.rpartition(".")[2] for setting in points["setting"]]
-    _write_beside(axes, names_only, points[["x", "y"]].to_numpy())
+    return points
+
+
+def _write_at_right(axes: Axes, points: pd.DataFrame) -> None:
+    """Write the names of the settings beside a panel, from the lowest score up, with a line to each
+    point.
+    """
+    bottom, top = axes.get_ylim()
+    height = -math.inf
+    for point in points.sort_values("y").itertuples():
+        height = max((point.y - bottom) / (top - bottom), height + _TEXT_HEIGHT)
+        axes.annotate(
+            str(point.setting).rpartition(".")[2],
+            (point.x, point.y),
+            xytext=(1.02, height),
+            textcoords="axes fraction",
+            verticalalignment="center",
+            fontsize=8,
+            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.6},
+        )
 
 
 def _write_beside(axes: Axes, texts: Iterable[Any], points: Iterable[Any]) -> None:
