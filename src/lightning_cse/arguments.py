@@ -1,4 +1,4 @@
-"""Arguments that commands share: paths, numbers, the runs for a paper's tables."""
+"""Arguments that commands share: paths, seeds, the runs for a paper's tables."""
 
 import argparse
 import os
@@ -12,14 +12,6 @@ PROFILES = ("laptop", "small", "gpu", "tiny")
 def path(text: str) -> Path:
     """Return a path from the command line."""
     return Path(text).expanduser()
-
-
-def count(text: str) -> int:
-    """Return a number from the command line, which must be at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer >= 1, got {text!r}")
-
-    return int(text)
 
 
 def seeds(text: str) -> tuple[int, ...]:
@@ -81,17 +73,18 @@ def hydra_text(value: str) -> str:
     return value if is_text else "'" + value.replace("'", r"\'") + "'"
 
 
-def quote_free_text(args: Sequence[str], keys: Sequence[str]) -> list[str]:
-    r"""Quote the values of some keys for Hydra, unless they are quoted or this is a multirun.
+def quote_free_text(args: Sequence[str]) -> list[str]:
+    r"""Quote the values of ``model`` and ``prompt`` for Hydra, unless they are quoted or this is a
+    multirun.
 
     Examples:
-        >>> quote_free_text(["model=it's in a, b=c", "seed=1"], ["model"])
+        >>> quote_free_text(["model=it's in a, b=c", "seed=1"])
         ["model='it\\'s in a, b=c'", 'seed=1']
     """
     if {"-m", "--multirun"} & set(args):
         return list(args)
 
-    free = re.compile(rf"""(?s)\+{{0,2}}({"|".join(keys) or "-"})=(?!null$|(["']).*\2$)""")
+    free = re.compile(r"""(?s)\+{0,2}(model|prompt)=(?!null$|(["']).*\2$)""")
     quoted = [arg.replace("'", r"\'").replace("=", "='", 1) + "'" for arg in args]
 
     return [new if free.match(arg) else arg for arg, new in zip(args, quoted, strict=True)]

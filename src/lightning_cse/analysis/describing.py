@@ -14,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import runs
-from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms, quartiles
+from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure, quartiles
 from lightning_cse.data import ContrastiveDataModule, read_corpus
 from lightning_cse.data.preparation import seeded_order
 from lightning_cse.data.rows import digests_of
@@ -24,6 +24,7 @@ from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rate
 from lightning_cse.models import PointModel
 from lightning_cse.models.base import finite
+from lightning_cse.plots import save_figures
 from lightning_cse.runs.hashing import portable
 from lightning_cse.runs.machine import device_of
 
@@ -93,7 +94,8 @@ def describe(
         "environment": runs.environment(),
         "overrides": portable(overrides),
     }
-    draw_histograms({about["name"]: pairs for about, pairs in sets}, folder / "histograms.png")
+    figure = histograms_figure({about["name"]: pairs for about, pairs in sets})
+    save_figures({"histograms.png": figure}, folder)
     runs.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(cfg, resolve=True))
     runs.write_json(folder / "summary.json", summary)
 

@@ -9,12 +9,11 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from lightning_cse.plots import blank_figure, plot_style, save_figures, series_look
+from lightning_cse.plots import blank_figure, plot_style, series_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,11 +48,6 @@ class Pairs:
 
 PairSets = Mapping[str, Sequence[Pairs]]
 """The measured pairs of data sets, by their names."""
-
-
-def draw_histograms(sets: PairSets, path: Path) -> None:
-    """Draw `histograms_figure` to a file."""
-    save_figures({path.name: histograms_figure(sets)}, path.parent)
 
 
 @plot_style()

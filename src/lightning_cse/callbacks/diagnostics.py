@@ -1,9 +1,11 @@
 """Diagnostics during training: alignment, uniformity and relative fitting difficulty (RFD)."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from lightning_cse.data import ContrastiveDataModule, Rows, read_corpus
@@ -201,19 +203,14 @@ def stsb_dev(
     Alignment is over similar pairs, uniformity also over dissimilar ones.
     """
     rows = read_corpus("stsb", "dev", data_dir)
+    scores = np.array(rows.column("score"))
     least = options["positive_score"]
-    similar = []
-    chosen = []
-    for row, score in enumerate(rows.column("score")):
-        if score >= least:
-            similar.append(row)
-        if score >= least or score <= options["negative_score"]:
-            chosen.append(row)
-
-    if not similar:
+    is_similar = scores >= least
+    if not is_similar.any():
         raise ConfigError([f"diag.positive_score: no pair of STS-B dev has a score of {least}"])
 
-    aligned = rows.select(similar)
+    aligned = rows.select(np.flatnonzero(is_similar))
+    chosen = np.flatnonzero(is_similar | (scores <= options["negative_score"]))
     pair = (aligned.column("sentence1"), aligned.column("sentence2"))
     sentences = _flat(rows.select(chosen), ("sentence1", "sentence2"))[: options["sentences"]]
 
@@ -226,8 +223,4 @@ def stsb_dev(
 
 def _flat(rows: Rows, columns: Sequence[str]) -> list[str]:
     """Return the sentences row by row, as the authors of NGCSE count them."""
-    sentences: list[str] = []
-    for row in zip(*(rows.column(column) for column in columns), strict=True):
-        sentences += row
-
-    return sentences
+    return list(itertools.chain.from_iterable(zip(*map(rows.column, columns), strict=True)))

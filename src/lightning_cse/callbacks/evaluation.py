@@ -210,11 +210,7 @@ class Evaluation(Callback):
             return values
 
         if not self.dropout:
-            return values | self.diagnostics.measure(
-                embedded,
-                embedded,
-                self.step,
-            )
+            return values | self.diagnostics.measure(embedded, embedded, self.step)
 
         with _mode(method, training=True):
             with method.view(0):

@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from lightning_cse.config.compose import plain_line
+from lightning_cse.config.compose import plain_line, without_hydra
 from lightning_cse.errors import ConfigError, did_you_mean, user_error
 from lightning_cse.runs.hashing import PRECISIONS
 
@@ -225,7 +225,7 @@ def check(cfg: DictConfig, config_name: str) -> None:
 
     Raises ConfigError for unknown keys, wrong types, and values that allow no run.
     """
-    cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    cfg = without_hydra(cfg)
     if "local" in cfg:
         raise ConfigError(["conf/local: the first line of the file must be '# @package _global_'"])
 

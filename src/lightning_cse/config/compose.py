@@ -66,7 +66,6 @@ def use_config_dir(folder: Path) -> None:
 
     os.environ[CONFIG_DIR] = str(folder.absolute())
     compose.cache_clear()
-    _composed.cache_clear()
 
 
 def compose_run(config_name: str, overrides: Iterable[str]) -> DictConfig:
@@ -83,7 +82,7 @@ def compose_run(config_name: str, overrides: Iterable[str]) -> DictConfig:
         values = []
 
     words = [str(one.input_line) for one in parsed if not values or is_choice(one)]
-    cfg = _composed(config_name, tuple(words)).copy()
+    cfg = without_hydra(compose(config_name, *words))
     OmegaConf.set_struct(cfg, True)
     for one in values:
         OmegaConf.update(
@@ -99,9 +98,8 @@ def compose_run(config_name: str, overrides: Iterable[str]) -> DictConfig:
     return cfg
 
 
-@functools.cache
-def _composed(config_name: str, overrides: tuple[str, ...]) -> DictConfig:
-    cfg = compose(config_name, *overrides)
+def without_hydra(cfg: DictConfig) -> DictConfig:
+    """Return a copy of a config without Hydra's node."""
     return OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
 
 

@@ -474,7 +474,12 @@ def _parquet(file: TextFile) -> _Source:
         f"{file.sha256} .parquet",
         file.sha256,
         lambda: list(features),
-        lambda _, names: _rows_of(features, names, parquet.iter_batches(AT_ONCE, columns=names)),
+        lambda _, names: _rows_of(
+            path,
+            features,
+            names,
+            parquet.iter_batches(AT_ONCE, columns=names),
+        ),
     )
 
 
@@ -494,6 +499,7 @@ def _data_set(path: str) -> _Source:
         "",
         lambda: dataset.column_names,
         lambda _, names: _rows_of(
+            path,
             dataset.features,
             names,
             tables.select_columns(names).iter(AT_ONCE),
@@ -525,6 +531,7 @@ def loading(path: str) -> Iterator[None]:
 
 
 def _rows_of(
+    path: str,
     features: Mapping[str, Any],
     columns: Iterable[str],
     batches: Iterable[Any],
@@ -532,7 +539,8 @@ def _rows_of(
     """Yield the rows of Arrow batches, with the names of classes for their numbers."""
     rows = (row for batch in batches for row in batch.to_pylist())
 
-    yield from enumerate(with_class_names(rows, features, columns), start=1)
+    with loading(path):
+        yield from enumerate(with_class_names(rows, features, columns), start=1)
 
 
 def with_class_names(

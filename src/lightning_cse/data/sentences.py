@@ -3,7 +3,6 @@
 import csv
 import gzip
 import itertools
-import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import datasets
 import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
 
-from lightning_cse.data.cells import TextFile, listed, quoted
+from lightning_cse.data.cells import BadRows, TextFile, listed, quoted
 from lightning_cse.data.own import (
     DELIMITERS,
     FORMS,
@@ -23,6 +22,7 @@ from lightning_cse.data.own import (
     load_data_set,
     loading,
 )
+from lightning_cse.data.parsers import READERS
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 
 Source = str | Path | Iterable[Any]
@@ -100,17 +100,14 @@ def _opened(name: str) -> Any:
 def _rows_of(path: Path, suffix: str) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a file; those of a text are its lines, also blank ones."""
     text = TextFile(path, "", "utf-8-sig")  # without a digest, which would read it twice
+    if suffix == ".jsonl":
+        yield from (row for _, row in READERS["json"](text, BadRows(str(path))))
+        return
+
     with text("" if suffix in DELIMITERS else "\n") as file:
         if suffix == ".txt":
             for line in file:
                 yield {"text": line.rstrip("\r\n")}
-        elif suffix == ".jsonl":
-            for number, line in enumerate(file, start=1):
-                row = json.loads(line)
-                if not isinstance(row, dict):
-                    raise DataError(f"{path}: row {number} is not an object ({quoted(row)})")
-
-                yield row
         else:
             delimiter = delimiter_of(text, suffix)
             yield from csv.DictReader(file, delimiter=delimiter, strict=True)

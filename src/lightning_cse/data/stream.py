@@ -14,7 +14,6 @@ taken. `IterableDataset` does not restore a shuffle buffer; a block is read agai
 
 import dataclasses
 import itertools
-import logging
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -44,8 +43,6 @@ from lightning_cse.data.sources import LEAK, all_pairs, free_of, without_pairs
 from lightning_cse.data.token_cache import ids_of
 from lightning_cse.devices import from_all, world
 from lightning_cse.errors import ConfigError, DataError
-
-log = logging.getLogger(__name__)
 
 LANES = 8
 """The number of shards that are read at once, in turn; fewer if there are fewer shards."""

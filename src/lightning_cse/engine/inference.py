@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 Sentences = str | Iterable[str]
 Scores = float | np.ndarray
-Score = Callable[[Any, Any], Tensor]
 Relation = Literal["similar", "entails", "entailed_by"]
 
 QUESTIONS = {

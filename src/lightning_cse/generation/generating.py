@@ -312,12 +312,8 @@ def draw_sentences(
         form=OwnFormat.of(cfg.data),
     )
     rows = build(tables)
-    distinct = dict.fromkeys(rows.column(build.roles[0]))
     others = _given_sentences(rows, build.roles[0], given)
-    if given:
-        distinct = dict.fromkeys(others)
-
-    kept = [text for text in distinct if len(text.split()) <= cfg.most_words]
+    kept = [text for text in others if len(text.split()) <= cfg.most_words]
     if len(kept) < max(1, cfg.n or 1):
         raise DataError(
             f"n: must be at most {len(kept)}, the sentences of data={data}, or null for all; "
@@ -336,9 +332,6 @@ def _given_sentences(
     given: Sequence[str],
 ) -> dict[str, dict[str, str]]:
     """Return the sentences of given roles by the first one, of rows that have them all."""
-    if not given:
-        return {}
-
     columns = [rows.column(name) for name in given]
     found: dict[str, dict[str, str]] = {}
     for sentence, *others in zip(rows.column(first), *columns, strict=True):

@@ -9,13 +9,14 @@ import numpy as np
 
 from lightning_cse import runs
 from lightning_cse.analysis import describing
-from lightning_cse.analysis.histograms import Kind, Pairs, draw_histograms
+from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure
 from lightning_cse.data.preparation import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.generation.examples import Examples, Pair
 from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern
 from lightning_cse.generation.writing import Writer, score_name
 from lightning_cse.llm import dollars, price_of
+from lightning_cse.plots import save_figures
 
 _BIN = 0.1
 """The width of the bars whose common area is the overlap."""
@@ -97,7 +98,7 @@ def summarise(
 
     measured = describing.measure(encoder, list(drawn.values()), seed)
     sets = dict(zip(drawn, measured, strict=True))
-    draw_histograms(sets, rows.with_name("histograms.png"))
+    save_figures({"histograms.png": histograms_figure(sets)}, rows.parent)
     summary: dict[str, Any] = {
         "encoder": encoder and {"name": encoder.name, **encoder.digests},
         "measured": most,
@@ -175,6 +176,7 @@ def measures(provenance: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[
         "tokens_per_row": sum(provenance["tokens"].values()) / sources["complete"],
         "given_up": sources["given_up"] / sum(sources.values()),
     }
+    scores = summary.get("scores", {})
     written = {one["name"]: one["pairs"] for one in summary["sets"]}["written"]
     replies = provenance["acceptance"]["roles"]
     for role, pairs, overlap in zip(
@@ -185,20 +187,15 @@ def measures(provenance: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[
     ):
         # Of a role that the data has, only the score was asked.
         counts = replies.get(role) or replies[score_name(role)]
-        metrics[f"{role}/accepted"] = counts["accepted"] / max(1, counts["asked"])
-        if overlap["mer"] is not None:
-            metrics[f"{role}/overlap_mer"] = overlap["mer"]
+        metrics |= {
+            f"{role}/accepted": counts["accepted"] / max(1, counts["asked"]),
+            f"{role}/overlap_mer": overlap["mer"],
+            f"{role}/overlap": overlap["cosine"],
+            f"{role}/cosine": (pairs["cosine"] or {}).get("mean"),
+            f"{role}/score": scores.get(role),
+        }
 
-        if overlap["cosine"] is not None:
-            metrics[f"{role}/overlap"] = overlap["cosine"]
-
-        if pairs["cosine"] is not None:
-            metrics[f"{role}/cosine"] = pairs["cosine"]["mean"]
-
-        if role in summary.get("scores", {}):
-            metrics[f"{role}/score"] = summary["scores"][role]
-
-    return {f"generate/{name}": value for name, value in metrics.items()}
+    return {f"generate/{name}": value for name, value in metrics.items() if value is not None}
 
 
 def _drawn(

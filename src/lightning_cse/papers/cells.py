@@ -91,7 +91,8 @@ def read_cells(plan: Plan) -> dict[Place, Cell]:
             cell = _measured(plan, line, column) if is_measured else Cell()
             if paper := papers.get((line.name, line.paper_encoder, column.title)):
                 cell.published = paper.value
-                cell.published_deviation = paper.deviation or math.nan
+                if paper.deviation is not None:
+                    cell.published_deviation = paper.deviation
 
             cells[number, column.title] = cell
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lightning_cse.papers.plan import Plan
-from lightning_cse.papers.predictions import digest, pack, packed_bytes
+from lightning_cse.papers.predictions import digest, packed_bytes
 from lightning_cse.papers.records import FinishedRun, RunsTable, read_run
 from lightning_cse.papers.reproducing import Reproduction
 from lightning_cse.runs import write_atomic
@@ -109,15 +109,11 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
         before = kept.get(_identity(run))
         home = before.source.parent if before else folder / "records"
         contents = {home / name: content for name, content in _kept_files(run).items()}
-        changed = {
-            path: content
-            for path, content in contents.items()
-            if not path.is_file() or path.read_bytes() != content
-        }
-        for path, content in changed.items():
-            write_atomic(path, content)
+        for path, content in contents.items():
+            if not path.is_file() or path.read_bytes() != content:
+                write_atomic(path, content)
+                files.append(path)
 
-        files += changed
         if before and before.source not in contents:
             for path in home.glob(f"{before.source.stem}.*"):
                 path.unlink()
@@ -160,9 +156,9 @@ def _kept_files(run: FinishedRun) -> dict[str, bytes]:
 
     name = _name(record)
     files = {}
-    if run.folder is not None and (packed := pack(run.folder)):
-        record["predictions"] = {"sha256": digest(packed)}
-        files[f"{name}.predictions.npz"] = packed_bytes(packed)
+    if run.folder is not None and run.packed:
+        record["predictions"] = {"sha256": digest(run.packed)}
+        files[f"{name}.predictions.npz"] = packed_bytes(run.packed)
 
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     files[f"{name}.json"] = text.encode("utf-8", "backslashreplace")

@@ -11,7 +11,6 @@ import io
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,46 +29,39 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Answers(NamedTuple):
-    """The predictions of a task: a file of a run or, with ``task``, its part of a packed file."""
+    """The predictions of a task among the packed ones of a run."""
 
-    path: Path
-    task: str = ""
-    packed: Arrays = MappingProxyType({})
+    source: Path
+    task: str
+    packed: Arrays
 
     def read(self) -> pd.DataFrame:
         """Return the packed columns of the task, one row per example."""
-        if self.task:
-            start = f"{self.task}/"
-            named = self.packed.items()
-            arrays = {key.removeprefix(start): one for key, one in named if key.startswith(start)}
-        else:
-            arrays = pack_frame(pd.read_parquet(self.path))
-
-        return pd.DataFrame(arrays)
+        start = f"{self.task}/"
+        named = self.packed.items()
+        return pd.DataFrame(
+            {key.removeprefix(start): one for key, one in named if key.startswith(start)}
+        )
 
     def __str__(self) -> str:
-        return f"{self.path} ({self.task})" if self.task else str(self.path)
+        return f"{self.source} ({self.task})"
 
 
-def answers(run: FinishedRun, stem: str = "") -> dict[str, Answers]:
-    """Return the predictions of a run by task; those of a baseline have its name and a hyphen as
-    ``stem``.
+def answers(run: FinishedRun, baseline: str | None = None) -> dict[str, Answers]:
+    """Return the predictions of a run by task, or those of its ``baseline``, whose names begin with
+    that of the baseline and a hyphen.
 
     Raises DataError if a packed file is not the one that its record names.
     """
-    if run.folder is not None:
-        files = run.folder.glob("predictions/*.parquet")
-        found = {path.stem: Answers(path) for path in files}
+    names = dict.fromkeys(key.partition("/")[0] for key in run.packed)
+    if baseline:
+        stem = f"{baseline}-"
+        tasks = {name.removeprefix(stem): name for name in names if name.startswith(stem)}
     else:
-        path, packed = run.predictions_path, run.kept_predictions
-        tasks = [key.partition("/")[0] for key in packed]
-        found = {task: Answers(path, task, packed) for task in tasks}
+        stems = tuple(f"{name}-" for name in run.record.get("baselines", ()))
+        tasks = {name: name for name in names if not name.startswith(stems)}
 
-    by_task = {
-        name.removeprefix(stem): file for name, file in found.items() if name.startswith(stem)
-    }
-
-    return {task: file for task, file in by_task.items() if "-" not in task}
+    return {task: Answers(run.source, name, run.packed) for task, name in tasks.items()}
 
 
 def pack(folder: Path) -> dict[str, NDArray[Any]]:
@@ -83,8 +75,8 @@ def pack(folder: Path) -> dict[str, NDArray[Any]]:
 
 
 def pack_frame(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
-    """Return the columns that tests need: those that identify an example, what was answered, which
-    directions tie, and the dense rank of the score.
+    """Return the columns that tests need: those that identify an example, what was answered, and
+    the dense rank of the score.
     """
     kept = {}
     for name in frame:
@@ -96,8 +88,6 @@ def pack_frame(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
                 continue
 
             kept[name] = _compact(values)
-        elif name == "lead":
-            kept["tie"] = (frame[name] == 0).to_numpy()
         elif name == "score":
             kept[name] = _compact(frame[name].rank(method="dense").astype(int) - 1)
 

@@ -44,8 +44,10 @@ class FinishedRun:
         return self.source.with_suffix(".predictions.npz")
 
     @functools.cached_property
-    def kept_predictions(self) -> Mapping[str, NDArray[Any]]:
-        """The packed predictions beside a kept record; none if it has none."""
+    def packed(self) -> Mapping[str, NDArray[Any]]:
+        """The packed predictions of its folder, or beside a kept record; none if it has none."""
+        if self.folder is not None:
+            return predictions.pack(self.folder)
         if "predictions" not in self.record or not self.predictions_path.is_file():
             return {}
 

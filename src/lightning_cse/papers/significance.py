@@ -25,7 +25,6 @@ from lightning_cse.papers.predictions import EXAMPLE, Answers, answers
 from lightning_cse.papers.records import FinishedRun
 from lightning_cse.papers.statistics import (
     clustered_error,
-    error_over_examples,
     holm,
     majority_vote,
     mean_influences,
@@ -73,8 +72,7 @@ class Setting:
     @functools.cached_property
     def files(self) -> dict[str, list[Answers]]:
         """The predictions of the tasks for which all runs have predictions, one per run."""
-        stem = f"{self.baseline}-" if self.baseline else ""
-        by_run = [answers(run, stem) for run in self.runs]
+        by_run = [answers(run, self.baseline) for run in self.runs]
         common = set.intersection(*map(set, by_run))
 
         return {task: [files[task] for files in by_run] for task in sorted(common)}
@@ -217,7 +215,10 @@ def _compare_pair(
     test = mcnemar(majority_vote(of_a), majority_vote(of_b))
     ours, theirs = _common(a, b, of_a, of_b)
     by_seed = [100 * (one.mean() - other.mean()) for one, other in zip(ours, theirs, strict=True)]
-    error = 100 * error_over_examples(ours, theirs, clusters)
+    error = math.nan
+    if ours:
+        error = 100 * clustered_error(mean_influences(ours, theirs), clusters)
+
     difference, low, high = two_way_interval(by_seed, error)
 
     return {
@@ -248,14 +249,11 @@ def _common(
     """Return the outcomes for the seeds that two settings have in common, and that are among those
     given; a setting that needs no seed has all.
     """
-    if a.needs_no_seed and b.needs_no_seed:
-        return of_a[:1], of_b[:1]
-
     ours, theirs = a.by_seed(of_a), b.by_seed(of_b)
-    if a.needs_no_seed:
-        ours = dict.fromkeys(theirs, of_a[0])
     if b.needs_no_seed:
         theirs = dict.fromkeys(ours, of_b[0])
+    if a.needs_no_seed:
+        ours = dict.fromkeys(theirs, of_a[0])
 
     common = [seed for seed in ours if seed in theirs and (among is None or seed in among)]
 
@@ -298,7 +296,7 @@ def is_comparable(a: Side, b: Side) -> bool:
         return False
 
     ours, theirs = ([part.cell.metric for part in side.parts] for side in (a, b))
-    return ours == theirs and all(map(is_tested, ours))
+    return ours == theirs and all(map(_kind, ours))
 
 
 def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.DataFrame:
@@ -324,15 +322,10 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
             *(" ".join(map(str, seeds)) for seeds in voters),
         )
         found = _tested(a, b, voters)
-        known = earlier.get(place, dict.fromkeys(_NUMBERS, math.nan))
-        of_same_runs = np.allclose(
-            [known["mean"], known["mean_reference"]],
-            means,
-            rtol=1e-9,
-            atol=1e-12,
-        )
-        if found is None and of_same_runs:
-            found = known["p"], known["low"], known["high"]
+        if found is None and (known := earlier.get(place)):
+            earlier_means = [known["mean"], known["mean_reference"]]
+            if np.allclose(earlier_means, means, rtol=1e-9, atol=1e-12):
+                found = known["p"], known["low"], known["high"]
 
         if found is not None:
             p, *ends = found
@@ -363,13 +356,6 @@ def _kind(metric: str) -> str:
     return start if start in ("accuracy", "auc") else ""
 
 
-def is_tested(metric: str) -> bool:
-    """Return whether a metric is tested, or has an interval over the examples: accuracies, AUCs,
-    AUPRC, and Spearman's correlation over all pairs.
-    """
-    return _kind(metric) in _TESTS
-
-
 def _tested(
     a: Side,
     b: Side,
@@ -379,6 +365,9 @@ def _tested(
     difference; None where predictions are missing.
     """
     differences = by_seed(a.line, a.cell, b.line, b.cell)
+    if a.test == "interval":
+        voters = ()
+
     parts = []
     for ours, theirs in zip(a.parts, b.parts, strict=True):
         of_part = _compare_parts(ours, theirs, list(differences.index), voters)
@@ -389,7 +378,7 @@ def _tested(
 
     _, low, high = two_way_interval(differences, _error(parts, a.cell.weights))
 
-    return math.nan if a.test == "interval" else parts[0].p, low, high
+    return parts[0].p, low, high
 
 
 class _Part(NamedTuple):
@@ -429,7 +418,7 @@ def _compare_parts(
     voters: Sequence[Sequence[int]],
 ) -> _Part | None:
     """Return the comparison of two cells of one metric, with the influences over these seeds; None
-    where predictions are missing.
+    where predictions are missing. Without voters, there is no test.
     """
     _, task, name = a.cell.metric.split("/")
     settings = (a.setting, b.setting)
@@ -438,7 +427,7 @@ def _compare_parts(
 
     examples, outcomes = _read(task, settings, name)
     p = math.nan
-    if all(voters) and a.test != "interval":
+    if voters:
         chosen = [
             [setting.by_seed(values)[seed] for seed in of_side]
             for setting, values, of_side in zip(settings, outcomes, voters, strict=True)
@@ -498,8 +487,7 @@ def _voters(a: Side, b: Side) -> list[list[int]]:
     voters = []
     for side in (a, b):
         in_order = sorted(side.cell.values.index, key=lambda seed: (seed not in common, seed))
-        seeds = [run.record["seed"] for run in side.cell.runs]
-        voters.append([seed for seed in seeds if seed in in_order[:odd]])
+        voters.append(sorted(in_order[:odd]))
 
     return voters
 
@@ -510,7 +498,6 @@ def read_tests(path: Path | None) -> pd.DataFrame:
         return pd.DataFrame(columns=TEST_FIELDS)
 
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    frame = frame.reindex(columns=TEST_FIELDS, fill_value="")  # earlier ones have no interval
     frame[_NUMBERS] = frame[_NUMBERS].apply(pd.to_numeric)
 
     return frame

@@ -155,39 +155,19 @@ def detectable_difference(
     return shift * deviation / math.sqrt(pairs)
 
 
-def error_over_examples(
-    first: ArrayLike,
-    second: ArrayLike,
-    clusters: ArrayLike | None = None,
-) -> float:
-    r"""Return the standard error, over the examples, of the mean difference of two methods.
+def mean_influences(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
+    r"""Return the influence of each example on the mean difference of two methods.
 
-    .. math:: e = \frac{s(\bar d)}{\sqrt n}, \qquad
+    .. math:: h_i = \frac{\bar d_i - \bar d}{n}, \qquad
               \bar d_i = \frac{1}{S} \sum_{s=1}^{S} (a_{si} - b_{si})
 
-    with the standard deviation :math:`s` over :math:`n` examples; the seeds are given. It is NaN
-    for one example or no seed. With clusters, see `clustered_error`.
+    with :math:`n` examples; the seeds are given. `clustered_error` of it is the standard error of
+    the difference over the examples.
 
     Args:
         first: what the first method scores on each example, (seeds, examples); a method with one
             row, or without the dimension of seeds, has the same scores for all seeds.
         second: the same of the second.
-        clusters: the cluster of each example, such as its premise.
-    """
-    if not np.size(first):
-        return math.nan
-
-    influences = mean_influences(first, second)
-
-    return clustered_error(influences, range(len(influences)) if clusters is None else clusters)
-
-
-def mean_influences(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:
-    r"""Return the influence of each example on the mean difference of two methods.
-
-    .. math:: h_i = \frac{\bar d_i - \bar d}{n}
-
-    with the symbols and arguments of `error_over_examples`.
     """
     difference = np.atleast_2d(np.subtract(first, second, dtype=np.float64)).mean(axis=0)
     return np.asarray((difference - difference.mean()) / len(difference))

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from lightning_cse.papers.plan import Plan
     from lightning_cse.papers.records import FinishedRun
 
-__all__ = ["LEVELS", "Table", "machine_of", "make_table", "short_commit"]
-
 Cells = Mapping[Place, Cell]
 Fact = Callable[[Mapping[str, Any]], str]
 """A text about a record, empty where the record does not say."""

@@ -57,16 +57,8 @@ def summarise(curves: Points, monitor: str = "val/stsb/spearman") -> CurveSummar
         best_score=scores.get(best),
         best_step=best or None,
         evaluations=len(scores) or None,
-        eval_alignment_at_best=_finite_at(
-            curves,
-            "diag/eval/alignment",
-            best,
-        ),
-        eval_uniformity_at_best=_finite_at(
-            curves,
-            "diag/eval/uniformity",
-            best,
-        ),
+        eval_alignment_at_best=_finite(curves, "diag/eval/alignment").get(best),
+        eval_uniformity_at_best=_finite(curves, "diag/eval/uniformity").get(best),
     )
 
 
@@ -82,13 +74,9 @@ def _after_start(curves: Points, key: str) -> dict[int, float]:
     return {step: value for step, value in curves.get(key, ()) if step > 0}
 
 
-def _finite_at(
-    curves: Points,
-    key: str,
-    step: int,
-) -> float | None:
-    value = _after_start(curves, key).get(step, math.nan)
-    return value if math.isfinite(value) else None
+def _finite(curves: Points, key: str) -> dict[int, float]:
+    values = _after_start(curves, key)
+    return {step: value for step, value in values.items() if math.isfinite(value)}
 
 
 def _fitting_difficulty(curves: Points, measure: str) -> float | None:

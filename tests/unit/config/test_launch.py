@@ -59,14 +59,14 @@ FREE_TEXT = ["a b", "a,b=c", "it's", 'This : "{}" means {mask} .', "[x]", "{x}",
 
 @pytest.mark.parametrize("text", FREE_TEXT)
 def test_free_text_survives_hydra(text):
-    (line,) = quote_free_text([f"prompt={text}"], ["model", "prompt"])
+    (line,) = quote_free_text([f"prompt={text}"])
     assert parse(line).value() == text
 
 
 @pytest.mark.parametrize("line", ["prompt=null", "model='a b'", "seed=1,2", "other=a=b"])
 def test_other_values_are_not_quoted(line):
-    assert quote_free_text([line], ["model", "prompt"]) == [line]
-    assert quote_free_text(["model=a,b", "-m"], ["model"]) == ["model=a,b", "-m"]
+    assert quote_free_text([line]) == [line]
+    assert quote_free_text(["model=a,b", "-m"]) == ["model=a,b", "-m"]
 
 
 def test_recipe_of_the_encoder_precedes_the_default():

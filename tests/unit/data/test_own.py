@@ -405,6 +405,12 @@ def test_settings_that_do_not_apply_are_named(put):
 # Mistakes
 
 
+def broken_pages():
+    """Return a Parquet file whose footer can be read, and whose rows cannot."""
+    whole = pd.DataFrame(TRIPLETS).to_parquet()
+    return whole[:4] + b"\xff" * 40 + whole[44:]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -416,6 +422,7 @@ def test_settings_that_do_not_apply_are_named(put):
         ("x.jsonl", lines({"anchor": "A", "positive": "P"}, {"anchor": "B", "positive": 3}), "x.jsonl:2: positive is not text"),
         ("x.jsonl", lines({"anchor": "A", "positive": "P"}, {"anchor": "B"}), "x.jsonl:2: positive is empty"),
         ("x.parquet", b"anchor,positive\n", "x.parquet: cannot be loaded: ArrowInvalid: "),
+        ("x.parquet", broken_pages(), "x.parquet: cannot be loaded: "),
         ("folder/x", "", "folder: cannot be loaded: "),
     ],
     ids=shown,

@@ -17,7 +17,7 @@ def run(tmp_path):
 
     def evaluated(*overrides):
         line = ("corpora=sample", "paths=sample", *overrides)
-        composed = compose("evaluate", *quote_free_text(line, ["model", "prompt"]))
+        composed = compose("evaluate", *quote_free_text(line))
         cfg = OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"])
         complete(cfg)
         cfg.paths.runs_dir = str(tmp_path / "runs")

@@ -108,6 +108,8 @@ def test_tables_are_read_as_in_training(tmp_path):
     long = "word " * 40_000
     (tmp_path / "a.csv").write_text(f"id;text\n1;A, a.\n2;{long}\n")
     assert list(stream(tmp_path / "a.csv")) == ["A, a.", long]
+    (tmp_path / "a.jsonl").write_text('{"text": "A."}\n{"text": "B."}\n\n')
+    assert list(stream(tmp_path / "a.jsonl")) == ["A.", "B."]
 
 
 def test_no_more_than_a_shard_is_read_ahead(tmp_path):
@@ -143,8 +145,8 @@ def test_an_error_of_the_own_iterable_is_not_hidden(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", b'{"text": "a"}\n["b"]\n', "row 2 is not an object"),
-        ("a.jsonl", b'{"text": "a"}\n{"text\n', "row 2 cannot be read"),
+        ("a.jsonl", b'{"text": "a"}\n["b"]\n', ":2: expected a JSON object"),
+        ("a.jsonl", b'{"text": "a"}\n{"text\n', ":2: not valid JSON"),
         ("a.csv", b'text\na\n"b\n', "row 2 cannot be read"),
         ("a.txt", b"a\n\xff\n", "cannot be read"),
         ("a.txt.gz", gzip.compress(b"a\n", mtime=0)[:-4], "cannot be read"),

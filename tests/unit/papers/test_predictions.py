@@ -127,9 +127,8 @@ def test_what_is_kept_is_small_and_has_no_sentences(runs):
     arrays = pack(runs["a"][0].folder)
     assert {*arrays} == {
         *(f"rte/{column}" for column in ("row", "type", "label", "score", "prediction")),
-        *("eis/row", "eis/tie", "eis/correct"),
+        *("eis/row", "eis/correct"),
     }
-    assert (arrays["eis/tie"] == ~(predicted(1, 1.0)[1]["lead"] != np.zeros(300))).all()
     assert packed_bytes(arrays) == packed, "the same arrays give the same bytes"
 
 

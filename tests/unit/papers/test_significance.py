@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_cse.errors import DataError
+from lightning_cse.papers import predictions, significance
 from lightning_cse.papers.labels import labels_of
-from lightning_cse.papers.predictions import Answers
+from lightning_cse.papers.predictions import Answers, pack
 from lightning_cse.papers.records import read_run
-from lightning_cse.papers.significance import compare, is_tested, read_values, settings
+from lightning_cse.papers.significance import compare, read_values, settings
 from lightning_cse.papers.statistics import holm, majority_vote, two_way_interval
 from lightning_cse.runs import write_predictions
 
@@ -148,6 +149,11 @@ def test_all_pairs_on_all_tasks_with_answers_and_holm_over_them(make_run):
     assert len(compare(settings(runs), ["rte"])) == 3
 
 
+def answers_of(folder, task, columns):
+    write_predictions(folder / "predictions", task, columns)
+    return Answers(folder, task, pack(folder))
+
+
 def test_types_and_variants_of_an_accuracy(tmp_path):
     columns = {
         "row": [0, 1],
@@ -155,7 +161,7 @@ def test_types_and_variants_of_an_accuracy(tmp_path):
         "correct": [True, False],
         "correct_det": [False, True],
     }
-    found = Answers(write_predictions(tmp_path, "rte", columns))
+    found = answers_of(tmp_path, "rte", columns)
     cases = {
         "accuracy": [True, False],
         "accuracy_neutral": [True],
@@ -163,6 +169,14 @@ def test_types_and_variants_of_an_accuracy(tmp_path):
         "accuracy_x": [True, False],
     }
     assert {metric: read_values(found, metric)["value"].tolist() for metric in cases} == cases
+
+
+def test_a_task_with_a_hyphen_is_no_baseline(make_run):
+    tasks = {"my-task": rte([True]), "rte": rte([True]), "length-rte": rte([False])}
+    run = make_run("a", 0, tasks)
+    run.record["baselines"] = {"length": {}}
+    assert {*predictions.answers(run)} == {"my-task", "rte"}
+    assert {*predictions.answers(run, "length")} == {"rte"}
 
 
 def test_runs_of_other_examples_are_refused(make_run):
@@ -218,7 +232,7 @@ def test_points_of_one_name_are_called_by_the_overrides_that_differ(overrides, l
     ],
 )
 def test_metrics_that_are_compared_over_the_examples(metric, expected):
-    assert is_tested(metric) == expected
+    assert bool(significance._kind(metric)) == expected
 
 
 @pytest.mark.parametrize(
@@ -235,6 +249,6 @@ def test_predictions_without_the_columns_of_a_metric_are_an_error(
     columns,
     lacking,
 ):
-    path = write_predictions(tmp_path, "task", {"row": [0, 1], **columns})
+    found = answers_of(tmp_path, "task", {"row": [0, 1], **columns})
     with pytest.raises(DataError, match=f"has no {lacking}, which {metric} needs"):
-        read_values(Answers(path), metric)
+        read_values(found, metric)

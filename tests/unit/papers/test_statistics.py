@@ -8,7 +8,7 @@ from lightning_cse.metrics import delong
 from lightning_cse.papers.statistics import (
     clustered_error,
     detectable_difference,
-    error_over_examples,
+    mean_influences,
     mean_interval,
     share_difference,
     two_way_interval,
@@ -56,12 +56,17 @@ def test_newcombes_published_example():
     assert found == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
 
 
+def error_between(first, second, clusters=None):
+    influences = mean_influences(first, second)
+    return clustered_error(influences, range(len(influences)) if clusters is None else clusters)
+
+
 def test_one_seed_is_the_interval_over_examples():
     rng = np.random.default_rng(2)
     a = rng.random(400) < 0.8
     b = np.where(rng.random(400) < 0.7, a, rng.random(400) < 0.5)
     difference = a.astype(float) - b
-    error = error_over_examples(a, b)
+    error = error_between(a, b)
     assert error == pytest.approx(np.std(difference, ddof=1) / 20)
     _, *ends = two_way_interval([difference.mean()], error)
     other = stats.bootstrap((difference,), np.mean, n_resamples=9999, rng=3)
@@ -72,8 +77,8 @@ def test_a_method_without_seeds_is_the_same_for_all():
     rng = np.random.default_rng(6)
     a = rng.random((3, 50))
     b = rng.random(50)
-    assert error_over_examples(a, b) == error_over_examples(a, [b, b, b])
-    assert error_over_examples(a, b) == pytest.approx(stats.sem(a.mean(axis=0) - b))
+    assert error_between(a, b) == error_between(a, [b, b, b])
+    assert error_between(a, b) == pytest.approx(stats.sem(a.mean(axis=0) - b))
 
 
 @pytest.mark.parametrize("seeds", [3, 5])
@@ -86,7 +91,7 @@ def test_how_often_an_interval_covers_the_difference(seeds, of_seeds, of_example
     for _ in range(1_500):
         shift = rng.normal(0, of_seeds * np.sqrt(seeds), (seeds, 1))
         difference = shift + rng.normal(0, of_examples * np.sqrt(examples), (1, examples))
-        error = error_over_examples(difference, 0)
+        error = error_between(difference, 0)
         _, low, high = two_way_interval(difference.mean(axis=1), error)
         covered.append(low <= 0 <= high)
 
@@ -97,7 +102,7 @@ def test_it_contains_the_interval_over_seeds_and_the_one_over_examples():
     rng = np.random.default_rng(4)
     d = rng.normal(size=(4, 1)) + rng.normal(size=(1, 50)) + rng.normal(size=(4, 50))
     by_seed = d.mean(axis=1)
-    error = error_over_examples(d, 0)
+    error = error_between(d, 0)
     _, low, high = two_way_interval(by_seed, error)
     mean, *of_seeds = mean_interval(by_seed)
     of_examples = stats.norm.interval(0.95, mean, error)
@@ -111,16 +116,16 @@ def test_an_error_over_clusters_matches_a_loop_and_independent_examples():
     rng = np.random.default_rng(8)
     clusters = rng.integers(0, 40, 200)
     difference = rng.normal(size=40)[clusters] + rng.normal(size=200)
-    found = error_over_examples(difference, 0, clusters)
+    found = error_between(difference, 0, clusters)
     total = 0.0
     for cluster in range(40):
         inside = difference[clusters == cluster] - difference.mean()
         total += (inside.sum() / 200) ** 2
 
     assert found == pytest.approx(np.sqrt(40 / 39 * total))
-    assert found > 1.3 * error_over_examples(difference, 0)
-    alone = error_over_examples(difference, 0, range(200))
-    assert alone == pytest.approx(error_over_examples(difference, 0))
+    assert found > 1.3 * error_between(difference, 0)
+    alone = error_between(difference, 0, range(200))
+    assert alone == pytest.approx(error_between(difference, 0))
     assert np.isnan(clustered_error([0.0, 0.0], [1, 1]))
 
 
@@ -148,5 +153,5 @@ def test_an_error_of_an_auc_over_clusters_matches_resampled_clusters():
 
 def test_equal_methods_have_no_difference():
     same = np.ones((3, 20), dtype=bool)
-    error = error_over_examples(same, same)
+    error = error_between(same, same)
     assert two_way_interval([0, 0, 0], error) == (0, 0, 0)

@@ -17,9 +17,10 @@ from lightning_cse.metrics import auprc, mcnemar, spearman
 from lightning_cse.papers.effects import POWER
 from lightning_cse.papers.render import render, texts_of
 from lightning_cse.papers.statistics import (
+    clustered_error,
     detectable_difference,
-    error_over_examples,
     holm,
+    mean_influences,
     two_way_interval,
 )
 from lightning_cse.papers.tables import make_table
@@ -353,8 +354,9 @@ def test_the_parts_of_a_mean_share_the_rows_of_a_task_and_the_scale_is_that_of_t
 
     tests = make_table(FakePlan(made, runs)).tests.set_index("column")
     differences = 10 * np.array([means["b", seed] - means["a", seed] for seed in range(3)])
-    error = error_over_examples(differences, 0, premises)
-    assert error > 1.1 * error_over_examples(differences, 0), "premises are clusters"
+    influences = mean_influences(differences, 0)
+    error = clustered_error(influences, premises)
+    assert error > 1.1 * clustered_error(influences, range(240)), "premises are clusters"
     _, *ends = two_way_interval(differences.mean(axis=1), error)
     assert [tests["low"]["both"], tests["high"]["both"]] == pytest.approx(ends)
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-__all__ = ["Result", "make", "maker"]
-
 _SAMPLE = {"encoder": "tiny", "corpora": "sample", "paths": "sample"}
 Rows = Sequence[Mapping[Any, Any]]
 
