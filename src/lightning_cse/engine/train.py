@@ -479,6 +479,11 @@ def _fit_and_test(
     passes = parts.encoder.passes(trainer.strategy.root_device)
     log.info("%s encodes %s sentences", parts.encoder.name, passes)
     _fit(job, trainer, last)
+    if not checkpoints.best.is_file():
+        raise TrainingError(
+            f"{evaluation.monitor} was NaN at every evaluation, so no checkpoint is the best: "
+            "repair the task that gives it, or choose another monitor"
+        )
 
     job.interrupts.continues = "repeats only the test"
     start = time.perf_counter()

@@ -6,8 +6,10 @@ import sys
 import pytest
 from small_runs import LITTLE, curves
 
+from lightning_cse.callbacks.evaluation import Evaluation
 from lightning_cse.data import read_corpus, sample_dir, write_provenance
 from lightning_cse.engine import train
+from lightning_cse.errors import TrainingError
 
 NLI = ("premise", "hypothesis", "label")
 SMALL = ("+experiment=simcse_inli", *LITTLE, "trainer.max_epochs=1")
@@ -107,6 +109,17 @@ def test_own_test_set_chooses_the_checkpoint(run_tiny, tmp_path):
     assert record["best"] == {"step": scores[best], "score": best, "monitor": key}
     assert {"test/own_nli/accuracy", "test/stsb/spearman"} <= record["metrics"].keys()
     assert "own.nli/dev/1-dev.tsv" in record["data"]
+
+
+def test_a_dev_score_that_is_never_a_number_is_named(run_tiny, tmp_path, monkeypatch):
+    measure = Evaluation._measure
+
+    def without_score(self, method):
+        return measure(self, method) | {self.monitor: float("nan")}
+
+    monkeypatch.setattr(Evaluation, "_measure", without_score)
+    with pytest.raises(TrainingError, match=r"was NaN at every evaluation"):
+        run_tiny(tmp_path, *SMALL)
 
 
 def test_training_imports_few_modules(repository):
