@@ -21,14 +21,9 @@ os.environ.pop("LIGHTNING_CSE_ASK_LLMS", None)
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-
-if TYPE_CHECKING:
-    pass
-
 
 # The same examples every time, and no time limit, so that a busy machine causes no failure.
 settings.register_profile(

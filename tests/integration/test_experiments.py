@@ -2,23 +2,17 @@
 
 import functools
 import hashlib
-from collections.abc import Callable
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from lightning_cse.engine import train as training
 from lightning_cse.engine.load import load
 from lightning_cse.evaluation import run_tasks
 from lightning_cse.metrics import auprc, spearman
-from lightning_cse.runs import Run
-
-Compose = Callable[..., DictConfig]
-RunTiny = Callable[..., Run]
-Make = Callable[[str], Run]
 
 CROSS = "+experiment=dualcse_cross"
 EXPERIMENTS = (
@@ -31,7 +25,6 @@ EXPERIMENTS = (
     "simcse_inli",
     "simcse_unsup",
 )
-MEASURES = ("alignment", "uniformity")
 EACH = pytest.mark.parametrize("experiment", EXPERIMENTS)
 
 

@@ -4,16 +4,12 @@ weight.
 
 import csv
 import json
-from collections.abc import Callable
 
 import pytest
 import small_runs
 from small_runs import assert_same, dies_at
 
 from lightning_cse.data import BatchLoader
-from lightning_cse.runs import Run
-
-RunTiny = Callable[..., Run]
 
 ROWS = 400
 PRESENT = ("111", "101", "010", "001", "100", "011")
