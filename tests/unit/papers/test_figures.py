@@ -100,12 +100,13 @@ def test_each_vector_is_drawn_where_the_table_has_it():
     made, stem = made_from_kept("dualcse/retrieval", "minilm_l6")
     cells = pd.read_csv(f"{stem}.csv").set_index(["row", "column"])["mean"]
     found = pd.DataFrame(made.tables["found"])
-    assert len(found) == 2 * (2 * 2 + 2)  # two of the four models have two vectors
+    assert len(found) == 2 * (2 * 2 + 3)  # two of the five models have two vectors
     for one in found.itertuples():
         vector = "explicit" if one.vector == "the only one" else one.vector
         assert one.mean == pytest.approx(cells[one.row, f"{one.hypothesis} by {vector}"])
 
-    rows = ["untrained", "SimCSE (INLI)", "DualCSE-Cross", "DualCSE-Bi"]
+    simcse = "SimCSE (INLI)"
+    rows = ["untrained", simcse, f"{simcse}, equal epochs", "DualCSE-Cross", "DualCSE-Bi"]
     for axes, kind in zip(
         made.figures["found_by_vector"].axes, ("explicit", "implied"), strict=True
     ):
