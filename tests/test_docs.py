@@ -259,7 +259,10 @@ def run(command, checkout):
 @pytest.mark.docs
 @pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.parametrize("block", params(skipped=False))
-def test_block_runs(block, checkout_of):
+def test_block_runs(block, checkout_of, request):
+    if "+profile=small" in block.body:
+        request.getfixturevalue("real_data")  # or skip
+
     checkout = checkout_of(block.page)
     write_files(block, checkout)
     if block.language == "python":
