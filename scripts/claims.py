@@ -390,7 +390,7 @@ def table(folder: Path) -> str:
     lines = ["| | the paper says | effects that hold | verdict |", "|---|---|---:|---|"]
     for number, claim in enumerate(claims(folder), start=1):
         found = claim["effects"]
-        holding = sum(one.holds is True and one.firm for one in found)
+        holding = sum(outcome(one) == OUTCOMES[True] for one in found)
         held = f"{holding} of {len(found)}" if found else "-"
         cells = [f"[{number}](claims.md#claim-{number})", said(claim), held, decided(claim)]
         lines.append(f"| {' | '.join(cells)} |")

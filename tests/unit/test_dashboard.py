@@ -1,5 +1,6 @@
 """Dashboards are built with W&B's own package and without a network; what fails is one sentence."""
 
+import copy
 import csv
 import json
 import socket
@@ -12,6 +13,7 @@ pytest.importorskip("wandb_workspaces", reason="needs the extra `dashboard`")
 
 import wandb
 import wandb_workspaces.workspaces as ws
+from pydantic import ValidationError
 from wandb_workspaces.workspaces import internal
 
 from lightning_cse import dashboard
@@ -103,6 +105,16 @@ def test_the_json_is_of_the_schema_of_wandb(capsys):
     assert dashboard.main([*GIVEN, "--dry-run"]) == 0
     view = json.loads(capsys.readouterr().out)
     assert in_schema(view) == (view, {"LinePlot", "ScatterPlot"})
+
+    other = copy.deepcopy(view)
+    section = other["spec"]["section"]["panelBankConfig"]["sections"][0]
+    section["panels"][0]["config"]["xAxes"] = "step"
+    assert in_schema(other)[0] == view
+    section["panels"][0]["viewType"] = "Line"
+    assert "UnknownPanel" in in_schema(other)[1]
+    section["flowConfig"]["columnsPerPage"] = "two"
+    with pytest.raises(ValidationError, match="columnsPerPage"):
+        in_schema(other)
 
 
 def test_sections_show_their_charts_on_one_page(capsys):

@@ -1,6 +1,8 @@
 """The embeddings: shapes, rows, joining, transport, views."""
 
+import copy
 import dataclasses
+import pickle
 
 import pytest
 import torch
@@ -91,7 +93,7 @@ def test_rows_are_chosen_in_every_field(
 
 
 @every_kind
-def test_embeddings_are_joined_and_converted(kind):
+def test_embeddings_are_joined_copied_and_converted(kind):
     embedding = make(kind, n=7)
     parts = [
         embedding[:3],
@@ -100,6 +102,15 @@ def test_embeddings_are_joined_and_converted(kind):
     ]
     assert_same(kind.cat(parts), embedding)
     assert_same(Embedding.cat(parts), embedding)
+    assert_same(copy.deepcopy(embedding), embedding)
+    assert_same(pickle.loads(pickle.dumps(embedding)), embedding)
     halved = embedding.to("meta", torch.bfloat16)
     for value in halved.fields().values():
         assert (value.dtype, value.device.type) == (torch.bfloat16, "meta")
+
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(
+            embedding,
+            next(iter(embedding.fields())),
+            torch.zeros(4, 3),
+        )

@@ -86,6 +86,9 @@ def test_kept_figures_are_those_of_their_records(key, encoder, tables):
         found = pd.DataFrame(rows, dtype=object).astype(kept.dtypes)
         pd.testing.assert_frame_equal(found, kept, rtol=1e-12)
 
+    assert made.figures
+    assert all(Path(f"{stem}.{name}.png").is_file() for name in made.figures)
+
 
 def made_from_kept(key, encoder):
     artefact = read_artefact(experiments_dir() / f"{key}.yaml")
@@ -102,7 +105,7 @@ def test_each_vector_is_drawn_where_the_table_has_it():
     found = pd.DataFrame(made.tables["found"])
     assert len(found) == 2 * (2 * 2 + 3)  # two of the five models have two vectors
     for one in found.itertuples():
-        vector = "explicit" if one.vector == "the only one" else one.vector
+        vector = "explicit" if one.vector == "only" else one.vector
         assert one.mean == pytest.approx(cells[one.row, f"{one.hypothesis} by {vector}"])
 
     simcse = "SimCSE (INLI)"

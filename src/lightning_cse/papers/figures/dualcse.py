@@ -41,8 +41,11 @@ _CORPORA = {"INLI": "inli", "Wang et al.": "impscore"}
 _COLUMNS = ["row", "encoder", "query", "view", "rank", "found", "kind", "cosine"]
 _SHOWN = ["view", "rank", "cosine", "kind", "sentence"]
 _KINDS = {"explicit": "its explicit hypothesis", "implied": "its implied hypothesis"}
-_VECTORS = {"explicit": (BLUE, "o"), "implicit": (VERMILION, "s"), "the only one": (GREY, "D")}
-_APART = 0.12  # of the two vectors of a row, in rows
+_VECTORS = {  # colour, marker, and place beside the middle of the row
+    "explicit": (BLUE, "o", -0.12),
+    "implicit": (VERMILION, "s", 0.12),
+    "only": (GREY, "D", 0.0),
+}
 
 
 def data_statistics(plan: Plan) -> Result:
@@ -209,7 +212,7 @@ def found_by_vector(plan: Plan) -> Result:
                 for vector in ("explicit", "implicit")
             }
             if by_vector["explicit"].equals(by_vector["implicit"]):
-                by_vector = {"the only one": by_vector["explicit"]}
+                by_vector = {"only": by_vector["explicit"]}
 
             for vector, values in by_vector.items():
                 if len(values):
@@ -248,20 +251,19 @@ def vectors_figure(found: pd.DataFrame, labels: Sequence[str]) -> Figure:
 
 
 def _draw_vectors(axes: Axes, found: pd.DataFrame, labels: Sequence[str]) -> None:
-    shifts = {"explicit": -_APART, "implicit": _APART}
-    for vector, (color, marker) in _VECTORS.items():
+    for vector, (color, marker, beside) in _VECTORS.items():
         some = found[found["vector"] == vector]
         if some.empty:
             continue
 
         axes.errorbar(
             some["mean"],
-            [labels.index(row) + shifts.get(vector, 0) for row in some["row"]],
+            [labels.index(row) + beside for row in some["row"]],
             xerr=(some["high"] - some["mean"]).fillna(0),
             color=color,
             marker=marker,
             markersize=5,
             linestyle="none",
             capsize=3,
-            label=f"by its {vector} vector" if vector in shifts else "by its only vector",
+            label=f"by its {vector} vector",
         )
