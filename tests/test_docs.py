@@ -16,6 +16,8 @@ block):
   money or needs a server: nothing is run. The commands of the package are checked instead: those
   with overrides are composed and checked as before a run, each point of a sweep; those with options
   are parsed. Indented commands, as in experiments/, are checked likewise.
+- A block that trains with ``+profile=small``, which takes minutes and the official corpora, is
+  treated likewise.
 - ``<!-- docs-check: file PATH -->`` on the line before a block writes it to this file, for the
   blocks below it.
 - ```` ```yaml ```` must parse. `LEFT_ALONE` are the other languages; any other is refused, so that
@@ -75,6 +77,10 @@ class Block:
 
     def __str__(self):
         return f"{self.page}:{self.line}-{self.language or 'unnamed'}"
+
+    @property
+    def is_skipped(self):
+        return self.reason is not None or "+profile=small" in self.body
 
 
 def read_blocks(markdown, page=""):
@@ -196,7 +202,7 @@ def params(skipped):
     return [
         pytest.param(block, id=str(block), marks=pytest.mark.xdist_group(block.page))
         for block in BLOCKS
-        if block.language in RUN and bool(block.reason) == skipped
+        if block.language in RUN and block.is_skipped == skipped
     ]
 
 
@@ -259,10 +265,7 @@ def run(command, checkout):
 @pytest.mark.docs
 @pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.parametrize("block", params(skipped=False))
-def test_block_runs(block, checkout_of, request):
-    if "+profile=small" in block.body:
-        request.getfixturevalue("real_data")  # or skip
-
+def test_block_runs(block, checkout_of):
     checkout = checkout_of(block.page)
     write_files(block, checkout)
     if block.language == "python":
