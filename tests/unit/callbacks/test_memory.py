@@ -98,7 +98,7 @@ def test_line_has_every_part_and_a_warning_where_memory_is_short(
 def test_a_process_on_a_cpu_takes_more_than_its_tensors():
     small, large = (estimate(method_of(), batch_of(4), factor) for factor in (1, 100))
     grown = large.activations - small.activations
-    assert large.overhead - small.overhead == pytest.approx(0.4 * grown, rel=0.01)
+    assert large.overhead - small.overhead == pytest.approx(1.5 * grown, rel=0.01)
     tensors = small.weights + small.gradients + small.optimizer + small.activations
     assert small.total == tensors + small.overhead > tensors
 
