@@ -47,7 +47,10 @@ def main() -> None:
     for record, first, evaluation in _trained(options.overrides) if options.overrides else _kept():
         step = record["seconds"]["training"] / record["steps"]
         config = record["decisive"]["config"]
-        every = options.every or config["eval_every"]
+        every = options.every or config.get("eval_every")
+        if every is None:  # it evaluates after each epoch
+            continue
+
         machine = record["environment"]["machine"]["cpu"]
         batch = config["data"]["batch_size"]
         key = (record["name"], record["encoder"]["name"], batch, machine, every)

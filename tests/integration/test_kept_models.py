@@ -1,4 +1,6 @@
-"""Trained models that come with the package: a name, a card, and weights that load."""
+"""Trained models that come with the package: a name, a card, weights that load, and a command that
+trains them.
+"""
 
 import json
 import re
@@ -92,5 +94,5 @@ def test_the_command_of_a_kept_model_trains_it_again(place, tmp_path, monkeypatc
     for key in kept:
         # On another machine, sums are rounded in another order. Of equally good thresholds on dev,
         # any may be chosen, and accuracies of one kind of hypothesis follow it.
-        if not re.search(r"threshold$|accuracy_(?!all)", key):
+        if not re.search(r"threshold$|accuracy_(?!all)|_se$", key):
             assert scores[key] == pytest.approx(kept[key], abs=0.02), key

@@ -26,9 +26,9 @@ GIB = 2**30
 
 # Of a process on a CPU, beyond its tensors; measured with glibc (benchmarks/README.md).
 _LIBRARIES = 0.1 * GIB  # code and buffers that are loaded in the first step
-# The memory that the allocator keeps beside it, as a multiple of what each step frees. Batches
-# differ in size, so it grows for about a hundred steps: to 0.7 to 2.2 in the measured runs.
-_FRAGMENTED = 1.5
+# What the allocator keeps, as a multiple of what each step frees. Batches differ in size, so it
+# grows for about a hundred steps; in the measured runs, it ended between 0.7 and 2.2.
+_KEPT = 1.5
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def estimate(method: Method, batch: Mapping[str, Any], factor: float) -> Memory:
     gradients = _bytes(trained)
     activations = _activations(method, batch, factor)
     on_cpu = all(parameter.device.type == "cpu" for parameter in parameters)
-    overhead = _LIBRARIES + _FRAGMENTED * (gradients + activations) if on_cpu else 0
+    overhead = _LIBRARIES + _KEPT * (gradients + activations) if on_cpu else 0
 
     return Memory(
         weights=_bytes([*parameters, *method.buffers()]),
