@@ -40,7 +40,7 @@ run: $(READY_RUN) ## Train DualCSE on the sample corpus: no network after the in
 test: lint type imports ## Check style, types and imports, then run all tests except the slow ones
 	$(PYTEST) -m "not slow and not docs and not llm and not slurm"
 
-test-all: lint type imports ## The same, including the slow tests (with corpora, kept models are trained again: 40 minutes)
+test-all: lint type imports ## The same, including the slow tests (with corpora, kept models are trained again: 20 minutes)
 	$(PYTEST) -m "not docs and not llm and not slurm"
 
 # A folder with the model and the servers; everything that is there already is kept.
