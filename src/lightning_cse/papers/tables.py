@@ -128,8 +128,11 @@ def _notes(plan: Plan, cells: Cells) -> Iterator[str]:
         )
 
     for line in plan.lines:
-        if (other := plan.artefact.matched(line.label)) is not None:
-            steps = plan.steps(line, plan.artefact.columns[0]) or "?"
+        if (other := plan.artefact.matched(line.label)) is None:
+            continue
+
+        # None while the other row is not trained.
+        if steps := plan.steps(line, plan.artefact.columns[0]):
             yield f"Equal steps: {line.label} as {other} ({line.encoder}), {steps} steps."
 
     yield from _mixed(plan, cells, "Precision of the evaluation", _precision_of)
@@ -239,8 +242,10 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
     if reference is not None and reference not in _labels(plan):
         yield f"No test of significance: the reference row {reference} is not in this table."
 
-    count = int(tests["p"].notna().sum())
-    if count:
+    with_reference = tests[tests["reference"] == reference]
+    is_tested = with_reference["p"].notna().any()
+    if is_tested:
+        count = int(tests["p"].notna().sum())
         signs = ", ".join(f"{sign} p < {LEVELS[sign]}" for sign in reversed(LEVELS))
         test = f"{_TEST}; {_AREAS}" if (tests["test"] == "delong").any() else _TEST
         yield (
@@ -248,12 +253,12 @@ def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str
             f"({test}; Holm over {_comparisons(count)} of this table)."
         )
 
-    if tests["low"].notna().any():
+    if with_reference["low"].notna().any():
         text = (
             f"Difference from {reference}: 95 % interval over seeds and examples (the squares of the "
             "half widths of both intervals added; over the examples alone for one seed)."
         )
-        if count:
+        if is_tested:
             text += (
                 " The tests take the seeds as given; there is no mark where this interval has 0."
             )

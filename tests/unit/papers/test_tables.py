@@ -193,6 +193,15 @@ def test_votes_are_compared_with_the_reference_and_holm_is_over_the_table(tmp_pa
     assert "Holm over 3 comparisons" in found.legend[0]
 
 
+def test_a_reference_without_runs_has_no_legend(tmp_path):
+    made = replace(with_tests(tmp_path), test="mcnemar_all")
+    runs = make_runs(tmp_path, RATES)
+    runs.pop("a")
+    found = make_table(FakePlan(made, runs))
+    assert list(found.tests["reference"]) == ["c"]
+    assert not any("Difference from" in note or "Holm" in note for note in found.legend)
+
+
 def test_kept_tests_stand_in_for_the_predictions_of_the_same_runs(tmp_path):
     runs, made = make_runs(tmp_path, RATES), with_tests(tmp_path)
     first = make_table(FakePlan(made, runs))
