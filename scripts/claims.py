@@ -15,13 +15,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import yaml
 from scipy import stats
-
-from lightning_cse.papers.statistics import share_difference
 
 ROOT = Path(__file__).parents[1]
 VERDICTS = ("shown", "shown in part", "not shown", "contradicted", "not tested")
@@ -33,18 +31,18 @@ EXPLANATION = """\
 Written by `python scripts/claims.py` from [claims.yaml](claims.yaml) and [results/](results/); [what holds, and what a verdict
 means](../README.md). {note}
 
-"A against B" is A minus B. "Over both" is the interval over seeds and examples. Where no predictions are kept, it is the p-value of McNemar's
-exact test (majority votes over the seeds, not corrected), which decides nothing for an effect within a margin, or "-": the pair is not
-compared over the examples. "Yes": the interval lies on the side that is expected; "open": it does not decide; "the opposite": it lies on the
-other side; "over seeds alone": the interval over both does not decide. Effects "beside" do not count."""
+"A against B" is A minus B. "Over both" is the interval over seeds and examples; "-": the pair is not compared over the examples. "Yes": the
+interval lies on the side that is expected; "open": it lies on neither side; "the opposite": it lies on the other side; "over seeds alone":
+the interval over both does not decide. One seed has no interval over seeds, so it is always "open", and its "over both" is the interval over
+the examples alone. Effects "beside" do not count."""
 
 
 @dataclass(frozen=True)
 class Effect:
     """An effect with its 95 % interval; ``holds`` is True, False for the opposite, None if open.
 
-    ``both`` is the interval over seeds and examples, or without predictions the p of McNemar's
-    test. ``firm`` is False where it does not agree with the interval over seeds.
+    ``both`` is the interval over seeds and examples. ``firm`` is False where it does not agree with
+    the interval over seeds.
     """
 
     name: str
@@ -141,13 +139,9 @@ def _of_table(spec: Mapping[str, Any], results: Path, content: Mapping[str, Any]
     holds = _holds(spec, low, high)
     both = "-"
     firm = True
-    if test := test_of(results, spec):
-        if math.isnan(test.low):  # no predictions are kept
-            both = f"McNemar p {_pvalue(test.p)}"
-            firm = "expected" not in spec or test.p < 0.05
-        else:
-            both = _interval(test.low, test.high)
-            firm = _holds(spec, test.low, test.high) is holds
+    if ends := interval_over_both(results, spec):
+        both = _interval(*ends)
+        firm = _holds(spec, *ends) is holds
 
     label = f"{spec['label']}, " if "label" in spec else ""
     sign = "+" if spec["against"] else ""  # of a difference
@@ -222,30 +216,28 @@ def _effects_of(path: Path) -> pd.DataFrame:
     return table
 
 
-class Test(NamedTuple):
-    """A test of two rows: the interval of the difference of their means over seeds and examples,
-    which is NaN without predictions, and the p-value.
+def interval_over_both(results: Path, spec: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the interval of the difference of two rows over seeds and examples; None if they are
+    not compared over the examples.
     """
-
-    low: float
-    high: float
-    p: float
-
-
-def test_of(results: Path, spec: Mapping[str, Any]) -> Test | None:
-    """Return the test of two rows; None if they are not compared over the examples."""
     file = results / f"{spec['table']}.tests.csv"
     if not file.is_file():
         return None
 
-    pair = _pair_of(pd.read_csv(file), spec)
-    if pair is None:
+    pair = _pair_of(_tests_of(file), spec)
+    if pair is None or math.isnan(pair[0]["low"]):  # no seed in common
         return None
 
     one, sign = pair
     low, high = sorted((sign * one["low"], sign * one["high"]))
 
-    return Test(low, high, float(one["p"]))
+    return low, high
+
+
+@functools.cache
+def _tests_of(path: Path) -> pd.DataFrame:
+    """Read the tests of a table, of which a page asks for many."""
+    return pd.read_csv(path)
 
 
 def _holds(spec: Mapping[str, Any], low: float, high: float) -> bool | None:
@@ -313,6 +305,36 @@ def _of_shares(spec: Mapping[str, Any], results: Path, examples: Mapping[str, in
         _expected(spec),
         number=f"{counts[0]:,} and {counts[1]:,} pairs",
     )
+
+
+def share_difference(
+    first: float,
+    second: float,
+    count_first: int,
+    count_second: int,
+) -> tuple[float, float, float]:
+    r"""Return the difference of two independent shares and the ends of its 95 % interval.
+
+    .. math:: d - \sqrt{(p_1 - l_1)^2 + (u_2 - p_2)^2}, \qquad
+              d + \sqrt{(u_1 - p_1)^2 + (p_2 - l_2)^2}
+
+    with Wilson's intervals :math:`[l_i, u_i]` of the shares :math:`p_i`, and their difference
+    :math:`d`.
+
+    Source: Newcombe 1998, method 10.  Differs: nothing.
+    """
+    tests = (
+        stats.binomtest(round(share * count), count)
+        for share, count in ((first, count_first), (second, count_second))
+    )
+    (low_first, high_first), (low_second, high_second) = (
+        test.proportion_ci(method="wilson") for test in tests
+    )
+    difference = first - second
+    down = math.hypot(first - low_first, high_second - second)
+    up = math.hypot(high_first - first, second - low_second)
+
+    return difference, difference - down, difference + up
 
 
 def _of_order(spec: Mapping[str, Any], results: Path) -> Effect:

@@ -119,8 +119,6 @@ def reproduce(plan: Plan) -> Reproduction:
     """Make an artefact from the finished runs.
 
     Figures and texts made from data alone read the corpora of the profile and the settings.
-    Significance tests with the same seeds and means are taken from ``results/`` beside the
-    artefact, and need no predictions.
     """
     artefact = plan.artefact
     table = None
@@ -128,7 +126,6 @@ def reproduce(plan: Plan) -> Reproduction:
     # paper's.
     is_measured = any(not line.published for line in plan.lines)
     if artefact.columns and (is_measured or artefact.make is None):
-        kept = artefact.path.parent / "results" / f"{plan.stem}.tests.csv"
-        table = make_table(plan, kept)
+        table = make_table(plan)
 
     return Reproduction(plan, table, make(plan) if artefact.make else Result())

@@ -8,7 +8,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,9 +30,21 @@ from lightning_cse.papers.statistics import (
     two_way_interval,
 )
 
-_IDENTITY = ["row", "encoder", "column", "reference", "test", "seeds", "seeds_reference"]
-_NUMBERS = ["mean", "mean_reference", "p", "p_holm", "low", "high"]
-TEST_FIELDS = [*_IDENTITY, *_NUMBERS]
+TEST_FIELDS = [
+    "row",
+    "encoder",
+    "column",
+    "reference",
+    "test",
+    "seeds",
+    "seeds_reference",
+    "mean",
+    "mean_reference",
+    "p",
+    "p_holm",
+    "low",
+    "high",
+]
 """The columns of the comparisons that are kept beside a table. ``low`` and ``high`` are the ends of
 the 95 % interval of the difference over seeds and examples, in points.
 """
@@ -299,16 +310,12 @@ def is_comparable(a: Side, b: Side) -> bool:
     return ours == theirs and all(map(_kind, ours))
 
 
-def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.DataFrame:
-    """Test the pairs whose predictions exist or whose p-value was kept, with Holm's adjustment.
-
-    Predictions of kept records are read again, so a kept p-value is used only where they are
-    missing.
+def compare_lines(pairs: Sequence[tuple[Side, Side]]) -> pd.DataFrame:
+    """Test the pairs whose predictions exist, with Holm's adjustment.
 
     The second side of a pair is the reference. Each comparison is one row: `TEST_FIELDS`, and ``a``
-    and ``b``, the numbers of the two lines. A kept p-value with other means is of other runs.
+    and ``b``, the numbers of the two lines.
     """
-    earlier = read_tests(kept).set_index(_IDENTITY).to_dict("index")
     rows = []
     for a, b in pairs:
         voters = _voters(a, b)
@@ -321,13 +328,7 @@ def compare_lines(pairs: Sequence[tuple[Side, Side]], kept: Path | None) -> pd.D
             a.test,
             *(" ".join(map(str, seeds)) for seeds in voters),
         )
-        found = _tested(a, b, voters)
-        if found is None and (known := earlier.get(place)):
-            earlier_means = [known["mean"], known["mean_reference"]]
-            if np.allclose(earlier_means, means, rtol=1e-9, atol=1e-12):
-                found = known["p"], known["low"], known["high"]
-
-        if found is not None:
+        if found := _tested(a, b, voters):
             p, *ends = found
             p = float(np.maximum(p, _SMALLEST_P))
             rows.append([*place, *means, p, math.nan, *ends, a.number, b.number])
@@ -490,14 +491,3 @@ def _voters(a: Side, b: Side) -> list[list[int]]:
         voters.append(sorted(in_order[:odd]))
 
     return voters
-
-
-def read_tests(path: Path | None) -> pd.DataFrame:
-    """Read the comparisons kept with a table; a missing file holds none."""
-    if path is None or not path.is_file():
-        return pd.DataFrame(columns=TEST_FIELDS)
-
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    frame[_NUMBERS] = frame[_NUMBERS].apply(pd.to_numeric)
-
-    return frame

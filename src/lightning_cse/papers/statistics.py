@@ -94,36 +94,6 @@ def mean_interval(values: ArrayLike) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
-def share_difference(
-    first: float,
-    second: float,
-    count_first: int,
-    count_second: int,
-) -> tuple[float, float, float]:
-    r"""Return the difference of two independent shares and the ends of its 95 % interval.
-
-    .. math:: d - \sqrt{(p_1 - l_1)^2 + (u_2 - p_2)^2}, \qquad
-              d + \sqrt{(u_1 - p_1)^2 + (p_2 - l_2)^2}
-
-    with Wilson's intervals :math:`[l_i, u_i]` of the shares :math:`p_i`, and their difference
-    :math:`d`.
-
-    Source: Newcombe 1998, method 10.  Differs: nothing.
-    """
-    tests = (
-        stats.binomtest(round(share * count), count)
-        for share, count in ((first, count_first), (second, count_second))
-    )
-    (low_first, high_first), (low_second, high_second) = (
-        test.proportion_ci(method="wilson") for test in tests
-    )
-    difference = first - second
-    down = math.hypot(first - low_first, high_second - second)
-    up = math.hypot(high_first - first, second - low_second)
-
-    return difference, difference - down, difference + up
-
-
 def detectable_difference(
     deviation: float,
     pairs: int,

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -80,16 +79,14 @@ class Table:
         return f"{hours:.2f} hours for {len(records)} run{'s' * (len(records) != 1)}"
 
 
-def make_table(plan: Plan, kept_tests: Path | None = None) -> Table:
-    """Return the table of a plan; comparisons in ``kept_tests`` with the same seeds and means need
-    no predictions.
-    """
+def make_table(plan: Plan) -> Table:
+    """Return the table of a plan."""
     cells = read_cells(plan)
     marks = dict.fromkeys(mark for cell in cells.values() for mark in cell.marks)
     symbols = dict(zip(marks, _SYMBOLS, strict=False))
     legend = [f"{symbol} {mark}." for mark, symbol in symbols.items()]
     pairs = list(_pairs(plan, cells))
-    tests = compare_lines(pairs, kept_tests)
+    tests = compare_lines(pairs)
     _mark_significance(plan, cells, tests)
     legend += _about_tests(plan, tests, len(pairs) - len(tests))
     found = effects(plan.lines, plan.artefact.columns, cells, plan.artefact.reference)

@@ -10,7 +10,6 @@ from lightning_cse.papers.statistics import (
     detectable_difference,
     mean_influences,
     mean_interval,
-    share_difference,
     two_way_interval,
 )
 
@@ -48,12 +47,6 @@ def test_a_paired_interval_is_that_of_scipy():
     a, b = rng.normal(size=(2, 5))
     interval = stats.ttest_rel(a, b).confidence_interval(0.95)
     assert mean_interval(a - b)[1:] == pytest.approx(tuple(interval))
-
-
-def test_newcombes_published_example():
-    # Newcombe 1998, table II, example (a): 56/70 and 48/80, method 10.
-    found = share_difference(56 / 70, 48 / 80, 70, 80)
-    assert found == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
 
 
 def error_between(first, second, clusters=None):

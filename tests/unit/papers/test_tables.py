@@ -14,8 +14,9 @@ from fake_plan import FakePlan, artefact, leave_run, runs_of
 from scipy import stats
 
 from lightning_cse.metrics import auprc, mcnemar, spearman
+from lightning_cse.papers import significance
 from lightning_cse.papers.effects import POWER
-from lightning_cse.papers.render import render, texts_of
+from lightning_cse.papers.render import render
 from lightning_cse.papers.statistics import (
     clustered_error,
     detectable_difference,
@@ -162,12 +163,6 @@ def with_tests(folder):
     return artefact(folder, {"EIS": EIS, "AUPRC": "test/eis/auprc"}, rows, reference="a")
 
 
-def keep_tests(table, folder):
-    path = folder / "t.tests.csv"
-    path.write_text(texts_of(table)["tests.csv"])
-    return path
-
-
 def without_folders(runs):
     bare = {}
     for name, of in runs.items():
@@ -202,20 +197,13 @@ def test_a_reference_without_runs_has_no_legend(tmp_path):
     assert not any("Difference from" in note or "Holm" in note for note in found.legend)
 
 
-def test_kept_tests_stand_in_for_the_predictions_of_the_same_runs(tmp_path):
-    runs, made = make_runs(tmp_path, RATES), with_tests(tmp_path)
-    first = make_table(FakePlan(made, runs))
-    file, bare = keep_tests(first, tmp_path), without_folders(runs)
-    again = make_table(FakePlan(made, bare), kept_tests=file)
-    assert again.tests.equals(first.tests)
-    assert again.legend == first.legend
-    untested, least = make_table(FakePlan(made, bare)).legend
+def test_without_predictions_there_is_no_test(tmp_path):
+    bare = without_folders(make_runs(tmp_path, RATES))
+    found = make_table(FakePlan(with_tests(tmp_path), bare))
+    assert found.tests.empty
+    untested, least = found.legend
     assert untested.endswith("predictions are not kept with these records: 3 comparisons.")
     assert least.startswith("Smallest difference")
-    bare["b"][0].record["metrics"][EIS] += 0.01
-    bare["c"].pop(2)
-    others = make_table(FakePlan(made, bare), kept_tests=file)
-    assert list(others.tests["row"]) == ["LENGTH"], "other runs have other means and seeds"
 
 
 @pytest.mark.parametrize(
@@ -230,6 +218,7 @@ def test_kept_tests_stand_in_for_the_predictions_of_the_same_runs(tmp_path):
 )
 def test_stars_begin_below_a_level(
     tmp_path,
+    monkeypatch,
     p,
     sign,
 ):
@@ -240,17 +229,13 @@ def test_stars_begin_below_a_level(
         reference="a",
     )
     runs = make_runs(tmp_path, {"a": 0.6, "b": 0.6})
-    first = make_table(FakePlan(made, runs))
-    first.tests["p"] = p
-    first.tests[["low", "high"]] = 1.0, 2.0
-    kept = keep_tests(first, tmp_path)
-    found = make_table(FakePlan(made, without_folders(runs)), kept_tests=kept)
+    monkeypatch.setattr(significance, "_tested", lambda *_: (p, 1.0, 2.0))
+    found = make_table(FakePlan(made, runs))
     assert found.signs(found.cells[1, "EIS"]) == sign
     assert found.tests["p"][0] > 0, "no test is certain"
     assert ("&lt;1e-99" in render(found, "markdown")) == (p == 0)
-    first.tests["low"] = -1.0
-    kept = keep_tests(first, tmp_path)
-    found = make_table(FakePlan(made, without_folders(runs)), kept_tests=kept)
+    monkeypatch.setattr(significance, "_tested", lambda *_: (p, -1.0, 2.0))
+    found = make_table(FakePlan(made, runs))
     assert found.signs(found.cells[1, "EIS"]) == "", "the interval over seeds and examples has 0"
 
 
