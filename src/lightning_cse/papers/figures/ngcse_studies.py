@@ -4,13 +4,13 @@ of patterns.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from lightning_cse.config.compose import compose
+from lightning_cse.papers.cells import read_cells
 from lightning_cse.papers.figures import Result, data_config, result, spread
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.plan import Plan
@@ -33,8 +33,8 @@ _FINAL = {f"{_MARGIN}_negative": max}
 
 
 def studies(plan: Plan) -> Result:
-    """Make NGCSE's Figure 5 for the first column: studies of the number of LLM rows and of each
-    margin.
+    """Make NGCSE's Figure 5 for the column that the paper prints, or else the first: studies of the
+    number of LLM rows and of each margin.
     """
     parts: list[str] = []
     rows: list[dict[Any, Any]] = []
@@ -59,23 +59,25 @@ def study(plan: Plan, option: str) -> tuple[pd.DataFrame, pd.Series]:
     value, in percent.
     """
     published = {each.row: each.value for each in plan.artefact.published}
-    metric = plan.artefact.columns[0].keys[0]
+    printed = [each.column for each in plan.artefact.published]
+    title = printed[0] if printed else plan.artefact.columns[0].title
+    cells = read_cells(plan)
     rows = []
     paper = {}
-    for line in plan.lines:
+    for number, line in enumerate(plan.lines):
         given = dict(override.split("=", 1) for override in line.row.overrides)
         if option not in given:
             continue
         if line.row.name in published:
             paper[float(given[option])] = published[line.row.name]
 
-        for run in plan.finished(line):
+        cell = cells[number, title]
+        for run, score in zip(cell.runs, cell.values, strict=True):
             value = float(value_at(run.record, f"decisive.config.{option}"))
-            score = 100 * run.record["metrics"].get(metric, math.nan)
             rows.append((line.encoder, value, score))
 
     runs = pd.DataFrame(rows, columns=["encoder", "value", "score"])
-    runs = runs.dropna().sort_values("value", kind="stable")
+    runs = runs.sort_values("value", kind="stable")
     runs.insert(2, "run", runs.groupby("value").cumcount())
 
     return runs, pd.Series(paper, dtype=float).sort_index()
