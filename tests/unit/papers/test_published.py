@@ -194,6 +194,9 @@ def test_every_row_and_column_has_a_number(artefacts):
             columns = {column.title for column in artefact.columns}
             # No paper prints these columns of NGCSE's Figure 1 and of RTE.
             columns -= {"STS test", "AUC explicit", "AUC implied", "no label"}
+            if key in ("ngcse/table3", "ngcse/figure5"):  # the paper prints their mean alone
+                columns -= {*STS}
+
             assert columns == {value.column for value in artefact.published}, key
 
     unreleased = ("Wiki.token_cutoff", "Wiki.NLI", "NLI.token_shuffle", "NLI.STS_HT")
