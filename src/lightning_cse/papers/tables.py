@@ -229,7 +229,7 @@ def _mark_significance(plan: Plan, cells: Cells, tests: pd.DataFrame) -> None:
         cell.p_holm = test.p_holm
         cell.ends = (test.low, test.high)
         signs = [sign for sign, level in LEVELS.items() if test.p_holm < level]
-        is_open = test.low <= 0 <= test.high  # False without predictions
+        is_open = test.low <= 0 <= test.high  # False without a seed in common
         if not is_open:
             cell.marks = (*signs[:1], *cell.marks)
 
