@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from lightning_cse.config.compose import compose
-from lightning_cse.papers.cells import read_cells
+from lightning_cse.papers.cells import Cell, Place, read_cells
 from lightning_cse.papers.figures import Result, data_config, result, spread
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.plan import Plan
@@ -39,10 +39,11 @@ def studies(plan: Plan) -> Result:
     parts: list[str] = []
     rows: list[dict[Any, Any]] = []
     figures = {}
+    cells = read_cells(plan)
     for name, options in _STUDIES.items():
         drawn = {}
         for option, title in options.items():
-            runs, published = study(plan, option)
+            runs, published = study(plan, cells, option)
             if runs["value"].nunique() > 1:
                 drawn[title] = (option, runs, published)
                 rows += runs.assign(study=option)[["study", *runs]].to_dict("records")
@@ -54,14 +55,13 @@ def studies(plan: Plan) -> Result:
     return result(figures, parts, studies=rows)
 
 
-def study(plan: Plan, option: str) -> tuple[pd.DataFrame, pd.Series]:
+def study(plan: Plan, cells: Mapping[Place, Cell], option: str) -> tuple[pd.DataFrame, pd.Series]:
     """Return the runs of the rows that set an option, by its value, and the paper's scores by
     value, in percent.
     """
     published = {each.row: each.value for each in plan.artefact.published}
     printed = [each.column for each in plan.artefact.published]
     title = printed[0] if printed else plan.artefact.columns[0].title
-    cells = read_cells(plan)
     rows = []
     paper = {}
     for number, line in enumerate(plan.lines):
