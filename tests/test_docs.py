@@ -57,6 +57,7 @@ _MAKE = re.compile(r"(?:^|[;&|])\s*(?:\w+=\S*\s+)*make\s+(?P<rest>[^#;&|]+)")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _MASKS = (
     (re.compile(r"\b(?=[a-f]*[0-9])[0-9a-f]{8,}\b"), "#"),  # hashes
+    (re.compile(r"\b(?:bf16-mixed|32-true)\b"), "#"),  # what `precision: auto` is on this machine
     (re.compile(r"[-+\u2212]?\d+(?:[.,:]\d+)*(?:e[-+]?\d+)?%?"), "#"),
     (re.compile(r"[\u2500-\u257f=_-]{2,}"), "\u2500"),  # rules and frames, as wide as the terminal
     (re.compile(r"\s+"), " "),
