@@ -179,7 +179,7 @@ def _interval(low: float, high: float, sign: str = "+") -> str:
 
 def difference(results: Path, spec: Mapping[str, Any]) -> tuple[float, float, float, int]:
     """Return a difference of two rows, the ends of its interval and the number of seeds."""
-    pair = _pair_of(_effects_of(results / f"{spec['table']}.effects.csv"), spec)
+    pair = _pair_of(_pairs_in(results / f"{spec['table']}.effects.csv"), spec)
     if pair is None:
         against = spec.get("against", "")
         raise ValueError(
@@ -207,13 +207,10 @@ def _pair_of(table: pd.DataFrame, spec: Mapping[str, Any]) -> tuple[pd.Series, i
 
 
 @functools.cache
-def _effects_of(path: Path) -> pd.DataFrame:
-    """Read the effects of a table, of which a page asks for many."""
-    table = pd.read_csv(path, keep_default_na=False)
-    numbers = ["value", "low", "high"]
-    table[numbers] = table[numbers].apply(pd.to_numeric)
-
-    return table
+def _pairs_in(path: Path) -> pd.DataFrame:
+    """Read the effects or the tests of a table, of which a page asks for many."""
+    numbers = ("value", "low", "high")
+    return pd.read_csv(path, keep_default_na=False, na_values=dict.fromkeys(numbers, ""))
 
 
 def interval_over_both(results: Path, spec: Mapping[str, Any]) -> tuple[float, float] | None:
@@ -224,7 +221,7 @@ def interval_over_both(results: Path, spec: Mapping[str, Any]) -> tuple[float, f
     if not file.is_file():
         return None
 
-    pair = _pair_of(_tests_of(file), spec)
+    pair = _pair_of(_pairs_in(file), spec)
     if pair is None or math.isnan(pair[0]["low"]):  # no seed in common
         return None
 
@@ -232,12 +229,6 @@ def interval_over_both(results: Path, spec: Mapping[str, Any]) -> tuple[float, f
     low, high = sorted((sign * one["low"], sign * one["high"]))
 
     return low, high
-
-
-@functools.cache
-def _tests_of(path: Path) -> pd.DataFrame:
-    """Read the tests of a table, of which a page asks for many."""
-    return pd.read_csv(path)
 
 
 def _holds(spec: Mapping[str, Any], low: float, high: float) -> bool | None:

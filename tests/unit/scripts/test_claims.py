@@ -72,7 +72,7 @@ def test_a_test_over_the_examples_must_agree(script, tmp_path):
     def effect_with(**test):
         sides = {"row": "b", "reference": "a", "column": "x", "mean": 10.0, "mean_reference": 12.0}
         pd.DataFrame([{**sides, **test}]).to_csv(tmp_path / "t.tests.csv", index=False)
-        script._tests_of.cache_clear()
+        script._pairs_in.cache_clear()
         found = script._of_table(spec, tmp_path, {"examples": {}})
         assert found.holds is True
         return found
