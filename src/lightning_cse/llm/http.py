@@ -71,7 +71,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         self.ended = True
 
         if tasks:
-            log.info("waiting for %d calls; Ctrl-C again aborts them", len(tasks))
+            log.info("waiting for %d calls; Ctrl-C aborts them", len(tasks))
 
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.aclose()
