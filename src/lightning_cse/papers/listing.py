@@ -43,7 +43,8 @@ def overview(plans: Sequence[Plan]) -> str:
     for state in ("running", "failed"):
         for job in now[state]:
             why = plans[0].table.failure(*job)[:400]
-            lines.append(f"{state}: {' '.join(job.point.overrides)} seed={job.seed}: {why}")
+            what = f"{state}: {' '.join(job.point.overrides)} seed={job.seed}"
+            lines.append(f"{what}: {why}" if why else what)
 
     if now["failed"]:
         lines.append("--retry-failed reruns what failed")
