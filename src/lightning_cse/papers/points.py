@@ -28,7 +28,7 @@ from lightning_cse.papers.artefacts import (
     Row,
     profile_override,
 )
-from lightning_cse.runs.hashing import SAMPLE_DIR, evaluation_key, generation_key, training_key
+from lightning_cse.runs.hashing import SAMPLE_DIR, evaluation_key, generation_key, training_keys
 
 Command = Literal["train", "evaluate", "generate", "describe"]
 
@@ -164,19 +164,24 @@ def composed(point: Point) -> dict[str, Any]:
     return dict(config)
 
 
-@functools.cache
 def key_of(point: Point) -> str:
     """Return the key that the records of a point have; see `lightning_cse.runs.hashing`."""
+    return keys_of(point)[0]
+
+
+@functools.cache
+def keys_of(point: Point) -> tuple[str, ...]:
+    """Return the key of a point and those of the runs that may be the same in another precision."""
     config = composed(point)
     if point.command == "train":
-        return training_key(config)
+        return training_keys(config)
 
     if point.command == "generate":
-        return generation_key(config)
+        return (generation_key(config),)
 
-    training = None if point.of is None else key_of(point.of)
+    trainings = (None,) if point.of is None else keys_of(point.of)
 
-    return evaluation_key(config, training)
+    return tuple(evaluation_key(config, training) for training in trainings)
 
 
 @contextlib.contextmanager

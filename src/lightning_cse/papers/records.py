@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from lightning_cse import runs
 from lightning_cse.errors import DataError
 from lightning_cse.papers import predictions
-from lightning_cse.papers.points import Point, key_of
+from lightning_cse.papers.points import Point, composed, key_of, keys_of
 from lightning_cse.runs.code import code_digest
+from lightning_cse.runs.hashing import AUTO, asked_precision
 
 State = Literal["finished", "running", "interrupted", "failed", "missing"]
 
@@ -181,28 +182,42 @@ class RunsTable:
     def find(self, point: Point, seed: int) -> FinishedRun | None:
         """Return the newest finished run of a point and a seed; None without one.
 
-        An evaluation must be of the weights of the newest run of its training.
+        A training must have the precision that the point asks for; ``auto`` asks for any. An
+        evaluation must be of the weights of the newest run of its training.
         """
-        number = self._newest.get((key_of(point), seed))
-        if number is None:
-            return None
+        number = self._number(point, seed)
+        return None if number is None else self.frame["run"].iat[number]
 
-        run: FinishedRun = self.frame["run"].iat[number]
+    def _number(self, point: Point, seed: int) -> int | None:
+        """Return the number of the row of ``frame`` that `find` finds."""
+        for key in keys_of(point):
+            number = self._newest.get((key, seed))
+            if number is not None and self._answers(self.frame["run"].iat[number], point, seed):
+                return number
+
+        return None
+
+    def _answers(self, run: FinishedRun, point: Point, seed: int) -> bool:
+        """Whether a run with one of the keys of a point is what the point asks for."""
+        has_own_key: bool = run.record["key"] == key_of(point)
+        if point.command == "train":
+            asked = asked_precision(composed(point))
+            return has_own_key or asked in (AUTO, run.record.get("precision"))
+
         training = None if point.of is None else self.find(point.of, seed)
         if training is None or run.evaluates is None:
-            return run
+            return has_own_key
 
-        return run if run.is_of(training) else None
+        return run.is_of(training)
 
     def finished(self, point: Point, seeds: Sequence[int]) -> pd.DataFrame:
         """Return the rows of the runs that `find` finds, in the order of the seeds, with the seed
         as index.
         """
-        numbers = [
-            self._newest[key_of(point), seed] for seed in sorted(seeds) if self.find(point, seed)
-        ]
+        numbers = [self._number(point, seed) for seed in sorted(seeds)]
+        known = [number for number in numbers if number is not None]
 
-        return self.frame.iloc[numbers].set_index("seed", drop=False)
+        return self.frame.iloc[known].set_index("seed", drop=False)
 
     def training(self, run: FinishedRun) -> FinishedRun | None:
         """Return the run whose model an evaluation uses, None if it is missing; for any other run,

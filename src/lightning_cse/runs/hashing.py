@@ -78,6 +78,8 @@ PRECISIONS = {
 }
 """Training precisions, by Lightning's short names; ``16-mixed`` needs a GPU."""
 
+AUTO = "auto"
+
 NEUTRAL: Mapping[str, Any] = {
     "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
     "least_evaluations": 1,
@@ -204,10 +206,25 @@ def training_key(config: Mapping[str, Any]) -> str:
     """Return the key of a training from its resolved config, with automatic choices still
     ``auto``.
     """
-    precision = str(config["trainer"]["precision"])
-    trainer = {**config["trainer"], "precision": PRECISIONS.get(precision, precision)}
+    return training_keys(config)[0]
 
-    return _key(config, {**config, "trainer": trainer})
+
+def training_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the keys of all trainings that may be the one of a resolved config, its own first.
+
+    The others differ in precision: ``auto`` asks for any, and any may have been chosen by ``auto``.
+    """
+    asked = asked_precision(config)
+    others = PRECISIONS.values() if asked == AUTO else (AUTO,)
+    trainers = [{**config["trainer"], "precision": one} for one in (asked, *others)]
+
+    return tuple(_key(config, {**config, "trainer": trainer}) for trainer in trainers)
+
+
+def asked_precision(config: Mapping[str, Any]) -> str:
+    """Return the precision that a training asks for, by its long name, or ``auto``."""
+    precision = str(config["trainer"]["precision"])
+    return PRECISIONS.get(precision, precision)
 
 
 def evaluation_key(config: Mapping[str, Any], training: str | None = None) -> str:

@@ -14,6 +14,7 @@ from lightning_cse.papers.files import read_artefact
 from lightning_cse.papers.points import Point, composed, key_of, points_of
 from lightning_cse.papers.records import FinishedRun, RunsTable
 from lightning_cse.runs.code import code_digest
+from lightning_cse.runs.hashing import asked_precision
 
 TABLE = """
 title: t
@@ -178,11 +179,13 @@ class Runs:
 
     def record(self, point, digest="0a", seed=0, **more):
         config = composed(point)
+        asked = asked_precision(config)
         return {
             "name": config["name"],
             "config_hash": digest,
             "seed": seed,
             "key": key_of(point),
+            "precision": "bf16-mixed" if asked == "auto" else asked,
             "metrics": {},
             "decisive": {"config": config},
             **more,
@@ -214,7 +217,7 @@ def runs(tmp_path):
         ("trainer.precision=32", "trainer.precision=32-true", True),
         ("method.optimizer.lr=1e-5", "method.optimizer.lr=0.00001", True),
         ("paths.data_dir=${sample_dir:}", "", True),
-        ("trainer.precision=bf16-mixed", "trainer.precision=auto", False),
+        ("trainer.precision=bf16-mixed", "trainer.precision=32-true", False),
         ("method.optimizer.lr=0.9", "", False),
         ("name=other", "", False),
         ("paths.data_dir=/corpora", "", False),
@@ -231,6 +234,33 @@ def test_runs_are_found_by_what_decides_their_results(
     found = runs.index.find(train(f"{HEAD} {asked}"), 0)
     assert (found and found.folder) == (run.path if same else None)
     assert runs.index.state(train(f"{HEAD} {asked}"), 1) == ("failed" if same else "missing")
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "same"),
+    [
+        ("bf16-mixed", "auto", True),
+        ("32", "auto", True),
+        ("auto", "bf16", True),
+        ("auto", "32-true", False),
+    ],
+)
+def test_a_precision_may_have_been_chosen_automatically(runs, made, asked, same):
+    made, asked = (train(f"{HEAD} trainer.precision={one}") for one in (made, asked))
+    run = runs.finish(made)
+    suite = "+suite=stsb corpora=sample paths=sample"
+    folder = runs.evaluated(evaluate(suite, made), run)
+    index = runs.index
+    found = index.find(asked, 0), index.find(evaluate(suite, asked), 0)
+    assert [one and one.folder for one in found] == ([run.path, folder] if same else [None, None])
+    assert index.finished(asked, [0, 1])["key"].tolist() == [key_of(made)] * same
+
+
+def test_the_precision_of_a_point_comes_before_one_chosen_automatically(runs):
+    explicit = train(f"{HEAD} trainer.precision=bf16-mixed")
+    run = runs.finish(explicit)
+    runs.finish(train(f"{HEAD} trainer.precision=auto"), "0b")
+    assert runs.index.find(explicit, 0).folder == run.path
 
 
 def test_states_of_a_run(runs):
