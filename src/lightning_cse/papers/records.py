@@ -14,7 +14,7 @@ from lightning_cse.errors import DataError
 from lightning_cse.papers import predictions
 from lightning_cse.papers.points import Point, composed, key_of, keys_of
 from lightning_cse.runs.code import code_digest
-from lightning_cse.runs.hashing import AUTO, asked_precision
+from lightning_cse.runs.hashing import asked_precision
 
 State = Literal["finished", "running", "interrupted", "failed", "missing"]
 
@@ -202,7 +202,7 @@ class RunsTable:
         has_own_key: bool = run.record["key"] == key_of(point)
         if point.command == "train":
             asked = asked_precision(composed(point))
-            return has_own_key or asked in (AUTO, run.record.get("precision"))
+            return has_own_key or asked in ("auto", run.record.get("precision"))
 
         training = None if point.of is None else self.find(point.of, seed)
         if training is None or run.evaluates is None:

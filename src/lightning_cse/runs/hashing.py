@@ -78,8 +78,6 @@ PRECISIONS = {
 }
 """Training precisions, by Lightning's short names; ``16-mixed`` needs a GPU."""
 
-AUTO = "auto"
-
 NEUTRAL: Mapping[str, Any] = {
     "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
     "least_evaluations": 1,
@@ -215,7 +213,7 @@ def training_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
     The others differ in precision: ``auto`` asks for any, and any may have been chosen by ``auto``.
     """
     asked = asked_precision(config)
-    others = PRECISIONS.values() if asked == AUTO else (AUTO,)
+    others = PRECISIONS.values() if asked == "auto" else ("auto",)
     trainers = [{**config["trainer"], "precision": one} for one in (asked, *others)]
 
     return tuple(_key(config, {**config, "trainer": trainer}) for trainer in trainers)
