@@ -17,7 +17,7 @@ from lightning_cse.runs import write_atomic
 from lightning_cse.runs.machine import in_history
 
 Identity: TypeAlias = tuple[str | None, int]
-"""The key and the seed of a run."""
+"""The key of a run, or the hash of a training, and the seed."""
 
 
 def kept_folders(experiments: Path) -> list[Path]:
@@ -52,16 +52,17 @@ class Repetition:
 
 
 def kept_runs(experiments: Path) -> dict[Identity, FinishedRun]:
-    """Return the records that are kept beside the artefacts, by key and seed."""
+    """Return the records that are kept beside the artefacts, each under all its identities."""
     files = [file for folder in kept_folders(experiments) for file in folder.glob("*.json")]
-    return {_identity(run): run for run in map(read_run, files)}
+    return {one: run for run in map(read_run, files) for one in _identities(run)}
 
 
 def repetitions(plan: Plan, kept: Mapping[Identity, FinishedRun]) -> list[Repetition]:
     """Return the runs of an artefact that have a folder and a kept record."""
     found = [run for run in _runs_of(plan) if run.folder is not None]
+    pairs = [(run, _before(run, kept)) for run in found]
 
-    return [Repetition(run, kept[_identity(run)]) for run in found if _identity(run) in kept]
+    return [Repetition(run, before) for run, before in pairs if before]
 
 
 def comparison(found: Sequence[Repetition]) -> str:
@@ -106,7 +107,7 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
     files = reproduction.write(folder)
     kept = kept_runs(experiments)
     for run in _runs_of(plan):
-        before = kept.get(_identity(run))
+        before = _before(run, kept)
         home = before.source.parent if before else folder / "records"
         contents = {home / name: content for name, content in _kept_files(run).items()}
         for path, content in contents.items():
@@ -131,8 +132,15 @@ def _runs_of(plan: Plan) -> list[FinishedRun]:
     return list(dict.fromkeys(filter(None, found)))
 
 
-def _identity(run: FinishedRun) -> Identity:
-    return run.record.get("key"), run.record["seed"]
+def _before(run: FinishedRun, kept: Mapping[Identity, FinishedRun]) -> FinishedRun | None:
+    """Return the kept record of a run, None without one."""
+    return next((kept[one] for one in _identities(run) if one in kept), None)
+
+
+def _identities(run: FinishedRun) -> list[Identity]:
+    """Return the identities of a run: a training asked for in other words has the same hash."""
+    names = ["key"] if "suite" in run.record else ["key", "config_hash"]
+    return [(run.record.get(name), run.record["seed"]) for name in names]
 
 
 def _name(record: Mapping[str, Any]) -> str:

@@ -334,6 +334,11 @@ def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
     (_, other) = comparison(repetitions(plan, kept_runs(tmp_path))).splitlines()
     assert other == f"  {name}: other weights, the same scores"
 
+    for file in tmp_path.glob("paper/results/records/*-s1.json"):
+        file.write_text(json.dumps({**json.loads(file.read_text()), "key": "asked otherwise"}))
+
+    assert len(repetitions(plan, kept_runs(tmp_path))) == 2, "the same hash, by another key"
+    keep(reproduce(plan), tmp_path)
     kept = Plan(
         plan.artefact, plan.request, RunsTable(tmp_path / "nothing", kept_folders(tmp_path))
     )
