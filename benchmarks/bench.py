@@ -187,12 +187,7 @@ def main() -> None:
     chosen = [given.precision] if given.precision else list(LIGHTNING)
     sizes = {
         precision: Size(
-            precision,
-            given.steps,
-            given.batch,
-            given.chunk,
-            given.encoder,
-            given.adapter,
+            precision, given.steps, given.batch, given.chunk, given.encoder, given.adapter
         )
         for precision in chosen
     }

@@ -111,11 +111,7 @@ def measure(side: str, encoder: str, cache: str, *overrides: str) -> dict[str, f
     from lightning_cse.config.compose import compose
 
     cfg = compose(
-        "train",
-        "suite=stsb",
-        f"encoder={encoder}",
-        f"paths.cache_dir='{cache}'",
-        *overrides,
+        "train", "suite=stsb", f"encoder={encoder}", f"paths.cache_dir='{cache}'", *overrides
     )
     size = cfg.data.batch_size
     model = instantiate(cfg.encoder)
@@ -128,10 +124,7 @@ def measure(side: str, encoder: str, cache: str, *overrides: str) -> dict[str, f
         begun = time.perf_counter()
         next(batches)
         times.append(time.perf_counter() - begun)
-    return {
-        "first_batch_seconds": ready - start,
-        "batch_ms": 1000 * statistics.median(times),
-    }
+    return {"first_batch_seconds": ready - start, "batch_ms": 1000 * statistics.median(times)}
 
 
 def ours(cfg: Any, encoder: Any) -> tuple[int, Iterator[Any]]:

@@ -48,8 +48,7 @@ class Kept(MemoryEstimate):
 def main() -> None:
     """Make a run for each encoder, and print."""
     parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("encoders", nargs="+")
     parser.add_argument("--batch", type=int, default=32)
@@ -72,11 +71,7 @@ def resident() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def measure(
-    encoder: list[str],
-    given: argparse.Namespace,
-    folder: Path,
-) -> dict[str, float]:
+def measure(encoder: list[str], given: argparse.Namespace, folder: Path) -> dict[str, float]:
     """Make a short run in a process, and return the memory estimated and measured, in GiB."""
     command = [
         *(sys.executable, "-m", "lightning_cse.train"),
@@ -101,11 +96,7 @@ def measure(
     ]
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        command,
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
+        command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
     )
     if done.returncode:
         sys.exit(done.stderr)

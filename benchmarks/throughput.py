@@ -61,9 +61,7 @@ async def bare(writer: Writer, sentences: Sequence[str]) -> Counter[str]:
         counts.update(rows=1)
 
     async with openai.AsyncOpenAI(
-        base_url=endpoint.address,
-        api_key=endpoint.key(),
-        timeout=endpoint.timeout,
+        base_url=endpoint.address, api_key=endpoint.key(), timeout=endpoint.timeout
     ) as client:
         await asyncio.gather(*map(row, sentences))
 

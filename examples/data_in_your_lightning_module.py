@@ -52,12 +52,7 @@ encoder = load_encoder(
     pooling="mean",
 )
 settings = ContrastiveData(
-    train=[str(FILE)],
-    rows=OwnRows(),
-    batch_size=32,
-    drop_last=True,
-    data_dir=".",
-    held_out_share=0,
+    train=[str(FILE)], rows=OwnRows(), batch_size=32, drop_last=True, data_dir=".", held_out_share=0
 )
 data = ContrastiveDataModule(settings, tokenize=encoder.tokenizer, seed=0, roles=ROLES)
 method = Mine(encoder.train())  # it is loaded for evaluation, and Lightning keeps the mode

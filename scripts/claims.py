@@ -72,9 +72,7 @@ def claims(folder: Path) -> list[dict[str, Any]]:
 
 
 def _measured(
-    specs: Iterable[Mapping[str, Any]],
-    folder: Path,
-    content: Mapping[str, Any],
+    specs: Iterable[Mapping[str, Any]], folder: Path, content: Mapping[str, Any]
 ) -> list[Effect]:
     return [effect for spec in specs for effect in effects(spec, folder, content)]
 
@@ -299,10 +297,7 @@ def _of_shares(spec: Mapping[str, Any], results: Path, examples: Mapping[str, in
 
 
 def share_difference(
-    first: float,
-    second: float,
-    count_first: int,
-    count_second: int,
+    first: float, second: float, count_first: int, count_second: int
 ) -> tuple[float, float, float]:
     r"""Return the difference of two independent shares and the ends of its 95 % interval.
 

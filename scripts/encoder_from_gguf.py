@@ -29,8 +29,7 @@ has about 3, and one of random weights 0.
 def main() -> None:
     """Convert the file that the command line names, and check the result."""
     parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("gguf", type=Path)
     parser.add_argument("folder", type=Path)

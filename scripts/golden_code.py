@@ -41,9 +41,7 @@ def executed() -> Iterator[Lines]:
     """Fill the yielded mapping with the lines of `FILES` that are executed in the block."""
     lines: Lines = {}
     tracer = coverage.Coverage(
-        data_file=None,
-        config_file=False,
-        include=[str(PACKAGE / pattern) for pattern in FILES],
+        data_file=None, config_file=False, include=[str(PACKAGE / pattern) for pattern in FILES]
     )
     tracer.start()
     try:
@@ -57,9 +55,7 @@ def executed() -> Iterator[Lines]:
 
 
 def code_of_methods(
-    results: Mapping[str, Any],
-    method_of: Mapping[str, str],
-    lines_of: Mapping[str, Lines],
+    results: Mapping[str, Any], method_of: Mapping[str, str], lines_of: Mapping[str, Lines]
 ) -> dict[str, dict[str, Any]]:
     """Return, by method, the digest of its golden results and the functions that its golden runs do
     not exercise.

@@ -30,12 +30,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _write(found: FinishedRun, folder: Path) -> None:
     record = found.record
-    run = Run(
-        folder,
-        record["name"],
-        record["config_hash"],
-        record["seed"],
-    )
+    run = Run(folder, record["name"], record["config_hash"], record["seed"])
     view = TensorBoardView(
         run=run,
         group=run.name,

@@ -44,8 +44,7 @@ MODELS = {
 def main() -> None:
     """Train and keep the models that the command line names, or all."""
     parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("places", nargs="*", choices=MODELS, default=list(MODELS))
     for place in parser.parse_args().places:

@@ -51,8 +51,7 @@ MODELS = {
 def main() -> None:
     """Fetch the model that the command line names."""
     parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("name", choices=MODELS)
     parser.add_argument("folder", type=Path)

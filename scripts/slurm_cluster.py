@@ -114,10 +114,7 @@ def cluster(folder: Path) -> Iterator[None]:
 def _ready() -> bool:
     """Whether a node can take a job."""
     done = subprocess.run(
-        ["sinfo", "--noheader", "--format=%T"],
-        capture_output=True,
-        text=True,
-        check=False,
+        ["sinfo", "--noheader", "--format=%T"], capture_output=True, text=True, check=False
     )
 
     return any(state in done.stdout.split() for state in ("idle", "mixed", "allocated"))

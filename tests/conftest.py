@@ -26,12 +26,7 @@ import pytest
 from hypothesis import settings
 
 # The same examples every time, and no time limit, so that a busy machine causes no failure.
-settings.register_profile(
-    "project",
-    deadline=None,
-    derandomize=True,
-    max_examples=40,
-)
+settings.register_profile("project", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("project")
 
 
@@ -92,9 +87,7 @@ def compose():
         try:
             with initialize_config_dir(str(conf_dir()), version_base="1.3"):
                 return hydra_compose(
-                    "train",
-                    ordered(as_custom(overrides)),
-                    return_hydra_config=with_hydra,
+                    "train", ordered(as_custom(overrides)), return_hydra_config=with_hydra
                 )
         finally:
             GlobalHydra.instance().clear()
@@ -118,11 +111,7 @@ def run_tiny(compose):
     from lightning_cse.runs import Run
 
     def run(folder, *overrides):
-        cfg = compose(
-            "+debug=tiny",
-            "paths.cache_dir=null",
-            *overrides,
-        )
+        cfg = compose("+debug=tiny", "paths.cache_dir=null", *overrides)
         cfg.paths.runs_dir = str(folder / "runs")
         threads = torch.get_num_threads()
         torch.set_num_threads(1)

@@ -26,24 +26,12 @@ class Words:
 
 
 def data_module(
-    train,
-    rows,
-    *,
-    tokenize=None,
-    seed=0,
-    roles=(),
-    optional=(),
-    instructed=None,
-    **settings,
+    train, rows, *, tokenize=None, seed=0, roles=(), optional=(), instructed=None, **settings
 ):
     """Return a data module with small batches; further arguments are its settings."""
     settings = {"batch_size": 8, "drop_last": False, "data_dir": str(sample_dir())} | settings
     return ContrastiveDataModule(
-        ContrastiveData(
-            train=train,
-            rows=rows,
-            **settings,
-        ),
+        ContrastiveData(train=train, rows=rows, **settings),
         tokenize=tokenize or Words(),
         seed=seed,
         roles=roles,

@@ -23,12 +23,7 @@ SIZES: dict[str, Any] = {
     "max_position_embeddings": 130,
     "initializer_range": 0.3,
 }
-DISTILBERT = {
-    "dim": 16,
-    "n_layers": 3,
-    "n_heads": 2,
-    "hidden_dim": 32,
-}
+DISTILBERT = {"dim": 16, "n_layers": 3, "n_heads": 2, "hidden_dim": 32}
 DEBERTA_V3 = {  # as in microsoft/deberta-v3-base, with fewer buckets
     "relative_attention": True,
     "position_buckets": 8,
@@ -43,11 +38,7 @@ MODERNBERT = {"local_attention": 8, "global_attn_every_n_layers": 3}
 
 def texts():
     return [
-        *read_corpus(
-            "inli",
-            "train",
-            sample_dir(),
-        ).column("premise"),
+        *read_corpus("inli", "train", sample_dir()).column("premise"),
         'This sentence of " means explicit, implicit',
     ]
 
@@ -59,11 +50,7 @@ def word_pieces(special):
         pre_tokenizers.BertPreTokenizer(),
     )
     raw.train_from_iterator(
-        texts(),
-        trainers.WordPieceTrainer(
-            vocab_size=400,
-            special_tokens=special,
-        ),
+        texts(), trainers.WordPieceTrainer(vocab_size=400, special_tokens=special)
     )
 
     return raw.get_vocab()
@@ -74,11 +61,7 @@ def unigram(special):
     raw.pre_tokenizer = pre_tokenizers.Metaspace()
     raw.train_from_iterator(
         texts(),
-        trainers.UnigramTrainer(
-            vocab_size=400,
-            special_tokens=special,
-            unk_token=special[3],
-        ),
+        trainers.UnigramTrainer(vocab_size=400, special_tokens=special, unk_token=special[3]),
     )
 
     return [(piece, score) for piece, score in json.loads(raw.to_str())["model"]["vocab"]]
@@ -88,13 +71,7 @@ def byte_pairs(special, sentences=None):
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     options = {"special_tokens": special, "initial_alphabet": pre_tokenizers.ByteLevel.alphabet()}
-    raw.train_from_iterator(
-        sentences or texts(),
-        trainers.BpeTrainer(
-            vocab_size=400,
-            **options,
-        ),
-    )
+    raw.train_from_iterator(sentences or texts(), trainers.BpeTrainer(vocab_size=400, **options))
 
     return raw
 
@@ -102,22 +79,13 @@ def byte_pairs(special, sentences=None):
 def roberta_tokenizer(sentences=None):
     raw = byte_pairs(ROBERTA, sentences)
     merges = [tuple(pair) for pair in json.loads(raw.to_str())["model"]["merges"]]
-    return hf.RobertaTokenizer(
-        vocab=raw.get_vocab(),
-        merges=merges,
-    )
+    return hf.RobertaTokenizer(vocab=raw.get_vocab(), merges=merges)
 
 
 def modernbert_tokenizer():
     raw, names = (
         byte_pairs(BERT),
-        dict(
-            zip(
-                ("pad", "cls", "sep", "unk", "mask"),
-                BERT,
-                strict=True,
-            )
-        ),
+        dict(zip(("pad", "cls", "sep", "unk", "mask"), BERT, strict=True)),
     )
     raw.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
@@ -127,8 +95,7 @@ def modernbert_tokenizer():
     inputs = {"tokenizer_object": raw, "model_input_names": ["input_ids", "attention_mask"]}
 
     return hf.PreTrainedTokenizerFast(
-        **inputs,
-        **{f"{name}_token": token for name, token in names.items()},
+        **inputs, **{f"{name}_token": token for name, token in names.items()}
     )
 
 
@@ -152,62 +119,18 @@ def xlm_roberta_tokenizer():
 
 
 KINDS = {
-    "bert": Kind(
-        hf.BertConfig,
-        bert_tokenizer,
-        {},
-        True,
-    ),
-    "roberta": Kind(
-        hf.RobertaConfig,
-        roberta_tokenizer,
-        {"type_vocab_size": 1},
-    ),
-    "mpnet": Kind(
-        hf.MPNetConfig,
-        lambda: hf.MPNetTokenizer(vocab=word_pieces(MPNET)),
-        {},
-    ),
-    "distilbert": Kind(
-        hf.DistilBertConfig,
-        bert_tokenizer,
-        DISTILBERT,
-    ),
-    "electra": Kind(
-        hf.ElectraConfig,
-        bert_tokenizer,
-        {"embedding_size": 8},
-        True,
-    ),
+    "bert": Kind(hf.BertConfig, bert_tokenizer, {}, True),
+    "roberta": Kind(hf.RobertaConfig, roberta_tokenizer, {"type_vocab_size": 1}),
+    "mpnet": Kind(hf.MPNetConfig, lambda: hf.MPNetTokenizer(vocab=word_pieces(MPNET)), {}),
+    "distilbert": Kind(hf.DistilBertConfig, bert_tokenizer, DISTILBERT),
+    "electra": Kind(hf.ElectraConfig, bert_tokenizer, {"embedding_size": 8}, True),
     "deberta-v3": Kind(
-        hf.DebertaV2Config,
-        lambda: hf.DebertaV2Tokenizer(
-            vocab=unigram(BERT),
-            unk_id=3,
-        ),
-        DEBERTA_V3,
+        hf.DebertaV2Config, lambda: hf.DebertaV2Tokenizer(vocab=unigram(BERT), unk_id=3), DEBERTA_V3
     ),
-    "modernbert": Kind(
-        hf.ModernBertConfig,
-        modernbert_tokenizer,
-        MODERNBERT,
-    ),
-    "xlm-roberta": Kind(
-        hf.XLMRobertaConfig,
-        xlm_roberta_tokenizer,
-        {"type_vocab_size": 1},
-    ),
-    "camembert": Kind(
-        hf.CamembertConfig,
-        xlm_roberta_tokenizer,
-        {"type_vocab_size": 1},
-    ),
-    "albert": Kind(
-        hf.AlbertConfig,
-        bert_tokenizer,
-        {"embedding_size": 8},
-        True,
-    ),
+    "modernbert": Kind(hf.ModernBertConfig, modernbert_tokenizer, MODERNBERT),
+    "xlm-roberta": Kind(hf.XLMRobertaConfig, xlm_roberta_tokenizer, {"type_vocab_size": 1}),
+    "camembert": Kind(hf.CamembertConfig, xlm_roberta_tokenizer, {"type_vocab_size": 1}),
+    "albert": Kind(hf.AlbertConfig, bert_tokenizer, {"embedding_size": 8}, True),
 }
 
 
@@ -215,10 +138,7 @@ def qwen_tokenizer():
     """Byte-level, without special tokens around a text, as Qwen2's; it pads on the left."""
     raw = byte_pairs(["<|endoftext|>", "<|pad|>"])
     return hf.PreTrainedTokenizerFast(
-        tokenizer_object=raw,
-        eos_token="<|endoftext|>",
-        pad_token="<|pad|>",
-        padding_side="left",
+        tokenizer_object=raw, eos_token="<|endoftext|>", pad_token="<|pad|>", padding_side="left"
     )
 
 
@@ -227,22 +147,15 @@ def llama_tokenizer():
     raw = Tokenizer(models.Unigram())
     raw.pre_tokenizer = pre_tokenizers.Metaspace()
     trainer = trainers.UnigramTrainer(
-        vocab_size=400,
-        special_tokens=["<unk>", "<s>", "</s>"],
-        unk_token="<unk>",
+        vocab_size=400, special_tokens=["<unk>", "<s>", "</s>"], unk_token="<unk>"
     )
     raw.train_from_iterator(texts(), trainer)
     raw.post_processor = processors.TemplateProcessing(
-        single="<s> $A",
-        pair="<s> $A <s> $B",
-        special_tokens=[("<s>", 1)],
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
     )
 
     return hf.PreTrainedTokenizerFast(
-        tokenizer_object=raw,
-        unk_token="<unk>",
-        bos_token="<s>",
-        eos_token="</s>",
+        tokenizer_object=raw, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
     )
 
 
@@ -253,45 +166,19 @@ SLIDING = {
 }
 
 DECODERS = {
-    "qwen2": Kind(
-        hf.Qwen2Config,
-        qwen_tokenizer,
-        GROUPED | {"head_dim": 4},
-    ),
-    "qwen3": Kind(
-        hf.Qwen3Config,
-        qwen_tokenizer,
-        GROUPED,
-    ),
-    "llama": Kind(
-        hf.LlamaConfig,
-        llama_tokenizer,
-        GROUPED,
-    ),
-    "mistral": Kind(
-        hf.MistralConfig,
-        llama_tokenizer,
-        GROUPED | {"sliding_window": 6},
-    ),
+    "qwen2": Kind(hf.Qwen2Config, qwen_tokenizer, GROUPED | {"head_dim": 4}),
+    "qwen3": Kind(hf.Qwen3Config, qwen_tokenizer, GROUPED),
+    "llama": Kind(hf.LlamaConfig, llama_tokenizer, GROUPED),
+    "mistral": Kind(hf.MistralConfig, llama_tokenizer, GROUPED | {"sliding_window": 6}),
     "gemma3": Kind(
-        hf.Gemma3TextConfig,
-        llama_tokenizer,
-        GROUPED | SLIDING | {"query_pre_attn_scalar": 8},
+        hf.Gemma3TextConfig, llama_tokenizer, GROUPED | SLIDING | {"query_pre_attn_scalar": 8}
     ),
-    "gpt2": Kind(
-        hf.GPT2Config,
-        qwen_tokenizer,
-        {},
-    ),
+    "gpt2": Kind(hf.GPT2Config, qwen_tokenizer, {}),
 }
 """Causal models; only the last one is not packed."""
 
 
-def save_kind(
-    name,
-    folder,
-    **changes,
-):
+def save_kind(name, folder, **changes):
     """Save a random model of a kind, with changes to its config, and its tokenizer, with
     save_pretrained.
     """
@@ -318,11 +205,7 @@ def save_kind(
 def load(folder, **options):
     """Load a saved model, by default without dropout."""
     defaults = {"pooling": "mean", "max_length": 64, "dropout": 0.0}
-    return load_encoder(
-        name=folder.name,
-        source=str(folder),
-        **defaults | options,
-    )
+    return load_encoder(name=folder.name, source=str(folder), **defaults | options)
 
 
 def pad_groups(encoder, patch):

@@ -24,23 +24,11 @@ def leave_run(root, name="a", seed=0, digest="01", predictions=(), **record):
     return read_run(run.record_path)
 
 
-def artefact(
-    folder,
-    columns,
-    rows,
-    paper="",
-    **more,
-):
+def artefact(folder, columns, rows, paper="", **more):
     """Write and read an artefact file; ``paper`` holds lines of published.csv without the table."""
     path = folder / "mine" / "table1.yaml"
     path.parent.mkdir(exist_ok=True)
-    named = {
-        "title": "Terms",
-        "source": "Mine",
-        "encoders": ["bert_base"],
-        "seeds": 3,
-        **more,
-    }
+    named = {"title": "Terms", "source": "Mine", "encoders": ["bert_base"], "seeds": 3, **more}
     path.write_text(yaml.safe_dump({**named, "columns": columns, "rows": rows}, sort_keys=False))
     lines = "".join(f"table1,{line}\n" for line in paper.split())
     head = "table,row,encoder,column,value,deviation,note\n"
@@ -80,20 +68,12 @@ class FakePlan:
     def lines(self):
         return self.artefact.lines(self.request)
 
-    def runs(
-        self,
-        line,
-        column,
-    ):
+    def runs(self, line, column):
         found = dict(sorted(self.by_label.get(line.row.of or line.label, {}).items()))
         rows = frame_of(found.values())
         rows.index = pd.Index(list(found), name="seed")
 
         return rows.iloc[:1] if line.row.baseline else rows
 
-    def seeds(
-        self,
-        line,
-        column,
-    ):
+    def seeds(self, line, column):
         return line.seeds[:1] if line.row.baseline else line.seeds

@@ -81,12 +81,7 @@ def always(kind):
     return plan
 
 
-def share(
-    part,
-    kinds=TRANSIENT,
-    *,
-    times=2,
-):
+def share(part, kinds=TRANSIENT, *, times=2):
     """Return a plan: a part of all calls fails, at most ``times`` per prompt; prompt and count
     decide which.
     """
@@ -155,11 +150,7 @@ class ChatServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def __enter__(self):
-        threading.Thread(
-            target=self.serve_forever,
-            args=(0.01,),
-            daemon=True,
-        ).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, *_):
@@ -174,11 +165,7 @@ class ChatServer(ThreadingHTTPServer):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def begin(
-        self,
-        body,
-        authorization,
-    ):
+    def begin(self, body, authorization):
         """Record a call, and return the fault that it meets."""
         text = json.dumps(body["messages"])
         used = {*body, *(message["role"] for message in body["messages"])}
@@ -204,30 +191,18 @@ class ChatServer(ThreadingHTTPServer):
 
         return fault
 
-    def end(
-        self,
-        body,
-        answered,
-    ):
+    def end(self, body, answered):
         """Record the end of a call, before its client can notice it."""
         with self.lock:
             self._inside -= 1
             if prompt(body) != QUESTION:
                 self.answered[prompt(body)] += answered
 
-    def process_request(
-        self,
-        request,
-        client_address,
-    ):
+    def process_request(self, request, client_address):
         self._connections.add(request)
         super().process_request(request, client_address)
 
-    def handle_error(
-        self,
-        request,
-        client_address,
-    ):
+    def handle_error(self, request, client_address):
         """Ignore clients that disconnect, which is what tests provoke."""
 
 
@@ -236,11 +211,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # connections stay open, as with real servers
     disable_nagle_algorithm = True
 
-    def log_message(
-        self,
-        format,
-        *args,
-    ):
+    def log_message(self, format, *args):
         pass
 
     def do_POST(self):
@@ -263,18 +234,9 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(200, BODIES.get(fault or "", reply))
 
-    def _reply(
-        self,
-        body,
-        odd,
-    ):
+    def _reply(self, body, odd):
         text = self._text(body)
-        texts = {
-            "refusal": "",
-            "filter": "",
-            "null": "",
-            "length": text[:3],
-        }
+        texts = {"refusal": "", "filter": "", "null": "", "length": text[:3]}
         text = {**texts, "surrogate": "cut \ud83d"}.get(odd, text)
         finish = {"filter": "content_filter", "length": "length"}.get(odd, "stop")
         message = {
@@ -300,11 +262,7 @@ class _Handler(BaseHTTPRequestHandler):
         is_structured = "response_format" in body and "response_format" not in self.server.ignores
         return '{"sentence": "yes"}' if is_structured else "yes"
 
-    def _leave(
-        self,
-        kind,
-        whole,
-    ):
+    def _leave(self, kind, whole):
         """Leave a call without a complete answer."""
         self.close_connection = True
         if kind not in {"silent", "break"}:
@@ -320,11 +278,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.connection.shutdown(socket.SHUT_RDWR)
 
-    def _head(
-        self,
-        status,
-        length,
-    ):
+    def _head(self, status, length):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(length))
@@ -333,10 +287,6 @@ class _Handler(BaseHTTPRequestHandler):
 
         self.end_headers()
 
-    def _send(
-        self,
-        status,
-        content,
-    ):
+    def _send(self, status, content):
         self._head(status, len(content))
         self.wfile.write(content)

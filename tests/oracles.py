@@ -18,28 +18,13 @@ def result_of(task, model, split="test"):
     return run_tasks({"task": task}, model, split)["task"]
 
 
-def normal(
-    *shape,
-    seed=0,
-    dtype=torch.float64,
-):
+def normal(*shape, seed=0, dtype=torch.float64):
     """Return normal numbers, drawn by the seed in float64 and then converted to the dtype."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(
-        *shape,
-        generator=generator,
-        dtype=torch.float64,
-    ).to(dtype)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
-def gaussians(
-    n,
-    d,
-    *,
-    seed=0,
-    dtype=torch.float64,
-    scale=1.0,
-):
+def gaussians(n, d, *, seed=0, dtype=torch.float64, scale=1.0):
     """Return Gaussians with normal means, and log variances of this standard deviation."""
     mean, log_variance = normal(2, n, d, seed=seed)
     return GaussianEmbedding(mean.to(dtype), (scale * log_variance).to(dtype))
@@ -51,12 +36,7 @@ def cos(x, y):
     return (x @ y / (x @ x).sqrt() / (y @ y).sqrt()).item()
 
 
-def divergences(
-    a,
-    i,
-    b,
-    j,
-):
+def divergences(a, i, b, j):
     """Return KL(a_i || b_j) of each dimension, spelled out."""
     result = []
     for h in range(a.mean.shape[1]):
@@ -76,22 +56,12 @@ def reduced(kl, reduce):
     return math.fsum(1 / (1 + k) for k in kl) / len(kl)
 
 
-def sim(
-    a,
-    i,
-    b,
-    j,
-    reduce="mean_of_sims",
-):
+def sim(a, i, b, j, reduce="mean_of_sims"):
     """Return the similarity of Gaussian i of ``a`` to Gaussian j of ``b``."""
     return reduced(divergences(a, i, b, j), reduce)
 
 
-def cross_entropy(
-    positive,
-    candidates,
-    temperature,
-):
+def cross_entropy(positive, candidates, temperature):
     """Return the contrastive loss of one row from the similarities of its candidates."""
     total = math.fsum(math.exp(candidate / temperature) for candidate in candidates)
     return math.log(total) - positive / temperature
@@ -131,12 +101,7 @@ class Difference(Numbers):
     entailment_score = similarity
 
 
-def untrained(
-    kind,
-    *,
-    encoder=None,
-    **options,
-):
+def untrained(kind, *, encoder=None, **options):
     """Return a loaded model with random layers; the two parts of a bi-encoder differ."""
     torch.manual_seed(0)
     model = kind(encoder or tiny_encoder(max_length=48), **options).eval()
@@ -147,12 +112,7 @@ def untrained(
 
     settings = model.settings()
 
-    return SentenceModel(
-        model,
-        "some",
-        settings["_target_"],
-        {"weights": "1" * 64},
-    )
+    return SentenceModel(model, "some", settings["_target_"], {"weights": "1" * 64})
 
 
 def save_tiny(folder, **options):
@@ -164,13 +124,7 @@ def save_tiny(folder, **options):
     return folder
 
 
-def senteval_classifier(
-    x,
-    labels,
-    fold,
-    l2,
-    classes,
-):
+def senteval_classifier(x, labels, fold, l2, classes):
     """Fit SentEval's classifier as a loop in float64, on a fold (train, dev or None); also return
     the epochs.
     """

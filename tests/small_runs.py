@@ -33,22 +33,14 @@ def dies_at(at):
     """Die before the values of a step are logged."""
     original = CurvesLogger.log_metrics
 
-    def mortal(
-        self,
-        metrics,
-        step=None,
-    ):
+    def mortal(self, metrics, step=None):
         if step == at:
             raise Killed
 
         original(self, metrics, step)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(
-            CurvesLogger,
-            "log_metrics",
-            mortal,
-        )
+        patch.setattr(CurvesLogger, "log_metrics", mortal)
         yield
 
 

@@ -31,10 +31,7 @@ def run(cfg):
     if fate == "interrupted":
         raise KeyboardInterrupt
 
-    runs.mkdir(
-        parents=True,
-        exist_ok=True,
-    )
+    runs.mkdir(parents=True, exist_ok=True)
     with (runs / "done.txt").open("a") as file:
         file.write(f"{fate} {cfg.get('seed')}\n")
 

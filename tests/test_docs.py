@@ -91,15 +91,7 @@ def read_blocks(markdown, page=""):
     for token in MarkdownIt().parse(markdown):
         line = token.map[0] + 1 if token.map else 0
         if token.type == "code_block" and "python -m lightning_cse" in token.content:
-            blocks.append(
-                Block(
-                    "bash",
-                    token.content,
-                    line,
-                    page,
-                    "indented",
-                )
-            )
+            blocks.append(Block("bash", token.content, line, page, "indented"))
 
         if token.type == "fence":
             skip, file = _SKIP.search(before), _FILE.search(before)
@@ -111,13 +103,7 @@ def read_blocks(markdown, page=""):
             if language == "text" and blocks and blocks[-1].language in RUN:
                 blocks[-1].expected = token.content
 
-            block = Block(
-                language,
-                token.content,
-                line,
-                page,
-                reason,
-            )
+            block = Block(language, token.content, line, page, reason)
             block.file = file["path"] if file else ""
             blocks.append(block)
 
@@ -217,13 +203,7 @@ def checkout_of(tmp_path_factory):
     def copied(page):
         folder = tmp_path_factory.mktemp(re.sub(r"\W", "_", page)) / "lightning_cse"
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        listed = subprocess.run(
-            command,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         for name in set(listed.stdout.split("\0")):
             if name and (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -272,13 +252,7 @@ def test_block_runs(block, checkout_of):
     if block.language == "python":
         command = [sys.executable, "-c", block.body]
     else:
-        command = [
-            "bash",
-            "-euo",
-            "pipefail",
-            "-c",
-            runnable(block),
-        ]
+        command = ["bash", "-euo", "pipefail", "-c", runnable(block)]
         if not command[-1]:
             pytest.skip("make targets only: checked by name")
 
@@ -311,12 +285,7 @@ def commands(shell):
             yield words[start].removeprefix("lightning_cse."), words[start + 1 : end]
 
 
-def check_command(
-    name,
-    args,
-    give,
-    patch,
-):
+def check_command(name, args, give, patch):
     """Fail if a command could not start."""
     if name in HYDRA:
         # Composed and checked in this process, also with several devices.
@@ -329,11 +298,7 @@ def check_command(
         return
 
     def stopping(read):
-        def parsed(
-            self,
-            *given,
-            **named,
-        ):
+        def parsed(self, *given, **named):
             read(self, *given, **named)
             raise Parsed
 
@@ -355,33 +320,16 @@ def make_known():
 
 @pytest.mark.docs
 @pytest.mark.parametrize("block", params(skipped=True))
-def test_skipped_block_could_start(
-    block,
-    give,
-    monkeypatch,
-):
+def test_skipped_block_could_start(block, give, monkeypatch):
     if block.language == "python":
         ast.parse(block.body)
         return
 
     script = re.sub(r"<\w+>", "x", block.body)
-    subprocess.run(
-        [
-            "bash",
-            "-n",
-            "-c",
-            script,
-        ],
-        check=True,
-    )
+    subprocess.run(["bash", "-n", "-c", script], check=True)
     write_files(block, Path())
     for name, args in commands(block.body):
-        check_command(
-            name,
-            args,
-            give,
-            monkeypatch,
-        )
+        check_command(name, args, give, monkeypatch)
 
 
 # The documents
@@ -418,20 +366,8 @@ def test_every_public_name_is_in_the_reference(module):
 def site(tmp_path_factory):
     """The site, built as by ``make docs``: a warning is an error."""
     folder = tmp_path_factory.mktemp("site")
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--site-dir",
-        str(folder),
-    ]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
     return folder

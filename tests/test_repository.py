@@ -47,12 +47,7 @@ def files(repository):
     be committed.
     """
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(
-        command,
-        cwd=repository,
-        capture_output=True,
-        text=True,
-    )
+    listed = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     if listed.returncode != 0:
         pytest.skip("not a git checkout")
 
@@ -121,12 +116,7 @@ def test_version_has_its_release_notes_and_is_everywhere_the_same(tmp_path):
 
 def test_kept_records_name_commits_of_the_history(repository):
     command = ["git", "rev-list", "HEAD"]
-    history = subprocess.run(
-        command,
-        cwd=repository,
-        capture_output=True,
-        text=True,
-    )
+    history = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     if history.returncode or (repository / ".git" / "shallow").exists():
         pytest.skip("needs the complete history")
 

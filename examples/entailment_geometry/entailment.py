@@ -59,12 +59,7 @@ class EntailmentCSE(Method):
     score: ClassVar[Score]
 
     def __init__(
-        self,
-        encoder: SentenceEncoder,
-        *,
-        temperature: float,
-        reverse: bool,
-        **options: Any,
+        self, encoder: SentenceEncoder, *, temperature: float, reverse: bool, **options: Any
     ) -> None:
         loss = EntailmentContrastive(type(self).score, temperature, reverse=reverse)
         super().__init__(self.kind(encoder), loss, **options)

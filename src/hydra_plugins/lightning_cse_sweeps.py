@@ -64,10 +64,7 @@ class PointsSweeperConf:
 
 
 ConfigStore.instance().store(
-    group="hydra/sweeper",
-    name="points",
-    node=PointsSweeperConf,
-    provider="lightning_cse",
+    group="hydra/sweeper", name="points", node=PointsSweeperConf, provider="lightning_cse"
 )
 
 
@@ -84,19 +81,13 @@ class PointsSweeper(Sweeper):
     params: Mapping[str, Any]
 
     def setup(
-        self,
-        *,
-        hydra_context: HydraContext,
-        task_function: TaskFunction,
-        config: DictConfig,
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Keep the objects that Hydra passes, and build the launcher."""
         self.cfg = config
         self.loader = hydra_context.config_loader
         self.points_launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=hydra_context,
-            task_function=task_function,
-            config=config,
+            hydra_context=hydra_context, task_function=task_function, config=config
         )
 
     def sweep(self, arguments: list[str]) -> Sequence[JobReturn]:
@@ -187,11 +178,7 @@ RAY: dict[str, dict[str, Any]] = {
         "log_to_driver": True,
         "logging_level": "error",
     },
-    "remote": {
-        "num_cpus": 1,
-        "num_gpus": 0,
-        "max_retries": 0,
-    },
+    "remote": {"num_cpus": 1, "num_gpus": 0, "max_retries": 0},
 }
 """Arguments of `ray.init` and options of a point's task; a plus adds others."""
 
@@ -205,10 +192,7 @@ class RayLauncherConf:
 
 
 ConfigStore.instance().store(
-    group="hydra/launcher",
-    name="ray",
-    node=RayLauncherConf,
-    provider="lightning_cse",
+    group="hydra/launcher", name="ray", node=RayLauncherConf, provider="lightning_cse"
 )
 
 
@@ -221,20 +205,14 @@ class RayLauncher(Launcher):
         self.remote = settings["remote"]
 
     def setup(
-        self,
-        *,
-        hydra_context: HydraContext,
-        task_function: TaskFunction,
-        config: DictConfig,
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Keep the objects that Hydra passes."""
         self.config = config
         self.work = (hydra_context, config, task_function)
 
     def launch(
-        self,
-        job_overrides: Sequence[Sequence[str]],
-        initial_job_idx: int,
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
         """Run the points, as many at once as Ray can, and return their results in order."""
         # Ray reads these on import: it sends no usage data, and points have the same priority as
@@ -249,10 +227,7 @@ class RayLauncher(Launcher):
 
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
-        Path(str(self.config.hydra.sweep.dir)).mkdir(
-            parents=True,
-            exist_ok=True,
-        )
+        Path(str(self.config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
         was_running = ray.is_initialized()
 
         if not was_running:
@@ -286,29 +261,18 @@ class RayLauncher(Launcher):
             raise ConfigError([f"hydra.launcher.ray.init: {one_line(error)}"]) from error
 
     @staticmethod
-    def _result(
-        ray: Any,
-        reference: Any,
-        overrides: Sequence[str],
-    ) -> JobReturn:
+    def _result(ray: Any, reference: Any, overrides: Sequence[str]) -> JobReturn:
         """Return the result of a point; one whose worker was lost counts as failed."""
         try:
             result: JobReturn = ray.get(reference)
         except ray.exceptions.RayError as error:
             log.error("%s was lost: %s", " ".join(filter_overrides(overrides)), error)
-            return JobReturn(
-                overrides=list(overrides),
-                status=JobStatus.FAILED,
-            )
+            return JobReturn(overrides=list(overrides), status=JobStatus.FAILED)
 
         return result
 
 
-def _run(
-    shared: Any,
-    number: int,
-    overrides: list[str],
-) -> JobReturn:
+def _run(shared: Any, number: int, overrides: list[str]) -> JobReturn:
     """Run a point in a worker of Ray."""
     context, shared_config, task, singletons = shared
     setup_globals()
@@ -321,10 +285,4 @@ def _run(
 
     HydraConfig.instance().set_config(config)
 
-    return run_job(
-        task,
-        config,
-        "hydra.sweep.dir",
-        "hydra.sweep.subdir",
-        context,
-    )
+    return run_job(task, config, "hydra.sweep.dir", "hydra.sweep.subdir", context)

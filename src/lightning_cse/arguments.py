@@ -25,11 +25,7 @@ def seeds(text: str) -> tuple[int, ...]:
 def add_runs(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say which runs fill a paper's tables, and where they are."""
     add = parser.add_argument
-    add(
-        "--profile",
-        choices=PROFILES,
-        help="a setting smaller than the paper's; the table says so",
-    )
+    add("--profile", choices=PROFILES, help="a setting smaller than the paper's; the table says so")
 
     add(
         "--encoder",
@@ -63,11 +59,7 @@ def hydra_text(value: str) -> str:
         >>> hydra_text("runs/a.jsonl"), hydra_text("my file.csv"), hydra_text("null")
         ('runs/a.jsonl', "'my file.csv'", "'null'")
     """
-    plain = re.fullmatch(
-        r"[A-Za-z_/.][\w/.-]*",
-        value,
-        re.ASCII,
-    )
+    plain = re.fullmatch(r"[A-Za-z_/.][\w/.-]*", value, re.ASCII)
     is_text = plain and value.casefold() not in ("null", "true", "false", "nan", "inf")
 
     return value if is_text else "'" + value.replace("'", r"\'") + "'"

@@ -83,12 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         default=0.05,
         help="level of significance, after Holm (default: 0.05)",
     )
-    add(
-        "--format",
-        choices=("table", "csv"),
-        default="table",
-        help="(default: table)",
-    )
+    add("--format", choices=("table", "csv"), default="table", help="(default: table)")
 
     return parser
 

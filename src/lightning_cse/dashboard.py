@@ -45,12 +45,7 @@ _SIDES = (
 )
 
 
-def workspace(
-    entity: str,
-    project: str,
-    dev: Sequence[str],
-    test: Sequence[str],
-) -> ws.Workspace:
+def workspace(entity: str, project: str, dev: Sequence[str], test: Sequence[str]) -> ws.Workspace:
     """Return a workspace: one section per group of charts, and the runs beside them, grouped by
     sweep.
     """
@@ -106,22 +101,9 @@ def _panels(charts: Sequence[Any]) -> list[Any]:
     for key in charts:
         if isinstance(key, tuple):
             x, y = map(wr.SummaryMetric, key)
-            panels.append(
-                wr.ScatterPlot(
-                    title=" and ".join(key),
-                    x=x,
-                    y=y,
-                )
-            )
+            panels.append(wr.ScatterPlot(title=" and ".join(key), x=x, y=y))
         else:
-            panels.append(
-                wr.LinePlot(
-                    title=key,
-                    x=_STEP,
-                    y=[key],
-                    **look,
-                )
-            )
+            panels.append(wr.LinePlot(title=key, x=_STEP, y=[key], **look))
 
     return panels
 
@@ -163,18 +145,9 @@ def _build(args: argparse.Namespace) -> str:
         entity = wandb.Api(timeout=20).default_entity or ""  # who is logged in
 
     dev = args.dev or DEV_SCORES
-    built: Any = workspace(
-        entity,
-        args.project,
-        dev,
-        args.test or TEST_SCORES,
-    )
+    built: Any = workspace(entity, args.project, dev, args.test or TEST_SCORES)
     if args.dry_run:
-        model = built._to_model().model_dump(
-            mode="json",
-            by_alias=True,
-            exclude_none=True,
-        )
+        model = built._to_model().model_dump(mode="json", by_alias=True, exclude_none=True)
         return json.dumps(model, indent=2, ensure_ascii=False)
 
     built.save()
@@ -192,18 +165,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--project", required=True, help="W&B project (logger.project, lightning_cse)")
     add("--entity", default="", help="W&B user or team; default: the user who is logged in")
-    add(
-        "--dev",
-        action="append",
-        metavar="KEY",
-        help="a dev score; may be repeated",
-    )
-    add(
-        "--test",
-        action="append",
-        metavar="KEY",
-        help="a test score; may be repeated",
-    )
+    add("--dev", action="append", metavar="KEY", help="a dev score; may be repeated")
+    add("--test", action="append", metavar="KEY", help="a test score; may be repeated")
     add(
         "--dry-run", action="store_true", help="print as JSON what would be built, without a server"
     )

@@ -7,11 +7,7 @@ from functools import partial
 
 from lightning_cse.config.launch import launch
 
-main = partial(
-    launch,
-    "lightning_cse.analysis.describing:run",
-    config_name="describe",
-)
+main = partial(launch, "lightning_cse.analysis.describing:run", config_name="describe")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -62,12 +62,7 @@ def share(rows: Tensor) -> Tensor:
     The last row fills shares up to the same length.
     """
     rank, count = world()
-    own = torch.arange(
-        rank,
-        rank + count * -(-len(rows) // count),
-        count,
-        device=rows.device,
-    )
+    own = torch.arange(rank, rank + count * -(-len(rows) // count), count, device=rows.device)
 
     return rows[own.clamp(max=len(rows) - 1)]
 

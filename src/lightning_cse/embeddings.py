@@ -8,11 +8,7 @@ import torch
 from torch import Tensor
 
 
-@dataclasses.dataclass(
-    frozen=True,
-    eq=False,
-    repr=False,
-)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Embedding:
     """A batch of ``n`` sentences, each described by one or more vectors of width ``d``.
 
@@ -77,11 +73,7 @@ class Embedding:
         return type(self)(**{name: function(value) for name, value in self.fields().items()})
 
 
-@dataclasses.dataclass(
-    frozen=True,
-    eq=False,
-    repr=False,
-)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PointEmbedding(Embedding):
     """A sentence is a point: one vector ``(n, d)``, not normalised, as in SimCSE and NGCSE."""
 
@@ -89,11 +81,7 @@ class PointEmbedding(Embedding):
     _views: ClassVar = {"primary": "vector"}
 
 
-@dataclasses.dataclass(
-    frozen=True,
-    eq=False,
-    repr=False,
-)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class GaussianEmbedding(Embedding):
     """A sentence is a Gaussian with diagonal covariance, as in GaussCSE: mean and log variances.
 
@@ -105,11 +93,7 @@ class GaussianEmbedding(Embedding):
     _views: ClassVar = {"mean": "mean"}
 
 
-@dataclasses.dataclass(
-    frozen=True,
-    eq=False,
-    repr=False,
-)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class DualEmbedding(Embedding):
     """A sentence is two vectors, as in DualCSE: what it says (r) and what it implies (u)."""
 
@@ -117,11 +101,7 @@ class DualEmbedding(Embedding):
     implicit: Tensor
 
 
-@dataclasses.dataclass(
-    frozen=True,
-    eq=False,
-    repr=False,
-)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class DualGaussianEmbedding(Embedding):
     """A sentence is two Gaussians, one for what it says and one for what it implies."""
 
@@ -132,11 +112,7 @@ class DualGaussianEmbedding(Embedding):
     _views: ClassVar = {"explicit": "explicit_mean", "implicit": "implicit_mean"}
 
     @classmethod
-    def of(
-        cls,
-        explicit: GaussianEmbedding,
-        implicit: GaussianEmbedding,
-    ) -> Self:
+    def of(cls, explicit: GaussianEmbedding, implicit: GaussianEmbedding) -> Self:
         """Return the embedding with two Gaussians per sentence."""
         return cls(*explicit.fields().values(), *implicit.fields().values())
 
@@ -151,11 +127,7 @@ class DualGaussianEmbedding(Embedding):
         return GaussianEmbedding(self.implicit_mean, self.implicit_log_variance)
 
 
-@dataclasses.dataclass(
-    frozen=True,
-    eq=False,
-    repr=False,
-)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PragmaticEmbedding(Embedding):
     """A sentence is its literal meaning and what is meant by it, as in ImpScore.
 

@@ -35,11 +35,7 @@ class LightningCSEError(Exception):
 class Interrupted(KeyboardInterrupt):
     """A command was stopped by a signal; the message says from where the same command continues."""
 
-    def __init__(
-        self,
-        message: str,
-        signum: int = signal.SIGINT,
-    ) -> None:
+    def __init__(self, message: str, signum: int = signal.SIGINT) -> None:
         super().__init__(message)
         self.signum = int(signum)
 
@@ -47,11 +43,7 @@ class Interrupted(KeyboardInterrupt):
 def stop_signals() -> list[int]:
     """Return the signals that stop a command, with those of SLURM before its time limit."""
     of_slurm = [signal.SIGUSR1, signal.SIGUSR2] if "SLURM_JOB_ID" in os.environ else []
-    return [
-        signal.SIGINT,
-        signal.SIGTERM,
-        *of_slurm,
-    ]
+    return [signal.SIGINT, signal.SIGTERM, *of_slurm]
 
 
 class ConfigError(LightningCSEError):
@@ -79,11 +71,7 @@ class EncoderError(LightningCSEError):
 class TrainingError(LightningCSEError):
     """Training had to stop, perhaps because of some training ``rows``; its results are kept."""
 
-    def __init__(
-        self,
-        message: str,
-        rows: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
         super().__init__(message)
         self.rows = list(rows)
 
@@ -103,12 +91,7 @@ def user_error(error: BaseException | None) -> LightningCSEError | None:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``" - did you mean 'x'?"`` for the closest known word, or an empty string."""
-    close = difflib.get_close_matches(
-        word,
-        list(known),
-        n=1,
-        cutoff=0.6,
-    )
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" - did you mean '{close[0]}'?" if close else ""
 
 

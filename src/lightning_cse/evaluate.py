@@ -11,11 +11,7 @@ from lightning_cse.config.launch import launch
 def main() -> int:
     """Read the command line, evaluate, and return the exit code."""
     args = quote_free_text(sys.argv[1:])
-    return launch(
-        "lightning_cse.engine.evaluate:run",
-        config_name="evaluate",
-        args=args,
-    )
+    return launch("lightning_cse.engine.evaluate:run", config_name="evaluate", args=args)
 
 
 if __name__ == "__main__":

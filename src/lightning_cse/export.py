@@ -26,12 +26,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="MODEL",
         help="folder of a run, or an encoder: its name, folder or hub name",
     )
-    add(
-        "--pooling",
-        default="auto",
-        metavar="NAME",
-        help="pooling of an encoder; default: its own",
-    )
+    add("--pooling", default="auto", metavar="NAME", help="pooling of an encoder; default: its own")
     add(
         "--to",
         required=True,
@@ -39,40 +34,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="FOLDER",
         help="the folder to write; it must be new or empty",
     )
-    add(
-        "--view",
-        metavar="NAME",
-        help="implicit (DualCSE), ...; default: the primary one",
-    )
+    add("--view", metavar="NAME", help="implicit (DualCSE), ...; default: the primary one")
     add(
         "--adapter",
         action="store_true",
         help="write the adapter of a run alone, for peft and sentence-transformers; default: merge it",
     )
-    add(
-        "--force",
-        action="store_true",
-        help="replace an existing sentence-transformers folder",
-    )
-    add(
-        "--push",
-        metavar="USER/NAME",
-        help="upload to the Hugging Face hub (`hf auth login`)",
-    )
-    add(
-        "--private",
-        action="store_true",
-        help="with --push: a repository only you can read",
-    )
+    add("--force", action="store_true", help="replace an existing sentence-transformers folder")
+    add("--push", metavar="USER/NAME", help="upload to the Hugging Face hub (`hf auth login`)")
+    add("--private", action="store_true", help="with --push: a repository only you can read")
     options = parser.parse_args(argv)
     if options.push and options.push.count("/") != 1:
         parser.error(f"--push: must be USER/NAME, got {options.push!r}")
 
-    model = load(
-        options.model,
-        "cpu",
-        pooling=options.pooling,
-    )
+    model = load(options.model, "cpu", pooling=options.pooling)
 
     from lightning_cse.analysis.exporting import export, push
 

@@ -7,11 +7,7 @@ from functools import partial
 
 from lightning_cse.config.launch import launch
 
-main = partial(
-    launch,
-    "lightning_cse.generation.generating:run",
-    config_name="generate",
-)
+main = partial(launch, "lightning_cse.generation.generating:run", config_name="generate")
 
 if __name__ == "__main__":
     sys.exit(main())

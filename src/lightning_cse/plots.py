@@ -71,10 +71,7 @@ def blank_figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(
-        figsize=(width, height),
-        layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07),
-    )
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07))
     FigureCanvasAgg(figure)
 
     return figure
@@ -102,12 +99,7 @@ def line(axes: Axes, points: Points, **options: Any) -> None:
 
 def zero_line(axes: Axes) -> None:
     """Mark zero on the vertical axis."""
-    axes.axhline(
-        0,
-        color=GREY,
-        linewidth=0.8,
-        zorder=1,
-    )
+    axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
 
 
 def by_step(axes: Axes) -> None:

@@ -57,21 +57,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 corpus = corpus.model_copy(update={"sources": (arguments.source,)})
 
             part = Path(scratch) / "part"
-            prepare(
-                corpus,
-                folder,
-                part,
-                force=arguments.force,
-                only_check=arguments.check,
-            )
+            prepare(corpus, folder, part, force=arguments.force, only_check=arguments.check)
 
     return 0
 
 
 def tokenise(
-    overrides: Sequence[str],
-    data_dir: Path | None = None,
-    config_dir: str | None = None,
+    overrides: Sequence[str], data_dir: Path | None = None, config_dir: str | None = None
 ) -> None:
     """Read and tokenise the data of a training command into the cache, without training."""
     if config_dir is not None:
@@ -101,12 +93,7 @@ def list_corpora(folder: Path) -> None:
 
 
 def prepare(
-    corpus: Corpus,
-    folder: Path,
-    part: Path,
-    *,
-    force: bool = False,
-    only_check: bool = False,
+    corpus: Corpus, folder: Path, part: Path, *, force: bool = False, only_check: bool = False
 ) -> None:
     """Put the files of a corpus into the data directory, checked, or raise DataError.
 
@@ -203,12 +190,7 @@ def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path) -> str | Non
     return None
 
 
-def _fetch(
-    corpus: Corpus,
-    file: CorpusFile,
-    part: Path,
-    target: Path,
-) -> str:
+def _fetch(corpus: Corpus, file: CorpusFile, part: Path, target: Path) -> str:
     """Write one file, unchecked, to ``part``; return its origin, or raise DataError."""
     failures = [] if corpus.sources else [f"{file.path}: {corpus.prepare}"]
 
@@ -252,14 +234,7 @@ def _opened(origin: str, scratch: Path) -> Path:
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30.0)
     pooch.get_logger().setLevel("WARNING")
 
-    return Path(
-        pooch.retrieve(
-            origin,
-            None,
-            path=scratch,
-            downloader=downloader,
-        )
-    )
+    return Path(pooch.retrieve(origin, None, path=scratch, downloader=downloader))
 
 
 def _echo(line: str) -> None:

@@ -6,10 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
-def progress(
-    *more: TextColumn,
-    shown: bool | None = None,
-) -> Progress:
+def progress(*more: TextColumn, shown: bool | None = None) -> Progress:
     """Return a progress bar on stderr; by default it is shown where there is a terminal."""
     columns = (
         TextColumn("{task.description}"),
@@ -24,9 +21,5 @@ def progress(
 
     # The time left is estimated over all steps, so that it includes the pauses between them.
     return Progress(
-        *columns,
-        console=console,
-        transient=True,
-        disable=not shown,
-        speed_estimate_period=86_400.0,
+        *columns, console=console, transient=True, disable=not shown, speed_estimate_period=86_400.0
     )

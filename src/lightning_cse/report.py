@@ -123,12 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="default: report.html",
     )
-    add(
-        "--seeds",
-        type=shared.seeds,
-        metavar="0,1,2",
-        help="only these seeds",
-    )
+    add("--seeds", type=shared.seeds, metavar="0,1,2", help="only these seeds")
     shared.add_runs(parser)
 
     return parser

@@ -128,10 +128,7 @@ def _exit_code(plans: Sequence[Plan]) -> int:
 
 
 def _make(
-    plan: Plan,
-    given: argparse.Namespace,
-    folder: Path,
-    kept: Mapping[Identity, FinishedRun],
+    plan: Plan, given: argparse.Namespace, folder: Path, kept: Mapping[Identity, FinishedRun]
 ) -> bool:
     """Make, print and write one artefact; return False, without raising, if it cannot be made."""
     from lightning_cse.papers.kept import comparison, keep, repetitions
@@ -208,19 +205,11 @@ def _parser() -> argparse.ArgumentParser:
         "--experiments": "folder of tables of your own, DIR/<paper>/<table>.yaml, instead of experiments/",
         "--config-dir": "folder of configs of your own, beside conf/",
     }.items():
-        add(
-            name,
-            type=shared.path,
-            metavar="DIR",
-            help=purpose,
-        )
+        add(name, type=shared.path, metavar="DIR", help=purpose)
 
     shared.add_runs(parser)
     add(
-        "--seeds",
-        type=shared.seeds,
-        metavar="0,1,2",
-        help="seeds to use instead of the artefact's",
+        "--seeds", type=shared.seeds, metavar="0,1,2", help="seeds to use instead of the artefact's"
     )
     add(
         "--only",

@@ -72,9 +72,7 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
 
 def gaussian_similarity_matrix(
-    a: GaussianEmbedding,
-    b: GaussianEmbedding,
-    reduce: Reduce = "mean_of_sims",
+    a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims"
 ) -> Tensor:
     r"""Return the similarity of all Gaussians of ``a`` to all of ``b``, from their KL divergence.
 
@@ -112,12 +110,7 @@ def gaussian_similarity_matrix(
     if a.mean.shape[1] != b.mean.shape[1]:
         raise ValueError(f"need one width, got {a.mean.shape[1]} and {b.mean.shape[1]}")
 
-    tensors = _wide(
-        a.mean,
-        a.log_variance,
-        b.mean,
-        b.log_variance,
-    )
+    tensors = _wide(a.mean, a.log_variance, b.mean, b.log_variance)
     if reduce == "sim_of_sum":
         return _sim_of_sum_matrix(*tensors)
 
@@ -127,9 +120,7 @@ def gaussian_similarity_matrix(
 
 
 def gaussian_similarity(
-    a: GaussianEmbedding,
-    b: GaussianEmbedding,
-    reduce: Reduce = "mean_of_sims",
+    a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims"
 ) -> Tensor:
     r"""Return the similarity of each Gaussian of ``a`` to the same row of ``b``.
 
@@ -144,9 +135,7 @@ def gaussian_similarity(
 
 
 def symmetric_gaussian_similarity(
-    a: GaussianEmbedding,
-    b: GaussianEmbedding,
-    reduce: Reduce = "mean_of_sims",
+    a: GaussianEmbedding, b: GaussianEmbedding, reduce: Reduce = "mean_of_sims"
 ) -> Tensor:
     r"""Return the similarity of each Gaussian of ``a`` and the same row of ``b``, both ways.
 
@@ -164,11 +153,7 @@ def symmetric_gaussian_similarity(
 class CosineSimilarity:
     """The cosine of two vectors."""
 
-    def matrix(
-        self,
-        anchor: Tensor,
-        candidate: Tensor,
-    ) -> Tensor:
+    def matrix(self, anchor: Tensor, candidate: Tensor) -> Tensor:
         """Return `cosine_matrix`: (n, m)."""
         return cosine_matrix(anchor, candidate)
 
@@ -184,39 +169,19 @@ class GaussianSimilarity:
 
     reduce: Reduce = "mean_of_sims"
 
-    def matrix(
-        self,
-        anchor: GaussianEmbedding,
-        candidate: GaussianEmbedding,
-    ) -> Tensor:
+    def matrix(self, anchor: GaussianEmbedding, candidate: GaussianEmbedding) -> Tensor:
         """Return sim(candidate || anchor) of every pair: (n, m)."""
-        return gaussian_similarity_matrix(
-            candidate,
-            anchor,
-            self.reduce,
-        ).T
+        return gaussian_similarity_matrix(candidate, anchor, self.reduce).T
 
-    def rows(
-        self,
-        anchor: GaussianEmbedding,
-        candidate: GaussianEmbedding,
-    ) -> Tensor:
+    def rows(self, anchor: GaussianEmbedding, candidate: GaussianEmbedding) -> Tensor:
         """Return sim(candidate || anchor) row by row: (n,)."""
-        return gaussian_similarity(
-            candidate,
-            anchor,
-            self.reduce,
-        )
+        return gaussian_similarity(candidate, anchor, self.reduce)
 
 
 class Similarity(Protocol):
     """The similarity that a loss uses to compare views of embeddings; larger is closer."""
 
-    def matrix(
-        self,
-        anchor: Any,
-        candidate: Any,
-    ) -> Tensor:
+    def matrix(self, anchor: Any, candidate: Any) -> Tensor:
         """Return the similarity of every candidate to every anchor: (n, m) for n anchors."""
         ...
 
@@ -228,26 +193,13 @@ def is_same(first: Ask, second: Ask, like: Embedding) -> bool:
 
     def draw() -> Embedding:
         return type(like)(
-            *(
-                torch.randn(
-                    16,
-                    d,
-                    generator=generator,
-                    dtype=torch.float64,
-                )
-                for d in widths
-            )
+            *(torch.randn(16, d, generator=generator, dtype=torch.float64) for d in widths)
         )
 
     a = draw()
     b = draw()
     with torch.no_grad():
-        return torch.allclose(
-            first(a, b).double(),
-            second(a, b).double(),
-            rtol=1e-5,
-            atol=1e-9,
-        )
+        return torch.allclose(first(a, b).double(), second(a, b).double(), rtol=1e-5, atol=1e-9)
 
 
 @dataclass(frozen=True)
@@ -258,26 +210,14 @@ class Comparison:
     views: tuple[str, str] | None = None
 
     @classmethod
-    def of(
-        cls,
-        ask: Ask,
-        like: Embedding,
-    ) -> Comparison:
+    def of(cls, ask: Ask, like: Embedding) -> Comparison:
         """Return the comparison by a score; whether it is a cosine is tested on the kind given."""
         view = next(iter(like.views()))
-        is_cosine = is_same(
-            ask,
-            lambda a, b: cosine(a.views()[view], b.views()[view]),
-            like,
-        )
+        is_cosine = is_same(ask, lambda a, b: cosine(a.views()[view], b.views()[view]), like)
 
         return cls(ask, (view, view) if is_cosine else None)
 
-    def matrix(
-        self,
-        a: Embedding,
-        b: Embedding,
-    ) -> Tensor:
+    def matrix(self, a: Embedding, b: Embedding) -> Tensor:
         """Return the score of every pair, (n, m): one matrix product if it is a cosine."""
         if self.views is not None:
             first, second = self.views
@@ -288,10 +228,7 @@ class Comparison:
         return torch.stack([self.ask(one, b) for one in repeated])
 
     def search(
-        self,
-        queries: Embedding,
-        documents: Embedding,
-        count: int,
+        self, queries: Embedding, documents: Embedding, count: int
     ) -> Iterator[list[tuple[int, float]]]:
         """Yield the best documents of each query, by number, with their float64 scores, best first.
 
@@ -305,12 +242,7 @@ class Comparison:
             best = exact.sort(descending=True, stable=True)
             yield list(zip(chosen[best.indices].tolist(), best.values.tolist(), strict=True))
 
-    def _candidates(
-        self,
-        queries: Embedding,
-        documents: Embedding,
-        count: int,
-    ) -> Tensor:
+    def _candidates(self, queries: Embedding, documents: Embedding, count: int) -> Tensor:
         """Return the best documents of each query in float32, in no order: (queries, count)."""
         scores = torch.empty(len(queries), 0)
         rows = torch.empty(len(queries), 0, dtype=torch.long)
@@ -343,19 +275,8 @@ class _MeanOfSims(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        a_mean: Tensor,
-        a_log: Tensor,
-        b_mean: Tensor,
-        b_log: Tensor,
-    ) -> Tensor:
-        ctx.save_for_backward(
-            a_mean,
-            a_log,
-            b_mean,
-            b_log,
-        )
+    def forward(ctx: Any, a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Tensor) -> Tensor:
+        ctx.save_for_backward(a_mean, a_log, b_mean, b_log)
         width = a_mean.shape[1]
         a_variance = torch.exp(a_log)
         b_precision = torch.exp(b_log).reciprocal()
@@ -384,26 +305,10 @@ class _MeanOfSims(torch.autograd.Function):
 
         a_mean, a_log, b_mean, b_log = ctx.saved_tensors
         a_variance = torch.exp(a_log)
-        a = torch.stack(
-            [
-                a_mean,
-                a_log,
-                a_variance,
-            ]
-        )
-        b = torch.stack(
-            [
-                b_mean,
-                b_log + 1,
-                torch.exp(b_log).reciprocal(),
-            ]
-        )
+        a = torch.stack([a_mean, a_log, a_variance])
+        b = torch.stack([b_mean, b_log + 1, torch.exp(b_log).reciprocal()])
         with _no_autocast(gradient):
-            a_sums, b_sums = _sum_terms(
-                a,
-                b,
-                gradient * (-2 / a_mean.shape[1]),
-            )
+            a_sums, b_sums = _sum_terms(a, b, gradient * (-2 / a_mean.shape[1]))
 
         a_by_precision, a_plain, a_by_difference = a_sums.unbind(1)
         b_plain, b_by_difference, b_by_r = b_sums.unbind(1)
@@ -416,11 +321,7 @@ class _MeanOfSims(torch.autograd.Function):
         )
 
 
-def _sum_terms(
-    a: Tensor,
-    b: Tensor,
-    weight: Tensor,
-) -> tuple[Tensor, Tensor]:
+def _sum_terms(a: Tensor, b: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Return the weighted sums of the terms of `_write_terms`: (n, 3, d) over b, (m, 3, d) over a.
 
     The first three terms are summed over b and the last three over a; side by side, each takes one
@@ -435,12 +336,7 @@ def _sum_terms(
     b_sums = a.new_zeros(m, 1, 3 * width)
     for i, j in _blocks(weight, rows, columns):
         block = (slice(i.stop - i.start), slice(j.stop - j.start))
-        _write_terms(
-            terms[block],
-            memory[:, *block],
-            a[:, i, None],
-            b[:, None, j],
-        )
+        _write_terms(terms[block], memory[:, *block], a[:, i, None], b[:, None, j])
         flat = terms[block].flatten(2)
         a_sums[i].baddbmm_(weight[i, None, j], flat[:, :, : 3 * width])
         b_sums[j].baddbmm_(weight[i, j].T[:, None], flat[:, :, width:].transpose(0, 1))
@@ -448,43 +344,25 @@ def _sum_terms(
     return a_sums.view(n, 3, width), b_sums.view(m, 3, width)
 
 
-def _write_terms(
-    terms: Tensor,
-    memory: Tensor,
-    a: Tensor,
-    b: Tensor,
-) -> None:
+def _write_terms(terms: Tensor, memory: Tensor, a: Tensor, b: Tensor) -> None:
     """Write a block's 1 / q^2 times the precision of b, 1, precision times difference, and r."""
     a_mean, a_log, a_variance = a
     b_mean, b_log_and_1, b_precision = b
     difference, r, q = memory
     by_precision, plain, by_difference, by_r = terms.unbind(2)
     torch.sub(a_mean, b_mean, out=difference)
-    torch.addcmul(
-        a_variance,
-        difference,
-        difference,
-        out=r,
-    )
+    torch.addcmul(a_variance, difference, difference, out=r)
     r.mul_(b_precision)
     torch.sub(b_log_and_1, a_log, out=q)
     q.add_(r).reciprocal_()
     torch.mul(q, q, out=plain)
     torch.mul(plain, b_precision, out=by_precision)
-    torch.mul(
-        by_precision,
-        difference,
-        out=by_difference,
-    )
+    torch.mul(by_precision, difference, out=by_difference)
     torch.mul(plain, r, out=by_r)
 
 
 def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    values, places = scores.topk(
-        min(count, scores.shape[1]),
-        dim=1,
-        sorted=False,
-    )
+    values, places = scores.topk(min(count, scores.shape[1]), dim=1, sorted=False)
     return values, places
 
 
@@ -498,23 +376,14 @@ def _block_shape(matrix: Tensor, width: int) -> tuple[int, int]:
     return rows, max(1, min(m, pairs // rows))
 
 
-def _blocks(
-    matrix: Tensor,
-    rows: int,
-    columns: int,
-) -> Iterator[tuple[slice, slice]]:
+def _blocks(matrix: Tensor, rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
     n, m = matrix.shape
     for i in range(0, n, rows):
         for j in range(0, m, columns):
             yield slice(i, min(n, i + rows)), slice(j, min(m, j + columns))
 
 
-def _sim_of_sum_matrix(
-    a_mean: Tensor,
-    a_log: Tensor,
-    b_mean: Tensor,
-    b_log: Tensor,
-) -> Tensor:
+def _sim_of_sum_matrix(a_mean: Tensor, a_log: Tensor, b_mean: Tensor, b_log: Tensor) -> Tensor:
     dtype = a_mean.dtype
     # In float32, terms of the size of mean^2 / variance cancel: the relative error is 1e-4 for
     # means 0.001 apart, and 5e-3 at log variances of -12. In float64 it is 6e-8, in a fraction of
@@ -545,11 +414,7 @@ def _unit(x: Tensor) -> Tensor:
     # Not torch.nn.functional.normalize: at a zero vector, its gradient is 1e12 times the incoming
     # one, so one empty sentence would dominate the clipped gradient of a whole step.
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return x / torch.where(
-        norm < _ZERO_NORM,
-        torch.ones_like(norm),
-        norm,
-    )
+    return x / torch.where(norm < _ZERO_NORM, torch.ones_like(norm), norm)
 
 
 def _divergences(a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
@@ -557,12 +422,7 @@ def _divergences(a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
     if a.mean.shape != b.mean.shape:
         raise ValueError(f"need one shape, got {tuple(a.mean.shape)} and {tuple(b.mean.shape)}")
 
-    a_mean, a_log, b_mean, b_log = _wide(
-        a.mean,
-        a.log_variance,
-        b.mean,
-        b.log_variance,
-    )
+    a_mean, a_log, b_mean, b_log = _wide(a.mean, a.log_variance, b.mean, b.log_variance)
     ratio = a_log - b_log
 
     # expm1 keeps the digits of a small divergence.
@@ -577,7 +437,4 @@ def _reduce_rows(kl: Tensor, reduce: Reduce) -> Tensor:
 
 
 def _no_autocast(tensor: Tensor) -> torch.autocast:
-    return torch.autocast(
-        device_type=tensor.device.type,
-        enabled=False,
-    )
+    return torch.autocast(device_type=tensor.device.type, enabled=False)

@@ -44,30 +44,17 @@ class Tokens:
         return len(self.ids)
 
     @classmethod
-    def pad(
-        cls,
-        sentences: Sequence[Sequence[int]],
-        rows: Sequence[int] | None = None,
-    ) -> Self:
+    def pad(cls, sentences: Sequence[Sequence[int]], rows: Sequence[int] | None = None) -> Self:
         """Build tokens from ragged lists of ids; ``rows`` defaults to 0, 1, 2, ..."""
         ids, lengths = _flat(sentences)
         numbers = range(len(sentences)) if rows is None else rows
         starts = np.cumsum(lengths) - lengths
 
-        return cls.cut(
-            ids,
-            starts,
-            lengths,
-            np.array(numbers, dtype=np.int64),
-        )
+        return cls.cut(ids, starts, lengths, np.array(numbers, dtype=np.int64))
 
     @classmethod
     def cut(
-        cls,
-        ids: np.ndarray,
-        starts: np.ndarray,
-        lengths: np.ndarray,
-        rows: np.ndarray,
+        cls, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: np.ndarray
     ) -> Self:
         """Cut sentences out of concatenated ids.
 
@@ -82,19 +69,11 @@ class Tokens:
         padded = np.zeros(mask.shape, dtype=np.int64)
         padded[mask] = ids[(starts[:, None] + places)[mask]]
 
-        return cls(
-            torch.from_numpy(padded),
-            torch.from_numpy(mask),
-            torch.from_numpy(rows),
-        )
+        return cls(torch.from_numpy(padded), torch.from_numpy(mask), torch.from_numpy(rows))
 
     def select(self, chosen: Tensor) -> Self:
         """Return the sentences chosen by a boolean mask or by numbers, with their rows."""
-        return type(self)(
-            self.ids[chosen],
-            self.mask[chosen],
-            self.rows[chosen],
-        )
+        return type(self)(self.ids[chosen], self.mask[chosen], self.rows[chosen])
 
     def to(self, device: torch.device | str) -> Self:
         """Return the same tokens on another device."""
@@ -117,12 +96,7 @@ class TokenTable:
         ids: the ids of all sentences, concatenated.
     """
 
-    def __init__(
-        self,
-        sentences: Sequence[str],
-        lengths: np.ndarray,
-        ids: np.ndarray,
-    ) -> None:
+    def __init__(self, sentences: Sequence[str], lengths: np.ndarray, ids: np.ndarray) -> None:
         self._row = {sentence: row for row, sentence in enumerate(sentences)}
         self._starts = np.cumsum(lengths) - lengths
         self._ids = ids
@@ -130,9 +104,7 @@ class TokenTable:
 
     @classmethod
     def of(
-        cls,
-        sentences: Sequence[str],
-        tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]],
+        cls, sentences: Sequence[str], tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]
     ) -> Self:
         """Build a table by tokenising sentences."""
         # In parts: a tokenizer's own results take a hundred times the memory of the ids.
@@ -149,11 +121,7 @@ class TokenTable:
         """Return whether the table has all these sentences."""
         return self._row.keys() >= set(sentences)
 
-    def tokens(
-        self,
-        sentences: Iterable[str],
-        most: int,
-    ) -> Tokens:
+    def tokens(self, sentences: Iterable[str], most: int) -> Tokens:
         """Return the tokens of sentences that the table has, each cut to ``most`` tokens."""
         rows = np.array([self._row[sentence] for sentence in sentences], dtype=np.int64)
         return Tokens.cut(
@@ -166,15 +134,7 @@ class TokenTable:
 
 def _flat(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Return the ids of all sentences, concatenated, and the number of tokens of each."""
-    lengths = np.fromiter(
-        map(len, sentences),
-        np.int64,
-        len(sentences),
-    )
-    ids = np.fromiter(
-        itertools.chain.from_iterable(sentences),
-        np.int32,
-        lengths.sum(),
-    )
+    lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+    ids = np.fromiter(itertools.chain.from_iterable(sentences), np.int32, lengths.sum())
 
     return ids, lengths

@@ -29,15 +29,7 @@ def train(overrides: Sequence[str]) -> Run:
     """
     from lightning_cse.runs import Run
 
-    return Run.at(
-        Path(
-            call(
-                "lightning_cse.engine.train:train",
-                "train",
-                overrides,
-            ).folder
-        )
-    )
+    return Run.at(Path(call("lightning_cse.engine.train:train", "train", overrides).folder))
 
 
 if __name__ == "__main__":

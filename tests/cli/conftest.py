@@ -32,12 +32,7 @@ def start(tmp_path, key):
 
     def started(name, *args):
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                f"lightning_cse.{name}",
-                *args,
-            ],
+            [sys.executable, "-m", f"lightning_cse.{name}", *args],
             cwd=tmp_path,
             env=os.environ | environment(tmp_path) | {"OPENAI_API_KEY": key},
             stdout=subprocess.PIPE,
@@ -66,11 +61,7 @@ def in_place(monkeypatch, capsys):
 
     def run(main, *args):
         name = main.__module__.rpartition(".")[2]
-        monkeypatch.setattr(
-            sys,
-            "argv",
-            [f"{name}.py", *args],
-        )
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *args])
         handlers = logging.root.handlers[:]
         GlobalHydra.instance().clear()
         capsys.readouterr()
@@ -86,12 +77,7 @@ def in_place(monkeypatch, capsys):
 
 
 @pytest.fixture
-def evaluate(
-    tmp_path,
-    monkeypatch,
-    key,
-    in_place,
-):
+def evaluate(tmp_path, monkeypatch, key, in_place):
     """Run ``lightning_cse.evaluate`` in this process, in an empty folder; return exit code, stdout
     and stderr.
     """

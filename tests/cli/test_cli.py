@@ -26,11 +26,7 @@ COMMANDS = sorted(
 )
 
 
-FOLDERS = {
-    "LIGHTNING_CSE_RUNS": "runs",
-    "LIGHTNING_CSE_CACHE": "cache",
-    "HF_HOME": "hub",
-}
+FOLDERS = {"LIGHTNING_CSE_RUNS": "runs", "LIGHTNING_CSE_CACHE": "cache", "HF_HOME": "hub"}
 
 
 @pytest.fixture
@@ -49,33 +45,13 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def command(
-    place,
-    repository,
-    monkeypatch,
-):
+def command(place, repository, monkeypatch):
     """Start a command in a process of its own."""
     monkeypatch.setenv("PYTHONPATH", str(repository / "src"))
 
-    def start(
-        name,
-        *args,
-        python=(),
-    ):
-        line = [
-            sys.executable,
-            *python,
-            "-m",
-            f"lightning_cse.{name}",
-            *args,
-        ]
-        return subprocess.run(
-            line,
-            cwd=place,
-            capture_output=True,
-            text=True,
-            timeout=400,
-        )
+    def start(name, *args, python=()):
+        line = [sys.executable, *python, "-m", f"lightning_cse.{name}", *args]
+        return subprocess.run(line, cwd=place, capture_output=True, text=True, timeout=400)
 
     return start
 
@@ -98,16 +74,8 @@ def lightly(command, *line):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_imports_nothing_heavy(
-    name,
-    command,
-    place,
-):
-    ended = lightly(
-        command,
-        name,
-        "--help",
-    )
+def test_help_imports_nothing_heavy(name, command, place):
+    ended = lightly(command, name, "--help")
     assert ended.returncode == 0
     started_as = {"list_runs": "lightning-cse runs"}.get(name, f"lightning_cse.{name}")
     assert started_as in ended.stdout
@@ -120,23 +88,10 @@ def test_help_imports_nothing_heavy(
 
 
 @pytest.mark.parametrize("line", ["+method.foo=1", "-m seed=0,1 epochs=1"])
-def test_unknown_key_imports_nothing_heavy(
-    line,
-    command,
-    place,
-):
-    ended = lightly(
-        command,
-        "train",
-        "+experiment=dualcse_cross",
-        *line.split(),
-    )
+def test_unknown_key_imports_nothing_heavy(line, command, place):
+    ended = lightly(command, "train", "+experiment=dualcse_cross", *line.split())
     assert ended.returncode == 2
-    assert re.search(
-        r"^error: ",
-        ended.stderr,
-        re.MULTILINE,
-    )
+    assert re.search(r"^error: ", ended.stderr, re.MULTILINE)
     assert not list(place.iterdir())
 
 
@@ -148,13 +103,7 @@ INSIDE = [
 
 
 @pytest.mark.parametrize(("line", "code", "text"), INSIDE)
-def test_console_command(
-    line,
-    code,
-    text,
-    in_place,
-    place,
-):
+def test_console_command(line, code, text, in_place, place):
     found, out, errors = in_place(__main__.main, *line.split())
     assert found == code
     assert text in out + errors
@@ -188,20 +137,12 @@ def test_console_command_knows_all():
     assert sorted(modules) == COMMANDS
 
 
-def test_sweep_from_end_to_end(
-    command,
-    in_process,
-    place,
-):
+def test_sweep_from_end_to_end(command, in_process, place):
     args = ("-m", "+experiment=dualcse_cross", "+debug=tiny", "seed=0,1", *LITTLE)
     ended = command("train", *args)
 
     assert ended.returncode == 0, ended.stderr
-    assert re.search(
-        r"^all seeds +2 +0\.\d{4} +0\.\d{4}$",
-        ended.stdout,
-        re.MULTILINE,
-    )
+    assert re.search(r"^all seeds +2 +0\.\d{4} +0\.\d{4}$", ended.stdout, re.MULTILINE)
 
     runs = sorted(find_runs(place / "runs"), key=lambda run: run.seed)
     found = [(run.name, run.seed, run.status) for run in runs]

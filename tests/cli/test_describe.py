@@ -21,20 +21,9 @@ def test_the_sample_is_described_and_a_corpus_that_is_missing_is_not(tmp_path, r
     environment.pop("LIGHTNING_CSE_DATA", None)
 
     def command(*args):
-        line = [
-            sys.executable,
-            "-m",
-            "lightning_cse.describe",
-            "encoder=tiny",
-            *args,
-        ]
+        line = [sys.executable, "-m", "lightning_cse.describe", "encoder=tiny", *args]
         return subprocess.run(
-            line,
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=400,
+            line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400
         )
 
     missing = command("data=inli")

@@ -28,23 +28,10 @@ def tiny(tmp_path):
         (("model=tiny",), "+suite=<one of these>"),
         (("+suite=stsb",), "model: "),
         (("model=org/nothing like it", "+suite=stsb", *SAMPLE), "no model 'org/nothing like it'"),
-        (
-            (
-                "model=tiny",
-                "+suite=stsb",
-                *SAMPLE,
-                "pooling=men",
-            ),
-            "did you mean 'mean'?",
-        ),
+        (("model=tiny", "+suite=stsb", *SAMPLE, "pooling=men"), "did you mean 'mean'?"),
     ],
 )
-def test_a_mistake_is_one_error(
-    line,
-    message,
-    evaluate,
-    tmp_path,
-):
+def test_a_mistake_is_one_error(line, message, evaluate, tmp_path):
     code, stdout, stderr = evaluate(*line)
     assert (code, "Traceback" in stdout + stderr) == (2, False)
     assert stderr.startswith("error: ")
@@ -52,18 +39,8 @@ def test_a_mistake_is_one_error(
     assert not list((tmp_path / "runs").rglob("record.json"))
 
 
-def test_a_path_with_anything_in_it_is_evaluated_once(
-    evaluate,
-    tiny,
-    tmp_path,
-):
-    line = (
-        f"model={tiny}",
-        "+suite=stsb",
-        "pooling=mean",
-        "max_length=64",
-        *SAMPLE,
-    )
+def test_a_path_with_anything_in_it_is_evaluated_once(evaluate, tiny, tmp_path):
+    line = (f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=64", *SAMPLE)
     code, stdout, stderr = evaluate(*line)
     assert (code, stderr) == (0, ""), "no progress bar without a terminal"
     (path,) = (tmp_path / "runs" / "evaluate").rglob("record.json")
@@ -82,11 +59,7 @@ def test_a_path_with_anything_in_it_is_evaluated_once(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_ctrl_c_keeps_what_is_finished(
-    evaluate,
-    start,
-    tmp_path,
-):
+def test_ctrl_c_keeps_what_is_finished(evaluate, start, tmp_path):
     line = (
         "model=tiny",
         "+suite=transfer",

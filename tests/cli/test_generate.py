@@ -38,17 +38,7 @@ def answer(body):
 
     mark = "so" if "means the same" in system else "never"
 
-    return (
-        " ".join(
-            [
-                *words[1:],
-                mark,
-                "it",
-                "is",
-            ]
-        )
-        + "."
-    )
+    return " ".join([*words[1:], mark, "it", "is"]) + "."
 
 
 def rows(folder):
@@ -72,21 +62,13 @@ def cached(folder):
         )
 
 
-def answered(
-    server,
-    process,
-    count,
-):
+def answered(server, process, count):
     """Wait until the server has answered this often, or the process has ended."""
     while sum(server.answered.values()) < count and process.poll() is None:
         time.sleep(0.005)
 
 
-def test_generate_end_to_end(
-    start,
-    tmp_path,
-    key,
-):
+def test_generate_end_to_end(start, tmp_path, key):
     with ChatServer(answer, key=key) as server:
         line = (f"llm.base_url={server.url}", "n=20", "encoder=tiny")
         stdout, stderr = start(*LINE, *line).communicate(timeout=300)
@@ -107,12 +89,7 @@ def test_generate_end_to_end(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_continues_after_a_signal(
-    start,
-    tmp_path,
-    signum,
-    code,
-):
+def test_continues_after_a_signal(start, tmp_path, signum, code):
     with ChatServer(answer, seconds=0.02) as server:
         line = (*LINE, f"llm.base_url={server.url}", "n=60", "llm.concurrency=4", "~encoder")
         process = start(*line)
@@ -133,12 +110,7 @@ def test_continues_after_a_signal(
 def test_kills_and_faults_lose_no_reply_and_pay_none_twice(start, tmp_path):
     count, at_once = 200, 16
     with ChatServer(answer, share(0.1, TRANSIENT, times=3)) as server:
-        line = [
-            *LINE,
-            f"llm.base_url={server.url}",
-            f"n={count}",
-            f"llm.concurrency={at_once}",
-        ]
+        line = [*LINE, f"llm.base_url={server.url}", f"n={count}", f"llm.concurrency={at_once}"]
         line += ["~encoder", "llm.timeout=2", "llm.retries=8", "samples=8"]
         for kill in (150, 400):
             process = start(*line)

@@ -13,11 +13,7 @@ QUIET = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 
 
 @pytest.fixture
-def give(
-    tmp_path,
-    monkeypatch,
-    capsys,
-):
+def give(tmp_path, monkeypatch, capsys):
     """Run a command line with a task that takes no time; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     for name in ("LIGHTNING_CSE_RUNS", "LIGHTNING_CSE_CACHE", "LIGHTNING_CSE_DATA"):
@@ -27,15 +23,7 @@ def give(
     monkeypatch.setenv(CONFIG_DIR, "")
 
     def given(*args, command="train"):
-        monkeypatch.setattr(
-            sys,
-            "argv",
-            [
-                command,
-                *args,
-                *QUIET,
-            ],
-        )
+        monkeypatch.setattr(sys, "argv", [command, *args, *QUIET])
         GlobalHydra.instance().clear()
         code = launch("sweep_task:run", command)
         printed = capsys.readouterr()

@@ -50,10 +50,7 @@ REFUSED = [
     ("-m hydra.sweeper.file=nowhere.yaml", "nowhere.yaml: No such file"),
     ("-m hydra.sweeper.points=[['epochs=1']]", "trainer.max_epochs"),
     ("suite=own", "suite=own: has no test set; add own.sts=FILE, own.nli=FILE,"),
-    (
-        "suite=own own.sts=my.csv own.columns={scor:x}",
-        "reads a 'scor' - did you mean 'score'",
-    ),
+    ("suite=own own.sts=my.csv own.columns={scor:x}", "reads a 'scor' - did you mean 'score'"),
     ("suite=own own.stss=my.csv", "did you mean 'own.sts'"),
 ]
 WITHOUT_EXPERIMENT = "name: no experiment was chosen - add +experiment=<one of these>:"
@@ -73,13 +70,7 @@ ALL_REFUSED = [("train", f"{X} {line}", message) for line, message in REFUSED] +
 
 
 @pytest.mark.parametrize(("command", "line", "message"), ALL_REFUSED)
-def test_refused_command_line(
-    command,
-    line,
-    message,
-    give,
-    tmp_path,
-):
+def test_refused_command_line(command, line, message, give, tmp_path):
     code, out, errors = give(*line.split(), command=command)
     assert code == 2
     assert message in errors
@@ -102,11 +93,7 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize("line", ACCEPTED)
-def test_accepted_command_line(
-    line,
-    give,
-    tmp_path,
-):
+def test_accepted_command_line(line, give, tmp_path):
     code, _, errors = give(*line.split())
     assert (code, errors) == (0, "")
     assert (tmp_path / "runs" / "done.txt").is_file()
@@ -147,26 +134,14 @@ def config_dir(tmp_path):
         ("seed=1", ", own, "),
     ],
 )
-def test_config_dir(
-    line,
-    message,
-    config_dir,
-    give,
-):
+def test_config_dir(line, message, config_dir, give):
     code, _, errors = give(*line.split(), *config_dir)
     assert code == (2 if message else 0), errors
     assert message in errors
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [("bug", 1), ("user", 2), ("busy", 3)],
-)
-def test_exit_codes_of_a_run(
-    name,
-    code,
-    give,
-):
+@pytest.mark.parametrize(("name", "code"), [("bug", 1), ("user", 2), ("busy", 3)])
+def test_exit_codes_of_a_run(name, code, give):
     found, _, errors = give(X, f"name={name}")
     assert found == code
     assert ("Traceback" in errors) == (name == "bug")
@@ -189,11 +164,7 @@ logger: null
 """
 
 
-def test_settings_of_this_machine(
-    give,
-    tmp_path,
-    monkeypatch,
-):
+def test_settings_of_this_machine(give, tmp_path, monkeypatch):
     # Not default.yaml, which may exist in conf/local.
     file = tmp_path / "mine" / "local" / "of_a_test.yaml"
     file.parent.mkdir(parents=True)
@@ -204,11 +175,7 @@ def test_settings_of_this_machine(
     assert "data_dir: /corpora" not in give(X, *shown)[1]  # no test reads the machine's file
 
     monkeypatch.setenv("LIGHTNING_CSE_LOCAL", "of_a_test")
-    _, out, _ = give(
-        X,
-        "trainer.max_epochs=7",
-        *shown,
-    )
+    _, out, _ = give(X, "trainer.max_epochs=7", *shown)
 
     for text in ("data_dir: /corpora", "precision: bf16-mixed", "logger: null", "max_epochs: 7"):
         assert text in out

@@ -96,14 +96,7 @@ def test_config_composes_and_validates(name, compose):
     group, _, option = name.removesuffix(".yaml").rpartition("/")
     if option.startswith("_"):  # no option of its own, but a part of others
         texts = [other.read_text() for other in (CONF / group).glob("*.yaml")]
-        assert any(
-            re.search(
-                rf"^ *- {option}$",
-                text,
-                re.MULTILINE,
-            )
-            for text in texts
-        )
+        assert any(re.search(rf"^ *- {option}$", text, re.MULTILINE) for text in texts)
         return
 
     overrides = [CROSS] if group != "experiment" else []
@@ -123,13 +116,7 @@ def test_config_composes_and_validates(name, compose):
 def test_every_experiment_is_valid_in_every_setting(experiment, compose):
     for place, overrides in enumerate(SETTINGS.values(), start=EXPERIMENTS.index(experiment)):
         encoder = ENCODERS[place % len(ENCODERS)]
-        cfg = valid(
-            compose(
-                f"+experiment={experiment}",
-                *overrides,
-                f"encoder={encoder}",
-            )
-        )
+        cfg = valid(compose(f"+experiment={experiment}", *overrides, f"encoder={encoder}"))
 
         assert (cfg.name, cfg.encoder.name) == (experiment, encoder)
         assert 0 < cfg.method.optimizer.lr <= 0.1
@@ -145,23 +132,13 @@ def test_experiment_that_goes_on_says_from_which_run(experiment, first, compose)
         check(compose(f"+experiment={experiment}"), "train")
 
 
-OWN_FILE = (
-    "data=file",
-    "data.train=my/x.csv",
-    "data.columns={anchor: question}",
-)
+OWN_FILE = ("data=file", "data.train=my/x.csv", "data.columns={anchor: question}")
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_takes_a_file_of_ones_own(experiment, compose):
     for setting in ((), ("+debug=tiny",), ("+profile=small", "+debug=overfit")):
-        cfg = valid(
-            compose(
-                f"+experiment={experiment}",
-                *setting,
-                *OWN_FILE,
-            )
-        )
+        cfg = valid(compose(f"+experiment={experiment}", *setting, *OWN_FILE))
         assert (cfg.data.train, cfg.data.held_out, cfg.data.excluded) == ("my/x.csv", None, [])
 
 
@@ -189,10 +166,7 @@ def expected_runs():
             values = table["shared"] | run["values"]
             encoders = run.get("encoders", [None])
             yield pytest.param(
-                run["command"],
-                encoders,
-                values,
-                id=f"{paper} {run['command']} {encoders[0]}",
+                run["command"], encoders, values, id=f"{paper} {run['command']} {encoders[0]}"
             )
 
 
@@ -205,12 +179,7 @@ def select(cfg, key):
 
 
 @pytest.mark.parametrize(("command", "encoders", "values"), list(expected_runs()))
-def test_command_composes_the_papers_numbers(
-    command,
-    encoders,
-    values,
-    compose,
-):
+def test_command_composes_the_papers_numbers(command, encoders, values, compose):
     cfg = compose(*command.split())
     for encoder in encoders:
         if encoder is not None:
@@ -245,11 +214,7 @@ def test_every_number_of_an_experiment_names_its_source():
 def test_evaluated_rows_are_excluded_from_training(overrides, compose):
     cfg = compose("+experiment=gausscse", *overrides)
     tests = {cfg.suite[task].test for task in ("snli", "mnli", "sick")}
-    assert tests | {
-        cfg.suite.snli.dev,
-        "stsb/dev",
-        "stsb/test",
-    } == set(cfg.data.excluded)
+    assert tests | {cfg.suite.snli.dev, "stsb/dev", "stsb/test"} == set(cfg.data.excluded)
 
 
 @pytest.mark.parametrize("sweep", PAPERS["sweeps"])

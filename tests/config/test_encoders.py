@@ -45,12 +45,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("override", "name"), NAMES)
-def test_name_of_an_encoder(
-    override,
-    name,
-    place,
-    compose,
-):
+def test_name_of_an_encoder(override, name, place, compose):
     cfg = compose(X, override.format(place=place))
     assert cfg.encoder.name == name
 
@@ -88,19 +83,10 @@ def test_record_has_no_folders_of_this_machine():
 SMALL = ("+experiment=gausscse", "data.train_rows=16", "trainer.max_epochs=1", "baselines=none")
 
 
-def test_training_with_the_encoder_of_a_folder(
-    place,
-    run_tiny,
-    caplog,
-    monkeypatch,
-):
+def test_training_with_the_encoder_of_a_folder(place, run_tiny, caplog, monkeypatch):
     small = (*SMALL, "encoder.pooling=mean")
     caplog.set_level(logging.INFO)
-    folder = run_tiny(
-        place,
-        *small,
-        f"encoder={place}/deep/other one",
-    )
+    folder = run_tiny(place, *small, f"encoder={place}/deep/other one")
 
     assert "16 training rows, other one, recipe default, cpu" in caplog.text
 
@@ -108,11 +94,7 @@ def test_training_with_the_encoder_of_a_folder(
     assert record["encoder"]["name"] == record["decisive"]["encoder"]["name"] == "other one"
     assert str(place) not in folder.record_path.read_text()
 
-    same = run_tiny(
-        place,
-        *small,
-        "encoder=./deep/../deep/other one",
-    )
+    same = run_tiny(place, *small, "encoder=./deep/../deep/other one")
     assert same.path == folder.path
 
     monkeypatch.chdir(os.sep)

@@ -18,12 +18,7 @@ def done(folder):
 
 
 def test_table_has_a_row_per_point_over_its_seeds(give, tmp_path):
-    code, out, errors = give(
-        X,
-        "-m",
-        "name=a,skipped",
-        "seed=range(0,3)",
-    )
+    code, out, errors = give(X, "-m", "name=a,skipped", "seed=range(0,3)")
     assert (code, errors) == (0, "")
 
     lines = out.splitlines()
@@ -46,19 +41,8 @@ def test_table_has_a_row_per_point_over_its_seeds(give, tmp_path):
         ("a,interrupted,b", 130, ["1 finished, 2 not finished"]),
     ],
 )
-def test_sweep_continues_after_a_failed_point(
-    names,
-    code,
-    printed,
-    give,
-    tmp_path,
-):
-    found, out, errors = give(
-        X,
-        "-m",
-        f"name={names}",
-        "seed=0",
-    )
+def test_sweep_continues_after_a_failed_point(names, code, printed, give, tmp_path):
+    found, out, errors = give(X, "-m", f"name={names}", "seed=0")
     assert found == code
     assert ("Traceback" in errors) == ("bug" in names)
     assert all(text in out for text in printed)
@@ -69,12 +53,7 @@ def test_sweep_continues_after_a_failed_point(
 
 
 def test_sweep_refused_as_a_whole_leaves_no_folder(give, tmp_path):
-    code, out, _ = give(
-        X,
-        "-m",
-        "name=user",
-        "seed=0,1",
-    )
+    code, out, _ = give(X, "-m", "name=user", "seed=0,1")
     assert (code, (tmp_path / "runs").exists()) == (2, False)
     assert "seed=1: failed: the corpus is missing" in out
 
@@ -88,11 +67,7 @@ POINTS = """
 def test_listed_points_override_shared_settings(give, tmp_path):
     (tmp_path / "points.yaml").write_text(POINTS)
     shared = ("seed=0,1", "name=b", "+debug=tiny")
-    code, out, _ = give(
-        "-m",
-        "hydra.sweeper.file=points.yaml",
-        *shared,
-    )
+    code, out, _ = give("-m", "hydra.sweeper.file=points.yaml", *shared)
 
     assert code == 0
     assert done(tmp_path) == ["a 0", "a 1", "b 5"]
@@ -110,12 +85,7 @@ CODE = "from lightning_cse.config.launch import launch; exit(launch('sweep_task:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_every_launcher_gives_the_same_table(
-    launcher,
-    tmp_path,
-    repository,
-    monkeypatch,
-):
+def test_every_launcher_gives_the_same_table(launcher, tmp_path, repository, monkeypatch):
     settings, module = LAUNCHERS[launcher]
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"needs the extra of hydra/launcher={launcher}")
@@ -125,14 +95,7 @@ def test_every_launcher_gives_the_same_table(
     def sweep(names, code):
         points = (f"name={names}", "seed=0,1", f"hydra/launcher={launcher}", *settings)
         ended = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                CODE,
-                X,
-                "-m",
-                *points,
-            ],
+            [sys.executable, "-c", CODE, X, "-m", *points],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -145,11 +108,7 @@ def test_every_launcher_gives_the_same_table(
 
     out = sweep("a,user,b", 2)
     assert "6 points: 4 finished, 2 failed" in out
-    assert re.search(
-        r"^name=a +2 +1.0000 +0.7071$",
-        out,
-        re.MULTILINE,
-    )
+    assert re.search(r"^name=a +2 +1.0000 +0.7071$", out, re.MULTILINE)
     assert "name=user seed=1: failed: the corpus is missing" in out
     assert done(tmp_path) == ["a 0", "a 1", "b 0", "b 1"]
 

@@ -14,36 +14,14 @@ import golden_batches
 import pytest
 
 
-def beyond(
-    part,
-    expected,
-    found,
-    path="",
-):
-    differences = golden.compare(
-        expected,
-        golden.rounded(found),
-        path,
-    )
+def beyond(part, expected, found, path=""):
+    differences = golden.compare(expected, golden.rounded(found), path)
     return [one for one in differences if one.relative > golden.RELATIVE[part]]
 
 
-def assert_golden(
-    part,
-    expected,
-    found,
-    path="",
-):
+def assert_golden(part, expected, found, path=""):
     __tracebackhide__ = True
-    worst = sorted(
-        beyond(
-            part,
-            expected,
-            found,
-            path,
-        ),
-        key=lambda one: -one.relative,
-    )
+    worst = sorted(beyond(part, expected, found, path), key=lambda one: -one.relative)
     assert not worst, "\n".join([f"{len(worst)} values differ:", *map(str, worst[:20])])
 
 
@@ -55,9 +33,7 @@ def test_every_experiment_has_golden_results(part):
 @pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
 def test_config(experiment):
     differences = beyond(
-        "configs",
-        golden.golden_of("configs", experiment),
-        golden.config_of(experiment),
+        "configs", golden.golden_of("configs", experiment), golden.config_of(experiment)
     )
     added = [one.path for one in differences if one.golden == golden.ABSENT]
     others = [str(one) for one in differences if one.path not in added]
@@ -67,20 +43,14 @@ def test_config(experiment):
 @pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
 def test_run(experiment):
     assert_golden(
-        "runs",
-        golden.golden_of("runs", experiment),
-        golden.run_of(experiment),
-        experiment,
+        "runs", golden.golden_of("runs", experiment), golden.run_of(experiment), experiment
     )
 
 
 @pytest.mark.parametrize("name", golden_batches.DATA)
 def test_batches(name):
     assert_golden(
-        "batches",
-        golden.golden_of("batches", name),
-        golden_batches.batches_of(name),
-        name,
+        "batches", golden.golden_of("batches", name), golden_batches.batches_of(name), name
     )
 
 
@@ -90,21 +60,12 @@ def test_batches(name):
 )
 def test_batches_of_real_corpora(name, real_data):
     expected = golden.golden_of("batches", f"{name} (corpora)")
-    assert_golden(
-        "batches",
-        expected,
-        golden_batches.batches_of(name, str(real_data)),
-        name,
-    )
+    assert_golden("batches", expected, golden_batches.batches_of(name, str(real_data)), name)
 
 
 @pytest.mark.slow  # the kept tables are recomputed by tests/unit/papers/test_kept_results.py
 def test_tables():
-    assert_golden(
-        "tables",
-        golden.read("tables"),
-        golden.tables(),
-    )
+    assert_golden("tables", golden.read("tables"), golden.tables())
 
 
 def test_committed_tables():
@@ -119,11 +80,7 @@ def test_committed_tables():
     ):
         assert committed.pop(name)
 
-    assert_golden(
-        "tables",
-        {name: expected[name] for name in committed},
-        committed,
-    )
+    assert_golden("tables", {name: expected[name] for name in committed}, committed)
 
 
 @pytest.mark.parametrize(
@@ -146,16 +103,7 @@ def test_committed_tables():
         ),
     ],
 )
-def test_tolerance(
-    expected,
-    found,
-    count,
-):
-    differences = beyond(
-        "runs",
-        {"curves": expected},
-        {"curves": found},
-        "dualcse_bi",
-    )
+def test_tolerance(expected, found, count):
+    differences = beyond("runs", {"curves": expected}, {"curves": found}, "dualcse_bi")
     assert len(differences) == count
     assert all(str(one).startswith("dualcse_bi > curves") for one in differences)

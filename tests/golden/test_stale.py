@@ -52,32 +52,11 @@ class Mutant:
 
 
 MUTANTS = (
+    Mutant("losses/info_nce.py", "dim=1) / temperature", "dim=1) / (2 * temperature)", "SimCSE"),
+    Mutant("losses/margins.py", "middle - high +", "high - middle +", "NGCSE", "GaussCSE"),
+    Mutant("losses/nt_xent.py", "(across.T, positive)", "(across, positive)", "ConSERT", "SimCSE"),
     Mutant(
-        "losses/info_nce.py",
-        "dim=1) / temperature",
-        "dim=1) / (2 * temperature)",
-        "SimCSE",
-    ),
-    Mutant(
-        "losses/margins.py",
-        "middle - high +",
-        "high - middle +",
-        "NGCSE",
-        "GaussCSE",
-    ),
-    Mutant(
-        "losses/nt_xent.py",
-        "(across.T, positive)",
-        "(across, positive)",
-        "ConSERT",
-        "SimCSE",
-    ),
-    Mutant(
-        "losses/dual_contrastive.py",
-        "negative.explicit",
-        "negative.implicit",
-        "DualCSE",
-        "NGCSE",
+        "losses/dual_contrastive.py", "negative.explicit", "negative.implicit", "DualCSE", "NGCSE"
     ),
     Mutant(
         "losses/gaussian_contrastive.py",
@@ -91,19 +70,8 @@ MUTANTS = (
         "clip_grad_norm_(self.parameters(), most / 9)",
         "SimCSE",
     ),
-    Mutant(
-        "methods/base.py",
-        "total - step",
-        "total - step / 2",
-        "DualCSE",
-    ),
-    Mutant(
-        "methods/simcse.py",
-        "has_head=True",
-        "has_head=False",
-        "SimCSE",
-        "GaussCSE",
-    ),
+    Mutant("methods/base.py", "total - step", "total - step / 2", "DualCSE"),
+    Mutant("methods/simcse.py", "has_head=True", "has_head=False", "SimCSE", "GaussCSE"),
     Mutant(
         "methods/gausscse.py",
         'roles: tuple[str, ...] = ("premise", "entailment")',
@@ -117,25 +85,14 @@ MUTANTS = (
         "DualCSE",
         "SimCSE",
     ),
-    Mutant(
-        "methods/dualgauss.py",
-        "architecture=architecture",
-        'architecture="bi"',
-        "DualGauss",
-    ),
+    Mutant("methods/dualgauss.py", "architecture=architecture", 'architecture="bi"', "DualGauss"),
     Mutant(
         "methods/impscore.py",
         "pos_implicit, pos_explicit)",
         "pos_implicit, neg_explicit)",
         "ImpScore",
     ),
-    Mutant(
-        "methods/ngcse.py",
-        "std=0.006",
-        "std=0.06",
-        "NGCSE",
-        "ImpScore",
-    ),
+    Mutant("methods/ngcse.py", "std=0.006", "std=0.06", "NGCSE", "ImpScore"),
     Mutant(
         "methods/sbert.py",
         "classes=classes, parts=parts",
@@ -150,20 +107,8 @@ MUTANTS = (
         "InferSent",
         "SBERT",
     ),
-    Mutant(
-        "losses/pairs.py",
-        "(first - second).abs()",
-        "first - second",
-        "SBERT",
-        "SimCSE",
-    ),
-    Mutant(
-        "losses/soft_info_nce.py",
-        "-likelihood.mean()",
-        "likelihood.mean()",
-        "CLHAIF",
-        "SBERT",
-    ),
+    Mutant("losses/pairs.py", "(first - second).abs()", "first - second", "SBERT", "SimCSE"),
+    Mutant("losses/soft_info_nce.py", "-likelihood.mean()", "likelihood.mean()", "CLHAIF", "SBERT"),
     Mutant(
         "models/pair.py",
         "self.parts = list(parts)",
@@ -172,11 +117,7 @@ MUTANTS = (
         "SimCSE",
     ),
     Mutant(
-        "encoders/recurrent.py",
-        "bidirectional=True",
-        "bidirectional=False",
-        "InferSent",
-        "SBERT",
+        "encoders/recurrent.py", "bidirectional=True", "bidirectional=False", "InferSent", "SBERT"
     ),
     Mutant(
         "methods/promptbert.py",
@@ -193,11 +134,7 @@ MUTANTS = (
         "SimCSE",
     ),
     Mutant(
-        "methods/infocse.py",
-        "chance < self.share",
-        "chance < self.share / 2",
-        "InfoCSE",
-        "SimCSE",
+        "methods/infocse.py", "chance < self.share", "chance < self.share / 2", "InfoCSE", "SimCSE"
     ),
     Mutant(
         "methods/consert.py",
@@ -206,13 +143,7 @@ MUTANTS = (
         "ConSERT",
         "PromptBERT",
     ),
-    Mutant(
-        "methods/consert.py",
-        "self.weight * contrast",
-        "contrast",
-        "JointConSERT",
-        "ConSERT",
-    ),
+    Mutant("methods/consert.py", "self.weight * contrast", "contrast", "JointConSERT", "ConSERT"),
     Mutant(
         "encoders/augmentation.py",
         "self.norm * gradient",
@@ -220,26 +151,9 @@ MUTANTS = (
         "JointConSERT",
         "ConSERT",
     ),
-    Mutant(
-        "models/base.py",
-        "enabled=False",
-        "enabled=True",
-        "SimCSE",
-    ),
-    Mutant(
-        "models/point.py",
-        "nn.Tanh()",
-        "nn.Sigmoid()",
-        "SimCSE",
-        "GaussCSE",
-    ),
-    Mutant(
-        "models/gaussian.py",
-        "nn.Tanh()",
-        "nn.Sigmoid()",
-        "GaussCSE",
-        "DualCSE",
-    ),
+    Mutant("models/base.py", "enabled=False", "enabled=True", "SimCSE"),
+    Mutant("models/point.py", "nn.Tanh()", "nn.Sigmoid()", "SimCSE", "GaussCSE"),
+    Mutant("models/gaussian.py", "nn.Tanh()", "nn.Sigmoid()", "GaussCSE", "DualCSE"),
     Mutant(
         "models/dual.py",
         'encoder.template("explicit")',
@@ -248,30 +162,11 @@ MUTANTS = (
         "NGCSE",
     ),
     Mutant(
-        "models/dual_gaussian.py",
-        "cosine(a.explicit_mean",
-        "-cosine(a.explicit_mean",
-        "DualGauss",
+        "models/dual_gaussian.py", "cosine(a.explicit_mean", "-cosine(a.explicit_mean", "DualGauss"
     ),
-    Mutant(
-        "models/impscore.py",
-        "1 - cosine(a, b)",
-        "1 - cosine(b, b)",
-        "ImpScore",
-        "SimCSE",
-    ),
-    Mutant(
-        "encoders/encoder.py",
-        "states[-1].float()) / 2",
-        "states[-1].float()) / 3",
-        "SimCSE",
-    ),
-    Mutant(
-        "encoders/encoder.py",
-        "hidden * weights, 1) /",
-        "hidden * weights, 1) -",
-        "NGCSE",
-    ),
+    Mutant("models/impscore.py", "1 - cosine(a, b)", "1 - cosine(b, b)", "ImpScore", "SimCSE"),
+    Mutant("encoders/encoder.py", "states[-1].float()) / 2", "states[-1].float()) / 3", "SimCSE"),
+    Mutant("encoders/encoder.py", "hidden * weights, 1) /", "hidden * weights, 1) -", "NGCSE"),
     Mutant(
         "encoders/augmentation.py",
         "int(width * self.share)",
@@ -279,60 +174,25 @@ MUTANTS = (
         "ConSERT",
         "SimCSE",
     ),
-    Mutant(
-        "encoders/load.py",
-        '"num_hidden_layers", 1)',
-        '"num_hidden_layers", 2)',
-        "DualCSE",
-    ),
-    Mutant(
-        "encoders/packing.py",
-        "is_other, -torch.inf",
-        "is_other, -1.0",
-        "SimCSE",
-    ),
-    Mutant(
-        "encoders/mpnet.py",
-        "windows.bias + relative",
-        "windows.bias - relative",
-        "SimCSE",
-    ),
-    Mutant(
-        "encoders/windowed.py",
-        "hidden.add_(residual)",
-        "hidden.sub_(residual)",
-        "SimCSE",
-    ),
+    Mutant("encoders/load.py", '"num_hidden_layers", 1)', '"num_hidden_layers", 2)', "DualCSE"),
+    Mutant("encoders/packing.py", "is_other, -torch.inf", "is_other, -1.0", "SimCSE"),
+    Mutant("encoders/mpnet.py", "windows.bias + relative", "windows.bias - relative", "SimCSE"),
+    Mutant("encoders/windowed.py", "hidden.add_(residual)", "hidden.sub_(residual)", "SimCSE"),
     Mutant(
         "encoders/architecture.py",
         "backbone.config.is_causal = False",
         "backbone.config.is_causal = True",
         "SimCSE",
     ),
-    Mutant(
-        "encoders/adapters.py",
-        "manual_seed(torch.initial_seed())",
-        "manual_seed(0)",
-        "SimCSE",
-    ),
+    Mutant("encoders/adapters.py", "manual_seed(torch.initial_seed())", "manual_seed(0)", "SimCSE"),
     Mutant(
         "encoders/instructions.py",
         'given.get("default", query)',
         'given.get("default", "")',
         "SimCSE",
     ),
-    Mutant(
-        "encoders/templates.py",
-        "after >= start",
-        "after > start",
-        "NGCSE",
-    ),
-    Mutant(
-        "tokens.py",
-        "places < lengths",
-        "places + 1 < lengths",
-        "SimCSE",
-    ),
+    Mutant("encoders/templates.py", "after >= start", "after > start", "NGCSE"),
+    Mutant("tokens.py", "places < lengths", "places + 1 < lengths", "SimCSE"),
     Mutant(
         "similarity.py",
         "torch.expm1(ratio) - ratio",
@@ -340,12 +200,7 @@ MUTANTS = (
         "GaussCSE",
         "DualCSE",
     ),
-    Mutant(
-        "data/sampler.py",
-        "state >> 1",
-        "state >> 2",
-        "SimCSE",
-    ),
+    Mutant("data/sampler.py", "state >> 1", "state >> 2", "SimCSE"),
 )
 
 
@@ -354,9 +209,7 @@ def copy(tmp_path):
     """A copy of the code that golden runs need."""
     for name in ("src", "conf", "scripts", "tests/golden"):
         shutil.copytree(
-            REPOSITORY / name,
-            tmp_path / name,
-            ignore=shutil.ignore_patterns("__pycache__"),
+            REPOSITORY / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")
         )
 
     code.functions_of.cache_clear()
@@ -381,13 +234,7 @@ def results_changed(copy, method):
         EXPERIMENT_OF[method],
     ]
     environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
-    done = subprocess.run(
-        command,
-        cwd=copy,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
     assert "worst relative difference" in done.stdout or done.returncode, done.stderr
 
     return done.returncode != 0
@@ -398,25 +245,14 @@ def is_stale(copy, method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "mutant",
-    MUTANTS,
-    ids=lambda mutant: mutant.file,
-)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.file)
 def test_changed_numbers_make_records_stale(copy, mutant):
     path = copy / "src/lightning_cse" / mutant.file
     text = path.read_text(encoding="utf-8")
     assert text.count(mutant.old) >= 1, (
         f"{mutant.file} has no {mutant.old!r}: choose another change"
     )
-    path.write_text(
-        text.replace(
-            mutant.old,
-            mutant.new,
-            1,
-        ),
-        encoding="utf-8",
-    )
+    path.write_text(text.replace(mutant.old, mutant.new, 1), encoding="utf-8")
     assert is_stale(copy, mutant.method)
     if mutant.other:
         assert not is_stale(copy, mutant.other)

@@ -96,9 +96,7 @@ def test_export_merges_or_keeps_the_adapter(trained, tmp_path, capsys):
     assert main(["--model", str(trained.path), "--to", str(merged)]) == 0
     assert not list(merged.rglob("adapter*"))
     encode = functools.partial(
-        SentenceTransformer.encode,
-        sentences=SENTENCES,
-        convert_to_tensor=True,
+        SentenceTransformer.encode, sentences=SENTENCES, convert_to_tensor=True
     )
     close(encode(SentenceTransformer(str(merged), device="cpu")), expected)
 

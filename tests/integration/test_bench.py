@@ -12,12 +12,7 @@ SMALLEST = ("--steps=2", "--batch=4", "--precision=float32")
 KINDS = {"tokens", "matrix products", "attention", "dropout", "loss", "optimizer", "Python"}
 
 
-def bench(
-    repository,
-    folder,
-    script,
-    *options,
-):
+def bench(repository, folder, script, *options):
     """Run a benchmark on the sample corpus; return what it prints, and the numbers that it
     saves.
     """
@@ -44,11 +39,7 @@ def bench(
 
 def check_shares(results):
     assert results["shares"].keys() >= KINDS
-    assert math.isclose(
-        sum(results["shares"].values()),
-        1,
-        rel_tol=1e-3,
-    )
+    assert math.isclose(sum(results["shares"].values()), 1, rel_tol=1e-3)
     assert all(share > 0 for kind, share in results["shares"].items() if kind != "Python")
 
 
@@ -57,19 +48,8 @@ def check_shares(results):
 @pytest.mark.parametrize(
     ("options", "name"), [((), "batch 4"), (("--chunk=3",), "batch 4, chunk 3")]
 )
-def test_the_bench_measures_both_sides(
-    options,
-    name,
-    tmp_path,
-    repository,
-):
-    shown, found = bench(
-        repository,
-        tmp_path,
-        "bench.py",
-        "--repetitions=1",
-        *options,
-    )
+def test_the_bench_measures_both_sides(options, name, tmp_path, repository):
+    shown, found = bench(repository, tmp_path, "bench.py", "--repetitions=1", *options)
     assert "times as fast as sentence-transformers' trainer" in shown
     assert found.keys() == {name}
     assert found[name]["corpus"] == "the sample corpus"
@@ -100,20 +80,9 @@ def test_the_bench_measures_both_sides(
         ),
     ],
 )
-def test_growth_is_measured_and_drawn(
-    points,
-    expected,
-    tmp_path,
-    repository,
-):
+def test_growth_is_measured_and_drawn(points, expected, tmp_path, repository):
     figure = tmp_path / "growth.png"
-    _, found = bench(
-        repository,
-        tmp_path,
-        "growth.py",
-        *points,
-        f"--figure={figure}",
-    )
+    _, found = bench(repository, tmp_path, "growth.py", *points, f"--figure={figure}")
     curves = found["growth"]["curves"]
     assert {axis: sorted(series) for axis, series in curves.items()} == expected
     for values in [

@@ -31,13 +31,7 @@ def start(tmp_path):
 
     def started(place, *overrides):
         return subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "lightning_cse.train",
-                *POINT,
-                *overrides,
-            ],
+            [sys.executable, "-m", "lightning_cse.train", *POINT, *overrides],
             cwd=tmp_path,
             env=environment(tmp_path, place),
             stdout=subprocess.PIPE,
@@ -80,11 +74,7 @@ ADAPTER = (
     "experiment",
     ["dualcse_cross", *(pytest.param(name, marks=pytest.mark.slow) for name in FURTHER)],
 )
-def test_two_devices_have_the_curves_of_one(
-    experiment,
-    start,
-    tmp_path,
-):
+def test_two_devices_have_the_curves_of_one(experiment, start, tmp_path):
     point = [
         f"+experiment={experiment}",
         "encoder.dropout=0",
@@ -131,23 +121,14 @@ def assert_two_equal_one(start, tmp_path, point):
     assert found.keys() == expected.keys()
 
     for key, points in expected.items():
-        assert found[key] == pytest.approx(
-            points,
-            rel=1e-4,
-            abs=1e-4,
-        ), key
+        assert found[key] == pytest.approx(points, rel=1e-4, abs=1e-4), key
 
     assert len(expected["train/loss"]) == 20
     # Ranks of scores that nearly tie.
     assert two.read()["metrics"] == pytest.approx(one.read()["metrics"], abs=1e-3)
 
 
-def stopped_at(
-    step,
-    stop,
-    process,
-    folder,
-):
+def stopped_at(step, stop, process, folder):
     """Stop a process when a step is in the curves; return its exit code and output."""
     while not any(f"\n{step}," in path.read_text() for path in folder.rglob("curves.csv")):
         assert process.poll() is None, process.communicate()[0]
@@ -166,23 +147,13 @@ def test_killed_stopped_and_resumed(start, tmp_path):
     reference = finished(start("whole", *point), tmp_path / "whole")
 
     kill = lambda pid: os.killpg(pid, signal.SIGKILL)  # noqa: E731
-    code, _ = stopped_at(
-        5,
-        kill,
-        start("stopped", *point),
-        folder,
-    )
+    code, _ = stopped_at(5, kill, start("stopped", *point), folder)
 
     assert code == -signal.SIGKILL
 
     # The second process gets the signal from the first.
     interrupt = lambda pid: os.kill(pid, signal.SIGINT)  # noqa: E731
-    code, output = stopped_at(
-        9,
-        interrupt,
-        start("stopped", *point),
-        folder,
-    )
+    code, output = stopped_at(9, interrupt, start("stopped", *point), folder)
 
     assert code == 130, output
     assert "resuming from step 4" in output
@@ -192,11 +163,7 @@ def test_killed_stopped_and_resumed(start, tmp_path):
     run = finished(start("stopped", *point), folder)
     assert_same(run, reference)
     run.record_path.unlink()
-    output, _ = start(
-        "stopped",
-        *point[:1],
-        "keep_last=true",
-    ).communicate(timeout=300)
+    output, _ = start("stopped", *point[:1], "keep_last=true").communicate(timeout=300)
 
     assert "error: the run was started on 2 devices, and its steps draw random numbers" in output
     assert "continue with trainer.devices x trainer.num_nodes = 2" in output
@@ -236,12 +203,7 @@ def test_resumed_on_another_number_of_devices(first, start, tmp_path):
 @pytest.mark.slow
 def test_points_of_a_sweep_run_in_processes_of_their_own(start, tmp_path):
     points = ("+sweep=seeds", "hydra.sweeper.params.seed=0", "monitor=val/eis/accuracy,val/none")
-    process = start(
-        "sweep",
-        "+experiment=dualcse_cross",
-        *SEVERAL,
-        *points,
-    )
+    process = start("sweep", "+experiment=dualcse_cross", *SEVERAL, *points)
     output, _ = process.communicate(timeout=600)
 
     assert process.returncode == 2, output

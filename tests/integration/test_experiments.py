@@ -41,11 +41,7 @@ def run(run_tiny, place):
     @functools.cache
     def make(experiment):
         figures = str(experiment == "dualcse_cross").lower()
-        return run_tiny(
-            place,
-            f"+experiment={experiment}",
-            f"figures={figures}",
-        )
+        return run_tiny(place, f"+experiment={experiment}", f"figures={figures}")
 
     return make
 
@@ -126,11 +122,7 @@ def test_predictions_give_the_recorded_metrics(experiment, run):
 def metrics_of(parts, answers):
     """The test metrics of a model, by their keys."""
     metrics = {}
-    for task, result in run_tasks(
-        parts.tasks,
-        answers,
-        "test",
-    ).items():
+    for task, result in run_tasks(parts.tasks, answers, "test").items():
         for name, value in result.metrics.items():
             metrics[f"test/{task}/{name}"] = value
 
@@ -138,20 +130,11 @@ def metrics_of(parts, answers):
 
 
 @EACH
-def test_best_checkpoint_gives_the_recorded_test_scores(
-    experiment,
-    run,
-    compose,
-    one_thread,
-):
+def test_best_checkpoint_gives_the_recorded_test_scores(experiment, run, compose, one_thread):
     folder = run(experiment)
     assert [path.name for path in folder.checkpoints.iterdir()] == ["best.ckpt"]
 
-    best = torch.load(
-        folder.checkpoints / "best.ckpt",
-        map_location="cpu",
-        weights_only=True,
-    )
+    best = torch.load(folder.checkpoints / "best.ckpt", map_location="cpu", weights_only=True)
     assert best["global_step"] == folder.read()["best"]["step"]
     assert "optimizer_states" not in best  # weights only, so a third of the size
 
@@ -167,55 +150,30 @@ def test_best_checkpoint_gives_the_recorded_test_scores(
 UNDECISIVE = ("figures=true", "paths.cache_dir=elsewhere", "keep_last=true")
 
 
-def test_finished_run_is_not_trained_again(
-    run,
-    run_tiny,
-    place,
-    monkeypatch,
-):
+def test_finished_run_is_not_trained_again(run, run_tiny, place, monkeypatch):
     folder = run("dualcse_cross")
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
-    monkeypatch.setattr(
-        training,
-        "fit_and_test",
-        lambda *_: pytest.fail("it was trained again"),
-    )
-    again = run_tiny(
-        place,
-        CROSS,
-        *UNDECISIVE,
-    )
+    monkeypatch.setattr(training, "fit_and_test", lambda *_: pytest.fail("it was trained again"))
+    again = run_tiny(place, CROSS, *UNDECISIVE)
 
     assert again.path == folder.path
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
 
 
-def test_forced_run_has_the_same_numbers_and_another_seed_others(
-    run,
-    run_tiny,
-    place,
-):
+def test_forced_run_has_the_same_numbers_and_another_seed_others(run, run_tiny, place):
     folder = run("dualcse_cross")
     first = folder.read()
     curves_before = folder.curves_path.read_text()
     stamp = folder.record_path.stat().st_mtime_ns
 
-    forced = run_tiny(
-        place,
-        CROSS,
-        "force=true",
-    )
+    forced = run_tiny(place, CROSS, "force=true")
     assert forced.record_path.stat().st_mtime_ns > stamp
     assert forced.curves_path.read_text() == curves_before
 
     for key in ("metrics", "baselines", "best", "final", "config_hash", "decisive", "checkpoint"):
         assert forced.read()[key] == first[key]
 
-    other = run_tiny(
-        place,
-        CROSS,
-        "seed=1",
-    )
+    other = run_tiny(place, CROSS, "seed=1")
     assert other.path.name == forced.path.name.removesuffix("-s0") + "-s1"
     assert other.read()["decisive"] == first["decisive"]
     assert other.read()["metrics"] != first["metrics"]

@@ -49,8 +49,7 @@ def test_a_kept_run_is_loaded_by_its_name(run, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setenv("LIGHTNING_CSE_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(
-        "sys.argv",
-        ["evaluate", "model=my_lora", "+suite=stsb", "corpora=sample", "paths=sample"],
+        "sys.argv", ["evaluate", "model=my_lora", "+suite=stsb", "corpora=sample", "paths=sample"]
     )
     evaluate()
     (record,) = (tmp_path / "runs/evaluate/my_lora").rglob("record.json")

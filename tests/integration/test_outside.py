@@ -17,14 +17,7 @@ from lightning_cse.runs import Run
 
 pytestmark = pytest.mark.slow
 
-TRAIN = (
-    "-m",
-    "lightning_cse.train",
-    "--config-dir",
-    "conf",
-    "+experiment=boxes",
-    "+debug=tiny",
-)
+TRAIN = ("-m", "lightning_cse.train", "--config-dir", "conf", "+experiment=boxes", "+debug=tiny")
 DYING = """
 import os, signal, sys
 import boxes
@@ -56,11 +49,7 @@ def folder(tmp_path_factory, repository):
 def start(folder, repository):
     """Run Python in the folder, where only the package is on the path."""
 
-    def run(
-        *args,
-        code=0,
-        runs="runs",
-    ):
+    def run(*args, code=0, runs="runs"):
         environment = {
             **os.environ,
             "PYTHONPATH": str(repository / "src"),
@@ -68,11 +57,7 @@ def start(folder, repository):
             "LIGHTNING_CSE_LOCAL": "none",
         }
         done = subprocess.run(
-            [sys.executable, *args],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
+            [sys.executable, *args], cwd=folder, env=environment, capture_output=True, text=True
         )
         assert done.returncode == code, done.stdout + done.stderr
 
@@ -99,18 +84,9 @@ def test_record_has_the_qualified_class(run):
     assert record["metrics"]["test/snli/auprc"] > 0
 
 
-def test_resume_after_a_kill_matches_an_uninterrupted_run(
-    run,
-    start,
-    folder,
-):
+def test_resume_after_a_kill_matches_an_uninterrupted_run(run, start, folder):
     (folder / "dying.py").write_text(DYING)
-    start(
-        "dying.py",
-        *TRAIN[2:],
-        code=-9,
-        runs="killed",
-    )
+    start("dying.py", *TRAIN[2:], code=-9, runs="killed")
     start(*TRAIN, runs="killed")
     resumed = only_run(folder, "killed")
     assert "resuming from step 4" in resumed.log_path.read_text()
@@ -118,37 +94,17 @@ def test_resume_after_a_kill_matches_an_uninterrupted_run(
     assert resumed.read()["checkpoint"] == run.read()["checkpoint"]
 
 
-def test_two_processes_train_one_model(
-    run,
-    start,
-    folder,
-):
-    start(
-        *TRAIN,
-        "trainer.devices=2",
-        "trainer.strategy=ddp",
-        runs="two",
-    )
+def test_two_processes_train_one_model(run, start, folder):
+    start(*TRAIN, "trainer.devices=2", "trainer.strategy=ddp", runs="two")
     record = only_run(folder, "two").read()
     assert record["steps"] == run.read()["steps"]
     assert record["model"] == run.read()["model"]
 
 
-def test_evaluate_load_export_and_describe(
-    run,
-    start,
-    folder,
-):
+def test_evaluate_load_export_and_describe(run, start, folder):
     limits = ("limits.dev_pairs=30", "limits.test_pairs=30")
     sample = ("corpora=sample", "paths=sample")
-    start(
-        "-m",
-        "lightning_cse.evaluate",
-        f"model={run.path}",
-        "+suite=nli",
-        *limits,
-        *sample,
-    )
+    start("-m", "lightning_cse.evaluate", f"model={run.path}", "+suite=nli", *limits, *sample)
     (evaluated,) = run.path.glob("evaluate/nli/*/record.json")
     record = json.loads(evaluated.read_text())
     trained = run.read()
@@ -163,14 +119,7 @@ def test_evaluate_load_export_and_describe(
     )
     assert "'direction'" in start("-c", code).stdout
 
-    start(
-        "-m",
-        "lightning_cse.export",
-        "--model",
-        str(run.path),
-        "--to",
-        "exported",
-    )
+    start("-m", "lightning_cse.export", "--model", str(run.path), "--to", "exported")
     assert "@misc{boxes" in (folder / "exported" / "README.md").read_text()
     code = (
         "import numpy, sentence_transformers as st\n"
@@ -179,12 +128,7 @@ def test_evaluate_load_export_and_describe(
     )
     start("-c", code)
     vectors = datasets.load_from_disk(folder / "vectors")["vector"][:]
-    np.testing.assert_allclose(
-        np.load(folder / "again.npy")[0],
-        vectors[0],
-        rtol=1e-4,
-        atol=1e-5,
-    )
+    np.testing.assert_allclose(np.load(folder / "again.npy")[0], vectors[0], rtol=1e-4, atol=1e-5)
 
     describe = ("-m", "lightning_cse.describe", "--config-dir", "conf", "data=nli_triplets")
     done = start(*describe, "encoder=tiny", *sample)
@@ -193,12 +137,7 @@ def test_evaluate_load_export_and_describe(
 
 def test_loading_elsewhere_says_where_the_class_is_missing(run, start):
     code = f"import os; os.chdir('/'); import lightning_cse; lightning_cse.load({str(run.path)!r})"
-    done = start(
-        "-P",
-        "-c",
-        code,
-        code=1,
-    )
+    done = start("-P", "-c", code, code=1)
     assert "the model boxes.BoxModel cannot be imported" in done.stderr
     assert "PYTHONPATH" in done.stderr
 

@@ -86,11 +86,7 @@ def test_hydra_is_left_as_it_was(tmp_path):
         ("+experiment=gausscse", "overrides: must be a list such as ['+experiment=gausscse']"),
     ],
 )
-def test_errors_are_those_of_the_command(
-    overrides,
-    message,
-    tmp_path,
-):
+def test_errors_are_those_of_the_command(overrides, message, tmp_path):
     with pytest.raises(LightningCSEError) as raised:
         lightning_cse.train(overrides)
 

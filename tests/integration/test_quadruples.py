@@ -21,11 +21,7 @@ def own(tmp_path_factory):
     """Return the path of a file of quadruples, most of which lack some hypotheses."""
     path = tmp_path_factory.mktemp("own") / "quadruples.csv"
 
-    with path.open(
-        "w",
-        encoding="utf-8",
-        newline="",
-    ) as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("premise", "explicit_entailment", "implied_entailment", "contradiction"))
 
@@ -55,11 +51,7 @@ def drawn(monkeypatch):
             batches.append(batch["index"].tolist())
             yield batch
 
-    monkeypatch.setattr(
-        BatchLoader,
-        "__iter__",
-        recorded,
-    )
+    monkeypatch.setattr(BatchLoader, "__iter__", recorded)
 
     return batches
 
@@ -76,10 +68,7 @@ def weighted(own, weights):
 
 
 def test_weighted_run_killed_in_either_epoch_matches_uninterrupted_run(
-    run_tiny,
-    own,
-    tmp_path,
-    drawn,
+    run_tiny, own, tmp_path, drawn
 ):
     overrides = weighted(own, "[0.5,2]")
     whole = run_tiny(tmp_path / "whole", *overrides)
@@ -111,10 +100,7 @@ def test_run_with_several_negatives_killed_in_either_epoch_matches_uninterrupted
     lines = []
 
     for row in range(24):
-        cells = {
-            "query": f"Who has key {row // 2}?",
-            "pos": f"Ann has key {row}.",
-        }
+        cells = {"query": f"Who has key {row // 2}?", "pos": f"Ann has key {row}."}
         cells |= {f"negative_{k}": f"No key {row}{k}." for k in range(1, 1 + row % 3)}
         lines.append(json.dumps(cells))
 

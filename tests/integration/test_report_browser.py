@@ -23,12 +23,7 @@ def test_the_page_in_a_browser(tmp_path):
     for name, seed in itertools.product("ab", (0, 1)):
         run = tmp_path / "runs" / name / f"0123456789-s{seed}"
         run.mkdir(parents=True)
-        record = {
-            "name": name,
-            "config_hash": "0123456789",
-            "seed": seed,
-            "steps": 2,
-        }
+        record = {"name": name, "config_hash": "0123456789", "seed": seed, "steps": 2}
         scores = {"metrics": {"test/x/accuracy": 0.5 + seed / 10}}
         (run / "record.json").write_text(json.dumps({**record, **scores}))
         (run / "curves.csv").write_text("step,key,value\n0,train/loss,2\n1,train/loss,1\n")
@@ -46,12 +41,7 @@ def test_the_page_in_a_browser(tmp_path):
         "--dump-dom",
         page.as_uri(),
     ]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert "CONSOLE" not in done.stderr, "an error or a refusal of the policy"
     assert re.search(
         r'<button id="theme" type="button" data-now="system">Theme: system</button>', done.stdout

@@ -18,23 +18,10 @@ TINY = ["dualcse/table5", "--profile", "tiny"]
 
 
 def test_a_table_is_run_and_then_found(tmp_path, capfd):
-    command = [
-        sys.executable,
-        "-m",
-        "lightning_cse.reproduce",
-        *TINY,
-        "--only",
-        *ROWS,
-    ]
+    command = [sys.executable, "-m", "lightning_cse.reproduce", *TINY, "--only", *ROWS]
     own = {"LIGHTNING_CSE_RUNS": str(tmp_path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     environment = {**os.environ, **own}
-    done = subprocess.run(
-        command,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "2 runs: 2 missing" in done.stdout
     for part in (*ROWS, "80.18", "64.68", "encoder tiny"):
@@ -47,32 +34,11 @@ def test_a_table_is_run_and_then_found(tmp_path, capfd):
         assert shown in done.stdout
 
     runs = ["--runs-dir", str(tmp_path)]
-    assert (
-        main(
-            [
-                *TINY,
-                "--only",
-                *ROWS,
-                *runs,
-            ]
-        )
-        == 0
-    )
+    assert main([*TINY, "--only", *ROWS, *runs]) == 0
     assert {path: path.read_text() for path in records} == records
     assert "missing" not in capfd.readouterr().out
 
-    assert (
-        main(
-            [
-                *TINY,
-                "--no-run",
-                *runs,
-                "--format",
-                "csv",
-            ]
-        )
-        == 0
-    )
+    assert main([*TINY, "--no-run", *runs, "--format", "csv"]) == 0
     lines = capfd.readouterr().out.splitlines()
     start = "DualCSE-Cross w/o contradiction,tiny,RTE all,0,,"
     assert any(line.startswith(start) and "64.57" in line for line in lines)
@@ -83,18 +49,7 @@ def test_a_table_is_run_and_then_found(tmp_path, capfd):
 
 @pytest.mark.slow
 def test_a_text_without_a_measured_row_has_no_table(tmp_path, capfd):
-    assert (
-        main(
-            [
-                "dualcse/table6",
-                "--profile",
-                "tiny",
-                "--runs-dir",
-                str(tmp_path),
-            ]
-        )
-        == 0
-    )
+    assert main(["dualcse/table6", "--profile", "tiny", "--runs-dir", str(tmp_path)]) == 0
     shown = " ".join(capfd.readouterr().out.split())
     assert shown.startswith("**DualCSE, Table 6: Sentence pairs of the two data sets**")
     assert "32000" in shown.replace(",", "")
@@ -105,14 +60,7 @@ def test_a_text_without_a_measured_row_has_no_table(tmp_path, capfd):
 
 @pytest.mark.slow
 def test_the_overview_and_the_list_name_every_artefact(tmp_path, capfd):
-    everything = [
-        "--all",
-        "--dry-run",
-        "--profile",
-        "tiny",
-        "--runs-dir",
-        str(tmp_path),
-    ]
+    everything = ["--all", "--dry-run", "--profile", "tiny", "--runs-dir", str(tmp_path)]
     listed = ["--list", *everything[2:]]
     for arguments in (everything, listed, []):
         assert main(arguments) == 0
@@ -133,23 +81,8 @@ def test_the_overview_and_the_list_name_every_artefact(tmp_path, capfd):
         (["dualcse/table5", "--set", "seed=3"], "--seeds"),
     ],
 )
-def test_mistakes(
-    arguments,
-    told,
-    tmp_path,
-    capfd,
-):
-    assert (
-        main(
-            [
-                *arguments,
-                "--dry-run",
-                "--runs-dir",
-                str(tmp_path),
-            ]
-        )
-        == 2
-    )
+def test_mistakes(arguments, told, tmp_path, capfd):
+    assert main([*arguments, "--dry-run", "--runs-dir", str(tmp_path)]) == 2
     shown = capfd.readouterr().err
     assert told in shown
     assert "Traceback" not in shown

@@ -47,11 +47,7 @@ STEP = ((DualCSE, "training_step"),)
 
 
 @contextmanager
-def killed_at(
-    moment,
-    seen,
-    moments=MOMENTS,
-):
+def killed_at(moment, seen, moments=MOMENTS):
     """Die when this many of the moments have passed; ``seen`` gets their names."""
 
     def mortal(original, name):
@@ -67,11 +63,7 @@ def killed_at(
 
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in moments:
-            patch.setattr(
-                owner,
-                name,
-                mortal(getattr(owner, name), name),
-            )
+            patch.setattr(owner, name, mortal(getattr(owner, name), name))
 
         yield
 
@@ -80,26 +72,14 @@ def killed_at(
 def reference(tmp_path_factory, run_tiny):
     """The run of the same overrides that is never stopped."""
     return functools.cache(
-        lambda *overrides: run_tiny(
-            tmp_path_factory.mktemp("reference"),
-            *SMALL,
-            *overrides,
-        )
+        lambda *overrides: run_tiny(tmp_path_factory.mktemp("reference"), *SMALL, *overrides)
     )
 
 
 @pytest.fixture
-def run(
-    run_tiny,
-    tmp_path,
-    heard_interrupts,
-):
+def run(run_tiny, tmp_path, heard_interrupts):
     """Train for six steps, with overrides; the runs go below the test's folder."""
-    return lambda *overrides, place="": run_tiny(
-        tmp_path / place,
-        *SMALL,
-        *overrides,
-    )
+    return lambda *overrides, place="": run_tiny(tmp_path / place, *SMALL, *overrides)
 
 
 # Killed
@@ -191,11 +171,7 @@ def variant_of(name):
 
 
 @pytest.mark.parametrize("variant", QUICK)
-def test_resume_matches_uninterrupted_run(
-    variant,
-    run,
-    reference,
-):
+def test_resume_matches_uninterrupted_run(variant, run, reference):
     overrides, steps = variant_of(variant)
     whole = reference(*overrides)
 
@@ -209,22 +185,11 @@ def test_resume_matches_uninterrupted_run(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_stop_at_every_step(
-    variant,
-    run,
-    reference,
-    tmp_path,
-):
+def test_stop_at_every_step(variant, run, reference, tmp_path):
     overrides, steps = variant_of(variant)
     for step in range(1, steps + 1):
         if step % 2:
-            stopped_at(
-                run,
-                StepLog,
-                "on_train_batch_start",
-                step,
-                *overrides,
-            )
+            stopped_at(run, StepLog, "on_train_batch_start", step, *overrides)
         else:
             with dies_at(step):
                 run(*overrides)
@@ -237,11 +202,7 @@ def test_random_generators_are_resumed(run, monkeypatch):
     step = DualCSE.training_step
     drawn = []
 
-    def draw(
-        self,
-        batch,
-        batch_idx,
-    ):
+    def draw(self, batch, batch_idx):
         numbers = (
             random.random(),
             random.gauss(0, 1),
@@ -253,11 +214,7 @@ def test_random_generators_are_resumed(run, monkeypatch):
         drawn.append((self.global_step, *numbers))
         return step(self, batch, batch_idx)
 
-    monkeypatch.setattr(
-        DualCSE,
-        "training_step",
-        draw,
-    )
+    monkeypatch.setattr(DualCSE, "training_step", draw)
     run(place="whole")
     whole = list(drawn)
     drawn.clear()
@@ -290,35 +247,17 @@ def test_damaged_checkpoint_is_reported(run, tmp_path):
 
 # Before the first checkpoint, and after the second.
 @pytest.mark.parametrize(("moment", "checkpoints"), [(2, []), (5, [4])])
-def test_failed_run_is_resumed(
-    moment,
-    checkpoints,
-    run,
-    reference,
-    tmp_path,
-):
+def test_failed_run_is_resumed(moment, checkpoints, run, reference, tmp_path):
     original = DualCSE.training_step
 
-    def fail(
-        self,
-        batch,
-        batch_idx,
-    ):
+    def fail(self, batch, batch_idx):
         if self.global_step + 1 == moment:
             raise RuntimeError("a bug")
 
-        return original(
-            self,
-            batch,
-            batch_idx,
-        )
+        return original(self, batch, batch_idx)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="a bug"):
-        patch.setattr(
-            DualCSE,
-            "training_step",
-            fail,
-        )
+        patch.setattr(DualCSE, "training_step", fail)
         run()
 
     (failed,) = tmp_path.rglob("failed.json")
@@ -341,14 +280,7 @@ def saved(checkpoint):
 
 
 @pytest.mark.parametrize(("which", "time", "kept"), [("best", 1, []), ("last", 2, [2])])
-def test_full_disk_keeps_the_previous_checkpoint(
-    which,
-    time,
-    kept,
-    run,
-    reference,
-    tmp_path,
-):
+def test_full_disk_keeps_the_previous_checkpoint(which, time, kept, run, reference, tmp_path):
     save, written = torch.save, []
 
     def fills_up(checkpoint, file):
@@ -361,11 +293,7 @@ def test_full_disk_keeps_the_previous_checkpoint(
 
     message = rf"no space left to write .*{which}\.ckpt .*give the same command again"
     with pytest.MonkeyPatch.context() as patch, pytest.raises(LightningCSEError, match=message):
-        patch.setattr(
-            torch,
-            "save",
-            fills_up,
-        )
+        patch.setattr(torch, "save", fills_up)
         run()
 
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == kept
@@ -380,14 +308,7 @@ def test_full_disk_keeps_the_previous_checkpoint(
 # Ctrl-C and SIGTERM
 
 
-def stopped_at(
-    run,
-    owner,
-    name,
-    count,
-    *overrides,
-    n=1,
-):
+def stopped_at(run, owner, name, count, *overrides, n=1):
     """Send a signal, or several, when a method is called this many times; return what the run
     says.
     """
@@ -403,11 +324,7 @@ def stopped_at(
         return original(*args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted) as caught:
-        patch.setattr(
-            owner,
-            name,
-            stops,
-        )
+        patch.setattr(owner, name, stops)
         run(*overrides)
 
     assert caught.value.signum == signum
@@ -416,71 +333,26 @@ def stopped_at(
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        1,
-        2,
-        STEPS,
-    ],
-)  # the second and the last are evaluated
-def test_signal_in_a_step_saves_that_step(
-    step,
-    run,
-    reference,
-    tmp_path,
-):
-    said = stopped_at(
-        run,
-        DualCSE,
-        "training_step",
-        step,
-    )
+@pytest.mark.parametrize("step", [1, 2, STEPS])  # the second and the last are evaluated
+def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
+    said = stopped_at(run, DualCSE, "training_step", step)
     assert said == f"stopped at step {step}; the same command continues from there"
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == [step]
 
     assert_same(run(), reference())
 
 
-def test_signals_outside_of_steps(
-    run,
-    reference,
-    tmp_path,
-):
-    assert (
-        stopped_at(
-            run,
-            training,
-            "build",
-            1,
-        )
-        == "stopped; the same command starts the run"
-    )
+def test_signals_outside_of_steps(run, reference, tmp_path):
+    assert stopped_at(run, training, "build", 1) == "stopped; the same command starts the run"
     assert not list(tmp_path.rglob("*.*"))
 
-    said = stopped_at(
-        run,
-        Evaluation,
-        "_measure",
-        1,
-    )
+    said = stopped_at(run, Evaluation, "_measure", 1)
     assert said == "stopped; the same command starts the run"
 
-    said = stopped_at(
-        run,
-        DualCSE,
-        "training_step",
-        3,
-        n=2,
-    )  # the second one stops at once
+    said = stopped_at(run, DualCSE, "training_step", 3, n=2)  # the second one stops at once
     assert said == "stopped; the same command continues from step 2"
 
-    said = stopped_at(
-        run,
-        training,
-        "_test",
-        1,
-    )
+    said = stopped_at(run, training, "_test", 1)
     assert said == "stopped; the same command repeats only the test"
 
     assert_same(run(), reference())
@@ -523,12 +395,7 @@ def command(tmp_path):
 
     def started(*start):
         return subprocess.run(
-            [
-                sys.executable,
-                *start,
-                "+debug=tiny",
-                *SMALL,
-            ],
+            [sys.executable, *start, "+debug=tiny", *SMALL],
             cwd=tmp_path,
             env=environment(tmp_path),
             capture_output=True,
@@ -540,11 +407,7 @@ def command(tmp_path):
 
 
 @pytest.mark.timeout(900)  # three processes, each of which loads torch
-def test_interrupted_and_killed_process_matches_uninterrupted_run(
-    tmp_path,
-    reference,
-    command,
-):
+def test_interrupted_and_killed_process_matches_uninterrupted_run(tmp_path, reference, command):
     # A step after the first checkpoint.
     interrupted = command("dies.py", "interrupt")
     (path,) = (tmp_path / "runs" / "dualcse_cross").iterdir()
@@ -573,8 +436,4 @@ def test_interrupted_and_killed_process_matches_uninterrupted_run(
     run = Run.at(path)
     assert_same(run, reference())
 
-    assert run.read()["overrides"] == [
-        "+experiment=dualcse_cross",
-        "+debug=tiny",
-        *SMALL[1:],
-    ]
+    assert run.read()["overrides"] == ["+experiment=dualcse_cross", "+debug=tiny", *SMALL[1:]]

@@ -66,10 +66,7 @@ def test_killed_run_ends_the_same(tmp_path, run_tiny, shards):
 def test_two_devices_train_as_one(tmp_path, shards):
     runs = []
 
-    for place, several in (
-        ("one", ()),
-        ("two", ("trainer.devices=2", "trainer.strategy=ddp")),
-    ):
+    for place, several in (("one", ()), ("two", ("trainer.devices=2", "trainer.strategy=ddp"))):
         command = [sys.executable, "-m", "lightning_cse.train", "+debug=tiny", *POINT, shards]
         subprocess.run(
             [*command, "encoder.dropout=0", "trainer.accelerator=cpu", *several],

@@ -134,8 +134,7 @@ def test_loss_and_gradient_of_one_process(start, two, tmp_path):
 
 def test_killed_machine_and_the_same_commands_again(start, two, tmp_path):
     reference = finished(
-        [start("whole", "trainer.devices=2", "trainer.strategy=ddp")],
-        tmp_path / "whole",
+        [start("whole", "trainer.devices=2", "trainer.strategy=ddp")], tmp_path / "whole"
     )
     folder = tmp_path / "runs"
     processes = two("runs", "runs")

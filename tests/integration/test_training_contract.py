@@ -32,33 +32,17 @@ class Watch:
         self.rows: list[list[int]] = []
         original = DualCSE.training_step
 
-        def training_step(
-            method,
-            batch,
-            batch_idx,
-        ):
+        def training_step(method, batch, batch_idx):
             self.rows.append(batch["index"].tolist())
-            return original(
-                method,
-                batch,
-                batch_idx,
-            )
+            return original(method, batch, batch_idx)
 
-        monkeypatch.setattr(
-            DualCSE,
-            "training_step",
-            training_step,
-        )
+        monkeypatch.setattr(DualCSE, "training_step", training_step)
 
 
 @pytest.fixture
 def run(run_tiny, tmp_path):
     """Train DualCSE for six steps, with overrides; the runs go below the test's folder."""
-    return lambda line="", place="": run_tiny(
-        tmp_path / place,
-        *SMALL,
-        *line.split(),
-    )
+    return lambda line="", place="": run_tiny(tmp_path / place, *SMALL, *line.split())
 
 
 # What is measured
@@ -119,7 +103,7 @@ class Count(pl.Callback):
 
 def test_a_callback_and_an_argument_of_the_trainer_of_ones_own(run):
     folder = run(
-        f"+callbacks.mine._target_={__name__}.Count +trainer.detect_anomaly=true keep_last=true",
+        f"+callbacks.mine._target_={__name__}.Count +trainer.detect_anomaly=true keep_last=true"
     )
     last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
     assert last["callbacks"]["Count"] == {"steps": 6}
@@ -169,28 +153,15 @@ def test_start_from_an_encoder_that_does_not_fit(run, tmp_path):
 class Broken(DualContrastive):
     """A loss that is, or whose gradient is, not a number at one batch."""
 
-    def __init__(
-        self,
-        at,
-        how,
-    ):
+    def __init__(self, at, how):
         super().__init__()
         self.at = at
         self.how = how
         self.calls = 0
 
-    def forward(
-        self,
-        premise,
-        *others,
-        **named,
-    ):
+    def forward(self, premise, *others, **named):
         self.calls += 1
-        loss = super().forward(
-            premise,
-            *others,
-            **named,
-        )
+        loss = super().forward(premise, *others, **named)
         if self.calls != self.at:
             return loss
 
@@ -208,12 +179,7 @@ class Broken(DualContrastive):
     ],
 )
 def test_training_stops_at_a_number_that_is_not_finite(
-    how,
-    clip,
-    message,
-    run,
-    tmp_path,
-    monkeypatch,
+    how, clip, message, run, tmp_path, monkeypatch
 ):
     line = f"trainer.gradient_clip_val={clip}"
     with monkeypatch.context() as patch, pytest.raises(TrainingError, match=message) as caught:
@@ -247,12 +213,7 @@ def test_training_stops_at_a_number_that_is_not_finite(
         ("trainer.limit_train_batches=0", "no training step was made: see trainer.limit_train"),
     ],
 )
-def test_failed_training_leaves_no_checkpoint(
-    line,
-    message,
-    run,
-    tmp_path,
-):
+def test_failed_training_leaves_no_checkpoint(line, message, run, tmp_path):
     with pytest.raises(TrainingError, match=message):
         run(line)
 
@@ -276,11 +237,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("line", "message"), REFUSED)
-def test_refused_values_are_named(
-    line,
-    message,
-    run,
-):
+def test_refused_values_are_named(line, message, run):
     with pytest.raises(ConfigError, match=re.escape(message)):
         run(line)
 
@@ -295,15 +252,7 @@ OVERFIT = (
 
 
 @pytest.mark.filterwarnings("ignore:.*has no dropout")
-@pytest.mark.parametrize(
-    "method",
-    [
-        BI,
-        TRIPLETS,
-        GAUSSCSE,
-        IMPSCORE,
-    ],
-)
+@pytest.mark.parametrize("method", [BI, TRIPLETS, GAUSSCSE, IMPSCORE])
 def test_twenty_steps_lower_the_loss(method, run):
     losses = list(curves(run(f"{OVERFIT} {method}"))["train/loss"].values())
     assert len(losses) == 20
@@ -319,21 +268,12 @@ def test_loss_of_accumulated_batches_is_their_mean(run, monkeypatch):
         losses.append(loss.item())
         return loss
 
-    monkeypatch.setattr(
-        DualContrastive,
-        "forward",
-        forward,
-    )
+    monkeypatch.setattr(DualContrastive, "forward", forward)
     found = curves(run("trainer.accumulate_grad_batches=2 eval_every=1"))
 
     assert len(losses) == 6  # batches 1 + 2, 3, 4 + 5, 6: an epoch ends with a step
 
-    steps = [
-        np.mean(losses[0:2]),
-        losses[2],
-        np.mean(losses[3:5]),
-        losses[5],
-    ]
+    steps = [np.mean(losses[0:2]), losses[2], np.mean(losses[3:5]), losses[5]]
     assert list(found["train/loss"].values()) == pytest.approx(steps, rel=1e-6)
     assert list(found["val/rte/accuracy_all"]) == [0, 1, 2, 3, 4]
 

@@ -102,11 +102,7 @@ def start(endpoint, tmp_path, repository):
         ]
         environment = {**os.environ, "PYTHONPATH": str(repository / "src")}
         return subprocess.Popen(
-            line,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     return started
@@ -136,12 +132,7 @@ def kill_after(process, tmp_path, replies):
 
 
 @pytest.mark.parametrize("pattern", ["sts", "nli"])
-def test_ten_rows_with_a_kill_in_between(
-    start,
-    tmp_path,
-    endpoint,
-    pattern,
-):
+def test_ten_rows_with_a_kill_in_between(start, tmp_path, endpoint, pattern):
     line = ("generate", f"+pattern={pattern}", "data=wiki", "n=10", "~encoder")
     kill_after(start(*line), tmp_path, 5)
     before = kept(tmp_path)

@@ -13,11 +13,7 @@ from lightning_cse.data import corpora
 @pytest.fixture(autouse=True)
 def few_rows_will_do(monkeypatch):
     """Treat every data directory as one of samples: tests write a few rows under official names."""
-    monkeypatch.setattr(
-        corpora,
-        "SAMPLE",
-        ".",
-    )
+    monkeypatch.setattr(corpora, "SAMPLE", ".")
 
 
 @pytest.fixture

@@ -18,28 +18,13 @@ GOOD, POOR = [True] * 30 + [False] * 10, [True] * 12 + [False] * 28
 def make_run(tmp_path):
     """Leave a finished run with predictions of rte; return its folder."""
 
-    def make(
-        name,
-        seed,
-        correct,
-        lr=1e-5,
-    ):
-        run = Run(
-            tmp_path / "runs",
-            name,
-            f"{lr:.0e}".replace("-", ""),
-            seed,
-        )
+    def make(name, seed, correct, lr=1e-5):
+        run = Run(tmp_path / "runs", name, f"{lr:.0e}".replace("-", ""), seed)
         labels = [row % 2 == 0 for row in range(len(correct))]
         predicted = [label == right for label, right in zip(labels, correct, strict=True)]
         columns = {"row": list(range(len(correct))), "label": labels, "prediction": predicted}
         write_predictions(run.predictions, "rte", columns)
-        record = {
-            "name": name,
-            "config_hash": run.config_hash,
-            "seed": seed,
-            "metrics": {},
-        }
+        record = {"name": name, "config_hash": run.config_hash, "seed": seed, "metrics": {}}
         run.finish({**record, "decisive": {"config": {"method": {"optimizer": {"lr": lr}}}}})
 
         return str(run.path)
@@ -65,11 +50,7 @@ def test_table(two, capsys):
     assert 20 < low < 45 < high < 70
 
 
-def test_points_without_predictions_of_a_task_are_left_out_and_named(
-    two,
-    make_run,
-    capsys,
-):
+def test_points_without_predictions_of_a_task_are_left_out_and_named(two, make_run, capsys):
     columns = {"row": [0, 1], "correct": [True, False]}
     for run in (two[0], two[3]):
         write_predictions(Run.at(Path(run)).predictions, "sick_direction", columns)
@@ -83,20 +64,7 @@ def test_points_without_predictions_of_a_task_are_left_out_and_named(
 
 
 def test_csv_is_unrounded(two, capsys):
-    assert (
-        main(
-            [
-                *two,
-                "--format",
-                "csv",
-                "--task",
-                "rte",
-                "--alpha",
-                "1e-6",
-            ]
-        )
-        == 0
-    )
+    assert main([*two, "--format", "csv", "--task", "rte", "--alpha", "1e-6"]) == 0
     (line,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert (line["a"], line["b"], line["seeds_a"]) == ("good", "poor", "0 1 2")
     assert float(line["p_exact"]) == float(line["p_holm"]) == 2**-17
@@ -110,12 +78,7 @@ def test_csv_is_unrounded(two, capsys):
         (["--task", "rte", "rtee"], "answers of the task 'rtee' - did you mean 'rte'?"),
     ],
 )
-def test_user_errors(
-    two,
-    arguments,
-    message,
-    capsys,
-):
+def test_user_errors(two, arguments, message, capsys):
     assert main([*two, *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -59,13 +59,7 @@ def panels(content):
 
 
 def test_charts_and_the_table_of_runs(capsys):
-    arguments = [
-        *GIVEN,
-        "--dev",
-        "val/stsb/spearman",
-        "--test",
-        "test/rte/accuracy_all",
-    ]
+    arguments = [*GIVEN, "--dev", "val/stsb/spearman", "--test", "test/rte/accuracy_all"]
     assert dashboard.main([*arguments, "--dry-run"]) == 0
     view = json.loads(capsys.readouterr().out)
     assert (view["entity"], view["project"]) == ("lab", "cse")
@@ -205,13 +199,7 @@ def test_saved_for_who_is_logged_in(monkeypatch, capsys):
         ("0" * 40, "wandb_workspaces", "pip install 'lightning_cse[dashboard]'"),
     ],
 )
-def test_what_fails_is_one_line(
-    key,
-    module,
-    message,
-    monkeypatch,
-    capsys,
-):
+def test_what_fails_is_one_line(key, module, message, monkeypatch, capsys):
     def broken(_):
         raise ConnectionError("no\nroute")
 

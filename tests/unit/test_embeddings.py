@@ -27,31 +27,13 @@ KINDS = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def make(
-    kind,
-    n=4,
-    d=3,
-    seed=0,
-):
-    return kind(
-        *normal(
-            len(dataclasses.fields(kind)),
-            n,
-            d,
-            seed=seed,
-            dtype=torch.float32,
-        )
-    )
+def make(kind, n=4, d=3, seed=0):
+    return kind(*normal(len(dataclasses.fields(kind)), n, d, seed=seed, dtype=torch.float32))
 
 
 def assert_same(a, b):
     assert type(a) is type(b)
-    torch.testing.assert_close(
-        a.fields(),
-        b.fields(),
-        rtol=0,
-        atol=0,
-    )
+    torch.testing.assert_close(a.fields(), b.fields(), rtol=0, atol=0)
 
 
 @every_kind
@@ -79,11 +61,7 @@ def test_two_gaussians_are_joined_and_split():
     ],
     ids=["slice", "numbers", "mask"],
 )
-def test_rows_are_chosen_in_every_field(
-    kind,
-    rows,
-    want,
-):
+def test_rows_are_chosen_in_every_field(kind, rows, want):
     embedding = make(kind)
     got = embedding[rows]
     assert type(got) is kind
@@ -95,11 +73,7 @@ def test_rows_are_chosen_in_every_field(
 @every_kind
 def test_embeddings_are_joined_copied_and_converted(kind):
     embedding = make(kind, n=7)
-    parts = [
-        embedding[:3],
-        embedding[3:3],
-        embedding[3:],
-    ]
+    parts = [embedding[:3], embedding[3:3], embedding[3:]]
     assert_same(kind.cat(parts), embedding)
     assert_same(Embedding.cat(parts), embedding)
     assert_same(copy.deepcopy(embedding), embedding)
@@ -109,8 +83,4 @@ def test_embeddings_are_joined_copied_and_converted(kind):
         assert (value.dtype, value.device.type) == (torch.bfloat16, "meta")
 
     with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(
-            embedding,
-            next(iter(embedding.fields())),
-            torch.zeros(4, 3),
-        )
+        setattr(embedding, next(iter(embedding.fields())), torch.zeros(4, 3))

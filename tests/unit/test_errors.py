@@ -6,14 +6,7 @@ import signal
 
 import pytest
 
-from lightning_cse.errors import (
-    ConfigError,
-    DataError,
-    Interrupted,
-    extra_with,
-    report,
-    reported,
-)
+from lightning_cse.errors import ConfigError, DataError, Interrupted, extra_with, report, reported
 
 
 @pytest.mark.parametrize(
@@ -23,11 +16,7 @@ from lightning_cse.errors import (
         (ConfigError(["a", "b"]), 2, "error: 2 faults:\n  a\n  b\n"),
         (DataError("no corpus"), 2, "error: no corpus\n"),
         (
-            PermissionError(
-                errno.EACCES,
-                "Permission denied",
-                "runs",
-            ),
+            PermissionError(errno.EACCES, "Permission denied", "runs"),
             2,
             "error: runs: Permission denied\n",
         ),
@@ -36,12 +25,7 @@ from lightning_cse.errors import (
         (Interrupted("stopped at step 40", signal.SIGTERM), 143, "stopped at step 40\n"),
     ],
 )
-def test_what_is_raised_becomes_a_line(
-    error,
-    code,
-    line,
-    capsys,
-):
+def test_what_is_raised_becomes_a_line(error, code, line, capsys):
     @reported
     def main():
         raise error

@@ -28,19 +28,9 @@ def nobody_logged_in(monkeypatch, tmp_path):
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
 
 
-def view(
-    root,
-    *,
-    seed=0,
-    **options,
-):
+def view(root, *, seed=0, **options):
     """Return a view with the defaults of this file."""
-    run = Run(
-        root,
-        "dualcse_cross",
-        "0123456789",
-        seed,
-    )
+    run = Run(root, "dualcse_cross", "0123456789", seed)
     run.path = root
     given = {"group": "dualcse_cross/seeds", "settings": {}, **options}
 
@@ -100,11 +90,7 @@ class Line(LightningModule):
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
 
-    def training_step(
-        self,
-        batch,
-        index,
-    ):
+    def training_step(self, batch, index):
         self.log("train/index", float(index))
         return self.layer(batch).sum()
 
@@ -117,11 +103,7 @@ def fit(used, folder):
     shown = ("enable_progress_bar", "enable_model_summary", "enable_checkpointing")
     options = {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1}
     options |= dict.fromkeys(shown, False)
-    trainer = Trainer(
-        logger=used,
-        default_root_dir=folder,
-        **options,
-    )
+    trainer = Trainer(logger=used, default_root_dir=folder, **options)
     trainer.fit(Line(), DataLoader(torch.ones(4, 1)))
 
 
@@ -234,12 +216,7 @@ def test_what_stands_in_the_table_of_runs(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["init", "log", "summary", "finish"])
-def test_one_warning_and_then_silence(
-    tmp_path,
-    monkeypatch,
-    caplog,
-    method,
-):
+def test_one_warning_and_then_silence(tmp_path, monkeypatch, caplog, method):
     run = Broken(method)
 
     def init(**_):
@@ -271,13 +248,7 @@ def test_one_warning_and_then_silence(
         ("disabled", True, True, "disabled"),
     ],
 )
-def test_who_decides_the_mode(
-    monkeypatch,
-    variable,
-    offline,
-    logged_in,
-    want,
-):
+def test_who_decides_the_mode(monkeypatch, variable, offline, logged_in, want):
     monkeypatch.setenv("WANDB_MODE", variable)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40 if logged_in else "")
     assert views._mode(offline) == want

@@ -23,21 +23,12 @@ RECORD = {
 
 def view(root, resumed_at=None):
     """Return a view with the defaults of this file."""
-    run = Run(
-        root,
-        "dualcse_cross",
-        "0123456789",
-        0,
-    )
+    run = Run(root, "dualcse_cross", "0123456789", 0)
     run.path = root
     settings = {"seed": 0, "monitor": "val/stsb/spearman", "method": {"lr": 5e-5}}
     given = {"group": "dualcse_cross/seeds", "settings": settings, "tags": ["a"]}
 
-    return TensorBoardView(
-        run=run,
-        resumed_at=resumed_at,
-        **given,
-    )
+    return TensorBoardView(run=run, resumed_at=resumed_at, **given)
 
 
 def curves(folder):
@@ -116,16 +107,7 @@ def test_no_step_is_there_twice_after_a_resume(tmp_path):
 
         one.close(1)
 
-    want = [
-        (0, 0),
-        (1, 1),
-        (2, 2),
-        (3, 3),
-        (4, 14),
-        (5, 15),
-        (6, 16),
-        (7, 17),
-    ]
+    want = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 14), (5, 15), (6, 16), (7, 17)]
     assert curves(tmp_path)["train/loss"] == want
     anew = view(tmp_path)
     anew.log_metrics({"train/loss": 2.0}, step=0)

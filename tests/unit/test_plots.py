@@ -47,11 +47,7 @@ def drawn(monkeypatch):
         (("diag/implicit/",), ["diagnostics.png"]),
     ],
 )
-def test_a_figure_is_drawn_where_its_curves_were_logged(
-    keys,
-    names,
-    tmp_path,
-):
+def test_a_figure_is_drawn_where_its_curves_were_logged(keys, names, tmp_path):
     given = {key: points for key, points in curves().items() if key.startswith(keys)}
     paths = run_figures(given, tmp_path / "figures", MONITOR)
     assert [path.name for path in paths] == names

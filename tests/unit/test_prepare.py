@@ -81,11 +81,7 @@ def files_of(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def test_files_are_fetched_and_kept_after_a_failure(
-    official,
-    run,
-    data,
-):
+def test_files_are_fetched_and_kept_after_a_failure(official, run, data):
     test = (official / "first/test.csv").rename(official / "test.csv")
     message = run("inli", code=2)
     for address in ("first", "second"):
@@ -101,24 +97,14 @@ def test_files_are_fetched_and_kept_after_a_failure(
     assert "CC BY-SA 4.0" in output
 
 
-def test_files_are_downloaded_from_a_mirror(
-    official,
-    run,
-    data,
-    monkeypatch,
-):
+def test_files_are_downloaded_from_a_mirror(official, run, data, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(pooch.core, "time", SimpleNamespace(sleep=lambda seconds: None))
     handler = partial(SimpleHTTPRequestHandler, directory=official)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        assert "HTTPError: 404" in run(
-            "inli",
-            "--source",
-            f"{url}/none",
-            code=2,
-        )
+        assert "HTTPError: 404" in run("inli", "--source", f"{url}/none", code=2)
         run("inli", "--source", f"{url}/first/")
         output = run("snli", "--source", f"{url}/second")
         server.shutdown()
@@ -127,11 +113,7 @@ def test_files_are_downloaded_from_a_mirror(
     assert f"{data}/SNLI/{DEV}: fetched from {url}/second/snli_1.0.zip/{DEV}, 60 rows" in output
 
 
-def test_wrong_files_are_replaced_only_with_force_and_by_official_ones(
-    official,
-    run,
-    data,
-):
+def test_wrong_files_are_replaced_only_with_force_and_by_official_ones(official, run, data):
     path = data / "INLI/train.csv"
     path.write_text("mine")
     message = run("inli", code=2)
@@ -147,11 +129,7 @@ def test_wrong_files_are_replaced_only_with_force_and_by_official_ones(
     assert path.read_bytes() == FILES["INLI/train.csv"]
 
 
-def test_check_reports_all_faults_and_fetches_nothing(
-    official,
-    run,
-    data,
-):
+def test_check_reports_all_faults_and_fetches_nothing(official, run, data):
     (data / "INLI/val.csv").write_bytes(FILES["INLI/val.csv"])
     (data / "INLI/test.csv.gz").write_bytes(gzip.compress(FILES["INLI/test.csv"])[:-20])
     message = run("inli", "--check", code=2)
@@ -182,14 +160,7 @@ def test_without_a_name_the_corpora_are_listed(run, data):
         (None, ": not the official zip archive: File is not a zip file", 0),
     ],
 )
-def test_a_wrong_archive(
-    official,
-    run,
-    data,
-    dev,
-    message,
-    kept,
-):
+def test_a_wrong_archive(official, run, data, dev, message, kept):
     archive = official / "second/snli_1.0.zip"
     if dev is None:
         archive.write_bytes(archive.read_bytes()[:900])

@@ -17,40 +17,15 @@ def loop(a, b):
     return torch.stack(rows)
 
 
-@given(
-    n=st.integers(1, 5),
-    m=st.integers(1, 5),
-    d=st.integers(1, 8),
-    seed=st.integers(0, 10_000),
-)
-def test_cosine_matches_loop(
-    n,
-    m,
-    d,
-    seed,
-):
+@given(n=st.integers(1, 5), m=st.integers(1, 5), d=st.integers(1, 8), seed=st.integers(0, 10_000))
+def test_cosine_matches_loop(n, m, d, seed):
     a = normal(n, d, seed=seed)
     b = normal(m, d, seed=seed + 1)
     c = normal(n, d, seed=seed + 2)
     single = cosine_matrix(a.float(), b.float())
-    torch.testing.assert_close(
-        cosine_matrix(a, b),
-        loop(a, b),
-        rtol=0,
-        atol=1e-12,
-    )
-    torch.testing.assert_close(
-        single.double(),
-        loop(a, b),
-        rtol=0,
-        atol=1e-6,
-    )
-    torch.testing.assert_close(
-        cosine(a, c),
-        loop(a, c).diagonal(),
-        rtol=0,
-        atol=1e-12,
-    )
+    torch.testing.assert_close(cosine_matrix(a, b), loop(a, b), rtol=0, atol=1e-12)
+    torch.testing.assert_close(single.double(), loop(a, b), rtol=0, atol=1e-6)
+    torch.testing.assert_close(cosine(a, c), loop(a, c).diagonal(), rtol=0, atol=1e-12)
 
 
 @both
@@ -62,31 +37,15 @@ def test_half_precision_is_computed_in_float32(function, dtype):
         got = function(a, b)
 
     assert got.dtype == torch.float32
-    torch.testing.assert_close(
-        got.double(),
-        want,
-        rtol=0,
-        atol=1e-6,
-    )
+    torch.testing.assert_close(got.double(), want, rtol=0, atol=1e-6)
 
 
 @both
 @pytest.mark.parametrize("length", [0.0, 1e-13])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_zero_vectors_have_cosine_zero_and_small_gradients(
-    function,
-    length,
-    dtype,
-):
+def test_zero_vectors_have_cosine_zero_and_small_gradients(function, length, dtype):
     a, b = normal(2, 3, 4, dtype=dtype)
-    a[1] = torch.tensor(
-        [
-            length,
-            0,
-            0,
-            0,
-        ]
-    )
+    a[1] = torch.tensor([length, 0, 0, 0])
     a.requires_grad_()
     got = function(a, b)
     assert got[1].abs().max() < 1e-12

@@ -32,31 +32,12 @@ def trainable(embedding):
     return GaussianEmbedding(*(value.clone().requires_grad_() for value in fields))
 
 
-def pair(
-    n,
-    d,
-    **options,
-):
-    return trainable(gaussians(n, d, **options)), trainable(
-        gaussians(
-            n,
-            d,
-            seed=1,
-            **options,
-        )
-    )
+def pair(n, d, **options):
+    return trainable(gaussians(n, d, **options)), trainable(gaussians(n, d, seed=1, **options))
 
 
-def loop(
-    a,
-    b,
-    reduce,
-):
-    got = torch.empty(
-        len(a),
-        len(b),
-        dtype=torch.float64,
-    )
+def loop(a, b, reduce):
+    got = torch.empty(len(a), len(b), dtype=torch.float64)
     for i in range(len(a)):
         for j in range(len(b)):
             got[i, j] = sim(a, i, b, j, reduce)
@@ -64,11 +45,7 @@ def loop(
     return got
 
 
-def naive(
-    a,
-    b,
-    reduce,
-):
+def naive(a, b, reduce):
     """The formula over a tensor of all pairs and dimensions, for autograd."""
     ratio = a.log_variance[:, None] - b.log_variance
     squares = (a.mean[:, None] - b.mean).square()
@@ -77,80 +54,26 @@ def naive(
     return (1 / (1 + k)).mean(dim=-1) if reduce == "mean_of_sims" else 1 / (1 + k.sum(dim=-1))
 
 
-def assert_near(
-    got,
-    want,
-    atol=1e-12,
-):
-    torch.testing.assert_close(
-        got,
-        want,
-        rtol=0,
-        atol=atol,
-    )
+def assert_near(got, want, atol=1e-12):
+    torch.testing.assert_close(got, want, rtol=0, atol=atol)
 
 
 # Values
 
 
-@given(
-    n=st.integers(1, 5),
-    m=st.integers(1, 5),
-    d=st.integers(1, 7),
-    seed=st.integers(0, 10_000),
-)
+@given(n=st.integers(1, 5), m=st.integers(1, 5), d=st.integers(1, 7), seed=st.integers(0, 10_000))
 @both
-def test_similarities_match_loops(
-    reduce,
-    n,
-    m,
-    d,
-    seed,
-):
-    a, b, c = (
-        gaussians(
-            k,
-            d,
-            seed=seed + number,
-        )
-        for number, k in enumerate((n, m, n))
-    )
-    got = gaussian_similarity_matrix(
-        a,
-        b,
-        reduce,
-    )
+def test_similarities_match_loops(reduce, n, m, d, seed):
+    a, b, c = (gaussians(k, d, seed=seed + number) for number, k in enumerate((n, m, n)))
+    got = gaussian_similarity_matrix(a, b, reduce)
     assert got.shape == (n, m)
     assert_near(got, loop(a, b, reduce))
-    single = gaussian_similarity_matrix(
-        a.to(torch.float32),
-        b.to(torch.float32),
-        reduce,
-    )
-    assert_near(
-        single.double(),
-        got,
-        2e-6,
-    )
-    assert_near(
-        gaussian_similarity(
-            a,
-            c,
-            reduce,
-        ),
-        naive(a, c, reduce).diagonal(),
-    )
-    symmetric = symmetric_gaussian_similarity(
-        a,
-        c,
-        reduce,
-    )
+    single = gaussian_similarity_matrix(a.to(torch.float32), b.to(torch.float32), reduce)
+    assert_near(single.double(), got, 2e-6)
+    assert_near(gaussian_similarity(a, c, reduce), naive(a, c, reduce).diagonal())
+    symmetric = symmetric_gaussian_similarity(a, c, reduce)
     for i, value in enumerate(symmetric.tolist()):
-        both_ways = zip(
-            divergences(a, i, c, i),
-            divergences(c, i, a, i),
-            strict=True,
-        )
+        both_ways = zip(divergences(a, i, c, i), divergences(c, i, a, i), strict=True)
         want = reduced([(x + y) / 2 for x, y in both_ways], reduce)
         assert value == pytest.approx(want, abs=1e-12)
 
@@ -159,27 +82,14 @@ def test_similarities_match_loops(
 
 
 @pytest.mark.parametrize("numbers", [1, 26, 10_000])
-@pytest.mark.parametrize(
-    ("n", "m", "d"),
-    [(9, 4, 13), (1, 11, 5), (6, 6, 1)],
-)
-def test_block_size_does_not_matter(
-    monkeypatch,
-    numbers,
-    n,
-    m,
-    d,
-):
+@pytest.mark.parametrize(("n", "m", "d"), [(9, 4, 13), (1, 11, 5), (6, 6, 1)])
+def test_block_size_does_not_matter(monkeypatch, numbers, n, m, d):
     a = trainable(gaussians(n, d))
     b = trainable(gaussians(m, d, seed=1))
     weights = normal(m, 2 * n, seed=2)[:, ::2].T  # the gradient is the transpose of a slice
     want = naive(a, b, "mean_of_sims")
     want_gradients = torch.autograd.grad((want * weights).sum(), leaves(a, b))
-    monkeypatch.setattr(
-        similarity,
-        "_BLOCK_ON_CPU",
-        numbers,
-    )
+    monkeypatch.setattr(similarity, "_BLOCK_ON_CPU", numbers)
     got = gaussian_similarity_matrix(a, b)
     assert_near(got, want)
     assert_near(torch.autograd.grad((got * weights).sum(), leaves(a, b)), want_gradients)
@@ -188,17 +98,8 @@ def test_block_size_does_not_matter(
 @both
 @every_function
 def test_gradients(function, reduce):
-    def call(
-        a_mean,
-        a_log,
-        b_mean,
-        b_log,
-    ):
-        return function(
-            GaussianEmbedding(a_mean, a_log),
-            GaussianEmbedding(b_mean, b_log),
-            reduce,
-        )
+    def call(a_mean, a_log, b_mean, b_log):
+        return function(GaussianEmbedding(a_mean, a_log), GaussianEmbedding(b_mean, b_log), reduce)
 
     assert torch.autograd.gradcheck(call, leaves(*pair(3, 4)))
 
@@ -207,11 +108,7 @@ def test_second_derivative_is_an_error():
     a, b = pair(3, 4)
     total = gaussian_similarity_matrix(a, b).sum()
     with pytest.raises(RuntimeError, match="no second derivative"):
-        torch.autograd.grad(
-            total,
-            leaves(a, b),
-            create_graph=True,
-        )
+        torch.autograd.grad(total, leaves(a, b), create_graph=True)
 
 
 # Precision
@@ -222,14 +119,7 @@ def test_second_derivative_is_an_error():
 @pytest.mark.parametrize(("n", "d"), [(24, 48), (200, 1)])
 @both
 @every_function
-def test_no_similarity_exceeds_one(
-    function,
-    reduce,
-    n,
-    d,
-    dtype,
-    apart,
-):
+def test_no_similarity_exceeds_one(function, reduce, n, d, dtype, apart):
     a = gaussians(n, d, dtype=dtype, scale=3)
     other = gaussians(n, d, dtype=dtype, seed=1)
     b = GaussianEmbedding(a.mean + apart * other.mean, a.log_variance + apart * other.log_variance)
@@ -241,11 +131,7 @@ def test_no_similarity_exceeds_one(
 @pytest.mark.parametrize("log", [0.0, -12.0])
 @pytest.mark.parametrize("apart", [1.0, 0.001])
 @both
-def test_float32_is_accurate_for_small_variances(
-    reduce,
-    log,
-    apart,
-):
+def test_float32_is_accurate_for_small_variances(reduce, log, apart):
     """Expanding the square in float32 loses up to half a percent here."""
     place = gaussians(1, 256, seed=1).mean.tanh()
     noise = gaussians(20, 256, seed=2)
@@ -254,32 +140,15 @@ def test_float32_is_accurate_for_small_variances(
     near = a.mean.flip(0)[:10]
     # Subtracting the mean of all does not help with two groups.
     b = GaussianEmbedding(torch.cat([near, near + 2]), a.log_variance.flip(0))
-    got = gaussian_similarity_matrix(
-        a,
-        b,
-        reduce,
-    ).double()
-    want = naive(
-        a.to(torch.float64),
-        b.to(torch.float64),
-        reduce,
-    )
-    torch.testing.assert_close(
-        got,
-        want,
-        rtol=2e-6,
-        atol=0 if reduce == "sim_of_sum" else 1e-7,
-    )
+    got = gaussian_similarity_matrix(a, b, reduce).double()
+    want = naive(a.to(torch.float64), b.to(torch.float64), reduce)
+    torch.testing.assert_close(got, want, rtol=2e-6, atol=0 if reduce == "sim_of_sum" else 1e-7)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @both
 @every_function
-def test_extreme_variances_stay_finite(
-    function,
-    reduce,
-    dtype,
-):
+def test_extreme_variances_stay_finite(function, reduce, dtype):
     logs = torch.tensor([12.0, -12.0, 12.0, -12.0, 0.0], dtype=dtype)[:, None].expand(-1, 8)
     means = normal(2, 5, 8, dtype=dtype)
     a = trainable(GaussianEmbedding(means[0], logs))
@@ -295,11 +164,7 @@ def test_extreme_variances_stay_finite(
 @both
 @every_function
 def test_autocast_does_not_downcast(function, reduce):
-    a, b = pair(
-        6,
-        64,
-        dtype=torch.float32,
-    )
+    a, b = pair(6, 64, dtype=torch.float32)
     want = function(a, b, reduce)
     want_gradients = torch.autograd.grad(want.sum(), leaves(a, b))
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -307,11 +172,7 @@ def test_autocast_does_not_downcast(function, reduce):
         got = function(a, b, reduce)
         gradients = torch.autograd.grad(got.sum(), leaves(a, b))
 
-    assert_near(
-        [got, *gradients],
-        [want, *want_gradients],
-        0,
-    )
+    assert_near([got, *gradients], [want, *want_gradients], 0)
 
 
 @every_function
@@ -321,8 +182,4 @@ def test_wrong_shapes_and_reductions_are_errors(function):
         function(a, gaussians(3, 5))
 
     with pytest.raises(ValueError, match=r"got 'mean_of_sim'$"):
-        function(
-            a,
-            a,
-            reduce="mean_of_sim",
-        )
+        function(a, a, reduce="mean_of_sim")

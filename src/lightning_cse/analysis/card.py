@@ -71,12 +71,7 @@ vectors = model.encode(["The ferry leaves at noon.", "At noon, the boat departs.
 print(model.views, model.questions)"""
 
 
-def exported_card(
-    model: SentenceModel,
-    view: str,
-    is_cosine: bool,
-    place: str,
-) -> ModelCard:
+def exported_card(model: SentenceModel, view: str, is_cosine: bool, place: str) -> ModelCard:
     """Return the card of an exported view; ``place`` is a folder's name or a hub id. The card has
     no local path.
     """

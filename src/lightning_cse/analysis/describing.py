@@ -52,11 +52,7 @@ def run(cfg: DictConfig) -> None:
     sys.stdout.write(shown_summary(summary, folder))
 
 
-def describe(
-    cfg: DictConfig,
-    name: str,
-    overrides: Sequence[str] = (),
-) -> Path:
+def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     """Describe a training set, and STS-B for comparison; return the folder of ``summary.json`` and
     the figure.
 
@@ -72,12 +68,7 @@ def describe(
     about_encoder = {"name": encoder.name, **encoder.digests}
     resolved = automatic_reading(cfg, encoder)
     options = plain(cfg) | {"draw": cfg.seed}
-    identity = runs.config_hash(
-        options,
-        data=files,
-        encoder=about_encoder,
-        resolved=resolved,
-    )
+    identity = runs.config_hash(options, data=files, encoder=about_encoder, resolved=resolved)
     folder = Path(cfg.paths.runs_dir).expanduser() / "describe"
     folder /= f"{name.replace('/', '_')}-{identity}"
     summary = {
@@ -111,9 +102,7 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> dict[str, list[Pairs]]:
     return {about["name"]: pairs for about, pairs in _measured(configs)[1]}
 
 
-def _measured(
-    configs: Mapping[str, DictConfig],
-) -> tuple[SentenceEncoder, list[Described]]:
+def _measured(configs: Mapping[str, DictConfig]) -> tuple[SentenceEncoder, list[Described]]:
     """Return the encoder and, for each data set, its entry in ``summary.json`` and its measured
     pairs.
     """
@@ -146,15 +135,7 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Descr
         label = f"{anchor} - {role}" if role != anchor else f"{anchor}, two dropout passes"
         second = rows.column(role) if role != anchor else first
         both = zip(first, second, strict=True)
-        pairs.append(
-            drawn_pairs(
-                kind,
-                label,
-                both,
-                cfg.rows,
-                dropout=role == anchor,
-            )
-        )
+        pairs.append(drawn_pairs(kind, label, both, cfg.rows, dropout=role == anchor))
 
     if pairs[-1].kind == "positive":
         pairs.append(_random_negatives(anchor, first, cfg.rows))
@@ -206,48 +187,24 @@ def _stsb(cfg: DictConfig) -> Described:
     }
 
     return about, [
-        drawn_pairs(
-            "positive",
-            f"score > {high}",
-            near,
-            cfg.rows,
-        ),
-        drawn_pairs(
-            "negative",
-            f"score < {low}",
-            far,
-            cfg.rows,
-        ),
+        drawn_pairs("positive", f"score > {high}", near, cfg.rows),
+        drawn_pairs("negative", f"score < {low}", far, cfg.rows),
     ]
 
 
 def drawn_pairs(
-    kind: Kind,
-    label: str,
-    pairs: Iterable[Sequence[Any]],
-    most: int,
-    *,
-    dropout: bool = False,
+    kind: Kind, label: str, pairs: Iterable[Sequence[Any]], most: int, *, dropout: bool = False
 ) -> Pairs:
     """Return at most the first ``most`` of the pairs that have both sentences."""
     complete = [pair for pair in pairs if None not in pair]
     first = [a for a, _ in complete[:most]]
     second = [b for _, b in complete[:most]]
 
-    return Pairs(
-        kind,
-        label,
-        first,
-        second,
-        len(complete),
-        dropout,
-    )
+    return Pairs(kind, label, first, second, len(complete), dropout)
 
 
 def measure(
-    encoder: SentenceEncoder | None,
-    sets: Sequence[Sequence[Pairs]],
-    seed: int,
+    encoder: SentenceEncoder | None, sets: Sequence[Sequence[Pairs]], seed: int
 ) -> list[list[Pairs]]:
     """Return the pairs with match error rates and, with an encoder, cosines; each distinct sentence
     is embedded once.
@@ -280,11 +237,7 @@ def measure(
     return [[measured(pairs) for pairs in drawn] for drawn in sets]
 
 
-def _two_passes(
-    model: PointModel,
-    sentences: Sequence[str],
-    seed: int,
-) -> tuple[Any, Any]:
+def _two_passes(model: PointModel, sentences: Sequence[str], seed: int) -> tuple[Any, Any]:
     """Embed sentences twice with dropout."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)

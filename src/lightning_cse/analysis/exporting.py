@@ -103,12 +103,7 @@ def export(
         arguments = _without_pooler(part.encoder.backbone)
         _set(folder / "sentence_bert_config.json", "model_args", arguments)
         is_cosine = _is_cosine(model, embedding, name)
-        exported_card(
-            model,
-            name,
-            is_cosine,
-            repo or to.name,
-        ).save(folder / "README.md")
+        exported_card(model, name, is_cosine, repo or to.name).save(folder / "README.md")
         loaded = sentence_transformer(str(folder), device="cpu")
         distance = _checked_distance(loaded, sentences, embedding.views()[name])
         if base is not None:  # which was checked with its folder on this machine
@@ -158,11 +153,7 @@ def _set(path: Path, key: str, value: Any) -> None:
     path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
-def _checked_distance(
-    exported: Any,
-    sentences: list[str],
-    expected: torch.Tensor,
-) -> float:
+def _checked_distance(exported: Any, sentences: list[str], expected: torch.Tensor) -> float:
     """Return the largest distance of exported vectors from the model's; raise if it is large."""
     vectors = exported.encode(sentences, convert_to_tensor=True, show_progress_bar=False)
     lengths = expected.norm(dim=1).clamp(min=1e-12)
@@ -185,12 +176,7 @@ def _check_target(to: Path, force: bool) -> None:
         )
 
 
-def push(
-    folder: Path,
-    repo: str,
-    *,
-    private: bool,
-) -> str:
+def push(folder: Path, repo: str, *, private: bool) -> str:
     """Upload a folder with the token of ``hf auth login`` or ``HF_TOKEN``, and return the address
     of the commit. The repository is created if there is none.
     """
@@ -279,16 +265,10 @@ def _modules(view: View, folder: Path, base: Path | None = None) -> list[nn.Modu
 
     tokenizer.save_pretrained(folder)
     transformer = st.Transformer(
-        str(folder),
-        max_seq_length=encoder.max_length,
-        model_kwargs=_without_pooler(backbone),
+        str(folder), max_seq_length=encoder.max_length, model_kwargs=_without_pooler(backbone)
     )
 
-    return [
-        transformer,
-        *pooling,
-        *_converted(view.layers),
-    ]
+    return [transformer, *pooling, *_converted(view.layers)]
 
 
 def _converted(layers: Iterable[nn.Module]) -> list[nn.Module]:
@@ -370,11 +350,7 @@ def _with_template(
 
     pieces.insert(len(template.prefix), "$A:0")
     backend = copy.deepcopy(tokenizer.backend_tokenizer)
-    backend.post_processor = TemplateProcessing(
-        single=pieces,
-        pair=None,
-        special_tokens=tokens,
-    )
+    backend.post_processor = TemplateProcessing(single=pieces, pair=None, special_tokens=tokens)
 
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,

@@ -64,12 +64,7 @@ def histograms_figure(sets: PairSets) -> Figure:
     lines = sum(len(each) for each in sets.values())
     height = 0.4 + 2.4 * len(sets) + 0.2 * lines  # with the legends above
     figure = blank_figure(6.4 * len(bins), height)
-    grid = figure.subplots(
-        len(sets),
-        2 * len(bins),
-        squeeze=False,
-        sharex="col",
-    )
+    grid = figure.subplots(len(sets), 2 * len(bins), squeeze=False, sharex="col")
     for row, (name, each) in zip(grid, sets.items(), strict=True):
         row[0].set_ylabel(f"{name}\nshare of pairs")
         panels = itertools.product(bins, (("positive", 0), ("negative", 3)))
@@ -82,10 +77,7 @@ def histograms_figure(sets: PairSets) -> Figure:
 
 
 def _panel(
-    axes: Axes,
-    kinds: Mapping[str, Sequence[float]],
-    bins: np.ndarray,
-    first_color: int,
+    axes: Axes, kinds: Mapping[str, Sequence[float]], bins: np.ndarray, first_color: int
 ) -> None:
     axes.set_xlim(float(bins[0]), float(bins[-1]))
     for place, (label, values) in enumerate(kinds.items()):
@@ -99,27 +91,11 @@ def _panel(
         look = {"linewidth": 1.6, "linestyle": style} if axes.patches else filled
         # A value beyond an edge counts in the bin beside it.
         heights = np.histogram(np.clip(values, bins[0], bins[-1]), bins)[0] / len(values)
-        axes.stairs(
-            heights,
-            bins,
-            color=color,
-            label=name,
-            **look,
-        )
-        axes.axvline(
-            mean,
-            color=color,
-            linewidth=1.1,
-            linestyle="--",
-        )
+        axes.stairs(heights, bins, color=color, label=name, **look)
+        axes.axvline(mean, color=color, linewidth=1.1, linestyle="--")
 
     if axes.patches:
-        axes.legend(
-            loc="lower center",
-            bbox_to_anchor=(0.5, 1.0),
-            fontsize=7,
-            handlelength=1.2,
-        )
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7, handlelength=1.2)
 
 
 def bins_of(sets: PairSets) -> dict[str, np.ndarray]:

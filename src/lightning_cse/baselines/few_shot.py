@@ -106,9 +106,7 @@ class FewShot:
         draw.shuffle(kinds)
         examples = []
         for number, kind in zip(
-            draw.sample(sorted(first.values()), self.shots),
-            kinds,
-            strict=True,
+            draw.sample(sorted(first.values()), self.shots), kinds, strict=True
         ):
             row = self._train[number]
             examples.append((row["premise"], row[LABELS[kind].replace(" ", "_")], kind))
@@ -137,11 +135,7 @@ class FewShot:
 
         return Request((*self.messages, pair), self.parameters)
 
-    def judge(
-        self,
-        premises: Sequence[str],
-        hypotheses: Sequence[str],
-    ) -> list[str]:
+    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[str]:
         """Return the type of every hypothesis, in order, or ``refused``, ``unparsable`` or
         ``failed``.
 

@@ -27,10 +27,6 @@ class Length(nn.Module):
         """Return the numbers of words: (n,)."""
         return sentence.vector[:, 0]
 
-    def direction(
-        self,
-        premise: PointEmbedding,
-        hypothesis: PointEmbedding,
-    ) -> Tensor:
+    def direction(self, premise: PointEmbedding, hypothesis: PointEmbedding) -> Tensor:
         """Return how many characters the premise is longer than the hypothesis: (n,)."""
         return premise.vector[:, 1] - hypothesis.vector[:, 1]

@@ -51,11 +51,7 @@ class Whitening(PointModel):
     """
 
     def __init__(
-        self,
-        encoder: SentenceEncoder,
-        *,
-        sources: str | Sequence[str],
-        data_dir: str | Path = ".",
+        self, encoder: SentenceEncoder, *, sources: str | Sequence[str], data_dir: str | Path = "."
     ) -> None:
         super().__init__(encoder)
         self.eval()  # it is fitted and used without dropout

@@ -28,11 +28,7 @@ class BestAndLast(Checkpoint):
     and makes the same best again.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        evaluation: Evaluation,
-    ) -> None:
+    def __init__(self, folder: Path, evaluation: Evaluation) -> None:
         self.best = folder / "best.ckpt"
         self.last = folder / "last.ckpt"
         self.evaluation = evaluation
@@ -40,37 +36,20 @@ class BestAndLast(Checkpoint):
         self._saved = -1
         self._before = -1
 
-    def setup(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        stage: str,
-    ) -> None:
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Make Lightning write checkpoints with `AtomicCheckpointIO`."""
         trainer.strategy.checkpoint_io = AtomicCheckpointIO()
 
-    def on_train_start(
-        self,
-        trainer: pl.Trainer,
-        *args: Any,
-    ) -> None:
+    def on_train_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Save the best if a resumed run has just made an evaluation that was due."""
         if self.evaluation.step == trainer.global_step != self._saved and self.evaluation.improved:
             self._write(trainer, self.best)
 
-    def on_train_batch_start(
-        self,
-        trainer: pl.Trainer,
-        *args: Any,
-    ) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Record the number of steps made."""
         self._before = trainer.global_step
 
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        *args: Any,
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
         """Save if this step was evaluated, or if it is the last one because of a signal."""
         self._save(trainer)
         step = trainer.global_step
@@ -85,11 +64,7 @@ class BestAndLast(Checkpoint):
             f"stopped at step {step}; {self.interrupts.command} continues from there"
         )
 
-    def on_train_end(
-        self,
-        trainer: pl.Trainer,
-        *args: Any,
-    ) -> None:
+    def on_train_end(self, trainer: pl.Trainer, *args: Any) -> None:
         """Save the last step, wherever training ended."""
         self._save(trainer)
         self.interrupts.end_training()
@@ -128,10 +103,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     """
 
     def save_checkpoint(
-        self,
-        checkpoint: dict[str, Any],
-        path: str | Path,
-        storage_options: Any = None,
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
         """Write the file, and wait until it is on the disk."""
         if "optimizer_states" not in checkpoint:
@@ -162,10 +134,7 @@ class RandomState(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of every process, which ``weights_only=True`` can read."""
-        return {
-            "ranks": from_all(self._state()),
-            "draws": any(from_all(self._draws)),
-        }
+        return {"ranks": from_all(self._state()), "draws": any(from_all(self._draws))}
 
     @staticmethod
     def _state() -> dict[str, Any]:

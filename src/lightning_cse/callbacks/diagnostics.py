@@ -84,12 +84,7 @@ class Diagnostics:
 
         return sentences
 
-    def measure(
-        self,
-        embedded: Embedded,
-        second: Embedded,
-        step: int,
-    ) -> dict[str, float]:
+    def measure(self, embedded: Embedded, second: Embedded, step: int) -> dict[str, float]:
         """Return all values of this evaluation by key, from the embedded `sentences`.
 
         ``second`` has the embedded `seconds`: from another pass with dropout, or the same as in
@@ -113,11 +108,7 @@ class Diagnostics:
 
         return values
 
-    def _fitting_difficulty(
-        self,
-        prefix: str,
-        values: Mapping[str, float],
-    ) -> dict[str, float]:
+    def _fitting_difficulty(self, prefix: str, values: Mapping[str, float]) -> dict[str, float]:
         """Add the values of one view to the curves, and return its RFD of each measure."""
         difficulty = {}
         for name in MEASURES:
@@ -134,19 +125,12 @@ class Diagnostics:
         return difficulty
 
 
-def _view(
-    embedded: Embedded,
-    sentences: Sequence[str],
-    view: str,
-) -> Tensor:
+def _view(embedded: Embedded, sentences: Sequence[str], view: str) -> Tensor:
     return embedded[sentences].views()[view]
 
 
 def build_diagnostics(
-    method: Method,
-    data: ContrastiveDataModule,
-    options: Mapping[str, Any],
-    data_dir: str,
+    method: Method, data: ContrastiveDataModule, options: Mapping[str, Any], data_dir: str
 ) -> Diagnostics:
     """Return the diagnostics of a method on its data, with the config's ``diag`` as options."""
     if not options["dropout"] and any(a == b for a, b in method.pairs.values()):
@@ -165,11 +149,7 @@ def build_diagnostics(
     return Diagnostics(held_out, evaluation)
 
 
-def held_out_side(
-    method: Method,
-    data: ContrastiveDataModule,
-    limit: int,
-) -> Side:
+def held_out_side(method: Method, data: ContrastiveDataModule, limit: int) -> Side:
     """Return the held-out rows of the data as a side.
 
     Its pairs are, for each view, those of the two roles that the method names. Its sentences are
@@ -193,11 +173,7 @@ def held_out_side(
     return Side(pairs, _flat(watched, spread)[:limit])
 
 
-def stsb_dev(
-    views: Sequence[str],
-    options: Mapping[str, Any],
-    data_dir: str,
-) -> Side:
+def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) -> Side:
     """Return STS-B dev as NGCSE uses it.
 
     Alignment is over similar pairs, uniformity also over dissimilar ones.
@@ -214,11 +190,7 @@ def stsb_dev(
     pair = (aligned.column("sentence1"), aligned.column("sentence2"))
     sentences = _flat(rows.select(chosen), ("sentence1", "sentence2"))[: options["sentences"]]
 
-    return Side(
-        dict.fromkeys(views, pair),
-        sentences,
-        digests_of([rows]),
-    )
+    return Side(dict.fromkeys(views, pair), sentences, digests_of([rows]))
 
 
 def _flat(rows: Rows, columns: Sequence[str]) -> list[str]:

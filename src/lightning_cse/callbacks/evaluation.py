@@ -83,11 +83,7 @@ class Evaluation(Callback):
         self._suiting: tuple[dict[str, Task], list[str]] | None = None
         self._warm: int | None = None  # the steps of the warm-up
 
-    def on_train_start(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-    ) -> None:
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate before the first step, or when an interrupted run left an evaluation due."""
         if not self.every:
             self.every = math.ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
@@ -101,10 +97,7 @@ class Evaluation(Callback):
         )  # also for a run that was killed after it had stopped early
 
     def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        *args: Any,
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
     ) -> None:
         """Evaluate if a step was made and an evaluation is due."""
         step = trainer.global_step
@@ -118,11 +111,7 @@ class Evaluation(Callback):
             self._evaluate(trainer, pl_module)
             self._stop_early(trainer, pl_module)
 
-    def on_train_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-    ) -> None:
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate the last step, wherever training ended, and release what was kept."""
         self._evaluate(trainer, pl_module)
         self._vectors = {}
@@ -147,11 +136,7 @@ class Evaluation(Callback):
             self.stopped = f"{self.monitor} has not improved{by} in {self.waited} evaluations"
             trainer.should_stop = True
 
-    def _evaluate(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-    ) -> None:
+    def _evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.global_step == self.step:
             return
 
@@ -221,11 +206,7 @@ class Evaluation(Callback):
 
             return values | self.diagnostics.measure(first, second, self.step)
 
-    def _embed(
-        self,
-        method: Method,
-        sentences: list[str],
-    ) -> Embedded:
+    def _embed(self, method: Method, sentences: list[str]) -> Embedded:
         embedded = Embedded(method.model, sentences)
         if not embedded.embedding.is_finite:
             raise TrainingError(

@@ -70,11 +70,7 @@ class Interrupts(Callback):
         """Raise `Interrupted`."""
         raise Interrupted(message, self.signum or self._received or signal.SIGINT)
 
-    def _handle(
-        self,
-        signum: int,
-        frame: FrameType | None,
-    ) -> None:
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:
             # A worker of the data loader: Ctrl-C reaches it too, and the run still needs it.
             if signum == signal.SIGTERM:

@@ -29,22 +29,14 @@ class StepLog(Callback):
         self._start = 0.0
         self._learning_rate = 0.0
 
-    def on_train_batch_start(
-        self,
-        trainer: pl.Trainer,
-        *args: Any,
-    ) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Start the clock, and record the learning rate of this step."""
         self._start = time.perf_counter()
         self._step = trainer.global_step
         self._learning_rate = trainer.optimizers[0].param_groups[0]["lr"]
 
     def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        *args: Any,
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *args: Any
     ) -> None:
         """Stop the clock and log the step."""
         # Before the clock stops: on a GPU, reading a value waits for the step.
@@ -94,20 +86,12 @@ class StepLines(Callback):
         self._losses: list[float] = []  # since the last evaluation
         self._logged: int | None = None
 
-    def on_train_start(
-        self,
-        trainer: pl.Trainer,
-        *args: Any,
-    ) -> None:
+    def on_train_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Log the evaluation before the first step, if there was one."""
         self._log(trainer)
 
     def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        *args: Any,
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *args: Any
     ) -> None:
         """Log the evaluation of this step, if there was one."""
         self._losses.append(batch_loss(trainer, outputs))

@@ -112,12 +112,7 @@ class Train:
     own: Any = None
 
 
-CHOSEN = {
-    "name": "experiment",
-    "suite": "suite",
-    "pattern": "pattern",
-    "data": "data",
-}
+CHOSEN = {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}
 """Keys that are set by choosing an option of a group."""
 
 OPEN = (
@@ -241,11 +236,7 @@ def check(cfg: DictConfig, config_name: str) -> None:
 def _resolved(cfg: DictConfig, config_name: str) -> DictConfig:
     """Return the config resolved, and that of ``train`` merged into its schema without an error."""
     try:
-        values = OmegaConf.to_container(
-            cfg,
-            resolve=True,
-            throw_on_missing=True,
-        )
+        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
         plain: DictConfig = OmegaConf.create(values)  # type: ignore[assignment]  # of a mapping
         if config_name == "train":
             _check_types(plain)

@@ -50,11 +50,7 @@ def compose(config_name: str, *overrides: str) -> DictConfig:
         if not GlobalHydra.instance().is_initialized():
             stack.enter_context(hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"))
 
-        return hydra.compose(
-            config_name,
-            list(overrides),
-            return_hydra_config=True,
-        )
+        return hydra.compose(config_name, list(overrides), return_hydra_config=True)
 
 
 def use_config_dir(folder: Path) -> None:
@@ -86,11 +82,7 @@ def compose_run(config_name: str, overrides: Iterable[str]) -> DictConfig:
     OmegaConf.set_struct(cfg, True)
     for one in values:
         OmegaConf.update(
-            cfg,
-            one.key_or_group,
-            one.value(),
-            merge=True,
-            force_add=one.is_force_add(),
+            cfg, one.key_or_group, one.value(), merge=True, force_add=one.is_force_add()
         )
 
     complete(cfg)
@@ -150,21 +142,9 @@ def register() -> None:
     """Register the resolvers ``recipe``, ``sample_dir`` and ``needed``; calling it again changes
     nothing.
     """
-    OmegaConf.register_new_resolver(
-        "recipe",
-        _recipe,
-        replace=True,
-    )
-    OmegaConf.register_new_resolver(
-        "sample_dir",
-        lambda: str(SAMPLE_DIR),
-        replace=True,
-    )
-    OmegaConf.register_new_resolver(
-        "needed",
-        _needed,
-        replace=True,
-    )
+    OmegaConf.register_new_resolver("recipe", _recipe, replace=True)
+    OmegaConf.register_new_resolver("sample_dir", lambda: str(SAMPLE_DIR), replace=True)
+    OmegaConf.register_new_resolver("needed", _needed, replace=True)
 
 
 def _needed(what: str) -> None:
@@ -186,13 +166,7 @@ def _recipe(key: str, *, _root_: DictConfig) -> Any:
 
 def recipe_name(cfg: DictConfig) -> str:
     """Return the name of a config's recipe: its encoder's name, or ``default``."""
-    name = str(
-        OmegaConf.select(
-            cfg,
-            "encoder.name",
-            default="default",
-        )
-    )
+    name = str(OmegaConf.select(cfg, "encoder.name", default="default"))
     return name if name in _recipes(cfg) else "default"
 
 
@@ -269,12 +243,7 @@ def in_sweep() -> bool:
 class Outcomes(Callback):
     """Write ``<hydra.sweep.dir>/<number>.json`` when a point ends, in the process that runs it."""
 
-    def on_job_end(
-        self,
-        config: DictConfig,
-        job_return: JobReturn,
-        **kwargs: Any,
-    ) -> None:
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Write the outcome of the point; a point that never gets here was killed."""
         if in_sweep() and hasattr(job_return.return_value, "write"):
             folder = Path(config.hydra.runtime.cwd, str(config.hydra.sweep.dir))

@@ -54,11 +54,7 @@ _RESULT = "LIGHTNING_CSE_RESULT"  # the file to which a separate process writes 
 
 
 @reported
-def launch(
-    task: str,
-    config_name: str,
-    args: Sequence[str] | None = None,
-) -> int:
+def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> int:
     """Read and check the command line, and run a task: once, or once per point of a sweep.
 
     The task is ``"module:function"``, imported after the check; it returns a
@@ -69,17 +65,8 @@ def launch(
     full_error = os.environ.get("HYDRA_FULL_ERROR", "0")
     words = _without_config_dir(argv[1:] if args is None else args)
     register()
-    runner = Runner(
-        task,
-        config_name,
-        verbose=full_error == "1",
-        is_command=True,
-    )
-    command = hydra.main(
-        version_base="1.3",
-        config_path=str(conf_dir()),
-        config_name=config_name,
-    )
+    runner = Runner(task, config_name, verbose=full_error == "1", is_command=True)
+    command = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)
 
     try:
         os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its exceptions instead of printing them
@@ -99,11 +86,7 @@ def launch(
     return code
 
 
-def call(
-    task: str,
-    config_name: str,
-    overrides: Sequence[str],
-) -> Any:
+def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
     """Run a task in a program: return its result, raise its errors, and leave Hydra as it was."""
     if isinstance(overrides, str):
         raise ConfigError([f"overrides: must be a list such as [{overrides!r}], got one string"])
@@ -119,11 +102,7 @@ def call(
         GlobalHydra.instance().clear()  # for a program that was itself started by Hydra
         with hydra.initialize_config_dir(str(conf_dir()), config_name, "1.3"):
             with explained():
-                cfg = hydra.compose(
-                    config_name,
-                    words,
-                    return_hydra_config=True,
-                )
+                cfg = hydra.compose(config_name, words, return_hydra_config=True)
 
             if cfg.hydra.mode == RunMode.MULTIRUN:
                 raise ConfigError([_ONE_RUN])
@@ -230,13 +209,7 @@ def _is_own_process() -> bool:
 
 def _in_own_process(overrides: Sequence[str]) -> Any:
     """Run a point in a process of its own: return its result, raise its errors."""
-    command = [
-        sys.executable,
-        "-m",
-        "lightning_cse.train",
-        *overrides,
-        "hydra.mode=RUN",
-    ]
+    command = [sys.executable, "-m", "lightning_cse.train", *overrides, "hydra.mode=RUN"]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "result")
         process = subprocess.Popen(command, env=os.environ | {_RESULT: str(file)})

@@ -50,11 +50,7 @@ def not_chosen(cfg: DictConfig) -> Iterator[str]:
             yield f"{key}: no {group} was chosen - add {plus}{group}=<one of these>: {names}"
 
 
-def no_option(
-    group: str,
-    option: str,
-    known: Sequence[str] = (),
-) -> str:
+def no_option(group: str, option: str, known: Sequence[str] = ()) -> str:
     """Return a fault for an option that a group does not have, with the options that it has."""
     names = [name for name in known or options(group) if not name.startswith("_")]
     hint = did_you_mean(option, names)
@@ -84,12 +80,7 @@ def _unknown_key(key: str, cfg: DictConfig) -> str:
 
     names = [*(f"+{group}=" for group in APPENDED), *_keys(settings, "")]
     by_word = {name.rpartition(".")[2]: name for name in sorted(names, key=len, reverse=True)}
-    close = difflib.get_close_matches(
-        key.rpartition(".")[2],
-        by_word,
-        n=1,
-        cutoff=0.7,
-    )
+    close = difflib.get_close_matches(key.rpartition(".")[2], by_word, n=1, cutoff=0.7)
     near = f" - did you mean '{by_word[close[0]]}'?" if close else ""
 
     if key.startswith("trainer.") and not near:

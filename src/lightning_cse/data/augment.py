@@ -60,12 +60,7 @@ class TokenCutoff:
         return [ids[k] for k in sorted(order[removed:])]
 
 
-def _order(
-    length: int,
-    name: str,
-    seed: int,
-    sentence: str,
-) -> list[int]:
+def _order(length: int, name: str, seed: int, sentence: str) -> list[int]:
     # Sorting by hashed keys takes a third of the time of seeding random.Random. The shuffle of
     # random.Random may also change between Python versions.
     key = f"{name}\0{seed}\0{sentence}".encode()

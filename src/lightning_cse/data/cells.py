@@ -152,13 +152,7 @@ class BadRows:
         advice: what to do about it, for the message of the error.
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        skip: bool = False,
-        advice: str = "",
-    ) -> None:
+    def __init__(self, path: str, *, skip: bool = False, advice: str = "") -> None:
         self.path = path
         self.skip = skip
         self.advice = advice
@@ -196,10 +190,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def converted(
-    rows: Iterable[Row],
-    columns: Columns,
-    bad: BadRows,
-    dropped: Counter[str],
+    rows: Iterable[Row], columns: Columns, bad: BadRows, dropped: Counter[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the declared columns, and the line, of each row; count the lines that are left out, by
     reason.

@@ -169,10 +169,7 @@ def default_data_dir() -> Path:
 
 
 def read_corpus(
-    name: str,
-    split: str,
-    data_dir: str | Path,
-    cache_dir: Path | None = None,
+    name: str, split: str, data_dir: str | Path, cache_dir: Path | None = None
 ) -> "Rows":
     """Read one split of a corpus; with ``cache_dir``, large files are kept there in a form that
     takes no memory.
@@ -249,10 +246,7 @@ def find_file(folder: Path, file: CorpusFile) -> Path | None:
 
 
 def read_file(
-    corpus: Corpus,
-    file: CorpusFile,
-    folder: Path,
-    cache_dir: Path | None = None,
+    corpus: Corpus, file: CorpusFile, folder: Path, cache_dir: Path | None = None
 ) -> "Rows":
     """Read one file of a corpus from a data directory, else from the hub, or raise DataError."""
     path = find_file(folder, file)
@@ -291,10 +285,7 @@ def _read_hub(hub: HubCopy, file: CorpusFile) -> "Rows":
 
 
 def parse_file(
-    corpus: Corpus,
-    file: CorpusFile,
-    path: Path,
-    cache_dir: Path | None = None,
+    corpus: Corpus, file: CorpusFile, path: Path, cache_dir: Path | None = None
 ) -> "Rows":
     """Read one file of a corpus from any path, or raise DataError with the file and line."""
     import pyarrow.compute as pc
@@ -353,9 +344,4 @@ def _side_by_side(tables: Sequence["Rows"]) -> "Rows":
 
     files = [file for table in tables for file in table.files]
 
-    return tables[0].of(
-        columns,
-        files=files,
-        lines=kept,
-        counts=counts,
-    )
+    return tables[0].of(columns, files=files, lines=kept, counts=counts)

@@ -174,11 +174,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
     # Roles and rows ------------------------------------------------------------------------------
 
-    def use(
-        self,
-        roles: Sequence[str],
-        optional: Sequence[str] = (),
-    ) -> None:
+    def use(self, roles: Sequence[str], optional: Sequence[str] = ()) -> None:
         """Choose the roles that batches hold: those that a method trains on. Without this call,
         they hold all roles.
 
@@ -414,9 +410,4 @@ def padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
     rows = np.flatnonzero(lengths)
     taken = lengths[rows] if most is None else np.minimum(lengths[rows], most)
 
-    return Tokens.cut(
-        ids.values.to_numpy(),
-        starts[rows],
-        taken,
-        rows % len(columns[0]),
-    )
+    return Tokens.cut(ids.values.to_numpy(), starts[rows], taken, rows % len(columns[0]))

@@ -98,10 +98,7 @@ class Hybrid:
         return rows
 
 
-def _replacements(
-    anchors: np.ndarray,
-    llm_anchors: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+def _replacements(anchors: np.ndarray, llm_anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the corpus rows where an anchor of an LLM row first appears, and the LLM rows that
     replace them; both are given by the hashes of their anchors.
     """
@@ -153,12 +150,7 @@ def _stand_ins(rows: Rows, pattern: str) -> list[Any] | None:
     if pattern == "sts" and "simple1" in rows.names:
         sentence, simple1, simple2 = map(rows.values, ("sentence", "simple1", "simple2"))
         both = pc.binary_join_element_wise(simple1, simple2, " ")
-        return [
-            sentence,
-            both,
-            simple1,
-            constant(ANOTHER_ANCHOR, len(rows)),
-        ]
+        return [sentence, both, simple1, constant(ANOTHER_ANCHOR, len(rows))]
 
     entailment = "entailment" if "entailment" in rows.names else "explicit_entailment"
     names = ("premise", entailment, "contradiction")

@@ -74,9 +74,7 @@ class INLIImplicitPairs:
 
 
 def _of_another(
-    premises: pa.ChunkedArray,
-    explicit: pa.ChunkedArray,
-    seed: int,
+    premises: pa.ChunkedArray, explicit: pa.ChunkedArray, seed: int
 ) -> list[str | None]:
     """Return for each row an explicit sentence of the next premise, in a circle, that the row's own
     premise lacks.

@@ -75,9 +75,7 @@ def in_file(numbers: np.ndarray | range, dtype: Any, cache_dir: Path | None) -> 
 
 
 def joined(
-    parts: Sequence[tuple[int, np.ndarray | range]],
-    dtype: Any,
-    cache_dir: Path | None,
+    parts: Sequence[tuple[int, np.ndarray | range]], dtype: Any, cache_dir: Path | None
 ) -> np.ndarray:
     """Return the numbers of all parts, each part's above its start; a long vector is in a file
     without a name.
@@ -141,9 +139,7 @@ def true_rows(mask: np.ndarray, cache_dir: Path | None) -> np.ndarray:
 
 
 def gather(
-    column: pa.ChunkedArray,
-    numbers: np.ndarray,
-    cache_dir: Path | None = None,
+    column: pa.ChunkedArray, numbers: np.ndarray, cache_dir: Path | None = None
 ) -> pa.ChunkedArray:
     """Return the rows of a column with these numbers; many of them are in a file without a name.
 

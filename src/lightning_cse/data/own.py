@@ -98,10 +98,7 @@ def layout_of(names: Collection[str]) -> str | None:
 
 
 def recognise(
-    found: Sequence[str],
-    columns: Mapping[str, str],
-    key: str,
-    takes: str,
+    found: Sequence[str], columns: Mapping[str, str], key: str, takes: str
 ) -> dict[str, str]:
     """Return the columns of a table's layout by our names; raise DataError if none fits.
 
@@ -225,12 +222,7 @@ class OwnFormat:
     @classmethod
     def of(cls, settings: Any) -> Self:
         """Return the format that the settings of a data set say, whose keys are its fields."""
-        return cls(
-            settings.columns or {},
-            settings.delimiter,
-            settings.encoding,
-            settings.bad_rows,
-        )
+        return cls(settings.columns or {}, settings.delimiter, settings.encoding, settings.bad_rows)
 
     def examined(self, path: Path) -> TextFile:
         """Return a text file in this encoding; raises like `cells.examined`."""
@@ -322,12 +314,7 @@ class _Source:
     rows: Callable[[BadRows, list[str]], Iterator[Row]]
 
 
-def _read(
-    name: str,
-    form: OwnFormat,
-    takes: str,
-    cache_dir: Path | None,
-) -> Rows:
+def _read(name: str, form: OwnFormat, takes: str, cache_dir: Path | None) -> Rows:
     """Read one file with the columns of its layout."""
     path = name if name.startswith(HUB) else str(Path(name).expanduser().absolute())
     source = _opened(path, form, cache_dir)
@@ -336,18 +323,10 @@ def _read(
     notes = notes_of(file)
     found = notes.found if notes else source.found()
     names = recognise(
-        found,
-        form.columns,
-        f"{form.key}.columns",
-        f"{path}: {takes}" if takes else path,
+        found, form.columns, f"{form.key}.columns", f"{path}: {takes}" if takes else path
     )
 
-    log.info(
-        "%s: columns: %s; used: %s",
-        path,
-        listed(found),
-        listed(names.values()),
-    )
+    log.info("%s: columns: %s; used: %s", path, listed(found), listed(names.values()))
 
     bad = form.bad(path)
     rows = read_rows(
@@ -367,11 +346,7 @@ def _read(
     return rows
 
 
-def _opened(
-    path: str,
-    form: OwnFormat,
-    cache_dir: Path | None,
-) -> _Source:
+def _opened(path: str, form: OwnFormat, cache_dir: Path | None) -> _Source:
     """Return a file, or a data set of the hub or of a folder."""
     if path.startswith(HUB) or Path(path).is_dir():
         form.check_suffix(path, "")
@@ -394,11 +369,7 @@ def _binary(path: Path) -> TextFile:
     return TextFile(path, sha256_of(path), "")
 
 
-def _text(
-    file: TextFile,
-    suffix: str,
-    form: OwnFormat,
-) -> _Source:
+def _text(file: TextFile, suffix: str, form: OwnFormat) -> _Source:
     """Return the rows of a file of text, which are read twice: first for their columns."""
     path = str(file.path)
 
@@ -435,11 +406,7 @@ def _text(
     return _Source(size, f"{file.sha256} {suffix}", file.sha256, found, rows)
 
 
-def delimiter_of(
-    file: TextFile,
-    suffix: str,
-    mapped: Collection[str] = (),
-) -> str:
+def delimiter_of(file: TextFile, suffix: str, mapped: Collection[str] = ()) -> str:
     """Return the delimiter of a file: the usual one, unless the first line has only one cell, and
     another delimiter splits it into cells of which one is a known or mapped column.
     """
@@ -475,10 +442,7 @@ def _parquet(file: TextFile) -> _Source:
         file.sha256,
         lambda: list(features),
         lambda _, names: _rows_of(
-            path,
-            features,
-            names,
-            parquet.iter_batches(AT_ONCE, columns=names),
+            path, features, names, parquet.iter_batches(AT_ONCE, columns=names)
         ),
     )
 
@@ -499,10 +463,7 @@ def _data_set(path: str) -> _Source:
         "",
         lambda: dataset.column_names,
         lambda _, names: _rows_of(
-            path,
-            dataset.features,
-            names,
-            tables.select_columns(names).iter(AT_ONCE),
+            path, dataset.features, names, tables.select_columns(names).iter(AT_ONCE)
         ),
     )
 
@@ -531,10 +492,7 @@ def loading(path: str) -> Iterator[None]:
 
 
 def _rows_of(
-    path: str,
-    features: Mapping[str, Any],
-    columns: Iterable[str],
-    batches: Iterable[Any],
+    path: str, features: Mapping[str, Any], columns: Iterable[str], batches: Iterable[Any]
 ) -> Iterator[Row]:
     """Yield the rows of Arrow batches, with the names of classes for their numbers."""
     rows = (row for batch in batches for row in batch.to_pylist())
@@ -544,9 +502,7 @@ def _rows_of(
 
 
 def with_class_names(
-    rows: Iterable[dict[str, Any]],
-    features: Mapping[str, Any],
-    columns: Iterable[str],
+    rows: Iterable[dict[str, Any]], features: Mapping[str, Any], columns: Iterable[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield rows with the names of classes for their numbers in these columns."""
     labels: dict[str, dict[Any, str]] = {}

@@ -14,14 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lightning_cse.data.cells import (
-    BadRows,
-    Columns,
-    Row,
-    Text,
-    converters,
-    quoted,
-)
+from lightning_cse.data.cells import BadRows, Columns, Row, Text, converters, quoted
 from lightning_cse.errors import DataError
 
 LONGEST = 2**27  # characters of a cell; a quote that is never closed must not fill the memory
@@ -38,12 +31,7 @@ LLM_PATTERNS = {  # by the LLM's examples
 
 
 def rows_of(
-    text: Text,
-    bad: BadRows,
-    *,
-    reader: str,
-    columns: Columns,
-    **options: Any,
+    text: Text, bad: BadRows, *, reader: str, columns: Columns, **options: Any
 ) -> Iterator[Row]:
     """Return the rows of a file, read with one of `READERS`."""
     cells = [cell for _, cell, _ in converters(columns)]
@@ -150,12 +138,7 @@ def _by_role(row: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _lines(
-    text: Text,
-    bad: BadRows,
-    cells: Sequence[str],
-    *,
-    blank: str = "",
-    pattern: str = "",
+    text: Text, bad: BadRows, cells: Sequence[str], *, blank: str = "", pattern: str = ""
 ) -> Iterator[Row]:
     """Yield one cell per line, or the groups of `pattern`; `blank` is the reason to leave out lines
     without a visible sign.

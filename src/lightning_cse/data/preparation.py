@@ -26,13 +26,7 @@ from lightning_cse.data.own import OwnFormat
 from lightning_cse.data.roles import RANDOM_PAIR, OwnRows, RoleRows
 from lightning_cse.data.rows import SOURCE, Rows
 from lightning_cse.data.settings import ContrastiveData
-from lightning_cse.data.sources import (
-    LEAK,
-    all_pairs,
-    free_of,
-    read_sources,
-    without_pairs,
-)
+from lightning_cse.data.sources import LEAK, all_pairs, free_of, read_sources, without_pairs
 from lightning_cse.errors import ConfigError, DataError
 
 SEED = 0
@@ -233,9 +227,7 @@ class Tables:
 
 
 def prepare(
-    settings: ContrastiveData,
-    tables: Tables,
-    wanted: Sequence[str],
+    settings: ContrastiveData, tables: Tables, wanted: Sequence[str]
 ) -> tuple[Rows, Rows, tuple[str, ...]]:
     """Return training rows, held-out rows and their roles: built by the scheme of the data, split,
     and cut.
@@ -247,12 +239,7 @@ def prepare(
     if tables.held_out is None:
         train, held_out = hold_out(train, settings.share, of=roles[0])
     else:
-        held_out, _ = _built(
-            settings,
-            tables.held_out,
-            wanted,
-            "data.held_out",
-        )
+        held_out, _ = _built(settings, tables.held_out, wanted, "data.held_out")
 
     train = with_random_seconds(with_another_anchor(train))
     train = keep(train, free_of(train, excluded), LEAK)
@@ -302,10 +289,7 @@ def takes_of(wanted: Sequence[str], optional: Sequence[str]) -> str:
 
 
 def scheme_of(
-    settings: ContrastiveData,
-    tables: Sequence[Rows],
-    wanted: Sequence[str],
-    key: str,
+    settings: ContrastiveData, tables: Sequence[Rows], wanted: Sequence[str], key: str
 ) -> RoleRows:
     """Return the scheme that makes training rows; that of the user's own files depends on their
     columns.
@@ -315,10 +299,7 @@ def scheme_of(
 
 
 def _built(
-    settings: ContrastiveData,
-    tables: Sequence[Rows],
-    wanted: Sequence[str],
-    key: str,
+    settings: ContrastiveData, tables: Sequence[Rows], wanted: Sequence[str], key: str
 ) -> tuple[Rows, tuple[str, ...]]:
     """Return training rows and their roles."""
     scheme = scheme_of(settings, tables, wanted, key)

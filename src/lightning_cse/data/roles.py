@@ -279,11 +279,7 @@ class NLITriplets:
         return np.stack([entailments[places[:, 0]], contradictions[places[:, 1]]], axis=1)
 
 
-def _of_pairs(
-    premises: np.ndarray,
-    hypotheses: np.ndarray,
-    cache_dir: Path | None,
-) -> np.ndarray:
+def _of_pairs(premises: np.ndarray, hypotheses: np.ndarray, cache_dir: Path | None) -> np.ndarray:
     """Return a hash of each pair of sentences, given theirs, that is never 0: (rows,)."""
     pairs = scratch(len(premises), np.uint64, cache_dir)
     for block in blocks(len(premises)):
@@ -488,10 +484,7 @@ class OwnRows:
         return self.scheme(tables, self.roles)(tables)
 
     def scheme(
-        self,
-        tables: Sequence[Rows],
-        wanted: Collection[str],
-        key: str = "data.train",
+        self, tables: Sequence[Rows], wanted: Collection[str], key: str = "data.train"
     ) -> RoleRows:
         """Return the scheme that makes rows with the wanted roles or, if none are given, keeps the
         roles of the files.

@@ -81,9 +81,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         # A fingerprint of the content would pickle all rows, and only matters for a dataset on
         # disk.
         super().__init__(
-            InMemoryTable(table),
-            indices_table=indices,
-            fingerprint=generate_random_fingerprint(),
+            InMemoryTable(table), indices_table=indices, fingerprint=generate_random_fingerprint()
         )
         self.numbers = numbers
         self.files: tuple[SourceFile, ...] = tuple(files)
@@ -312,11 +310,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
 
     def _with(self, table: pa.Table, numbers: np.ndarray | None) -> Self:
         return type(self)(
-            table,
-            files=self.files,
-            counts=self.counts,
-            numbers=numbers,
-            cache_dir=self.cache_dir,
+            table, files=self.files, counts=self.counts, numbers=numbers, cache_dir=self.cache_dir
         )
 
 

@@ -61,13 +61,7 @@ class Draws:
         self.seed = seed
         self.by_source: list[int] = (whole * rows + turns).tolist()
 
-        for name, weight, count, drawn in zip(
-            names,
-            weights,
-            rows,
-            self.by_source,
-            strict=True,
-        ):
+        for name, weight, count, drawn in zip(names, weights, rows, self.by_source, strict=True):
             if count and not drawn:
                 few = f"{weight:g} of the {count} training rows of {name}"
                 raise DataError(f"data.weights: {few} is less than one row: raise it")
@@ -99,11 +93,7 @@ class Draws:
         """Return the rows of an epoch in order: (rows per epoch,)."""
         copies = self.copies(epoch)
         generator = seeded_generator(self.seed, epoch)
-        within = torch.rand(
-            len(copies),
-            generator=generator,
-            dtype=torch.float64,
-        ).numpy()
+        within = torch.rand(len(copies), generator=generator, dtype=torch.float64).numpy()
         rows = np.repeat(np.arange(len(copies)), copies)
         first = np.cumsum(copies) - copies
         copy = np.arange(len(rows)) - np.repeat(first, copies)
@@ -112,11 +102,7 @@ class Draws:
         return torch.from_numpy(rows[np.argsort(keys, kind="stable")])
 
 
-def _turns_by_row(
-    sources: np.ndarray,
-    rows: Sequence[int],
-    seed: int,
-) -> np.ndarray:
+def _turns_by_row(sources: np.ndarray, rows: Sequence[int], seed: int) -> np.ndarray:
     """Return each row's place among the rows of its source, in an order that the seed draws:
     (rows,).
     """
@@ -240,20 +226,11 @@ class BatchLoader:
             chosen = self.permutation[start:end].long()
 
             if self._gathering is not None:
-                chosen, waiting = self._gather(
-                    chosen,
-                    waiting,
-                    self._gathering.rows[chosen],
-                )
+                chosen, waiting = self._gather(chosen, waiting, self._gathering.rows[chosen])
 
             yield chosen, position + 1, waiting
 
-    def _gather(
-        self,
-        chosen: Tensor,
-        waiting: Tensor,
-        waits: Tensor,
-    ) -> tuple[Tensor, Tensor]:
+    def _gather(self, chosen: Tensor, waiting: Tensor, waits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the rows of a batch, and those that wait after it; ``waits`` says which of its
         rows do.
         """
@@ -312,12 +289,7 @@ class BatchLoader:
             )
 
 
-def _batches(
-    rows: int,
-    batch_size: int,
-    *,
-    drop_last: bool,
-) -> tuple[int, int]:
+def _batches(rows: int, batch_size: int, *, drop_last: bool) -> tuple[int, int]:
     """Return the number of batches of an epoch, and the end of the last one."""
     if rows < batch_size:
         return 1, rows

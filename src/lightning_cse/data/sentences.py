@@ -89,12 +89,7 @@ def _opened(name: str) -> Any:
         return _rows_of_parquet(path)
 
     with loading(name):
-        return datasets.load_dataset(
-            "parquet",
-            data_files=str(path),
-            split="train",
-            streaming=True,
-        )
+        return datasets.load_dataset("parquet", data_files=str(path), split="train", streaming=True)
 
 
 def _rows_of(path: Path, suffix: str) -> Iterator[Mapping[str, Any]]:

@@ -14,13 +14,7 @@ from datasets import IterableDataset
 from fsspec.core import url_to_fs
 
 from lightning_cse.data.cells import BadRows, listed, sha256_of
-from lightning_cse.data.own import (
-    declared_columns,
-    loading,
-    paths_of,
-    recognise,
-    with_class_names,
-)
+from lightning_cse.data.own import declared_columns, loading, paths_of, recognise, with_class_names
 from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.data.tables import LARGE, Notes, table_of
 from lightning_cse.errors import ConfigError, DataError
@@ -47,13 +41,7 @@ class Shards:
         DataError: if a file cannot be read, or its columns fit no layout.
     """
 
-    def __init__(
-        self,
-        sources: Sequence[str],
-        columns: Mapping[str, str],
-        *,
-        takes: str,
-    ) -> None:
+    def __init__(self, sources: Sequence[str], columns: Mapping[str, str], *, takes: str) -> None:
         self.files = find_shards(sources)
         self._names: dict[str, str] = {}
         first = self.open(0)
@@ -185,9 +173,7 @@ def _local(name: str) -> SourceFile:
         digest.update(file.read(_END))
 
     return SourceFile(
-        name.removesuffix(".gz"),
-        str(path),
-        f"{size} bytes, ends {digest.hexdigest()}",
+        name.removesuffix(".gz"), str(path), f"{size} bytes, ends {digest.hexdigest()}"
     )
 
 

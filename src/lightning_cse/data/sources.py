@@ -58,15 +58,7 @@ def read_sources(
         corpus, _, split = name.partition("/")
 
         if is_own(name):
-            tables.append(
-                read_table(
-                    name,
-                    form=form,
-                    key=key,
-                    takes=takes,
-                    cache_dir=cache_dir,
-                )
-            )
+            tables.append(read_table(name, form=form, key=key, takes=takes, cache_dir=cache_dir))
         elif not split or {"/", "."} & set(split):
             expected = f"is not of the form corpus/split, such as snli/train; {FORMS}"
             raise ConfigError([f"{key}: {name!r} {expected}"])

@@ -27,14 +27,7 @@ from datasets import IterableDataset
 
 from lightning_cse.data.datamodule import ContrastiveDataModule
 from lightning_cse.data.own import loading
-from lightning_cse.data.preparation import (
-    Tables,
-    keep,
-    read_tables,
-    scheme_of,
-    takes_of,
-    used,
-)
+from lightning_cse.data.preparation import Tables, keep, read_tables, scheme_of, takes_of, used
 from lightning_cse.data.roles import TARGET, NLITriplets, RoleRows
 from lightning_cse.data.rows import PLACE, Rows
 from lightning_cse.data.sampler import Batch, seeded_generator
@@ -343,9 +336,7 @@ class StreamDataModule(ContrastiveDataModule):
         self._longest = math.inf
         self._places: deque[tuple[int, pa.Table]] = deque(maxlen=KEPT_PLACES)
         self.shards = Shards(
-            settings.sources,
-            settings.columns or {},
-            takes=takes_of(wanted, optional),
+            settings.sources, settings.columns or {}, takes=takes_of(wanted, optional)
         )
         self.lanes = min(LANES, len(self.shards))
         buffer = settings.shuffle_buffer or UNSHUFFLED * self.lanes
@@ -437,10 +428,7 @@ class StreamDataModule(ContrastiveDataModule):
         return np.asarray(torch.randperm(len(self.shards), generator=generator).numpy())
 
     def prepared(
-        self,
-        shard: int,
-        cells: list[dict[str, Any]],
-        line: int,
+        self, shard: int, cells: list[dict[str, Any]], line: int
     ) -> tuple[Rows, dict[str, int]]:
         """Return the training rows of some rows of a shard, and their account."""
         clean = without_pairs(self.shards.rows(shard, cells, line), self._excluded)

@@ -141,10 +141,7 @@ def _mapped(file: Path) -> pa.Table:
 
 
 def known_file(
-    path: Path,
-    cache_dir: Path | None,
-    examine: Callable[[Path], TextFile],
-    *options: Any,
+    path: Path, cache_dir: Path | None, examine: Callable[[Path], TextFile], *options: Any
 ) -> TextFile:
     """Return what ``examine`` finds out about a file; for a large one, from the cache unless the
     file, or an option of the examination, has changed.

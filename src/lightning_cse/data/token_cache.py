@@ -88,11 +88,7 @@ class _Shard:
     """A file's worth of sentences, and the file, or files, of their ids."""
 
     def __init__(
-        self,
-        name: str,
-        sentences: pa.ChunkedArray,
-        numbers: np.ndarray,
-        folder: Path | None,
+        self, name: str, sentences: pa.ChunkedArray, numbers: np.ndarray, folder: Path | None
     ) -> None:
         self.name = name
         self._sentences = sentences
@@ -118,12 +114,7 @@ class _Shard:
 
         return [piece for piece in pieces if piece.stem.rpartition("_of_")[2] in complete[:1]]
 
-    def make(
-        self,
-        tokenize: Tokenize,
-        num_proc: int,
-        advance: Callable[[int], None],
-    ) -> None:
+    def make(self, tokenize: Tokenize, num_proc: int, advance: Callable[[int], None]) -> None:
         """Tokenise the sentences, unless this is done; ``advance`` is called with the number of
         finished ones.
         """
@@ -177,10 +168,7 @@ class _Shard:
 
 
 def _tokenised(
-    texts: Dataset,
-    tokenize: Tokenize,
-    advance: Callable[[int], None] | None,
-    **options: Any,
+    texts: Dataset, tokenize: Tokenize, advance: Callable[[int], None] | None, **options: Any
 ) -> Dataset:
     """Tokenise with `Dataset.map`, which writes a file under another name first."""
     return texts.map(
@@ -196,9 +184,7 @@ def _tokenised(
 
 
 def _ids(
-    texts: list[str | None],
-    tokenize: Tokenize,
-    advance: Callable[[int], None] | None,
+    texts: list[str | None], tokenize: Tokenize, advance: Callable[[int], None] | None
 ) -> dict[str, list[list[int]]]:
     ids = ids_of(texts, tokenize)
 
@@ -232,10 +218,7 @@ def _threads() -> Iterator[None]:
             os.environ[PARALLELISM] = before
 
 
-def _one_at_a_time(
-    cache_dir: Path | None,
-    name: str,
-) -> contextlib.AbstractContextManager[Any]:
+def _one_at_a_time(cache_dir: Path | None, name: str) -> contextlib.AbstractContextManager[Any]:
     """Let the other processes of a training wait for the first one."""
     if cache_dir is None:
         return contextlib.nullcontext()
@@ -274,11 +257,7 @@ def _bar(total: int) -> Iterator[Callable[[int], None]]:
         log.info("tokenised %s sentences in %.0f s: %s an hour", f"{total:,}", seconds, speed())
 
 
-def token_table(
-    sentences: Sequence[str],
-    tokenize: Tokenize,
-    cache_dir: Path | None,
-) -> TokenTable:
+def token_table(sentences: Sequence[str], tokenize: Tokenize, cache_dir: Path | None) -> TokenTable:
     """Return the tokens of sentences, from the cache if it has them; raises like `tokenise`."""
     texts = pa.chunked_array([sentences], pa.string())
     tokens = tokenise(texts, tokenize, cache_dir)

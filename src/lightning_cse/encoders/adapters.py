@@ -204,22 +204,12 @@ def leave_out_frozen(encoder: nn.Module) -> None:
     encoder.register_load_state_dict_pre_hook(_with_frozen)
 
 
-def _without_frozen(
-    encoder: Any,
-    state: dict[str, Any],
-    prefix: str,
-    _: Any,
-) -> None:
+def _without_frozen(encoder: Any, state: dict[str, Any], prefix: str, _: Any) -> None:
     for name in encoder.frozen:
         state.pop(f"{prefix}{name}", None)
 
 
-def _with_frozen(
-    encoder: Any,
-    state: dict[str, Any],
-    prefix: str,
-    *_: Any,
-) -> None:
+def _with_frozen(encoder: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
     """Add the encoder's own frozen parameters to a state that lacks them."""
     for name in encoder.frozen:
         state.setdefault(f"{prefix}{name}", encoder.get_parameter(name).detach())

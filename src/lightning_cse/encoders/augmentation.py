@@ -193,10 +193,7 @@ def _lowest(draws: Tensor, counts: Tensor) -> Tensor:
 
 
 @contextmanager
-def changed(
-    layer: nn.Module | None,
-    change: Callable[[Tensor], Tensor] | None,
-) -> Iterator[None]:
+def changed(layer: nn.Module | None, change: Callable[[Tensor], Tensor] | None) -> Iterator[None]:
     """Replace what a layer returns, as long as the context lasts."""
     if layer is None or change is None:
         yield
@@ -209,13 +206,7 @@ def changed(
         handle.remove()
 
 
-def augmented_row(
-    row: Tensor,
-    *,
-    augment: Augmentation,
-    places: Tensor,
-    mask: Tensor,
-) -> Tensor:
+def augmented_row(row: Tensor, *, augment: Augmentation, places: Tensor, mask: Tensor) -> Tensor:
     """Augment the sequences that are laid out in one row of embeddings: (1, tokens, d)."""
     tokens = row[0]
     matrices = tokens.index_select(0, places.flatten()).unflatten(0, places.shape)

@@ -21,12 +21,7 @@ from lightning_cse.encoders.adapters import (
     frozen_names,
     leave_out_frozen,
 )
-from lightning_cse.encoders.architecture import (
-    attend_both_ways,
-    is_causal,
-    is_decoder,
-    positions,
-)
+from lightning_cse.encoders.architecture import attend_both_ways, is_causal, is_decoder, positions
 from lightning_cse.encoders.augmentation import Augmentation, augmented_row, changed
 from lightning_cse.encoders.instructions import USES, complete
 from lightning_cse.encoders.packing import (
@@ -38,13 +33,7 @@ from lightning_cse.encoders.packing import (
     make_dropout_fast,
     pads_little,
 )
-from lightning_cse.encoders.templates import (
-    PROMPT_EOL,
-    PROMPTS,
-    Sequences,
-    Template,
-    padding_id,
-)
+from lightning_cse.encoders.templates import PROMPT_EOL, PROMPTS, Sequences, Template, padding_id
 from lightning_cse.encoders.windowed import MODEL_TYPES, use_window_attention
 from lightning_cse.errors import EncoderError, did_you_mean
 from lightning_cse.tokens import Tokens
@@ -73,12 +62,7 @@ BERT-base an average of 60.73 on the seven STS tasks (their issue 285). The pape
 """
 
 
-def pool(
-    pooling: str,
-    hidden: Tensor,
-    mask: Tensor,
-    place: Tensor,
-) -> Tensor:
+def pool(pooling: str, hidden: Tensor, mask: Tensor, place: Tensor) -> Tensor:
     """Pool padded token vectors (n, length, d) to (n, d) in float32.
 
     The result is the first vector, the one at ``place`` (n,), or the mean or the largest numbers
@@ -133,10 +117,7 @@ class Tokenizer:
     """
 
     def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        digest: str,
-        instruction: str = "",
+        self, tokenizer: PreTrainedTokenizerBase, digest: str, instruction: str = ""
     ) -> None:
         self.tokenizer = tokenizer
         self.instruction = instruction
@@ -444,11 +425,7 @@ class SentenceEncoder(nn.Module):
 
         return [vectors.clone() for vectors in self._kept[key]]
 
-    def _vectors(
-        self,
-        requests: Sequence[tuple[Tokens, Template]],
-        way: _Pass,
-    ) -> list[Tensor]:
+    def _vectors(self, requests: Sequence[tuple[Tokens, Template]], way: _Pass) -> list[Tensor]:
         """Return one tensor of vectors per request, of `denoise` without the bias of the prompt."""
         parts = [template.apply(tokens, self.max_length) for tokens, template in requests]
         if not way.denoise:
@@ -528,12 +505,7 @@ class SentenceEncoder(nn.Module):
                 inputs["position_ids"] = part.positions[:, :width] + self._first_position
 
             change = partial(way.augment.embeddings, mask=mask) if way.augment else None
-            yield pool(
-                self.pooling,
-                self._states(inputs, change),
-                mask,
-                part.pooled,
-            )
+            yield pool(self.pooling, self._states(inputs, change), mask, part.pooled)
 
     def _groups(self, lengths: np.ndarray, most: int | None) -> list[int]:
         """Return the ends of the groups that sentences sorted by length are padded in."""
@@ -573,12 +545,7 @@ class SentenceEncoder(nn.Module):
         for part, (_, inputs, places, mask), vectors in zip(parts, rows, embedded, strict=True):
             change = None
             if way.augment is not None:
-                change = partial(
-                    augmented_row,
-                    augment=way.augment,
-                    places=places,
-                    mask=mask,
-                )
+                change = partial(augmented_row, augment=way.augment, places=places, mask=mask)
 
             hidden = self._states({"inputs_embeds": vectors[None], **inputs}, change)[0]
             hidden = hidden.index_select(0, places.flatten()).unflatten(0, places.shape)
@@ -600,9 +567,7 @@ class SentenceEncoder(nn.Module):
         Return the ids, a model's inputs, and the place and the mask (n, length) of each token.
         """
         windows = Windows.pack(
-            part.lengths.numpy(),
-            is_causal=self.is_causal,
-            includes_bound=self.bidirectional,
+            part.lengths.numpy(), is_causal=self.is_causal, includes_bound=self.bidirectional
         )
         width = int(part.lengths.max())
         position = torch.arange(width).expand(len(part.lengths), -1)
@@ -630,9 +595,7 @@ class SentenceEncoder(nn.Module):
         return ids, inputs, places.where(mask, 0), mask
 
     def _states(
-        self,
-        inputs: dict[str, Any],
-        change: Callable[[Tensor], Tensor] | None = None,
+        self, inputs: dict[str, Any], change: Callable[[Tensor], Tensor] | None = None
     ) -> Tensor:
         """Return the states of every token for pooling: the last layer's, or their average with an
         earlier layer's. ``change`` is applied to the embeddings.
@@ -654,12 +617,7 @@ class SentenceEncoder(nn.Module):
         return (states[earlier].float() + states[-1].float()) / 2
 
 
-def _check_pooling(
-    pooling: str,
-    backbone: PreTrainedModel,
-    name: str,
-    is_causal: bool,
-) -> None:
+def _check_pooling(pooling: str, backbone: PreTrainedModel, name: str, is_causal: bool) -> None:
     if pooling not in POOLINGS:
         near = did_you_mean(pooling, POOLINGS)
         raise EncoderError(

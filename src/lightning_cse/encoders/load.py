@@ -229,11 +229,7 @@ def _backbone(folder: Path, config: PreTrainedConfig, has_pooler: bool) -> PreTr
     transformers_logging.disable_progress_bar()
     try:
         backbone, report = kind.from_pretrained(
-            folder,
-            config=config,
-            dtype=torch.float32,
-            use_safetensors=True,
-            **options,
+            folder, config=config, dtype=torch.float32, use_safetensors=True, **options
         )
     finally:
         transformers_logging.set_verbosity(verbosity)
@@ -302,10 +298,7 @@ def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTo
 
 
 def _report_differences(
-    folder: Path,
-    name: str,
-    own: Mapping[str, Callable[[], Any]],
-    used: Mapping[str, Any],
+    folder: Path, name: str, own: Mapping[str, Callable[[], Any]], used: Mapping[str, Any]
 ) -> None:
     """Log where options are not those of a sentence-transformers folder."""
     if not (folder / "modules.json").is_file():

@@ -33,9 +33,7 @@ def use_windows(backbone: PreTrainedModel) -> None:
 
 
 def _hand_over(
-    backbone: Any,
-    args: tuple[Any, ...],
-    options: dict[str, Any],
+    backbone: Any, args: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Give the windows to MPNet's encoder: the model does not pass on what it does not know."""
     backbone.encoder.windows = options.pop("windows", None)
@@ -77,13 +75,7 @@ class _WindowSelfAttention(MPNetSelfAttention):
         **kwargs: Any,
     ) -> Any:
         if not isinstance(position_bias, _WindowBias):
-            return super().forward(
-                hidden_states,
-                attention_mask,
-                position_bias,
-                *args,
-                **kwargs,
-            )  # type: ignore[no-untyped-call]
+            return super().forward(hidden_states, attention_mask, position_bias, *args, **kwargs)  # type: ignore[no-untyped-call]
 
         shape = (self.num_attention_heads, self.attention_head_size)
         q, k, v = (

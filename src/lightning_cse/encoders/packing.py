@@ -28,11 +28,7 @@ from transformers import PreTrainedConfig
 from lightning_cse.errors import EncoderError
 
 
-def cut_by_length(
-    lengths: np.ndarray,
-    overhead: int = 256,
-    most: int | None = None,
-) -> list[int]:
+def cut_by_length(lengths: np.ndarray, overhead: int = 256, most: int | None = None) -> list[int]:
     """Cut sentences sorted by length into groups to pad, and return the ends of the groups.
 
     A group ends where one more sentence would bring its padding above ``overhead`` tokens, the cost
@@ -138,11 +134,7 @@ class Windows:
 
     @classmethod
     def pack(
-        cls,
-        lengths: np.ndarray,
-        *,
-        is_causal: bool = False,
-        includes_bound: bool = False,
+        cls, lengths: np.ndarray, *, is_causal: bool = False, includes_bound: bool = False
     ) -> Windows:
         """Pack sequences, the longest first, each into the first window with room, at the cheapest
         of a few widths.
@@ -164,13 +156,7 @@ class Windows:
 
         bias = torch.zeros(count, 1, width, width).masked_fill_(is_other, -torch.inf)
 
-        return cls(
-            count,
-            width,
-            starts,
-            bias,
-            includes_bound,
-        )
+        return cls(count, width, starts, bias, includes_bound)
 
     def bias_within(self, reach: int | None) -> Tensor:
         """Return the bias of a layer with a sliding window, whose tokens see those less than
@@ -217,39 +203,19 @@ def _swapped(x: Tensor, count: int) -> Tensor:
 
 
 def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor,
-    *,
-    count: int,
-    dropout: float,
-    scale: float,
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, *, count: int, dropout: float, scale: float
 ) -> Tensor:
     """Attend in each of ``count`` windows: tensors (tokens, heads, width), and a bias (count, heads
     or 1, tokens of a window, tokens of a window) that is added to the scaled products.
     """
     if dropout > 0 and is_fast(q, dropout):
         mixed: Tensor = _WindowAttention.apply(
-            q,
-            k,
-            v,
-            bias.expand(-1, q.shape[1], -1, -1).flatten(0, 1),
-            count,
-            dropout,
-            scale,
+            q, k, v, bias.expand(-1, q.shape[1], -1, -1).flatten(0, 1), count, dropout, scale
         )  # type: ignore[no-untyped-call]
         return mixed
 
     q, k, v = (tensor.unflatten(0, (count, -1)).transpose(1, 2) for tensor in (q, k, v))
-    mixed = nn.functional.scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        bias,
-        dropout,
-        scale=scale,
-    )
+    mixed = nn.functional.scaled_dot_product_attention(q, k, v, bias, dropout, scale=scale)
 
     return mixed.transpose(1, 2).flatten(0, 1)
 
@@ -280,12 +246,7 @@ class _WindowAttention(torch.autograd.Function):
         scale: float,
     ) -> Tensor:
         q, k, v = (_swapped(x, count) for x in (q, k, v * _scale(dropout)))
-        weights = torch.baddbmm(
-            bias,
-            q,
-            k.transpose(1, 2),
-            alpha=scale,
-        ).softmax(-1)
+        weights = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale).softmax(-1)
         mask = keep_mask(tuple(weights.shape), dropout)
         ctx.save_for_backward(q, k, v, weights, mask)
         ctx.count = count
@@ -301,12 +262,7 @@ class _WindowAttention(torch.autograd.Function):
         g = _swapped(grad, ctx.count)
         kept = mask.to(grad.dtype)
         weights_grad = torch.bmm(g, v.transpose(1, 2)).mul_(kept)
-        scores_grad = torch._softmax_backward_data(
-            weights_grad,
-            weights,
-            -1,
-            weights.dtype,
-        )
+        scores_grad = torch._softmax_backward_data(weights_grad, weights, -1, weights.dtype)
         q_grad = torch.bmm(scores_grad, k).mul_(ctx.scale)
         k_grad = torch.bmm(scores_grad.transpose(1, 2), q).mul_(ctx.scale)
         v_grad = torch.bmm(kept.mul_(weights).transpose(1, 2), g).mul_(_scale(ctx.dropout))

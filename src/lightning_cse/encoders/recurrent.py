@@ -61,10 +61,7 @@ class Recurrent(PreTrainedModel):
         self.lstm: nn.LSTM | None = None
         if config.units:
             self.lstm = nn.LSTM(
-                config.word_width,
-                config.units,
-                batch_first=True,
-                bidirectional=True,
+                config.word_width, config.units, batch_first=True, bidirectional=True
             )
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -72,10 +69,7 @@ class Recurrent(PreTrainedModel):
         return self.words
 
     def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        **others: Any,
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **others: Any
     ) -> BaseModelOutput:
         """Return the state of every token: (n, length, d)."""
         vectors = self.dropout(self.words(input_ids))
@@ -190,9 +184,5 @@ def _tokenizer(vocabulary: dict[str, int]) -> PreTrainedTokenizerFast:
         words.normalizer = normalizers.Lowercase()
 
     return PreTrainedTokenizerFast(
-        tokenizer_object=words,
-        bos_token=BEGIN,
-        eos_token=END,
-        unk_token=UNKNOWN,
-        pad_token=PADDING,
+        tokenizer_object=words, bos_token=BEGIN, eos_token=END, unk_token=UNKNOWN, pad_token=PADDING
     )

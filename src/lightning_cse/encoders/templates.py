@@ -147,9 +147,7 @@ class Template:
                     return template
 
                 return replace(
-                    template,
-                    suffix=(end_id(tokenizer), *ids[end:]),
-                    suffix_types=(0, *types[end:]),
+                    template, suffix=(end_id(tokenizer), *ids[end:]), suffix_types=(0, *types[end:])
                 )
 
         raise EncoderError(
@@ -263,13 +261,7 @@ class Template:
 
         pooled = torch.zeros_like(lengths) if self.pooled is None else lengths - self.pooled
 
-        return Sequences(
-            ids,
-            types,
-            position,
-            lengths[:, 0],
-            pooled[:, 0],
-        )
+        return Sequences(ids, types, position, lengths[:, 0], pooled[:, 0])
 
     def alone(self, sentence_lengths: Tensor) -> Sequences:
         """Return the template without a sentence, its suffix at its positions after a sentence of

@@ -78,12 +78,7 @@ def window_attention(
     heads, width).
     """
     if windows is None:
-        return sdpa_attention_forward(
-            module,
-            *states,
-            dropout=dropout,
-            **options,
-        )  # type: ignore[misc]
+        return sdpa_attention_forward(module, *states, dropout=dropout, **options)  # type: ignore[misc]
 
     q, k, v = (tensor[0].transpose(0, 1) for tensor in states[:3])  # (tokens, heads, width)
     q, k = q.to(v.dtype), k.to(v.dtype)  # under autocast, rotary positions leave them in float32

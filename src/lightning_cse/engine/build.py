@@ -87,21 +87,9 @@ def build(cfg: DictConfig) -> Parts:
     tasks, left_out = build_tasks(cfg.suite)
     left_out |= unsuited(tasks, method.model, type(method).__name__)
     _check_monitor(cfg.monitor, tasks, left_out)
-    diagnostics = build_diagnostics(
-        method,
-        data,
-        cfg.diag,
-        cfg.paths.data_dir,
-    )
+    diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
 
-    return Parts(
-        encoder,
-        data,
-        tasks,
-        diagnostics,
-        method,
-        left_out,
-    )
+    return Parts(encoder, data, tasks, diagnostics, method, left_out)
 
 
 def unsuited(tasks: Mapping[str, Task], answers: object, name: str) -> dict[str, str]:
@@ -116,11 +104,7 @@ def unsuited(tasks: Mapping[str, Task], answers: object, name: str) -> dict[str,
     return reasons
 
 
-def _check_monitor(
-    monitor: str,
-    tasks: Mapping[str, Task],
-    left_out: Mapping[str, str],
-) -> None:
+def _check_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[str, str]) -> None:
     """Raise ConfigError if the key that chooses the best checkpoint is none of a dev score."""
     scores: list[str] = []
     reasons = dict(left_out)
@@ -174,11 +158,7 @@ def _has_fast_bfloat16(on_gpu: bool) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
 
     # The check of the CPU is private to torch; where it is missing, float32 is always right.
-    check = getattr(
-        torch.cpu,
-        "_is_avx512_bf16_supported",
-        None,
-    )
+    check = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
 
     return check is not None and bool(check())
 
@@ -210,11 +190,7 @@ def build_tasks(suite: DictConfig) -> tuple[dict[str, Task], dict[str, str]]:
             tasks[name] = task
         else:
             left_out[name] = reason
-            log.warning(
-                "the task %s is left out: %s",
-                name,
-                reason,
-            )
+            log.warning("the task %s is left out: %s", name, reason)
 
     check_parts(tasks)
 
@@ -236,11 +212,7 @@ def built(node: DictConfig, **given: Any) -> Any:
         if not isinstance(cause, ValueError | MisconfigurationException):
             raise  # a bug
 
-        match = re.search(
-            r"^full_key: (.+)$",
-            str(error),
-            re.MULTILINE,
-        )
+        match = re.search(r"^full_key: (.+)$", str(error), re.MULTILINE)
         key = match[1] if match else node._get_full_key(None)
         raise ConfigError([f"{key}: {cause}"]) from error
 
@@ -260,11 +232,7 @@ def check_nodes(cfg: DictConfig) -> None:
     Types are checked where the annotation is made of builtins, ``Literal``, unions and sequences of
     them. Raises ConfigError with all faults.
     """
-    values: Any = OmegaConf.to_container(
-        cfg,
-        resolve=True,
-        throw_on_missing=True,
-    )
+    values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     faults: dict[str, str] = {}
     for group in ("suite", "baselines"):
         for name, part in (values.get(group) or {}).items():
@@ -291,11 +259,7 @@ def _nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from _nodes(part, f"{key}.{name}" if key else str(name))
 
 
-def _faults(
-    node: Mapping[str, Any],
-    key: str,
-    given: Collection[str],
-) -> Iterator[str]:
+def _faults(node: Mapping[str, Any], key: str, given: Collection[str]) -> Iterator[str]:
     """Yield one line per unknown, mistyped or missing argument; ``given`` are added later."""
     try:
         target = pkgutil.resolve_name(node["_target_"])

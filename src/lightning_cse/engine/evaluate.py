@@ -22,13 +22,7 @@ from lightning_cse import llm, runs
 from lightning_cse.baselines import FewShot, Length, Whitening
 from lightning_cse.config import kept_models
 from lightning_cse.config.compose import in_sweep, parse
-from lightning_cse.engine.build import (
-    build_tasks,
-    check_nodes,
-    plain,
-    resolve_automatic,
-    unsuited,
-)
+from lightning_cse.engine.build import build_tasks, check_nodes, plain, resolve_automatic, unsuited
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import LENGTH, LLM, WITHOUT_ENCODER, load
 from lightning_cse.errors import ConfigError, TaskError
@@ -107,11 +101,7 @@ def run(cfg: DictConfig) -> runs.Outcome:
     return outcome
 
 
-def evaluate(
-    cfg: DictConfig,
-    suite: str,
-    overrides: Sequence[str] = (),
-) -> runs.Outcome:
+def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs.Outcome:
     """Evaluate a model on the suite in the config, unless this is done; the overrides go into the
     record.
 
@@ -126,12 +116,7 @@ def evaluate(
     hashed = _hashed(cfg, about, tasks, resolved)
     key = evaluation_key(requested, about.record.get("key"))
     seed = int(about.record.get("seed", 0))
-    folder = runs.Run(
-        about.root,
-        suite,
-        runs.config_hash(**hashed),
-        seed,
-    )
+    folder = runs.Run(about.root, suite, runs.config_hash(**hashed), seed)
     leave_failed = in_sweep() and not cfg.retry_failed
     with folder.claim(force=cfg.force, leave_failed=leave_failed) as unfinished:
         if not unfinished:
@@ -162,10 +147,7 @@ def evaluate(
 
 
 def _hashed(
-    cfg: DictConfig,
-    about: About,
-    tasks: Tasks,
-    resolved: dict[str, Any],
+    cfg: DictConfig, about: About, tasks: Tasks, resolved: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what decides the results, as the arguments of `runs.config_hash`."""
     data = dict(about.data)
@@ -223,18 +205,10 @@ def _model_entries(cfg: DictConfig, model: AnyModel, about: About) -> dict[str, 
 
 
 def _results(
-    folder: runs.Run,
-    tasks: Tasks,
-    model: AnyModel,
-    about: About,
+    folder: runs.Run, tasks: Tasks, model: AnyModel, about: About
 ) -> dict[str, dict[str, Any]]:
     """Return the metrics and costs of each task: those on disk, or new ones, which are written."""
-    log.info(
-        "%s: %d tasks; everything is written to %s",
-        about.name,
-        len(tasks),
-        folder.path,
-    )
+    log.info("%s: %d tasks; everything is written to %s", about.name, len(tasks), folder.path)
     results = {}
     for number, (name, task) in enumerate(tasks.items(), start=1):
         label = f"{number}/{len(tasks)} {name}"
@@ -255,11 +229,7 @@ def _results(
 
 
 def _evaluate_task(
-    name: str,
-    task: Task,
-    model: AnyModel,
-    folder: runs.Run,
-    label: str,
+    name: str, task: Task, model: AnyModel, folder: runs.Run, label: str
 ) -> dict[str, Any]:
     """Run a task on its test split, write its predictions, and return its metrics and costs."""
     start = time.perf_counter()
@@ -283,11 +253,7 @@ def _evaluate_task(
     }
 
 
-def _measure(
-    task: Task,
-    model: AnyModel,
-    label: str,
-) -> tuple[TaskResult, dict[str, Any]]:
+def _measure(task: Task, model: AnyModel, label: str) -> tuple[TaskResult, dict[str, Any]]:
     """Return the result of a task, and the sentences read or the tokens paid for it."""
     if isinstance(model, LanguageModel):
         model.label = label
@@ -373,12 +339,7 @@ def open_model(cfg: DictConfig) -> AnyModel:
         return LanguageModel(cfg)
 
     reading = {key: cfg[key] for key in ("pooling", "prompt", "max_length")}
-    model = load(
-        cfg.model,
-        cfg.accelerator,
-        cfg.precision,
-        **reading,
-    )
+    model = load(cfg.model, cfg.accelerator, cfg.precision, **reading)
     if not cfg.whitening:
         return model
 
@@ -401,12 +362,7 @@ def _about(cfg: DictConfig, model: AnyModel) -> About:
     options: dict[str, Any] = {"pooling": None, "max_length": None}
     if isinstance(model, Length):
         options["method"] = "Length"
-        return About(
-            LENGTH,
-            root / LENGTH,
-            options,
-            {"name": LENGTH},
-        )
+        return About(LENGTH, root / LENGTH, options, {"name": LENGTH})
 
     if isinstance(model, LanguageModel):
         name = model.llm.endpoint.model
@@ -418,14 +374,7 @@ def _about(cfg: DictConfig, model: AnyModel) -> About:
         }
         root = root / LLM / re.sub(r"[^\w-]+", "_", name)
 
-        return About(
-            name,
-            root,
-            options,
-            {"name": name},
-            model.digests,
-            device="endpoint",
-        )
+        return About(name, root, options, {"name": name}, model.digests, device="endpoint")
 
     options = {
         "method": model.method_name,
@@ -452,9 +401,7 @@ def _about(cfg: DictConfig, model: AnyModel) -> About:
 
 
 def _plan(
-    suite: DictConfig,
-    model: AnyModel,
-    name: str,
+    suite: DictConfig, model: AnyModel, name: str
 ) -> tuple[Tasks, dict[str, Average], dict[str, str]]:
     """Return the tasks of a suite that suit the model, the averages over them, and why each other
     task is left out; raise TaskError if no task suits.

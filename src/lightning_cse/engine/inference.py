@@ -374,21 +374,13 @@ class SentenceModel:
 
         return columns
 
-    def similarity(
-        self,
-        a: Sentences,
-        b: Sentences,
-    ) -> Scores:
+    def similarity(self, a: Sentences, b: Sentences) -> Scores:
         """Return how similar sentences are by the model's own symmetric measure, mostly the cosine
         of a view.
         """
         return self._ask(self._question("similarity"), a, b)
 
-    def similarity_matrix(
-        self,
-        a: Sentences,
-        b: Sentences | None = None,
-    ) -> np.ndarray:
+    def similarity_matrix(self, a: Sentences, b: Sentences | None = None) -> np.ndarray:
         """Return the similarity of each of ``a`` (n) with each of ``b`` (m), by default with each
         of ``a``: (n, m).
         """
@@ -398,25 +390,13 @@ class SentenceModel:
         with torch.no_grad():
             return np.asarray(compared.matrix(first, second))
 
-    def entailment(
-        self,
-        premises: Sentences,
-        hypotheses: Sentences,
-    ) -> Scores:
+    def entailment(self, premises: Sentences, hypotheses: Sentences) -> Scores:
         """Return how far premises entail hypotheses; a threshold for a decision comes from an
         evaluation.
         """
-        return self._ask(
-            self._question("entailment"),
-            premises,
-            hypotheses,
-        )
+        return self._ask(self._question("entailment"), premises, hypotheses)
 
-    def direction(
-        self,
-        a: Sentences,
-        b: Sentences,
-    ) -> Scores:
+    def direction(self, a: Sentences, b: Sentences) -> Scores:
         """Return a positive number where ``a`` entails ``b`` rather than ``b`` entails ``a``, else
         a negative one.
         """
@@ -429,11 +409,7 @@ class SentenceModel:
 
         score = self._question("entailment")
 
-        return self._ask(
-            lambda x, y: score(x, y).double() - score(y, x).double(),
-            a,
-            b,
-        )
+        return self._ask(lambda x, y: score(x, y).double() - score(y, x).double(), a, b)
 
     def implicitness(self, sentences: Sentences) -> Scores:
         """Return how much more sentences imply than they say."""
@@ -485,10 +461,7 @@ class SentenceModel:
         return best
 
     def _stored(
-        self,
-        path: Path,
-        compared: Comparison,
-        queries: Embedding,
+        self, path: Path, compared: Comparison, queries: Embedding
     ) -> tuple[Comparison, Embedding, Iterator[Embedding]]:
         """Return how to compare queries with the vectors of a folder, and these, shard by shard."""
         from lightning_cse.engine.vectors import VectorFolder
@@ -542,11 +515,7 @@ class SentenceModel:
             return True
 
         score = getattr(self.answers, "entailment_score", None)
-        return score is not None and not is_same(
-            score,
-            lambda a, b: score(b, a),
-            self._example,
-        )
+        return score is not None and not is_same(score, lambda a, b: score(b, a), self._example)
 
     def _checked_view(self, view: str | None, known: Iterable[str]) -> str:
         known = list(known)
@@ -566,12 +535,7 @@ class SentenceModel:
         known = ", ".join(self.questions)
         return TaskError(f"{self.name} ({self.method_name}) has no {name} (it has: {known})")
 
-    def _comparison(
-        self,
-        relation: Relation,
-        view: str | None,
-        against: str | None,
-    ) -> Comparison:
+    def _comparison(self, relation: Relation, view: str | None, against: str | None) -> Comparison:
         if view or against:
             known = self._example.views()
             one = self._checked_view(view, known)
@@ -590,11 +554,7 @@ class SentenceModel:
 
         return Comparison.of(lambda a, b: score(b, a), self._example)
 
-    def _ask(
-        self,
-        ask: Callable[..., Tensor],
-        *arguments: Sentences,
-    ) -> Scores:
+    def _ask(self, ask: Callable[..., Tensor], *arguments: Sentences) -> Scores:
         given = [(argument, self.embed(argument)) for argument in arguments]
         lengths = {len(each) for argument, each in given if not isinstance(argument, str)}
         if len(lengths) > 1:

@@ -51,9 +51,7 @@ def initialise(method: Method, name: str) -> str:
     method.load_state_dict(fits, strict=False)
     new = [key for key in own if key not in fits]
     log.info(
-        "starts from the weights of %s%s",
-        name,
-        f"; newly drawn: {', '.join(new)}" if new else "",
+        "starts from the weights of %s%s", name, f"; newly drawn: {', '.join(new)}" if new else ""
     )
 
     return digest

@@ -50,11 +50,7 @@ class MTEBModel:
         return mteb.models.ModelMeta(**unknown | known)
 
     def encode(
-        self,
-        inputs: Iterable[Mapping[str, Any]],
-        *,
-        prompt_type: str | None = None,
-        **_: Any,
+        self, inputs: Iterable[Mapping[str, Any]], *, prompt_type: str | None = None, **_: Any
     ) -> Tensor:
         """Return the vectors of all sentences in mteb's batches: (n, d), float32.
 
@@ -66,19 +62,11 @@ class MTEBModel:
 
         return self.model.answers.features(self.model.embed(sentences, use=use))
 
-    def similarity(
-        self,
-        embeddings1: Any,
-        embeddings2: Any,
-    ) -> Tensor:
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the cosine of every row of one matrix with every row of the other: (n, m)."""
         return cosine_matrix(_matrix(embeddings1), _matrix(embeddings2))
 
-    def similarity_pairwise(
-        self,
-        embeddings1: Any,
-        embeddings2: Any,
-    ) -> Tensor:
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the cosine row by row: (n,)."""
         return cosine(_matrix(embeddings1), _matrix(embeddings2))
 

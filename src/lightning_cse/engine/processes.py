@@ -11,10 +11,7 @@ import time
 from dataclasses import dataclass
 
 from omegaconf import DictConfig
-from pytorch_lightning.plugins.environments import (  # type: ignore[attr-defined]  # not theirs
-    SLURMEnvironment,
-    TorchElasticEnvironment,
-)
+from pytorch_lightning.plugins.environments import SLURMEnvironment, TorchElasticEnvironment  # type: ignore[attr-defined]  # not theirs
 
 from lightning_cse import runs
 from lightning_cse.config.check import devices
@@ -105,11 +102,7 @@ class Start:
 
 
 @together()
-def agree(
-    cfg: DictConfig,
-    folder: runs.Run,
-    start: Start | None = None,
-) -> Start:
+def agree(cfg: DictConfig, folder: runs.Run, start: Start | None = None) -> Start:
     """Return where the first process starts, which alone passes it; needs `started`.
 
     The processes form torch's process group. Each checks that the first has the same run, and that
@@ -134,12 +127,7 @@ def agree(
     return first[0]
 
 
-def _fault(
-    folder: runs.Run,
-    start: Start,
-    name: str,
-    machine: str,
-) -> str | None:
+def _fault(folder: runs.Run, start: Start, name: str, machine: str) -> str | None:
     """Return what keeps this process from following the first, which works on a machine."""
     here = socket.gethostname()
     if folder.path.name != name:

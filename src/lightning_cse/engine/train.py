@@ -109,10 +109,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
             return _follow(job)
 
         leave_failed = in_sweep() and not cfg.retry_failed
-        with job.folder.claim(
-            force=cfg.force,
-            leave_failed=leave_failed,
-        ) as unfinished:
+        with job.folder.claim(force=cfg.force, leave_failed=leave_failed) as unfinished:
             if unfinished:
                 with _logging_to(job.folder.log_path):
                     record = _run(job)
@@ -123,11 +120,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
 
     score = record.get("best", {}).get("score")
 
-    return runs.Outcome(
-        "finished" if unfinished else "skipped",
-        str(job.folder.path),
-        score,
-    )
+    return runs.Outcome("finished" if unfinished else "skipped", str(job.folder.path), score)
 
 
 def tokenise(cfg: DictConfig) -> None:
@@ -197,15 +190,7 @@ def _prepare(cfg: DictConfig, interrupts: Interrupts) -> Job:
         cfg.seed,
     )
 
-    return Job(
-        cfg,
-        parts,
-        folder,
-        key,
-        runs.decisive(config, **decides),
-        interrupts,
-        callbacks,
-    )
+    return Job(cfg, parts, folder, key, runs.decisive(config, **decides), interrupts, callbacks)
 
 
 def _own_callbacks(cfg: DictConfig) -> list[pl.Callback]:
@@ -329,11 +314,7 @@ def _report_start(job: Job, step: int | None) -> None:
         )
 
     if step is not None:
-        log.info(
-            "resuming from step %d of %s",
-            step,
-            job.last,
-        )
+        log.info("resuming from step %d of %s", step, job.last)
         job.interrupts.continues = f"continues from step {step}"
 
 
@@ -357,11 +338,7 @@ def _record(job: Job, results: Mapping[str, Any]) -> dict[str, Any]:
 def _resume_point(job: Job) -> Start:
     """Return the step of the last checkpoint, and whether its evaluation is still due."""
     try:
-        state = torch.load(
-            job.last,
-            map_location="cpu",
-            weights_only=True,
-        )
+        state = torch.load(job.last, map_location="cpu", weights_only=True)
         step = int(state["global_step"])
         callbacks = state["callbacks"]
         evaluation_due = bool(callbacks[Evaluation.__qualname__]["due"])
@@ -392,11 +369,7 @@ def _views(job: Job, *, resumed_at: int | None) -> list[RunView]:
             tags=[str(choices[name]) for name in ("profile", "debug") if choices.get(name)],
         )
     except Exception as error:  # noqa: BLE001 - a missing package or a wrong folder, for example
-        log.warning(
-            "the run continues without %s: %s",
-            cfg.logger._target_,
-            error,
-        )
+        log.warning("the run continues without %s: %s", cfg.logger._target_, error)
         return []
 
     return [view]
@@ -429,11 +402,7 @@ def _logging_to(path: Path) -> Iterator[None]:
 
 
 @together()
-def fit_and_test(
-    job: Job,
-    loggers: list[Logger],
-    step: int | None,
-) -> dict[str, Any]:
+def fit_and_test(job: Job, loggers: list[Logger], step: int | None) -> dict[str, Any]:
     """Train from the start or the checkpoint of a step, test the best one, and return the results.
 
     Raises TrainingError if another process of the run is lost.
@@ -451,11 +420,7 @@ def fit_and_test(
         ) from error
 
 
-def _fit_and_test(
-    job: Job,
-    loggers: list[Logger],
-    last: Path | None,
-) -> dict[str, Any]:
+def _fit_and_test(job: Job, loggers: list[Logger], last: Path | None) -> dict[str, Any]:
     parts = job.parts
     parts.data.limit_train_batches = job.cfg.trainer.limit_train_batches
     parts.data.setup()
@@ -535,11 +500,7 @@ def _evaluation(job: Job) -> Evaluation:
     )
 
 
-def _trainer(
-    job: Job,
-    loggers: list[Logger],
-    callbacks: list[pl.Callback],
-) -> pl.Trainer:
+def _trainer(job: Job, loggers: list[Logger], callbacks: list[pl.Callback]) -> pl.Trainer:
     """Return Lightning's Trainer for a run."""
     trainer: pl.Trainer = built(
         job.cfg.trainer,
@@ -557,11 +518,7 @@ def _trainer(
     return trainer
 
 
-def _scores(
-    cfg: DictConfig,
-    folder: runs.Run,
-    evaluation: Evaluation,
-) -> dict[str, Any]:
+def _scores(cfg: DictConfig, folder: runs.Run, evaluation: Evaluation) -> dict[str, Any]:
     """Return the dev scores for the record."""
     curves = runs.Curves(folder.curves_path).read()
     step = evaluation.best_step
@@ -600,9 +557,7 @@ def _count_cut(parts: Parts) -> dict[str, int]:
         evaluated.update(task.sentences("dev"), task.sentences("test"))
 
     table = token_table(
-        sorted(evaluated),
-        parts.encoder.instructed["default"],
-        parts.data.cache_dir,
+        sorted(evaluated), parts.encoder.instructed["default"], parts.data.cache_dir
     )
     parts.method.model.table = table  # embedded at every evaluation
     by_role = parts.data.cut_to(longest)
@@ -622,23 +577,14 @@ def _count_cut(parts: Parts) -> dict[str, int]:
     return cut | by_role
 
 
-def _fit(
-    job: Job,
-    trainer: pl.Trainer,
-    last: Path | None,
-) -> None:
+def _fit(job: Job, trainer: pl.Trainer, last: Path | None) -> None:
     """Train; name the rows of a failed step, and raise Ctrl-C where Lightning exits."""
     data = job.parts.data
     try:
         with warnings.catch_warnings():
             # Lightning 2.6 itself causes it with torch 2.13.
             warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
-            trainer.fit(
-                job.parts.method,
-                data,
-                ckpt_path=last,
-                weights_only=True,
-            )
+            trainer.fit(job.parts.method, data, ckpt_path=last, weights_only=True)
     except SystemExit as ending:  # Lightning turns a KeyboardInterrupt into this
         if isinstance(ending.__context__, KeyboardInterrupt):
             raise ending.__context__ from None
@@ -660,17 +606,11 @@ def _fit(
 
 
 def _test(
-    job: Job,
-    trainer: pl.Trainer,
-    best: Path,
+    job: Job, trainer: pl.Trainer, best: Path
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Return the test metrics of every task, for the best checkpoint and for the baselines."""
     parts = job.parts
-    weights = torch.load(
-        best,
-        map_location="cpu",
-        weights_only=True,
-    )["state_dict"]
+    weights = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
     parts.method.load_state_dict(weights)
     parts.method.to(trainer.strategy.root_device).eval()
     _free_training(trainer)
@@ -703,18 +643,11 @@ def _free_training(trainer: pl.Trainer) -> None:
 
 
 def _metrics(
-    job: Job,
-    trainer: pl.Trainer,
-    results: Mapping[str, TaskResult],
-    prefix: str = "",
+    job: Job, trainer: pl.Trainer, results: Mapping[str, TaskResult], prefix: str = ""
 ) -> dict[str, float]:
     """Write the predictions of each task, and return its metrics by their keys."""
     for task, result in results.items():
         if result.predictions and trainer.is_global_zero:  # an average of other tasks has none
-            runs.write_predictions(
-                job.folder.predictions,
-                f"{prefix}{task}",
-                result.predictions,
-            )
+            runs.write_predictions(job.folder.predictions, f"{prefix}{task}", result.predictions)
 
     return keyed({task: result.metrics for task, result in results.items()}, "test/")

@@ -103,12 +103,7 @@ class VectorFolder:
 
         return True
 
-    def write(
-        self,
-        number: int,
-        sentences: Iterable[str],
-        columns: Mapping[str, Tensor],
-    ) -> None:
+    def write(self, number: int, sentences: Iterable[str], columns: Mapping[str, Tensor]) -> None:
         """Write the vectors (n, d) of sentences as a shard, in the dtype of the manifest."""
         file = self.shard(number)
         for left in self.path.glob(f".{file.name}.*.tmp"):  # by a process that was killed

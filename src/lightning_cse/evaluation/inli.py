@@ -12,14 +12,7 @@ import torch
 
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import missing_file
-from lightning_cse.evaluation.task import (
-    CorpusTask,
-    Embedded,
-    Split,
-    TaskResult,
-    sides,
-    texts,
-)
+from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult, sides, texts
 from lightning_cse.metrics import auc, auc_error, share_larger
 from lightning_cse.similarity import cosine_matrix
 
@@ -110,12 +103,7 @@ class RTE(INLITask):
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Tune the threshold on dev, and apply it to the split."""
         rows = self.rows(split)
-        threshold, scores = self.tune(
-            embedded,
-            self.rows("dev"),
-            rows,
-            strict=True,
-        )
+        threshold, scores = self.tune(embedded, self.rows("dev"), rows, strict=True)
         predictions = {
             **_described(rows),
             "score": scores.tolist(),

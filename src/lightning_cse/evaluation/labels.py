@@ -42,6 +42,5 @@ class PairLabels(CorpusTask):
         hits = [label == other for label, other in zip(labels, predicted, strict=True)]
 
         return TaskResult(
-            {"accuracy": float(np.mean(hits))},
-            pair_predictions(labels, best.values, predicted),
+            {"accuracy": float(np.mean(hits))}, pair_predictions(labels, best.values, predicted)
         )

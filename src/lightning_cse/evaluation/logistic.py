@@ -34,12 +34,7 @@ class Linear:
     weight: Tensor
     bias: Tensor
 
-    def predict(
-        self,
-        fold: int,
-        decay: int,
-        features: Tensor,
-    ) -> Tensor:
+    def predict(self, fold: int, decay: int, features: Tensor) -> Tensor:
         """Return the class that one classifier predicts for each row of features: (n,)."""
         weight = self.weight[fold, decay]
         logits = features.to(weight.dtype) @ weight.T + self.bias[fold, decay]
@@ -47,26 +42,13 @@ class Linear:
         return logits.argmax(dim=1)
 
 
-Solver = Callable[
-    [
-        Tensor,
-        Tensor,
-        Sequence[Fold],
-        Tensor,
-    ],
-    Linear,
-]
+Solver = Callable[[Tensor, Tensor, Sequence[Fold], Tensor], Linear]
 """Fits classifiers from features (n, d) and labels (n,) in 0, ..., classes - 1, for folds and their
 weight decays.
 """
 
 
-def fit_lbfgs(
-    features: Tensor,
-    labels: Tensor,
-    folds: Sequence[Fold],
-    l2: Tensor,
-) -> Linear:
+def fit_lbfgs(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tensor) -> Linear:
     r"""Fit multinomial logistic regressions to their optimum.
 
     .. math:: \min_{W, b} \; \frac{1}{n} \sum_{i=1}^{n} - \log \mathrm{softmax}(W x_i + b)_{y_i}
@@ -101,13 +83,7 @@ def fit_lbfgs(
         "ftol": 0,
     }
     start = np.zeros(math.prod(objective.shape))
-    found = minimize(
-        objective,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        options=options,
-    )
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
     if found.nit >= MAX_ITERATIONS:
         log.warning("logistic regression did not converge in %d iterations", MAX_ITERATIONS)
 
@@ -119,13 +95,7 @@ class _Objective:
     features.
     """
 
-    def __init__(
-        self,
-        features: Tensor,
-        labels: Tensor,
-        folds: Sequence[Fold],
-        l2: Tensor,
-    ) -> None:
+    def __init__(self, features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tensor) -> None:
         self.mean = features.double().mean(dim=0)
         centred = features.double() - self.mean
         variances, axes = torch.linalg.eigh(centred.T @ centred / len(centred))
@@ -177,12 +147,7 @@ def _shares(rows: int, folds: Sequence[Fold]) -> Tensor:
     return share
 
 
-def fit_senteval(
-    features: Tensor,
-    labels: Tensor,
-    folds: Sequence[Fold],
-    l2: Tensor,
-) -> Linear:
+def fit_senteval(features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tensor) -> Linear:
     r"""Fit softmax classifiers by Adam with early stopping, as SentEval's full mode does.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} - \log \mathrm{softmax}(W x_i + b)_{y_i}
@@ -223,11 +188,7 @@ def fit_senteval(
 
 
 def _fit_group(
-    folds: Sequence[Fold],
-    decay: Tensor,
-    weights: Tensor,
-    inputs: Tensor,
-    labels: Tensor,
+    folds: Sequence[Fold], decay: Tensor, weights: Tensor, inputs: Tensor, labels: Tensor
 ) -> Tensor:
     """Return the best weights of each classifier, for folds with equal batches."""
     random = np.random.RandomState(SEED)
@@ -261,8 +222,7 @@ def _fit_group(
 
 
 def _train_and_dev(
-    folds: Sequence[Fold],
-    random: np.random.RandomState,
+    folds: Sequence[Fold], random: np.random.RandomState
 ) -> tuple[list[Numbers], list[Numbers]]:
     """Return the rows to fit on and those for early stopping; folds without the latter give 5 %."""
     trains = [train for train, _ in folds]
@@ -277,12 +237,7 @@ def _train_and_dev(
     return [train[order[count:]] for train in trains], devs
 
 
-def _accuracies(
-    weights: Tensor,
-    devs: Sequence[Numbers],
-    inputs: Tensor,
-    labels: Tensor,
-) -> Tensor:
+def _accuracies(weights: Tensor, devs: Sequence[Numbers], inputs: Tensor, labels: Tensor) -> Tensor:
     """Return the accuracy of each classifier on dev: (folds, decays)."""
     accuracies = []
     for each, dev in zip(weights, devs, strict=True):
@@ -293,11 +248,7 @@ def _accuracies(
     return torch.stack(accuracies)
 
 
-def _gradient(
-    weights: Tensor,
-    inputs: Tensor,
-    truth: Tensor,
-) -> Tensor:
+def _gradient(weights: Tensor, inputs: Tensor, truth: Tensor) -> Tensor:
     """Return the gradient of each mean cross entropy.
 
     Weights (folds, decays, classes, d), inputs (folds, n, d).

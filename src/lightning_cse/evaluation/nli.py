@@ -6,14 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lightning_cse.evaluation.task import (
-    CorpusTask,
-    Embedded,
-    Split,
-    TaskResult,
-    entailed,
-    texts,
-)
+from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult, entailed, texts
 from lightning_cse.metrics import auprc, threshold_accuracy
 
 

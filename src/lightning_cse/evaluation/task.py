@@ -56,10 +56,7 @@ class Embedded:
     """
 
     def __init__(
-        self,
-        answers: Answers,
-        sentences: Iterable[str],
-        embed: Embed | None = None,
+        self, answers: Answers, sentences: Iterable[str], embed: Embed | None = None
     ) -> None:
         self.answers = answers
         self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
@@ -180,11 +177,7 @@ class CorpusTask(Task):
         return first_rows(rows, self.limits[split], each=self.limited_by)
 
     def tune(
-        self,
-        embedded: Embedded,
-        dev: Rows,
-        rows: Rows,
-        **options: Any,
+        self, embedded: Embedded, dev: Rows, rows: Rows, **options: Any
     ) -> tuple[float, Tensor]:
         """Return the best threshold of ``entailment_score`` on dev, and the scores of the rows."""
         scores = embedded.ask("entailment_score", dev)
@@ -241,9 +234,7 @@ def check_parts(tasks: Mapping[str, Task]) -> None:
 
 
 def summarize_tasks(
-    tasks: Mapping[str, Task],
-    metrics: Mapping[str, Mapping[str, float]],
-    split: Split,
+    tasks: Mapping[str, Task], metrics: Mapping[str, Mapping[str, float]], split: Split
 ) -> dict[str, TaskResult]:
     """Return the averages of a suite from metrics by task, without those that lack the split or a
     part.
@@ -274,11 +265,7 @@ def suiting_tasks(
     return suiting, [sentence for task in suiting.values() for sentence in task.sentences(split)]
 
 
-def run_tasks(
-    tasks: Mapping[str, Task],
-    answers: Answers,
-    split: Split,
-) -> dict[str, TaskResult]:
+def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, TaskResult]:
     """Run every task that has the split and suits the model, with one pass over all their
     sentences.
     """

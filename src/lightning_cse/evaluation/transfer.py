@@ -14,14 +14,7 @@ from torch import Tensor
 
 from lightning_cse.data import Rows, read_corpus
 from lightning_cse.data.rows import digests_of
-from lightning_cse.evaluation.logistic import (
-    SEED,
-    Fold,
-    Numbers,
-    Solver,
-    fit_lbfgs,
-    fit_senteval,
-)
+from lightning_cse.evaluation.logistic import SEED, Fold, Numbers, Solver, fit_lbfgs, fit_senteval
 from lightning_cse.evaluation.task import (
     Embedded,
     Split,
@@ -195,20 +188,11 @@ class Transfer(Task):
 
         _, counts = np.unique(truth[rows], return_counts=True)
         count = min(FOLDS, int(counts.min()))
-        folds = StratifiedKFold(
-            n_splits=count,
-            shuffle=True,
-            random_state=SEED,
-        )
+        folds = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
 
         return [(rows[train], rows[test]) for train, test in folds.split(rows, truth[rows])]
 
-    def _predict(
-        self,
-        rounds: list[Round],
-        features: Tensor,
-        truth: Tensor,
-    ) -> list[Numbers]:
+    def _predict(self, rounds: list[Round], features: Tensor, truth: Tensor) -> list[Numbers]:
         """Return the classes predicted for the test rows of each round, with the best L2 of its
         folds.
         """
@@ -222,12 +206,7 @@ class Transfer(Task):
 
         return predicted
 
-    def _best_l2(
-        self,
-        rounds: list[Round],
-        features: Tensor,
-        truth: Tensor,
-    ) -> Tensor:
+    def _best_l2(self, rounds: list[Round], features: Tensor, truth: Tensor) -> Tensor:
         """Return the L2 of each round with the best mean accuracy on its folds."""
         folds = [fold for each in rounds for fold in each.folds]
         log.info(
@@ -238,12 +217,7 @@ class Transfer(Task):
         )
         decays = torch.tensor(L2)
         solve = SOLVERS[self.protocol]
-        tried = solve(
-            features,
-            truth,
-            folds,
-            decays.expand(len(folds), -1),
-        )
+        tried = solve(features, truth, folds, decays.expand(len(folds), -1))
         accuracy = np.empty((len(folds), len(L2)))
         for number, (_, dev) in enumerate(folds):
             for decay in range(len(L2)):

@@ -25,10 +25,7 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
     ``longer_first``, the sentence with more words comes first, and ties are left out.
     """
 
-    from_: tuple[str, ...] = Field(
-        alias="from",
-        min_length=1,
-    )
+    from_: tuple[str, ...] = Field(alias="from", min_length=1)
     first: str
     second: str
     scores: dict[Literal["above", "below"], float] = {}
@@ -82,11 +79,7 @@ class Examples:
 
 
 def draw_examples(
-    wanted: Mapping[str, Source],
-    data_dir: Path,
-    *,
-    shots: int,
-    seed: int,
+    wanted: Mapping[str, Source], data_dir: Path, *, shots: int, seed: int
 ) -> dict[str, Examples]:
     """Draw the examples for each key of the config; a seed draws the same ones on every machine.
 
@@ -106,10 +99,7 @@ def draw_examples(
 
 
 def _draw_group(
-    group: Mapping[str, Source],
-    data_dir: Path,
-    shots: int,
-    seed: int,
+    group: Mapping[str, Source], data_dir: Path, shots: int, seed: int
 ) -> dict[str, Examples]:
     """Draw the examples of roles that are shown the same rows."""
     (key, source), *_ = group.items()
@@ -127,20 +117,10 @@ def _draw_group(
             f"repeated sentence, and pattern.shots is {shots}: set fewer shots, or add sources"
         )
 
-    columns = zip(
-        group.items(),
-        zip(*chosen, strict=True),
-        zip(*rows, strict=True),
-        strict=True,
-    )
+    columns = zip(group.items(), zip(*chosen, strict=True), zip(*rows, strict=True), strict=True)
 
     return {
-        name: Examples(
-            shown,
-            pool,
-            source.label,
-            digests_of(tables),
-        )
+        name: Examples(shown, pool, source.label, digests_of(tables))
         for (name, source), shown, pool in columns
     }
 
@@ -164,11 +144,7 @@ def _complete_rows(tables: Sequence[Rows], sources: Sequence[Source]) -> list[tu
     return rows
 
 
-def _draw(
-    rows: Sequence[tuple[Pair, ...]],
-    shots: int,
-    seed: int,
-) -> list[tuple[Pair, ...]]:
+def _draw(rows: Sequence[tuple[Pair, ...]], shots: int, seed: int) -> list[tuple[Pair, ...]]:
     """Return ``shots`` of the rows, or fewer if all others repeat a sentence."""
     # Of Python's generator, only random() is the same in all versions.
     generator = random.Random(seed)  # noqa: S311 - no secret

@@ -30,11 +30,7 @@ _SCORE = re.compile(
 
 
 def judge(
-    reply: Reply,
-    role: Role,
-    known: Mapping[str, str],
-    reference: str,
-    cosine: Cosine | None = None,
+    reply: Reply, role: Role, known: Mapping[str, str], reference: str, cosine: Cosine | None = None
 ) -> tuple[str, str | None]:
     """Return the sentence of a reply and the first reason to reject it, None if it is accepted.
 
@@ -72,11 +68,7 @@ def read_score(reply: Reply) -> tuple[float, str | None]:
 
 
 def _reason(
-    reply: Reply,
-    text: str,
-    role: Role,
-    known: Mapping[str, str],
-    reference: str,
+    reply: Reply, text: str, role: Role, known: Mapping[str, str], reference: str
 ) -> str | None:
     """Return the first reason to reject a text, whatever its meaning."""
     content = letters(text)

@@ -54,11 +54,7 @@ def run(cfg: DictConfig) -> runs.Outcome | None:
     was_finished = generation.run.status == "finished"
     provenance = generation.write()
     summary = summarise(
-        generation.pattern,
-        generation.rows,
-        encoder,
-        most=cfg.summary_rows,
-        seed=cfg.seed,
+        generation.pattern, generation.rows, encoder, most=cfg.summary_rows, seed=cfg.seed
     )
     generation.run.finish(generation.record(provenance, summary))
     lines = [*shown_summary(summary, provenance), "", *generation.conclusion()]
@@ -75,12 +71,7 @@ class Generation:
     from the cache.
     """
 
-    def __init__(
-        self,
-        cfg: DictConfig,
-        data: str,
-        overrides: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, cfg: DictConfig, data: str, overrides: Sequence[str] = ()) -> None:
         self.cfg = cfg
         self.data = data
         self.overrides = list(overrides)
@@ -224,10 +215,7 @@ class Generation:
             "parameters": self.llm.parameters,
             "seed": self.cfg.seed,
             "sources": {"data": self.digests, "sentences": len(self.sentences)},
-            "acceptance": {
-                "sources": counts,
-                "roles": roles,
-            },
+            "acceptance": {"sources": counts, "roles": roles},
             "tokens": {"prompt": replies.prompt_tokens, "completion": replies.completion_tokens},
             "cost": replies.cost(endpoint.price),
             "time": {"started": started, "finished": _now()},
@@ -235,11 +223,7 @@ class Generation:
             "overrides": portable(self.overrides),
         }
 
-    def record(
-        self,
-        provenance: Mapping[str, Any],
-        summary: Mapping[str, Any],
-    ) -> dict[str, Any]:
+    def record(self, provenance: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
         """Return the record of the rows: the summary's measures beside what decides them."""
         return {
             "name": self.run.name,
@@ -293,10 +277,7 @@ def _now() -> str:
 
 
 def draw_sentences(
-    cfg: DictConfig,
-    data: str,
-    data_dir: Path,
-    given: Sequence[str] = (),
+    cfg: DictConfig, data: str, data_dir: Path, given: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, dict[str, str]], dict[str, str]]:
     """Return the distinct sentences of a data set's first role, drawn; for each, those of ``given``
     roles in its first row; and the digests of the files.
@@ -305,12 +286,7 @@ def draw_sentences(
     Raises DataError if there are fewer than the config wants, or the data has no such role.
     """
     build: RoleRows = built(cfg.data.rows)
-    tables = read_sources(
-        cfg.data.train,
-        data_dir,
-        key="data.train",
-        form=OwnFormat.of(cfg.data),
-    )
+    tables = read_sources(cfg.data.train, data_dir, key="data.train", form=OwnFormat.of(cfg.data))
     rows = build(tables)
     others = _given_sentences(rows, build.roles[0], given)
     kept = [text for text in others if len(text.split()) <= cfg.most_words]
@@ -326,11 +302,7 @@ def draw_sentences(
     return sorted(kept, key=digest), others, digests_of(tables)
 
 
-def _given_sentences(
-    rows: Rows,
-    first: str,
-    given: Sequence[str],
-) -> dict[str, dict[str, str]]:
+def _given_sentences(rows: Rows, first: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
     """Return the sentences of given roles by the first one, of rows that have them all."""
     columns = [rows.column(name) for name in given]
     found: dict[str, dict[str, str]] = {}

@@ -24,8 +24,7 @@ Text = Annotated[str, Field(pattern=r"\S")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Score = Annotated[float, Field(ge=0, le=1)]
 Bounds = Annotated[
-    dict[Literal["above", "below"], Annotated[float, Field(ge=-1, le=1)]],
-    Field(min_length=1),
+    dict[Literal["above", "below"], Annotated[float, Field(ge=-1, le=1)]], Field(min_length=1)
 ]
 
 # The config --------------------------------------------------------------------------------------
@@ -221,12 +220,7 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
     config = _Pattern.model_validate_json(json.dumps(node))
     keys = {f"pattern.roles.{number}.examples": role for number, role in enumerate(config.roles)}
     wanted = {key: role.examples for key, role in keys.items() if isinstance(role.examples, Source)}
-    drawn = draw_examples(
-        wanted,
-        data_dir,
-        shots=config.shots,
-        seed=config.seed,
-    )
+    drawn = draw_examples(wanted, data_dir, shots=config.shots, seed=config.seed)
     roles = []
 
     for key, role in keys.items():
@@ -251,11 +245,7 @@ def _check_message(name: str, message: str, **words: str) -> None:
         raise ValueError(f"{name}: must have the placeholder {{{missing[0]}}}")
 
 
-def _system_message(
-    role: _Role,
-    examples: tuple[Pair, ...],
-    layout: Mapping[Any, str],
-) -> str:
+def _system_message(role: _Role, examples: tuple[Pair, ...], layout: Mapping[Any, str]) -> str:
     first_field, second_field = role.fields
     shown = [
         layout["example"].format(

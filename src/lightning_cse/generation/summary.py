@@ -70,12 +70,7 @@ def shown_prompts(writer: Writer, sentences: Sequence[str]) -> Iterator[str]:
 
 
 def summarise(
-    pattern: Pattern,
-    rows: Path,
-    encoder: SentenceEncoder | None,
-    *,
-    most: int,
-    seed: int,
+    pattern: Pattern, rows: Path, encoder: SentenceEncoder | None, *, most: int, seed: int
 ) -> dict[str, Any]:
     """Measure rows and pattern, and write ``summary.json`` and ``histograms.png`` beside the rows.
 
@@ -118,10 +113,7 @@ def summarise(
     return summary
 
 
-def _pairs_of(
-    cells: Sequence[Mapping[str, Any]],
-    role: str,
-) -> list[tuple[str, str, Any]]:
+def _pairs_of(cells: Sequence[Mapping[str, Any]], role: str) -> list[tuple[str, str, Any]]:
     """Return the pairs of a role with the source, and their scores, from the lines of a file."""
     if cells and ANCHOR in cells[0]:
         return [(row[ANCHOR], row[role], row.get("score")) for row in cells]
@@ -179,12 +171,7 @@ def measures(provenance: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[
     scores = summary.get("scores", {})
     written = {one["name"]: one["pairs"] for one in summary["sets"]}["written"]
     replies = provenance["acceptance"]["roles"]
-    for role, pairs, overlap in zip(
-        summary["roles"],
-        written,
-        summary["overlap"],
-        strict=True,
-    ):
+    for role, pairs, overlap in zip(summary["roles"], written, summary["overlap"], strict=True):
         # Of a role that the data has, only the score was asked.
         counts = replies.get(role) or replies[score_name(role)]
         metrics |= {
@@ -198,25 +185,14 @@ def measures(provenance: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[
     return {f"generate/{name}": value for name, value in metrics.items() if value is not None}
 
 
-def _drawn(
-    role: str,
-    label: str,
-    pairs: Sequence[Pair],
-    most: int,
-    seed: int,
-) -> Pairs:
+def _drawn(role: str, label: str, pairs: Sequence[Pair], most: int, seed: int) -> Pairs:
     """Return at most ``most`` pairs, drawn by the seed."""
     shuffled = (pairs[place] for place in seeded_order(len(pairs), seed))
 
     # A role that no method knows is a positive.
     kind: Kind = "negative" if role in describing.ROLES["negative"] else "positive"
 
-    return describing.drawn_pairs(
-        kind,
-        label,
-        shuffled,
-        most,
-    )
+    return describing.drawn_pairs(kind, label, shuffled, most)
 
 
 def shown_summary(summary: Mapping[str, Any], provenance: Mapping[str, Any]) -> Iterator[str]:

@@ -117,11 +117,7 @@ _QUOTED_INSIDE_STOP = re.compile(r"\A[\"“]([^\"“”]*[^\"“”.!?…])[\"�
 _JSON = re.compile(r"\A\s*(?:```(?:json)?\s*)?(\{.*?)(?:\s*```\s*)?\Z", re.DOTALL)
 
 
-def cleaned(
-    text: str,
-    field: str = "",
-    reference: str = "",
-) -> str:
+def cleaned(text: str, field: str = "", reference: str = "") -> str:
     """Return a reply without quotes, markdown, labels, preamble and remarks around the sentence.
 
     Anything that the reference has too, such as a number or a label, belongs to the sentence.

@@ -99,12 +99,7 @@ class Writer:
         names += map(score_name, self.pattern.asked)
         self.roles = {name: Counter[str | None]() for name in names}
 
-    def request(
-        self,
-        role: Role,
-        sentence: str,
-        sample: int = 0,
-    ) -> Request:
+    def request(self, role: Role, sentence: str, sample: int = 0) -> Request:
         """Return the request for a role, given the sentence that it is made from.
 
         Each sample has its own seed.
@@ -113,12 +108,7 @@ class Writer:
 
         return self._request(role.system, content, sample, SCHEMA)
 
-    def score_request(
-        self,
-        first: str,
-        second: str,
-        sample: int = 0,
-    ) -> Request:
+    def score_request(self, first: str, second: str, sample: int = 0) -> Request:
         """Return the request for the score of a pair, by a pattern with ``scoring``."""
         scoring = self.pattern.scoring
         assert scoring is not None  # noqa: S101 - else no score is asked
@@ -127,11 +117,7 @@ class Writer:
         return self._request(scoring.system, content, sample, SCORE_SCHEMA)
 
     def _request(
-        self,
-        system: str,
-        content: str,
-        sample: int,
-        schema: Mapping[str, Any],
+        self, system: str, content: str, sample: int, schema: Mapping[str, Any]
     ) -> Request:
         parameters = dict(self.llm.parameters)
         seed = parameters.get("seed")
@@ -180,12 +166,7 @@ class Writer:
 
         return sentence is not None
 
-    async def _score_role(
-        self,
-        row: Row,
-        name: str,
-        score: float | Literal["asked"],
-    ) -> None:
+    async def _score_role(self, row: Row, name: str, score: float | Literal["asked"]) -> None:
         """Set the score of the pair of the anchor and a role's sentence, if there is one."""
         second = row.sentences.get(name)
         if second is None:

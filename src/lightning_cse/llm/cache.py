@@ -57,13 +57,7 @@ class ReplyCache:
 
         return Reply(*row) if row else None
 
-    def put(
-        self,
-        key: str,
-        model: str,
-        request: Request,
-        reply: Reply,
-    ) -> Reply:
+    def put(self, key: str, model: str, request: Request, reply: Reply) -> Reply:
         """Keep a reply, unless one is kept; return the kept one, with the tokens used now."""
         *before, last = [json.dumps(message, ensure_ascii=False) for message in request.messages]
         shared = f"[{', '.join(before)}]"

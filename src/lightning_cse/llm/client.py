@@ -31,11 +31,7 @@ log = logging.getLogger(__name__)
 class LLM:
     """A language model at an endpoint, whose replies are kept in a folder for caches."""
 
-    def __init__(
-        self,
-        llm: Mapping[str, Any],
-        cache_dir: str,
-    ) -> None:
+    def __init__(self, llm: Mapping[str, Any], cache_dir: str) -> None:
         self.endpoint = Endpoint.model_validate(llm)
         self.parameters = self.endpoint.sent
         self.cache = ReplyCache(Path(cache_dir).expanduser() / "llm" / "replies.sqlite")
@@ -52,21 +48,14 @@ class LLM:
             if outcome is None:
                 outcome = await self._calls.call(request)
                 if isinstance(outcome, Reply):
-                    outcome = self.cache.put(
-                        key,
-                        self.endpoint.model,
-                        request,
-                        outcome,
-                    )
+                    outcome = self.cache.put(key, self.endpoint.model, request, outcome)
 
         self.account.add(outcome)
 
         return outcome
 
     def each(
-        self,
-        work: Callable[[Item], Coroutine[Any, Any, Result]],
-        items: Iterable[Item],
+        self, work: Callable[[Item], Coroutine[Any, Any, Result]], items: Iterable[Item]
     ) -> Generator[Result]:
         """Do work for ``llm.concurrency`` items at once, and yield results as they come.
 
@@ -100,10 +89,7 @@ class LLM:
                 self.abilities = self._calls.abilities
 
     def ask(
-        self,
-        requests: Iterable[Request],
-        what: str,
-        total: int | None = None,
+        self, requests: Iterable[Request], what: str, total: int | None = None
     ) -> Iterator[tuple[int, Outcome]]:
         """Yield position and reply of each request as they come; or raise LLMError."""
 
@@ -135,10 +121,7 @@ class LLM:
 
     @contextmanager
     def watching(
-        self,
-        what: str,
-        of: str,
-        total: int | None = None,
+        self, what: str, of: str, total: int | None = None
     ) -> Iterator[Callable[..., None]]:
         """Show a bar, or log a line per minute, as the yielded function is called."""
         last = time.monotonic()
@@ -149,13 +132,7 @@ class LLM:
             bar.update(task, advance=count, note=note)
             if bar.disable and time.monotonic() - last > 60:
                 last = time.monotonic()
-                log.info(
-                    "%s: %d %s, %s",
-                    what,
-                    bar.tasks[task].completed,
-                    of,
-                    note,
-                )
+                log.info("%s: %d %s, %s", what, bar.tasks[task].completed, of, note)
 
         with progress(TextColumn("{task.fields[note]}")) as bar:
             task = bar.add_task(f"{what}: {of}", total=total, note="")

@@ -30,10 +30,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
     """Asks an endpoint through the openai client, and makes the calls of that client."""
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        account: Account,
-        abilities: Abilities | None = None,
+        self, endpoint: Endpoint, account: Account, abilities: Abilities | None = None
     ) -> None:
         super().__init__(trust_env=not endpoint.here)  # a proxy cannot reach this machine
         # They log every call, and at DEBUG what is sent.
@@ -129,22 +126,14 @@ class Calls(openai.DefaultAsyncHttpxClient):
 
         return abilities
 
-    async def _post(
-        self,
-        body: Mapping[str, Any],
-        retries: int | None = None,
-    ) -> Reply:
+    async def _post(self, body: Mapping[str, Any], retries: int | None = None) -> Reply:
         client = self._openai if retries is None else self._openai.with_options(max_retries=retries)
         response = await client.post("/chat/completions", cast_to=httpx2.Response, body=body)
         reply: Reply = response.extensions["reply"]
 
         return reply
 
-    async def send(
-        self,
-        request: httpx2.Request,
-        **options: Any,
-    ) -> httpx2.Response:
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Make one call when the limits allow it; the reply is an extension of the response.
 
         The openai client calls this again after an error of httpx2 or a status that may pass.
@@ -197,11 +186,7 @@ class Calls(openai.DefaultAsyncHttpxClient):
         return " ".join(reason.replace(self._openai.api_key, "***").split())[:300]
 
 
-def _body(
-    request: Request,
-    model: str,
-    abilities: Abilities,
-) -> dict[str, Any]:
+def _body(request: Request, model: str, abilities: Abilities) -> dict[str, Any]:
     """Return the body of a request in the form that the endpoint accepts."""
     messages = [{"role": role, "content": text} for role, text in request.messages]
     if not abilities.system_messages and messages[0]["role"] == "system":

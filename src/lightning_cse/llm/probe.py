@@ -57,11 +57,7 @@ def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-async def probe(
-    post: Post,
-    endpoint: Endpoint,
-    schema: Mapping[str, Any] | None,
-) -> Abilities:
+async def probe(post: Post, endpoint: Endpoint, schema: Mapping[str, Any] | None) -> Abilities:
     """Find out by up to four short requests what an endpoint accepts, and log it in one line.
 
     The first request has the parameters of all later ones and nothing else that an endpoint may
@@ -91,9 +87,7 @@ async def probe(
     if schema is not None and endpoint.structured_output is not False:
         bodies["structured_output"] = {**body, "response_format": response_format(schema)}
 
-    outcomes = await asyncio.gather(
-        *(_refusal(post, one, endpoint) for one in bodies.values()),
-    )
+    outcomes = await asyncio.gather(*(_refusal(post, one, endpoint) for one in bodies.values()))
     refusals = dict(zip(bodies, outcomes, strict=True))
     of_schema = refusals.get("structured_output")
     if of_schema and endpoint.structured_output is True:
@@ -112,11 +106,7 @@ async def probe(
     return abilities
 
 
-async def _refusal(
-    post: Post,
-    body: Mapping[str, Any],
-    endpoint: Endpoint,
-) -> str:
+async def _refusal(post: Post, body: Mapping[str, Any], endpoint: Endpoint) -> str:
     """Return how an endpoint refuses a request; empty if it accepts it."""
     try:
         try:
@@ -133,11 +123,7 @@ async def _refusal(
     return "ignores it" if is_ignored else ""
 
 
-async def _post_when_free(
-    post: Post,
-    body: Mapping[str, Any],
-    endpoint: Endpoint,
-) -> Reply:
+async def _post_when_free(post: Post, body: Mapping[str, Any], endpoint: Endpoint) -> Reply:
     """Send a request once, and again only to a busy endpoint: other faults are named at once."""
     try:
         return await post(body, 0)

@@ -35,12 +35,7 @@ class Request:
             whole = isinstance(value, float) and value.is_integer()
             parameters[name] = int(value) if whole else value
 
-        document: list[Any] = [
-            model,
-            self.messages,
-            parameters,
-            self.sample,
-        ]
+        document: list[Any] = [model, self.messages, parameters, self.sample]
         if self.schema is not None:
             document.append(self.schema)
 
@@ -155,11 +150,7 @@ class Account:
         )
 
 
-def price_of(
-    price: Mapping[Any, float],
-    sent: float,
-    received: float,
-) -> float:
+def price_of(price: Mapping[Any, float], sent: float, received: float) -> float:
     """Return the cost of tokens, at a price in USD per million ``input`` and ``output``."""
     return (sent * price["input"] + received * price["output"]) / 1_000_000
 

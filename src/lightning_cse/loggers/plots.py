@@ -41,9 +41,7 @@ _DIAGNOSTIC = r"(diag/(?:.+/)?)((held_out|eval)/|rfd_)(alignment|uniformity)"
 
 
 def run_figures(
-    curves: dict[str, list[tuple[int, float]]],
-    folder: Path,
-    monitor: str,
+    curves: dict[str, list[tuple[int, float]]], folder: Path, monitor: str
 ) -> list[Path]:
     """Draw ``loss.png``, ``dev_score.png`` and ``diagnostics.png``, each only where its curves were
     logged.
@@ -80,13 +78,7 @@ def _loss(curves: Curves) -> Figure | None:
             linewidth=0.8,
             label="every logged step",
         )
-        line(
-            axes,
-            average,
-            color=BLUE,
-            marker="",
-            label=f"moving average of {span} points",
-        )
+        line(axes, average, color=BLUE, marker="", label=f"moving average of {span} points")
         axes.legend(loc="upper right")
     else:
         line(axes, points, color=BLUE)
@@ -112,14 +104,7 @@ def _dev_score(curves: Curves, monitor: str) -> Figure | None:
             label += " (monitor)"
             look = {"linewidth": 2.4, "markersize": 4.5, "zorder": 3}
 
-        line(
-            axes,
-            curves[key],
-            color=color,
-            linestyle=style,
-            label=label,
-            **look,
-        )
+        line(axes, curves[key], color=color, linestyle=style, label=label, **look)
 
     if monitor in curves:  # the first step of the highest value
         step, value = max(curves[monitor], key=lambda point: point[1])
@@ -153,12 +138,7 @@ def _diagnostics(curves: Curves) -> Figure | None:
         return None
 
     figure = blank_figure(10.5, 2.9 * len(views) + 0.5)
-    grid = figure.subplots(
-        len(views),
-        len(_PANELS),
-        squeeze=False,
-        sharex=True,
-    )
+    grid = figure.subplots(len(views), len(_PANELS), squeeze=False, sharex=True)
     handles: dict[str, Any] = {}
     for row, view in zip(grid, views, strict=True):
         for axes, looks, measure in zip(row, _PANELS.values(), _MEASURES, strict=True):
@@ -181,11 +161,7 @@ def _diagnostics(curves: Curves) -> Figure | None:
         axes.set_title(title)
 
     figure.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside lower center",
-        ncols=4,
-        handlelength=3,
+        list(handles.values()), list(handles), loc="outside lower center", ncols=4, handlelength=3
     )
 
     return figure

@@ -128,12 +128,7 @@ class RunView(Logger):
             if not self._off:  # else a nested call has reported it
                 self._off = True
                 text = "%s could not %s (%s): the run continues without it"
-                log.warning(
-                    text,
-                    self.CALLED,
-                    what,
-                    one_line(error),
-                )
+                log.warning(text, self.CALLED, what, one_line(error))
                 with contextlib.suppress(Exception):  # an open view would stay in use
                     if what != "finish":
                         self._end(1)

@@ -49,11 +49,7 @@ def check_margin(name: str, value: float) -> float:
     return value
 
 
-def check_shapes(
-    *tensors: Tensor,
-    shape: str,
-    least: int = 1,
-) -> None:
+def check_shapes(*tensors: Tensor, shape: str, least: int = 1) -> None:
     """Raise ValueError unless all tensors have one shape, ``(n, d)`` or ``(n,)``, n >= least."""
     first, *others = (tuple(tensor.shape) for tensor in tensors)
     dimensions = len(shape.strip("(,)").split(","))

@@ -123,10 +123,7 @@ class DualContrastive(nn.Module):
         return torch.stack(weighted).sum()
 
     def _inter_sentence(
-        self,
-        premise: Dual,
-        hypotheses: Mapping[str, Dual],
-        rows: Mapping[str, Tensor],
+        self, premise: Dual, hypotheses: Mapping[str, Dual], rows: Mapping[str, Tensor]
     ) -> list[list[Tensor]]:
         """Return the blocks of similarities of T1 and T2, for the rows that have the term."""
         compare = self.similarity.matrix
@@ -158,9 +155,7 @@ class DualContrastive(nn.Module):
 
 
 def _check_rows(
-    premise: Dual,
-    hypotheses: Mapping[str, Dual],
-    rows: Mapping[str, Tensor],
+    premise: Dual, hypotheses: Mapping[str, Dual], rows: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Return the row number of each sentence of each hypothesis."""
     if len(premise) < 2:

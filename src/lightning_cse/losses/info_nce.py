@@ -35,30 +35,18 @@ class InfoNCE(nn.Module):
         0.7437
     """
 
-    def __init__(
-        self,
-        temperature: float = 0.05,
-        hard_negative_weight: float = 0.0,
-    ) -> None:
+    def __init__(self, temperature: float = 0.05, hard_negative_weight: float = 0.0) -> None:
         super().__init__()
         self.temperature = check_temperature(temperature)
         self.hard_negative_weight = hard_negative_weight
 
     def forward(
-        self,
-        anchor: Vectors,
-        positive: Vectors,
-        negative: Vectors | None = None,
+        self, anchor: Vectors, positive: Vectors, negative: Vectors | None = None
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
         anchor = vector_of("anchor", anchor)
         positive = vector_of("positive", positive)
-        check_shapes(
-            anchor,
-            positive,
-            shape="(n, d)",
-            least=2 if negative is None else 1,
-        )
+        check_shapes(anchor, positive, shape="(n, d)", least=2 if negative is None else 1)
         blocks = [cosine_matrix(anchor, positive)]
         if negative is not None:
             blocks.append(cosine_matrix(anchor, vector_of("negative", negative)))

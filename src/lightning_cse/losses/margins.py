@@ -31,11 +31,7 @@ class HierarchicalTriplet(nn.Module):
         0.0075
     """
 
-    def __init__(
-        self,
-        margin_positive: float = 5e-3,
-        margin_negative: float = 1e-2,
-    ) -> None:
+    def __init__(self, margin_positive: float = 5e-3, margin_negative: float = 1e-2) -> None:
         super().__init__()
         self.margin_positive = check_margin("margin_positive", margin_positive)
         self.margin_negative = check_margin("margin_negative", margin_negative)
@@ -45,24 +41,14 @@ class HierarchicalTriplet(nn.Module):
         return f"margin_positive={self.margin_positive}, margin_negative={self.margin_negative}"
 
     def forward(
-        self,
-        anchor: Vectors,
-        positive: Vectors,
-        intermediate: Vectors,
-        negative: Vectors,
+        self, anchor: Vectors, positive: Vectors, intermediate: Vectors, negative: Vectors
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
         anchor = vector_of("anchor", anchor)
         positive = vector_of("positive", positive)
         intermediate = vector_of("intermediate", intermediate)
         negative = vector_of("negative", negative)
-        check_shapes(
-            anchor,
-            positive,
-            intermediate,
-            negative,
-            shape="(n, d)",
-        )
+        check_shapes(anchor, positive, intermediate, negative, shape="(n, d)")
         high = cosine(anchor, positive)
         middle = cosine(anchor, intermediate)
         low = cosine(anchor, negative)
@@ -98,10 +84,7 @@ class ImplicitnessRanking(nn.Module):
     """
 
     def __init__(
-        self,
-        margin: float = 0.5,
-        pragmatic_margin: float = 0.7,
-        alpha: float = 1.0,
+        self, margin: float = 0.5, pragmatic_margin: float = 0.7, alpha: float = 1.0
     ) -> None:
         super().__init__()
         self.margin = check_margin("margin", margin)
@@ -118,12 +101,7 @@ class ImplicitnessRanking(nn.Module):
         neg_distance: Tensor,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        scores = [
-            pos_implicit,
-            pos_explicit,
-            neg_implicit,
-            neg_explicit,
-        ]
+        scores = [pos_implicit, pos_explicit, neg_implicit, neg_explicit]
         distances = [pos_distance, neg_distance]
         check_shapes(*scores, *distances, shape="(n,)")
         s, e, other_s, other_e = (_at_least_float32(score) for score in scores)

@@ -42,12 +42,7 @@ class NTXent(nn.Module):
         """Return the mean loss, a scalar of float32 or float64."""
         anchor = vector_of("anchor", anchor)
         positive = vector_of("positive", positive)
-        check_shapes(
-            anchor,
-            positive,
-            shape="(n, d)",
-            least=2,
-        )
+        check_shapes(anchor, positive, shape="(n, d)", least=2)
         across = cosine_matrix(anchor, positive)
         itself = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
         losses = []

@@ -90,12 +90,7 @@ class SoftmaxClassification(nn.Module):
 
         return scores
 
-    def forward(
-        self,
-        first: Vectors,
-        second: Vectors,
-        labels: Tensor,
-    ) -> Tensor:
+    def forward(self, first: Vectors, second: Vectors, labels: Tensor) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64; ConfigError for a wrong label."""
         check_targets(labels, len(first))
         if int(labels.max()) >= self.classes:
@@ -123,12 +118,7 @@ class CosineRegression(nn.Module):
         0.125
     """
 
-    def forward(
-        self,
-        first: Vectors,
-        second: Vectors,
-        scores: Tensor,
-    ) -> Tensor:
+    def forward(self, first: Vectors, second: Vectors, scores: Tensor) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
         first = vector_of("first", first)
         second = vector_of("second", second)

@@ -40,12 +40,7 @@ class SoftInfoNCE(nn.Module):
         0.6931
     """
 
-    def __init__(
-        self,
-        temperature: float = 0.05,
-        *,
-        smooth_others: bool = False,
-    ) -> None:
+    def __init__(self, temperature: float = 0.05, *, smooth_others: bool = False) -> None:
         super().__init__()
         self.temperature = check_temperature(temperature)
         self.smooth_others = smooth_others
@@ -55,11 +50,7 @@ class SoftInfoNCE(nn.Module):
         return f"temperature={self.temperature}, smooth_others={self.smooth_others}"
 
     def forward(
-        self,
-        anchor: Vectors,
-        positive: Vectors,
-        scores: Tensor,
-        negative: Vectors | None = None,
+        self, anchor: Vectors, positive: Vectors, scores: Tensor, negative: Vectors | None = None
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
         anchor = vector_of("anchor", anchor)

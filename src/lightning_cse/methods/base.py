@@ -51,12 +51,7 @@ class Schedule:
         if not 0 <= self.warmup <= 1:
             raise ConfigError([f"method.schedule.warmup: must be in [0, 1], got {self.warmup}"])
 
-    def __call__(
-        self,
-        step: int,
-        *,
-        total: int,
-    ) -> float:
+    def __call__(self, step: int, *, total: int) -> float:
         """Return the factor at a step."""
         warm = min(int(self.warmup * total), total - 1)
         if step < warm:
@@ -102,13 +97,7 @@ class DevSchedule:
                 ]
             )
 
-    def __call__(
-        self,
-        step: int,
-        *,
-        total: int,
-        scores: Sequence[float] = (),
-    ) -> float:
+    def __call__(self, step: int, *, total: int, scores: Sequence[float] = ()) -> float:
         """Return the factor at a step after evaluations with these scores."""
         return self._after(scores)[0]
 

@@ -87,11 +87,7 @@ class ConSERT(Method):
         """Augment sentences as the first (0) or second (1) of a pair."""
         return augmented(self.model, self.augmentations[number])
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the sentences of a batch in two views, and compare them."""
         tokens = batch["roles"]["anchor"]
         views = []
@@ -102,12 +98,7 @@ class ConSERT(Method):
         anchor, positive = views
         loss = self.loss(anchor.vector, positive.vector)
 
-        return self.output(
-            loss,
-            batch["index"],
-            anchor=anchor,
-            positive=positive,
-        )
+        return self.output(loss, batch["index"], anchor=anchor, positive=positive)
 
 
 class JointConSERT(SBERT):
@@ -172,11 +163,7 @@ class JointConSERT(SBERT):
                 ]
             )
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed both sentences of a batch's pairs in two views; classify the pairs, and compare the
         views.
         """
@@ -192,10 +179,7 @@ class JointConSERT(SBERT):
         parts = {"classification": classification, "contrast": contrast}
 
         return self.output(
-            classification + self.weight * contrast,
-            batch["index"],
-            parts,
-            **embeddings,
+            classification + self.weight * contrast, batch["index"], parts, **embeddings
         )
 
 

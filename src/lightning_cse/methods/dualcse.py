@@ -68,19 +68,12 @@ class DualCSE(Method):
             self.roles = self.roles[:3]
 
     def build_model(
-        self,
-        encoder: SentenceEncoder,
-        loss: DualContrastive,
-        architecture: Architecture,
+        self, encoder: SentenceEncoder, loss: DualContrastive, architecture: Architecture
     ) -> DualModel:
         """Return the model, which compares embeddings as the loss does."""
         return DualModel(encoder, architecture=architecture)
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the premises and hypotheses of a batch, and compare them."""
         embeddings = self.embed(batch)
         rows = {role: batch["roles"][role].rows for role in embeddings}

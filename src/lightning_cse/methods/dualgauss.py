@@ -23,15 +23,8 @@ class DualGauss(DualCSE):
     compares = GaussianSimilarity
 
     def build_model(
-        self,
-        encoder: SentenceEncoder,
-        loss: DualContrastive,
-        architecture: Architecture,
+        self, encoder: SentenceEncoder, loss: DualContrastive, architecture: Architecture
     ) -> DualGaussianModel:
         """Return the model, which compares embeddings as the loss does."""
         similarity = cast(GaussianSimilarity, loss.similarity)
-        return DualGaussianModel(
-            encoder,
-            architecture=architecture,
-            reduce=similarity.reduce,
-        )
+        return DualGaussianModel(encoder, architecture=architecture, reduce=similarity.reduce)

@@ -46,11 +46,7 @@ class GaussCSE(Method):
         if "con" in loss.sets or simcse is not None:
             self.roles += ("contradiction",)
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""
         embeddings = self.embed(batch)
         loss = self.loss(*embeddings.values())

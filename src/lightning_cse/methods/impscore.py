@@ -126,11 +126,7 @@ class ImpScore(Method):
         self._vectors = torch.cat(vectors)
         self._places = torch.tensor(places, device=self.device)
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the four roles of a batch, and rank their implicitness and distances."""
         model = self.model
         index = batch["index"]

@@ -34,10 +34,5 @@ class InferSent(SBERT):
         **training: Unpack[Training],
     ) -> None:
         super().__init__(
-            encoder,
-            classes=classes,
-            parts=parts,
-            hidden=hidden,
-            tanh=tanh,
-            **training,
+            encoder, classes=classes, parts=parts, hidden=hidden, tanh=tanh, **training
         )

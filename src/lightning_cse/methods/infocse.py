@@ -41,12 +41,7 @@ class Restoration(nn.Module):
     """
 
     def __init__(
-        self,
-        encoder: SentenceEncoder,
-        *,
-        share: float,
-        frozen_layers: int | None,
-        layers: int,
+        self, encoder: SentenceEncoder, *, share: float, frozen_layers: int | None, layers: int
     ) -> None:
         super().__init__()
         self.mask_id = encoder.tokenizer.tokenizer.mask_token_id
@@ -78,19 +73,12 @@ class Restoration(nn.Module):
         )
         self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.before_vocabulary = nn.Sequential(
-            nn.Linear(width, width),
-            nn.GELU(),
-            nn.LayerNorm(width),
+            nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width)
         )
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(
-        self,
-        vectors: Tensor,
-        ids: Tensor,
-        is_token: Tensor,
-        is_bare: Tensor,
-        step: int,
+        self, vectors: Tensor, ids: Tensor, is_token: Tensor, is_bare: Tensor, step: int
     ) -> Tensor:
         """Return the loss of sentences (n, d) with these ids (n, length); of their tokens, bare
         ones may be masked.
@@ -99,9 +87,7 @@ class Restoration(nn.Module):
         frozen = self._frozen[0].to(vectors.device)
         with torch.no_grad():
             states = frozen(
-                input_ids=masked,
-                attention_mask=is_token.long(),
-                output_hidden_states=True,
+                input_ids=masked, attention_mask=is_token.long(), output_hidden_states=True
             ).hidden_states[self.depth]
 
         states = torch.cat([vectors[:, None].to(states.dtype), states[:, 1:]], dim=1)
@@ -169,10 +155,7 @@ class InfoCSE(Method):
         super().__init__(PointModel(encoder), loss, **training)
         self.weight = weight
         self.restoration = Restoration(
-            encoder,
-            share=share,
-            frozen_layers=frozen_layers,
-            layers=layers,
+            encoder, share=share, frozen_layers=frozen_layers, layers=layers
         )
         width = encoder.width
         self.head = nn.Sequential(
@@ -183,11 +166,7 @@ class InfoCSE(Method):
             nn.BatchNorm1d(width, affine=False),
         )
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the sentences of a batch twice; compare them, and restore their tokens."""
         tokens = batch["roles"]["anchor"]
         vectors = torch.cat(self.model.pooled(tokens, tokens))

@@ -83,12 +83,7 @@ class NGCSE(Method):
         llm_positive: Literal["intermediate", "positive"],
         **training: Unpack[Training],
     ) -> None:
-        _check(
-            roles,
-            contrastive,
-            beta,
-            hierarchical_triplet,
-        )
+        _check(roles, contrastive, beta, hierarchical_triplet)
         super().__init__(PointModel(encoder), loss, **training)
         self.hierarchical_triplet = hierarchical_triplet
         self.beta = beta
@@ -137,11 +132,7 @@ class NGCSE(Method):
         """The templates of the encoder; the first is that of a sentence alone."""
         return self.model.encoder.templates
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed all sentences of a batch, and compare them."""
         tokens: dict[str, Tokens] = batch["roles"]
         again = self._without_positive(tokens)
@@ -157,18 +148,10 @@ class NGCSE(Method):
 
         embeddings = {role: PointEmbedding(vector) for role, vector in vectors.items()}
 
-        return self.output(
-            loss,
-            batch["index"],
-            parts,
-            **embeddings,
-        )
+        return self.output(loss, batch["index"], parts, **embeddings)
 
     def _contrastive(
-        self,
-        tokens: Mapping[str, Tokens],
-        vectors: Mapping[str, Tensor],
-        positive: Tensor,
+        self, tokens: Mapping[str, Tokens], vectors: Mapping[str, Tensor], positive: Tensor
     ) -> Tensor:
         """Return the contrastive loss of the batch, in one pass or two."""
         anchor = vectors["anchor"]
@@ -194,10 +177,7 @@ class NGCSE(Method):
         # Of several negatives, the first of all rows come first.
         negative = vectors["negative"][: len(written)]
         loss: Tensor = self.hierarchical_triplet(
-            written,
-            vectors["positive"],
-            vectors["intermediate"],
-            negative,
+            written, vectors["positive"], vectors["intermediate"], negative
         )
 
         return loss
@@ -235,9 +215,7 @@ class NGCSE(Method):
 
 
 def _positives(
-    roles: Sequence[str],
-    contrastive: Contrastive,
-    llm_positive: str,
+    roles: Sequence[str], contrastive: Contrastive, llm_positive: str
 ) -> tuple[str, ...]:
     """Return the roles of the contrastive positives, one for each pass."""
     if contrastive == "multiple_positive":
@@ -249,10 +227,7 @@ def _positives(
 
 
 def _check(
-    roles: Sequence[str],
-    contrastive: Contrastive,
-    beta: float,
-    hierarchical_triplet: nn.Module,
+    roles: Sequence[str], contrastive: Contrastive, beta: float, hierarchical_triplet: nn.Module
 ) -> None:
     if tuple(roles) not in ROW_KINDS:
         kinds = " or ".join(str(list(kind)) for kind in ROW_KINDS)

@@ -69,11 +69,7 @@ class PromptBERT(Method):
         """The two prompts; the first is that of a sentence at test."""
         return self.model.encoder.templates
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the sentences of a batch in both prompts, and compare the two embeddings."""
         tokens = batch["roles"]["anchor"]
         views = [(tokens, template) for template in self.templates]
@@ -81,9 +77,4 @@ class PromptBERT(Method):
         anchor, positive = (PointEmbedding(in_float32(self.head, vector)) for vector in denoised)
         loss = self.loss(anchor.vector, positive.vector)
 
-        return self.output(
-            loss,
-            batch["index"],
-            anchor=anchor,
-            positive=positive,
-        )
+        return self.output(loss, batch["index"], anchor=anchor, positive=positive)

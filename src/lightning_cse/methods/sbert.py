@@ -41,11 +41,7 @@ class SBERT(Method):
         model = PairModel(encoder, classes=classes, parts=parts, hidden=hidden, tanh=tanh)
         super().__init__(model, model.classifier, **training)
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed both sentences of a batch's pairs, and classify the pairs."""
         embeddings = self.embed(batch)
         loss = self.loss(*embeddings.values(), batch["targets"])
@@ -69,18 +65,11 @@ class SBERTRegression(Method):
     pairs: ClassVar = {"primary": ("sentence1", "positive")}
 
     def __init__(
-        self,
-        encoder: SentenceEncoder,
-        loss: nn.Module,
-        **training: Unpack[Training],
+        self, encoder: SentenceEncoder, loss: nn.Module, **training: Unpack[Training]
     ) -> None:
         super().__init__(PointModel(encoder), loss, **training)
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed both sentences of a batch's pairs, and compare their cosines with the scores."""
         embeddings = self.embed(batch)
         loss = self.loss(*embeddings.values(), batch["targets"])

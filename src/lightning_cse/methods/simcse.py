@@ -28,18 +28,11 @@ class SimCSE(Method):
     pairs: ClassVar = {"primary": ("anchor", "positive")}
 
     def __init__(
-        self,
-        encoder: SentenceEncoder,
-        loss: nn.Module,
-        **training: Unpack[Training],
+        self, encoder: SentenceEncoder, loss: nn.Module, **training: Unpack[Training]
     ) -> None:
         super().__init__(PointModel(encoder, has_head=True), loss, **training)
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""
         embeddings = self.embed(batch)
         vectors = {role: embedding.vector for role, embedding in embeddings.items()}
@@ -66,28 +59,16 @@ class UnsupervisedSimCSE(Method):
     needs_dropout = True
 
     def __init__(
-        self,
-        encoder: SentenceEncoder,
-        loss: nn.Module,
-        **training: Unpack[Training],
+        self, encoder: SentenceEncoder, loss: nn.Module, **training: Unpack[Training]
     ) -> None:
         super().__init__(PointModel(encoder), loss, **training)
         self.head = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.Tanh())
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the sentences of a batch twice, and compare the two embeddings."""
         tokens = batch["roles"]["anchor"]
         pooled = self.model.pooled(tokens, tokens)
         anchor, positive = (PointEmbedding(in_float32(self.head, vector)) for vector in pooled)
         loss = self.loss(anchor.vector, positive.vector)
 
-        return self.output(
-            loss,
-            batch["index"],
-            anchor=anchor,
-            positive=positive,
-        )
+        return self.output(loss, batch["index"], anchor=anchor, positive=positive)

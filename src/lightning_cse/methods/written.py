@@ -51,11 +51,7 @@ class CLHAIF(SimCSE):
 
     papers = ("cheng2023claif",)
 
-    def training_step(
-        self,
-        batch: dict[str, Any],
-        batch_idx: int,
-    ) -> dict[str, Any]:
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the roles of a batch, and compare them by the scores of their positives."""
         if "targets" not in batch:
             raise ConfigError(

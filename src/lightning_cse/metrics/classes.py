@@ -73,18 +73,8 @@ class RelativeFittingDifficulty(Metric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.add_state(
-            "held_out",
-            [],
-            "cat",
-            persistent=True,
-        )
-        self.add_state(
-            "evaluation",
-            [],
-            "cat",
-            persistent=True,
-        )
+        self.add_state("held_out", [], "cat", persistent=True)
+        self.add_state("evaluation", [], "cat", persistent=True)
 
     def update(self, held_out: float | Tensor, evaluation: float | Tensor) -> None:
         """Add the values of one evaluation, or of several in two tensors."""

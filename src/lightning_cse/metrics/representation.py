@@ -12,11 +12,7 @@ few pairs below the diagonal.
 """
 
 
-def alignment(
-    x: Tensor,
-    y: Tensor,
-    alpha: float = 2,
-) -> float:
+def alignment(x: Tensor, y: Tensor, alpha: float = 2) -> float:
     r"""Return the mean distance of positive pairs on the unit sphere; smaller is better.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n}
@@ -37,11 +33,7 @@ def alignment(
 
 
 @torch.no_grad()
-def pair_distances(
-    x: Tensor,
-    y: Tensor,
-    alpha: float = 2,
-) -> Tensor:
+def pair_distances(x: Tensor, y: Tensor, alpha: float = 2) -> Tensor:
     """Return the terms of `alignment`, one per pair: ``(n,)`` float64."""
     if x.ndim != 2 or x.shape != y.shape or len(x) < 1:
         got = f"{tuple(x.shape)} and {tuple(y.shape)}"

@@ -22,10 +22,7 @@ Subsets: TypeAlias = Iterable[tuple[Values, Values]]
 
 
 def best_threshold(
-    labels: Values,
-    scores: Values,
-    grid: Values | None = None,
-    strict: bool = False,
+    labels: Values, scores: Values, grid: Values | None = None, strict: bool = False
 ) -> tuple[float, float]:
     r"""Return the threshold with the highest accuracy, and that accuracy.
 
@@ -54,11 +51,7 @@ def best_threshold(
     values = values[order]
     thresholds = _cuts(values, strict) if grid is None else as_column(grid, "grid")
     # The number of scores below each threshold, and of positives among the k lowest scores.
-    below = np.searchsorted(
-        values,
-        thresholds,
-        side="right" if strict else "left",
-    )
+    below = np.searchsorted(values, thresholds, side="right" if strict else "left")
     positives = np.concatenate([[0], np.cumsum(positive)])
     true_negatives = below - positives[below]
     true_positives = positives[-1] - positives[below]
@@ -82,20 +75,11 @@ def _cuts(ascending: Column, strict: bool) -> Column:
     below = min(distinct[0] - 1, np.nextafter(distinct[0], -np.inf))
     above = max(distinct[-1] + 1, np.nextafter(distinct[-1], np.inf))
 
-    return np.concatenate(
-        [
-            [below],
-            middle,
-            [above],
-        ]
-    )
+    return np.concatenate([[below], middle, [above]])
 
 
 def threshold_accuracy(
-    labels: Values,
-    scores: Values,
-    threshold: float,
-    strict: bool = False,
+    labels: Values, scores: Values, threshold: float, strict: bool = False
 ) -> float:
     r"""Return the share of labels that a score cut at a threshold gets right.
 
@@ -113,11 +97,7 @@ def threshold_accuracy(
     return float(np.mean(accepted == positive))
 
 
-def auprc(
-    labels: Values,
-    scores: Values,
-    grid: Values | None = None,
-) -> float:
+def auprc(labels: Values, scores: Values, grid: Values | None = None) -> float:
     r"""Return the area under the precision-recall curve of a score, between 0 and 1.
 
     .. math:: \sum_{k=1}^{K} (R_k - R_{k-1}) \, \frac{P_k + P_{k-1}}{2}, \qquad R_0 = 0, \; P_0 = 1
@@ -141,17 +121,9 @@ def auprc(
     positive = positive[order]
     values = values[order]
     thresholds = np.unique(values if grid is None else as_column(grid, "grid"))[::-1]
-    accepted = np.searchsorted(
-        -values,
-        -thresholds,
-        side="right",
-    )
+    accepted = np.searchsorted(-values, -thresholds, side="right")
     true_positives = np.concatenate([[0], np.cumsum(positive)])[accepted]
-    precision = np.where(
-        accepted > 0,
-        true_positives / np.maximum(accepted, 1),
-        1.0,
-    )
+    precision = np.where(accepted > 0, true_positives / np.maximum(accepted, 1), 1.0)
     # Integrate over counts and divide once: with rounded recalls, a perfect score is below 1.
     heights = np.concatenate([[1.0], precision])
     counts = np.concatenate([[0], true_positives])
@@ -288,12 +260,7 @@ def share_larger(first: Values, second: Values) -> float:
     return float(np.mean(larger > smaller))
 
 
-def spearman(
-    gold: Values,
-    scores: Values,
-    *,
-    constant: float | None = None,
-) -> float:
+def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> float:
     r"""Return the rank correlation of scores with gold values.
 
     .. math:: \rho = \frac{\mathrm{cov}(R(g), R(s))}{\sigma_{R(g)} \, \sigma_{R(s)}}
@@ -332,10 +299,7 @@ def spearman_all(subsets: Subsets, *, constant: float | None = None) -> float:
 
 
 def spearman_mean(
-    subsets: Subsets,
-    *,
-    weighted: bool = False,
-    constant: float | None = None,
+    subsets: Subsets, *, weighted: bool = False, constant: float | None = None
 ) -> float:
     r"""Return the mean of the subsets' correlations ("mean"), or weighted by pairs ("wmean").
 

@@ -78,11 +78,7 @@ class Model(nn.Module, ABC):
         """Embed every role's sentences in one pass through the encoder."""
 
     @abstractmethod
-    def similarity(
-        self,
-        a: Any,
-        b: Any,
-    ) -> Tensor:
+    def similarity(self, a: Any, b: Any) -> Tensor:
         """Return the symmetric similarity of each row of ``a`` to the same row of ``b``: (n,)."""
 
     def view_layers(self) -> Mapping[str, View]:
@@ -120,9 +116,7 @@ class Model(nn.Module, ABC):
         """Return the encoder's vectors of every role's sentences, from one pass."""
         template = self.templates[0]
         vectors: list[Tensor] = self.encoder(
-            [(tokens, template) for tokens in roles],
-            most=self.tokens_at_once,
-            augment=self.augment,
+            [(tokens, template) for tokens in roles], most=self.tokens_at_once, augment=self.augment
         )
 
         return vectors

@@ -27,12 +27,7 @@ class DualModel(Model):
 
     compare: Callable[[Any, Any], Tensor] = staticmethod(cosine)
 
-    def __init__(
-        self,
-        encoder: SentenceEncoder,
-        *,
-        architecture: Architecture = "cross",
-    ) -> None:
+    def __init__(self, encoder: SentenceEncoder, *, architecture: Architecture = "cross") -> None:
         super().__init__(encoder)
         self.architecture = architecture
         self.implicit_encoder = copy.deepcopy(encoder) if architecture == "bi" else None
@@ -77,19 +72,11 @@ class DualModel(Model):
             "implicit": View(self.implicit_encoder or self.encoder, self.implicit_template),
         }
 
-    def similarity(
-        self,
-        a: Any,
-        b: Any,
-    ) -> Tensor:
+    def similarity(self, a: Any, b: Any) -> Tensor:
         r"""Return the similarity of the explicit views, :math:`\cos(r_a, r_b)`, row by row."""
         return self.compare(a.explicit, b.explicit)
 
-    def entailment_score(
-        self,
-        premise: Any,
-        hypothesis: Any,
-    ) -> Tensor:
+    def entailment_score(self, premise: Any, hypothesis: Any) -> Tensor:
         r"""Return the larger of two similarities, :math:`\max(\cos(r_p, r_h), \cos(u_p, r_h))`:
         said or implied.
         """

@@ -58,11 +58,7 @@ class DualGaussianModel(DualModel):
             "implicit": replace(views["implicit"], layers=(implicit.mean,)),
         }
 
-    def similarity(
-        self,
-        a: DualGaussianEmbedding,
-        b: DualGaussianEmbedding,
-    ) -> Tensor:
+    def similarity(self, a: DualGaussianEmbedding, b: DualGaussianEmbedding) -> Tensor:
         """Return the cosine of the explicit means row by row, which is symmetric, as in
         `GaussianModel`.
         """

@@ -68,40 +68,18 @@ class GaussianModel(Model):
 
     def view_layers(self) -> dict[str, View]:
         """Return how the mean is computed."""
-        return {
-            "mean": View(
-                self.encoder,
-                self.templates[0],
-                (self.heads.mean,),
-            )
-        }
+        return {"mean": View(self.encoder, self.templates[0], (self.heads.mean,))}
 
-    def similarity(
-        self,
-        a: GaussianEmbedding,
-        b: GaussianEmbedding,
-    ) -> Tensor:
+    def similarity(self, a: GaussianEmbedding, b: GaussianEmbedding) -> Tensor:
         """Return the cosine of the means, or the symmetric similarity, row by row."""
         if self.sts_similarity == "symmetric":
-            return symmetric_gaussian_similarity(
-                a,
-                b,
-                reduce=self.reduce,
-            )
+            return symmetric_gaussian_similarity(a, b, reduce=self.reduce)
 
         return cosine(a.mean, b.mean)
 
-    def entailment_score(
-        self,
-        premise: GaussianEmbedding,
-        hypothesis: GaussianEmbedding,
-    ) -> Tensor:
+    def entailment_score(self, premise: GaussianEmbedding, hypothesis: GaussianEmbedding) -> Tensor:
         """Return sim(hypothesis || premise) row by row."""
-        return gaussian_similarity(
-            hypothesis,
-            premise,
-            reduce=self.reduce,
-        )
+        return gaussian_similarity(hypothesis, premise, reduce=self.reduce)
 
     def log_determinant(self, sentence: GaussianEmbedding) -> Tensor:
         r"""Return :math:`\sum_d \log \sigma_d^2`, a measure of the width of a sentence's

@@ -136,11 +136,7 @@ def _xavier(width: int, dim: int) -> nn.Linear:
     return layer
 
 
-def _distance(
-    a: Tensor,
-    b: Tensor,
-    metric: Distance,
-) -> Tensor:
+def _distance(a: Tensor, b: Tensor, metric: Distance) -> Tensor:
     if metric == "cosine":
         return 1 - cosine(a, b)
 

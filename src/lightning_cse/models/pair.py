@@ -32,11 +32,7 @@ class PairModel(PointModel):
         self.hidden = list(hidden)
         self.tanh = tanh
         self.classifier = SoftmaxClassification(
-            encoder.width,
-            classes,
-            parts=self.parts,
-            hidden=self.hidden,
-            tanh=tanh,
+            encoder.width, classes, parts=self.parts, hidden=self.hidden, tanh=tanh
         )
 
     @torch.no_grad()

@@ -14,12 +14,7 @@ class PointModel(Model):
     :math:`\tanh(Wx + b)` on it.
     """
 
-    def __init__(
-        self,
-        encoder: SentenceEncoder,
-        *,
-        has_head: bool = False,
-    ) -> None:
+    def __init__(self, encoder: SentenceEncoder, *, has_head: bool = False) -> None:
         super().__init__(encoder)
         self.has_head = has_head
         self.head: nn.Module | None = None
@@ -39,11 +34,7 @@ class PointModel(Model):
         layers = () if self.head is None else (self.head,)
         return {"primary": View(self.encoder, self.templates[0], layers)}
 
-    def similarity(
-        self,
-        a: PointEmbedding,
-        b: PointEmbedding,
-    ) -> Tensor:
+    def similarity(self, a: PointEmbedding, b: PointEmbedding) -> Tensor:
         """Return the cosine row by row."""
         return cosine(a.vector, b.vector)
 

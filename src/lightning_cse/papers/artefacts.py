@@ -11,13 +11,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 from pydantic.dataclasses import dataclass
 
 from lightning_cse.config.compose import compose
@@ -27,11 +21,7 @@ Source = Literal["metric", "field", "config", "mean", "difference"]
 COMPUTED = ("mean", "difference")
 """Sources that name other columns."""
 
-_FILE = ConfigDict(
-    extra="forbid",
-    str_strip_whitespace=True,
-    allow_inf_nan=False,
-)
+_FILE = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 _WAYS = ("experiment", "evaluate", "generate", "baseline", "published")
 
 
@@ -260,13 +250,7 @@ class Artefact:
 
         return lines
 
-    def line(
-        self,
-        label: str,
-        request: Request,
-        *,
-        like: Line,
-    ) -> Line:
+    def line(self, label: str, request: Request, *, like: Line) -> Line:
         """Return the line of a row that has the same paper encoder as ``like``, or else the row's
         first line.
         """
@@ -290,12 +274,7 @@ class Artefact:
 
         return [None] if alone else self.encoders
 
-    def _lines_of(
-        self,
-        row: Row,
-        request: Request,
-        given: str | None,
-    ) -> Iterator[Line]:
+    def _lines_of(self, row: Row, request: Request, given: str | None) -> Iterator[Line]:
         # A baseline is measured by the runs of another row.
         run = next(other for other in self.rows if other.label == row.of) if row.baseline else row
         quick = (0,) if request.profile == "tiny" else None

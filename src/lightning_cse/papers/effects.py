@@ -85,12 +85,7 @@ def needs_no_seed(line: Line, cell: Cell) -> bool:
     return cell.n == 1 and is_untrained
 
 
-def _row(
-    line: Line,
-    column: Column,
-    reference: str,
-    values: pd.Series,
-) -> list[Any]:
+def _row(line: Line, column: Column, reference: str, values: pd.Series) -> list[Any]:
     name = [line.label, line.encoder or "", column.title, reference]
     return [*name, len(values), *mean_interval(values), float(values.std())]
 

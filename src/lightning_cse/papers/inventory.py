@@ -14,16 +14,7 @@ from lightning_cse import runs
 from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.records import RunsTable
 
-COLUMNS = (
-    "experiment",
-    "differs",
-    "seeds",
-    "score",
-    "date",
-    "minutes",
-    "status",
-    "folder",
-)
+COLUMNS = ("experiment", "differs", "seeds", "score", "date", "minutes", "status", "folder")
 
 
 def lines_of(runs_dir: Path) -> pd.DataFrame:
@@ -50,12 +41,7 @@ def lines_of(runs_dir: Path) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=[*COLUMNS, "runs"])
 
 
-def _line(
-    name: str,
-    config_hash: str,
-    status: str,
-    members: Sequence[runs.Run],
-) -> dict[str, Any]:
+def _line(name: str, config_hash: str, status: str, members: Sequence[runs.Run]) -> dict[str, Any]:
     records = [run.read() if status.startswith("finished") else {} for run in members]
     scores = pd.Series([value_at(record, "best.score") for record in records], dtype=float)
     seconds = [sum((record.get("seconds") or {}).values()) for record in records]

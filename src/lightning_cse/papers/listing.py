@@ -31,9 +31,7 @@ def overview(plans: Sequence[Plan]) -> str:
         rows[plan.artefact.key, plan.artefact.title] = row
 
     table = pd.DataFrame.from_dict(rows, orient="index").to_string(
-        sparsify=False,
-        na_rep="",
-        float_format="{:,.0f}".format,
+        sparsify=False, na_rep="", float_format="{:,.0f}".format
     )
     now = status(plans)
     states = [f"{len(now[state])} {state}" for state in STATES if now[state]]

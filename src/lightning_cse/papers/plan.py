@@ -36,12 +36,7 @@ class Job(NamedTuple):
 class Plan:
     """An artefact with a request: its lines, and the runs that each line needs."""
 
-    def __init__(
-        self,
-        artefact: Artefact,
-        request: Request,
-        table: RunsTable,
-    ) -> None:
+    def __init__(self, artefact: Artefact, request: Request, table: RunsTable) -> None:
         self.artefact = artefact
         self.request = request
         self.table = table

@@ -54,10 +54,7 @@ class Point:
 
 
 def points_of(
-    artefact: Artefact,
-    request: Request,
-    line: Line,
-    column: Column,
+    artefact: Artefact, request: Request, line: Line, column: Column
 ) -> tuple[Point, ...]:
     """Return the points of a cell: several for a grid, those of its row for a baseline, none if
     only published.

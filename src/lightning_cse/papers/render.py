@@ -224,16 +224,7 @@ def _terminal(shown: Mapping[str, Any]) -> str:
 
     frame = pd.DataFrame(rows, columns=["", "n", *shown["headings"]]).set_index("")
 
-    return "\n".join(
-        [
-            shown["title"],
-            *shown["about"],
-            "",
-            frame.to_string(),
-            "",
-            *shown["legend"],
-        ]
-    )
+    return "\n".join([shown["title"], *shown["about"], "", frame.to_string(), "", *shown["legend"]])
 
 
 def _csv(table: Table) -> str:

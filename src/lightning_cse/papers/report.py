@@ -52,10 +52,7 @@ Record = Mapping[str, Any]
 
 
 def build_report(
-    title: str,
-    sections: Sequence[Record],
-    *,
-    facts: Mapping[str, str] | None = None,
+    title: str, sections: Sequence[Record], *, facts: Mapping[str, str] | None = None
 ) -> str:
     """Return a self-contained page; all but the charts is escaped, and the same input gives the
     same text.
@@ -72,11 +69,7 @@ def build_report(
     for section in sections:
         parts.setdefault(section["part"], []).append(section)
 
-    return jinja.get_template("report.html.jinja").render(
-        title=title,
-        parts=parts,
-        facts=facts,
-    )
+    return jinja.get_template("report.html.jinja").render(title=title, parts=parts, facts=facts)
 
 
 def slug(text: str) -> str:
@@ -84,13 +77,7 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def artefact_section(
-    artefact: Artefact,
-    table: Table | None,
-    result: Result,
-    *,
-    part: str,
-) -> Part:
+def artefact_section(artefact: Artefact, table: Table | None, result: Result, *, part: str) -> Part:
     """Return a table or figure of a paper as a section; ``result`` has its figures and its text."""
     return {
         "title": artefact.title,
@@ -164,12 +151,7 @@ def run_facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
     return {fact: ", ".join(sorted(texts - {""})) for fact, texts in facts.items()}
 
 
-def run_sections(
-    runs: Sequence[FinishedRun],
-    *,
-    name: str = "sweep",
-    part: str = "",
-) -> list[Part]:
+def run_sections(runs: Sequence[FinishedRun], *, name: str = "sweep", part: str = "") -> list[Part]:
     """Return the sections of runs; their anchors begin with ``name``, and the contents list them
     under ``part``.
     """
@@ -209,12 +191,7 @@ def _run_table(groups: Sequence[Setting]) -> Part:
         frame = pd.DataFrame(scores, columns=["dev", *shown], dtype=float)
         rows.append([group.label, str(len(scores)), *(_mean_text(frame[key]) for key in frame)])
 
-    headings = [
-        "run",
-        "seeds",
-        "dev",
-        *(key.removeprefix("test/") for key in shown),
-    ]
+    headings = ["run", "seeds", "dev", *(key.removeprefix("test/") for key in shown)]
 
     return {"headings": headings, "rows": rows, "notes": [_ABOUT]}
 

@@ -24,11 +24,7 @@ from lightning_cse.runs import write_atomic
 
 
 def run_missing(
-    plans: Sequence[Plan],
-    folder: Path,
-    options: Sequence[str] = (),
-    *,
-    retry_failed: bool = False,
+    plans: Sequence[Plan], folder: Path, options: Sequence[str] = (), *, retry_failed: bool = False
 ) -> int:
     """Run the missing runs of some artefacts, and return the exit code of the first command that
     failed.
@@ -61,11 +57,7 @@ def run_missing(
 
 
 def _run_points(
-    command: str,
-    jobs: Sequence[Job],
-    table: RunsTable,
-    folder: Path,
-    options: Sequence[str],
+    command: str, jobs: Sequence[Job], table: RunsTable, folder: Path, options: Sequence[str]
 ) -> int:
     # Another process may reproduce something else.
     file = folder / f"{command}-{os.getpid()}.points.yaml"

@@ -142,9 +142,7 @@ def read_values(found: Answers, metric: str) -> pd.DataFrame:
 
 
 def _read(
-    task: str,
-    settings: Sequence[Setting],
-    metric: str = "accuracy",
+    task: str, settings: Sequence[Setting], metric: str = "accuracy"
 ) -> tuple[pd.DataFrame, list[Values]]:
     """Return the examples of a task, and what each run of each setting has; refuse runs that were
     evaluated on different examples.
@@ -217,11 +215,7 @@ def compare(settings: Sequence[Setting], tasks: Sequence[str] = ()) -> pd.DataFr
 
 
 def _compare_pair(
-    a: Setting,
-    b: Setting,
-    of_a: Values,
-    of_b: Values,
-    clusters: NDArray[Any],
+    a: Setting, b: Setting, of_a: Values, of_b: Values, clusters: NDArray[Any]
 ) -> dict[str, Any]:
     test = mcnemar(majority_vote(of_a), majority_vote(of_b))
     ours, theirs = _common(a, b, of_a, of_b)
@@ -251,11 +245,7 @@ def _compare_pair(
 
 
 def _common(
-    a: Setting,
-    b: Setting,
-    of_a: Values,
-    of_b: Values,
-    among: Sequence[int] | None = None,
+    a: Setting, b: Setting, of_a: Values, of_b: Values, among: Sequence[int] | None = None
 ) -> tuple[Values, Values]:
     """Return the outcomes for the seeds that two settings have in common, and that are among those
     given; a setting that needs no seed has all.
@@ -357,11 +347,7 @@ def _kind(metric: str) -> str:
     return start if start in ("accuracy", "auc") else ""
 
 
-def _tested(
-    a: Side,
-    b: Side,
-    voters: Sequence[Sequence[int]],
-) -> tuple[float, float, float] | None:
+def _tested(a: Side, b: Side, voters: Sequence[Sequence[int]]) -> tuple[float, float, float] | None:
     """Return the p-value of two cells, NaN without a test, and the ends of the interval of their
     difference; None where predictions are missing.
     """
@@ -413,10 +399,7 @@ def _error(parts: Sequence[_Part], weights: Sequence[float]) -> float:
 
 
 def _compare_parts(
-    a: Side,
-    b: Side,
-    seeds: Sequence[int],
-    voters: Sequence[Sequence[int]],
+    a: Side, b: Side, seeds: Sequence[int], voters: Sequence[Sequence[int]]
 ) -> _Part | None:
     """Return the comparison of two cells of one metric, with the influences over these seeds; None
     where predictions are missing. Without voters, there is no test.
@@ -453,10 +436,7 @@ def _pvalue(test: str, examples: pd.DataFrame, ours: Values, theirs: Values) -> 
 
 
 def _influences(
-    kind: str,
-    examples: pd.DataFrame,
-    ours: Values,
-    theirs: Values,
+    kind: str, examples: pd.DataFrame, ours: Values, theirs: Values
 ) -> NDArray[np.float64]:
     """Return the influence of each example on the mean difference of two metrics over their
     seeds.

@@ -41,11 +41,7 @@ def majority_vote(correct_by_seed: Sequence[ArrayLike]) -> NDArray[np.bool_]:
 
 
 def correlation(
-    x: Sequence[float],
-    y: Sequence[float],
-    *,
-    ranks: bool,
-    groups: Sequence[Any] | None = None,
+    x: Sequence[float], y: Sequence[float], *, ranks: bool, groups: Sequence[Any] | None = None
 ) -> tuple[float, float, float]:
     """Return Pearson's correlation or, with ``ranks``, Spearman's, and the ends of its 95 %
     interval.
@@ -94,12 +90,7 @@ def mean_interval(values: ArrayLike) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
-def detectable_difference(
-    deviation: float,
-    pairs: int,
-    *,
-    power: float = 0.8,
-) -> float:
+def detectable_difference(deviation: float, pairs: int, *, power: float = 0.8) -> float:
     r"""Return the smallest mean difference that a two-sided paired t test finds with a given power.
 
     .. math:: P(|T| > t_{0.975, n - 1}) = \text{power}, \qquad
@@ -206,11 +197,7 @@ class Ordered(NamedTuple):
     pvalue: float
 
 
-def ordered_pairs(
-    measures: ArrayLike,
-    score: ArrayLike,
-    groups: Sequence[Any],
-) -> Ordered:
+def ordered_pairs(measures: ArrayLike, score: ArrayLike, groups: Sequence[Any]) -> Ordered:
     """Test whether the point of a pair that is lower in all measures also has the lower score.
 
     Pairs are those of points of one group. The p-value is the share of 10,000 permutations of the

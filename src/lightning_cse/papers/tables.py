@@ -207,12 +207,7 @@ def _pairs(plan: Plan, cells: Cells) -> Iterator[tuple[Side, Side]]:
             ]
             for column in plan.artefact.columns if len(beside) == 1 else ():
                 ours, theirs = (
-                    Side(
-                        place,
-                        plan.lines[place],
-                        column.title,
-                        cells[place, column.title],
-                    )
+                    Side(place, plan.lines[place], column.title, cells[place, column.title])
                     for place in (number, *beside)
                 )
                 if is_comparable(ours, theirs):

@@ -59,11 +59,7 @@ def golden_methods() -> dict[str, dict[str, Any]]:
 
 def digest(value: Any) -> str:
     """Return ten hex digits of a JSON value."""
-    text = json.dumps(
-        value,
-        sort_keys=True,
-        separators=(",", ":"),
-    )
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 

@@ -44,11 +44,7 @@ def summarise(curves: Points, monitor: str = "val/stsb/spearman") -> CurveSummar
     """
     monitored = _after_start(curves, monitor)
     scores = {step: value for step, value in monitored.items() if math.isfinite(value)}
-    best = max(
-        sorted(scores),
-        key=scores.__getitem__,
-        default=0,
-    )
+    best = max(sorted(scores), key=scores.__getitem__, default=0)
 
     return CurveSummary(
         rfd_alignment=_fitting_difficulty(curves, "alignment"),

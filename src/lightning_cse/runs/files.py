@@ -40,10 +40,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces ``path`` at the end of the block, but not on an error."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     with disk_errors(path):
-        path.parent.mkdir(
-            parents=True,
-            exist_ok=True,
-        )
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("xb") as file:
                 yield file
@@ -66,20 +63,11 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON, a whole file or nothing; NaN and infinity are a ValueError."""
-    text = json.dumps(
-        value,
-        indent=2,
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomic(path, text + "\n")
 
 
-def write_predictions(
-    folder: Path,
-    task: str,
-    columns: Mapping[str, Sequence[Any]],
-) -> Path:
+def write_predictions(folder: Path, task: str, columns: Mapping[str, Sequence[Any]]) -> Path:
     """Write columns, one row per example, to ``<folder>/<task>.parquet`` and return its path."""
     # Slow to import, and not needed to read a record.
     import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
@@ -101,19 +89,11 @@ class Busy(LightningCSEError):  # noqa: N818 - a status, not a fault
 @contextlib.contextmanager
 def locked(path: Path, subject: str) -> Iterator[None]:
     """Hold a lock file until the block or the process ends; raise `Busy` if it is held."""
-    path.parent.mkdir(
-        parents=True,
-        exist_ok=True,
-    )
-    lock = FileLock(
-        path,
-        fallback_to_soft=False,
-        thread_local=False,
-    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, fallback_to_soft=False, thread_local=False)
     try:
         lock.acquire(
-            timeout=0.5,
-            poll_interval=0.02,
+            timeout=0.5, poll_interval=0.02
         )  # since `is_locked` holds a free lock for a moment
     except Timeout:
         with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -137,12 +117,7 @@ def is_locked(path: Path) -> bool:
         return False
 
     try:
-        with FileLock(
-            path,
-            fallback_to_soft=False,
-            thread_local=False,
-            blocking=False,
-        ):
+        with FileLock(path, fallback_to_soft=False, thread_local=False, blocking=False):
             return False
     except Timeout:
         return True
@@ -166,23 +141,12 @@ class Curves:
     path: Path
     _HEADER = ("step", "key", "value")
 
-    def append(
-        self,
-        step: int,
-        values: Mapping[str, float],
-    ) -> None:
+    def append(self, step: int, values: Mapping[str, float]) -> None:
         """Write the values of one step."""
         rows = [(int(step), key, float(value)) for key, value in values.items()]
         with disk_errors(self.path):
-            self.path.parent.mkdir(
-                parents=True,
-                exist_ok=True,
-            )
-            with self.path.open(
-                "a",
-                encoding="utf-8",
-                newline="",
-            ) as file:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 if file.tell() == 0:
                     writer.writerow(self._HEADER)
@@ -213,10 +177,7 @@ class Curves:
         if not self.path.is_file():
             return []
 
-        text = self.path.read_text(
-            encoding="utf-8",
-            errors="replace",
-        )
+        text = self.path.read_text(encoding="utf-8", errors="replace")
         lines = text.split("\n")[1:-1]  # the last line is empty, or was written only in part
         rows = []
         for line in lines:

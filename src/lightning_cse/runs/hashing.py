@@ -71,11 +71,7 @@ _MODULES = re.compile(r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightnin
 
 SAMPLE_DIR = Path(__file__).resolve().parents[1] / "data" / "sample"
 """The folder of the sample corpora, as ``${sample_dir:}`` in a config."""
-PRECISIONS = {
-    "32": "32-true",
-    "bf16": "bf16-mixed",
-    "16": "16-mixed",
-}
+PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 """Training precisions, by Lightning's short names; ``16-mixed`` needs a GPU."""
 
 NEUTRAL: Mapping[str, Any] = {
@@ -98,10 +94,7 @@ def config_hash(config: Mapping[str, Any], **parts: Any) -> str:
     The arguments are those of `decisive`.
     """
     text = json.dumps(
-        decisive(config, **parts),
-        sort_keys=True,
-        separators=(",", ":"),
-        allow_nan=False,
+        decisive(config, **parts), sort_keys=True, separators=(",", ":"), allow_nan=False
     )
     without_modules = _MODULES.sub("", text)
 
@@ -144,11 +137,7 @@ def decisive(
     for dotted, neutral in NEUTRAL.items():
         _drop_neutral(kept, dotted, _canonical(neutral))
 
-    return {
-        "config": kept,
-        "data": _canonical(data),
-        "encoder": _canonical(encoder),
-    }
+    return {"config": kept, "data": _canonical(data), "encoder": _canonical(encoder)}
 
 
 def _drop_neutral(config: dict[str, Any], dotted: str, neutral: Any) -> None:

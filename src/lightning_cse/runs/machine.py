@@ -63,11 +63,7 @@ def _versions() -> dict[str, str | None]:
 def _cpu() -> str:
     info = Path("/proc/cpuinfo")
     text = info.read_text() if info.is_file() else ""
-    match = re.search(
-        r"(?i)^model name\s*:\s*(.+)$",
-        text,
-        re.MULTILINE,
-    )
+    match = re.search(r"(?i)^model name\s*:\s*(.+)$", text, re.MULTILINE)
 
     return match[1] if match else platform.machine()
 
@@ -77,13 +73,7 @@ def _git(*arguments: str) -> str:
     # Hooks of git set variables that would name another repository.
     variables = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     done = subprocess.run(
-        [
-            "git",
-            "--no-optional-locks",
-            "-C",
-            str(_FILE.parent),
-            *arguments,
-        ],
+        ["git", "--no-optional-locks", "-C", str(_FILE.parent), *arguments],
         env=variables,
         capture_output=True,
         text=True,
@@ -97,21 +87,10 @@ def _git(*arguments: str) -> str:
 def commit() -> str | None:
     """Return the commit of this code, with ``-dirty`` after changes; None without a repository."""
     try:
-        _git(
-            "ls-files",
-            "--error-unmatch",
-            "--",
-            _FILE.name,
-        )  # fails in another repository
+        _git("ls-files", "--error-unmatch", "--", _FILE.name)  # fails in another repository
         # Results that `reproduce --keep` writes into experiments/ change no run.
         places = (":/", ":(top,exclude)experiments")
-        changed = _git(
-            "status",
-            "--porcelain",
-            "--untracked-files=no",
-            "--",
-            *places,
-        )
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", *places)
 
         return _git("rev-parse", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.SubprocessError):
@@ -121,12 +100,7 @@ def commit() -> str | None:
 def in_history(name: str) -> bool:
     """Whether a commit, as `commit` returns it, is in the history of this code's repository."""
     try:
-        _git(
-            "merge-base",
-            "--is-ancestor",
-            name.removesuffix("-dirty"),
-            "HEAD",
-        )
+        _git("merge-base", "--is-ancestor", name.removesuffix("-dirty"), "HEAD")
     except (OSError, subprocess.SubprocessError):
         return False
 
@@ -139,11 +113,7 @@ def has(accelerator: str) -> bool:
 
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
 
-    return {
-        "gpu": cuda or mps,
-        "cuda": cuda,
-        "mps": mps,
-    }.get(accelerator, True)
+    return {"gpu": cuda or mps, "cuda": cuda, "mps": mps}.get(accelerator, True)
 
 
 def device_of(accelerator: str = "auto") -> "torch.device":

@@ -75,12 +75,7 @@ class Run:
                 f"{path} is not the folder of a run: its name must be <config_hash>-s<seed>"
             )
 
-        return cls(
-            path.parent.parent,
-            path.parent.name,
-            match[1],
-            int(match[2]),
-        )
+        return cls(path.parent.parent, path.parent.name, match[1], int(match[2]))
 
     @property
     def status(self) -> Literal["new", "running", "interrupted", "failed", "finished"]:
@@ -107,12 +102,7 @@ class Run:
             self._held = False
 
     @contextlib.contextmanager
-    def claim(
-        self,
-        *,
-        force: bool,
-        leave_failed: bool,
-    ) -> Iterator[bool]:
+    def claim(self, *, force: bool, leave_failed: bool) -> Iterator[bool]:
         """Hold the lock as in `lock`, and yield whether the run is still to be done.
 
         ``force`` clears the folder first; ``leave_failed`` raises `FailedBefore` if the run failed.
@@ -152,11 +142,7 @@ class Run:
 
         return None
 
-    def start(
-        self,
-        config_yaml: str,
-        key: str = "",
-    ) -> None:
+    def start(self, config_yaml: str, key: str = "") -> None:
         """Write the resolved config, and remove leftovers of a failure or a kill; checkpoints and
         curves stay.
         """
@@ -173,11 +159,7 @@ class Run:
         write_json(self.record_path, finite)
         self.failed_path.unlink(missing_ok=True)
 
-    def fail(
-        self,
-        error: BaseException,
-        stage: str,
-    ) -> None:
+    def fail(self, error: BaseException, stage: str) -> None:
         """Write ``failed.json``; a problem is only logged, since the user must see ``error``."""
         failure = {
             "type": type(error).__name__,
@@ -261,9 +243,4 @@ def find_runs(root: Path) -> Iterator[Run]:
         match = _FOLDER.fullmatch(path.name)
         if match and path.parent != Path(root):
             name = path.parent.relative_to(root).as_posix()
-            yield Run(
-                root,
-                name,
-                match[1],
-                int(match[2]),
-            )
+            yield Run(root, name, match[1], int(match[2]))

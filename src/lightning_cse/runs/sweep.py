@@ -23,11 +23,7 @@ from lightning_cse.runs.files import Busy, write_atomic
 from lightning_cse.runs.run import FailedBefore
 
 DONE = ("finished", "skipped")
-SHOWN = {
-    "skipped": "finished before",
-    "left": "failed before",
-    "busy": "run by another process",
-}
+SHOWN = {"skipped": "finished before", "left": "failed before", "busy": "run by another process"}
 """Names of statuses in the table, where these differ."""
 _STATUS_OF_ERROR: dict[type, str] = {Busy: "busy", FailedBefore: "left"}
 _REFUSED = (ConfigError, DataError, EncoderError)
@@ -51,11 +47,7 @@ class PointOutcome:
     refused: bool = False
 
     @classmethod
-    def of(
-        cls,
-        overrides: Sequence[str],
-        result: Any,
-    ) -> Self:
+    def of(cls, overrides: Sequence[str], result: Any) -> Self:
         """Return the outcome of a task from its error or from what it returned."""
         if isinstance(result, Exception):
             return cls(
@@ -87,11 +79,7 @@ class PointOutcome:
 class Sweep:
     """A sweep as its command sees it: a folder with a file ``<number>.json`` per point."""
 
-    def __init__(
-        self,
-        folder: Path,
-        jobs: Sequence[Sequence[str]],
-    ) -> None:
+    def __init__(self, folder: Path, jobs: Sequence[Sequence[str]]) -> None:
         self.folder = folder.absolute()
         self.jobs = {self.folder / f"{number}.json": job for number, job in enumerate(jobs)}
         self._remove()
@@ -145,11 +133,7 @@ def table(points: Sequence[PointOutcome]) -> str:
 
     frame = pd.DataFrame(cells, columns=["point", "n", "score"]).astype({"score": float})
     groups = frame.groupby("point", sort=False)
-    rows = groups.agg(
-        n=("n", "sum"),
-        mean=("score", "mean"),
-        sd=("score", "std"),
-    )
+    rows = groups.agg(n=("n", "sum"), mean=("score", "mean"), sd=("score", "std"))
     rows = rows.rename(columns={"sd": "s.d."})
     counts = Counter(SHOWN.get(point.status, point.status) for point in points)
     counted = ", ".join(f"{count} {status}" for status, count in counts.items())

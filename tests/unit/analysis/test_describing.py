@@ -33,13 +33,7 @@ def described(tmp_path):
 
     def run(name, *overrides):
         places = ("paths=sample", f"paths.runs_dir={tmp_path}/runs", "paths.cache_dir=null")
-        cfg = composed(
-            f"data={name}",
-            "encoder=tiny",
-            "corpora=sample",
-            *places,
-            *overrides,
-        )
+        cfg = composed(f"data={name}", "encoder=tiny", "corpora=sample", *places, *overrides)
         folder = describe(cfg, name)
 
         return json.loads((folder / "summary.json").read_text()), folder
@@ -125,12 +119,4 @@ def test_the_folder_is_named_by_what_decides_the_numbers(described, own):
     assert folder.name == f"ngcse_wiki-{first['config_hash']}"
     assert first["sets"][0]["pairs"][0]["measured"] == 5
     assert described("ngcse_wiki", *own, "rows=5")[1] == folder
-    assert (
-        described(
-            "ngcse_wiki",
-            *own,
-            "rows=5",
-            "seed=1",
-        )[1]
-        != folder
-    )
+    assert described("ngcse_wiki", *own, "rows=5", "seed=1")[1] != folder

@@ -53,26 +53,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "options", "view", "reading", "is_cosine"), CASES)
-def test_exported_vectors_are_those_of_the_model(
-    kind,
-    options,
-    view,
-    reading,
-    is_cosine,
-    tmp_path,
-):
+def test_exported_vectors_are_those_of_the_model(kind, options, view, reading, is_cosine, tmp_path):
     model = untrained(kind, encoder=tiny_encoder(max_length=48, **reading), **options)
     checked = export(model, tmp_path / "folder", view=None if view == model.views[0] else view)
     assert checked.startswith(f"{kind.__name__}, view {view}: 64 vectors within ")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
     exported = SentenceTransformer(str(tmp_path / "folder"), device="cpu", local_files_only=True)
     vectors = exported.encode(SENTENCES, convert_to_tensor=True, show_progress_bar=False)
-    torch.testing.assert_close(
-        vectors,
-        model.embed(SENTENCES).views()[view],
-        atol=1e-5,
-        rtol=1e-4,
-    )
+    torch.testing.assert_close(vectors, model.embed(SENTENCES).views()[view], atol=1e-5, rtol=1e-4)
     card = (tmp_path / "folder" / "README.md").read_text()
     assert f"similarity: {'cosine' if is_cosine else 'not the cosine'}" in card
 
@@ -82,19 +70,11 @@ def test_exported_encoder_is_loaded_here_too(tmp_path):
     export(model, tmp_path / "folder")
     loaded = lightning_cse.load(tmp_path / "folder")
     np.testing.assert_allclose(
-        loaded.encode(SENTENCES),
-        model.encode(SENTENCES),
-        rtol=1e-4,
-        atol=1e-5,
+        loaded.encode(SENTENCES), model.encode(SENTENCES), rtol=1e-4, atol=1e-5
     )
 
 
-def test_export_of_a_run_works_without_this_package(
-    run_tiny,
-    tmp_path,
-    capfd,
-    monkeypatch,
-):
+def test_export_of_a_run_works_without_this_package(run_tiny, tmp_path, capfd, monkeypatch):
     encoder = save_tiny(tmp_path / "bert")
     experiment = ("+experiment=dualcse_bi", f"encoder={encoder}", "encoder.pooling=cls")
     run = run_tiny(tmp_path, *experiment)
@@ -123,10 +103,7 @@ def test_export_of_a_run_works_without_this_package(
         "print(*vector.tolist())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=os.environ,
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ
     )
     assert done.returncode == 0, done.stderr
     assert "MISSING" not in done.stderr + done.stdout
@@ -179,20 +156,10 @@ class Undeclared(PointModel):
         (DualModel, {}, "implict", "has no view 'implict'"),
     ],
 )
-def test_refused_exports_write_nothing(
-    kind,
-    reading,
-    view,
-    message,
-    tmp_path,
-):
+def test_refused_exports_write_nothing(kind, reading, view, message, tmp_path):
     model = untrained(kind, encoder=tiny_encoder(**reading))
     with pytest.raises(LightningCSEError, match=message):
-        export(
-            model,
-            tmp_path / "folder",
-            view=view,
-        )
+        export(model, tmp_path / "folder", view=view)
 
     assert list(tmp_path.iterdir()) == []
 
@@ -203,35 +170,18 @@ def test_failed_export_keeps_the_existing_folder(tmp_path, monkeypatch):
     export(first, folder)
     second = untrained(PointModel, encoder=tiny_encoder(pooling="mean"))
     with monkeypatch.context() as patched:
-        patched.setattr(
-            exporting,
-            "TOLERANCE",
-            -1.0,
-        )
+        patched.setattr(exporting, "TOLERANCE", -1.0)
         with pytest.raises(LightningCSEError, match="differ from the model's by"):
-            export(
-                second,
-                folder,
-                force=True,
-            )
+            export(second, folder, force=True)
 
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
     loaded = lightning_cse.load(folder)
-    np.testing.assert_allclose(
-        loaded.encode("a"),
-        first.encode("a"),
-        rtol=1e-4,
-        atol=1e-5,
-    )
+    np.testing.assert_allclose(loaded.encode("a"), first.encode("a"), rtol=1e-4, atol=1e-5)
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "mine.txt").write_text("mine")
     with pytest.raises(LightningCSEError, match="--force replaces only"):
-        export(
-            first,
-            notes,
-            force=True,
-        )
+        export(first, notes, force=True)
 
 
 def test_every_method_is_cited():
@@ -248,25 +198,12 @@ def test_every_method_is_cited():
         assert all(entry.startswith("@inproceedings{") for entry in entries)
 
 
-def test_push_that_fails_says_how_to_do_it_later(
-    tmp_path,
-    capsys,
-    monkeypatch,
-):
+def test_push_that_fails_says_how_to_do_it_later(tmp_path, capsys, monkeypatch):
     def create(*_, **__):
         raise httpx2.ConnectError("no route\nto host.")
 
     monkeypatch.setattr(HfApi, "create_repo", create)
-    code = main(
-        [
-            "--model",
-            "tiny",
-            "--to",
-            str(tmp_path / "folder"),
-            "--push",
-            "me/mine",
-        ]
-    )
+    code = main(["--model", "tiny", "--to", str(tmp_path / "folder"), "--push", "me/mine"])
     _, err = capsys.readouterr()
     assert (tmp_path / "folder" / "modules.json").is_file()
     assert code == 2

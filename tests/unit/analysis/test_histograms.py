@@ -13,23 +13,9 @@ from lightning_cse.analysis.histograms import Pairs, histograms_figure
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 
-NEAR = Pairs(
-    "positive",
-    "near",
-    ["a b c d", "e f"],
-    ["a b c x", "e f"],
-    5,
-)
+NEAR = Pairs("positive", "near", ["a b c d", "e f"], ["a b c x", "e f"], 5)
 SHOWN = replace(NEAR, mer=[0.0, 0.1, 0.1, 1.0], cosine=[1.0000002, 0.9, 0.91, 0.51])
-FAR = Pairs(
-    "negative",
-    "far",
-    [],
-    [],
-    0,
-    mer=[0.95, 1.0],
-    cosine=[0.55, -0.24],
-)
+FAR = Pairs("negative", "far", [], [], 0, mer=[0.95, 1.0], cosine=[0.55, -0.24])
 
 
 def heights(axes, number=0):
@@ -58,14 +44,7 @@ def test_bars_are_shares_and_no_pair_is_left_out():
 
 def test_pairs_are_measured_and_summarised():
     far = replace(FAR, mer=(), cosine=())
-    twice = Pairs(
-        "positive",
-        "twice",
-        ["a b"],
-        ["a b"],
-        1,
-        dropout=True,
-    )
+    twice = Pairs("positive", "twice", ["a b"], ["a b"], 1, dropout=True)
     ((plain, empty),) = measure(None, [[NEAR, far]], seed=0)
     assert (plain.mer, list(plain.cosine), list(empty.mer)) == ([0.25, 0.0], [], [])
     encoder = tiny_encoder(max_length=16)

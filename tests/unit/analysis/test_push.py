@@ -86,12 +86,7 @@ def hub(monkeypatch):
 
 
 @pytest.mark.parametrize("options", [[], ["--private"]])
-def test_every_file_arrives(
-    options,
-    hub,
-    tmp_path,
-    capsys,
-):
+def test_every_file_arrives(options, hub, tmp_path, capsys):
     folder = tmp_path / "folder"
     arguments = ["--model", "tiny", "--to", str(folder), "--push", REPO]
     with hub(private=bool(options)) as server:

@@ -17,13 +17,7 @@ DATA = str(sample_dir())
 
 
 def reply(text, finish="stop"):
-    return Reply(
-        text,
-        finish,
-        "m",
-        10,
-        2,
-    )
+    return Reply(text, finish, "m", 10, 2)
 
 
 class Backwards:
@@ -50,11 +44,7 @@ def test_examples_are_balanced_true_and_of_distinct_premises():
     shown = few_shot().examples
     assert Counter(kind for _, _, kind in shown) == dict.fromkeys(LABELS, 2)
     assert len({premise for premise, _, _ in shown}) == 8
-    train = read_corpus(
-        "inli",
-        "train",
-        DATA,
-    )
+    train = read_corpus("inli", "train", DATA)
     rows = {row["premise"]: row for row in train}
     assert all(
         hypothesis == rows[premise][HYPOTHESES[kind][0]] for premise, hypothesis, kind in shown
@@ -75,17 +65,9 @@ def test_more_examples_than_premises_are_refused():
 
 def test_a_request_is_the_task_then_the_examples_then_the_pair():
     client = Backwards()
-    model = few_shot(
-        client,
-        shots=4,
-        parameters={"max_tokens": 9, "reasoning_effort": "low"},
-    )
+    model = few_shot(client, shots=4, parameters={"max_tokens": 9, "reasoning_effort": "low"})
     model.judge(["It rained.", "It rained."], ["Wet!", "Dry!"])
-    for request, hypothesis in zip(
-        client.asked,
-        ("Wet!", "Dry!"),
-        strict=True,
-    ):
+    for request, hypothesis in zip(client.asked, ("Wet!", "Dry!"), strict=True):
         assert [role for role, _ in request.messages] == [
             "system",
             *["user", "assistant"] * 4,
@@ -129,11 +111,7 @@ def test_one_label_is_read_and_nothing_is_guessed(said, answer):
 
 
 def test_answers_stand_in_the_order_of_the_pairs():
-    said = {
-        "a": reply("implied entailment"),
-        "c": reply("hm"),
-        "d": reply("contradiction"),
-    }
+    said = {"a": reply("implied entailment"), "c": reply("hm"), "d": reply("contradiction")}
     client = Backwards(lambda pair: said.get(pair[-1]) or Failure("long", final=True))
     answers = few_shot(client).judge(["p"] * 4, list("abcd"))
     assert answers == ["implied", "failed", "unparsable", "contradiction"]

@@ -43,10 +43,7 @@ NEW = ["a sentence of another kind", "and one more"]
 
 @pytest.fixture(scope="module")
 def encoder():
-    return tiny_encoder(
-        width=16,
-        pooling="mean",
-    )
+    return tiny_encoder(width=16, pooling="mean")
 
 
 def vectors(model, sentences):
@@ -69,11 +66,7 @@ def whiten(tmp_path):
     return fitted
 
 
-def test_against_numpy_svd(
-    encoder,
-    whiten,
-    monkeypatch,
-):
+def test_against_numpy_svd(encoder, whiten, monkeypatch):
     """The sums run over five parts, of which the last one is smaller.
 
     A LayerNorm whose gain is one leaves vectors that sum to zero, so one of the 16 directions is
@@ -88,12 +81,7 @@ def test_against_numpy_svd(
     want = (new - fitted_on.mean(0)) @ (u / np.sqrt(s))[:, :15]
     got = vectors(whitening, NEW)
     signs = np.sign((got * want).sum(0))  # an eigenvector is one in both directions
-    np.testing.assert_allclose(
-        got * signs,
-        want,
-        rtol=1e-4,
-        atol=1e-4,
-    )
+    np.testing.assert_allclose(got * signs, want, rtol=1e-4, atol=1e-4)
 
 
 def test_equal_sentences_span_no_direction(encoder, whiten):
@@ -103,21 +91,9 @@ def test_equal_sentences_span_no_direction(encoder, whiten):
 
 def test_files_and_corpora_of_sentences_or_pairs(encoder, whiten):
     assert whiten(encoder, SENTENCES).sentences == SENTENCES
-    rows = read_corpus(
-        "stsb",
-        "dev",
-        sample_dir(),
-    )
-    whitening = Whitening(
-        encoder,
-        sources="stsb/dev",
-        data_dir=sample_dir(),
-    )
+    rows = read_corpus("stsb", "dev", sample_dir())
+    whitening = Whitening(encoder, sources="stsb/dev", data_dir=sample_dir())
     assert list(whitening.sentences) == [*rows.column("sentence1"), *rows.column("sentence2")]
     assert whitening.fitted_on == "stsb/dev"
     with pytest.raises(DataError, match="impscore/train has none of sentence, anchor"):
-        Whitening(
-            encoder,
-            sources=["impscore/train"],
-            data_dir=sample_dir(),
-        )
+        Whitening(encoder, sources=["impscore/train"], data_dir=sample_dir())

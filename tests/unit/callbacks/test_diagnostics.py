@@ -23,11 +23,7 @@ from lightning_cse.losses import InfoNCE
 from lightning_cse.methods import Schedule, SimCSE, UnsupervisedSimCSE
 from lightning_cse.metrics import alignment, uniformity
 
-OPTIONS = {
-    "positive_score": 4.0,
-    "negative_score": 1.0,
-    "sentences": 1000,
-}
+OPTIONS = {"positive_score": 4.0, "negative_score": 1.0, "sentences": 1000}
 A = ["a", "b", "c"]
 B = ["d", "e", "f"]
 C = ["g", "h"]
@@ -38,22 +34,8 @@ class Fixed:
     """Embeds every sentence as a fixed random pair of vectors, moved by ``shift``."""
 
     def __init__(self, shift=0.0):
-        vectors = (
-            torch.randn(
-                8,
-                2,
-                5,
-                generator=torch.Generator().manual_seed(0),
-            )
-            + shift
-        )
-        self.table = dict(
-            zip(
-                "abcdefgh",
-                vectors,
-                strict=True,
-            )
-        )
+        vectors = torch.randn(8, 2, 5, generator=torch.Generator().manual_seed(0)) + shift
+        self.table = dict(zip("abcdefgh", vectors, strict=True))
 
     def embed(self, sentences):
         return DualEmbedding(*torch.stack([self.table[s] for s in sentences]).unbind(1))
@@ -67,18 +49,10 @@ def make():
     return Diagnostics(held_out, evaluation)
 
 
-def measure(
-    diagnostics,
-    model,
-    step,
-):
+def measure(diagnostics, model, step):
     """Measure with one pass over all sentences, as without dropout."""
     embedded = Embedded(model, diagnostics.sentences() or ["a"])
-    return diagnostics.measure(
-        embedded,
-        embedded,
-        step,
-    )
+    return diagnostics.measure(embedded, embedded, step)
 
 
 def test_values_are_those_of_the_metrics_with_seconds_from_the_second_pass():
@@ -101,11 +75,7 @@ def test_rfd_is_the_running_mean_after_step_zero():
     diagnostics = make()
     differences = []
     for step, shift in enumerate((5.0, 0.5, 1.0, 2.0)):
-        values = measure(
-            diagnostics,
-            Fixed(shift),
-            step,
-        )
+        values = measure(diagnostics, Fixed(shift), step)
         if step:
             differences.append(values["diag/held_out/alignment"] - values["diag/eval/alignment"])
             want = sum(differences) / len(differences)
@@ -124,24 +94,11 @@ def build(method, **options):
         data_dir=str(sample_dir()),
         held_out_share=options.pop("held_out_share", 0.2),
     )
-    data = ContrastiveDataModule(
-        settings,
-        tokenize=encoder.tokenizer,
-        seed=0,
-    )
+    data = ContrastiveDataModule(settings, tokenize=encoder.tokenizer, seed=0)
     options = OPTIONS | {"evaluation": "none", "dropout": False} | options
-    built = method(
-        encoder,
-        InfoNCE(),
-        **COMMON,
-    )
+    built = method(encoder, InfoNCE(), **COMMON)
 
-    return build_diagnostics(
-        built,
-        data,
-        options,
-        str(sample_dir()),
-    ), data
+    return build_diagnostics(built, data, options, str(sample_dir())), data
 
 
 def test_pairs_of_a_sentence_with_itself_need_dropout():
@@ -168,18 +125,10 @@ def test_counts_are_those_of_the_authors(real_data):
     """NGCSE's plotting code: 264 similar pairs; of 1,306 sentences the first 1,000, 975
     distinct.
     """
-    side = stsb_dev(
-        ["explicit"],
-        OPTIONS,
-        str(real_data),
-    )
+    side = stsb_dev(["explicit"], OPTIONS, str(real_data))
     assert len(side.pairs["explicit"][0]) == 264
     assert (len(side.sentences), len(set(side.sentences))) == (1000, 975)
-    everything = stsb_dev(
-        ["explicit"],
-        OPTIONS | {"sentences": 10**6},
-        str(real_data),
-    )
+    everything = stsb_dev(["explicit"], OPTIONS | {"sentences": 10**6}, str(real_data))
     assert len(everything.sentences) == 1306
 
 

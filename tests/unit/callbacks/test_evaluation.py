@@ -51,10 +51,7 @@ class Parts:
         optimizer = partial(torch.optim.AdamW, lr=1e-3)
         encoder = tiny_encoder(layers=1)
         self.method = UnsupervisedSimCSE(
-            encoder,
-            InfoNCE(),
-            optimizer=optimizer,
-            schedule=Schedule(),
+            encoder, InfoNCE(), optimizer=optimizer, schedule=Schedule()
         )
         settings = ContrastiveData(
             train=["wiki1m/train"],
@@ -64,35 +61,14 @@ class Parts:
             data_dir=str(sample_dir()),
             held_out_share=0.2,
         )
-        self.data = ContrastiveDataModule(
-            settings,
-            tokenize=encoder.tokenizer,
-            seed=0,
-        )
-        self.diagnostics = build_diagnostics(
-            self.method,
-            self.data,
-            OPTIONS,
-            str(sample_dir()),
-        )
-        self.task = STSB(
-            data_dir=str(sample_dir()),
-            dev_rows=60,
-        )
+        self.data = ContrastiveDataModule(settings, tokenize=encoder.tokenizer, seed=0)
+        self.diagnostics = build_diagnostics(self.method, self.data, OPTIONS, str(sample_dir()))
+        self.task = STSB(data_dir=str(sample_dir()), dev_rows=60)
 
-    def fit(
-        self,
-        folder,
-        *others,
-        steps=STEPS,
-        **options,
-    ):
+    def fit(self, folder, *others, steps=STEPS, **options):
         """Train and return every value that was logged, by key and step."""
         evaluation = Evaluation(
-            {"stsb": self.task},
-            self.diagnostics,
-            monitor=STS,
-            **({"every": 2} | options),
+            {"stsb": self.task}, self.diagnostics, monitor=STS, **({"every": 2} | options)
         )
         folder.mkdir(exist_ok=True)
         curves = Curves(folder / "curves.csv")
@@ -149,21 +125,10 @@ def test_dropout_is_for_diagnostics_alone(tmp_path, one_thread):
         (4, 1, 6, [0, 4, 6]),
     ],
 )
-def test_short_run_is_evaluated_more_often(
-    every,
-    least,
-    steps,
-    want,
-    tmp_path,
-):
+def test_short_run_is_evaluated_more_often(every, least, steps, want, tmp_path):
     parts = Parts()
     parts.diagnostics = Diagnostics(None, None)
-    values = parts.fit(
-        tmp_path,
-        every=every,
-        least=least,
-        steps=steps,
-    )
+    values = parts.fit(tmp_path, every=every, least=least, steps=steps)
     assert {key: list(points) for key, points in values.items()} == {STS: want}
 
 
@@ -179,21 +144,9 @@ def test_short_run_is_evaluated_more_often(
         ([0.0, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0], None, 0.0, None),
     ],
 )
-def test_early_stopping(
-    scores,
-    patience,
-    min_delta,
-    last,
-    tmp_path,
-    monkeypatch,
-):
+def test_early_stopping(scores, patience, min_delta, last, tmp_path, monkeypatch):
     seen = measuring(scores, monkeypatch)
-    values = Parts().fit(
-        tmp_path,
-        every=1,
-        patience=patience,
-        min_delta=min_delta,
-    )
+    values = Parts().fit(tmp_path, every=1, patience=patience, min_delta=min_delta)
     stopped = seen[0].stopped
     assert max(values[STS]) == (last or STEPS)
     if last is None:
@@ -214,13 +167,7 @@ def test_early_stopping(
         (1.0, [0.9, 0.5, 0.8, 0.1, 0.3, 0.2, 0.3], 2),
     ],
 )
-def test_the_best_step_is_after_the_warm_up(
-    warmup,
-    scores,
-    best,
-    tmp_path,
-    monkeypatch,
-):
+def test_the_best_step_is_after_the_warm_up(warmup, scores, best, tmp_path, monkeypatch):
     seen = measuring(scores, monkeypatch)
     parts = Parts()
     parts.method.schedule = Schedule(warmup=warmup)

@@ -18,22 +18,8 @@ def test_order_of_the_words_does_not_matter():
     given = ["+experiment=x", "++profile=laptop", "sweep=seeds", "+debug=tiny"]
     choices = ["+experiment=x", "+profile=laptop", "+sweep=seeds", "+debug=tiny"]
     for shuffled in itertools.permutations(given):
-        words = ordered(
-            [
-                "--cfg",
-                "job",
-                "a=1",
-                *shuffled,
-                "~b",
-            ]
-        )
-        assert words == [
-            *choices,
-            "a=1",
-            "~b",
-            "--cfg",
-            "job",
-        ]
+        words = ordered(["--cfg", "job", "a=1", *shuffled, "~b"])
+        assert words == [*choices, "a=1", "~b", "--cfg", "job"]
 
 
 def test_a_node_whose_class_is_set_takes_its_arguments():

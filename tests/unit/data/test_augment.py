@@ -19,11 +19,7 @@ TEXT = "A word after a word."
         (TokenCutoff(1 / 3), list(itertools.combinations(range(6), 4)), 42.6),  # 14 degrees
     ],
 )
-def test_outcomes_are_equally_likely(
-    augment,
-    outcomes,
-    quantile,
-):
+def test_outcomes_are_equally_likely(augment, outcomes, quantile):
     size = 1 + max(map(max, outcomes))
     texts = [f"sentence {k}" for k in range(500 * len(outcomes))]
     counts = Counter(tuple(augment(range(size), text)) for text in texts)

@@ -15,11 +15,7 @@ INLI = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradi
 ROW = "0,circa,Tea? I had some.,No tea.,I had tea.,It was hot.,I want tea.\n"
 
 
-def test_a_split_is_read_from_a_plain_or_gzipped_file(
-    put,
-    plain,
-    tmp_path,
-):
+def test_a_split_is_read_from_a_plain_or_gzipped_file(put, plain, tmp_path):
     data = (INLI + ROW).encode()
     path = put("INLI/val.csv", data)
     rows = read_corpus("inli", "val", tmp_path)
@@ -55,14 +51,7 @@ WHOLE = gzip.compress((INLI + ROW * 50).encode(), compresslevel=0)
         ("inli", "test", WHOLE[:-6] + b"\1" + WHOLE[-5:], "cut off or broken (CRC"),
     ],
 )
-def test_faults_of_files(
-    put,
-    tmp_path,
-    name,
-    split,
-    data,
-    words,
-):
+def test_faults_of_files(put, tmp_path, name, split, data, words):
     put("INLI/train.csv", data)
     put("INLI/test.csv.gz", data)
     with pytest.raises(DataError) as caught:
@@ -71,11 +60,7 @@ def test_faults_of_files(
     assert words.format(tmp_path) in str(caught.value)
 
 
-def test_latin_1_is_read_with_a_warning_where_it_is_declared(
-    put,
-    tmp_path,
-    caplog,
-):
+def test_latin_1_is_read_with_a_warning_where_it_is_declared(put, tmp_path, caplog):
     text = "HUM:ind Who ?\nLOC:city Where is the caf\u00e9 ?\n"
     path = put("transfer/TREC/train_5500.label", text.encode("latin-1"))
     rows = read_corpus("trec", "train", tmp_path)
@@ -83,11 +68,7 @@ def test_latin_1_is_read_with_a_warning_where_it_is_declared(
     assert caplog.messages == [f"{path}:2: not UTF-8 text: byte 0xe9; the file is read as latin-1"]
 
 
-def test_an_official_file_must_have_its_number_of_rows(
-    put,
-    tmp_path,
-    monkeypatch,
-):
+def test_an_official_file_must_have_its_number_of_rows(put, tmp_path, monkeypatch):
     monkeypatch.setattr(corpora, "SAMPLE", "SAMPLE")
     put("INLI/val.csv", INLI + ROW * 3)
     with pytest.raises(DataError, match=r"3 rows of split 'val', .* has 1,000(.|\n)* --force"):
@@ -97,11 +78,7 @@ def test_an_official_file_must_have_its_number_of_rows(
     assert len(read_corpus("inli", "val", tmp_path)) == 3
 
 
-def test_a_line_that_one_file_leaves_out_is_left_out_of_all(
-    put,
-    plain,
-    tmp_path,
-):
+def test_a_line_that_one_file_leaves_out_is_left_out_of_all(put, plain, tmp_path):
     scores = {"FNWN": "1\n\n2.5\n", "headlines": "0\n", "OnWN": " \n5\n"}
     for subset, text in scores.items():
         pairs = [f"{subset} {line}.\tTwo {line}.\n" for line in range(text.count("\n"))]
@@ -155,21 +132,11 @@ def config_dir(tmp_path, monkeypatch):
     return tmp_path / "configs"
 
 
-def test_corpora_of_ones_own(
-    put,
-    tmp_path,
-    config_dir,
-    capsys,
-):
+def test_corpora_of_ones_own(put, tmp_path, config_dir, capsys):
     register_corpora(config_dir)  # without a corpora.yaml
     path = put("my/pairs.csv", "question,answer\nQ?,A.\n")
     (config_dir / "corpora.yaml").write_text(OWN)
-    place = [
-        "--config-dir",
-        str(config_dir),
-        "--data-dir",
-        str(tmp_path),
-    ]
+    place = ["--config-dir", str(config_dir), "--data-dir", str(tmp_path)]
     assert prepare.main(["mine", "--check", *place]) == 0
     assert f"{path}: ok, any rows of train" in capsys.readouterr().out
     assert read_corpus("mine", "train", tmp_path).column("sentence2") == ["A."]
@@ -190,12 +157,7 @@ def test_corpora_of_ones_own(
         ("}}", "", "while parsing"),
     ],
 )
-def test_faulty_declarations(
-    config_dir,
-    old,
-    new,
-    words,
-):
+def test_faulty_declarations(config_dir, old, new, words):
     path = config_dir / "corpora.yaml"
     path.write_text(OWN.replace(old, new, 1))
     with pytest.raises(ConfigError) as caught:
@@ -206,11 +168,7 @@ def test_faulty_declarations(
     assert "mine" not in CORPORA
 
 
-def test_missing_file_is_read_from_the_hub(
-    put,
-    tmp_path,
-    monkeypatch,
-):
+def test_missing_file_is_read_from_the_hub(put, tmp_path, monkeypatch):
     declared = CORPORA["stsb"]
     copy = put("hub/validation.csv", "sentence1,sentence2,score\nA dog runs.,A dog ran.,0.64\n")
     hub = declared.hub.model_copy(update={"id": str(copy.parent), "revision": None})

@@ -54,12 +54,7 @@ def test_fewer_rows_are_the_same_premises_for_every_seed_and_scheme(options):
     assert [premise for premise in whole if premise in set(want)] == want != whole[:40]
     assert len(set(want)) == 40
 
-    both = inli(
-        INLITriplets("both"),
-        train_rows=40,
-        seed=2,
-        **options,
-    ).train
+    both = inli(INLITriplets("both"), train_rows=40, seed=2, **options).train
 
     assert both.column("premise") == [premise for premise in want for _ in range(2)]
 
@@ -80,20 +75,10 @@ def test_long_tables_are_prepared_like_short_ones(rows, train, count, tmp_path, 
 
 
 @pytest.mark.parametrize(("rows", "train", "count"), SHARES)
-def test_held_out_share_is_disjoint_and_the_same_for_every_seed(
-    rows,
-    train,
-    count,
-    adds_up,
-):
+def test_held_out_share_is_disjoint_and_the_same_for_every_seed(rows, train, count, adds_up):
     options = {"train": train, "rows": rows, "held_out_share": 0.1}
     data = data_module(**options)
-    fewer = data_module(
-        seed=1,
-        train_rows=count,
-        held_out_rows=3,
-        **options,
-    )
+    fewer = data_module(seed=1, train_rows=count, held_out_rows=3, **options)
     held_out = places(data.held_out)
 
     assert len(set(held_out)) == count
@@ -180,12 +165,7 @@ def leaking(put, tmp_path):
     put("simcse/nli_for_simcse.csv", TRIPLETS)
     options = {"held_out": ["snli/dev"], "data_dir": str(tmp_path)}
 
-    return lambda *excluded: data_module(
-        NLI[:2],
-        NLITriplets(),
-        excluded=excluded,
-        **options,
-    )
+    return lambda *excluded: data_module(NLI[:2], NLITriplets(), excluded=excluded, **options)
 
 
 def test_evaluated_pairs_are_not_trained_on(leaking, tmp_path):
@@ -227,11 +207,7 @@ def own(put):
     return str(put("own.csv", OWN))
 
 
-def with_own(
-    own,
-    rows=None,
-    **options,
-):
+def with_own(own, rows=None, **options):
     if "held_out_share" not in options:
         options.setdefault("held_out", ["inli/val"])
 
@@ -252,12 +228,7 @@ def test_rows_that_lack_roles_are_in_the_batches_of_the_others(own, tmp_path):
     batch = data.collate(torch.tensor([599, 0, 596]))["roles"]
     rows = [batch[role].rows.tolist() for role in QUADRUPLE]
 
-    assert rows == [
-        [0, 1, 2],
-        [1, 2],
-        [1, 2],
-        [0, 1],
-    ]
+    assert rows == [[0, 1, 2], [1, 2], [1, 2], [0, 1]]
     assert ids_of(batch["contradiction"])[0] == Words()(["Dora is silent in the rain."])[0]
 
 

@@ -22,11 +22,7 @@ def llm_row(anchor, pattern="sts"):
     return {role: f"{role} of {anchor}" for role in PATTERNS[pattern]} | {"anchor": anchor}
 
 
-def put_rows(
-    path,
-    anchors,
-    pattern="sts",
-):
+def put_rows(path, anchors, pattern="sts"):
     path.write_text("\n".join(json.dumps(llm_row(anchor, pattern)) for anchor in anchors))
     return str(path)
 
@@ -49,11 +45,7 @@ def hybrid(folder, pattern="sts", file=None):
     return Hybrid(Sentences(), [path], pattern, str(folder))
 
 
-def data(
-    folder,
-    rows=None,
-    **options,
-):
+def data(folder, rows=None, **options):
     options = {"held_out_share": 0.2, "data_dir": str(folder)} | options
     return data_module(str(folder / "corpus.txt"), rows or hybrid(folder), **options)
 
@@ -68,12 +60,7 @@ def llm_anchors(rows):
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_llm_rows_replace_their_sentences(
-    folder,
-    pattern,
-    plain,
-    caplog,
-):
+def test_llm_rows_replace_their_sentences(folder, pattern, plain, caplog):
     corpus = read_sources(str(folder / "corpus.txt"), folder, key="data.train")
     built = hybrid(folder, pattern)(corpus)
 
@@ -158,12 +145,7 @@ def test_fewer_llm_rows(folder, adds_up):
         ("twice.jsonl", {}, r"twice\.jsonl:3: a second LLM row"),
     ],
 )
-def test_llm_rows_that_are_refused(
-    folder,
-    file,
-    options,
-    message,
-):
+def test_llm_rows_that_are_refused(folder, file, options, message):
     put_rows(folder / "twice.jsonl", ["a", "b", "a"])
     with pytest.raises((ConfigError, DataError), match=message):
         data(folder, hybrid(folder, file=file), **options)
@@ -176,20 +158,7 @@ def test_corpora_stand_in_for_llm_rows(plain):
     split = Rows.of({"sentence": ["a b", "c d"], "simple1": ["a", "c"], "simple2": ["b", "d"]})
     rows = [list(row.values()) for row in plain(as_llm_rows(split, "sts"))]
 
-    assert rows == [
-        [
-            "a b",
-            "a b",
-            "a",
-            ANOTHER_ANCHOR,
-        ],
-        [
-            "c d",
-            "c d",
-            "c",
-            ANOTHER_ANCHOR,
-        ],
-    ]
+    assert rows == [["a b", "a b", "a", ANOTHER_ANCHOR], ["c d", "c d", "c", ANOTHER_ANCHOR]]
 
     columns = {"premise": list("pqp"), "explicit_entailment": list("efg")}
     triplets = as_llm_rows(Rows.of(columns | {"contradiction": list("ccc")}), "nli")
@@ -203,12 +172,7 @@ def test_negatives_of_stand_ins_are_on_the_same_side_of_the_hold_out(tmp_path, p
     put("corpus.txt", "\n".join(sentences))
     rows = [f"{sentence}\t{sentence[:-3]} <::::> of\n" for sentence in sentences]
     put("text/wiki-split/tune.tsv", "".join(rows))
-    stand_ins = Hybrid(
-        Sentences(),
-        ["wiki_split/train"],
-        "sts",
-        str(tmp_path),
-    )
+    stand_ins = Hybrid(Sentences(), ["wiki_split/train"], "sts", str(tmp_path))
     setting = data(tmp_path, stand_ins)
 
     for side in (setting.train, setting.held_out):

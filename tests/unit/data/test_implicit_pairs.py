@@ -22,11 +22,7 @@ def sources(rows):
 
 @pytest.mark.parametrize("explicit", ["explicit", "both"])
 @pytest.mark.parametrize("mismatched", ["contradiction", "neutral"])
-def test_premise_is_the_implicit_sentence_of_both_pairs(
-    explicit,
-    mismatched,
-    adds_up,
-):
+def test_premise_is_the_implicit_sentence_of_both_pairs(explicit, mismatched, adds_up):
     kinds = INLI[1:2] if explicit == "explicit" else INLI[1:3]
     built = INLIImplicitPairs(explicit, mismatched)([inli()])
     want = [

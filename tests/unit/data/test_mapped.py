@@ -40,12 +40,7 @@ CHUNKS = [column(10), column(3, 7), column(1, 0, 4, 5)]
 
 @pytest.mark.parametrize("words", CHUNKS)
 @pytest.mark.parametrize("numbers", [[0, 1, 9], [9, 9, 0, 4, 5, 1, 7, 2, 2, 8, 0], []])
-def test_gathered_values_are_those_of_the_rows(
-    words,
-    numbers,
-    long,
-    tmp_path,
-):
+def test_gathered_values_are_those_of_the_rows(words, numbers, long, tmp_path):
     for folder in (None, tmp_path):
         found = gather(words, np.array(numbers, dtype=np.uint32), folder)
 
@@ -54,11 +49,7 @@ def test_gathered_values_are_those_of_the_rows(
 
 
 @pytest.mark.parametrize("words", CHUNKS)
-def test_hashes_and_digest_depend_on_the_values_alone(
-    words,
-    long,
-    tmp_path,
-):
+def test_hashes_and_digest_depend_on_the_values_alone(words, long, tmp_path):
     want = hashes_of(pa.chunked_array([WORDS]))
 
     for _ in range(2):  # computed, and then from the file
@@ -84,10 +75,7 @@ def test_values_are_numbered_by_first_appearance():
         assert first_appearance(hashes).tolist() == [number[value] for value in hashes.tolist()]
 
 
-def test_long_arrays_are_mapped_from_a_file_that_leaves_nothing(
-    long,
-    tmp_path,
-):
+def test_long_arrays_are_mapped_from_a_file_that_leaves_nothing(long, tmp_path):
     array = np.arange(5)
     found = in_file(array, np.int64, tmp_path)
 
@@ -107,10 +95,7 @@ def rows():
     return Rows.of({"anchor": WORDS, "positive": [str(number) for number in range(10)]})
 
 
-def test_choices_of_rows_share_the_table(
-    long,
-    tmp_path,
-):
+def test_choices_of_rows_share_the_table(long, tmp_path):
     whole = rows()
     whole.cache_dir = tmp_path
     chosen = whole.select([9, 8, 3, 1, 0]).select([3, 0, 1, 2], reason="none")

@@ -85,11 +85,7 @@ def test_every_form_gives_the_same_rows(put, name):
     assert rows.counts == {"read": 2}
 
 
-def test_a_text_file_has_a_sentence_a_line(
-    put,
-    monkeypatch,
-    tmp_path,
-):
+def test_a_text_file_has_a_sentence_a_line(put, monkeypatch, tmp_path):
     path = put("my/mine.txt", "One.\n\t\n Two.\r\n")
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -102,11 +98,7 @@ def test_a_text_file_has_a_sentence_a_line(
 
 
 @pytest.mark.parametrize("name", ["saved/train", "saved.parquet", "hub:user/name/config:dev"])
-def test_data_sets_with_named_classes(
-    name,
-    tmp_path,
-    monkeypatch,
-):
+def test_data_sets_with_named_classes(name, tmp_path, monkeypatch):
     dataset = Dataset.from_dict(LABELLED, features=NLI)
     sources = {("user/name", "config", "dev"): dataset}
     hub = lambda *names, split: sources[*names, split]  # noqa: E731
@@ -155,11 +147,7 @@ def test_lists_and_globs_are_one_table(put):
         ("id,anchor,positive,negative,hard_neg2", "anchor,positive,negative,negative_2"),
     ],
 )
-def test_recognised_columns(
-    put,
-    header,
-    names,
-):
+def test_recognised_columns(put, header, names):
     values = {"label": "entailment", "gold_label": "entailment", "score": "1.5"}
     row = [values.get(name, f"{name}.") for name in header.split(",")]
     put("x.csv", f"{header}\n{','.join(row)}\n")
@@ -174,11 +162,7 @@ def test_recognised_columns(
         ({"positive": "question"}, {"positive": ["Q"], "anchor": ["T"]}),
     ],
 )
-def test_mapped_columns(
-    put,
-    columns,
-    want,
-):
+def test_mapped_columns(put, columns, want):
     put("x.csv", "id,question,answer,text\n7,Q,A,T\n")
     assert cells(rows_of("x.csv", **columns)) == want
 
@@ -201,11 +185,7 @@ NUMBERED = {"negative_1": "N", "negative_2": "M"}
     ],
     ids=shown,
 )  # fmt: skip
-def test_rows_with_different_numbers_of_hard_negatives(
-    put,
-    name,
-    content,
-):
+def test_rows_with_different_numbers_of_hard_negatives(put, name, content):
     put(name, content)
     found = cells(rows_of(name))
 
@@ -227,12 +207,7 @@ def test_columns_that_only_later_rows_have(put):
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet", "t.txt", "t.csv.gz", "saved"])
-def test_rows_of_large_files_are_mapped_from_the_cache(
-    put,
-    name,
-    tmp_path,
-    monkeypatch,
-):
+def test_rows_of_large_files_are_mapped_from_the_cache(put, name, tmp_path, monkeypatch):
     if name == "saved":
         Dataset.from_list(TRIPLETS).save_to_disk(tmp_path / name)
     else:
@@ -260,11 +235,7 @@ def test_rows_of_large_files_are_mapped_from_the_cache(
     assert not list(cache.rglob("*.part"))
 
 
-def test_a_changed_file_is_read_again(
-    put,
-    tmp_path,
-    monkeypatch,
-):
+def test_a_changed_file_is_read_again(put, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     monkeypatch.setattr(tables, "LARGE", 1)
     put("t.txt", "A.\n")
@@ -273,11 +244,7 @@ def test_a_changed_file_is_read_again(
     assert read_table("t.txt", key="data.train", cache_dir=cache).column("anchor") == ["B."]
 
 
-def test_faults_of_large_files_name_the_line_and_leave_nothing(
-    put,
-    tmp_path,
-    monkeypatch,
-):
+def test_faults_of_large_files_name_the_line_and_leave_nothing(put, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "LARGE", 1)
     put("t.csv", "anchor,positive\nA,P\nB,\n")
 
@@ -300,11 +267,7 @@ def test_faults_of_large_files_name_the_line_and_leave_nothing(
     ],
     ids=shown,
 )
-def test_the_delimiter_is_that_of_known_columns(
-    put,
-    name,
-    content,
-):
+def test_the_delimiter_is_that_of_known_columns(put, name, content):
     put(name, content)
     assert cells(rows_of(name)) == {"anchor": ["A, a."], "positive": ["P."]}
 
@@ -343,12 +306,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_rows_are_left_out_if_asked(
-    put,
-    name,
-    tmp_path,
-    monkeypatch,
-):
+def test_bad_rows_are_left_out_if_asked(put, name, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "LARGE", 1)
     put(name, BAD[name])
     at = 1 if name == "t.jsonl" else 2
@@ -356,10 +314,7 @@ def test_bad_rows_are_left_out_if_asked(
 
     for _ in range(2):  # the second time from the cache
         rows = read_table(
-            name,
-            form=OwnFormat(bad_rows="skip"),
-            key="data.train",
-            cache_dir=tmp_path / "cache",
+            name, form=OwnFormat(bad_rows="skip"), key="data.train", cache_dir=tmp_path / "cache"
         )
         (reason,) = rows.counts.keys() - {"read"}
 
@@ -427,12 +382,7 @@ def broken_pages():
     ],
     ids=shown,
 )  # fmt: skip
-def test_faulty_files(
-    put,
-    name,
-    content,
-    message,
-):
+def test_faulty_files(put, name, content, message):
     put(name, content)
     found = fault(name.partition("/")[0])
 
@@ -450,11 +400,6 @@ def test_faulty_files(
         ("*.none", {}, "*.none: there is no such file"),
     ],
 )  # fmt: skip
-def test_faulty_overrides(
-    put,
-    name,
-    columns,
-    message,
-):
+def test_faulty_overrides(put, name, columns, message):
     put("qa.csv", "question,answer\nQ,A\n")
     assert message in fault(name, **columns)

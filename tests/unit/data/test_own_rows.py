@@ -89,11 +89,7 @@ def methods(compose):
     return found
 
 
-def data(
-    train,
-    method=None,
-    **options,
-):
+def data(train, method=None, **options):
     """Return the data of a method; a fifth is held out unless the options say otherwise."""
     if method is not None:
         options |= {"roles": method.roles, "optional": method.optional}
@@ -105,12 +101,7 @@ def data(
 
 
 @pytest.mark.parametrize("layout", FITS)
-def test_experiments_that_a_layout_fits(
-    files,
-    methods,
-    layout,
-    adds_up,
-):
+def test_experiments_that_a_layout_fits(files, methods, layout, adds_up):
     for name in FITS[layout].split():
         method = methods[name]
         fitted = data(files[layout], method)
@@ -139,24 +130,12 @@ def test_experiments_that_a_layout_fits(
         ("unscored", "sbert_regression", {}, "no column 'score'; found: sentence1, sent"),
     ],
 )
-def test_files_that_are_refused(
-    files,
-    methods,
-    layouts,
-    experiment,
-    options,
-    message,
-):
+def test_files_that_are_refused(files, methods, layouts, experiment, options, message):
     names = {"labelled": "labelled pairs", "unscored": "sentence pairs"}
     train = [files[names.get(layout, layout)] for layout in layouts.split()]
 
     with pytest.raises((ConfigError, DataError), match=message):
-        data(
-            train,
-            methods[experiment],
-            held_out=files["triplets"],
-            **options,
-        )
+        data(train, methods[experiment], held_out=files["triplets"], **options)
 
 
 def test_labelled_pairs_without_contradictions_are_pairs(tmp_path, methods):
@@ -197,11 +176,7 @@ def test_labels_and_scores_reach_the_batch(files, methods):
 # Several hard negatives, or none
 
 
-def test_pairs_train_without_negatives(
-    files,
-    methods,
-    caplog,
-):
+def test_pairs_train_without_negatives(files, methods, caplog):
     pairs = data(files["pairs"], methods["simcse_sup"])
 
     assert [len(batch["roles"]["negative"]) for batch in pairs.train_dataloader()] == [0, 0, 0]

@@ -18,21 +18,8 @@ LLMSKNOW = "Question,Answer,Origin\n"
 SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\r"  # at which str.splitlines would split
 TRIPLET = {"anchor": "A.", "positive": "P.", "negative": "N."}
 QUADRUPLE = TRIPLET | {"intermediate": "I."}
-AUTHORS = {
-    "split": "aigen",
-    "sentence": "A.",
-    "5": "P.",
-    "4": "I.",
-    "3": "N.",
-    "2": "",
-}
-PLAIN = {
-    "split": "wiki",
-    "sentence": "Plain.",
-    "5": "",
-    "4": "",
-    "3": "",
-}
+AUTHORS = {"split": "aigen", "sentence": "A.", "5": "P.", "4": "I.", "3": "N.", "2": ""}
+PLAIN = {"split": "wiki", "sentence": "Plain.", "5": "", "4": "", "3": ""}
 
 
 def lines(*rows):
@@ -43,11 +30,7 @@ def snli(label="neutral", premise="A dog."):
     return lines({"gold_label": label, "sentence1": premise, "sentence2": "None"})
 
 
-def question(
-    premise,
-    hypothesis,
-    answer="neutral",
-):
+def question(premise, hypothesis, answer="neutral"):
     text = f'For the statement, "{premise}", does the hypothesis "{hypothesis}" represent entailment, contradiction, or neutrality?'
     quoted = text.replace('"', '""')
 
@@ -113,13 +96,7 @@ COLUMNS = [
 
 
 @pytest.mark.parametrize(("name", "text", "columns", "at", "dropped"), COLUMNS)
-def test_columns(
-    name,
-    text,
-    columns,
-    at,
-    dropped,
-):
+def test_columns(name, text, columns, at, dropped):
     found, lines_of_rows, counts = read(name, text)
     account = {f"dropped: {reason}": count for reason, count in dropped.items()}
 
@@ -167,11 +144,7 @@ def test_split_sentences(sentences):
     ],
     ids=lambda value: value[:40],
 )  # fmt: skip
-def test_bad_rows_are_reported_with_their_line(
-    name,
-    text,
-    fault,
-):
+def test_bad_rows_are_reported_with_their_line(name, text, fault):
     with pytest.raises(DataError) as caught:
         read(name, text)
 

@@ -23,19 +23,10 @@ def rows(put):
     return path
 
 
-def test_round_trip(
-    rows,
-    put,
-    caplog,
-):
+def test_round_trip(rows, put, caplog):
     digest = hashlib.sha256((ROWS * 3).encode()).hexdigest()
     about = {"file": "rows.jsonl", "sha256": digest, "count": 3}
-    want = {
-        "format": 1,
-        **DOCUMENT,
-        "rows": about,
-        "unchanged": True,
-    }
+    want = {"format": 1, **DOCUMENT, "rows": about, "unchanged": True}
     assert side_file(rows).name == "rows.provenance.json"
     assert read_provenance(rows) == want
     path = put("rows.jsonl.gz", gzip.compress(rows.read_bytes()))
@@ -51,11 +42,7 @@ def test_edited_rows(rows, caplog):
 
 
 @pytest.mark.parametrize("content", ["", '{"format": 1, "rows": {"file": "x"}}', "[1]"])
-def test_a_damaged_side_file(
-    content,
-    rows,
-    caplog,
-):
+def test_a_damaged_side_file(content, rows, caplog):
     side_file(rows).write_text(content)
     assert read_provenance(rows).keys() == {"damaged"}
     (message,) = caplog.messages

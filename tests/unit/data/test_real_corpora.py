@@ -33,11 +33,7 @@ SPLITS = [(name, split) for name, corpus in CORPORA.items() for split in corpus.
 
 
 @pytest.mark.parametrize(("name", "split"), SPLITS)
-def test_real_files_are_the_official_ones(
-    real_data,
-    name,
-    split,
-):
+def test_real_files_are_the_official_ones(real_data, name, split):
     files = CORPORA[name].split_files(split)
     absent = [file.path for file in files if find_file(real_data, file) is None]
 

@@ -129,12 +129,7 @@ def test_quadruples_of_rows_that_lack_roles(adds_up):
     built = INLIQuadruples()([table(WHOLE | {"dataset": ["work"]}), table(OWN)])
 
     assert sentences(built, *QUADRUPLE) == [("P", "E", "I", "C"), *LACKING[:3]]
-    assert built.column("made_of") == [
-        [0],
-        [1],
-        [2],
-        [3],
-    ]
+    assert built.column("made_of") == [[0], [1], [2], [3]]
     assert built.counts == {"read": 5, "dropped: no entailment and no contradiction": 1}
     assert adds_up(built.counts, used(built))
 
@@ -150,11 +145,7 @@ def test_quadruples_of_rows_that_lack_roles(adds_up):
         ("implied", [("Q", "J", "D")]),
     ],
 )
-def test_triplets_of_rows_that_lack_roles(
-    positive,
-    want,
-    adds_up,
-):
+def test_triplets_of_rows_that_lack_roles(positive, want, adds_up):
     built = INLITriplets(positive)([table(OWN)])
 
     assert sentences(built) == want

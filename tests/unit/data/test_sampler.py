@@ -10,21 +10,11 @@ from lightning_cse.data.sampler import BatchLoader, Draws, Gathering
 from lightning_cse.errors import DataError
 
 
-def draws(
-    sizes,
-    weights,
-    batch_size=8,
-):
+def draws(sizes, weights, batch_size=8):
     sources = np.repeat(np.arange(len(sizes)), sizes)
     names = [f"corpus{k}/train" for k in range(len(sizes))]
 
-    return Draws(
-        sources,
-        weights,
-        names,
-        batch_size=batch_size,
-        seed=0,
-    )
+    return Draws(sources, weights, names, batch_size=batch_size, seed=0)
 
 
 def loader(rows, **options):
@@ -60,12 +50,7 @@ def test_order_is_permutation_drawn_from_seed_and_epoch():
         (27, False, 0, []),
     ],
 )
-def test_batch_sizes(
-    rows,
-    drop_last,
-    limit,
-    sizes,
-):
+def test_batch_sizes(rows, drop_last, limit, sizes):
     batches = loader(rows, drop_last=drop_last, limit=limit)
     found = list(batches)
 
@@ -162,11 +147,7 @@ def test_rows_are_drawn_as_often_as_their_weight():
         ([30, 4], [1, 0.1], r"0\.1 of the 4 training rows of corpus1/train is less than one row"),
     ],
 )
-def test_weights_that_fit_no_epoch_are_refused(
-    sizes,
-    weights,
-    message,
-):
+def test_weights_that_fit_no_epoch_are_refused(sizes, weights, message):
     with pytest.raises(DataError, match=rf"data\.weights: .*{message}"):
         draws(sizes, weights)
 

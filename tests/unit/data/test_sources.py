@@ -5,13 +5,7 @@ import pytest
 from lightning_cse.data import mapped, sources
 from lightning_cse.data.corpora import sample_dir
 from lightning_cse.data.rows import Rows
-from lightning_cse.data.sources import (
-    all_pairs,
-    free_of,
-    pair_hash,
-    read_sources,
-    without_pairs,
-)
+from lightning_cse.data.sources import all_pairs, free_of, pair_hash, read_sources, without_pairs
 from lightning_cse.errors import ConfigError, DataError
 
 
@@ -32,11 +26,7 @@ def table(names, *rows):
         ("premise hypothesis", ("He doesn't run?", "A man."), "aman-hedoesntrun"),
     ],
 )
-def test_the_pairs_of_a_row(
-    names,
-    row,
-    keys,
-):
+def test_the_pairs_of_a_row(names, row, keys):
     """A key ignores case, white space, punctuation and the order of both sentences."""
     rows = table(names, tuple(row))
     want = {pair_hash(*key.split("-")) for key in keys.split()}

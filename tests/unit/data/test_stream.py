@@ -62,14 +62,7 @@ def folder(tmp_path):
 
 
 def streamed(
-    *train,
-    steps=8,
-    roles=SIMCSE,
-    optional=(),
-    seed=0,
-    rows=None,
-    kind=StreamDataModule,
-    **settings,
+    *train, steps=8, roles=SIMCSE, optional=(), seed=0, rows=None, kind=StreamDataModule, **settings
 ):
     settings = {"batch_size": 4, "drop_last": False, "shuffle_buffer": 9} | settings
     data = kind(

@@ -15,12 +15,7 @@ from lightning_cse.errors import DataError
 from lightning_cse.tokens import Tokens
 
 SENTENCES = ["She left early.", None, "Nobody knew why she had", "No"]
-IDS = [
-    [3, 4, 6],
-    [],
-    [6, 4, 3, 3, 3],
-    [2],
-]
+IDS = [[3, 4, 6], [], [6, 4, 3, 3, 3], [2]]
 
 
 class Counting:
@@ -35,12 +30,7 @@ class Counting:
         return [[len(word) for word in sentence.split()] for sentence in sentences]
 
 
-def tokens(
-    sentences,
-    tokenize,
-    folder,
-    *parts,
-):
+def tokens(sentences, tokenize, folder, *parts):
     return tokenise(pa.chunked_array([sentences, *parts], pa.string()), tokenize, folder)
 
 
@@ -51,12 +41,7 @@ def cached(folder):
 def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path):
     tokenize = Counting()
     for parts in ([SENTENCES], [SENTENCES], [SENTENCES[:1], SENTENCES[1:]]):
-        found = tokens(
-            parts[0],
-            tokenize,
-            tmp_path,
-            *parts[1:],
-        )
+        found = tokens(parts[0], tokenize, tmp_path, *parts[1:])
 
         assert found["ids"][:] == IDS
         assert [file["filename"] for file in found.cache_files] == cached(tmp_path)
@@ -120,11 +105,7 @@ def test_sentence_without_tokens_is_refused(tmp_path, put):
 
 
 @pytest.mark.parametrize("num_proc", [None, 2])
-def test_finished_shards_are_kept(
-    num_proc,
-    tmp_path,
-    monkeypatch,
-):
+def test_finished_shards_are_kept(num_proc, tmp_path, monkeypatch):
     class Stopping(Counting):
         def __call__(self, sentences):
             if "stop" in sentences and not (tmp_path / "go").exists():
@@ -172,11 +153,7 @@ def test_one_process_has_a_thread_for_each_core(num_proc, threads, tmp_path, mon
     assert os.environ[token_cache.PARALLELISM] == "false"
 
 
-def test_bar_and_log_show_the_speed(
-    tmp_path,
-    monkeypatch,
-    caplog,
-):
+def test_bar_and_log_show_the_speed(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(token_cache, "AT_ONCE", 2)
     caplog.set_level("INFO")
     tokens(SENTENCES, Counting(), tmp_path)

@@ -58,10 +58,7 @@ def test_random_pairs_of_each_side_of_the_hold_out(tmp_path, number):
     lines = [f"{n},{n} like,1\n{n},{n} unlike,0" for n in range(20)]
     path.write_text("\n".join(["sentence1,sentence2,score", *lines]))
     data = data_module(
-        [str(path)],
-        rows=WrittenPairs(random_pairs=number),
-        held_out_share=0.2,
-        batch_size=4,
+        [str(path)], rows=WrittenPairs(random_pairs=number), held_out_share=0.2, batch_size=4
     )
 
     assert data.counts["read"] == 40

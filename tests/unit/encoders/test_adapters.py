@@ -55,12 +55,7 @@ def test_state_of_an_adapter_rebuilds_the_encoder(name, tmp_path):
     folder = save_kind("bert", tmp_path / "bert")
 
     def build():
-        return load_encoder(
-            name="bert",
-            source=str(folder),
-            max_length=64,
-            adapter=KINDS[name],
-        )
+        return load_encoder(name="bert", source=str(folder), max_length=64, adapter=KINDS[name])
 
     torch.manual_seed(0)
     encoder = build()
@@ -143,11 +138,7 @@ def test_start_follows_from_the_seed_alone():
 
 
 def test_modules_to_save_and_biases_are_trained():
-    config = peft.LoraConfig(
-        target_modules=["query"],
-        modules_to_save=["pooler"],
-        bias="lora_only",
-    )
+    config = peft.LoraConfig(target_modules=["query"], modules_to_save=["pooler"], bias="lora_only")
     encoder = tiny_encoder(pooling="cls_pooler", adapter=config)
     names = trained(encoder)
     assert any("pooler.modules_to_save" in name for name in names)
@@ -223,10 +214,7 @@ def test_checkpointed_gradients_are_equal(pooling, options, chunk_size, one_thre
     for gradient_checkpointing in (False, True):
         torch.manual_seed(0)
         encoder = tiny_encoder(
-            pooling=pooling,
-            dropout=0.2,
-            gradient_checkpointing=gradient_checkpointing,
-            **options,
+            pooling=pooling, dropout=0.2, gradient_checkpointing=gradient_checkpointing, **options
         )
         encoder.chunk_size = chunk_size
         encoder.train()
@@ -246,12 +234,7 @@ def test_checkpointed_gradients_are_equal(pooling, options, chunk_size, one_thre
 def test_checkpointing_is_refused_where_transformers_has_none(tmp_path):
     folder = save_kind("mpnet", tmp_path / "mpnet")
     with pytest.raises(EncoderError, match=r"gradient_checkpointing: MPNetModel .*chunk_size"):
-        load_encoder(
-            name="mpnet",
-            source=str(folder),
-            max_length=64,
-            gradient_checkpointing=True,
-        )
+        load_encoder(name="mpnet", source=str(folder), max_length=64, gradient_checkpointing=True)
 
 
 @pytest.mark.parametrize("kind", ["bert", "electra", "distilbert", "modernbert", "deberta-v3"])
@@ -267,8 +250,7 @@ def test_checkpointing_keeps_fewer_activations(kind, tmp_path):
         ).train()
         sizes = []
         with torch.autograd.graph.saved_tensors_hooks(
-            lambda saved, sizes=sizes: sizes.append(saved.numel()) or saved,
-            lambda saved: saved,
+            lambda saved, sizes=sizes: sizes.append(saved.numel()) or saved, lambda saved: saved
         ):
             encode(encoder).sum().backward()
 

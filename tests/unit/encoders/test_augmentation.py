@@ -57,12 +57,7 @@ def test_augmented_sentence_is_that_of_a_pass_of_its_own(load, is_padded):
         embedded = backbone.embeddings(input_ids=ids, position_ids=positions)
         changed = Changed().embeddings(embedded, torch.ones(1, count, dtype=torch.bool))
         states = backbone.encoder(changed).last_hidden_state[0]
-        torch.testing.assert_close(
-            vector,
-            states.mean(0),
-            atol=1e-5,
-            rtol=1e-5,
-        )
+        torch.testing.assert_close(vector, states.mean(0), atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
@@ -85,12 +80,7 @@ def test_last_two_is_the_mean_over_two_layers():
         ids = torch.tensor([[*template.prefix, *ids, *template.suffix]])
         states = encoder.backbone(input_ids=ids, output_hidden_states=True).hidden_states
         want = (states[2][0] + states[3][0]).mean(0) / 2
-        torch.testing.assert_close(
-            vector,
-            want,
-            atol=1e-5,
-            rtol=1e-5,
-        )
+        torch.testing.assert_close(vector, want, atol=1e-5, rtol=1e-5)
 
 
 def test_shuffled_positions_are_permutations_of_the_tokens():

@@ -31,11 +31,7 @@ def test_two_passes_differ_in_training_and_agree_in_evaluation(load, kind):
     assert (one - two).norm(dim=1).min() > 1e-3
 
 
-def states(
-    encoder,
-    ids,
-    **inputs,
-):
+def states(encoder, ids, **inputs):
     output = encoder.backbone(input_ids=torch.tensor([ids]), **inputs)
     return output.last_hidden_state[0]
 
@@ -45,10 +41,7 @@ def states(
 @pytest.mark.parametrize("kind", ["minilm", "roberta"])
 @torch.no_grad()
 def test_denoising_subtracts_the_template_at_the_positions_after_the_sentence(
-    load,
-    kind,
-    denoise,
-    is_padded,
+    load, kind, denoise, is_padded
 ):
     encoder = load(kind, pooling="prompt", denoise=denoise)
     if is_padded:
@@ -67,12 +60,7 @@ def test_denoising_subtracts_the_template_at_the_positions_after_the_sentence(
                 alone = [*template.prefix, *template.suffix]
                 want = want - states(encoder, alone, position_ids=positions[None])[place]
 
-            torch.testing.assert_close(
-                vector,
-                want,
-                atol=1e-5,
-                rtol=1e-5,
-            )
+            torch.testing.assert_close(vector, want, atol=1e-5, rtol=1e-5)
 
 
 def test_frozen_embeddings_stay_and_all_else_is_trained(roberta_folder):

@@ -73,10 +73,7 @@ def expected(folder, pooling, side):
     ids, mask = inputs_of(folder, pooling, side)
     places = (mask.cumsum(1) - 1).clamp(min=0)
     output = model(
-        input_ids=ids,
-        attention_mask=mask,
-        position_ids=places,
-        output_hidden_states=True,
+        input_ids=ids, attention_mask=mask, position_ids=places, output_hidden_states=True
     )
     hidden = output.last_hidden_state
     if pooling in ("last_token", "prompt"):
@@ -92,13 +89,7 @@ def expected(folder, pooling, side):
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", DECODERS)
 @torch.no_grad()
-def test_vectors_equal_transformers_whatever_side_it_pads(
-    name,
-    side,
-    path,
-    folders,
-    monkeypatch,
-):
+def test_vectors_equal_transformers_whatever_side_it_pads(name, side, path, folders, monkeypatch):
     for pooling in POOLINGS:
         encoder = load(folders[name], pooling=pooling).eval()
         assert encoder.passes() == ("padded" if name == "gpt2" else "packed")
@@ -113,11 +104,7 @@ def test_vectors_equal_transformers_whatever_side_it_pads(
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True}], ids=["causal", "both ways"])
 @pytest.mark.parametrize("name", [name for name in DECODERS if name != "gpt2"])
 def test_gradients_reach_every_weight_packed_and_padded(
-    name,
-    options,
-    dropout,
-    folders,
-    monkeypatch,
+    name, options, dropout, folders, monkeypatch
 ):
     encoder = load(folders[name], pooling="last_token", dropout=dropout, **options).train()
     packed = gradients(encoder)
@@ -127,12 +114,7 @@ def test_gradients_reach_every_weight_packed_and_padded(
         return
 
     pad_groups(encoder, monkeypatch)
-    torch.testing.assert_close(
-        gradients(encoder),
-        packed,
-        atol=1e-4,
-        rtol=1e-3,
-    )
+    torch.testing.assert_close(gradients(encoder), packed, atol=1e-4, rtol=1e-3)
 
 
 @torch.no_grad()
@@ -158,12 +140,7 @@ def test_without_the_causal_mask_the_first_token_sees_the_last(folders):
         ("llama", {"pooling": "prompt", "prompts": ["A text: {}"]}, "text behind it"),
     ],
 )
-def test_what_an_architecture_cannot_do_is_refused(
-    name,
-    options,
-    message,
-    folders,
-):
+def test_what_an_architecture_cannot_do_is_refused(name, options, message, folders):
     with pytest.raises(EncoderError, match=message):
         load(folders[name], **options)
 

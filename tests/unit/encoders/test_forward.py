@@ -29,12 +29,7 @@ def precision(dtype):
     return torch.autocast("cpu", dtype, enabled=dtype != torch.float32)
 
 
-def expected(
-    folder,
-    pooling,
-    second,
-    dtype,
-):
+def expected(folder, pooling, second, dtype):
     """The vectors of transformers' own forward of the padded sentences."""
     tokenizer = hf.AutoTokenizer.from_pretrained(folder)
     model = hf.AutoModel.from_pretrained(folder).eval()
@@ -61,13 +56,7 @@ def expected(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
-def test_vectors_equal_transformers(
-    name,
-    dtype,
-    path,
-    folders,
-    monkeypatch,
-):
+def test_vectors_equal_transformers(name, dtype, path, folders, monkeypatch):
     for pooling in ("cls", "mean", "first_last", "embedding_last"):
         encoder = load(folders[name], pooling=pooling).eval()
         PATHS[path](encoder, monkeypatch)
@@ -77,12 +66,7 @@ def test_vectors_equal_transformers(
                 (vectors,) = encoder([(tokens, encoder.template(second))])
 
             assert vectors.dtype == torch.float32
-            want = expected(
-                folders[name],
-                pooling,
-                second,
-                dtype,
-            )
+            want = expected(folders[name], pooling, second, dtype)
             bound = 1e-5 if dtype == torch.float32 else 0.06
             assert torch.dist(vectors, want) < bound * want.norm()
 
@@ -90,11 +74,7 @@ def test_vectors_equal_transformers(
 @pytest.mark.parametrize("most", [None, 1, 50])
 @pytest.mark.parametrize("path", PATHS)
 @torch.no_grad()
-def test_requests_in_any_order_equal_single_sentences(
-    path,
-    most,
-    monkeypatch,
-):
+def test_requests_in_any_order_equal_single_sentences(path, most, monkeypatch):
     encoder = tiny_encoder(pooling="mean").eval()
     template = encoder.template("implicit")
     alone = [encoder([(Tokens.pad(encoder.tokenizer([text])), template)])[0] for text in SENTENCES]
@@ -104,18 +84,8 @@ def test_requests_in_any_order_equal_single_sentences(
     order = torch.tensor([3, 0, 4, 1, 2])
     requests = [(tokens.select(order), template), (tokens, template)]
     shuffled, plain = encoder(requests, most=most)
-    torch.testing.assert_close(
-        shuffled,
-        want[order],
-        atol=1e-5,
-        rtol=1e-5,
-    )
-    torch.testing.assert_close(
-        plain,
-        want,
-        atol=1e-5,
-        rtol=1e-5,
-    )
+    torch.testing.assert_close(shuffled, want[order], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(plain, want, atol=1e-5, rtol=1e-5)
 
 
 def gradients(encoder):
@@ -135,10 +105,7 @@ OPTIONS = [{"pooling": "mean"}, {"pooling": "cls_pooler"}, {"pooling": "prompt",
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("name", ["bert", "roberta", "electra", "albert", "mpnet"])
 def test_gradients_of_padded_sentences_equal_those_of_packed_ones(
-    name,
-    options,
-    folders,
-    monkeypatch,
+    name, options, folders, monkeypatch
 ):
     if options["pooling"] == "cls_pooler" and name != "bert":
         pytest.skip("has no pooler, or the same as BERT")
@@ -148,21 +115,12 @@ def test_gradients_of_padded_sentences_equal_those_of_packed_ones(
     encoder = load(folders[name], **options)
     want = gradients(encoder)
     pad_groups(encoder, monkeypatch)
-    torch.testing.assert_close(
-        gradients(encoder),
-        want,
-        atol=1e-4,
-        rtol=1e-3,
-    )
+    torch.testing.assert_close(gradients(encoder), want, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("dropout", [None, 0.0, 0.3])
 @pytest.mark.parametrize("name", KINDS)
-def test_dropout_reaches_every_module(
-    name,
-    dropout,
-    folders,
-):
+def test_dropout_reaches_every_module(name, dropout, folders):
     encoder = load(folders[name], dropout=dropout).train()
     tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
     one, two = (encoder([(tokens, encoder.template())])[0] for _ in range(2))

@@ -24,11 +24,7 @@ TEXTS = ["A cat sleeps.", "  the dog barks at the moon .", "Rain."]
 
 def encoder_of(folder, instructions=None):
     return load_encoder(
-        name="x",
-        source=str(folder),
-        pooling="mean",
-        max_length=24,
-        instructions=instructions,
+        name="x", source=str(folder), pooling="mean", max_length=24, instructions=instructions
     )
 
 
@@ -43,8 +39,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "instructions",
-    [E5, {"query": "find : "}, E5 | {"default": ""}, E5 | {"default": "passage: "}],
+    "instructions", [E5, {"query": "find : "}, E5 | {"default": ""}, E5 | {"default": "passage: "}]
 )
 def test_vectors_are_those_of_sentence_transformers(instructions, folder, tmp_path):
     encoder = encoder_of(folder, instructions)
@@ -55,11 +50,7 @@ def test_vectors_are_those_of_sentence_transformers(instructions, folder, tmp_pa
     again = load(tmp_path / "to", "cpu")
     assert again.encoder.instructions == encoder.instructions
 
-    ways = {
-        "default": other.encode,
-        "query": other.encode_query,
-        "document": other.encode_document,
-    }
+    ways = {"default": other.encode, "query": other.encode_query, "document": other.encode_document}
     for use, encode in ways.items():
         expected = torch.tensor(encode(TEXTS))
         for mine in (model, again):

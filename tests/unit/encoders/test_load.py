@@ -28,14 +28,7 @@ SENTENCES = [
 
 
 def load(folder, **options):
-    return load_encoder(
-        **{
-            "name": "x",
-            "source": str(folder),
-            "max_length": 16,
-            **options,
-        }
-    )
+    return load_encoder(**{"name": "x", "source": str(folder), "max_length": 16, **options})
 
 
 def write(folder, **files):
@@ -48,11 +41,7 @@ def write(folder, **files):
     return folder
 
 
-def edit(
-    folder,
-    file,
-    **changes,
-):
+def edit(folder, file, **changes):
     write(folder, **{file: json.loads((folder / f"{file}.json").read_text()) | changes})
 
 
@@ -81,9 +70,7 @@ def test_a_folder_of_encoders_comes_before_the_hub(bert_folder, tmp_path, monkey
 
 
 def test_weights_and_tokenizer_come_from_the_hub_and_nothing_that_runs(
-    bert_folder,
-    tmp_path,
-    monkeypatch,
+    bert_folder, tmp_path, monkeypatch
 ):
     for name in ("modeling_evil.py", "pytorch_model.bin"):
         (bert_folder / name).touch()
@@ -107,21 +94,11 @@ def test_the_checkpoints_own_pooler(kind, tmp_path):
     folder = save_kind(kind, tmp_path)
     encoder = load(folder, pooling="cls_pooler").eval()
     own = hf.AutoModel.from_pretrained(folder)
-    options = {
-        "padding": True,
-        "truncation": True,
-        "max_length": 16,
-        "return_tensors": "pt",
-    }
+    options = {"padding": True, "truncation": True, "max_length": 16, "return_tensors": "pt"}
     inputs = encoder.tokenizer.tokenizer(SENTENCES, **options)
     request = [(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())]
     (got,) = encoder(request)
-    torch.testing.assert_close(
-        got,
-        own(**inputs).pooler_output,
-        atol=1e-5,
-        rtol=1e-5,
-    )
+    torch.testing.assert_close(got, own(**inputs).pooler_output, atol=1e-5, rtol=1e-5)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert encoder(request)[0].dtype == torch.float32
 
@@ -142,12 +119,7 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder, tmp_p
     weights.write_bytes(kept)
     (bert_folder / "evil.py").write_text(f"open({str(exploded)!r}, 'w')")
     auto_map = {"AutoConfig": "evil.E", "AutoModel": "evil.E"}
-    edit(
-        bert_folder,
-        "config",
-        model_type="evil",
-        auto_map=auto_map,
-    )
+    edit(bert_folder, "config", model_type="evil", auto_map=auto_map)
     with pytest.raises(EncoderError, match="cannot be loaded"):
         load(bert_folder)
 
@@ -167,12 +139,7 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder, tmp_p
         ("config.json", {"is_decoder": True}, "set up as a decoder"),
     ],
 )
-def test_damaged_folders(
-    bert_folder,
-    file,
-    content,
-    message,
-):
+def test_damaged_folders(bert_folder, file, content, message):
     if isinstance(content, dict):
         edit(bert_folder, "config", **content)
     elif content is None:
@@ -203,12 +170,7 @@ def test_vectors_equal_those_of_sentence_transformers(minilm_folder):
     (got,) = encoder([(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())], most=300)
     theirs = SentenceTransformer(str(minilm_folder), device="cpu")
     want = theirs.encode(SENTENCES, convert_to_tensor=True)
-    torch.testing.assert_close(
-        normalize(got),
-        want,
-        atol=1e-5,
-        rtol=1e-5,
-    )
+    torch.testing.assert_close(normalize(got), want, atol=1e-5, rtol=1e-5)
 
 
 def modules(*names, prefix="sentence_transformers.models."):
@@ -239,11 +201,7 @@ QUERY = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
         (pooled(CLS, config_sentence_transformers=QUERY), "cls"),
     ],
 )
-def test_the_folders_own_pooling(
-    bert_folder,
-    files,
-    want,
-):
+def test_the_folders_own_pooling(bert_folder, files, want):
     assert read_pooling(write(bert_folder, **files)) == want
     assert load(bert_folder, pooling="auto").pooling == want
 
@@ -265,11 +223,7 @@ DENSE = modules("Transformer", "Pooling", "Dense")
         ),
     ],
 )
-def test_what_cannot_be_followed(
-    bert_folder,
-    files,
-    message,
-):
+def test_what_cannot_be_followed(bert_folder, files, message):
     write(bert_folder, **files)
     with pytest.raises(EncoderError, match=message):
         load(bert_folder, pooling="auto")
@@ -286,11 +240,7 @@ def test_what_cannot_be_followed(
         ("README.md", set()),
     ],
 )
-def test_digests_see_each_byte_of_what_matters(
-    bert_folder,
-    file,
-    changed,
-):
+def test_digests_see_each_byte_of_what_matters(bert_folder, file, changed):
     before = digests(bert_folder)
     path = bert_folder / file
     path.write_bytes((path.read_bytes() if path.exists() else b"") + b" ")

@@ -67,13 +67,7 @@ def states(dtype=torch.float32):
 
 def attend(qkv, dropout):
     torch.manual_seed(5)
-    mixed, _ = window_attention(
-        nn.Identity(),
-        *qkv,
-        None,
-        windows=WINDOWS,
-        dropout=dropout,
-    )
+    mixed, _ = window_attention(nn.Identity(), *qkv, None, windows=WINDOWS, dropout=dropout)
     return mixed[0, INSIDE]
 
 
@@ -140,11 +134,7 @@ def test_values_and_gradients_of_attention_with_a_trained_bias(p):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_blocks_that_add_in_place_equal_those_of_transformers(dtype):
-    config = hf.RobertaConfig(
-        **SIZES,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
+    config = hf.RobertaConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     plain = hf.RobertaModel(config, add_pooling_layer=False)
     ours = copy.deepcopy(plain)
     use_window_attention(ours)
@@ -157,23 +147,10 @@ def test_blocks_that_add_in_place_equal_those_of_transformers(dtype):
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         results.append([hidden.detach(), *gradients])
 
-    torch.testing.assert_close(
-        results[1],
-        results[0],
-        atol=1e-6,
-        rtol=1e-5,
-    )
+    torch.testing.assert_close(results[1], results[0], atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "p",
-    [
-        0.01,
-        0.1,
-        1 / 3,
-        0.9,
-    ],
-)
+@pytest.mark.parametrize("p", [0.01, 0.1, 1 / 3, 0.9])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_keep_rate_and_scale_of_dropout(p, dtype):
     """``p`` is rounded to a multiple of ``1 / LANES``, and the scale is ``1 / (1 - p)`` of that."""
@@ -188,12 +165,7 @@ def test_keep_rate_and_scale_of_dropout(p, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradient_goes_through_the_same_mask_also_of_a_strided_input(dtype):
-    x = torch.ones(
-        50,
-        20,
-        dtype=dtype,
-        requires_grad=True,
-    )
+    x = torch.ones(50, 20, dtype=dtype, requires_grad=True)
     dropped = FastDropout(0.3)(x.t())
     dropped.backward(torch.ones(50, 20, dtype=dtype).t())
     assert torch.equal(x.grad, dropped.detach().t())
@@ -205,11 +177,7 @@ def test_gradient_goes_through_the_same_mask_also_of_a_strided_input(dtype):
     st.integers(0, 30),
     st.none() | st.integers(1, 60),
 )
-def test_groups_cover_all_within_their_bounds_and_none_ends_too_early(
-    lengths,
-    overhead,
-    most,
-):
+def test_groups_cover_all_within_their_bounds_and_none_ends_too_early(lengths, overhead, most):
     ends = cut_by_length(np.array(lengths), overhead=overhead, most=most)
     assert ends[-1] == len(lengths)
 

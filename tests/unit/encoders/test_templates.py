@@ -24,12 +24,7 @@ def bare(tokenizer):
 @pytest.mark.parametrize("name", ["minilm", "tiny", "roberta"])
 @pytest.mark.parametrize("second", [None, "explicit", "implicit"])
 @pytest.mark.parametrize("room", [1, 5, 200])
-def test_equals_the_tokenizers_own_encoding(
-    tokenizers,
-    name,
-    second,
-    room,
-):
+def test_equals_the_tokenizers_own_encoding(tokenizers, name, second, room):
     tokenizer = tokenizers[name]
     template = Template.from_tokenizer(tokenizer, second)
     got = template.apply(Tokens.pad(bare(tokenizer)), len(template) + room)
@@ -61,22 +56,14 @@ def test_the_ids_that_the_authors_insert_into_bert(tokenizers):
 
 @pytest.mark.parametrize("prompt", [*PROMPTS, PROMPTBERT])
 @pytest.mark.parametrize("name", ["minilm", "tiny"])
-def test_prompt_equals_the_text_around_the_sentence(
-    tokenizers,
-    name,
-    prompt,
-):
+def test_prompt_equals_the_text_around_the_sentence(tokenizers, name, prompt):
     tokenizer = tokenizers[name]
     got = Template.from_prompt(tokenizer, prompt).apply(Tokens.pad(bare(tokenizer)), 200)
     texts = [
         prompt.replace("{}", sentence).replace("{mask}", tokenizer.mask_token)
         for sentence in SENTENCES
     ]
-    want = tokenizer(
-        texts,
-        padding=True,
-        return_tensors="pt",
-    )
+    want = tokenizer(texts, padding=True, return_tensors="pt")
     assert torch.equal(got.ids, want["input_ids"])
     assert torch.equal(got.lengths, want["attention_mask"].sum(1))
     assert (got.type_ids == 0).all()

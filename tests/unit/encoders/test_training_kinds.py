@@ -25,23 +25,14 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_train_record_load_export(
-    name,
-    run_tiny,
-    tmp_path,
-    caplog,
-):
+def test_train_record_load_export(name, run_tiny, tmp_path, caplog):
     experiment, pooling, more = RUNS[name]
     folder = save_kind(name, tmp_path / "kinds" / name)
     little = [override for override in LITTLE if not override.startswith("encoder.")]
     options = (f"encoder={folder}", f"encoder.pooling={pooling}", "encoder.max_length=64", *more)
     with caplog.at_level("INFO", "lightning_cse"):
         run = run_tiny(
-            tmp_path,
-            f"+experiment={experiment}",
-            "trainer.precision=32-true",
-            *little,
-            *options,
+            tmp_path, f"+experiment={experiment}", "trainer.precision=32-true", *little, *options
         )
 
     assert run.read()["encoder"] == {"name": name, **digests(folder)}
@@ -57,9 +48,4 @@ def test_train_record_load_export(
         theirs = SentenceTransformer(str(tmp_path / "exported"), device="cpu")
         vectors = theirs.encode(SENTENCES, convert_to_tensor=True)
         ours = next(iter(model.answers.embed(SENTENCES).views().values()))
-        torch.testing.assert_close(
-            vectors,
-            ours,
-            atol=1e-5,
-            rtol=1e-4,
-        )
+        torch.testing.assert_close(vectors, ours, atol=1e-5, rtol=1e-4)

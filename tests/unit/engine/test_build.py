@@ -22,11 +22,7 @@ def opened(monkeypatch):
         paths.append(path)
         return real(path, **options)
 
-    monkeypatch.setattr(
-        corpora,
-        "examined",
-        noting,
-    )
+    monkeypatch.setattr(corpora, "examined", noting)
     corpora._read_cached.cache_clear()
 
     return paths
@@ -153,11 +149,7 @@ def faults(tmp_path, monkeypatch):
     """Check a config whose targets are those of above."""
     (tmp_path / "cse_targets.py").write_text(TARGETS)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(
-        sys.modules,
-        "cse_targets",
-        raising=False,
-    )
+    monkeypatch.delitem(sys.modules, "cse_targets", raising=False)
 
     def checked(text):
         try:
@@ -182,11 +174,7 @@ def test_all_faults_are_reported_with_their_keys(faults):
         "more.1: Method: missing a required argument: 'encoder'",
     ]
 
-    for fault, start in zip(
-        faults(WRONG),
-        starts,
-        strict=True,
-    ):
+    for fault, start in zip(faults(WRONG), starts, strict=True):
         assert fault.startswith(start)
 
 
@@ -205,11 +193,7 @@ MISTYPED = [
 
 
 @pytest.mark.parametrize(("argument", "value"), MISTYPED)
-def test_mistyped_argument_is_refused(
-    faults,
-    argument,
-    value,
-):
+def test_mistyped_argument_is_refused(faults, argument, value):
     node = {"_target_": "T.typed", argument: value}
     (fault,) = faults(OmegaConf.to_yaml(OmegaConf.create({"n": node})))
 

@@ -21,12 +21,7 @@ SAMPLE = Path(__file__).resolve().parents[3] / "src" / "lightning_cse" / "data" 
 LIMITS = tuple(
     f"limits.{split}_{what}=16" for split in ("dev", "test") for what in ("rows", "pairs")
 )
-SMALL = (
-    "baselines=none",
-    "data.train_rows=20",
-    "diag.sentences=16",
-    *LIMITS,
-)
+SMALL = ("baselines=none", "data.train_rows=20", "diag.sentences=16", *LIMITS)
 READING = ("+suite=stsb", "pooling=mean", "max_length=32")
 
 
@@ -42,39 +37,26 @@ def tiny(tmp_path):
 @pytest.fixture(scope="module")
 def gauss(run_tiny, tmp_path_factory):
     return run_tiny(
-        tmp_path_factory.mktemp("gauss"),
-        "+experiment=gausscse",
-        "corpora=sample",
-        *SMALL,
+        tmp_path_factory.mktemp("gauss"), "+experiment=gausscse", "corpora=sample", *SMALL
     ).path
 
 
 @pytest.fixture(scope="module")
 def dual(run_tiny, tmp_path_factory):
-    return run_tiny(
-        tmp_path_factory.mktemp("dual"),
-        "+experiment=dualcse_bi",
-        *SMALL,
-    ).path
+    return run_tiny(tmp_path_factory.mktemp("dual"), "+experiment=dualcse_bi", *SMALL).path
 
 
 @pytest.fixture
 def copied(gauss, tmp_path):
     """A copy of the GaussCSE run, without evaluations."""
     return Path(
-        shutil.copytree(
-            gauss,
-            tmp_path / gauss.name,
-            ignore=shutil.ignore_patterns("evaluate"),
-        )
+        shutil.copytree(gauss, tmp_path / gauss.name, ignore=shutil.ignore_patterns("evaluate"))
     )
 
 
 def plain_encoder(folder, **options):
     return load_encoder(
-        name="x",
-        source=str(folder),
-        **({"pooling": "mean", "max_length": 32} | options),
+        name="x", source=str(folder), **({"pooling": "mean", "max_length": 32} | options)
     )
 
 
@@ -86,19 +68,10 @@ def stsb(model):
 
 
 @pytest.mark.parametrize(("which", "suite"), [("gauss", "nli"), ("dual", "inli")])
-def test_run_gives_the_numbers_of_its_record(
-    which,
-    suite,
-    run,
-    request,
-):
+def test_run_gives_the_numbers_of_its_record(which, suite, run, request):
     folder: Path = request.getfixturevalue(which)
     before = (folder / "record.json").read_bytes()
-    done = run(
-        f"model={folder}",
-        f"+suite={suite}",
-        *LIMITS,
-    )
+    done = run(f"model={folder}", f"+suite={suite}", *LIMITS)
     assert done.path.parent == folder / "evaluate" / suite
     assert (folder / "record.json").read_bytes() == before
     record = done.read()
@@ -125,34 +98,17 @@ def test_the_packaged_encoder_on_the_sample(run):
 
 def test_whitening(tiny, run):
     plain = run(f"model={tiny}", *READING).read()
-    whitened = run(
-        f"model={tiny}",
-        *READING,
-        "whitening=[stsb/dev]",
-    ).read()
+    whitened = run(f"model={tiny}", *READING, "whitening=[stsb/dev]").read()
     assert whitened["config_hash"] != plain["config_hash"]
     assert whitened["name"] == f"{tiny.name}, whitened on stsb/dev"
-    model = Whitening(
-        plain_encoder(tiny),
-        sources=["stsb/dev"],
-        data_dir=SAMPLE,
-    )
+    model = Whitening(plain_encoder(tiny), sources=["stsb/dev"], data_dir=SAMPLE)
     expected = stsb(model).metrics["spearman"]
     assert whitened["metrics"]["test/stsb/spearman"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_settings_that_the_model_does_not_read_are_refused(
-    gauss,
-    tiny,
-    run,
-):
+def test_settings_that_the_model_does_not_read_are_refused(gauss, tiny, run):
     with pytest.raises(ConfigError, match=r"whitening: .* is a run"):
-        run(
-            f"model={gauss}",
-            "+suite=stsb",
-            "whitening=[stsb/dev]",
-            *LIMITS,
-        )
+        run(f"model={gauss}", "+suite=stsb", "whitening=[stsb/dev]", *LIMITS)
 
     with pytest.raises(ConfigError, match="only model=llm reads them"):
         run(f"model={tiny}", *READING, "llm.model=m")
@@ -187,11 +143,7 @@ def test_unsuitable_tasks_are_left_out(tiny, run):
         run(*line, "~suite.rte")
 
 
-def test_direction_of_a_symmetric_score_has_no_value(
-    run_tiny,
-    run,
-    tmp_path,
-):
+def test_direction_of_a_symmetric_score_has_no_value(run_tiny, run, tmp_path):
     trained = run_tiny(
         tmp_path / "simcse",
         "+experiment=simcse_sup",
@@ -214,12 +166,7 @@ def test_direction_of_a_symmetric_score_has_no_value(
 
 
 def test_long_sentences_are_counted(tiny, run):
-    record = run(
-        f"model={tiny}",
-        "+suite=stsb",
-        "pooling=mean",
-        "max_length=8",
-    ).read()
+    record = run(f"model={tiny}", "+suite=stsb", "pooling=mean", "max_length=8").read()
     sentences = set(STSB(data_dir=str(SAMPLE)).sentences("test"))
     longer = sum(len(ids) > 6 for ids in tiny_encoder().tokenizer(sorted(sentences)))
     assert longer > 0
@@ -230,11 +177,7 @@ def test_long_sentences_are_counted(tiny, run):
 # Resuming, and what decides a result
 
 
-def test_interrupted_evaluation_continues_with_the_missing_task(
-    copied,
-    run,
-    monkeypatch,
-):
+def test_interrupted_evaluation_continues_with_the_missing_task(copied, run, monkeypatch):
     line = (f"model={copied}", "+suite=nli", *LIMITS)
     calls = []
     original = NLI.evaluate
@@ -246,11 +189,7 @@ def test_interrupted_evaluation_continues_with_the_missing_task(
 
         return original(self, *args)
 
-    monkeypatch.setattr(
-        NLI,
-        "evaluate",
-        stopped,
-    )
+    monkeypatch.setattr(NLI, "evaluate", stopped)
     with pytest.raises(KeyboardInterrupt):
         run(*line)
 
@@ -259,12 +198,7 @@ def test_interrupted_evaluation_continues_with_the_missing_task(
     assert sorted(path.stem for path in kept) == ["mnli", "snli", "stsb"]
     assert not (tasks.parent / "record.json").exists()
     done = run(*line).read()
-    assert calls == [
-        "snli/test",
-        "mnli/dev_mismatched",
-        "sick/test",
-        "sick/test",
-    ]
+    assert calls == ["snli/test", "mnli/dev_mismatched", "sick/test", "sick/test"]
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     again = run(*line, "force=true").read()
     assert list(done["metrics"].items()) == list(again["metrics"].items())
@@ -284,20 +218,11 @@ def test_finished_evaluation_is_repeated_only_by_force(tiny, run):
     assert run(*line, "force=true").read()["metrics"] == first["metrics"]
 
 
-def test_hash_depends_on_what_decides_the_numbers(
-    tiny,
-    tmp_path,
-    run,
-):
+def test_hash_depends_on_what_decides_the_numbers(tiny, tmp_path, run):
     line = (f"model={tiny}", *READING)
     first = run(*line).config_hash
     moved = Path(shutil.copytree(tiny, tmp_path / "elsewhere" / tiny.name))
-    same = run(
-        f"model={moved}",
-        *READING,
-        "accelerator=cpu",
-        "precision=bf16-mixed",
-    )
+    same = run(f"model={moved}", *READING, "accelerator=cpu", "precision=bf16-mixed")
     assert same.config_hash == first
     changes = ("limits.test_pairs=9", "pooling=first_last", "max_length=33")
     seen = {first} | {run(*line, changed).config_hash for changed in changes}
@@ -320,12 +245,7 @@ def test_hash_depends_on_what_decides_the_numbers(
         ),
     ],
 )
-def test_mistakes_leave_no_folder(
-    line,
-    message,
-    run,
-    tmp_path,
-):
+def test_mistakes_leave_no_folder(line, message, run, tmp_path):
     with pytest.raises(LightningCSEError, match=message):
         run("+suite=stsb", *line)
 

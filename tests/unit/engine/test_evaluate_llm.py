@@ -46,11 +46,7 @@ def asks(server, *more):
     return (*model, *short, *more)
 
 
-def test_a_model_that_is_always_right(
-    serve,
-    run,
-    tmp_path,
-):
+def test_a_model_that_is_always_right(serve, run, tmp_path):
     server = serve(right, key=KEY)
     done = run(*asks(server, "llm.price={input: 1.0, output: 10.0}"))
     record = done.read()
@@ -69,11 +65,7 @@ def test_a_model_that_is_always_right(
     assert account["cost"] == pytest.approx((sent + 10 * account["completion_tokens"]) / 1e6)
 
 
-def test_metrics_of_a_model_that_errs_refuses_and_talks(
-    serve,
-    run,
-    caplog,
-):
+def test_metrics_of_a_model_that_errs_refuses_and_talks(serve, run, caplog):
     said = {
         (0, "explicit"): "Implied entailment",
         (1, "explicit"): "neutral",
@@ -100,21 +92,12 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(
         "failed": 1 / 16,
     }
     answers = pq.read_table(done.predictions / "rte.parquet").to_pydict()["answer"]
-    counts = {
-        "explicit": 2,
-        "implied": 4,
-        "neutral": 3,
-        "contradiction": 3,
-    }
+    counts = {"explicit": 2, "implied": 4, "neutral": 3, "contradiction": 3}
     assert Counter(answers) == counts | {"refused": 2, "unparsable": 1, "failed": 1}
     assert "1 questions have no reply: status 400: " in caplog.text
 
 
-def test_after_an_outage_the_same_command_asks_for_the_rest(
-    serve,
-    run,
-    tmp_path,
-):
+def test_after_an_outage_the_same_command_asks_for_the_rest(serve, run, tmp_path):
     lost = set(list(kinds())[::2])
     server = serve(right, lambda body, nth: "empty" if prompt(body) in lost else None)
     price = "llm.price={input: 1.0, output: 10.0}"
@@ -158,19 +141,9 @@ def test_parameters_are_sent_and_decide_the_hash(serve, run):
         ("paths.cache_dir=null", "paths.cache_dir: must be a folder"),
     ],
 )
-def test_a_mistake_names_its_key(
-    given,
-    key,
-    run,
-    tmp_path,
-):
+def test_a_mistake_names_its_key(given, key, run, tmp_path):
     with pytest.raises(ConfigError, match=rf"(?m)^ *{re.escape(key)}") as caught:
-        run(
-            "model=llm",
-            "+suite=inli",
-            "llm.model=m",
-            given,
-        )
+        run("model=llm", "+suite=inli", "llm.model=m", given)
 
     assert "hush" not in str(caught.value)
     assert not (tmp_path / "runs").exists()

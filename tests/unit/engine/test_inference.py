@@ -31,12 +31,7 @@ VIEWS = {
     PointModel: ["primary"],
     GaussianModel: ["mean", "variance"],
     DualModel: ["explicit", "implicit"],
-    DualGaussianModel: [
-        "explicit",
-        "implicit",
-        "explicit_variance",
-        "implicit_variance",
-    ],
+    DualGaussianModel: ["explicit", "implicit", "explicit_variance", "implicit_variance"],
     ImpScoreModel: ["pragmatic", "semantic"],
 }
 QUESTIONS = {
@@ -122,12 +117,7 @@ def test_search_returns_the_best_of_a_loop_over_all_pairs(kind, relation):
 
         return
 
-    hits = model.search(
-        PREMISES,
-        corpus,
-        5,
-        relation=relation,
-    )
+    hits = model.search(PREMISES, corpus, 5, relation=relation)
     for query, found in zip(PREMISES, hits, strict=True):
         if relation == "similar":
             scores = model.similarity(query, corpus)
@@ -143,13 +133,7 @@ def test_search_returns_the_best_of_a_loop_over_all_pairs(kind, relation):
 
 def test_search_compares_views():
     model = untrained(DualModel)
-    hits = model.search(
-        PREMISES,
-        SENTENCES,
-        3,
-        view="implicit",
-        against="explicit",
-    )
+    hits = model.search(PREMISES, SENTENCES, 3, view="implicit", against="explicit")
     query = model.encode(PREMISES[0], "implicit", normalize_embeddings=True)
     cosines = model.encode(SENTENCES, "explicit", normalize_embeddings=True) @ query
     scores = [score for _, score in hits[0]]
@@ -177,11 +161,7 @@ def test_unanswered_questions_name_the_answered_ones():
 
 
 def test_device_dtype_and_pooling(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        torch.cuda,
-        "is_available",
-        lambda: False,
-    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     folder = save_tiny(tmp_path / "plain")
     for options, message in (
         ({"device": "cuda"}, "device: torch finds no cuda on this machine"),
@@ -191,16 +171,8 @@ def test_device_dtype_and_pooling(tmp_path, monkeypatch):
         with pytest.raises((ConfigError, EncoderError), match=message):
             lightning_cse.load(folder, **options)
 
-    model = lightning_cse.load(
-        folder,
-        "cpu",
-        pooling="mean",
-    )
-    rough = lightning_cse.load(
-        str(folder),
-        dtype=torch.bfloat16,
-        pooling="mean",
-    ).encode(SENTENCES)
+    model = lightning_cse.load(folder, "cpu", pooling="mean")
+    rough = lightning_cse.load(str(folder), dtype=torch.bfloat16, pooling="mean").encode(SENTENCES)
     assert rough.dtype == np.float32
     assert 0 < np.abs(rough - model.encode(SENTENCES)).max() < 0.1
 

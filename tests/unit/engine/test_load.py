@@ -34,22 +34,13 @@ def run(tmp_path):
     return folder
 
 
-def test_runs_and_encoders_are_distinguished(
-    run,
-    tmp_path,
-    monkeypatch,
-):
+def test_runs_and_encoders_are_distinguished(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_run("runs/a_run") == run
     assert read_run(run) == RECORD
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "config.json").write_text("{}")
-    for encoder in (
-        "./plain",
-        "tiny",
-        "no-such-name",
-        "sentence-transformers/all-MiniLM-L6-v2",
-    ):
+    for encoder in ("./plain", "tiny", "no-such-name", "sentence-transformers/all-MiniLM-L6-v2"):
         assert find_run(encoder) is None
 
 
@@ -64,27 +55,13 @@ def test_runs_and_encoders_are_distinguished(
         ("runs/a_run", {"prompt": "{} {mask}"}, "is a run"),
     ],
 )
-def test_wrong_names_and_options(
-    name,
-    options,
-    message,
-    run,
-    tmp_path,
-    monkeypatch,
-):
+def test_wrong_names_and_options(name, options, message, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((ConfigError, EncoderError), match=message):
         load(name, "cpu", **options)
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        CONFIG,
-        CHECKPOINT,
-        "record.json",
-    ],
-)
+@pytest.mark.parametrize("part", [CONFIG, CHECKPOINT, "record.json"])
 def test_unfinished_run(part, run):
     (run / part).unlink()
     with pytest.raises(EncoderError, match=f"the run {run} has no {part}: finish it"):
@@ -92,8 +69,7 @@ def test_unfinished_run(part, run):
 
 
 @pytest.mark.parametrize(
-    ("part", "error"),
-    [(CHECKPOINT, EncoderError), ("record.json", DataError)],
+    ("part", "error"), [(CHECKPOINT, EncoderError), ("record.json", DataError)]
 )
 def test_damaged_run(part, error, run):
     (run / part).write_bytes(b"weightz")
@@ -110,12 +86,7 @@ LIGHTNING = ("pytorch_lightning", "hydra")
         (
             "import lightning_cse.engine.load as l, lightning_cse.export, lightning_cse.baselines\n"
             "l.find_run('tiny')",
-            {
-                "torch",
-                "transformers",
-                "numpy",
-                *LIGHTNING,
-            },
+            {"torch", "transformers", "numpy", *LIGHTNING},
         ),
         (
             "import lightning_cse\n"
@@ -135,15 +106,6 @@ LIGHTNING = ("pytorch_lightning", "hydra")
     ids=["name", "model", "metrics"],
 )
 def test_unused_libraries_are_not_imported(code, unused):
-    line = [
-        sys.executable,
-        "-c",
-        f"import sys\n{code}\nprint(*sys.modules)",
-    ]
-    done = subprocess.run(
-        line,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    line = [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
     assert not unused & set(done.stdout.split())

@@ -8,11 +8,7 @@ from lightning_cse.engine.processes import Start, Started, check_processes, star
 from lightning_cse.errors import ConfigError
 from lightning_cse.runs import Run
 
-TORCHRUN = {
-    "TORCHELASTIC_RUN_ID": "one",
-    "WORLD_SIZE": "4",
-    "LOCAL_WORLD_SIZE": "2",
-}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "one", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
 SLURM = {
     "SLURM_NTASKS": "4",
     "SLURM_NNODES": "2",

@@ -15,11 +15,7 @@ NLI = ("premise", "hypothesis", "label")
 SMALL = ("+experiment=simcse_inli", *LITTLE, "trainer.max_epochs=1")
 
 
-def test_automatic_values_are_part_of_the_hash(
-    speaking_encoder,
-    run_tiny,
-    tmp_path,
-):
+def test_automatic_values_are_part_of_the_hash(speaking_encoder, run_tiny, tmp_path):
     def run(pooling, max_length):
         encoder = (
             "encoder=minilm_l6",
@@ -29,11 +25,7 @@ def test_automatic_values_are_part_of_the_hash(
             f"encoder.max_length={max_length}",
         )
 
-        return run_tiny(
-            tmp_path,
-            *SMALL,
-            *encoder,
-        )
+        return run_tiny(tmp_path, *SMALL, *encoder)
 
     auto = run("auto", "auto")
     encoder = auto.read()["decisive"]["config"]["encoder"]
@@ -48,25 +40,12 @@ def test_automatic_values_are_part_of_the_hash(
     assert longer.read()["decisive"]["config"]["encoder"]["max_length"] == 48
 
 
-def test_another_process_of_a_finished_run_ends_too(
-    run_tiny,
-    tmp_path,
-    monkeypatch,
-    caplog,
-):
+def test_another_process_of_a_finished_run_ends_too(run_tiny, tmp_path, monkeypatch, caplog):
     run_tiny(tmp_path, *SMALL)
     # Processes after the first are silent; the level comes back after the test.
     caplog.set_level("INFO", "lightning_cse")
-    monkeypatch.setattr(
-        train,
-        "rank_of",
-        lambda cfg: 1,
-    )
-    monkeypatch.setattr(
-        train,
-        "fit_and_test",
-        lambda *_: pytest.fail("it waits for the first"),
-    )
+    monkeypatch.setattr(train, "rank_of", lambda cfg: 1)
+    monkeypatch.setattr(train, "fit_and_test", lambda *_: pytest.fail("it waits for the first"))
     run_tiny(tmp_path, *SMALL)
 
 
@@ -95,13 +74,7 @@ def test_own_test_set_chooses_the_checkpoint(run_tiny, tmp_path):
 
     key = "val/own_nli/auc"
     own = f"own.nli={{dev:{tmp_path}/dev.tsv,test:{tmp_path}/test.tsv}}"
-    run = run_tiny(
-        tmp_path,
-        *SMALL,
-        "suite=[stsb,own]",
-        f"monitor={key}",
-        own,
-    )
+    run = run_tiny(tmp_path, *SMALL, "suite=[stsb,own]", f"monitor={key}", own)
     record = run.read()
     scores = {score: step for step, score in reversed(curves(run)[key].items()) if step}
     best = max(scores)
@@ -124,10 +97,5 @@ def test_a_dev_score_that_is_never_a_number_is_named(run_tiny, tmp_path, monkeyp
 
 def test_training_imports_few_modules(repository):
     line = [sys.executable, str(repository / "scripts" / "training_imports.py")]
-    done = subprocess.run(
-        line,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
     assert int(done.stdout.split()[-2]) <= 72

@@ -36,11 +36,7 @@ class Wide(Difference):
 class Symmetric(Numbers):
     """A score without direction."""
 
-    def entailment_score(
-        self,
-        premise,
-        hypothesis,
-    ):
+    def entailment_score(self, premise, hypothesis):
         return hypothesis.vector[:, 0] * premise.vector[:, 0]
 
 
@@ -49,33 +45,16 @@ class Sum:
 
     embed = staticmethod(Length().embed)
 
-    def entailment_score(
-        self,
-        premise,
-        hypothesis,
-    ):
+    def entailment_score(self, premise, hypothesis):
         return hypothesis.vector[:, 0] + premise.vector[:, 0]
 
 
-def write(
-    folder,
-    test,
-    dev=DEV,
-):
+def write(folder, test, dev=DEV):
     for split, rows in (("dev", dev), ("test", test)):
         path = folder / "SNLI/snli_1.0" / f"snli_1.0_{split}.jsonl"
-        path.parent.mkdir(
-            parents=True,
-            exist_ok=True,
-        )
+        path.parent.mkdir(parents=True, exist_ok=True)
         lines = [
-            json.dumps(
-                {
-                    "gold_label": label,
-                    "sentence1": p,
-                    "sentence2": h,
-                }
-            )
+            json.dumps({"gold_label": label, "sentence1": p, "sentence2": h})
             for p, h, label in rows
         ]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -88,37 +67,18 @@ def data_dir(tmp_path):
 
 
 def nli(folder, **options):
-    return NLI(
-        data_dir=str(folder),
-        dev="snli/dev",
-        test="snli/test",
-        **options,
-    )  # type: ignore[arg-type]
+    return NLI(data_dir=str(folder), dev="snli/dev", test="snli/test", **options)  # type: ignore[arg-type]
 
 
-def direction(
-    folder,
-    model,
-    rows,
-):
+def direction(folder, model, rows):
     write(folder, rows)
-    task = Direction(
-        data_dir=str(folder),
-        dev="snli/dev",
-        test="snli/test",
-    )
+    task = Direction(data_dir=str(folder), dev="snli/dev", test="snli/test")
     return result_of(task, model)  # type: ignore[arg-type]
 
 
 def test_the_threshold_is_the_first_best_of_the_grid_on_dev_and_used_on_test(data_dir):
     results = {split: result_of(nli(data_dir), Difference(), split) for split in ("dev", "test")}
-    assert results["dev"].metrics == pytest.approx(
-        {
-            "accuracy": 1,
-            "auprc": 1,
-            "threshold": 0.401,
-        }
-    )
+    assert results["dev"].metrics == pytest.approx({"accuracy": 1, "auprc": 1, "threshold": 0.401})
     metrics, predictions = results["test"].metrics, results["test"].predictions
     assert metrics["threshold"] == pytest.approx(0.401)
     assert metrics["accuracy"] == pytest.approx(0.5)  # 0.35 is missed, 0.9 is not entailed
@@ -136,44 +96,24 @@ def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path):
         ("p 0.4", "q 0.4", "entailment"),  # a tie both ways
         ("p 0.1", "n 0.9", "neutral"),
     ]
-    result = direction(
-        tmp_path,
-        Wide(),
-        rows,
-    )
+    result = direction(tmp_path, Wide(), rows)
     assert result.metrics == pytest.approx(
         {"accuracy": 1 / 3, "accuracy_determinant": 1 / 3, "ties": 1 / 3}
     )
     assert result.predictions["correct"] == [True, False, False]
     assert result.predictions["correct_determinant"] == [False, True, False]
-    assert direction(
-        tmp_path,
-        Difference(),
-        rows[2:3],
-    ).metrics == {"accuracy": 0, "ties": 1}
+    assert direction(tmp_path, Difference(), rows[2:3]).metrics == {"accuracy": 0, "ties": 1}
     assert "ties" not in direction(tmp_path, Difference(), rows[:2]).metrics
-    task = Direction(
-        data_dir=str(tmp_path),
-        dev="snli/dev",
-        test="snli/test",
-        dev_rows=3,
-    )
+    task = Direction(data_dir=str(tmp_path), dev="snli/dev", test="snli/test", dev_rows=3)
     found = result_of(task, Wide(), "dev").predictions["row"]
     assert len(found) == 1, "of the first three pairs; of two in all of dev"
 
 
 def test_a_score_that_is_the_same_both_ways_has_no_direction(tmp_path):
-    found = direction(
-        tmp_path,
-        Symmetric(),
-        [("p 0.2", "a 0.9", "entailment")],
-    )
+    found = direction(tmp_path, Symmetric(), [("p 0.2", "a 0.9", "entailment")])
     assert (found.metrics, found.predictions) == ({}, {})
     assert "no direction" in found.reason
-    inli = INLIDirection(
-        data_dir=str(sample_dir()),
-        test_rows=2,
-    )
+    inli = INLIDirection(data_dir=str(sample_dir()), test_rows=2)
     assert result_of(inli, Sum()) == found
 
 
@@ -189,18 +129,10 @@ def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path):
     for split in ("val", "test"):
         (tmp_path / "INLI" / f"{split}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
-    task = INLIDirection(
-        data_dir=str(tmp_path),
-        dev_rows=2,
-    )
+    task = INLIDirection(data_dir=str(tmp_path), dev_rows=2)
     result = result_of(task, Difference())
     assert result.metrics == pytest.approx(
-        {
-            "accuracy": 4 / 6,
-            "accuracy_explicit": 2 / 3,
-            "accuracy_implied": 2 / 3,
-            "ties": 1 / 6,
-        }
+        {"accuracy": 4 / 6, "accuracy_explicit": 2 / 3, "accuracy_implied": 2 / 3, "ties": 1 / 6}
     )
     assert result.predictions["type"] == ["explicit"] * 3 + ["implied"] * 3
     assert result.predictions["correct"] == [False, True, True, True, False, True]
@@ -213,17 +145,8 @@ def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path):
     [("sick/test", 794, 549), ("snli_senteval/test", 3368, 3126)],
     ids=["sick", "snli"],
 )
-def test_length_gives_its_published_numbers(
-    real_data,
-    test,
-    pairs,
-    right,
-):
-    task = Direction(
-        data_dir=str(real_data),
-        dev="snli_senteval/dev",
-        test=test,
-    )
+def test_length_gives_its_published_numbers(real_data, test, pairs, right):
+    task = Direction(data_dir=str(real_data), dev="snli_senteval/dev", test=test)
     result = result_of(task, Length())
     assert len(result.predictions["row"]) == pairs
     assert (

@@ -10,30 +10,18 @@ import pytest
 from oracles import Difference, result_of
 
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.evaluation import (
-    OwnDirection,
-    OwnNLI,
-    OwnSTS,
-)
+from lightning_cse.evaluation import OwnDirection, OwnNLI, OwnSTS
 
 NLI = ("premise", "hypothesis", "label")
 STS = ("sentence1", "sentence2", "score")
 
 
-def write(
-    path,
-    columns,
-    rows,
-):
+def write(path, columns, rows):
     if path.suffix == ".jsonl":
         lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in rows]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     else:
-        with path.open(
-            "w",
-            newline="",
-            encoding="utf-8",
-        ) as file:
+        with path.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([columns, *rows])
 
     return str(path)
@@ -45,9 +33,7 @@ def evaluated(task, split="test"):
 
 def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path):
     one = write(
-        tmp_path / "a.csv",
-        ("q", "sentence2", "grade"),
-        [("a 1", "b 9", -70), ("c 1", "d 5", 1e6)],
+        tmp_path / "a.csv", ("q", "sentence2", "grade"), [("a 1", "b 9", -70), ("c 1", "d 5", 1e6)]
     )
     two = write(
         tmp_path / "b.jsonl",
@@ -55,12 +41,7 @@ def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path):
         [("e 2", "f 6", 0.5), ("g 0", "h 7", -80)],
     )
     task = OwnSTS(
-        files=[one, two],
-        columns={
-            "sentence1": "q",
-            "score": "grade",
-            "label": "of another test",
-        },
+        files=[one, two], columns={"sentence1": "q", "score": "grade", "label": "of another test"}
     )
     # Gold -70, 1e6, 0.5, -80 has the ranks 2, 4, 3, 1; scores 8, 4, 4, 7 have 4, 1.5, 1.5, 3:
     # products sum up to -3.5.
@@ -68,16 +49,7 @@ def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path):
     assert evaluated(task).predictions["gold"] == [-70, 1e6, 0.5, -80]
     assert (task.metrics, task.splits) == (("spearman",), ("test",))
     assert (
-        len(
-            evaluated(
-                OwnSTS(
-                    files=one,
-                    columns=task.columns,
-                    test_rows=1,
-                )
-            ).predictions["row"]
-        )
-        == 1
+        len(evaluated(OwnSTS(files=one, columns=task.columns, test_rows=1)).predictions["row"]) == 1
     )
 
 
@@ -86,36 +58,16 @@ def test_nli_with_a_dev_side_takes_its_threshold_there(tmp_path):
         ("p 0", "a -30", "entailment"),
         ("p 0", "b -50", "neutral"),
     ]  # scores that no grid from 0 to 1 has
-    test = [
-        ("q 0", "c -39", "entailment"),
-        ("q 0", "d -41", "entailment"),
-        ("q 0", "e -60", "-"),
-    ]
+    test = [("q 0", "c -39", "entailment"), ("q 0", "d -41", "entailment"), ("q 0", "e -60", "-")]
     files = {
-        "dev": write(
-            tmp_path / "dev.csv",
-            NLI,
-            dev,
-        ),
-        "test": write(
-            tmp_path / "test.csv",
-            NLI,
-            test,
-        ),
+        "dev": write(tmp_path / "dev.csv", NLI, dev),
+        "test": write(tmp_path / "test.csv", NLI, test),
     }
-    task = OwnNLI(
-        files=files,
-        key="own.nli",
-    )
+    task = OwnNLI(files=files, key="own.nli")
     assert task.splits == ("dev", "test")
     result = evaluated(task)
     assert result.metrics == pytest.approx(
-        {
-            "accuracy": 2 / 3,
-            "auprc": 1,
-            "threshold": -40,
-            "auc": 1,
-        }
+        {"accuracy": 2 / 3, "auprc": 1, "threshold": -40, "auc": 1}
     )
     assert result.predictions["prediction"] == [True, False, False]
     assert evaluated(task, "dev").metrics["accuracy"] == 1
@@ -132,12 +84,7 @@ def test_nli_with_a_dev_side_takes_its_threshold_there(tmp_path):
         (STS, [], "my.csv: no rows"),
     ],
 )
-def test_a_wrong_file_is_one_error_with_its_key_and_path(
-    columns,
-    rows,
-    message,
-    tmp_path,
-):
+def test_a_wrong_file_is_one_error_with_its_key_and_path(columns, rows, message, tmp_path):
     path = write(tmp_path / "my.csv", columns, rows)
     with pytest.raises(DataError, match=message) as raised:
         evaluated(OwnSTS(files=path, key="own.sts"))

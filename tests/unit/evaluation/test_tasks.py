@@ -19,11 +19,7 @@ HEADER = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contra
 class ByTable(Numbers):
     """A hypothesis is entailed, and a sentence implicit, as its number says."""
 
-    def entailment_score(
-        self,
-        premise,
-        hypothesis,
-    ):
+    def entailment_score(self, premise, hypothesis):
         return hypothesis.vector[:, 0]
 
     def implicitness(self, sentence):
@@ -74,11 +70,7 @@ def test_rte_tunes_on_dev_and_counts_on_test(data_dir):
 def test_eis_counts_every_pair_and_ties_are_wrong_and_each_sentence_is_embedded_once(data_dir):
     answers = ByTable()
     tasks = {"rte": RTE(data_dir=str(data_dir)), "eis": EIS(data_dir=str(data_dir))}
-    results = run_tasks(
-        tasks,
-        answers,
-        "test",
-    )
+    results = run_tasks(tasks, answers, "test")
     # p 0.5 beats n and c; q 0.9 beats m, n and c but ties with e
     assert results["eis"].metrics == {"accuracy": 5 / 8}
     sentences = {sentence for task in tasks.values() for sentence in task.sentences("test")}
@@ -165,11 +157,7 @@ def pair_files(tmp_path):
         encoding="utf-8",
     )
 
-    return {
-        "data_dir": str(tmp_path),
-        "dev": str(path),
-        "test": str(path),
-    }
+    return {"data_dir": str(tmp_path), "dev": str(path), "test": str(path)}
 
 
 def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files):
@@ -182,10 +170,7 @@ def test_both_pairs_of_a_row_count_and_ties_are_wrong(pair_files):
         "explicit_score": pytest.approx([0.3, 0.4, 0.8, 0.1, -1, 2]),
         "correct": [False, False, True, True, True, False],
     }
-    limited = PairEIS(
-        **pair_files,
-        dev_rows=1,
-    )
+    limited = PairEIS(**pair_files, dev_rows=1)
     assert result_of(limited, ByTable(), "dev").metrics == {"accuracy": 1 / 2}
 
 
@@ -196,10 +181,7 @@ def test_a_corpus_that_is_not_there_is_lacking_only_where_it_may_be(pair_files):
         PairEIS(**sources).sentences("test")
 
     for missing in (sources, pair_files | {"test": "impscore/test"}):
-        reason = PairEIS(
-            **missing,
-            optional=True,
-        ).lacking()
+        reason = PairEIS(**missing, optional=True).lacking()
         assert reason is not None
         assert reason.startswith("ImpScore/all_data.csv is not in paths.data_dir; ")
 
@@ -210,12 +192,7 @@ def test_length_gives_the_papers_numbers(real_data):
     """
     result = result_of(EIS(data_dir=str(real_data)), Length())
     assert (sum(result.predictions["correct"]), len(result.predictions["correct"])) == (3996, 4000)
-    task = PairEIS(
-        data_dir=str(real_data),
-        dev="impscore/dev",
-        test="impscore/test",
-        optional=True,
-    )
+    task = PairEIS(data_dir=str(real_data), dev="impscore/dev", test="impscore/test", optional=True)
     if reason := task.lacking():
         pytest.skip(reason)
 

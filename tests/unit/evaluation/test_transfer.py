@@ -40,32 +40,18 @@ class Hashed(Words):
         )
 
 
-def table(
-    rows,
-    classes,
-    seed,
-    *,
-    pairs=False,
-):
+def table(rows, classes, seed, *, pairs=False):
     """Return sentences of one to five words and ``WIDTH`` numbers, with labels that depend on
     them.
     """
     random = np.random.RandomState(seed)
     names = ("sentence1", "sentence2") if pairs else ("sentence",)
-    numbers = random.randn(
-        len(names),
-        rows,
-        WIDTH,
-    ).round(3)
+    numbers = random.randn(len(names), rows, WIDTH).round(3)
     signal = np.abs(numbers[0] - numbers[1]).sum(1) - 4 if pairs else numbers[0].sum(1)
     noisy = signal + random.randn(rows)
     places = np.floor(noisy / 1.5 + len(classes) / 2).astype(int).clip(0, len(classes) - 1)
     columns = {"label": [classes[place] for place in places]}
-    for name, side in zip(
-        names,
-        numbers.tolist(),
-        strict=True,
-    ):
+    for name, side in zip(names, numbers.tolist(), strict=True):
         sentences = []
         for vector in side:
             words = ["w"] * random.randint(1, 6)
@@ -76,22 +62,9 @@ def table(
     return Rows.of(columns)
 
 
-def evaluated(
-    monkeypatch,
-    corpus,
-    tables,
-    **options,
-):
-    monkeypatch.setattr(
-        module,
-        "read_corpus",
-        lambda name, split, folder: tables[split],
-    )
-    task = Transfer(
-        data_dir="",
-        corpus=corpus,
-        **options,
-    )  # type: ignore[arg-type]
+def evaluated(monkeypatch, corpus, tables, **options):
+    monkeypatch.setattr(module, "read_corpus", lambda name, split, folder: tables[split])
+    task = Transfer(data_dir="", corpus=corpus, **options)  # type: ignore[arg-type]
     return result_of(task, Words())
 
 
@@ -109,11 +82,7 @@ def senteval_order(rows, classes):
     return sorted(range(len(rows)), key=key)
 
 
-def numbers(
-    rows,
-    classes,
-    order,
-):
+def numbers(rows, classes, order):
     """Return features and labels in an order."""
     vectors = [Words().embed(rows.column(side)).vector.double().numpy() for side in sides(rows)]
     features = vectors[0]
@@ -126,11 +95,7 @@ def numbers(
     return features[order], labels[order]
 
 
-def chosen(
-    x,
-    y,
-    folds,
-):
+def chosen(x, y, folds):
     scores = [
         np.mean([(fitted(x[a], y[a], l2).predict(x[b]) == y[b]).mean() for a, b in folds])
         for l2 in module.L2
@@ -138,69 +103,36 @@ def chosen(
     return module.L2[int(np.argmax(np.round(100 * np.array(scores), 2)))]
 
 
-def fitted(
-    x,
-    y,
-    l2,
-):  # type: ignore[no-untyped-def]
+def fitted(x, y, l2):  # type: ignore[no-untyped-def]
     from sklearn.linear_model import LogisticRegression
 
     c = (2 if len(set(y)) == 2 else 1) / (len(x) * l2)
-    return LogisticRegression(
-        C=c,
-        tol=1e-8,
-        max_iter=10_000,
-    ).fit(x, y)
+    return LogisticRegression(C=c, tol=1e-8, max_iter=10_000).fit(x, y)
 
 
 def stratified(y, folds=10):
     from sklearn.model_selection import StratifiedKFold
 
-    return list(
-        StratifiedKFold(
-            folds,
-            shuffle=True,
-            random_state=1111,
-        ).split(np.zeros(len(y)), y)
-    )
+    return list(StratifiedKFold(folds, shuffle=True, random_state=1111).split(np.zeros(len(y)), y))
 
 
 @pytest.mark.parametrize(
     ("corpus", "classes"), [("mr", ("negative", "positive")), ("subj", ("subjective", "objective"))]
 )
-def test_nested_folds_against_a_loop(
-    monkeypatch,
-    corpus,
-    classes,
-):
+def test_nested_folds_against_a_loop(monkeypatch, corpus, classes):
     rows = table(80, classes, seed=1)
     order = senteval_order(rows, classes)
     x, y = numbers(rows, classes, order)
     accuracies, predicted = [], np.zeros(len(y), dtype=int)
     for train, test in stratified(y):
-        l2 = chosen(
-            x[train],
-            y[train],
-            stratified(y[train]),
-        )
+        l2 = chosen(x[train], y[train], stratified(y[train]))
         predicted[test] = fitted(x[train], y[train], l2).predict(x[test])
         accuracies.append((predicted[test] == y[test]).mean())
 
-    result = evaluated(
-        monkeypatch,
-        corpus,
-        {"all": rows},
-    )
+    result = evaluated(monkeypatch, corpus, {"all": rows})
     assert result.metrics == {"accuracy_lbfgs": pytest.approx(np.mean(accuracies))}
     assert 0.6 < np.mean(accuracies) < 1
-    by_row = {
-        row: classes[k]
-        for row, k in zip(
-            order,
-            predicted,
-            strict=True,
-        )
-    }
+    by_row = {row: classes[k] for row, k in zip(order, predicted, strict=True)}
     assert result.predictions == {
         "row": list(range(80)),
         "label": rows.column("label"),
@@ -215,26 +147,11 @@ def test_a_given_dev_split_chooses(monkeypatch):
         "dev": table(40, classes, 5),
         "test": table(50, classes, 6),
     }
-    sides = {
-        name: numbers(
-            rows,
-            classes,
-            list(range(len(rows))),
-        )
-        for name, rows in tables.items()
-    }
+    sides = {name: numbers(rows, classes, list(range(len(rows)))) for name, rows in tables.items()}
     both = [np.concatenate([sides["train"][k], sides["dev"][k]]) for k in (0, 1)]
-    l2 = chosen(
-        both[0],
-        both[1],
-        [(np.arange(60), np.arange(60, 100))],
-    )
+    l2 = chosen(both[0], both[1], [(np.arange(60), np.arange(60, 100))])
     predicted = fitted(*sides["train"], l2).predict(sides["test"][0])
-    result = evaluated(
-        monkeypatch,
-        "sst2",
-        tables,
-    )
+    result = evaluated(monkeypatch, "sst2", tables)
     assert result.metrics == {
         "accuracy_lbfgs": pytest.approx((predicted == sides["test"][1]).mean())
     }
@@ -242,21 +159,13 @@ def test_a_given_dev_split_chooses(monkeypatch):
 
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus):
-    task = Transfer(
-        data_dir=str(sample_dir()),
-        corpus=corpus,
-        rows=12,
-    )
+    task = Transfer(data_dir=str(sample_dir()), corpus=corpus, rows=12)
     assert (task.splits, task.metrics) == (("test",), ("accuracy_lbfgs",))
     assert task.sentences("dev") == []
     result = result_of(task, Hashed())
     assert 0 <= result.metrics["accuracy_lbfgs"] <= 1
     assert len(result.predictions["row"]) == len(list(task.tables.values())[-1])
-    for rows in Transfer(
-        data_dir=str(sample_dir()),
-        corpus=corpus,
-        rows=3,
-    ).tables.values():
+    for rows in Transfer(data_dir=str(sample_dir()), corpus=corpus, rows=3).tables.values():
         assert set(Counter(rows.column("label")).values()) == {3}
 
     assert not task.suits(Numbers()), "a model without features"

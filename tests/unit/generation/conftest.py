@@ -17,11 +17,7 @@ def generation(tmp_path):
     folder.
     """
 
-    def made(
-        server,
-        *overrides,
-        data="wiki",
-    ):
+    def made(server, *overrides, data="wiki"):
         line = [
             *("n=6", "encoder=tiny", "corpora=sample", "+pattern=sts", "paths=sample"),
             f"paths.runs_dir={tmp_path}/runs",

@@ -31,21 +31,11 @@ def rows(table):
 
 
 def judged(
-    text,
-    *,
-    finish="stop",
-    source=SOURCE,
-    reference=None,
-    written=(),
-    measured=None,
-    **checks,
+    text, *, finish="stop", source=SOURCE, reference=None, written=(), measured=None, **checks
 ):
     fields = ("Sentence 1", "Sentence 2")
     role = Role.model_construct(
-        name="r",
-        fields=fields,
-        drawn=Examples(PAIRS, PAIRS),
-        checks=Checks(**checks),
+        name="r", fields=fields, drawn=Examples(PAIRS, PAIRS), checks=Checks(**checks)
     )
     return judge(
         Reply(text, finish),
@@ -94,11 +84,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("reason", "text", "given"), REASONS)
-def test_reasons(
-    reason,
-    text,
-    given,
-):
+def test_reasons(reason, text, given):
     assert judged(text, **given)[1] == reason
 
 
@@ -113,12 +99,7 @@ def test_reasons(
         (1, 5, {"shortest": 0.3}, None),
     ],
 )
-def test_lengths(
-    words,
-    of,
-    given,
-    reason,
-):
+def test_lengths(words, of, given, reason):
     text = " ".join(f"w{n}" for n in range(words))
     reference = " ".join(f"r{n}" for n in range(of))
     assert judged(text, reference=reference, **given)[1] == reason
@@ -199,17 +180,7 @@ def test_cleaning():
 
 
 @pytest.mark.timeout(60)  # a pattern that backtracks takes hours
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "a",
-        "- ",
-        "((",
-        "Answer: ",
-        "A dog. ",
-        "a" + " " * 50,
-    ],
-)
+@pytest.mark.parametrize("piece", ["a", "- ", "((", "Answer: ", "A dog. ", "a" + " " * 50])
 def test_long_reply_is_judged_in_linear_time(piece):
     assert judged(piece * 3_000)
 
@@ -245,11 +216,7 @@ def test_sentences_are_counted():
         ("की", "का", False),
     ],
 )
-def test_letters_decide_equality(
-    one,
-    other,
-    equal,
-):
+def test_letters_decide_equality(one, other, equal):
     assert (letters(one) == letters(other)) == equal
 
 
@@ -257,17 +224,7 @@ PIECES = """
 \n ¦ " ¦ “ ¦ ' ¦ ` ¦ ( ¦ ) ¦ : ¦ { ¦ } ¦ A dog ¦ runs ¦ Dr. ¦ 3.5 ¦ ... ¦ ! ¦ ** ¦ - ¦ 1. ¦ 犬。 ¦ Sentence 2: ¦ Sure!
 Here is the ¦ sentence: ¦ <think> ¦ </think> ¦ (Note: ¦ Let me know if ¦ Return the new sentence and nothing else; all
 """
-ANY = st.sampled_from(
-    [
-        *rows(PIECES),
-        "\u0301",
-        "\ud800",
-        "\u2028",
-        SORRY,
-        SOURCE,
-        POSITIVE,
-    ]
-)
+ANY = st.sampled_from([*rows(PIECES), "\u0301", "\ud800", "\u2028", SORRY, SOURCE, POSITIVE])
 
 
 @example(text="{ \ud800", finish="stop")

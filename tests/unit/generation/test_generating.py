@@ -35,20 +35,9 @@ def role(body):
 def answer(body):
     words = prompt(body).rstrip(".").split()
     sentences = {
-        "positive": [
-            *words[1:],
-            "so",
-            "it",
-            "is",
-        ],
+        "positive": [*words[1:], "so", "it", "is"],
         "intermediate": words[: len(words) // 2],
-        "negative": [
-            "Nothing",
-            "of",
-            "the",
-            "kind:",
-            *reversed(words[:4]),
-        ],
+        "negative": ["Nothing", "of", "the", "kind:", *reversed(words[:4])],
     }
     return " ".join(sentences[role(body)]) + "."
 
@@ -69,11 +58,7 @@ def own(path, numbers):
 
 
 @pytest.mark.parametrize("reference", ["positive", "source"])
-def test_rows_in_the_order_of_drawing(
-    serve,
-    generation,
-    reference,
-):
+def test_rows_in_the_order_of_drawing(serve, generation, reference):
     def slow(body):
         time.sleep(0.05 * (prompt(body) == made.sentences[0]))  # the first comes last
         return json.dumps({"sentence": answer(body)})
@@ -115,12 +100,7 @@ def test_rejected_reply_is_sampled_again(serve, generation):
     assert counts == {"asked": 12, "accepted": 6, "rejected": {"echo of the source": 6}}
 
     seeds = Counter((role(call.body), call.body["seed"]) for call in server.calls)
-    asked = [
-        ("positive", 7),
-        ("intermediate", 7),
-        ("intermediate", 8),
-        ("negative", 7),
-    ]
+    asked = [("positive", 7), ("intermediate", 7), ("intermediate", 8), ("negative", 7)]
 
     assert seeds == dict.fromkeys(asked, 6)
 
@@ -174,11 +154,7 @@ def test_dead_endpoint_loses_no_reply(serve, generation):
 
 
 @pytest.mark.parametrize("harm", ["shorter", "nothing left"])
-def test_changed_rows_are_written_again(
-    serve,
-    generation,
-    harm,
-):
+def test_changed_rows_are_written_again(serve, generation, harm):
     server = serve()
     made = generation(server)
     provenance, content = made.write(), made.rows.read_bytes()
@@ -210,11 +186,7 @@ def test_changed_rows_are_written_again(
         ("pattern.roles.0.checks=null", False),
     ],
 )
-def test_folder_depends_on_decisive_settings(
-    generation,
-    override,
-    same,
-):
+def test_folder_depends_on_decisive_settings(generation, override, same):
     assert (generation(None, override).run.path == generation(None).run.path) == same
 
 
@@ -222,12 +194,7 @@ def test_draw_depends_on_seed_and_sentences_only(generation, tmp_path):
     whole = own(tmp_path / "own.txt", range(1000))
     halves = [own(tmp_path / "b.txt", range(500, 1000)), own(tmp_path / "a.txt", range(500))]
     made = generation(None, f"data.train=[{whole}]", "n=100")
-    other = generation(
-        None,
-        f"data.train=[{whole}]",
-        "n=100",
-        "seed=1",
-    )
+    other = generation(None, f"data.train=[{whole}]", "n=100", "seed=1")
 
     common = set(other.sentences[:100]).intersection(made.sentences[:100])
 
@@ -262,11 +229,7 @@ def test_patience_limits_the_cost_of_a_fault(serve, generation):
         ),
     ],
 )
-def test_faults(
-    generation,
-    overrides,
-    fault,
-):
+def test_faults(generation, overrides, fault):
     with pytest.raises((ConfigError, DataError), match=re.escape(fault)):
         generation(None, *overrides)
 
@@ -319,23 +282,12 @@ def test_show_prompts_sends_nothing(serve, generation):
         ("file", ["data.train=wiki_split/dev"], "wiki_sts_ht", "ngcse_wiki"),
     ],
 )
-def test_training_command(
-    generation,
-    data,
-    overrides,
-    experiment,
-    corpus,
-):
+def test_training_command(generation, data, overrides, experiment, corpus):
     made = generation(None, *overrides, data=data)
     *_, command = "".join(made.conclusion()).splitlines()
     words = shlex.split(command)
 
-    assert words[:4] == [
-        "python",
-        "-m",
-        "lightning_cse.train",
-        f"+experiment=ngcse_{experiment}",
-    ]
+    assert words[:4] == ["python", "-m", "lightning_cse.train", f"+experiment=ngcse_{experiment}"]
     assert words[4:6] == ["corpora=sample", "paths=sample"]
     assert words[6].startswith(f"corpora.{corpus}=[")
     assert words[7] == f"data.watched_in=[{made.rows}]"
@@ -343,12 +295,7 @@ def test_training_command(
     config_check.check(compose("train", *ordered(words[3:])), "train")
 
 
-def test_training_record_has_the_provenance_of_rows(
-    serve,
-    generation,
-    run_tiny,
-    tmp_path,
-):
+def test_training_record_has_the_provenance_of_rows(serve, generation, run_tiny, tmp_path):
     sentences = own(tmp_path / "own.txt", range(40))
     made = generation(serve(), f"data.train=[{sentences}]", "n=35")
     made.write()

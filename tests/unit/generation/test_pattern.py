@@ -58,11 +58,7 @@ def four():
 def built(repository):
     """A pattern of conf/ on the sample corpus, or another one."""
 
-    def build(
-        name,
-        *overrides,
-        data_dir=None,
-    ):
+    def build(name, *overrides, data_dir=None):
         with initialize_config_dir(str(repository / "conf"), version_base="1.3"):
             cfg = hydra_compose(overrides=["+corpora=full", f"+pattern={name}", *overrides])
 
@@ -119,11 +115,7 @@ def test_custom_pattern():
         ("roles.1.checks", {"less_detail_than": "frage"}, "kürzer: 'frage' must be one of"),
     ],
 )
-def test_faults(
-    path,
-    value,
-    fault,
-):
+def test_faults(path, value, fault):
     node = four()
     *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     place = node
@@ -140,36 +132,14 @@ def test_faults(
 # Examples
 
 
-def source(
-    *names,
-    first="sentence1",
-    second="sentence2",
-    **given,
-):
+def source(*names, first="sentence1", second="sentence2", **given):
     names = names or ("sts12/train",)
-    return Source.model_validate(
-        {
-            "from": names,
-            "first": first,
-            "second": second,
-            **given,
-        }
-    )
+    return Source.model_validate({"from": names, "first": first, "second": second, **given})
 
 
-def draw(
-    *sources,
-    shots=3,
-    seed=0,
-    data_dir=None,
-):
+def draw(*sources, shots=3, seed=0, data_dir=None):
     wanted = {f"examples.{number}": each for number, each in enumerate(sources)}
-    drawn = draw_examples(
-        wanted,
-        data_dir or sample_dir(),
-        shots=shots,
-        seed=seed,
-    )
+    drawn = draw_examples(wanted, data_dir or sample_dir(), shots=shots, seed=seed)
     return list(drawn.values())
 
 
@@ -218,13 +188,7 @@ def test_trivial_and_repeated_pairs_are_left_out(tmp_path):
 
     assert draw(own(tmp_path, rows), shots=1)[0].pool == (("Snow fell.", "It snowed."),)
 
-    rows = [
-        ("One.", "Two."),
-        ("Two!", "Three."),
-        ("Three", "Four."),
-        ("five", "ONE"),
-        ("Six", "7"),
-    ]
+    rows = [("One.", "Two."), ("Two!", "Three."), ("Three", "Four."), ("five", "ONE"), ("Six", "7")]
     for seed in range(10):
         (found,) = draw(own(tmp_path, rows), shots=2, seed=seed)
         assert len({letters(sentence) for pair in found.shown for sentence in pair}) == 4

@@ -15,21 +15,11 @@ def words(number, kept):
     return " ".join(first), " ".join(first[:kept] + [f"other{place}" for place in range(4 - kept)])
 
 
-KEPT = {
-    "positive": 3,
-    "intermediate": 2,
-    "negative": 0,
-}
+KEPT = {"positive": 3, "intermediate": 2, "negative": 0}
 PAIRS = {role: tuple(words(number, kept) for number in range(40)) for role, kept in KEPT.items()}
 
 
-def summary(
-    folder,
-    pattern,
-    written,
-    encoder,
-    most,
-):
+def summary(folder, pattern, written, encoder, most):
     """Summarise rows in which each role has these pairs with the anchor, the same for all roles."""
     roles = [
         Role.model_construct(name=role, drawn=Examples(pairs[:1], pairs, "own"))
@@ -44,24 +34,12 @@ def summary(
     path = folder / "mine.jsonl"
     path.write_text("".join(lines))
 
-    return summarise(
-        Pattern.model_construct(roles=tuple(roles)),
-        path,
-        encoder,
-        most=most,
-        seed=0,
-    )
+    return summarise(Pattern.model_construct(roles=tuple(roles)), path, encoder, most=most, seed=0)
 
 
 def test_rows_are_measured_beside_the_pattern(tmp_path):
     written = {role: some[:30] for role, some in PAIRS.items()}
-    found = summary(
-        tmp_path,
-        PAIRS,
-        written,
-        tiny_encoder(),
-        most=20,
-    )
+    found = summary(tmp_path, PAIRS, written, tiny_encoder(), most=20)
 
     assert found == json.loads((tmp_path / "summary.json").read_text())
     assert (tmp_path / "histograms.png").read_bytes().startswith(b"\x89PNG")

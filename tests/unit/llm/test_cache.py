@@ -42,12 +42,7 @@ def test_requests_are_kept_and_shared_messages_stored_once(path):
     with closing(ReplyCache(path)) as cache:
         for number in range(50):
             request = Request((*shared, ("user", str(number))), {"seed": number})
-            cache.put(
-                request.key("m"),
-                "m",
-                request,
-                REPLY,
-            )
+            cache.put(request.key("m"), "m", request, REPLY)
 
     assert path.stat().st_size < 50_000, "the prompts are 150,000"
     columns = "key, model, messages, last, parameters"
@@ -77,13 +72,7 @@ for k in range(40):
 def test_processes_share_one_file(path):
     processes = [
         subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                SCRIPT,
-                str(path),
-                name,
-            ],
+            [sys.executable, "-c", SCRIPT, str(path), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

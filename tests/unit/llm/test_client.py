@@ -56,15 +56,7 @@ def test_a_request_and_its_reply(serve, model):
     messages = (("system", "Reverse."), ("user", "one two"))
     request = Request(messages, parameters, schema=SCHEMA)
     llm = model(server, model="some/model")
-    assert ask(llm, [request]) == [
-        Reply(
-            "owt eno",
-            "stop",
-            "some/model",
-            3,
-            2,
-        )
-    ]
+    assert ask(llm, [request]) == [Reply("owt eno", "stop", "some/model", 3, 2)]
     (call,) = server.calls
     form = call.body.pop("response_format")
     assert (form["type"], form["json_schema"]["schema"]) == ("json_schema", SCHEMA)
@@ -77,13 +69,7 @@ def test_a_request_and_its_reply(serve, model):
 @pytest.mark.parametrize(
     "refuses", [["response_format"], ["system"], ["response_format", "system", "seed"]]
 )
-def test_an_endpoint_is_asked_without_what_it_refuses(
-    serve,
-    model,
-    caplog,
-    refuses,
-    status,
-):
+def test_an_endpoint_is_asked_without_what_it_refuses(serve, model, caplog, refuses, status):
     server = serve(refuses=refuses, refusal=status)
     messages = (("system", "Reverse."), ("user", "one two"))
     with caplog.at_level("INFO"):
@@ -115,13 +101,7 @@ def test_an_endpoint_is_asked_without_what_it_refuses(
         (True, {"ignores": ["response_format"]}, "ignores it"),
     ],
 )
-def test_structured_output(
-    serve,
-    model,
-    setting,
-    server,
-    structured,
-):
+def test_structured_output(serve, model, setting, server, structured):
     endpoint = serve(**server)
     llm = model(endpoint, structured_output=setting)
     requests = [Request((("user", "one"),), schema=SCHEMA)]
@@ -176,12 +156,7 @@ def test_one_broken_connection_refuses_no_feature(serve, model):
     assert llm.abilities.structured_output
 
 
-def test_a_silent_endpoint_is_named(
-    serve,
-    model,
-    caplog,
-    monkeypatch,
-):
+def test_a_silent_endpoint_is_named(serve, model, caplog, monkeypatch):
     monkeypatch.setattr("lightning_cse.llm.probe.PATIENCE", 0.1)
     server = serve(plan=always("silent"))
     with pytest.raises(LLMError, match=r"no answer within 0\.5 s"):
@@ -212,12 +187,7 @@ def test_equal_requests_share_a_call_and_other_samples_do_not(serve, model):
         ("surrogate", Reply("cut ?", "stop", "m", 2, 2)),
     ],
 )
-def test_unusual_replies_are_kept(
-    serve,
-    model,
-    odd,
-    reply,
-):
+def test_unusual_replies_are_kept(serve, model, odd, reply):
     server = serve(plan=lambda *_: odd)
     assert ask(model(server), questions(1)) == [reply]
     assert ask(model(server), questions(1)) == [replace(reply, cached=True)]
@@ -228,11 +198,7 @@ def test_unusual_replies_are_kept(
 # Faults
 
 
-def test_many_requests_to_an_unreliable_server(
-    serve,
-    model,
-    caplog,
-):
+def test_many_requests_to_an_unreliable_server(serve, model, caplog):
     kinds = tuple(kind for kind in TRANSIENT if kind not in ENDLESS)
     server = serve(plan=share(0.2, kinds, times=4), seconds=0.002)
     llm = model(server, concurrency=16)
@@ -248,11 +214,7 @@ def test_many_requests_to_an_unreliable_server(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_retry_overcomes_every_fault(
-    serve,
-    model,
-    fault,
-):
+def test_a_retry_overcomes_every_fault(serve, model, fault):
     server = serve(plan=first(fault))
     llm = model(server, timeout=0.5 if fault in ENDLESS else 60.0)
     assert texts(ask(llm, questions(1))) == answers(1)
@@ -271,21 +233,10 @@ def test_a_retry_overcomes_every_fault(
         ("forbidden", "Your country is not supported", True),
     ],
 )
-def test_a_failed_request_leaves_the_others_alone(
-    serve,
-    model,
-    fault,
-    reason,
-    final,
-):
+def test_a_failed_request_leaves_the_others_alone(serve, model, fault, reason, final):
     server = serve(plan=lambda body, _: fault if prompt(body) == "question 1" else None)
     timeout = 0.5 if fault in ENDLESS else 60.0
-    llm = model(
-        server,
-        retries=1,
-        concurrency=1,
-        timeout=timeout,
-    )
+    llm = model(server, retries=1, concurrency=1, timeout=timeout)
     good, failed, last = ask(llm, questions(3))
     assert texts([good, last]) == answers(3)[::2]
     assert isinstance(failed, Failure)
@@ -307,12 +258,7 @@ def test_a_failed_request_leaves_the_others_alone(
         ("html", "the answer is not a chat completion; it begins .* Check llm.model"),
     ],
 )
-def test_a_wrong_endpoint_is_named_after_one_call(
-    serve,
-    model,
-    kind,
-    message,
-):
+def test_a_wrong_endpoint_is_named_after_one_call(serve, model, kind, message):
     server = serve(plan=always(kind))
     with pytest.raises(LLMError, match=message) as caught:
         ask(model(server, concurrency=2), questions(50))
@@ -337,11 +283,7 @@ def test_an_endpoint_that_cannot_be_reached(model):
         ask(model(server, retries=100), questions(1))
 
 
-def test_kept_replies_need_neither_a_key_nor_a_network(
-    serve,
-    model,
-    monkeypatch,
-):
+def test_kept_replies_need_neither_a_key_nor_a_network(serve, model, monkeypatch):
     ask(model(serve()), questions(5))
     monkeypatch.delenv("OPENAI_API_KEY")
     elsewhere = model("https://api.example.org/v1")
@@ -350,25 +292,13 @@ def test_kept_replies_need_neither_a_key_nor_a_network(
         ask(elsewhere, questions(6))
 
 
-def test_the_key_appears_nowhere(
-    serve,
-    model,
-    tmp_path,
-    caplog,
-    capfd,
-):
+def test_the_key_appears_nowhere(serve, model, tmp_path, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     llm = model(serve(plan=first("error", "break", "limit"), key=KEY))
     got = ask(llm, questions(3))
     files = [path.read_bytes().decode("latin-1") for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) >= 1
-    shown = [
-        caplog.text,
-        *capfd.readouterr(),
-        repr(got),
-        repr(vars(llm)),
-        *files,
-    ]
+    shown = [caplog.text, *capfd.readouterr(), repr(got), repr(vars(llm)), *files]
     assert [one for one in shown if KEY[:8] in one] == []
 
 
@@ -384,12 +314,7 @@ def test_the_key_appears_nowhere(
         ({}, 0.0),
     ],
 )
-def test_calls_keep_to_the_limits(
-    serve,
-    model,
-    limits,
-    seconds,
-):
+def test_calls_keep_to_the_limits(serve, model, limits, seconds):
     server = serve(lambda _: "word " * 100)
     assert len(ask(model(server, **limits), questions(8))) == 8
     times = [call.at for call in server.calls]
@@ -434,23 +359,12 @@ sys.exit(main())
 """
 
 
-def stopped(
-    server,
-    folder,
-    signals,
-    release,
-):
+def stopped(server, folder, signals, release):
     """Run the script until it waits for its calls, send the signals; return exit code and
     stderr.
     """
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            SCRIPT,
-            server.url,
-            str(folder),
-        ],
+        [sys.executable, "-c", SCRIPT, server.url, str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -481,14 +395,7 @@ def stopped(
         ([signal.SIGKILL], -9, 20),
     ],
 )
-def test_a_stopped_process_loses_no_reply(
-    serve,
-    model,
-    tmp_path,
-    signals,
-    code,
-    kept,
-):
+def test_a_stopped_process_loses_no_reply(serve, model, tmp_path, signals, code, kept):
     go = threading.Event()
     # Eight calls get no answer before the signals: the process waits for all of them.
     server = serve(lambda body: str(int(prompt(body).split()[1]) < 20 or go.wait(30)))

@@ -73,18 +73,9 @@ def test_the_address_is_the_setting_then_the_environment_then_openai(monkeypatch
         ("http://localhost.example.org/v1", "", None),
     ],
 )
-def test_the_key_comes_from_the_named_variable(
-    url,
-    key,
-    found,
-    monkeypatch,
-):
+def test_the_key_comes_from_the_named_variable(url, key, found, monkeypatch):
     monkeypatch.setenv("MY_KEY", key)
-    endpoint = Endpoint(
-        model="m",
-        base_url=url,
-        key_variable="MY_KEY",
-    )
+    endpoint = Endpoint(model="m", base_url=url, key_variable="MY_KEY")
     if found:
         assert endpoint.key() == found
     else:

@@ -38,11 +38,7 @@ def test_a_key_depends_on_everything_that_is_sent():
         ([Reply("yes", "stop"), Failure("no")], {"failed": 1}, None),
     ],
 )
-def test_account_and_cost(
-    outcomes,
-    counts,
-    cost,
-):
+def test_account_and_cost(outcomes, counts, cost):
     account = Account()
     for outcome in outcomes:
         account.add(outcome)

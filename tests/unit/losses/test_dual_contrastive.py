@@ -12,54 +12,23 @@ from lightning_cse.similarity import GaussianSimilarity
 
 HYPOTHESES = ("explicit_entailment", "implied_entailment", "contradiction")
 OPTIONS = [{"contradiction": c, "intra_sentence": i} for c in (True, False) for i in (True, False)]
-ablations = pytest.mark.parametrize(
-    "options",
-    OPTIONS,
-    ids=str,
-)
+ablations = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 
-def make(
-    n,
-    d,
-    seed=0,
-):
+def make(n, d, seed=0):
     """Premise, explicit entailment, implied entailment, contradiction."""
     return [DualEmbedding(*pair) for pair in normal(4, 2, n, d, seed=seed)]
 
 
-def loop(
-    compare,
-    temperature,
-    premise,
-    hypotheses,
-    rows,
-    contradiction=True,
-    intra_sentence=True,
-):
+def loop(compare, temperature, premise, hypotheses, rows, contradiction=True, intra_sentence=True):
     """The terms that each row has; ``compare`` is the similarity of anchor i and candidate j."""
 
-    def term(
-        anchor,
-        i,
-        positive,
-        k,
-        *others,
-    ):
+    def term(anchor, i, positive, k, *others):
         candidates = []
         for view in (positive, *others):
             candidates += [compare(anchor, i, view, j) for j in range(len(view))]
 
-        return cross_entropy(
-            compare(
-                anchor,
-                i,
-                positive,
-                k,
-            ),
-            candidates,
-            temperature,
-        )
+        return cross_entropy(compare(anchor, i, positive, k), candidates, temperature)
 
     views = {
         "explicit_entailment": (premise.explicit, premise.implicit),
@@ -73,31 +42,15 @@ def loop(
             if role in views:
                 anchor, other = views[role]
                 others = [*negatives, other] if intra_sentence else negatives
-                total += term(
-                    anchor,
-                    i,
-                    hypothesis.explicit,
-                    k,
-                    *others,
-                )
+                total += term(anchor, i, hypothesis.explicit, k, *others)
 
             if intra_sentence:
-                total += term(
-                    hypothesis.explicit,
-                    k,
-                    hypothesis.implicit,
-                    k,
-                )
+                total += term(hypothesis.explicit, k, hypothesis.implicit, k)
 
     return total / len(premise)
 
 
-def of_cosines(
-    a,
-    i,
-    b,
-    j,
-):
+def of_cosines(a, i, b, j):
     return cos(a[i], b[j])
 
 
@@ -108,31 +61,12 @@ def of_cosines(
     temperature=st.sampled_from([0.05, 1.0]),
     seed=st.integers(0, 10_000),
 )
-def test_loss_matches_loop(
-    options,
-    n,
-    d,
-    temperature,
-    seed,
-):
+def test_loss_matches_loop(options, n, d, temperature, seed):
     premise, *others = make(n, d, seed)
     got = DualContrastive(temperature, **options)(premise, *others)
-    hypotheses = dict(
-        zip(
-            HYPOTHESES,
-            others,
-            strict=True,
-        )
-    )
+    hypotheses = dict(zip(HYPOTHESES, others, strict=True))
     rows = {role: list(range(n)) for role in HYPOTHESES}
-    want = loop(
-        of_cosines,
-        temperature,
-        premise,
-        hypotheses,
-        rows,
-        **options,
-    )
+    want = loop(of_cosines, temperature, premise, hypotheses, rows, **options)
     assert got.shape == ()
     assert got.item() == pytest.approx(want, abs=1e-8)
 
@@ -141,42 +75,14 @@ def test_loss_matches_loop(
 @pytest.mark.parametrize("reduce", ["mean_of_sims", "sim_of_sum"])
 def test_loss_of_gaussians_matches_loop(options, reduce):
     premise, *others = [DualGaussianEmbedding(*fields) for fields in normal(4, 4, 3, 4, seed=3)]
-    loss = DualContrastive(
-        1.0,
-        similarity=GaussianSimilarity(reduce),
-        **options,
-    )
+    loss = DualContrastive(1.0, similarity=GaussianSimilarity(reduce), **options)
 
-    def from_candidate(
-        anchor,
-        i,
-        candidate,
-        j,
-    ):
-        return sim(
-            candidate,
-            j,
-            anchor,
-            i,
-            reduce,
-        )
+    def from_candidate(anchor, i, candidate, j):
+        return sim(candidate, j, anchor, i, reduce)
 
-    hypotheses = dict(
-        zip(
-            HYPOTHESES,
-            others,
-            strict=True,
-        )
-    )
+    hypotheses = dict(zip(HYPOTHESES, others, strict=True))
     rows = {role: [0, 1, 2] for role in HYPOTHESES}
-    want = loop(
-        from_candidate,
-        1.0,
-        premise,
-        hypotheses,
-        rows,
-        **options,
-    )
+    want = loop(from_candidate, 1.0, premise, hypotheses, rows, **options)
     assert loss(premise, *others).item() == pytest.approx(want, abs=1e-9)
 
 
@@ -184,11 +90,7 @@ def test_loss_of_gaussians_matches_loop(options, reduce):
 @pytest.mark.parametrize(
     "rows",
     [
-        {
-            "explicit_entailment": [0, 2, 3],
-            "implied_entailment": [1, 2],
-            "contradiction": [3],
-        },
+        {"explicit_entailment": [0, 2, 3], "implied_entailment": [1, 2], "contradiction": [3]},
         {"contradiction": [1, 2]},
         {role: [3, 0, 1, 2] for role in HYPOTHESES},
     ],
@@ -196,28 +98,13 @@ def test_loss_of_gaussians_matches_loop(options, reduce):
 def test_rows_without_a_hypothesis_lack_its_terms(rows, options):
     premise, *others = make(4, 5)
     hypotheses = {}
-    for role, other in zip(
-        HYPOTHESES,
-        others,
-        strict=True,
-    ):
+    for role, other in zip(HYPOTHESES, others, strict=True):
         if role in rows:
             hypotheses[role] = other[: len(rows[role])]
 
     numbers = {role: torch.tensor(k) for role, k in rows.items()}
-    got = DualContrastive(1.0, **options)(
-        premise,
-        **hypotheses,
-        rows=numbers,
-    )
-    want = loop(
-        of_cosines,
-        1.0,
-        premise,
-        hypotheses,
-        rows,
-        **options,
-    )
+    got = DualContrastive(1.0, **options)(premise, **hypotheses, rows=numbers)
+    want = loop(of_cosines, 1.0, premise, hypotheses, rows, **options)
     assert got.item() == pytest.approx(want, abs=1e-9)
 
 

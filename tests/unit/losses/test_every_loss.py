@@ -58,28 +58,15 @@ class Case:
     kind: Any = None
     fields: int = 1
 
-    def draw(
-        self,
-        n=3,
-        d=4,
-        dtype=torch.float64,
-    ):
+    def draw(self, n=3, d=4, dtype=torch.float64):
         shape = (n,) if isinstance(self.loss, ImplicitnessRanking) else (n, d)
-        tensors = normal(
-            self.count,
-            *shape,
-            dtype=dtype,
-        ).unbind()
+        tensors = normal(self.count, *shape, dtype=dtype).unbind()
         return [tensor.requires_grad_() for tensor in tensors]
 
     def __call__(self, *tensors):
         roles = tensors
         if self.kind:
-            starts = range(
-                0,
-                len(tensors),
-                self.fields,
-            )
+            starts = range(0, len(tensors), self.fields)
             roles = [self.kind(*tensors[k : k + self.fields]) for k in starts]
 
         return self.loss(*roles)
@@ -96,26 +83,12 @@ def make(name, temperature=0.05):
 
     if kind == "gauss":
         sets, reduce = text.split()
-        loss = GaussianContrastive(
-            temperature,
-            sets.split("+"),
-            reduce,
-        )
-        return Case(
-            loss,
-            6 if "con" in sets else 4,
-            GaussianEmbedding,
-            2,
-        )
+        loss = GaussianContrastive(temperature, sets.split("+"), reduce)
+        return Case(loss, 6 if "con" in sets else 4, GaussianEmbedding, 2)
 
     if kind == "dualgauss":
         loss = DualContrastive(temperature, similarity=GaussianSimilarity())
-        return Case(
-            loss,
-            16,
-            DualGaussianEmbedding,
-            4,
-        )
+        return Case(loss, 16, DualGaussianEmbedding, 4)
 
     if kind == "dual":
         loss = DualContrastive(
@@ -123,12 +96,7 @@ def make(name, temperature=0.05):
             contradiction=text not in ("without contradiction", "without both"),
             intra_sentence=text not in ("without intra", "without both"),
         )
-        return Case(
-            loss,
-            8,
-            DualEmbedding,
-            2,
-        )
+        return Case(loss, 8, DualEmbedding, 2)
 
     if kind == "triplet":
         return Case(HierarchicalTriplet(), 4)
@@ -206,11 +174,7 @@ def test_extreme_inputs_stay_finite(name):
     ],
 )
 def test_options_out_of_range_are_errors(kind, option):
-    values = [
-        -0.005,
-        math.inf,
-        math.nan,
-    ]
+    values = [-0.005, math.inf, math.nan]
     if option == "temperature":
         values.append(0.0)
     else:
@@ -234,11 +198,7 @@ def test_options_out_of_range_are_errors(kind, option):
         ("ranking", 3, (3, 1)),
     ],
 )
-def test_wrong_shapes_are_errors(
-    name,
-    number,
-    change,
-):
+def test_wrong_shapes_are_errors(name, number, change):
     case = make(name)
     tensors = case.draw(number)
     if change:

@@ -8,24 +8,14 @@ from oracles import cos, cross_entropy, normal
 from lightning_cse.losses import InfoNCE
 
 
-def loop(
-    anchor,
-    positive,
-    negative,
-    temperature,
-    weight=0.0,
-):
+def loop(anchor, positive, negative, temperature, weight=0.0):
     total = 0.0
     for i, row in enumerate(anchor):
         logits = [cos(row, candidate) for candidate in positive]
         for j, candidate in enumerate(negative):
             logits.append(cos(row, candidate) + weight * temperature * (i == j))
 
-        total += cross_entropy(
-            logits[i],
-            logits,
-            temperature,
-        )
+        total += cross_entropy(logits[i], logits, temperature)
 
     return total / len(anchor)
 
@@ -37,30 +27,12 @@ def loop(
     k=st.integers(0, 7),
     seed=st.integers(0, 10_000),
 )
-def test_loss_matches_loop(
-    n,
-    d,
-    temperature,
-    k,
-    seed,
-):
+def test_loss_matches_loop(n, d, temperature, k, seed):
     anchor, positive = normal(2, n, d, seed=seed)
     negative = normal(k, d, seed=seed + 1)
-    got = InfoNCE(temperature)(
-        anchor,
-        positive,
-        negative if k else None,
-    )
+    got = InfoNCE(temperature)(anchor, positive, negative if k else None)
     assert got.shape == ()
-    assert got.item() == pytest.approx(
-        loop(
-            anchor,
-            positive,
-            negative,
-            temperature,
-        ),
-        abs=1e-9,
-    )
+    assert got.item() == pytest.approx(loop(anchor, positive, negative, temperature), abs=1e-9)
 
 
 @pytest.mark.parametrize("weight", [-1.5, 0.7, 3.0])

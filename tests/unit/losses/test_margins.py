@@ -14,12 +14,7 @@ from lightning_cse.losses import HierarchicalTriplet, ImplicitnessRanking
     margins=st.tuples(st.sampled_from([0.0, 5e-3, 0.5]), st.sampled_from([0.0, 1e-2, 0.3])),
     seed=st.integers(0, 10_000),
 )
-def test_triplet_loss_matches_loop(
-    n,
-    d,
-    margins,
-    seed,
-):
+def test_triplet_loss_matches_loop(n, d, margins, seed):
     tensors = normal(4, n, d, seed=seed)
     total = 0.0
     for anchor, *others in zip(*tensors, strict=True):
@@ -38,13 +33,7 @@ def test_triplet_loss_matches_loop(
     alpha=st.sampled_from([0.0, 0.3, 1.0]),
     seed=st.integers(0, 10_000),
 )
-def test_ranking_loss_matches_loop(
-    n,
-    margin,
-    pragmatic_margin,
-    alpha,
-    seed,
-):
+def test_ranking_loss_matches_loop(n, margin, pragmatic_margin, alpha, seed):
     rows = normal(6, n, seed=seed).abs()
     total = 0.0
     for implicit, explicit, other_implicit, other_explicit, near, far in rows.T.tolist():
@@ -52,10 +41,6 @@ def test_ranking_loss_matches_loop(
         total += max(0.0, margin - (other_implicit - other_explicit))
         total += alpha * max(0.0, pragmatic_margin - (far - near))
 
-    got = ImplicitnessRanking(
-        margin,
-        pragmatic_margin,
-        alpha,
-    )(*rows)
+    got = ImplicitnessRanking(margin, pragmatic_margin, alpha)(*rows)
     assert got.shape == ()
     assert got.item() == pytest.approx(total / n, abs=1e-12)

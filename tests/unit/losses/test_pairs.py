@@ -10,12 +10,7 @@ from oracles import cos, normal
 
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.errors import ConfigError
-from lightning_cse.losses import (
-    CosineRegression,
-    InfoNCE,
-    SoftInfoNCE,
-    SoftmaxClassification,
-)
+from lightning_cse.losses import CosineRegression, InfoNCE, SoftInfoNCE, SoftmaxClassification
 
 SHAPES = {"n": st.integers(2, 5), "d": st.integers(1, 5), "seed": st.integers(0, 9_999)}
 

@@ -89,11 +89,7 @@ def joint(second, *, padded=False, dropout=0.0, **options):
         encoder._packed = encoder._padded
 
     return JointConSERT(
-        encoder,
-        NTXent(0.1),
-        weight=0.3,
-        second=second,
-        **TRAINING | options,
+        encoder, NTXent(0.1), weight=0.3, second=second, **TRAINING | options
     ).train()
 
 

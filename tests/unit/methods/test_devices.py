@@ -43,17 +43,9 @@ def masked(forward):
     in the same way.
     """
 
-    def masked_forward(
-        self,
-        requests,
-        **options,
-    ):
+    def masked_forward(self, requests, **options):
         draws = torch.Generator().manual_seed(len(requests))
-        found = forward(
-            self,
-            requests,
-            **options,
-        )
+        found = forward(self, requests, **options)
         return [vector * (torch.rand(vector.shape, generator=draws) > 0.1) for vector in found]
 
     return masked_forward
@@ -101,21 +93,12 @@ def differences(some, others):
     return found
 
 
-def on_one_of_several(
-    rank,
-    file,
-    cfgs,
-):
+def on_one_of_several(rank, file, cfgs):
     torch.set_num_threads(1)
     register()
     SentenceEncoder.forward = masked(SentenceEncoder.forward)  # type: ignore[method-assign]
     alone = {name: steps(cfg) for name, cfg in cfgs.items()}
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{file}",
-        rank=rank,
-        world_size=DEVICES,
-    )
+    dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=DEVICES)
     assert gather(torch.ones(1, 1)).shape == (1, 1), (
         "a program that has processes of its own computes alone"
     )
@@ -171,47 +154,23 @@ def counted(collective, name, received):
 @pytest.mark.timeout(300)
 def test_three_devices_match_one(compose, tmp_path):
     cfgs = {name: compose(f"+experiment={name}", *OVERRIDES) for name in (*EXPERIMENTS, *UNCHUNKED)}
-    torch.multiprocessing.spawn(
-        on_one_of_several,
-        (str(tmp_path / "group"), cfgs),
-        DEVICES,
-    )
+    torch.multiprocessing.spawn(on_one_of_several, (str(tmp_path / "group"), cfgs), DEVICES)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_chunks_match_the_whole_batch(
-    name,
-    compose,
-    monkeypatch,
-):
-    monkeypatch.setattr(
-        SentenceEncoder,
-        "forward",
-        masked(SentenceEncoder.forward),
-    )
+def test_chunks_match_the_whole_batch(name, compose, monkeypatch):
+    monkeypatch.setattr(SentenceEncoder, "forward", masked(SentenceEncoder.forward))
     whole = compose(f"+experiment={name}", *OVERRIDES)
-    chunked = compose(
-        f"+experiment={name}",
-        *OVERRIDES,
-        "method.chunk_size=5",
-    )
+    chunked = compose(f"+experiment={name}", *OVERRIDES, "method.chunk_size=5")
     assert max(differences(steps(whole), steps(chunked))) < 1e-5
 
 
 def test_chunks_are_encoded_again_under_their_dropout_masks(compose, monkeypatch):
-    cfg = compose(
-        "+experiment=simcse_unsup",
-        *OVERRIDES,
-        "method.chunk_size=3",
-    )
+    cfg = compose("+experiment=simcse_unsup", *OVERRIDES, "method.chunk_size=3")
 
     def step(checkpoint):
         passes = []
-        monkeypatch.setattr(
-            encoder,
-            "checkpoint",
-            checkpoint,
-        )
+        monkeypatch.setattr(encoder, "checkpoint", checkpoint)
         torch.manual_seed(0)
         parts = build(cfg)
         parts.encoder.backbone.register_forward_hook(lambda *_: passes.append(1))

@@ -11,12 +11,7 @@ import torch
 from oracles import SENTENCES
 
 from lightning_cse.callbacks import Diagnostics, Evaluation
-from lightning_cse.data import (
-    ContrastiveData,
-    ContrastiveDataModule,
-    INLIImplicitPairs,
-    sample_dir,
-)
+from lightning_cse.data import ContrastiveData, ContrastiveDataModule, INLIImplicitPairs, sample_dir
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
 from lightning_cse.engine.load import load
 from lightning_cse.errors import EncoderError
@@ -37,11 +32,7 @@ MAPS = {
 
 def make(lr=1e-2, **options):
     torch.manual_seed(0)
-    optimizer = partial(
-        torch.optim.Adam,
-        lr=lr,
-        weight_decay=1e-3,
-    )
+    optimizer = partial(torch.optim.Adam, lr=lr, weight_decay=1e-3)
     schedule = Schedule("constant")
 
     return ImpScore(
@@ -57,13 +48,7 @@ def make(lr=1e-2, **options):
 def batch(method):
     ids = method.model.encoder.tokenizer(SENTENCES)
     explicit, other = Tokens.pad(ids[1:] + ids[:1]), Tokens.pad(ids[3:] + ids[:3])
-    roles = dict(
-        zip(
-            ROLES,
-            (Tokens.pad(ids), explicit, Tokens.pad(ids), other),
-            strict=True,
-        )
-    )
+    roles = dict(zip(ROLES, (Tokens.pad(ids), explicit, Tokens.pad(ids), other), strict=True))
 
     return {"roles": roles, "index": torch.arange(len(SENTENCES))}
 
@@ -78,25 +63,14 @@ def pairs():
         data_dir=str(sample_dir()),
         train_rows=12,
     )
-    return ContrastiveDataModule(
-        settings,
-        tokenize=tiny_encoder().tokenizer,
-        seed=0,
-    )
+    return ContrastiveDataModule(settings, tokenize=tiny_encoder().tokenizer, seed=0)
 
 
-def fit(
-    method,
-    data,
-    epochs,
-    **options,
-):
+def fit(method, data, epochs, **options):
     data.use(method.roles)
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
     trainer = pl.Trainer(
-        accelerator="cpu",
-        max_epochs=epochs,
-        **dict.fromkeys(quiet, False) | options,
+        accelerator="cpu", max_epochs=epochs, **dict.fromkeys(quiet, False) | options
     )
     trainer.fit(method, data)
 
@@ -114,10 +88,7 @@ def test_equal_sentences_have_a_finite_gradient():
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("direction", MAPS)
 def test_maps_learn_and_the_encoder_unless_it_is_frozen(frozen, direction):
-    method = make(
-        direction=direction,
-        frozen=frozen,
-    ).train()
+    method = make(direction=direction, frozen=frozen).train()
     outputs = method.training_step(batch(method), 0)
     assert set(outputs["embeddings"]) == set(ROLES)
     assert outputs["sentences"] == 4 * len(SENTENCES)
@@ -137,19 +108,11 @@ def test_frozen_encoder_encodes_every_training_sentence_once(monkeypatch):
     forward = SentenceEncoder.forward
     step = ImpScore.training_step
 
-    def counted(
-        self,
-        requests,
-        **options,
-    ):
+    def counted(self, requests, **options):
         counts.append(sum(len(tokens) for tokens, _ in requests))
         return forward(self, requests, **options)
 
-    def both(
-        self,
-        batch,
-        batch_idx,
-    ):
+    def both(self, batch, batch_idx):
         outputs = step(self, batch, batch_idx)
         losses.append((outputs["loss"].item(), batch))
         return outputs
@@ -180,19 +143,10 @@ def test_frozen_encoder_makes_one_pass_for_all_evaluations(monkeypatch, tmp_path
     def scores(name):
         passes.clear()
         evaluation = Evaluation(
-            {"stsb": task},
-            Diagnostics(None, None),
-            every=2,
-            monitor="val/stsb/spearman",
+            {"stsb": task}, Diagnostics(None, None), every=2, monitor="val/stsb/spearman"
         )
         curves = Curves(tmp_path / name)
-        fit(
-            make(),
-            pairs(),
-            epochs=2,
-            callbacks=[evaluation],
-            logger=CurvesLogger(curves),
-        )
+        fit(make(), pairs(), epochs=2, callbacks=[evaluation], logger=CurvesLogger(curves))
 
         return curves.read()["val/stsb/spearman"]
 
@@ -214,11 +168,7 @@ def test_run_needs_the_encoder_that_it_was_trained_with(run_tiny, tmp_path):
         "data.held_out_rows=8",
         "diag.sentences=16",
     )
-    folder = run_tiny(
-        tmp_path,
-        "+experiment=impscore_inli",
-        *few,
-    )
+    folder = run_tiny(tmp_path, "+experiment=impscore_inli", *few)
     record = folder.read()
     assert (record["steps"], record["best"]["monitor"]) == (8, "val/eis/accuracy")
     assert "diag/semantic/rfd_alignment" in folder.curves_path.read_text()

@@ -30,34 +30,16 @@ COMMON = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule
 def make(name):
     torch.manual_seed(0)
     if name == "simcse":
-        return SimCSE(
-            tiny_encoder(),
-            InfoNCE(),
-            **COMMON,
-        )
+        return SimCSE(tiny_encoder(), InfoNCE(), **COMMON)
 
     if name == "simcse_unsup":
-        return UnsupervisedSimCSE(
-            tiny_encoder(),
-            InfoNCE(),
-            **COMMON,
-        )
+        return UnsupervisedSimCSE(tiny_encoder(), InfoNCE(), **COMMON)
 
     if name == "promptbert":
-        return PromptBERT(
-            tiny_encoder(pooling="prompt"),
-            InfoNCE(),
-            **COMMON,
-        )
+        return PromptBERT(tiny_encoder(pooling="prompt"), InfoNCE(), **COMMON)
 
     if name == "infocse":
-        return InfoCSE(
-            tiny_encoder(),
-            InfoNCE(),
-            weight=0.1,
-            share=0.4,
-            **COMMON,
-        )
+        return InfoCSE(tiny_encoder(), InfoNCE(), weight=0.1, share=0.4, **COMMON)
 
     if name == "consert":
         return ConSERT(
@@ -73,29 +55,14 @@ def make(name):
         simcse = InfoNCE() if "simcse" in sets else None
         loss = GaussianContrastive(sets=[s for s in sets if s != "simcse"])
 
-        return GaussCSE(
-            tiny_encoder(),
-            loss,
-            simcse=simcse,
-            **COMMON,
-        )
+        return GaussCSE(tiny_encoder(), loss, simcse=simcse, **COMMON)
 
     kind, _, architecture = name.partition("_")
     if kind == "dualgauss":
         loss = DualContrastive(similarity=GaussianSimilarity())
-        return DualGauss(
-            tiny_encoder(),
-            loss,
-            architecture=architecture,
-            **COMMON,
-        )
+        return DualGauss(tiny_encoder(), loss, architecture=architecture, **COMMON)
 
-    return DualCSE(
-        tiny_encoder(),
-        DualContrastive(),
-        architecture=architecture,
-        **COMMON,
-    )
+    return DualCSE(tiny_encoder(), DualContrastive(), architecture=architecture, **COMMON)
 
 
 def batch(method):
@@ -137,35 +104,14 @@ def test_step_of_rows_without_roles_is_the_loss_of_the_others(name):
     assert set(outputs["embeddings"]) == {"premise", *rows}
     assert outputs["sentences"] == 5 + 2 + 3
     encoded = method.model.encode(roles["premise"], *(roles[role] for role in rows))
-    want = method.loss(
-        **dict(
-            zip(
-                ("premise", *rows),
-                encoded,
-                strict=True,
-            )
-        ),
-        rows=rows,
-    )
+    want = method.loss(**dict(zip(("premise", *rows), encoded, strict=True)), rows=rows)
     assert outputs["loss"].item() == pytest.approx(want.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("warmup", "total"),
-    [
-        (0.1, 57),
-        (0.25, 8),
-        (0.0, 5),
-        (0.1, 1),
-    ],
-)
+@pytest.mark.parametrize(("warmup", "total"), [(0.1, 57), (0.25, 8), (0.0, 5), (0.1, 1)])
 def test_schedule_matches_transformers(warmup, total):
     optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1.0)
-    (want,) = get_linear_schedule_with_warmup(
-        optimizer,
-        int(warmup * total),
-        total,
-    ).lr_lambdas
+    (want,) = get_linear_schedule_with_warmup(optimizer, int(warmup * total), total).lr_lambdas
     schedule = Schedule(warmup=warmup)
     for step in range(total + 1):
         assert schedule(step, total=total) == want(step)

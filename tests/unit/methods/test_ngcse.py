@@ -31,13 +31,7 @@ TRIPLET = {"contrastive": "hierarchical_triplet"}
 
 
 def make(
-    roles,
-    *,
-    dropout=0.1,
-    pooling="cls",
-    margins=None,
-    contrastive="single_positive",
-    **options,
+    roles, *, dropout=0.1, pooling="cls", margins=None, contrastive="single_positive", **options
 ):
     torch.manual_seed(0)
     if margins is None and contrastive == "hierarchical_triplet":
@@ -45,10 +39,7 @@ def make(
 
     settings = {"llm_positive": "intermediate", "beta": 1.0} | options
     method = NGCSE(
-        tiny_encoder(
-            dropout=dropout,
-            pooling=pooling,
-        ),
+        tiny_encoder(dropout=dropout, pooling=pooling),
         InfoNCE(),
         HierarchicalTriplet(*margins or ()),
         roles=roles,
@@ -61,11 +52,7 @@ def make(
     return method.eval()
 
 
-def tokens(
-    method,
-    sentences,
-    rows=None,
-):
+def tokens(method, sentences, rows=None):
     return Tokens.pad(method.model.encoder.tokenizer(sentences), rows=rows)
 
 
@@ -73,20 +60,12 @@ def batch(method, llm=LLM):
     """Anchors, of which some have sentences by an LLM."""
     roles = {"anchor": tokens(method, ANCHORS)}
     for role in method.roles[1:]:
-        roles[role] = tokens(
-            method,
-            (WRITTEN[role] * 2)[: len(llm)],
-            list(llm),
-        )
+        roles[role] = tokens(method, (WRITTEN[role] * 2)[: len(llm)], list(llm))
 
     return {"roles": roles, "index": torch.arange(len(ANCHORS))}
 
 
-def heads(
-    method,
-    sentences,
-    template=0,
-):
+def heads(method, sentences, template=0):
     """The normalised vectors that the loss compares, in float64, one sentence at a time."""
     rows = []
     for sentence in sentences:
@@ -102,21 +81,10 @@ def heads(
 def row_losses(anchor, candidates):
     """InfoNCE of each anchor, whose positive is the candidate of its number."""
     similarities = (anchor @ candidates.T).tolist()
-    return [
-        cross_entropy(
-            row[i],
-            row,
-            0.05,
-        )
-        for i, row in enumerate(similarities)
-    ]
+    return [cross_entropy(row[i], row, 0.05) for i, row in enumerate(similarities)]
 
 
-def info_nce(
-    anchor,
-    positive,
-    negative=None,
-):
+def info_nce(anchor, positive, negative=None):
     """InfoNCE, where every negative is one for all rows."""
     candidates = positive if negative is None else torch.cat([positive, negative])
     return sum(row_losses(anchor, candidates)) / len(anchor)
@@ -133,12 +101,7 @@ def completed(anchor, written):
 @pytest.mark.parametrize("llm_positive", ["intermediate", "positive"])
 @pytest.mark.parametrize("beta", [0.25, 0.0])
 def test_triplet_loss_is_added_on_llm_rows(llm_positive, beta):
-    method = make(
-        STS,
-        **TRIPLET,
-        llm_positive=llm_positive,
-        beta=beta,
-    )
+    method = make(STS, **TRIPLET, llm_positive=llm_positive, beta=beta)
     anchor = heads(method, ANCHORS)
     written = {role: heads(method, sentences) for role, sentences in WRITTEN.items()}
     contrastive = info_nce(anchor, completed(anchor, written[llm_positive]))
@@ -162,16 +125,8 @@ def test_triplet_loss_uses_the_first_of_several_negatives():
     given = batch(method)
     want = method.training_step(given, 0)["loss"].item()
     more = ["The wall fell down.", *WRITTEN["negative"][::-1]]
-    rows = [
-        *LLM,
-        *LLM,
-        LLM[0],
-    ]
-    given["roles"]["negative"] = tokens(
-        method,
-        [*WRITTEN["negative"], *more],
-        rows,
-    )
+    rows = [*LLM, *LLM, LLM[0]]
+    given["roles"]["negative"] = tokens(method, [*WRITTEN["negative"], *more], rows)
     assert method.training_step(given, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
 
 
@@ -180,19 +135,12 @@ def test_single_positive_with_hard_negatives_for_all_rows(llm_positive):
     method = make(STS, llm_positive=llm_positive)
     anchor = heads(method, ANCHORS)
     positive = completed(anchor, heads(method, WRITTEN[llm_positive]))
-    want = info_nce(
-        anchor,
-        positive,
-        heads(method, WRITTEN["negative"]),
-    )
+    want = info_nce(anchor, positive, heads(method, WRITTEN["negative"]))
     assert method.training_step(batch(method), 0)["loss"].item() == pytest.approx(want, rel=1e-5)
     assert method.roles == ("anchor", llm_positive, "negative")
 
 
-@pytest.mark.parametrize(
-    "llm",
-    [LLM, [0, 1, 2, 3], []],
-)
+@pytest.mark.parametrize("llm", [LLM, [0, 1, 2, 3], []])
 def test_second_positive_has_its_own_pass_over_llm_rows(llm):
     """The authors' code: the loss of an LLM row is the mean of two passes, negatives in one."""
     method = make(STS, contrastive="multiple_positive")
@@ -206,16 +154,7 @@ def test_second_positive_has_its_own_pass_over_llm_rows(llm):
 
     plain = row_losses(others, torch.cat([others, near]))
     first = row_losses(anchor[llm], torch.cat([near, others]))
-    second = row_losses(
-        anchor[llm],
-        torch.cat(
-            [
-                middle,
-                far,
-                others,
-            ]
-        ),
-    )
+    second = row_losses(anchor[llm], torch.cat([middle, far, others]))
     want = (sum(plain) + (sum(first) + sum(second)) / 2) / 4
     assert method.training_step(given, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
 
@@ -243,12 +182,7 @@ def test_anchor_is_its_own_positive_under_another_dropout_mask():
         (STS, TRIPLET, "intermediate", STS),
     ],
 )
-def test_diagnostics_measure_the_trained_pair(
-    roles,
-    options,
-    aligned,
-    spread,
-):
+def test_diagnostics_measure_the_trained_pair(roles, options, aligned, spread):
     method = make(roles, **options)
     assert method.pairs == {"primary": ("anchor", aligned)}
     assert method.spread == tuple(spread)
@@ -262,11 +196,7 @@ def test_diagnostics_measure_the_trained_pair(
         (STS, {"beta": -1.0}, r"method\.beta: .* -1\.0"),
     ],
 )
-def test_settings_that_do_not_fit_are_errors(
-    roles,
-    options,
-    message,
-):
+def test_settings_that_do_not_fit_are_errors(roles, options, message):
     with pytest.raises(ConfigError, match=message):
         make(roles, **options)
 
@@ -279,29 +209,13 @@ def test_settings_without_effect_are_named(caplog):
 
 
 def test_prompts_give_the_second_view_the_second_template():
-    method = make(
-        STS,
-        pooling="prompt",
-        dropout=0.0,
-        **TRIPLET,
-    )
+    method = make(STS, pooling="prompt", dropout=0.0, **TRIPLET)
     positive = completed(heads(method, ANCHORS, 1), heads(method, WRITTEN["intermediate"]))
     got = method.training_step(batch(method), 0)["parts"]["contrastive"].item()
     assert got == pytest.approx(info_nce(heads(method, ANCHORS), positive), rel=1e-5)
 
-    method = make(
-        AUGMENTED,
-        pooling="prompt",
-        dropout=0.0,
-    )
+    method = make(AUGMENTED, pooling="prompt", dropout=0.0)
     given = {"anchor": tokens(method, ANCHORS), "positive": tokens(method, ANCHORS[::-1])}
     got = method.training_step({"roles": given, "index": torch.arange(4)}, 0)["loss"].item()
-    want = info_nce(
-        heads(method, ANCHORS),
-        heads(
-            method,
-            ANCHORS[::-1],
-            1,
-        ),
-    )
+    want = info_nce(heads(method, ANCHORS), heads(method, ANCHORS[::-1], 1))
     assert got == pytest.approx(want, rel=1e-5)

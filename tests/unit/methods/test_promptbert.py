@@ -59,12 +59,7 @@ def test_step_compares_two_prompts_without_what_they_say_alone(denoise):
         views.append(torch.stack(rows))
 
     for role, view in zip(("anchor", "positive"), views, strict=True):
-        torch.testing.assert_close(
-            step["embeddings"][role]["vector"],
-            view,
-            atol=1e-5,
-            rtol=1e-5,
-        )
+        torch.testing.assert_close(step["embeddings"][role]["vector"], view, atol=1e-5, rtol=1e-5)
 
     assert step["loss"].item() == pytest.approx(InfoNCE()(*views).item(), rel=1e-4)
 
@@ -75,12 +70,7 @@ def test_vector_at_test_is_the_mask_of_the_first_prompt():
     bare = method.model.encoder.tokenizer(SENTENCES)
     (found,) = method.model.encode(Tokens.pad(bare))
     want = [masks(method, method.templates[0], ids)[0] for ids in bare]
-    torch.testing.assert_close(
-        found.vector,
-        torch.stack(want),
-        atol=1e-5,
-        rtol=1e-5,
-    )
+    torch.testing.assert_close(found.vector, torch.stack(want), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS[:1], (*PROMPTS, 'One "{}" {mask}')])

@@ -21,12 +21,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "options", "inputs", "want"), CASES)
-def test_batches_of_any_size_give_the_value_of_the_function(
-    kind,
-    options,
-    inputs,
-    want,
-):
+def test_batches_of_any_size_give_the_value_of_the_function(kind, options, inputs, want):
     metric = kind(**options)
     for rows in (slice(2), slice(2, N)):
         metric(*(side[rows] for side in inputs))  # also computes the value of the batch
@@ -36,18 +31,11 @@ def test_batches_of_any_size_give_the_value_of_the_function(
     assert got.item() == pytest.approx(want, abs=1e-12)
 
 
-def evaluate_part(
-    rank,
-    store,
-    out,
-):
+def evaluate_part(rank, store, out):
     """Evaluate one of two parts; the second process has fewer rows."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
-        "gloo",
-        init_method=f"file://{store}",
-        rank=rank,
-        world_size=2,
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=2
     )
     rows = slice(16) if rank == 0 else slice(16, N)
     values = []
@@ -61,11 +49,7 @@ def evaluate_part(
 
 
 def test_two_processes_with_uneven_rows_give_the_value_of_one(tmp_path):
-    mp.spawn(
-        evaluate_part,
-        args=(str(tmp_path / "store"), str(tmp_path / "values")),
-        nprocs=2,
-    )
+    mp.spawn(evaluate_part, args=(str(tmp_path / "store"), str(tmp_path / "values")), nprocs=2)
     for rank in range(2):
         got = torch.load(tmp_path / f"values-{rank}")
         assert got == pytest.approx([want for *_, want in CASES], abs=1e-12)

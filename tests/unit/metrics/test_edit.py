@@ -22,9 +22,5 @@ from lightning_cse.metrics import match_error_rate
         ("", "a cat sat", 1),
     ],
 )
-def test_known_values(
-    reference,
-    hypothesis,
-    want,
-):
+def test_known_values(reference, hypothesis, want):
     assert match_error_rate(reference, hypothesis) == pytest.approx(want, abs=1e-12)

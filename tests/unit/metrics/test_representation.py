@@ -38,16 +38,8 @@ def unit_rows(x):
     return [[value / math.hypot(*row) for value in row] for row in rows]
 
 
-def alignment_loop(
-    x,
-    y,
-    alpha=2,
-):
-    pairs = zip(
-        unit_rows(x),
-        unit_rows(y),
-        strict=True,
-    )
+def alignment_loop(x, y, alpha=2):
+    pairs = zip(unit_rows(x), unit_rows(y), strict=True)
     return math.fsum(math.dist(a, b) ** alpha for a, b in pairs) / len(x)
 
 
@@ -67,13 +59,7 @@ def uniformity_loop(x, t=2):
     t=st.sampled_from([0.5, 2, 5]),
     seed=st.integers(0, 10_000),
 )
-def test_alignment_and_uniformity_match_loops(
-    n,
-    d,
-    alpha,
-    t,
-    seed,
-):
+def test_alignment_and_uniformity_match_loops(n, d, alpha, t, seed):
     x, y = normal(2, n, d, seed=seed)
     assert alignment(x, y, alpha) == pytest.approx(alignment_loop(x, y, alpha), abs=1e-9)
     assert uniformity(x, t) == pytest.approx(uniformity_loop(x, t), abs=1e-9)
@@ -82,11 +68,7 @@ def test_alignment_and_uniformity_match_loops(
 @pytest.mark.parametrize("elements", [1, 57, 10_000])
 def test_block_size_does_not_matter(monkeypatch, elements):
     x = normal(29, 4)
-    monkeypatch.setattr(
-        representation,
-        "_BLOCK_ELEMENTS",
-        elements,
-    )
+    monkeypatch.setattr(representation, "_BLOCK_ELEMENTS", elements)
     assert uniformity(x) == pytest.approx(uniformity_loop(x), abs=1e-12)
 
 
@@ -97,11 +79,7 @@ def test_closed_forms():
     assert alignment(opposite[:1], opposite[1:]) == 4
     assert uniformity(torch.ones(5, 3)) == pytest.approx(0, abs=1e-12)
     assert uniformity(torch.eye(5), t=3) == pytest.approx(-6)
-    assert alignment(
-        torch.eye(4),
-        -torch.eye(4),
-        alpha=3,
-    ) == pytest.approx(8)
+    assert alignment(torch.eye(4), -torch.eye(4), alpha=3) == pytest.approx(8)
     with_zero = torch.tensor([[0.0, 0.0], [5.0, 0.0]])  # a zero vector counts as the origin
     assert uniformity(with_zero) == pytest.approx(-2)
     assert alignment(with_zero[:1], with_zero[1:]) == pytest.approx(1)
@@ -134,14 +112,7 @@ def test_released_curves_give_published_values(curves, setting):
     (scores,) = read_columns(folder / "metrics", "stsb")
     assert steps == other_steps
     assert len(steps) == len(scores) == (28 if setting.startswith("wiki/") else 23)
-    got = [
-        relative_fitting_difficulty(*pair)
-        for pair in zip(
-            held_out,
-            evaluation,
-            strict=True,
-        )
-    ]
+    got = [relative_fitting_difficulty(*pair) for pair in zip(held_out, evaluation, strict=True)]
     assert got == pytest.approx(PUBLISHED[setting][:2], abs=1e-6)
     assert mean_of_best(scores) == pytest.approx(PUBLISHED[setting][2], abs=5e-7)
 

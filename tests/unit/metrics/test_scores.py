@@ -30,91 +30,39 @@ from lightning_cse.metrics.scores import AGGREGATIONS
 
 THOUSAND = [k / 1000 for k in range(1001)]
 coarse = st.integers(-3, 3).map(lambda k: k / 4)  # many ties
-anything = st.floats(
-    allow_nan=False,
-    allow_infinity=False,
-    width=32,
-)
+anything = st.floats(allow_nan=False, allow_infinity=False, width=32)
 labelled = st.lists(
-    st.tuples(st.integers(0, 1), st.one_of(coarse, anything)),
-    min_size=1,
-    max_size=12,
+    st.tuples(st.integers(0, 1), st.one_of(coarse, anything)), min_size=1, max_size=12
 )
 
 # Thresholds
 
 
-def accuracy_loop(
-    labels,
-    scores,
-    threshold,
-    strict,
-):
+def accuracy_loop(labels, scores, threshold, strict):
     right = 0
-    for label, score in zip(
-        labels,
-        scores,
-        strict=True,
-    ):
+    for label, score in zip(labels, scores, strict=True):
         predicted = score > threshold if strict else score >= threshold
         right += predicted == bool(label)
 
     return right / len(labels)
 
 
-@given(
-    labelled,
-    st.booleans(),
-    st.randoms(),
-)
-def test_no_threshold_is_better_than_the_best(
-    rows,
-    strict,
-    random,
-):
+@given(labelled, st.booleans(), st.randoms())
+def test_no_threshold_is_better_than_the_best(rows, strict, random):
     labels, scores = zip(*rows, strict=True)
-    threshold, accuracy = best_threshold(
-        labels,
-        scores,
-        strict=strict,
-    )
+    threshold, accuracy = best_threshold(labels, scores, strict=strict)
     # Every way to cut: at each score, with either comparison.
     cuts = itertools.product(scores, (True, False))
-    assert accuracy == max(
-        accuracy_loop(
-            labels,
-            scores,
-            *cut,
-        )
-        for cut in cuts
-    )
-    assert accuracy == accuracy_loop(
-        labels,
-        scores,
-        threshold,
-        strict,
-    )
-    assert accuracy == threshold_accuracy(
-        labels,
-        scores,
-        threshold,
-        strict,
-    )
+    assert accuracy == max(accuracy_loop(labels, scores, *cut) for cut in cuts)
+    assert accuracy == accuracy_loop(labels, scores, threshold, strict)
+    assert accuracy == threshold_accuracy(labels, scores, threshold, strict)
     shuffled = zip(*random.sample(rows, len(rows)), strict=True)
     assert best_threshold(*shuffled, strict=strict) == (threshold, accuracy)
 
 
 @pytest.mark.parametrize(("strict", "want"), [(True, 1.0), (False, 0.5)])
 def test_accuracy_at_a_score_equal_to_the_threshold(strict, want):
-    assert (
-        threshold_accuracy(
-            [0, 1],
-            [0.5, 1.0],
-            0.5,
-            strict=strict,
-        )
-        == want
-    )
+    assert threshold_accuracy([0, 1], [0.5, 1.0], 0.5, strict=strict) == want
 
 
 @pytest.mark.parametrize(
@@ -129,41 +77,17 @@ def test_accuracy_at_a_score_equal_to_the_threshold(strict, want):
         ([0, 1], [0.5, 1.0], {"grid": [0.5], "strict": True}, (0.5, 1.0)),
     ],
 )
-def test_known_thresholds(
-    labels,
-    scores,
-    options,
-    want,
-):
-    assert (
-        best_threshold(
-            labels,
-            scores,
-            **options,
-        )
-        == want
-    )
+def test_known_thresholds(labels, scores, options, want):
+    assert best_threshold(labels, scores, **options) == want
 
 
 # Areas under curves
 
 
-def auprc_loop(
-    labels,
-    scores,
-    grid=None,
-):
+def auprc_loop(labels, scores, grid=None):
     curve = [(0.0, 1.0)]
     for threshold in sorted(set(grid or scores), reverse=True):
-        said = [
-            label
-            for label, score in zip(
-                labels,
-                scores,
-                strict=True,
-            )
-            if score >= threshold
-        ]
+        said = [label for label, score in zip(labels, scores, strict=True) if score >= threshold]
         precision = sum(said) / len(said) if said else 1.0
         curve.append((sum(said) / sum(labels), precision))
 
@@ -180,21 +104,11 @@ def test_auprc_matches_loop_and_scikit_learn(rows, random):
     assert got == pytest.approx(sklearn_metrics.auc(recalls, precision), abs=1e-12)
     assert auprc(*zip(*random.sample(rows, len(rows)), strict=True)) == got
     for grid in (THOUSAND, [-0.25, 0.5], random.sample(THOUSAND, 9)):
-        want = auprc_loop(
-            labels,
-            scores,
-            grid,
-        )
+        want = auprc_loop(labels, scores, grid)
         assert auprc(labels, scores, grid) == pytest.approx(want, abs=1e-12)
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 1), st.integers(-3, 3)),
-        min_size=2,
-        max_size=15,
-    )
-)
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(-3, 3)), min_size=2, max_size=15))
 def test_auc_is_the_share_of_ordered_pairs(rows):
     yes = [score for label, score in rows if label]
     no = [score for label, score in rows if not label]
@@ -285,13 +199,7 @@ def ranks(values):
     return result
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 5), coarse),
-        min_size=2,
-        max_size=10,
-    )
-)
+@given(st.lists(st.tuples(st.integers(0, 5), coarse), min_size=2, max_size=10))
 def test_spearman_matches_loop(pairs):
     gold, scores = zip(*pairs, strict=True)
     assume(len(set(gold)) > 1 and len(set(scores)) > 1)
@@ -330,12 +238,7 @@ def test_published_example_of_mcnemar():
     before = [1] * 2 + [0] * 19
     after = [1, 0] + [1] * 7 + [0] * 12
     test = mcnemar(before, after)
-    assert test == McNemar(
-        both=1,
-        only_a=1,
-        only_b=7,
-        neither=12,
-    )
+    assert test == McNemar(both=1, only_a=1, only_b=7, neither=12)
     assert (test.examples, test.statistic) == (21, 3.125)
     assert (round(test.pvalue, 3), round(test.pvalue_asymptotic, 3)) == (0.070, 0.077)
     assert mcnemar(after, before).only_a == 7
@@ -357,10 +260,6 @@ def test_ties_are_not_larger():
         (auc, ([1, 1], [0.1, 0.2]), "labels must have a 0 and a 1"),
     ],
 )
-def test_wrong_inputs_are_errors(
-    function,
-    inputs,
-    message,
-):
+def test_wrong_inputs_are_errors(function, inputs, message):
     with pytest.raises(ValueError, match=message):
         function(*inputs)

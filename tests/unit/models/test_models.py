@@ -8,11 +8,7 @@ import pytest
 import torch
 from oracles import SENTENCES
 
-from lightning_cse.embeddings import (
-    DualEmbedding,
-    DualGaussianEmbedding,
-    GaussianEmbedding,
-)
+from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding, GaussianEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 from lightning_cse.models import (
@@ -36,15 +32,7 @@ MODELS = [
     (DualGaussianModel, {"architecture": "cross", "reduce": "sim_of_sum"}),
     (DualGaussianModel, {"architecture": "bi"}),
     (ImpScoreModel, {"dim": 8, "space": "third_space"}),
-    (
-        ImpScoreModel,
-        {
-            "dim": 8,
-            "frozen": False,
-            "normalize": False,
-            "pragmatic_metric": "cosine",
-        },
-    ),
+    (ImpScoreModel, {"dim": 8, "frozen": False, "normalize": False, "pragmatic_metric": "cosine"}),
 ]
 
 
@@ -73,10 +61,7 @@ def test_settings_and_weights_build_the_same_model_again(kind, options):
     assert again.settings() == settings
     again.load_state_dict(model.state_dict())
     torch.testing.assert_close(
-        again.embed(SENTENCES).fields(),
-        model.embed(SENTENCES).fields(),
-        atol=0,
-        rtol=0,
+        again.embed(SENTENCES).fields(), model.embed(SENTENCES).fields(), atol=0, rtol=0
     )
 
 
@@ -98,14 +83,7 @@ def test_build_refuses_unknown_models_and_calls_no_other_code(settings, monkeypa
 
 
 def gaussians(n=6, d=4):
-    return GaussianEmbedding(
-        *torch.randn(
-            2,
-            n,
-            d,
-            dtype=torch.float64,
-        )
-    )
+    return GaussianEmbedding(*torch.randn(2, n, d, dtype=torch.float64))
 
 
 def test_a_hypothesis_is_scored_against_its_premise():
@@ -152,11 +130,7 @@ def test_dual_gaussian_scores_are_the_same_with_the_similarity_of_gaussians():
 # ImpScore
 
 
-def by_hand(
-    a,
-    b,
-    metric,
-):
+def by_hand(a, b, metric):
     a, b = a.double(), b.double()
     if metric == "euclidean":
         return math.sqrt(float(((a - b) ** 2).sum()))
@@ -168,12 +142,7 @@ def by_hand(
 @pytest.mark.parametrize("direction", MAPS)
 def test_implicitness_and_pragmatic_distance_are_the_papers(direction, metric):
     metrics = {"implicitness_metric": metric, "pragmatic_metric": metric}
-    model = make(
-        ImpScoreModel,
-        dim=8,
-        space=direction,
-        **metrics,
-    )
+    model = make(ImpScoreModel, dim=8, space=direction, **metrics)
     (x,) = model.encoder([(tokens(model), model.encoder.template())])
     x = x / x.norm(dim=1, keepdim=True)
     weights = {name: value.detach() for name, value in model.state_dict().items()}

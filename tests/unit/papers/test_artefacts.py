@@ -68,27 +68,9 @@ def test_columns_and_published_numbers(read):
     ]
     assert artefact.columns[1].instead == {"test/mnli_matched/accuracy": "matched dev"}
     assert artefact.published == (
-        PublishedValue(
-            "DualCSE-Cross",
-            "roberta_base",
-            "RTE",
-            78.14,
-            0.3,
-        ),
-        PublishedValue(
-            "GPT-4",
-            None,
-            "RTE",
-            90.0,
-            None,
-            "asked",
-        ),
-        PublishedValue(
-            "LLM",
-            "bert_base",
-            "RTE",
-            33.3,
-        ),
+        PublishedValue("DualCSE-Cross", "roberta_base", "RTE", 78.14, 0.3),
+        PublishedValue("GPT-4", None, "RTE", 90.0, None, "asked"),
+        PublishedValue("LLM", "bert_base", "RTE", 33.3),
     )
 
 
@@ -125,12 +107,7 @@ def test_a_row_is_a_line_for_each_encoder(read):
         ("DualCSE", Request("tiny", "bert_large"), ("bert_large", "roberta_base", (0,))),
     ],
 )
-def test_a_profile_or_an_encoder_replaces_all_encoders(
-    read,
-    label,
-    request_,
-    wanted,
-):
+def test_a_profile_or_an_encoder_replaces_all_encoders(read, label, request_, wanted):
     (line,) = [line for line in read().lines(request_) if line.label == label]
     assert (line.encoder, line.paper_encoder, line.seeds) == wanted
     (hub,) = read().lines(Request("small", only=("hub",)))
@@ -175,12 +152,7 @@ def test_a_profile_may_keep_the_encoders_of_the_file(read):
         ("title: What", "match: [LENGTH]\ntitle: What", r"match .a trained row"),
     ],
 )
-def test_faults_name_file_and_key(
-    read,
-    old,
-    new,
-    told,
-):
+def test_faults_name_file_and_key(read, old, new, told):
     assert TABLE.count(old) == 1
     with pytest.raises(ConfigError, match=told) as caught:
         read(TABLE.replace(old, new))

@@ -34,22 +34,13 @@ KEYS = [f"diag/{side}/{measure}" for side in SIDES for measure in ("alignment", 
 class Given(Plan):
     """A plan whose finished runs are given by line."""
 
-    def __init__(
-        self,
-        key,
-        find,
-        request,
-    ):
+    def __init__(self, key, find, request):
         artefact = read_artefact(experiments_dir() / f"{key}.yaml")
         super().__init__(artefact, request, RunsTable(Path("none")))
         self.finished = find
 
 
-def make(
-    key,
-    find=lambda line: [],
-    request=TINY,
-):
+def make(key, find=lambda line: [], request=TINY):
     return figures.make(Given(key, find, request))
 
 
@@ -193,11 +184,7 @@ def test_the_encoder_before_training_is_step_0():
 def test_pattern_complexity_needs_no_run():
     labels = ("Wiki.token_shuffle", "NLI.SUP", "Wiki.STS")
     settings = ("data.train_rows=12", "paths.cache_dir=null", "trainer.max_epochs=1")
-    request = Request(
-        profile="tiny",
-        settings=settings,
-        only=labels,
-    )
+    request = Request(profile="tiny", settings=settings, only=labels)
     made = make("ngcse/figure7", request=request)
     axes = {name: len(figure.axes) for name, figure in made.figures.items()}
     # STS-B below each domain
@@ -212,11 +199,7 @@ def test_pattern_complexity_needs_no_run():
 def test_the_share_of_longer_premises_is_the_accuracy_of_length():
     made = make("gausscse/figure2")
     row = made.tables["lengths"][2]
-    task = Direction(
-        data_dir=str(sample_dir()),
-        dev="sick/test",
-        test="sick/test",
-    )
+    task = Direction(data_dir=str(sample_dir()), dev="sick/test", test="sick/test")
     accuracy = run_tasks({"direction": task}, Length(), "test")["direction"].metrics["accuracy"]
     assert row["entailed_premise_longer"] == pytest.approx(100 * accuracy, abs=1e-10)
     assert row["pairs"] == len(task.table("test")) > row["entailed"], "the figure shows every pair"
@@ -227,12 +210,7 @@ def test_bars_are_shares_of_right_and_wrong_pairs():
     pairs = {"one": np.array([0.5, 0.5, 0.1, 0.0, -0.3]), "two": np.array([0.7, 0.9])}
     patches = gausscse.length_figure(pairs).axes[0].patches
     bars = [(bar.get_x(), bar.get_height()) for bar in patches if bar.get_height() > 0]
-    want = [
-        (0.0, 0.2),
-        (0.4, 0.4),
-        (-0.4, 0.2),
-        (0.0, 0.2),
-    ]  # equal lengths are not longer
+    want = [(0.0, 0.2), (0.4, 0.4), (-0.4, 0.2), (0.0, 0.2)]  # equal lengths are not longer
     assert np.ravel(bars) == pytest.approx(np.ravel(want))
 
 
@@ -313,12 +291,7 @@ def run(run_tiny, tmp_path_factory):
         "limits.test_rows=4",
     )
     folder = tmp_path_factory.mktemp("runs")
-    path = run_tiny(
-        folder,
-        "+experiment=dualcse_cross",
-        *small,
-        "seed=1",
-    ).path
+    path = run_tiny(folder, "+experiment=dualcse_cross", *small, "seed=1").path
 
     return FinishedRun(json.loads((path / "record.json").read_text()), path, path / "record.json")
 

@@ -77,11 +77,7 @@ def test_the_interval_of_ranks():
         ([1, 2, 3], [1, 1, 1], (math.nan, math.nan, math.nan)),
     ],
 )
-def test_no_correlation_or_no_interval(
-    x,
-    y,
-    want,
-):
+def test_no_correlation_or_no_interval(x, y, want):
     assert correlation(x, y, ranks=False) == pytest.approx(want, nan_ok=True)
 
 

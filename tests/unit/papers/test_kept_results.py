@@ -22,11 +22,7 @@ TABLES = sorted(
 )
 
 
-@pytest.mark.parametrize(
-    "file",
-    TABLES,
-    ids=lambda file: f"{file.parent.parent.name}/{file.stem}",
-)
+@pytest.mark.parametrize("file", TABLES, ids=lambda file: f"{file.parent.parent.name}/{file.stem}")
 def test_a_kept_table_is_that_of_its_records(file, tmp_path):
     name, profile, *more = file.stem.split(".")
     encoder = [part for part in more if not part.startswith("seeds")]
@@ -36,9 +32,7 @@ def test_a_kept_table_is_that_of_its_records(file, tmp_path):
     plan = Plan(
         artefact,
         Request(
-            profile=profile,
-            encoder=encoder[0] if encoder else None,
-            seeds=tuple(seeds) or None,
+            profile=profile, encoder=encoder[0] if encoder else None, seeds=tuple(seeds) or None
         ),
         table,
     )

@@ -44,19 +44,9 @@ def artefact(tmp_path):
     return read_artefact(path)
 
 
-def points(
-    artefact,
-    label,
-    column=0,
-    **request,
-):
+def points(artefact, label, column=0, **request):
     line = next(line for line in artefact.lines(Request(**request)) if line.label == label)
-    return points_of(
-        artefact,
-        Request(**request),
-        line,
-        artefact.columns[column],
-    )
+    return points_of(artefact, Request(**request), line, artefact.columns[column])
 
 
 def train(line):
@@ -110,22 +100,9 @@ def test_a_profile_that_keeps_encoders_is_followed_by_them(tmp_path):
         ),
     ],
 )
-def test_points(
-    artefact,
-    label,
-    column,
-    profile,
-    settings,
-    wanted,
-):
+def test_points(artefact, label, column, profile, settings, wanted):
     settings = tuple(settings.split())
-    assert points(
-        artefact,
-        label,
-        column,
-        profile=profile,
-        settings=settings,
-    ) == tuple(wanted)
+    assert points(artefact, label, column, profile=profile, settings=settings) == tuple(wanted)
 
 
 @pytest.mark.parametrize(
@@ -135,11 +112,7 @@ def test_points(
         ("whatever", r"whatever"),
     ],
 )
-def test_wrong_settings(
-    artefact,
-    setting,
-    told,
-):
+def test_wrong_settings(artefact, setting, told):
     with pytest.raises(ConfigError, match=told):
         composed(points(artefact, "Cross", settings=(setting,))[0])
 
@@ -223,12 +196,7 @@ def runs(tmp_path):
         ("paths.data_dir=/corpora", "", False),
     ],
 )
-def test_runs_are_found_by_what_decides_their_results(
-    runs,
-    made,
-    asked,
-    same,
-):
+def test_runs_are_found_by_what_decides_their_results(runs, made, asked, same):
     run = runs.finish(train(f"{HEAD} {made}"))
     runs.begin(train(f"{HEAD} {made}"), "0b", seed=1).fail(ValueError("x"), "fit")
     found = runs.index.find(train(f"{HEAD} {asked}"), 0)
@@ -316,12 +284,7 @@ def test_kept_records(runs, tmp_path):
         ("", "model=roberta_base", False),
     ],
 )
-def test_evaluations_of_a_named_model(
-    runs,
-    made,
-    asked,
-    same,
-):
+def test_evaluations_of_a_named_model(runs, made, asked, same):
     plain = "model=bert_base +suite=stsb"
     folder = runs.evaluated(evaluate(f"{plain} {made}"))
     found = runs.index.find(evaluate(f"{plain} {asked}"), 0)

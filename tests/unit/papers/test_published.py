@@ -75,12 +75,7 @@ def test_every_number_is_there_once_beside_its_cell(artefacts, paper):
         ("ngcse", "table1", "table3", 1),
     ],
 )
-def test_tables_agree_where_they_print_the_same_cell(
-    paper,
-    table,
-    other,
-    common,
-):
+def test_tables_agree_where_they_print_the_same_cell(paper, table, other, common):
     cells = [numbers_of(paper, name)["value"] for name in (table, other)]
     same = pd.concat(cells, axis=1, join="inner", keys=["value", "other"])
     assert len(same) == common
@@ -88,18 +83,9 @@ def test_tables_agree_where_they_print_the_same_cell(
 
 
 @pytest.mark.parametrize(
-    ("table", "average", "lines"),
-    [
-        ("1", "Avg acc", 9),
-        ("2", "Avg", 9),
-        ("4", "Avg", 17),
-    ],
+    ("table", "average", "lines"), [("1", "Avg acc", 9), ("2", "Avg", 9), ("4", "Avg", 17)]
 )
-def test_gausscse_cuts_its_averages_off(
-    table,
-    average,
-    lines,
-):
+def test_gausscse_cuts_its_averages_off(table, average, lines):
     found = lines_of("gausscse", f"table{table}").dropna(axis=1, how="all")
     assert len(found) == lines
     cents = (100 * found).round()
@@ -132,12 +118,7 @@ def test_dualcse_all_is_the_mean_of_the_four_kinds():
         ("table4", TRANSFER, "transfer Avg", 1),
     ],
 )
-def test_ngcse_averages_differ_where_the_notes_say(
-    table,
-    parts,
-    average,
-    off,
-):
+def test_ngcse_averages_differ_where_the_notes_say(table, parts, average, off):
     notes = numbers_of("ngcse", table)["note"].xs(average, level="column")
     explained = notes.str.extract(r"its cells average (\d+\.\d\d)")[0].astype(float)
     lines = lines_of("ngcse", table)
@@ -157,12 +138,7 @@ def test_ngcse_averages_differ_where_the_notes_say(
         ("figure2", "dev", "best_score", 100),
     ],
 )
-def test_the_figures_have_the_released_summaries(
-    table,
-    column,
-    name,
-    scale,
-):
+def test_the_figures_have_the_released_summaries(table, column, name, scale):
     file = EXPERIMENTS / "ngcse" / "published_rfd.csv"
     released = pd.read_csv(file).set_index("setting")[name] * scale
     values = numbers_of("ngcse", table)["value"].xs(column, level="column")
@@ -248,22 +224,13 @@ def test_language_models_are_asked_only_where_it_is_allowed(artefacts):
         ("tiny", "ngcse/table4"),
     ],
 )
-def test_every_point_composes(
-    artefacts,
-    key,
-    profile,
-):
+def test_every_point_composes(artefacts, key, profile):
     artefact = artefacts[key]
     request = Request(profile=profile)
     composes = 0
     for line in artefact.lines(request):
         for column in artefact.columns:
-            points = points_of(
-                artefact,
-                request,
-                line,
-                column,
-            )
+            points = points_of(artefact, request, line, column)
             for point in {*points[:1], *points[-1:]}:  # of a grid the first and the last
                 assert composed(point)
                 assert point.of is None or composed(point.of)
@@ -273,11 +240,7 @@ def test_every_point_composes(
 
 
 @pytest.mark.parametrize(("table", "count"), [("table5", 3), ("table6", 8)])
-def test_the_settings_of_ngcse_are_those_of_its_experiments(
-    artefacts,
-    table,
-    count,
-):
+def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts, table, count):
     """What is printed is in the recipes, and in Table 6 a point of its grid."""
     artefact = artefacts[f"ngcse/{table}"]
     keys = {column.title: column.keys[0] for column in artefact.columns}

@@ -70,10 +70,7 @@ def test_terminal(table):
         ["paper", "80.38", "±", "0.25", "(-0.26)", "99.97"],
         ["w/o", "A|B", "1/3", "75.00†", "100.00†"],
     ]
-    assert lines[-2:] == [
-        "† measured before the last change of its method.",
-        "Of 100 %.",
-    ]
+    assert lines[-2:] == ["† measured before the last change of its method.", "Of 100 %."]
 
 
 def test_markdown(table):

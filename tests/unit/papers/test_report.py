@@ -134,12 +134,7 @@ def test_which_runs_are_found(tmp_path):
     shutil.copy(folder / "record.json", kept / "a.json")
     shutil.copy(folder / "curves.csv", kept / "a.curves.csv")
     Run(tmp_path / "runs", "dualcse_cross", "99", 2).fail(DataError("no file"), "training")
-    places = {
-        "runs": [0, 1],
-        "runs/sweeps": [0],
-        "kept": [0],
-        "kept/a.json": [0],
-    }
+    places = {"runs": [0, 1], "runs/sweeps": [0], "kept": [0], "kept/a.json": [0]}
     for place, want in places.items():
         runs = read_runs([tmp_path / place])
         assert sorted(run.record["seed"] for run in runs) == want

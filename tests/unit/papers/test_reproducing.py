@@ -48,12 +48,7 @@ MATCHED = HEAD.replace("columns", "reference: dual\nmatch: [dual, more]\ncolumns
 def plan_of(tmp_path):
     index = RunsTable(tmp_path / "runs")
 
-    def plan(
-        text=TABLE,
-        seeds=(0, 1),
-        name="table1",
-        **request,
-    ):
+    def plan(text=TABLE, seeds=(0, 1), name="table1", **request):
         path = tmp_path / "paper" / f"{name}.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
@@ -64,12 +59,7 @@ def plan_of(tmp_path):
     return plan
 
 
-def finish(
-    plan,
-    point,
-    seed,
-    score=0.5,
-):
+def finish(plan, point, seed, score=0.5):
     """Leave the record of a finished training."""
     config = composed(point)
     run = leave_run(
@@ -109,21 +99,12 @@ def fail(plan, label):
 class Command:
     """Stands for the command that runs points: finishes them, unless it is to fail."""
 
-    def __init__(
-        self,
-        plan,
-        monkeypatch,
-        code=0,
-    ):
+    def __init__(self, plan, monkeypatch, code=0):
         self.plan, self.code = plan, code
         self.calls, self.points = [], []
         monkeypatch.setattr(reproducing, "_run", self)
 
-    def __call__(
-        self,
-        command,
-        environment,
-    ):
+    def __call__(self, command, environment):
         assert environment["LIGHTNING_CSE_RUNS"] == str(self.plan.table.runs_dir)
         file = command[4].removeprefix("hydra.sweeper.file='").removesuffix("'").replace("\\'", "'")
         self.calls.append(command)
@@ -161,11 +142,7 @@ def test_a_part_never_takes_the_name_of_the_whole(plan_of):
     assert len(set(stems)) == len(stems)
 
 
-def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
-    plan_of,
-    tmp_path,
-    monkeypatch,
-):
+def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(plan_of, tmp_path, monkeypatch):
     plan = plan_of(GRID)
     (line,), (column,) = plan.lines, plan.artefact.columns
     low, high = (job.point for job in plan.jobs(line))
@@ -183,11 +160,7 @@ def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(
     assert len(command.calls) == 2, "all is finished"
 
 
-def test_trained_models_are_evaluated_after_training(
-    plan_of,
-    tmp_path,
-    monkeypatch,
-):
+def test_trained_models_are_evaluated_after_training(plan_of, tmp_path, monkeypatch):
     plan = plan_of(EVALUATED, (0,))
     command = Command(plan, monkeypatch, code=2)
     finish(plan, point_of(plan, "trained"), 1)
@@ -200,11 +173,7 @@ def test_trained_models_are_evaluated_after_training(
     assert sorted(found) == [f"model={folder}", "model=tiny"]
 
 
-def test_a_training_kept_as_a_record_is_repeated_for_its_evaluation(
-    plan_of,
-    tmp_path,
-    monkeypatch,
-):
+def test_a_training_kept_as_a_record_is_repeated_for_its_evaluation(plan_of, tmp_path, monkeypatch):
     plan = plan_of(EVALUATED, (0,))
     before = finish(plan, point_of(plan, "trained"), 0)
     kept = tmp_path / "kept"
@@ -229,11 +198,7 @@ def test_a_training_kept_as_a_record_is_repeated_for_its_evaluation(
     assert sorted(models) == [f"model={folder}", "model=tiny"]
 
 
-def test_failed_runs_are_repeated_only_on_request(
-    plan_of,
-    tmp_path,
-    monkeypatch,
-):
+def test_failed_runs_are_repeated_only_on_request(plan_of, tmp_path, monkeypatch):
     plan = plan_of(seeds=(0,))
     fail(plan, "whole")
     told = overview([plan])
@@ -247,11 +212,7 @@ def test_failed_runs_are_repeated_only_on_request(
     assert ["retry_failed=true" in call for call in command.calls] == [False, True]
 
 
-def test_runs_of_another_process_are_left_alone(
-    plan_of,
-    tmp_path,
-    monkeypatch,
-):
+def test_runs_of_another_process_are_left_alone(plan_of, tmp_path, monkeypatch):
     plan = plan_of(seeds=(0,))
     Command(plan, monkeypatch)
     with fail(plan, "whole").lock():
@@ -260,12 +221,7 @@ def test_runs_of_another_process_are_left_alone(
 
 
 @pytest.mark.parametrize("value", ["", "0"])
-def test_a_row_that_needs_a_variable_is_not_run_without_it(
-    plan_of,
-    tmp_path,
-    monkeypatch,
-    value,
-):
+def test_a_row_that_needs_a_variable_is_not_run_without_it(plan_of, tmp_path, monkeypatch, value):
     monkeypatch.setenv("CSE_MAY_ASK", value)
     plan = plan_of(PAID)
     command = Command(plan, monkeypatch)
@@ -365,11 +321,7 @@ def test_a_run_made_again_replaces_its_record_where_that_is(plan_of, tmp_path):
     assert not (tmp_path / "paper/results/records").exists()
 
 
-def test_matched_rows_train_for_as_many_steps_as_the_first(
-    plan_of,
-    tmp_path,
-    monkeypatch,
-):
+def test_matched_rows_train_for_as_many_steps_as_the_first(plan_of, tmp_path, monkeypatch):
     plan = plan_of(MATCHED)
     command = Command(plan, monkeypatch)
     needed = {job.point.overrides[0] for job in plan.jobs(plan.lines[2])}

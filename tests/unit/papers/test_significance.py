@@ -36,12 +36,7 @@ def test_holm_rejects_what_stepping_down_rejects(values, level):
 
 
 def test_the_vote_is_that_of_more_than_half():
-    votes = [
-        [True, True, False],
-        [True, False, False],
-        [True, True, False],
-        [False, False, True],
-    ]
+    votes = [[True, True, False], [True, False, False], [True, True, False], [False, False, True]]
     assert majority_vote(votes).tolist() == [True, False, False], "a tie is wrong"
 
 
@@ -244,10 +239,7 @@ def test_metrics_that_are_compared_over_the_examples(metric, expected):
     ],
 )
 def test_predictions_without_the_columns_of_a_metric_are_an_error(
-    tmp_path,
-    metric,
-    columns,
-    lacking,
+    tmp_path, metric, columns, lacking
 ):
     found = answers_of(tmp_path, "task", {"row": [0, 1], **columns})
     with pytest.raises(DataError, match=f"has no {lacking}, which {metric} needs"):

@@ -32,12 +32,7 @@ LENGTH = {"baseline": "length", "of": "a"}
 
 
 def record(metrics=(), **more):
-    return {
-        "name": "a",
-        "config_hash": "01",
-        "metrics": dict(metrics),
-        **more,
-    }
+    return {"name": "a", "config_hash": "01", "metrics": dict(metrics), **more}
 
 
 def table_of(made, **records):
@@ -47,12 +42,7 @@ def table_of(made, **records):
 
 def test_mean_deviation_range_and_published_number(tmp_path):
     paper = "a,bert_base,RTE,80.18,0.3, a,bert_base,EIS,99,,"
-    made = artefact(
-        tmp_path,
-        {"RTE": RTE, "EIS": EIS},
-        {"a": TRAIN},
-        paper,
-    )
+    made = artefact(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN}, paper)
     values = (0.75, 0.80, 0.79)
     cells = table_of(made, a=[record({RTE: one}) for one in values]).cells
     cell, empty = cells[0, "RTE"], cells[0, "EIS"]
@@ -66,9 +56,7 @@ def test_mean_deviation_range_and_published_number(tmp_path):
 def test_a_metric_that_is_absent_has_a_value_where_its_task_was_measured(tmp_path):
     ties = "test/eis/ties"
     made = artefact(
-        tmp_path,
-        {"EIS": EIS, "ties": {"metric": ties, "absent": 0}},
-        {"a": TRAIN, "b": TRAIN},
+        tmp_path, {"EIS": EIS, "ties": {"metric": ties, "absent": 0}}, {"a": TRAIN, "b": TRAIN}
     )
     runs = {
         "a": [record({EIS: 0.5, ties: 0.25}), record({EIS: 0.5}), record({RTE: 0.5})],
@@ -207,27 +195,10 @@ def test_without_predictions_there_is_no_test(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("p", "sign"),
-    [
-        (0.0, "**"),
-        (0.009, "**"),
-        (0.01, "*"),
-        (0.049, "*"),
-        (0.05, ""),
-    ],
+    ("p", "sign"), [(0.0, "**"), (0.009, "**"), (0.01, "*"), (0.049, "*"), (0.05, "")]
 )
-def test_stars_begin_below_a_level(
-    tmp_path,
-    monkeypatch,
-    p,
-    sign,
-):
-    made = artefact(
-        tmp_path,
-        {"EIS": EIS},
-        {"a": TRAIN, "b": TRAIN},
-        reference="a",
-    )
+def test_stars_begin_below_a_level(tmp_path, monkeypatch, p, sign):
+    made = artefact(tmp_path, {"EIS": EIS}, {"a": TRAIN, "b": TRAIN}, reference="a")
     runs = make_runs(tmp_path, {"a": 0.6, "b": 0.6})
     monkeypatch.setattr(significance, "_tested", lambda *_: (p, 1.0, 2.0))
     found = make_table(FakePlan(made, runs))
@@ -250,14 +221,7 @@ def leave_answers(folder, name, seed, right):
     )
 
 
-def leave_hits(
-    folder,
-    name,
-    seed,
-    rows,
-    own,
-    other,
-):
+def leave_hits(folder, name, seed, rows, own, other):
     """Leave a run with the hits of two vectors on the same examples."""
     columns = {"row": list(rows), "correct_own": own.tolist(), "correct_other": other.tolist()}
     return leave_run(

@@ -55,12 +55,7 @@ def source(package, function="scale"):
         ("def scale", "def other():\n    return 1\n\n\ndef scale", False),
     ],
 )
-def test_source_digest(
-    package,
-    old,
-    new,
-    is_changed,
-):
+def test_source_digest(package, old, new, is_changed):
     before = source(package)
     assert old in SOURCE
     (package / "file.py").write_text(SOURCE.replace(old, new))
@@ -73,11 +68,7 @@ def test_digest_follows_the_golden_results_of_the_method(monkeypatch):
     other = code_digest({"_target_": "lightning_cse.methods.DualCSE"})
     known = code.golden_methods()
     changed = {**known, "GaussCSE": {**known["GaussCSE"], "results": "0123456789"}}
-    monkeypatch.setattr(
-        code,
-        "golden_methods",
-        lambda: changed,
-    )
+    monkeypatch.setattr(code, "golden_methods", lambda: changed)
     assert code_digest(METHOD) != before
     assert code_digest({"_target_": "lightning_cse.methods.DualCSE"}) == other
 
@@ -103,18 +94,10 @@ def test_unexercised_functions_exist():
 
 @pytest.mark.parametrize(
     ("file", "is_changed"),
-    [
-        ("mine.py", True),
-        ("helper.py", True),
-        ("folder/deep.py", True),
-        ("other.py", False),
-    ],
+    [("mine.py", True), ("helper.py", True), ("folder/deep.py", True), ("other.py", False)],
 )
 def test_digest_of_outside_code_follows_the_modules_it_imports(
-    tmp_path,
-    monkeypatch,
-    file,
-    is_changed,
+    tmp_path, monkeypatch, file, is_changed
 ):
     files = {
         "mine.py": "import torch\nfrom helper import value\nclass Mine: ...\n",
@@ -129,11 +112,7 @@ def test_digest_of_outside_code_follows_the_modules_it_imports(
         path.write_text(text)
 
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(
-        sys,
-        "dont_write_bytecode",
-        True,
-    )
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     method = {"_target_": "mine.Mine"}
     before = code_digest(method)
     path = tmp_path / file

@@ -13,26 +13,10 @@ def test_step_zero_does_not_count():
             (0, 0.99),
             *((step, score / 10) for step, score in enumerate((4, 8, 5, 8, 6, 7, 1), 1)),
         ],
-        "diag/held_out/alignment": [
-            (0, 100.0),
-            (1, 0.5),
-            (2, 0.75),
-        ],
-        "diag/eval/alignment": [
-            (0, 0.0),
-            (1, 0.25),
-            (2, 0.25),
-        ],
-        "diag/held_out/uniformity": [
-            (0, -100.0),
-            (1, -2.0),
-            (2, -2.0),
-        ],
-        "diag/eval/uniformity": [
-            (0, 0.0),
-            (1, -3.0),
-            (2, -1.5),
-        ],
+        "diag/held_out/alignment": [(0, 100.0), (1, 0.5), (2, 0.75)],
+        "diag/eval/alignment": [(0, 0.0), (1, 0.25), (2, 0.25)],
+        "diag/held_out/uniformity": [(0, -100.0), (1, -2.0), (2, -2.0)],
+        "diag/eval/uniformity": [(0, 0.0), (1, -3.0), (2, -1.5)],
     }
     assert summarise(curves) == CurveSummary(
         rfd_alignment=0.375,
@@ -48,18 +32,9 @@ def test_step_zero_does_not_count():
 
 def test_non_finite_values_give_none():
     curves = {
-        "val/rte/accuracy_all": [
-            (5, 0.5),
-            (10, math.nan),
-            (15, 0.25),
-        ],
+        "val/rte/accuracy_all": [(5, 0.5), (10, math.nan), (15, 0.25)],
         "diag/held_out/alignment": [(5, 0.5), (10, math.inf)],
         "diag/eval/alignment": [(5, math.nan), (10, math.inf)],
     }
     got = summarise(curves, "val/rte/accuracy_all")
-    assert got == CurveSummary(
-        final_score=0.375,
-        best_score=0.5,
-        best_step=5,
-        evaluations=2,
-    )
+    assert got == CurveSummary(final_score=0.375, best_score=0.5, best_step=5, evaluations=2)

@@ -8,14 +8,7 @@ from lightning_cse.runs import Curves
 
 
 def test_curves_round_trip(tmp_path):
-    values = [
-        0.1 + 0.2,
-        1e-320,
-        -0.0,
-        1.7976931348623157e308,
-        math.inf,
-        float(np.float32(0.1)),
-    ]
+    values = [0.1 + 0.2, 1e-320, -0.0, 1.7976931348623157e308, math.inf, float(np.float32(0.1))]
     curves = Curves(tmp_path / "sub" / "curves.csv")
     assert curves.read() == {}
     for step, value in enumerate(values):

@@ -28,18 +28,8 @@ CONFIG = {
         "data_dir": "/a",
         "reader": {"cache_dir": "/c", "limit": None},
     },
-    "encoder": {
-        "name": "minilm_l6",
-        "pooling": "mean",
-        "source": "hub/name",
-        "package": "pkg/sub",
-    },
-    "trainer": {
-        "accelerator": "auto",
-        "devices": 1,
-        "precision": "32-true",
-        "max_epochs": 3,
-    },
+    "encoder": {"name": "minilm_l6", "pooling": "mean", "source": "hub/name", "package": "pkg/sub"},
+    "trainer": {"accelerator": "auto", "devices": 1, "precision": "32-true", "max_epochs": 3},
 }
 DATA = {"inli/train": "aa", "inli/dev": "bb"}
 ENCODER = {"weights": "cc", "tokenizer": "dd"}
@@ -60,15 +50,7 @@ def changed(path, value):
 
 
 def of(config, **others):
-    return config_hash(
-        config,
-        **{
-            "data": DATA,
-            "encoder": ENCODER,
-            "resolved": RESOLVED,
-            **others,
-        },
-    )
+    return config_hash(config, **{"data": DATA, "encoder": ENCODER, "resolved": RESOLVED, **others})
 
 
 def test_hash_is_pinned():

@@ -18,11 +18,7 @@ def checkout(tmp_path, monkeypatch):
     for arguments in (["init"], ["add", "."], ["commit", "-m", "a"]):
         git(tmp_path, *arguments)
 
-    monkeypatch.setattr(
-        machine,
-        "_FILE",
-        tmp_path / "src/machine.py",
-    )
+    monkeypatch.setattr(machine, "_FILE", tmp_path / "src/machine.py")
 
     return tmp_path
 
@@ -30,18 +26,8 @@ def checkout(tmp_path, monkeypatch):
 def git(folder, *arguments):
     settings = ("user.name=a", "user.email=a@b", "commit.gpgsign=false")
     options = [word for setting in settings for word in ("-c", setting)]
-    command = [
-        "git",
-        "-C",
-        str(folder),
-        *options,
-        *arguments,
-    ]
-    subprocess.run(
-        command,
-        check=True,
-        capture_output=True,
-    )
+    command = ["git", "-C", str(folder), *options, *arguments]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def test_results_do_not_make_the_commit_dirty(checkout):

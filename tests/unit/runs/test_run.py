@@ -15,12 +15,7 @@ from lightning_cse import runs
 from lightning_cse.errors import LightningCSEError
 from lightning_cse.runs import Busy, Curves, Run, find_runs, write_atomic, write_json
 
-RECORD = {
-    "name": "x",
-    "config_hash": "0a",
-    "seed": 3,
-    "metrics": {"a": 0.1 + 0.2},
-}
+RECORD = {"name": "x", "config_hash": "0a", "seed": 3, "metrics": {"a": 0.1 + 0.2}}
 HOLDS = """
 import sys, time
 from pathlib import Path
@@ -33,30 +28,15 @@ with Run(Path(sys.argv[1]), "x", "0a", 3).lock():
 
 @pytest.fixture
 def run(tmp_path):
-    return Run(
-        tmp_path / "runs",
-        "x",
-        "0a",
-        3,
-    )
+    return Run(tmp_path / "runs", "x", "0a", 3)
 
 
 def started(code, *arguments):
     """Start code in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(Path(runs.__file__).parents[2])}
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        *map(str, arguments),
-    ]
+    command = [sys.executable, "-c", code, *map(str, arguments)]
 
-    return subprocess.Popen(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
@@ -94,16 +74,7 @@ def test_status_from_new_to_finished(run):
     run.start("a: 1\n")
     assert [path.name for path in run.checkpoints.iterdir()] == ["last.ckpt"]
     assert (run.status, run.reason()) == ("interrupted", None)
-    run.finish(
-        RECORD
-        | {
-            "best": [
-                math.inf,
-                math.nan,
-                1.0,
-            ]
-        }
-    )
+    run.finish(RECORD | {"best": [math.inf, math.nan, 1.0]})
     assert run.status == "finished"
     assert run.read() == RECORD | {"best": [None, None, 1.0]}, "what is no number becomes null"
     assert not run.lock_path.exists()
@@ -150,16 +121,7 @@ def test_clear_does_not_follow_links(run, tmp_path):
 
 
 def test_find_runs(run):
-    wanted = [
-        Run(run.root, "a/b", "0c", 1),
-        run,
-        Run(
-            run.root,
-            "x/0a-s3/evaluate/sts",
-            "0d",
-            0,
-        ),
-    ]
+    wanted = [Run(run.root, "a/b", "0c", 1), run, Run(run.root, "x/0a-s3/evaluate/sts", "0d", 0)]
     for one in wanted:
         one.start("")
 
@@ -177,11 +139,7 @@ def test_full_disk_keeps_the_old_file(run, monkeypatch, caplog):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(
-            os,
-            "fsync",
-            no_space,
-        )
+        patch.setattr(os, "fsync", no_space)
         for action in (lambda: run.finish({}), lambda: run.start("")):
             with pytest.raises(LightningCSEError, match="no space left to write"):
                 action()

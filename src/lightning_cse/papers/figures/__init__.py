@@ -73,12 +73,7 @@ def result(
     drawn = {name: figure for name, figure in figures.items() if figure is not None}
     text = "\n\n".join(parts) + "\n" if parts else ""
 
-    return Result(
-        drawn,
-        text,
-        {name: rows for name, rows in tables.items() if rows},
-        quotes,
-    )
+    return Result(drawn, text, {name: rows for name, rows in tables.items() if rows}, quotes)
 
 
 def markdown_table(rows: Rows) -> str:
@@ -107,11 +102,7 @@ def spread(name: str, values: Sequence[float] | NDArray[np.float64]) -> dict[str
     return {f"{name}_{part}": value for part, value in (quartiles(values) or {}).items()}
 
 
-def data_config(
-    plan: Plan,
-    row: str = "",
-    **choices: str | None,
-) -> DictConfig:
+def data_config(plan: Plan, row: str = "", **choices: str | None) -> DictConfig:
     """Compose the config of ``describe`` as profile, artefact and request set it, ``data`` only if
     a row is given.
     """

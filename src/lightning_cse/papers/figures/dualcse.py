@@ -138,13 +138,7 @@ def hypotheses(rows: Rows) -> pd.DataFrame:
     """
     table = rows.table.to_pandas().assign(found=_places(rows))
     columns = _hypothesis_columns(rows)
-    long = table.melt(
-        "found",
-        columns,
-        "kind",
-        "sentence",
-        ignore_index=False,
-    )
+    long = table.melt("found", columns, "kind", "sentence", ignore_index=False)
     in_order = long.sort_index(kind="stable")
 
     return in_order.dropna(subset="sentence").drop_duplicates("sentence")

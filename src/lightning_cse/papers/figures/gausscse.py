@@ -79,13 +79,7 @@ def length_figure(ratios: Mapping[str, Array]) -> Figure:
     edges = _STEP * np.arange(min(low, -1), max(high + 1, 1) + 1)
     with plot_style():
         figure = blank_figure(1.0 + 2.9 * len(ratios), 3.1)
-        panels = figure.subplots(
-            1,
-            len(ratios),
-            squeeze=False,
-            sharex=True,
-            sharey=True,
-        )[0]
+        panels = figure.subplots(1, len(ratios), squeeze=False, sharex=True, sharey=True)[0]
         for axes, (name, values) in zip(panels, ratios.items(), strict=True):
             _draw_histogram(axes, np.clip(values, edges[0], edges[-1]), edges)
             axes.set_title(f"{name} ({len(values):,} pairs)")

@@ -17,11 +17,7 @@ from matplotlib.lines import Line2D
 from lightning_cse.papers.artefacts import Artefact
 from lightning_cse.papers.figures import Result, markdown_table, result
 from lightning_cse.papers.plan import Plan
-from lightning_cse.papers.statistics import (
-    correlation,
-    mean_interval,
-    ordered_pairs,
-)
+from lightning_cse.papers.statistics import correlation, mean_interval, ordered_pairs
 from lightning_cse.plots import (
     GREY,
     PALETTE,
@@ -56,11 +52,7 @@ BEST_STEP = {
 }
 BOTH = ["rfd_alignment", "rfd_uniformity"]
 _TEXT_HEIGHT = 0.06  # of the names beside a panel, as a share of its height
-_RFD = {
-    "rfd_alignment": "RFD_a",
-    "rfd_uniformity": "RFD_u",
-    "rfd": "RFD_a + RFD_u",
-}
+_RFD = {"rfd_alignment": "RFD_a", "rfd_uniformity": "RFD_u", "rfd": "RFD_a + RFD_u"}
 WITHIN = "within domains"
 _MARKERS = {"Wiki": "o", "NLI": "s"}
 
@@ -134,11 +126,7 @@ def correlations(summary: pd.DataFrame) -> list[dict[str, Any]]:
         row = {"measure": title, "scope": scope, "settings": len(both)}
         groups = both.index.map(domain) if scope == WITHIN else None
         for name in ("pearson", "spearman"):
-            ends = correlation(
-                *both.to_numpy().T.tolist(),
-                ranks=name == "spearman",
-                groups=groups,
-            )
+            ends = correlation(*both.to_numpy().T.tolist(), ranks=name == "spearman", groups=groups)
             row |= _with_ends(name, ends)
 
         rows.append(row)
@@ -215,10 +203,7 @@ def fitting_difficulty(plan: Plan) -> Result:
     shown = [(title, markdown_table(table)) for title, table in texts.items() if table]
 
     return result(
-        {
-            "fitting_difficulty": scatter_figure(runs, FITTING),
-            "score": score_figure(runs),
-        },
+        {"fitting_difficulty": scatter_figure(runs, FITTING), "score": score_figure(runs)},
         [*itertools.chain.from_iterable(shown)],
         settings=_summaries(runs),
         correlations=rows,
@@ -371,15 +356,7 @@ def _connect_runs(axes: Axes, points: pd.DataFrame, runs: pd.DataFrame) -> None:
     across, up, _ = points
     both = runs.merge(points, left_on="setting", right_index=True, suffixes=("_of_run", ""))
     ends = [[both[key], both[f"{key}_of_run"].astype(float)] for key in (across, up)]
-    axes.plot(
-        *ends,
-        color=GREY,
-        linewidth=0.7,
-        marker=".",
-        markersize=3,
-        markevery=[1],
-        zorder=2,
-    )
+    axes.plot(*ends, color=GREY, linewidth=0.7, marker=".", markersize=3, markevery=[1], zorder=2)
 
 
 def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -394,14 +371,7 @@ def _draw_start(axes: Axes, runs: pd.DataFrame) -> dict[str, tuple[float, float]
         x, y, score = (dict(curves.get(key, ())).get(0, math.nan) for key in keys)
         if not math.isnan(x + y):
             axes.scatter(
-                x,
-                y,
-                marker="D",
-                s=48,
-                facecolor="white",
-                edgecolor=GREY,
-                linewidth=1.4,
-                zorder=3,
+                x, y, marker="D", s=48, facecolor="white", edgecolor=GREY, linewidth=1.4, zorder=3
             )
             return {f"pretrained ({100 * score:.1f})": (x, y)}
 
@@ -453,13 +423,7 @@ def process_figure(runs: pd.DataFrame) -> Figure | None:
 
     with plot_style():
         figure = blank_figure(1.3 + 2.1 * len(groups), 4.6)
-        grid = figure.subplots(
-            2,
-            len(groups),
-            squeeze=False,
-            sharex=True,
-            sharey="row",
-        )
+        grid = figure.subplots(2, len(groups), squeeze=False, sharex=True, sharey="row")
         for column, (title, curves) in zip(grid.T, groups, strict=True):
             for axes, measure in zip(column, ("alignment", "uniformity"), strict=True):
                 for side, look in RFD_SIDES.items():

@@ -95,12 +95,7 @@ def studies_figure(drawn: Mapping[str, tuple[str, pd.DataFrame, pd.Series]]) -> 
     """
     with plot_style():
         figure = blank_figure(1.0 + 3.6 * len(drawn), 3.4)
-        panels = figure.subplots(
-            1,
-            len(drawn),
-            squeeze=False,
-            sharey=True,
-        )[0]
+        panels = figure.subplots(1, len(drawn), squeeze=False, sharey=True)[0]
         for axes, (title, study) in zip(panels, drawn.items(), strict=True):
             zero_line(axes)
             _draw_study(axes, *study)
@@ -108,11 +103,7 @@ def studies_figure(drawn: Mapping[str, tuple[str, pd.DataFrame, pd.Series]]) -> 
             axes.margins(x=0.06, y=0.1)
 
         panels[0].set_ylabel("change of the score, points")
-        figure.legend(
-            *panels[0].get_legend_handles_labels(),
-            loc="outside lower center",
-            ncols=3,
-        )
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
     return figure
 
@@ -181,12 +172,7 @@ def pattern_complexity(plan: Plan) -> Result:
     for label in dict.fromkeys(line.label for line in plan.lines):
         experiment = f"ngcse_{label.lower().replace('.', '_')}"
         data = str(compose("train", f"+experiment={experiment}").hydra.runtime.choices["data"])
-        configs[label] = data_config(
-            plan,
-            label,
-            data=data,
-            encoder=plan.request.encoder,
-        )
+        configs[label] = data_config(plan, label, data=data, encoder=plan.request.encoder)
 
     sets = pair_sets(configs)
     *names, stsb = sets
