@@ -29,7 +29,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all test-llm test-slurm coverage lint type imports format bench bench-growth bench-data bench-encode bench-gaussian bench-generate bench-llm docs docs-serve docs-check wheel-check clean
+.PHONY: help run test test-all test-llm test-slurm test-gpu coverage lint type imports format bench bench-growth bench-data bench-encode bench-gaussian bench-generate bench-llm docs docs-serve docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ test-llm: $(READY_DEV) ## Write rows and answer pairs by a real language model b
 test-slurm: $(READY_DEV) ## Submit, pre-empt and requeue jobs on a real SLURM, started here if there is none (3 to 8 minutes)
 	@echo "Needs a SLURM that answers to sinfo; or root, and Debian's packages slurmd, slurmctld and munge."
 	$(PYTEST) -n 0 -m slurm tests/slurm
+
+test-gpu: $(READY_DEV) ## Compare training on a GPU with the CPU, look for waits, measure speed and memory (under eight minutes)
+	$(filter-out OMP_NUM_THREADS=%,$(OFFLINE)) $(BIN)/python benchmarks/gpu.py $(ARGS)
 
 coverage: $(READY_DEV) ## Measure the coverage of the tests, processes that they start included
 	$(BIN)/python -m coverage erase

@@ -83,7 +83,9 @@ def run(command: list[str], **variables: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, *command], check=False, capture_output=True, text=True, env=env
     )
-    found = [json.loads(text) for text in re.findall(r"\{[^{}]*_mib[^{}]*\}", done.stdout)]
+    found: list[dict[str, Any]] = [
+        json.loads(text) for text in re.findall(r"\{[^{}]*_mib[^{}]*\}", done.stdout)
+    ]
     if done.returncode or not found:
         sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
     return found[0] | {"peak_mib": sum(each["peak_mib"] for each in found)}

@@ -14,7 +14,6 @@ from measuring import ON_GPU, ROLES, Clock, Size
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.config.compose import compose
-from lightning_cse.devices import together
 from lightning_cse.encoders.load import find_encoder
 from lightning_cse.engine.build import build
 
@@ -76,10 +75,7 @@ def train_ours(
     clock = LightningClock()
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = instantiate(cfg.trainer, **quiet, callbacks=[clock, *callbacks], **trained_with)
-    with (
-        together()
-    ):  # with several devices, each encodes a share of a batch, as in the training command
-        trainer.fit(parts.method, parts.data)
+    trainer.fit(parts.method, parts.data)
     return clock.seconds + tokenising / len(clock.ends), parts.method
 
 

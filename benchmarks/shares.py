@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
@@ -60,10 +60,11 @@ class Profile(pl.Callback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Mark the work of the loss."""
         ranges: list[Any] = []
-        pl_module.loss.register_forward_pre_hook(
+        loss = cast("nn.Module", pl_module.loss)
+        loss.register_forward_pre_hook(
             lambda *_: ranges.append(record_function("loss").__enter__())
         )
-        pl_module.loss.register_forward_hook(lambda *_: ranges.pop().__exit__(None, None, None))
+        loss.register_forward_hook(lambda *_: ranges.pop().__exit__(None, None, None))
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, index: int

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import datasets
+import torch
 import transformers
 from hydra.utils import instantiate
 from measuring import ON_GPU, Clock
@@ -68,6 +69,7 @@ def train_theirs(
         "scale": 1 / options["temperature"],
         "gather_across_devices": processes > 1,
     }
+    loss: torch.nn.Module
     if chunk is None:
         loss = losses.MultipleNegativesRankingLoss(model, **shared)
     else:

@@ -9,9 +9,9 @@ is compared.
 The parts:
 
 - configs: the values in each experiment's composed config that affect its result.
-- runs: each experiment under ``+debug=tiny`` with seed 0: its curves, test metrics, best step and
-  numbers of rows. Writing them also writes ``golden.json`` in ``lightning_cse.runs``, from which
-  records get the digest of their code.
+- runs: each experiment under ``+debug=tiny`` with seed 0: the version of its method, its curves,
+  test metrics, best step and numbers of rows. Changed numbers are written only if the method has
+  another ``version`` than before.
 - batches: digests of the rows, the account and the first three batches of every data config, from
   the sample corpora and, if LIGHTNING_CSE_DATA names a folder, from the corpora in it.
 - tables: the cells of all tables that ``reproduce`` renders from the records under
@@ -43,9 +43,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from golden_batches import batches
-from golden_code import Lines, code_of_methods, executed, write_code
-
-from lightning_cse.papers.cells import STALE
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = REPOSITORY / "tests" / "golden"
@@ -110,7 +107,6 @@ def run_tiny(folder: Path, *overrides: str) -> Path:
             "trainer.precision=32-true",
             "paths.cache_dir=null",
             f"paths.runs_dir='{folder}'",
-            f"hydra.run.dir='{folder}/hydra'",
             "hydra.output_subdir=null",
             "hydra/job_logging=none",
             "hydra/hydra_logging=none",
@@ -213,8 +209,8 @@ CURVES: Final = ("train/", "val/", "diag/")
 
 
 def run_of(experiment: str) -> dict[str, Any]:
-    """Train an experiment; return its curves by key and step, and the numbers of its record except
-    timings.
+    """Train an experiment; return its method's version, its curves by key and step, and the numbers
+    of its record except timings.
     """
     with tempfile.TemporaryDirectory() as there:
         folder = run_tiny(Path(there), f"+experiment={experiment}")
@@ -233,6 +229,7 @@ def run_of(experiment: str) -> dict[str, Any]:
         record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
 
     return {
+        "version": record["version"],
         "curves": curves,
         "metrics": record["metrics"],
         "best": {key: record["best"][key] for key in ("step", "score")},
@@ -305,8 +302,6 @@ LABELS: Final = {"row", "encoder", "column", "setting", "seed", "of", "measure",
 
 
 def _cell(key: str, text: str) -> Any:
-    if key == "marks":  # STALE compares a record's digest of the code with today's
-        return ";".join(mark for mark in text.split(";") if mark != STALE)
     if key in {"n", "settings", "seeds", "seeds_reference", "best_step"}:
         return text
 
@@ -472,31 +467,42 @@ def results_of(part: str, only: Iterable[str]) -> dict[str, Any]:
     return results
 
 
-def write_runs() -> list[Path]:
-    """Write the golden results of all runs, and which code they exercise."""
-    results: dict[str, Any] = {}
-    methods: dict[str, str] = {}
-    lines: dict[str, Lines] = {}
-    golden = read("runs")
-    for name in EXPERIMENTS:
-        methods[name] = config_of(name)["method._target_"]
-        with executed() as lines[name]:
-            found = rounded(run_of(name))
+def methods_to_raise(golden: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
+    """Return the methods with other golden runs than before and the same version.
 
-        results[name] = steady("runs", golden.get(name, ABSENT), found)
-        print(f"runs: {name}", file=sys.stderr)
+    A value that only one side has changes no number: an experiment or a key may be new or gone.
+    """
+    configs = read("configs")
+    methods = set()
+    for experiment in golden.keys() & results.keys():
+        before, now = golden[experiment], results[experiment]
+        changed = [
+            difference
+            for difference in compare(before, now)
+            if ABSENT not in (difference.golden, difference.found)
+            and difference.relative > RELATIVE["runs"]
+        ]
+        if changed and before["version"] == now["version"]:
+            methods.add(configs[experiment]["method._target_"])
 
-    return [write("runs", results), write_code(code_of_methods(results, methods, lines))]
+    return sorted(methods)
 
 
-def write_part(part: str) -> list[Path]:
-    """Write the golden results of a part again."""
-    if part == "runs":
-        return write_runs()
+def write_part(part: str) -> Path:
+    """Write the golden results of a part again.
 
-    results = steady(part, read(part), rounded(results_of(part, EXPERIMENTS)))
+    Exits with a message, and writes nothing, if the runs of a method changed and its version did
+    not.
+    """
+    golden = read(part)
+    results = steady(part, golden, rounded(results_of(part, EXPERIMENTS)))
+    if part == "runs" and (methods := methods_to_raise(golden, results)):
+        sys.exit(
+            f"nothing was written: the golden runs of {', '.join(methods)} changed; "
+            "raise the `version` of each class, so that tables mark earlier records"
+        )
 
-    return [write(part, results)]
+    return write(part, results)
 
 
 def check_part(part: str, only: list[str] | None) -> bool:
@@ -544,8 +550,7 @@ def main() -> int:
         if given.check:
             same &= check_part(part, given.only)
         else:
-            for path in write_part(part):
-                print(f"written: {path}")
+            print(f"written: {write_part(part)}")
 
     return int(not same)
 

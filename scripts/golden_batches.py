@@ -95,7 +95,7 @@ def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
             {
                 role: [
                     own.rows.tolist(),
-                    [i[m].tolist() for i, m in zip(own.ids, own.mask, strict=True)],
+                    [i[:n].tolist() for i, n in zip(own.ids, own.lengths, strict=True)],
                 ]
                 for role, own in sorted(batch["roles"].items())
             },

@@ -1,4 +1,4 @@
-"""Write finished runs as TensorBoard event files, by the view that training uses."""
+"""Write finished runs as TensorBoard event files, by the logger that training uses."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lightning_cse.engine.record import final_values
 from lightning_cse.errors import reported
-from lightning_cse.loggers import TensorBoardView
+from lightning_cse.loggers import build_loggers, log_final
 from lightning_cse.papers.records import FinishedRun, read_runs
 from lightning_cse.runs import Run
+
+NODES = {"tensorboard": {"_target_": "pytorch_lightning.loggers.TensorBoardLogger"}}
 
 
 @reported
@@ -31,17 +34,14 @@ def main(arguments: Sequence[str]) -> int:
 def _write(found: FinishedRun, folder: Path) -> None:
     record = found.record
     run = Run(folder, record["name"], record["config_hash"], record["seed"])
-    view = TensorBoardView(
-        run=run,
-        group=run.name,
-        settings={**record["decisive"]["config"], "monitor": record["best"]["monitor"]},
-        tags=(),
-    )
-    for step, values in sorted(_by_step(found.curves).items()):
-        view.log_metrics(values, step)
+    settings = {**record["decisive"]["config"], "monitor": record["best"]["monitor"]}
+    loggers = build_loggers(NODES, run, settings, group=run.name, tags=(), resumed_at=None)
+    for logger in loggers:
+        for step, values in sorted(_by_step(found.curves).items()):
+            logger.log_metrics(values, step)
 
-    view.conclude(record)
-    view.close()
+        log_final(logger, final_values(record), record["steps"])
+        logger.close()
 
 
 def _by_step(curves: Mapping[str, Sequence[tuple[int, float]]]) -> Mapping[int, dict[str, float]]:

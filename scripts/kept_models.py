@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 import lightning_cse
 from lightning_cse.analysis.card import kept_card
 from lightning_cse.config import experiments_dir
-from lightning_cse.engine.load import CHECKPOINT, CONFIG, RECORD, read_yaml
+from lightning_cse.engine.load import CHECKPOINT, CONFIG, RECORD, read_config
 
 LIMIT = 2**20
 """The largest size of the weights, in bytes."""
@@ -66,7 +66,7 @@ def keep(run: Path, folder: Path) -> None:
         shutil.copyfile(run / part, folder / part)
 
     # Without the folders of this machine.
-    config = read_yaml(run / CONFIG)
+    config = read_config(run / CONFIG)
     OmegaConf.save({key: config[key] for key in ("method", "encoder")}, folder / CONFIG)
     kept_card(lightning_cse.load(folder), folder.name).save(folder / "README.md")
 

@@ -78,7 +78,7 @@ def compose():
 
     from lightning_cse.config import conf_dir
     from lightning_cse.config.compose import complete, register
-    from lightning_cse.config.launch import as_custom, ordered
+    from lightning_cse.config.launch import ordered
 
     @functools.cache  # a tenth of a second each, and some tests run one point dozens of times
     def once(overrides, with_hydra):
@@ -86,9 +86,7 @@ def compose():
         GlobalHydra.instance().clear()
         try:
             with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-                return hydra_compose(
-                    "train", ordered(as_custom(overrides)), return_hydra_config=with_hydra
-                )
+                return hydra_compose("train", ordered(overrides), return_hydra_config=with_hydra)
         finally:
             GlobalHydra.instance().clear()
 
@@ -107,12 +105,14 @@ def run_tiny(compose):
     """
     import torch
 
+    from lightning_cse.config.check import check
     from lightning_cse.engine.train import train
     from lightning_cse.runs import Run
 
     def run(folder, *overrides):
         cfg = compose("+debug=tiny", "paths.cache_dir=null", *overrides)
         cfg.paths.runs_dir = str(folder / "runs")
+        check(cfg, "train")
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
 

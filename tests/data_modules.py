@@ -48,4 +48,4 @@ def batch_rows(data, epochs=1):
 
 def ids_of(tokens):
     """Return the ids of each sentence, without padding."""
-    return [ids[mask].tolist() for ids, mask in zip(tokens.ids, tokens.mask, strict=True)]
+    return [ids[:n].tolist() for ids, n in zip(tokens.ids, tokens.lengths, strict=True)]

@@ -18,6 +18,16 @@ def result_of(task, model, split="test"):
     return run_tasks({"task": task}, model, split)["task"]
 
 
+def logged_step(method, batch):
+    """Return the outputs of a training step, and the values that it logs, by key."""
+    values = {}
+    method.log = lambda key, value, **_: values.update({key: value.item()})
+    outputs = method.training_step(batch, 0)
+    del method.log
+
+    return outputs, values
+
+
 def normal(*shape, seed=0, dtype=torch.float64):
     """Return normal numbers, drawn by the seed in float64 and then converted to the dtype."""
     generator = torch.Generator().manual_seed(seed)

@@ -82,8 +82,9 @@ def outcome(run):
 
     for name in ("best", "last"):
         checkpoint = torch.load(run.checkpoints / f"{name}.ckpt", weights_only=True)
-        for state in checkpoint.get("callbacks", {}).values():
-            state.pop("seconds", None)
+        timing = checkpoint.get("callbacks", {}).get("Timing", {})
+        for name_of_time in ("training", "evaluation"):
+            timing.pop(name_of_time, None)
 
         checkpoint.pop("loops", None)  # Lightning's counts; if they matter, the rest differs too
         left[name] = checkpoint

@@ -37,6 +37,6 @@ def run(cfg):
 
     return SimpleNamespace(
         status="skipped" if fate == "skipped" else "finished",
-        folder=str(runs),
+        folder=str(runs / f"{fate}-{cfg.get('seed')}-{cfg.get('data', {}).get('batch_size')}"),
         score=0.5 + cfg.get("seed", 0),
     )

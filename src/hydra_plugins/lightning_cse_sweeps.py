@@ -16,9 +16,11 @@ r"""Hydra plugins: the sweeper of all commands, and a launcher for Ray.
         hydra.launcher.ray.remote.num_gpus=1
 """
 
+import contextlib
 import itertools
 import logging
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,10 +46,9 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from lightning_cse.config import compose
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import complete
-from lightning_cse.config.launch import as_custom, explained, ordered
+from lightning_cse.config.launch import explained, ordered
 from lightning_cse.errors import ConfigError, one_line
 
 log = logging.getLogger(__name__)
@@ -86,6 +87,7 @@ class PointsSweeper(Sweeper):
         """Keep the objects that Hydra passes, and build the launcher."""
         self.cfg = config
         self.loader = hydra_context.config_loader
+        self.task = task_function
         self.points_launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
@@ -96,21 +98,31 @@ class PointsSweeper(Sweeper):
 
         jobs = self.jobs(arguments)
         self._check(jobs)
-        compose.current_sweep = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
+        sweep = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
+        code = 0
+        # Launchers may print while `launch` holds back what Hydra prints of errors.
+        with contextlib.redirect_stderr(getattr(self.task, "stderr", None) or sys.stderr):
+            try:
+                returns = self.points_launcher.launch(jobs, initial_job_idx=0)
+            finally:
+                code = sweep.finish()
 
-        return self.points_launcher.launch(jobs, initial_job_idx=0)
+        if code:
+            sys.exit(code)
+
+        return returns
 
     def jobs(self, arguments: Sequence[str]) -> list[list[str]]:
         """Return the overrides of every point, in their order on a command line."""
-        params = as_custom(f"{key}={value}" for key, value in self.params.items())
+        params = ordered([f"{key}={value}" for key, value in self.params.items()])
         shared = self._parse([*params, *arguments])
         jobs = []
 
         for point in self._listed():
-            own = self._parse(as_custom(point))
-            own_keys = {override.key_or_group for override in own}
-            merged = [other for other in shared if other.key_or_group not in own_keys]
-            jobs += [ordered(job) for job in _combinations([*merged, *own])]
+            overrides = self._parse(ordered(point))
+            keys = {override.key_or_group for override in overrides}
+            merged = [override for override in shared if override.key_or_group not in keys]
+            jobs += [ordered(job) for job in _combinations([*merged, *overrides])]
 
         return jobs
 
@@ -144,11 +156,12 @@ class PointsSweeper(Sweeper):
                 continue
 
             seen |= new
-            with explained():
+            config_name = str(self.cfg.hydra.job.config_name)
+            with explained(job, config_name):
                 cfg = self.loader.load_sweep_config(self.cfg, list(job))
 
             complete(cfg)
-            check(cfg, str(self.cfg.hydra.job.config_name))
+            check(cfg, config_name)
 
 
 def _combinations(overrides: Sequence[Override]) -> list[list[str]]:

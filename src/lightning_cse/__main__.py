@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from pathlib import Path
 
 from lightning_cse.errors import LightningCSEError, did_you_mean, reported
 
@@ -54,6 +55,11 @@ def main() -> int:
 
 def _start(name: str, words: list[str]) -> int:
     sys.argv = words
+    # Classes of one's own are found in the working directory, as with `python -m`.
+    here = str(Path.cwd())
+    if not sys.flags.safe_path and not {"", here} & {*sys.path}:
+        sys.path.insert(0, here)
+
     module = importlib.import_module(f"lightning_cse.{MODULES.get(name, name)}")
     code: int = module.main()
 

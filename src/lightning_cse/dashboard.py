@@ -15,7 +15,7 @@ from lightning_cse.errors import LightningCSEError, one_line, reported
 if TYPE_CHECKING:
     import wandb_workspaces.workspaces.interface as ws
 
-_STEP = "trainer/global_step"  # as in loggers.views, which takes seconds to import
+_STEP = "trainer/global_step"  # as in loggers.build, which takes seconds to import
 _MOST_RUNS = 100  # in a chart
 _RFD = ("rfd_alignment", "rfd_uniformity")
 
@@ -112,7 +112,7 @@ def _panels(charts: Sequence[Any]) -> list[Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     args = _parser().parse_args(argv)
-    from lightning_cse.loggers.views import is_logged_in  # slow to import
+    from lightning_cse.loggers import is_logged_in  # slow to import
 
     if not args.dry_run and not is_logged_in():
         raise LightningCSEError(

@@ -1,33 +1,34 @@
-"""Several devices for one batch: each encodes a share, and all get the vectors of all sentences."""
+"""Copies to a device, and several devices for one batch: each encodes a share, and all get the
+vectors of all sentences.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-_together = False
 
+def to_device(values: Tensor | np.ndarray, device: torch.device | str) -> Tensor:
+    """Return values from main memory as a tensor on a device, without waiting for a GPU."""
+    tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
+    # Elsewhere than on a GPU, a copy in the background may be read too early.
+    if torch.device(device).type != "cuda":
+        return tensor.to(device)
 
-@contextlib.contextmanager
-def together() -> Iterator[None]:
-    """Share each batch between the processes of torch's process group."""
-    global _together  # noqa: PLW0603 - a context variable would not reach the threads of the backward pass
-    before, _together = _together, True
-    try:
-        yield
-    finally:
-        _together = before
+    if tensor.is_cpu and torch.cuda.is_available():
+        tensor = tensor.pin_memory()
+
+    return tensor.to(device, non_blocking=True)
 
 
 def world() -> tuple[int, int]:
-    """Return the rank of this process, and the number of processes that compute together."""
-    if _together and dist.is_available() and dist.is_initialized():
+    """Return the rank of this process and the number of processes in torch's process group."""
+    if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
 
     return 0, 1
@@ -56,15 +57,17 @@ def wait_for_all() -> None:
         dist.barrier()
 
 
-def share(rows: Tensor) -> Tensor:
+def share(rows: np.ndarray) -> np.ndarray:
     """Return this process's share of the row numbers (n,): every k-th of k processes.
 
     The last row fills shares up to the same length.
     """
     rank, count = world()
-    own = torch.arange(rank, rank + count * -(-len(rows) // count), count, device=rows.device)
+    numbers = np.arange(rank, rank + count * -(-len(rows) // count), count)
 
-    return rows[own.clamp(max=len(rows) - 1)]
+    chosen: np.ndarray = rows[numbers.clip(max=len(rows) - 1)]
+
+    return chosen
 
 
 def gather(own: Tensor) -> Tensor:

@@ -25,7 +25,8 @@ from lightning_cse.data.corpora import (
     parse_file,
     register_corpora,
 )
-from lightning_cse.errors import DataError, one_line, reported
+from lightning_cse.errors import ConfigError, DataError, one_line, reported
+from lightning_cse.runs import public
 
 
 @reported
@@ -41,12 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     folder: Path = (arguments.data_dir or default_data_dir()).expanduser().absolute()
     corpora = [get_corpus(name) for name in arguments.corpus]
-
     if not corpora:
         list_corpora(folder)
         return 0
 
     if not arguments.check:
+        for corpus in corpora:
+            check_paths(corpus)
+
         folder.mkdir(parents=True, exist_ok=True)
 
     place = None if arguments.check else folder
@@ -90,6 +93,18 @@ def list_corpora(folder: Path) -> None:
             missing = [file.path for file in files if find_file(folder, file) is None]
             state = f"{missing[0]} is missing" if missing else f"{files[0].path} is there"
             _echo(f"  {split:<14}  {corpus.rows(split) or 'any':>7} rows  {state}")
+
+
+def check_paths(corpus: Corpus) -> None:
+    """Raise ConfigError if a file of a corpus would be outside the data directory."""
+    outside = [
+        file.path
+        for file in corpus.files
+        if Path(file.path).is_absolute() or ".." in Path(file.path).parts
+    ]
+    if outside:
+        fault = "leaves the data directory, where nothing is fetched to; --check only checks it"
+        raise ConfigError([f"corpus {corpus.name!r}: {path} {fault}" for path in outside])
 
 
 def prepare(
@@ -199,20 +214,21 @@ def _fetch(corpus: Corpus, file: CorpusFile, part: Path, target: Path) -> str:
         try:
             fetched = _opened(origin, part.parent)
         except OSError as error:
-            failures.append(f"{origin}: {one_line(error)}")
+            failures.append(public(f"{origin}: {one_line(error)}"))
             continue
 
         if file.member is None:
             part.write_bytes(read_bytes(fetched))
-            return origin
+            return public(origin)
 
         try:
             with zipfile.ZipFile(fetched) as archive:
                 part.write_bytes(archive.read(file.member))
         except (KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise DataError(f"{origin}: not the official zip archive: {error.args[0]}") from None
+            fault = f"not the official zip archive: {error.args[0]}"
+            raise DataError(f"{public(origin)}: {fault}") from None
 
-        return f"{origin}/{file.member}"
+        return f"{public(origin)}/{file.member}"
 
     shown = "\n".join(failures)
     raise DataError(

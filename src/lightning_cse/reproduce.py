@@ -34,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from lightning_cse.papers.listing import overview
 
     if given.config_dir is not None:
+        given.config_dir = given.config_dir.absolute()
         use_config_dir(given.config_dir)
 
     given.experiments = given.experiments or experiments_dir()
@@ -71,7 +72,9 @@ def _plans(given: argparse.Namespace, artefacts: Mapping[str, Artefact]) -> list
     if any(one.startswith("seed=") for one in settings):
         raise ConfigError(["--set seed=...: use --seeds"])
 
-    request = Request(given.profile, given.encoder, given.seeds, settings, tuple(given.only))
+    folder = given.config_dir and str(given.config_dir)
+    only = tuple(given.only)
+    request = Request(given.profile, given.encoder, given.seeds, settings, only, folder)
     table = runs_table(given, given.experiments)
     plans = [Plan(artefact, request, table) for artefact in chosen]
 
@@ -104,7 +107,10 @@ def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
     folder = given.runs_dir / "reproduce"
     if not given.no_run and missing(status(plans)):
         _show(overview(plans) + "\n")
-        options = [one for one in given.set if _is_of_hydra(one)]
+        options = [setting for setting in given.set if _is_of_hydra(setting)]
+        if given.config_dir is not None:
+            options.append(f"--config-dir={given.config_dir}")
+
         code = run_missing(plans, folder / "points", options, retry_failed=given.retry_failed)
 
     plans[0].table.refresh()

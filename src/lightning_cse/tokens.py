@@ -2,12 +2,14 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from lightning_cse.devices import to_device
 
 _AT_ONCE = 1024  # sentences that are tokenised at once
 
@@ -30,15 +32,19 @@ class Tokenize(Protocol):
 
 @dataclass(frozen=True)
 class Tokens:
-    """Bare token ids of n sentences, right-padded: ``ids`` and ``mask`` (n, length), ``rows`` (n,).
+    """Bare token ids of n sentences, right-padded: ``ids`` (n, length); ``lengths``, ``rows`` (n,).
 
     ``rows[k]`` is the row of the batch that sentence k belongs to; a role may cover fewer rows than
-    the batch. An encoder's template adds special tokens.
+    the batch. An encoder's template adds special tokens. Lengths and rows stay in main memory: a
+    step that reads them need not wait for a GPU, which has only the ids. ``is_shared`` says that
+    all processes of torch's group have these tokens: each then encodes a share of them, and gets
+    the vectors of all.
     """
 
     ids: Tensor
-    mask: Tensor
-    rows: Tensor
+    lengths: np.ndarray
+    rows: np.ndarray
+    is_shared: bool = False
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -69,21 +75,18 @@ class Tokens:
         padded = np.zeros(mask.shape, dtype=np.int64)
         padded[mask] = ids[(starts[:, None] + places)[mask]]
 
-        return cls(torch.from_numpy(padded), torch.from_numpy(mask), torch.from_numpy(rows))
+        return cls(torch.from_numpy(padded), lengths.astype(np.int64), rows)
 
-    def select(self, chosen: Tensor) -> Self:
+    def select(self, chosen: np.ndarray) -> Self:
         """Return the sentences chosen by a boolean mask or by numbers, with their rows."""
-        return type(self)(self.ids[chosen], self.mask[chosen], self.rows[chosen])
+        numbers = np.arange(len(self))[chosen]
+        ids = self.ids[to_device(numbers, self.ids.device)]
+
+        return replace(self, ids=ids, lengths=self.lengths[numbers], rows=self.rows[numbers])
 
     def to(self, device: torch.device | str) -> Self:
-        """Return the same tokens on another device."""
-        # Elsewhere than on a GPU, a copy in the background may be read too early.
-        in_background = torch.device(device).type == "cuda"
-        return type(self)(
-            self.ids.to(device, non_blocking=in_background),
-            self.mask.to(device, non_blocking=in_background),
-            self.rows.to(device, non_blocking=in_background),
-        )
+        """Return the same tokens with the ids on another device."""
+        return replace(self, ids=to_device(self.ids, device))
 
 
 class TokenTable:
@@ -120,6 +123,11 @@ class TokenTable:
     def has(self, sentences: Iterable[str]) -> bool:
         """Return whether the table has all these sentences."""
         return self._row.keys() >= set(sentences)
+
+    def lengths_of(self, sentences: Iterable[str]) -> np.ndarray:
+        """Return the numbers of tokens of sentences that the table has: (n,)."""
+        rows = np.array([self._row[sentence] for sentence in sentences], dtype=np.int64)
+        return self.lengths[rows]
 
     def tokens(self, sentences: Iterable[str], most: int) -> Tokens:
         """Return the tokens of sentences that the table has, each cut to ``most`` tokens."""

@@ -2,6 +2,7 @@
 imported.
 """
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -87,7 +88,7 @@ def test_help_imports_nothing_heavy(name, command, place):
     assert not list(place.iterdir())
 
 
-@pytest.mark.parametrize("line", ["+method.foo=1", "-m seed=0,1 epochs=1"])
+@pytest.mark.parametrize("line", ["method.foo=1", "-m seed=0,1 epochs=1"])
 def test_unknown_key_imports_nothing_heavy(line, command, place):
     ended = lightly(command, "train", "+experiment=dualcse_cross", *line.split())
     assert ended.returncode == 2
@@ -107,6 +108,16 @@ def test_console_command(line, code, text, in_place, place):
     found, out, errors = in_place(__main__.main, *line.split())
     assert found == code
     assert text in out + errors
+
+
+def test_the_console_command_finds_modules_in_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "module_of_a_user.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    monkeypatch.setattr(sys, "argv", ["lightning-cse", "runs", "--runs-dir", str(tmp_path)])
+    assert importlib.util.find_spec("module_of_a_user") is None
+    assert __main__.main() == 2
+    assert importlib.util.find_spec("module_of_a_user")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +153,8 @@ def test_sweep_from_end_to_end(command, in_process, place):
     ended = command("train", *args)
 
     assert ended.returncode == 0, ended.stderr
-    assert re.search(r"^all seeds +2 +0\.\d{4} +0\.\d{4}$", ended.stdout, re.MULTILINE)
+    row = r"^all seeds +2 +0\.\d{4} +0\.\d{4} +val/rte/accuracy_all$"
+    assert re.search(row, ended.stdout, re.MULTILINE)
 
     runs = sorted(find_runs(place / "runs"), key=lambda run: run.seed)
     found = [(run.name, run.seed, run.status) for run in runs]

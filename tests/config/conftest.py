@@ -5,7 +5,6 @@ import sys
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from lightning_cse.config.compose import CONFIG_DIR
 from lightning_cse.config.launch import launch
 
 # Hydra's logging would replace pytest's.
@@ -20,7 +19,6 @@ def give(tmp_path, monkeypatch, capsys):
         monkeypatch.delenv(name, raising=False)
 
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
-    monkeypatch.setenv(CONFIG_DIR, "")
 
     def given(*args, command="train"):
         monkeypatch.setattr(sys, "argv", [command, *args, *QUIET])

@@ -5,50 +5,73 @@ import pytest
 X = "+experiment=dualcse_cross"
 
 REFUSED = [
-    ("epochs=1", "unknown key 'epochs' - did you mean 'trainer.max_epochs'?"),
-    ("temperature=0.1", "'method.loss.temperature'"),
+    # Hydra's messages, with what was probably meant
+    ("epochs=1", "Could not override 'epochs'. To append to your config use +epochs=1 Key"),
+    ("epochs=1", "did you mean 'trainer.max_epochs'?"),
+    ("temperature=0.1", "did you mean 'method.loss.temperature'"),
     ("sede=1", "did you mean 'seed'"),
-    ("+method.foo=1", "unknown key 'method.foo'"),
-    ("+experimnt=simcse_inli", "did you mean '+experiment='?"),
-    ("encoder=bert_bse", "there is no encoder 'bert_bse' - did you mean 'bert_base'? (choose"),
-    ("data=my/pairs.csv", "a file of your own: data=file data.train=my/pairs.csv"),
-    ("hydra/launcher=jobli", "there is no launcher 'jobli' - joblib and submitit are extras"),
-    ("dualcse_cross", "dualcse_cross: not a valid override; write key=value"),
+    ("encoder=bert_bse", "Could not find 'encoder/bert_bse'"),
+    ("encoder=bert_bse", "did you mean 'bert_base'?"),
+    ("data=my/pairs.csv", "a file of your own: data=file data.train=FILE"),
+    ("data=null", "data: choose one of claif, "),
+    ("logger=[1]", "logger: choose one of csv, tensorboard, wandb, got [1]"),
+    ("encoder=[1]", "encoder: takes one option, got the list [1]"),
+    ("hydra/launcher=slrm", "joblib and submitit are extras"),
+    ("dualcse_cross", "Error parsing override 'dualcse_cross'"),
     ("data.batch_size=8,16", "add --multirun"),
-    ("trainer.max_epochs=abc", "trainer.max_epochs: Value 'abc' of type 'str'"),
-    ("diag=1", "int is not a subclass of Diagnostics"),
+    ("trainer.fast_dev_run=true", "use +trainer.fast_dev_run=true"),
+    ("+seed=1", "'++seed=1'"),
+    ("-m epochs=1,2", "did you mean 'trainer.max_epochs'?"),
+    ("-m encoder=tiny,tny", "did you mean 'tiny'?"),
+    ("-m method.optimizer.lr=interval(0,1)", "Can only enumerate CHOICE and RANGE sweeps"),
+    ("-m hydra.sweeper.file=nowhere.yaml", "No such file or directory: 'nowhere.yaml'"),
+    ("-m hydra.sweeper.points=[['epochs=1']]", "trainer.max_epochs"),
+    ("seed=${seed}", "Recursive interpolation"),
+    # What Hydra would read as something else
+    ("--experiment simcse_sup", "--experiment: there is no such flag; write +experiment=NAME"),
+    ("hydra.run.dir=elsewhere", "hydra.run.dir: cannot be set; a run's folder follows from its"),
+    ("+experiment=[simcse_sup,gausscse]", "experiment: takes one option, got the list"),
+    # Types and bounds
+    ("+experimnt=simcse_inli", "experimnt: unknown key"),
+    ("+method.foo=1", "method: DualCSE got an unexpected argument 'foo'"),
+    ("trainer.max_epochs=abc", "trainer.max_epochs: should be a valid integer, got 'abc'"),
+    ("diag=1", "diag: should be a mapping, got 1"),
     ("~data", "data: is missing"),
+    ("~method.optimizer.lr", "method.optimizer.lr: is missing, and cannot be left out"),
     ("trainer.precision=bf16-true", "got 'bf16-true' - did you mean 'bf16-mixed'?"),
     ("trainer.devices=65", "data.batch_size: 64 is the batch of all 65 devices"),
-    ("trainer.devices=auto", "trainer.devices: must be a number of devices"),
+    ("trainer.devices=auto", "trainer.devices: should be a valid integer or should be a list"),
     ("trainer.strategy=fsdp", "fsdp shards the weights, but evaluation, gradient clipping and"),
-    ("trainer.strategy=dpp", "must be auto or ddp or ddp_find_unused_parameters_true, got 'dpp'"),
+    ("trainer.strategy=dpp", "got 'dpp' - did you mean 'ddp'?"),
     ("trainer.max_epochs=-1", "training never ends"),
-    ("trainer.limit_train_batches=1.5", "a number of batches, or a share from 0.0 to 1.0, got"),
-    ("+trainer.fast_dev_run=true", "trainer.fast_dev_run: is set by lightning_cse; it leaves no"),
-    (
-        "trainer.fast_dev_run=true",
-        "unknown key 'trainer.fast_dev_run' - it leaves no record: +debug",
-    ),
-    ("trainer.detect_anomaly=true", "is added with a plus: +trainer.detect_anomaly=..."),
+    ("trainer.limit_train_batches=1.5", "trainer.limit_train_batches: should be"),
+    ("trainer.num_nodes=0", "trainer.num_nodes: should be greater than or equal to 1, got 0"),
     ("+trainer.callbacks=[]", "+callbacks.mine={_target_: my_module.MyCallback}"),
-    ("ckpt_path=last.ckpt", "unknown key 'ckpt_path' - the same command resumes a run; init_from="),
-    ("+callbacks.mine=3", "callbacks.mine: give its class: {_target_: my_module.MyCallback}"),
-    (
-        "+callbacks.early_stopping.patienc=3",
-        "callbacks.early_stopping.patienc: Key 'patienc' not in 'EarlyStopping' - did you mean",
-    ),
+    ("+trainer.max_epoch=3", "unexpected argument 'max_epoch' - did you mean 'max_epochs'"),
     ("callbacks.early_stopping.min_delta=0.1", "set callbacks.early_stopping.patience, too"),
-    ("suite=nli suite.snli.auprc_thresholds=1", "must be an integer >= 2, got 1"),
-    ("seed=-1", "seed: must be a number >= 0"),
-    ("data.batch_size=1", "data.batch_size: must be an integer >= 2, got 1"),
-    ("data.batch_size=null", "data.batch_size: must be an integer >= 2, got None"),
-    (f"name={'n' * 300}", "is not a valid name"),
-    ("-m epochs=1,2", "unknown key 'epochs' - did you mean 'trainer.max_epochs'?"),
-    ("-m encoder=tiny,tny", "there is no encoder 'tny' - did you mean 'tiny'?"),
-    ("-m method.optimizer.lr=interval(0,1)", "Can only enumerate CHOICE and RANGE sweeps"),
-    ("-m hydra.sweeper.file=nowhere.yaml", "nowhere.yaml: No such file"),
-    ("-m hydra.sweeper.points=[['epochs=1']]", "trainer.max_epochs"),
+    ("suite=nli suite.snli.auprc_thresholds=1", "should be greater than or equal to 2, got 1"),
+    ("limits.test_pairs=1", "limits.test_pairs: should be greater than or equal to 3, got 1"),
+    ("seed=-1", "seed: should be greater than or equal to 0, got -1"),
+    ("data.batch_size=1", "data.batch_size: should be greater than or equal to 2, got 1"),
+    ("data.batch_size=null", "data.batch_size: should be a valid integer, got None"),
+    ("data.bad_rows=skp", "data.bad_rows: should be 'error' or 'skip', got 'skp' - did you mean"),
+    (f"name={'n' * 300}", "name: String should match pattern"),
+    ("method.loss.temperature=nan", "method.loss.temperature: should be a finite number, got nan"),
+    ("monitor=3", "monitor: should be a valid string, got 3"),
+    # Classes of another kind, which are never called
+    ("+callbacks.mine=3", "callbacks.mine: should be a mapping, got 3"),
+    ("+callbacks.mine.x=3", "callbacks.mine: give its class: {_target_: my_module.MyCallback}"),
+    ("+callbacks.x={_target_:os.mkdir,path:made}", "callbacks.x._target_: os.mkdir is not a class"),
+    ("+callbacks.x={_target_:torch.load,f:evil.pt}", "torch.load is not a Callback"),
+    ("+callbacks.x={_target_:torch.nn.Identity}", "torch.nn.Identity is not a Callback"),
+    ("logger=csv +logger.x={_target_:torch.nn.Identity}", "torch.nn.Identity is not a Logger"),
+    ("+baselines.x={_target_:os.getcwd}", "baselines.x._target_: os.getcwd is not a class"),
+    ("+baselines.x={_target_:torch.nn.Identity}", "torch.nn.Identity has no method embed"),
+    ("+suite.x={_target_:torch.nn.Identity}", "torch.nn.Identity is not a Task"),
+    ("++data.columns={_target_:os.mkdir,path:made}", "data.columns._target_: os.mkdir is not a"),
+    ("++method.loss={_target_:subprocess.Popen,args:ls}", "subprocess.Popen is not a Module"),
+    ("method._target_=[1]", "method._target_: should be a valid string, got [1]"),
+    # Files of the user's own
     ("suite=own", "suite=own: has no test set; add own.sts=FILE, own.nli=FILE,"),
     ("suite=own own.sts=my.csv own.columns={scor:x}", "reads a 'scor' - did you mean 'score'"),
     ("suite=own own.stss=my.csv", "did you mean 'own.sts'"),
@@ -58,12 +81,21 @@ OTHERS = [
     ("train", "", WITHOUT_EXPERIMENT),
     ("train", "+debug=tiny", "dualcse_cross"),
     ("train", "-m seed=0,1", WITHOUT_EXPERIMENT),
+    (
+        "train",
+        "experiment=simcse_inli",
+        "To append to your default list use +experiment=simcse_inli",
+    ),
     ("evaluate", "model=tiny +suite=sts pooing=cls", "did you mean 'pooling'"),
     ("evaluate", "model=tiny", "suite: no suite was chosen - add +suite="),
-    ("evaluate", "model=tiny +suite=sts precision=16-mixed", "precision: must be 32-true or"),
+    (
+        "evaluate",
+        "model=tiny +suite=sts precision=16-mixed",
+        "precision: should be '32-true', 'bf16-mixed' or",
+    ),
     ("describe", "encoder=tiny", "data: no data was chosen - add data="),
-    ("describe", "data=inli rows=1", "rows: must be an integer >= 2, got 1"),
-    ("generate", "+pattern=nli data=wiki most_words=null", "most_words: must be an integer"),
+    ("describe", "data=inli rows=1", "rows: should be greater than or equal to 2, got 1"),
+    ("generate", "+pattern=nli data=wiki most_words=null", "most_words: should be a valid integer"),
     ("generate", "data=wiki", "pattern: no pattern was chosen"),
 ]
 ALL_REFUSED = [("train", f"{X} {line}", message) for line, message in REFUSED] + OTHERS
@@ -80,15 +112,33 @@ def test_refused_command_line(command, line, message, give, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "+experiment=dualcse_cros method.los.temperature=0.1",
+        f"{X} epochs=1 sede=2",
+        f"{X} seed=x method.loss.temperature=nan",
+    ],
+)
+def test_two_typos_are_in_one_message(line, give):
+    code, _, errors = give(*line.split())
+    assert (code, errors.splitlines()[0]) == (2, "error: 2 faults:")
+
+
 ACCEPTED = [
-    "experiment=dualcse_cross",
-    "++experiment=dualcse_cross seed=1",
-    f"{X} ++seed=3 +force=false",
+    "seed=1 +experiment=dualcse_cross",
+    f"{X} ++seed=3 force=false",
     f"{X} trainer.precision=bf16 trainer.max_time=00:01:00:00 trainer.deterministic=true",
-    f"{X} +method.optimizer.momentum=0.9 ~method.optimizer.betas",
-    f"{X} +suite.more._target_=lightning_cse.evaluation.STSB",
+    f"{X} +method.optimizer.momentum=0.9 ~method.optimizer.betas"
+    " method.optimizer._target_=torch.optim.SGD ~method.optimizer.eps",
+    f"{X} +suite.more={{_target_:lightning_cse.evaluation.STSB,data_dir:x}}",
     f"{X} corpora.snli_dev=snli/dev suite=[nli,own] own.nli={{dev:a,test:b}} limits.dev_pairs=9",
     f"{X} -m limits.dev_pairs=5 suite=stsb,inli",
+    f"{X} +trainer.fast_dev_run=true +trainer.overfit_batches=2 +trainer.profiler=simple"
+    " +trainer.detect_anomaly=true trainer.accumulate_grad_batches=2",
+    f"{X} +trainer.limit_test_batches=2 +trainer.limit_val_batches=2 +trainer.val_check_interval=3",
+    f"{X} +callbacks.monitor={{_target_:pytorch_lightning.callbacks.LearningRateMonitor}}",
+    f"{X} +callbacks.nothing=null logger=csv",
 ]
 
 
@@ -115,6 +165,7 @@ def config_dir(tmp_path):
     experiments.mkdir(parents=True)
     (experiments / "own.yaml").write_text(MINE.replace("SETTING", "{max_epochs: 1}"))
     (experiments / "bad.yaml").write_text(MINE.replace("SETTING", "{callbacks: 1}"))
+    (experiments / "cyclic.yaml").write_text("# @package _global_\na: &a [*a]\n")
     group = tmp_path / "mine" / "flavour"
     group.mkdir()
     (group / "sweet.yaml").write_text("# @package _global_\ntrainer: {max_epochs: 7}\n")
@@ -128,9 +179,10 @@ def config_dir(tmp_path):
         ("+experiment=own", ""),
         ("+experiment=own +flavour=sweet", ""),
         ("+experiment=own epochs=1", "did you mean 'trainer.max_epochs'?"),
-        ("+experiment=onw", "there is no experiment 'onw' - did you mean 'own'?"),
-        ("+experiment=bad", "trainer.callbacks: is set by lightning_cse"),
-        ("+experiment=own +flavour=swet", "there is no flavour 'swet' - did you mean 'sweet'?"),
+        ("+experiment=onw", "did you mean 'own'?"),
+        ("+experiment=bad", "trainer.callbacks: cannot be set"),
+        ("+experiment=own +flavour=swet", "did you mean 'sweet'?"),
+        ("+experiment=cyclic", "config: a value, or an alias in a YAML file, contains itself"),
         ("seed=1", ", own, "),
     ],
 )

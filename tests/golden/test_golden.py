@@ -7,11 +7,17 @@ A change that means to change results regenerates them, and its commit says why:
     python scripts/golden.py --check    # compare without writing
 """
 
+import copy
 import math
+import shutil
 
 import golden
 import golden_batches
 import pytest
+
+FOLDER = golden.FOLDER
+CONFIGS = golden.read("configs")
+GAUSSCSE = [name for name in CONFIGS if CONFIGS[name]["method._target_"] == "GaussCSE"]
 
 
 def beyond(part, expected, found, path=""):
@@ -45,6 +51,52 @@ def test_run(experiment):
     assert_golden(
         "runs", golden.golden_of("runs", experiment), golden.run_of(experiment), experiment
     )
+
+
+@pytest.fixture
+def write_changed(tmp_path, monkeypatch):
+    """Write the golden runs after a change of the losses and the version of every GaussCSE run."""
+    monkeypatch.setattr(golden, "FOLDER", tmp_path)
+    for part in ("configs", "runs"):
+        shutil.copy(FOLDER / f"{part}.json", tmp_path)
+
+    def write(factor, raised_by):
+        results = golden.read("runs")
+        for experiment in GAUSSCSE:
+            run = results[experiment]
+            run["version"] += raised_by
+            losses = run["curves"]["train/loss"]
+            run["curves"]["train/loss"] = {step: factor * loss for step, loss in losses.items()}
+
+        monkeypatch.setattr(golden, "results_of", lambda part, only: results)
+        golden.write_part("runs")
+
+        return results, golden.read("runs")
+
+    return write
+
+
+def test_changed_runs_are_written_only_with_another_version(write_changed):
+    before = (FOLDER / "runs.json").read_text(encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"golden runs of GaussCSE changed.*raise the `version`"):
+        write_changed(factor=1.01, raised_by=0)
+
+    assert (golden.FOLDER / "runs.json").read_text(encoding="utf-8") == before
+    results, written = write_changed(factor=1.01, raised_by=1)
+    assert written == golden.rounded(results)
+
+
+def test_runs_within_the_tolerance_keep_their_version(write_changed):
+    before = golden.read("runs")
+    assert write_changed(factor=1 + 1e-6, raised_by=0)[1] == before
+
+
+def test_a_run_or_a_value_that_is_new_or_gone_needs_no_version():
+    before = golden.read("runs")
+    now = copy.deepcopy(before)
+    del now["gausscse"]["curves"]["train/loss"], now["sbert"]
+    now["gausscse"]["curves"]["train/norm"] = {"1": 1.0}
+    assert golden.methods_to_raise(before, now) == golden.methods_to_raise({}, now) == []
 
 
 @pytest.mark.parametrize("name", golden_batches.DATA)

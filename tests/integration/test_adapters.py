@@ -16,7 +16,7 @@ from lightning_cse.errors import ConfigError, EncoderError
 from lightning_cse.export import main
 
 SENTENCES = ["The ferry leaves at noon.", "Is that yours?", "Über Größe."]
-LORA = ("adapter=lora", "encoder.adapter.r=4", "method.optimizer.lr=1e-3", "keep_last=true")
+LORA = ("+adapter=lora", "encoder.adapter.r=4", "method.optimizer.lr=1e-3", "keep_last=true")
 METHODS = {
     "gausscse": "method=gausscse data=nli_triplets suite=nli monitor=val/snli/auprc",
     "dualcse": "",
@@ -134,5 +134,5 @@ def test_adapter_that_its_extra_lacks(compose, run):
         run("+encoder.adapter.rank=3")
 
     for name in ("lora", "dora", "ia3"):
-        adapter = compose("+experiment=simcse_sup", f"adapter={name}").encoder.adapter
+        adapter = compose("+experiment=simcse_sup", f"+adapter={name}").encoder.adapter
         assert adapter._target_.startswith("peft.")

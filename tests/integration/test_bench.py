@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 SMALLEST = ("--steps=2", "--batch=4", "--precision=float32")
 KINDS = {"tokens", "matrix products", "attention", "dropout", "loss", "optimizer", "Python"}
@@ -35,6 +36,36 @@ def bench(repository, folder, script, *options):
     assert done.returncode == 0, done.stdout + done.stderr
 
     return done.stdout, json.loads(numbers.read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_checks_of_a_gpu_run_on_a_cpu(tmp_path, repository, monkeypatch):
+    monkeypatch.delenv("LIGHTNING_CSE_DATA", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(repository / "src"))
+    command = [sys.executable, str(repository / "benchmarks" / "gpu.py")]
+    if not torch.cuda.is_available():
+        assert subprocess.run(command, capture_output=True, check=True).stdout == b"no GPU\n"
+
+    numbers = tmp_path / "gpu.json"
+    names = ["gausscse", "infersent", "consert_joint_adversarial"]
+    tiny = ("--tiny", "--steps=2", f"--json={numbers}", "--only", *names)
+    done = subprocess.run([*command, *tiny], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (results,) = json.loads(numbers.read_text(encoding="utf-8")).values()
+    assert list(results["methods"]) == names
+    for checks in results["methods"].values():
+        assert checks["is_equal"]
+        assert checks["differences"]["float32"] < 1e-5
+        assert checks["waits"] is None
+
+    hours = results["training"].pop("gausscse, hours")
+    assert 0 < hours < math.inf
+    assert len(results["training"]) == 4
+    for sides in results["training"].values():
+        assert all(0 < side["sentences_per_second"] < math.inf for side in sides.values())
+
+    assert list(tmp_path.iterdir()) == [numbers]
 
 
 def check_shares(results):

@@ -30,7 +30,7 @@ def files_below(folder):
 def run(run_tiny, tmp_path, monkeypatch):
     """A run of six steps; kept models are below the folder of the test."""
     monkeypatch.setattr(config, "experiments_dir", lambda: tmp_path / "experiments")
-    return run_tiny(tmp_path, *SMALL, "adapter=lora", "encoder.adapter.r=4")
+    return run_tiny(tmp_path, *SMALL, "+adapter=lora", "encoder.adapter.r=4")
 
 
 def test_a_kept_run_is_loaded_by_its_name(run, tmp_path, monkeypatch, capsys):

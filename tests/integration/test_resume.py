@@ -19,9 +19,10 @@ import small_runs
 import torch
 from small_runs import STEPS, Killed, assert_same, dies_at, environment
 
-from lightning_cse.callbacks import BestAndLast, Evaluation, StepLog
+from lightning_cse.callbacks import AtomicCheckpointIO, BestCheckpoint, Timing
+from lightning_cse.engine import record
 from lightning_cse.engine import train as training
-from lightning_cse.errors import Interrupted, LightningCSEError, TrainingError
+from lightning_cse.errors import DataError, Interrupted, LightningCSEError, TrainingError
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.methods import DualCSE
 from lightning_cse.runs import Run
@@ -29,19 +30,20 @@ from lightning_cse.runs import Run
 SMALL = (*small_runs.SMALL, "keep_last=true")
 MOMENTS = (
     (DualCSE, "training_step"),
-    (StepLog, "on_train_batch_end"),  # the step is made, nothing of it is logged
+    (Timing, "on_train_batch_end"),  # the step is made, nothing of it is logged
     (
         CurvesLogger,
         "log_metrics",
     ),  # before the step's values, and between these and the evaluation's
-    (Evaluation, "_measure"),
-    (BestAndLast, "_save"),  # evaluated and logged, not saved
-    (BestAndLast, "_write"),  # before the best, and between the best and the last
+    (DualCSE, "on_validation_epoch_end"),
+    (BestCheckpoint, "on_validation_end"),  # evaluated and logged, not saved
+    (AtomicCheckpointIO, "save_checkpoint"),  # before the best, and between the best and the last
     (DualCSE, "on_train_epoch_end"),
     (DualCSE, "on_train_end"),
-    (training, "_test"),
-    (training.runs, "write_predictions"),
+    (training, "test"),
+    (record.runs, "write_predictions"),
     (Run, "finish"),
+    (training, "_clean_up"),
 )
 STEP = ((DualCSE, "training_step"),)
 
@@ -94,10 +96,11 @@ def test_kill_at_every_moment(run, tmp_path):
 
     assert seen.count("training_step") == STEPS
     assert seen.count("on_train_epoch_end") == 2
-    assert seen.count("log_metrics") == STEPS + 4  # evaluations at 0, 2, 4, 6
+    # The learning rate and the loss of each step, validations at 0, 2, 4, 6, and the test.
+    assert seen.count("log_metrics") == 2 * STEPS + 4 + 1
     assert {name for _, name in MOMENTS} == set(seen)
 
-    saved = seen.index("_write")  # all moments before it go back to the very start
+    saved = seen.index("save_checkpoint")  # all moments before it go back to the very start
 
     for moment in (0, 1, 4, saved - 1, *range(saved, len(seen))):
         place = f"{moment}-{seen[moment]}"
@@ -189,7 +192,7 @@ def test_stop_at_every_step(variant, run, reference, tmp_path):
     overrides, steps = variant_of(variant)
     for step in range(1, steps + 1):
         if step % 2:
-            stopped_at(run, StepLog, "on_train_batch_start", step, *overrides)
+            stopped_at(run, Timing, "on_train_batch_start", step, *overrides)
         else:
             with dies_at(step):
                 run(*overrides)
@@ -230,16 +233,68 @@ def test_random_generators_are_resumed(run, monkeypatch):
     assert drawn == whole[4:]
 
 
-def test_damaged_checkpoint_is_reported(run, tmp_path):
+@pytest.mark.parametrize("name", ["best.ckpt", "last.ckpt", "curves.csv"])
+def test_damaged_file_is_reported_before_it_is_used(name, run, reference, tmp_path):
+    with dies_at(5):
+        run()
+
+    (path,) = tmp_path.rglob(name)
+    whole = path.read_bytes()
+    places = random.Random(0).sample(range(len(whole)), 3)
+    damaged = [whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :] for place in places]
+    damaged += [whole[: len(whole) // 2], None]  # cut, and deleted
+    if name == "last.ckpt":
+        damaged.pop()  # without it, the run begins again
+    if name == "curves.csv":
+        damaged[0] = whole.replace(b"0.", b"1.", 1)  # still a table of numbers
+
+    for content in damaged:
+        path.unlink(missing_ok=True)
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(DataError, match=rf"{name} is (damaged|missing)"):
+            run()
+
+    path.write_bytes(whole)  # restored from a copy, as the message says
+    assert_same(run(), reference())
+
+
+def test_checkpoint_of_another_version_is_refused(run, tmp_path):
+    with dies_at(5):
+        run()
+
+    (path,) = tmp_path.rglob("last.ckpt")
+    checkpoint = torch.load(path, weights_only=True)
+    del checkpoint["is_over"]
+    torch.save(checkpoint, path)
+    with pytest.raises(TrainingError, match=r"last\.ckpt was written by another version"):
+        run()
+
+
+def test_what_changes_the_last_digits_is_reported(run, tmp_path, monkeypatch, caplog):
+    with dies_at(5):
+        run()
+
+    caplog.set_level("WARNING", "lightning_cse")
+    monkeypatch.setattr(DualCSE, "version", 99)
+    run()
+    assert "the method's version was 1 when the run was started, now it is 99" in caplog.text
+
+
+def test_run_with_other_data_names_the_interrupted_one(run, tmp_path, caplog):
+    rows = tmp_path / "rows.csv"
+    lines = ["anchor,positive", *(f"a dog runs {n},a dog is running {n}" for n in range(30))]
+    rows.write_text("\n".join(lines))
+    line = ("method=simcse", "data=file", f"data.train={rows}", "data.held_out_rows=4")
     with dies_at(3):
-        run()
+        run(*line)
 
-    (last,) = tmp_path.rglob("last.ckpt")
-    last.write_bytes(last.read_bytes()[: last.stat().st_size // 2])
-    with pytest.raises(TrainingError, match=r"last\.ckpt is damaged \(.+\): force=true"):
-        run()
-
-    assert run("force=true").status == "finished"
+    (interrupted,) = tmp_path.rglob("last.ckpt")
+    rows.write_text("\n".join([*lines, "a cat sits,a cat is sitting"]))
+    caplog.set_level("WARNING", "lightning_cse")
+    run(*line)
+    folder = interrupted.parents[1]
+    assert f"an interrupted run of these settings with other data is in {folder}" in caplog.text
 
 
 # Failed
@@ -299,9 +354,6 @@ def test_full_disk_keeps_the_previous_checkpoint(which, time, kept, run, referen
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == kept
     assert not list(tmp_path.rglob("*.tmp"))
 
-    (failed,) = tmp_path.rglob("failed.json")
-    assert json.loads(failed.read_text())["type"] == "LightningCSEError"
-
     assert_same(run(), reference())
 
 
@@ -343,16 +395,16 @@ def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
 
 
 def test_signals_outside_of_steps(run, reference, tmp_path):
-    assert stopped_at(run, training, "build", 1) == "stopped; the same command starts the run"
+    assert stopped_at(run, training, "prepare", 1) == "stopped; the same command starts the run"
     assert not list(tmp_path.rglob("*.*"))
 
-    said = stopped_at(run, Evaluation, "_measure", 1)
+    said = stopped_at(run, DualCSE, "on_validation_epoch_end", 1)
     assert said == "stopped; the same command starts the run"
 
     said = stopped_at(run, DualCSE, "training_step", 3, n=2)  # the second one stops at once
     assert said == "stopped; the same command continues from step 2"
 
-    said = stopped_at(run, training, "_test", 1)
+    said = stopped_at(run, training, "test", 1)
     assert said == "stopped; the same command repeats only the test"
 
     assert_same(run(), reference())
@@ -374,16 +426,16 @@ def half_written(event, args):  # the file is cut to half, as a kill in the midd
 if how == "write":
     sys.addaudithook(half_written)
 else:
-    from lightning_cse.callbacks import StepLog
+    from lightning_cse.callbacks import Timing
 
-    original = StepLog.on_train_batch_end
+    original = Timing.on_train_batch_end
 
     def on_train_batch_end(self, trainer, *args):
         if trainer.global_step == 3:
             os.kill(os.getpid(), signal.SIGINT)
         original(self, trainer, *args)
 
-    StepLog.on_train_batch_end = on_train_batch_end
+    Timing.on_train_batch_end = on_train_batch_end
 runpy.run_module("lightning_cse.train", run_name="__main__", alter_sys=True)
 """
 

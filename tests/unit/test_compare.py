@@ -63,6 +63,32 @@ def test_points_without_predictions_of_a_task_are_left_out_and_named(two, make_r
     assert printed.err.startswith("sick_direction: left out: simcse (no predictions")
 
 
+def test_damaged_files_do_not_stop_the_comparison_of_the_others(two, make_run, capsys, caplog):
+    broken = [Path(make_run("broken", 0, GOOD)), Path(make_run("broken", 1, GOOD))]
+    file = broken[0] / "predictions" / "rte.parquet"
+    whole = file.read_bytes()
+    damaged = []
+    for place in range(0, len(whole), 40):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        damaged.append(bytes(flipped))
+
+    want = None
+    (broken[1] / "record.json").write_bytes(b"[1]")
+    for content in (b"", b"\xff", whole[:-30], *damaged):
+        file.write_bytes(content)
+        caplog.clear()
+        assert main([*two, str(broken[0]), "--format", "csv"]) == 0
+        rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        (row,) = [row for row in rows if {row["a"], row["b"]} == {"good", "poor"}]
+        want = want or row["p_exact"]
+        assert row["p_exact"] == want
+        assert len(rows) == 3 or f"{file} is damaged" in caplog.text
+
+    assert main([*two, str(broken[1])]) == 2
+    assert f"{broken[1] / 'record.json'} is damaged" in caplog.text
+
+
 def test_csv_is_unrounded(two, capsys):
     assert main([*two, "--format", "csv", "--task", "rte", "--alpha", "1e-6"]) == 0
     (line,) = csv.DictReader(io.StringIO(capsys.readouterr().out))

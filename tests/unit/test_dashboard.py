@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from wandb_workspaces.workspaces import internal
 
 from lightning_cse import dashboard
-from lightning_cse.loggers import views
+from lightning_cse.engine.record import final_values
+from lightning_cse.loggers.build import STEP
 
 GIVEN = ["--project", "cse", "--entity", "lab"]
 CURVES = {
@@ -67,7 +68,7 @@ def test_charts_and_the_table_of_runs(capsys):
     lines = [one for one in charts if "metrics" in one]
     assert {key for one in lines for key in one["metrics"]} == {*CURVES, "val/stsb/spearman"}
     for line in lines:
-        assert (line["xAxis"], line["groupBy"], line["groupAgg"]) == (views.STEP, "group", "mean")
+        assert (line["xAxis"], line["groupBy"], line["groupAgg"]) == (STEP, "group", "mean")
 
     dots = {(one["xAxis"], one["yAxis"]) for one in charts if "metrics" not in one}
     rfd = [f"summary:summary/rfd_{measure}" for measure in ("alignment", "uniformity")]
@@ -160,7 +161,7 @@ def test_kept_runs_fill_the_charts(repository):
     finals = set()
     for file in repository.glob("experiments/*/results/records/*.json"):
         record = json.loads(file.read_text())
-        finals |= set(views.final_values(record)) if "best" in record else set()
+        finals |= set(final_values(record)) if "best" in record else set()
 
     shown = dashboard.workspace("lab", "cse", ["val/stsb/spearman"], [])
     for panel in (panel for section in shown.sections for panel in section.panels):

@@ -10,11 +10,12 @@ import pytest
 import torch
 import wandb
 from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.loggers import CSVLogger
 from torch.utils.data import DataLoader
 from wandb.proto import wandb_internal_pb2
 
-from lightning_cse import loggers
-from lightning_cse.loggers import CurvesLogger, WandbView, views
+from lightning_cse.engine.record import final_values
+from lightning_cse.loggers import CurvesLogger, build, build_loggers, log_final
 from lightning_cse.runs import Curves, Run
 
 
@@ -28,13 +29,25 @@ def nobody_logged_in(monkeypatch, tmp_path):
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
 
 
-def view(root, *, seed=0, **options):
-    """Return a view with the defaults of this file."""
+WANDB = {"wandb": {"_target_": "pytorch_lightning.loggers.WandbLogger"}}
+
+
+def built(root, nodes=WANDB, *, seed=0, settings=None, tags=()):
+    """Return the loggers of a run with the defaults of this file."""
     run = Run(root, "dualcse_cross", "0123456789", seed)
     run.path = root
-    given = {"group": "dualcse_cross/seeds", "settings": {}, **options}
 
-    return WandbView(run=run, **given)
+    return build_loggers(
+        nodes, run, settings or {}, group="dualcse_cross/seeds", tags=tags, resumed_at=None
+    )
+
+
+def wandb_of(root, **options):
+    """Return the logger of W&B, of the project of the config."""
+    node = WANDB["wandb"] | {"project": "lightning_cse", "entity": None, "offline": None}
+    (logger,) = built(root, {"wandb": node}, **options)
+
+    return logger
 
 
 def written(folder):
@@ -110,12 +123,10 @@ def fit(used, folder):
 def test_two_runs_in_one_process_stay_apart(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(sys, "argv", ["train", "some.key=on-the-command-line"])
-    monkeypatch.delitem(sys.modules, "wandb.sdk.launch", raising=False)
-    before = dict(os.environ)
     config = {"method": {"lr": 5e-5, "loss": {"temperature": 0.05}}}
     for seed in (0, 1):
         (tmp_path / f"s{seed}").mkdir()
-        one = view(tmp_path / f"s{seed}", seed=seed, settings=config)
+        one = wandb_of(tmp_path / f"s{seed}", seed=seed, settings=config)
         one.log_metrics({"train/loss": 1.0 + seed}, step=10)
         one.finalize("success")  # a Trainer's; the test is still to come
         one.log_metrics({"test/rte/accuracy_all": 0.75}, step=20)
@@ -123,8 +134,6 @@ def test_two_runs_in_one_process_stay_apart(tmp_path, monkeypatch):
         one.close(0)
         one.log_metrics({"train/loss": 9.0}, step=30)
 
-    assert dict(os.environ) == before
-    assert "wandb.sdk.launch" not in sys.modules, "its import takes seconds"
     for seed in (0, 1):
         found = written(tmp_path / f"s{seed}")
         (start,) = of_type(found, "run")[:1]
@@ -142,7 +151,7 @@ def test_two_runs_in_one_process_stay_apart(tmp_path, monkeypatch):
 
 
 def test_same_values_as_the_curves(tmp_path):
-    one = view(tmp_path)
+    one = wandb_of(tmp_path)
     curves = Curves(tmp_path / "curves.csv")
     logger = CurvesLogger(curves)
     fit([logger, one], tmp_path)
@@ -188,12 +197,12 @@ RECORD = {
 def test_what_stands_in_the_table_of_runs(tmp_path):
     method = {"_target_": "lightning_cse.methods.DualCSE"}
     settings = {"method": method, "encoder": {"name": "small"}}
-    one = view(tmp_path, settings=settings, tags=["small", "", "t" * 80])
+    one = wandb_of(tmp_path, settings=settings, tags=["small", "", "t" * 80])
     keys = ("val/rte/accuracy_all", "val/rte/threshold", "train/loss", "train/learning_rate")
     for step, value in enumerate((1.0, 3.0, 2.0)):
         one.log_metrics(dict.fromkeys(keys, value), step=step)
 
-    one.conclude(RECORD)
+    log_final(one, final_values(RECORD), 20)
     one.close()
     found = written(tmp_path)
     summary = {}
@@ -205,7 +214,7 @@ def test_what_stands_in_the_table_of_runs(tmp_path):
         "val/rte/threshold": 2.0,
         "train/loss": {"min": 1.0, "last": 2.0},
         "train/learning_rate": 2.0,
-        "trainer/global_step": 2,
+        "trainer/global_step": 20,
         "test/rte/accuracy_all": 0.75,
         "best/score": 0.8,
         "best/step": 20,
@@ -215,7 +224,7 @@ def test_what_stands_in_the_table_of_runs(tmp_path):
     assert list(start.tags) == ["dualcse", "small", "t" * 64]
 
 
-@pytest.mark.parametrize("method", ["init", "log", "summary", "finish"])
+@pytest.mark.parametrize("method", ["init", "log", "finish"])
 def test_one_warning_and_then_silence(tmp_path, monkeypatch, caplog, method):
     run = Broken(method)
 
@@ -226,15 +235,37 @@ def test_one_warning_and_then_silence(tmp_path, monkeypatch, caplog, method):
         return run
 
     monkeypatch.setattr(wandb, "init", init)
-    one = view(tmp_path, offline=True)
-    fit([one], tmp_path)
-    one.conclude(RECORD)
-    one.close(0)
-    one.close(0)
-    mine = [record.message for record in caplog.records if record.name == loggers.__name__]
-    warnings = [message for message in mine if f"no {method}" in message]
+    logger = wandb_of(tmp_path)
+    fit([logger], tmp_path)
+    log_final(logger, final_values(RECORD), 20)
+    logger.close(0)
+    logger.close(0)
+    warnings = [message for message in caplog.messages if f"no {method}" in message]
     assert len(warnings) == 1
+    assert warnings[0].endswith("the run continues without it")
     assert run.calls.count(method) == (0 if method == "init" else 1)
+
+
+class Mine(CSVLogger):
+    """A logger of one's own, which is not W&B's."""
+
+
+def test_several_loggers_and_one_that_cannot_be_built(tmp_path, caplog):
+    nodes = WANDB | {
+        "mine": {"_target_": f"{__name__}.Mine", "save_dir": str(tmp_path / "mine")},
+        "broken": {"_target_": f"{__name__}.Mine", "save": "no such argument"},
+    }
+    loggers = built(tmp_path, nodes, settings={"seed": 0})
+    assert [type(logger).__name__ for logger in loggers] == ["WandbLogger", "Mine"]
+    (message,) = [text for text in caplog.messages if text.startswith("logger.broken: ")]
+    assert "unexpected keyword argument 'save'" in message
+    for logger in loggers:
+        logger.log_metrics({"train/loss": 0.5}, step=3)
+        logger.save()
+        logger.close()
+
+    (file,) = (tmp_path / "mine").rglob("metrics.csv")
+    assert file.read_text().split() == ["step,train/loss", "3,0.5"]
 
 
 @pytest.mark.parametrize(
@@ -251,4 +282,4 @@ def test_one_warning_and_then_silence(tmp_path, monkeypatch, caplog, method):
 def test_who_decides_the_mode(monkeypatch, variable, offline, logged_in, want):
     monkeypatch.setenv("WANDB_MODE", variable)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40 if logged_in else "")
-    assert views._mode(offline) == want
+    assert build._mode(offline) == want

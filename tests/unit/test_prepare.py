@@ -140,6 +140,28 @@ def test_check_reports_all_faults_and_fetches_nothing(official, run, data):
     assert f"{data}/INLI/val.csv: ok, " in run("inli", "--check")
 
 
+@pytest.mark.parametrize("path", ["../outside.tsv", "/tmp/outside.tsv", "mine/../../outside.tsv"])
+def test_a_corpus_of_ones_own_stays_in_the_data_directory(path, run, data, tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "outside.tsv").write_text("text\na\n")
+    (tmp_path / "mine" / "corpora.yaml").write_text(
+        f"leaving:\n  files: [{{split: train, path: {path}}}]\n"
+        f"  layout: {{reader: tsv, columns: [text]}}\n  sources: [{tmp_path / 'source'}]\n"
+    )
+    words = ["inli", "leaving", "--config-dir", str(tmp_path / "mine"), "--data-dir", str(data)]
+    try:
+        assert prepare.main(words) == 2
+    finally:
+        CORPORA.pop("leaving", None)
+
+    printed = capsys.readouterr()
+    assert f"corpus 'leaving': {path} leaves the data directory" in printed.err
+    assert printed.out == ""
+    assert not any(file.name == "outside.tsv" for file in data.rglob("*"))
+    assert not (tmp_path / "outside.tsv").exists()
+
+
 def test_without_a_name_the_corpora_are_listed(run, data):
     (data / "INLI/val.csv.gz").write_bytes(b"")
     lines = [line.split() for line in run().splitlines()]

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import runs
 from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure, quartiles
+from lightning_cse.config.compose import task_overrides
 from lightning_cse.data import ContrastiveDataModule, read_corpus
 from lightning_cse.data.preparation import seeded_order
 from lightning_cse.data.rows import digests_of
@@ -47,7 +48,7 @@ ROLES: dict[Kind, tuple[str, ...]] = {
 def run(cfg: DictConfig) -> None:
     """Describe the data set of a command line, and print the tables."""
     hydra = HydraConfig.get()
-    folder = describe(cfg, str(hydra.runtime.choices["data"]), list(hydra.overrides.task))
+    folder = describe(cfg, str(hydra.runtime.choices["data"]), task_overrides())
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     sys.stdout.write(shown_summary(summary, folder))
 
@@ -86,9 +87,11 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         "overrides": portable(overrides),
     }
     figure = histograms_figure({about["name"]: pairs for about, pairs in sets})
+    runs.remove_leftovers(folder)
     save_figures({"histograms.png": figure}, folder)
-    runs.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(cfg, resolve=True))
-    runs.write_json(folder / "summary.json", summary)
+    config = runs.public(OmegaConf.to_yaml(cfg, resolve=True))
+    runs.write_atomic(folder / "config.yaml", config)
+    runs.write_json(folder / "summary.json", runs.public(summary))
 
     return folder
 

@@ -32,7 +32,7 @@ from lightning_cse.encoders.instructions import as_prompts
 from lightning_cse.encoders.load import find_encoder
 from lightning_cse.encoders.recurrent import Recurrent
 from lightning_cse.engine.inference import SentenceModel
-from lightning_cse.engine.load import CONFIG, read_yaml
+from lightning_cse.engine.load import CONFIG, read_config
 from lightning_cse.errors import EncoderError, LightningCSEError, TaskError, one_line
 from lightning_cse.models import Normalize, View
 from lightning_cse.similarity import is_same
@@ -129,7 +129,7 @@ def _base(model: SentenceModel) -> Base:
     if model.run is None or encoder.adapter is None:
         raise EncoderError(f"--adapter: {model} has no adapter; leave it out")
 
-    settings = read_yaml(model.run / CONFIG)["encoder"]
+    settings = read_config(model.run / CONFIG)["encoder"]
     reasons = {
         f"{encoder.name} is in no folder": "source" not in settings,
         "encoder.layers cuts the encoder": settings.get("layers") is not None,

@@ -16,6 +16,7 @@ from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import DataError
 from lightning_cse.models import PointModel
 from lightning_cse.models.base import SENTENCES_AT_ONCE
+from lightning_cse.tokens import Tokens
 
 log = logging.getLogger(__name__)
 
@@ -60,10 +61,10 @@ class Whitening(PointModel):
         self.fitted_on = ", ".join(sources)
 
     @torch.no_grad()
-    def embed(self, sentences: Sequence[str]) -> PointEmbedding:
+    def embed(self, sentences: Sequence[str], tokens: Tokens | None = None) -> PointEmbedding:
         """Embed sentences and whiten them: (n, k) float32."""
         mean, kernel = self.fit
-        return PointEmbedding(((self._vectors(sentences) - mean) @ kernel).float())
+        return PointEmbedding(((self._vectors(sentences, tokens) - mean) @ kernel).float())
 
     @cached_property
     def fit(self) -> tuple[Tensor, Tensor]:
@@ -87,8 +88,8 @@ class Whitening(PointModel):
 
         return mean, directions[:, :count] / variances[:count].sqrt()
 
-    def _vectors(self, sentences: Sequence[str]) -> Tensor:
-        (vectors,) = super().embed(sentences).fields().values()
+    def _vectors(self, sentences: Sequence[str], tokens: Tokens | None = None) -> Tensor:
+        (vectors,) = super().embed(sentences, tokens).fields().values()
         return vectors.double()
 
     def _moments(self) -> tuple[Tensor, Tensor]:

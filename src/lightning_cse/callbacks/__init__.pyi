@@ -1,11 +1,11 @@
-from .checkpoints import BestAndLast as BestAndLast
+from .checkpoints import AtomicCheckpointIO as AtomicCheckpointIO
+from .checkpoints import BestCheckpoint as BestCheckpoint
+from .checkpoints import LastCheckpoint as LastCheckpoint
 from .checkpoints import RandomState as RandomState
 from .diagnostics import Diagnostics as Diagnostics
 from .diagnostics import Side as Side
 from .diagnostics import build_diagnostics as build_diagnostics
-from .evaluation import Evaluation as Evaluation
 from .interrupts import Interrupts as Interrupts
-from .memory import Memory as Memory
-from .memory import MemoryEstimate as MemoryEstimate
-from .steps import StepLines as StepLines
-from .steps import StepLog as StepLog
+from .progress import Lines as Lines
+from .progress import Timing as Timing
+from .training_end import TrainingEnd as TrainingEnd

@@ -1,6 +1,7 @@
-"""Resuming: the best and the last checkpoint, and the random state."""
+"""Checkpoints: the best and the last one, written atomically, and the random state in them."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,105 +9,133 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning import Callback
-from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
+from torch import Tensor
+from torch.optim.swa_utils import SWALR
 
-from lightning_cse.callbacks.evaluation import Evaluation
 from lightning_cse.devices import from_all, world
 from lightning_cse.errors import TrainingError
 from lightning_cse.runs import atomic_file
 
+BEST = "best.ckpt"
+LAST = "last.ckpt"
 
-class BestAndLast(Checkpoint):
-    """Keep ``best.ckpt``, the weights of the best evaluation, and ``last.ckpt``, to resume from.
 
-    ``last.ckpt`` is written after each evaluation and, on Ctrl-C or SIGTERM, after the current
-    step; ``best.ckpt`` after an evaluation that is the best so far. Lightning calls checkpoint
-    callbacks after all others, so a checkpoint includes the evaluation of its step. A file is
-    written next to its target, synced and renamed, so a kill at any moment leaves the previous one.
-    The best comes first: after a kill between the two, the run resumes from the older ``last.ckpt``
-    and makes the same best again.
+class BestCheckpoint(ModelCheckpoint):
+    """Keep ``best.ckpt``, the weights of the validation with the highest monitor.
+
+    A value from the warm-up of the learning rate counts only until there is a later one: a model
+    that has hardly been trained may have a high score by chance. ``warm_up`` returns the steps of
+    the warm-up.
     """
 
-    def __init__(self, folder: Path, evaluation: Evaluation) -> None:
-        self.best = folder / "best.ckpt"
-        self.last = folder / "last.ckpt"
-        self.evaluation = evaluation
-        self.interrupts = evaluation.interrupts
-        self._saved = -1
-        self._before = -1
-
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Make Lightning write checkpoints with `AtomicCheckpointIO`."""
-        trainer.strategy.checkpoint_io = AtomicCheckpointIO()
-
-    def on_train_start(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Save the best if a resumed run has just made an evaluation that was due."""
-        if self.evaluation.step == trainer.global_step != self._saved and self.evaluation.improved:
-            self._write(trainer, self.best)
-
-    def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Record the number of steps made."""
-        self._before = trainer.global_step
-
-    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Save if this step was evaluated, or if it is the last one because of a signal."""
-        self._save(trainer)
-        step = trainer.global_step
-        accumulates = step == self._before
-        if self.interrupts.signum is None or accumulates:
-            return
-
-        if step != self._saved:
-            self._write(trainer, self.last)
-
-        self.interrupts.stop(
-            f"stopped at step {step}; {self.interrupts.command} continues from there"
+    def __init__(self, folder: Path, monitor: str, warm_up: Callable[[], int]) -> None:
+        super().__init__(
+            folder,
+            Path(BEST).stem,
+            monitor,
+            mode="max",
+            auto_insert_metric_name=False,
+            enable_version_counter=False,
         )
+        self.path = Path(str(self.dirpath)) / BEST
+        self.warm_up = warm_up
+        self.best_step = -1
 
-    def on_train_end(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Save the last step, wherever training ended."""
-        self._save(trainer)
-        self.interrupts.end_training()
+    def check_monitor_top_k(self, trainer: pl.Trainer, current: Tensor | None = None) -> bool:
+        """Whether a value is the best so far; NaN never is."""
+        if current is None or bool(current.isnan()):
+            return False
 
-    def _save(self, trainer: pl.Trainer) -> None:
-        step = trainer.global_step
-        if step == 0 or step == self._saved or self.evaluation.step != step:
-            return
+        is_first = self.best_step <= self.warm_up() < trainer.global_step
+        is_best = is_first or super().check_monitor_top_k(trainer, current)
+        if is_best:
+            self.best_step = trainer.global_step
 
-        self._saved = step
-        if self.evaluation.improved:
-            self._write(trainer, self.best)
+        return is_best
 
-        self._write(trainer, self.last)
-
-    def _write(self, trainer: pl.Trainer, path: Path) -> None:
-        trainer.save_checkpoint(path, weights_only=path == self.best)
-        if path == self.last:
-            self.interrupts.continues = f"continues from step {trainer.global_step}"
+    def save_if_best(self, trainer: pl.Trainer) -> None:
+        """Save the weights that replace those of the last step, if their validation is the best."""
+        score = trainer.callback_metrics.get(str(self.monitor))
+        if self.check_monitor_top_k(trainer, score):
+            self.best_model_score = score
+            trainer.save_checkpoint(self.path)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the step of the last save after an evaluation."""
-        return {"saved": self._saved}
+        """Return the best step and score; not the path, as a run's folder may be moved."""
+        return {"best_step": self.best_step, "best_model_score": self.best_model_score}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore that step."""
-        self._saved = state_dict["saved"]
+        """Restore these."""
+        vars(self).update(state_dict)
+        if self.best_model_score is not None:
+            self.best_model_path = self.kth_best_model_path = str(self.path)
+            self.best_k_models = {str(self.path): self.best_model_score}
+            self.kth_value = self.best_model_score
+
+
+class LastCheckpoint(ModelCheckpoint):
+    """Write ``last.ckpt`` after each validation, from which a run is resumed.
+
+    It says whether training is over (``is_over``): then only the test is left. ModelCheckpoint's
+    ``save_last`` would write it only after a validation that is the best so far. With ``averages``,
+    training is over only when the averaged weights have been validated (`finish`).
+    """
+
+    def __init__(self, folder: Path, *, averages: bool = False) -> None:
+        self.averages = averages
+        super().__init__(folder, Path(LAST).stem, enable_version_counter=False)
+        self.path = Path(str(self.dirpath)) / LAST
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing: its file is the checkpoint itself."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore nothing."""
+
+    def finish(self, trainer: pl.Trainer) -> None:
+        """Write that training is over."""
+        self.averages = False
+        trainer.save_checkpoint(self.path)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save the state, unless gradients are being accumulated, which no checkpoint holds."""
+        if not trainer.fit_loop._should_accumulate():
+            super().on_validation_end(trainer, pl_module)
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Add ``is_over``, and what the last digits depend on."""
+        checkpoint["is_over"] = trainer.should_stop and not self.averages
+        checkpoint["environment"] = environment_of(pl_module)
+
+
+def environment_of(method: Any) -> dict[str, Any]:
+    """Return what changes the last digits of a run if it changes before the run is resumed."""
+    return {
+        "the method's version": method.version,
+        "torch": str(torch.__version__),
+        "the number of threads": torch.get_num_threads(),
+    }
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Write a checkpoint as `atomic_file` does: as a whole, or the previous one stays.
 
     Lightning itself writes a checkpoint to memory, then to the folder of temporary files, and moves
-    it from there. This takes three times the space, two of them outside the run's folder. A
-    checkpoint of weights alone keeps no counters, so the same weights give the same file.
+    it from there. This takes three times the space, two of them outside the run's folder.
+    ``best.ckpt`` is for use, not for resuming: it has the weights alone, so the same weights give
+    the same file.
     """
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
         """Write the file, and wait until it is on the disk."""
-        if "optimizer_states" not in checkpoint:
+        if Path(path).name == BEST:
             keys = ("state_dict", "global_step", "pytorch-lightning_version")
             checkpoint = {key: checkpoint[key] for key in keys}
 
@@ -118,6 +147,16 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                     raise error.__context__ from None
 
                 raise
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = "cpu", weights_only: bool | None = True
+    ) -> dict[str, Any]:
+        """Read a file; of code, only the two functions that StochasticWeightAveraging saves."""
+        functions: list[Any] = [SWALR._cosine_anneal, SWALR._linear_anneal]
+        with torch.serialization.safe_globals(functions):
+            checkpoint: dict[str, Any] = torch.load(path, map_location, weights_only=True)
+
+        return checkpoint
 
 
 class RandomState(Callback):
@@ -169,14 +208,11 @@ class RandomState(Callback):
         if len(state_dict["ranks"]) == count:
             self._restored = state_dict["ranks"][rank]
 
-    def on_train_start(self, *args: Any) -> None:
-        """Restore the states for an evaluation that is still due."""
-        self._restore()
-
     def on_train_batch_start(self, *args: Any) -> None:
-        """Restore the states again, after what the trainer draws before the first batch."""
-        self._restore()
-        self._restored = None
+        """Restore the states, after what the Trainer draws before the first batch."""
+        if self._restored is not None:
+            self._restore(self._restored)
+            self._restored = None
         if not self._draws:
             self._before = self._comparable()
 
@@ -189,11 +225,8 @@ class RandomState(Callback):
         tensors = [state["torch"], *state["cuda"]]
         return [state["numpy"], state["python"], *(tensor.tolist() for tensor in tensors)]
 
-    def _restore(self) -> None:
-        if self._restored is None:
-            return
-
-        state = self._restored
+    @staticmethod
+    def _restore(state: dict[str, Any]) -> None:
         torch.set_rng_state(state["torch"])
         if state["cuda"]:
             torch.cuda.set_rng_state(state["cuda"][0])

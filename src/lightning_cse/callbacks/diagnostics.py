@@ -1,18 +1,24 @@
 """Diagnostics during training: alignment, uniformity and relative fitting difficulty (RFD)."""
 
+import copy
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+import pytorch_lightning as pl
+from pytorch_lightning import Callback
+from pytorch_lightning.utilities.seed import isolate_rng
+from torch import Tensor, nn
 
 from lightning_cse.data import ContrastiveDataModule, Rows, read_corpus
 from lightning_cse.data.rows import digests_of
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Embedded
 from lightning_cse.methods import Method
+from lightning_cse.methods.evaluated import check_finite
 from lightning_cse.metrics import alignment, relative_fitting_difficulty, uniformity
 
 RFD_SIDES = ("held_out", "eval")
@@ -31,9 +37,8 @@ class Side:
     digests: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass
-class Diagnostics:
-    r"""Measure both sides at every evaluation, and keep the running RFD.
+class Diagnostics(Callback):
+    r"""Measure both sides at every validation, and keep the running RFD.
 
     For each view, on L2-normalised vectors: alignment over the side's pairs, uniformity over its
     sentences, and
@@ -51,13 +56,55 @@ class Diagnostics:
     Args:
         held_out: rows of the training distribution that are never trained on.
         evaluation: the other side, pairs and sentences of another corpus.
-        curves: the values of each measure, side and view, one per evaluation after step 0; part of
-            the checkpoint.
+        dropout: whether dropout is active, as in the NGCSE authors' code, so that a pair of a
+            sentence with itself is a dropout pair. The random state is left as it was.
     """
 
-    held_out: Side | None
-    evaluation: Side | None
-    curves: dict[str, list[float]] = field(default_factory=dict)
+    def __init__(
+        self, held_out: Side | None, evaluation: Side | None, *, dropout: bool = False
+    ) -> None:
+        self.held_out = held_out
+        self.evaluation = evaluation
+        self.dropout = dropout
+        self.curves: dict[str, list[float]] = {}
+        """The values of each measure, side and view, one per evaluation after step 0."""
+        self._step = 0
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Measure both sides and log all values; without sentences or some of them, do nothing."""
+        sentences = self.sentences()
+        method: Any = pl_module
+        if not sentences or trainer.sanity_checking or not isinstance(method, Method):
+            return
+
+        if self.dropout:
+            first, second = self._dropout_passes(trainer, method)
+        else:
+            first = second = method.embedded
+            if not all(sentence in first for sentence in sentences):  # under limit_val_batches
+                return
+
+        for key, value in self.measure(first, second, trainer.global_step).items():
+            method.log(key, value, batch_size=1)
+
+    def _dropout_passes(self, trainer: pl.Trainer, method: Method) -> tuple[Embedded, Embedded]:
+        """Embed the sentences, and the second sentences of all pairs, in training mode."""
+        passes = []
+        with isolate_rng(), trainer.precision_plugin.forward_context(), _training_mode(method):
+            for number, sentences in enumerate((self.sentences(), self.seconds())):
+                with method.view(number):
+                    passes.append(_embed(trainer, method, sentences))
+
+        return passes[0], passes[1]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the values of all evaluations."""
+        return {"curves": copy.deepcopy(self.curves), "step": self._step}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue the running RFD."""
+        self.curves = state_dict["curves"]
+        self._step = state_dict["step"]
 
     @property
     def sides(self) -> dict[str, Side]:
@@ -104,12 +151,19 @@ class Diagnostics:
                 values[f"{prefix}{name}/uniformity"] = spread
 
             if step > 0:
-                values |= self._fitting_difficulty(prefix, values)
+                values |= self._fitting_difficulty(prefix, values, step)
+
+        self._step = step
 
         return values
 
-    def _fitting_difficulty(self, prefix: str, values: Mapping[str, float]) -> dict[str, float]:
-        """Add the values of one view to the curves, and return its RFD of each measure."""
+    def _fitting_difficulty(
+        self, prefix: str, values: Mapping[str, float], step: int
+    ) -> dict[str, float]:
+        """Add the values of one view to the curves, and return its RFD of each measure.
+
+        A step that is validated again, with averaged weights, counts once.
+        """
         difficulty = {}
         for name in MEASURES:
             keys = [f"{prefix}{side}/{name}" for side in RFD_SIDES]
@@ -117,12 +171,39 @@ class Diagnostics:
                 continue
 
             for key in keys:
-                self.curves.setdefault(key, []).append(values[key])
+                curve = self.curves.setdefault(key, [])
+                if curve and step == self._step:
+                    curve.pop()
+
+                curve.append(values[key])
 
             curves = [self.curves[key] for key in keys]
             difficulty[f"{prefix}rfd_{name}"] = relative_fitting_difficulty(*curves)
 
         return difficulty
+
+
+def _embed(trainer: pl.Trainer, method: Method, sentences: Sequence[str]) -> Embedded:
+    """Embed the distinct sentences among some, whose tokens the data module has."""
+    data: Any = trainer.datamodule  # type: ignore[attr-defined]  # set by Lightning
+    distinct = list(dict.fromkeys(sentences))
+    tokens = data.tokens_of(distinct)
+    embedded = Embedded(method.model, distinct, lambda some: method.model.embed(some, tokens))
+    check_finite(embedded.embedding, trainer.global_step)
+
+    return embedded
+
+
+@contextmanager
+def _training_mode(module: nn.Module) -> Iterator[None]:
+    """Put a module and all its parts in training mode, and restore the mode of each afterwards."""
+    modes = {part: part.training for part in module.modules()}
+    module.train()
+    try:
+        yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
 
 
 def _view(embedded: Embedded, sentences: Sequence[str], view: str) -> Tensor:
@@ -146,7 +227,7 @@ def build_diagnostics(
     if len(data.held_out):
         held_out = held_out_side(method, data, options["sentences"])
 
-    return Diagnostics(held_out, evaluation)
+    return Diagnostics(held_out, evaluation, dropout=options["dropout"])
 
 
 def held_out_side(method: Method, data: ContrastiveDataModule, limit: int) -> Side:

@@ -1,20 +1,23 @@
-"""Hydra through its public interface: configs, options of groups, resolvers, and sweeps."""
+"""Hydra through its public interface: configs, options of groups, resolvers, and outcomes."""
 
 import contextlib
 import functools
-import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import hydra
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -24,43 +27,58 @@ from lightning_cse.config import conf_dir, encoder_name
 from lightning_cse.errors import ConfigError
 from lightning_cse.runs.hashing import SAMPLE_DIR
 
-if TYPE_CHECKING:
-    from lightning_cse.runs.sweep import Sweep
-
-# The groups that no defaults list names: each is appended with a plus, and later ones override
-# earlier ones.
 APPENDED = ("experiment", "profile", "adapter", "sweep", "debug")
-CONFIG_DIR = "LIGHTNING_CSE_CONFIG_DIR"
-"""The environment variable with a folder of further configs; a plugin gives it to Hydra."""
+"""The groups that no defaults list names, in the order in which they override each other."""
+CONFIG_DIRS = ("command-line", "config-dir")
+"""The names under which Hydra lists the folders of --config-dir: its own option, and ours."""
 SHARED = ("corpora", "limits", "own", "transfer")  # read by other nodes alone
-PROVIDER = "lightning_cse"
-"""The name under which Hydra lists that folder."""
-# Errors that Hydra raises for overrides or configs that do not compose.
-CompositionError = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
+# Errors that Hydra raises for overrides or configs that do not compose; a TypeError for an option
+# that is no text, a RecursionError for a YAML alias or a value that contains itself.
+CompositionError = (
+    HydraException,
+    OmegaConfBaseException,
+    YAMLError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    RecursionError,
+)
 
 
 # Configs and their groups --------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def initialized() -> Iterator[ConfigLoader]:
+    """Have Hydra read ``conf/``, unless it is initialised, and yield what reads the configs."""
+    with contextlib.ExitStack() as stack:
+        if not GlobalHydra.instance().is_initialized():
+            stack.enter_context(hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"))
+
+        yield GlobalHydra.instance().config_loader()
 
 
 @functools.cache
 def compose(config_name: str, *overrides: str) -> DictConfig:
     """Compose a config with Hydra's own node; the result is shared, so do not change it."""
     register()
-    with contextlib.ExitStack() as stack:
-        if not GlobalHydra.instance().is_initialized():
-            stack.enter_context(hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"))
-
+    with initialized():
         return hydra.compose(config_name, list(overrides), return_hydra_config=True)
 
 
 def use_config_dir(folder: Path) -> None:
-    """Read the configs of a folder beside those of ``conf/``, here and in processes started
-    later.
+    """Compose with the configs of a folder beside those of ``conf/``, for commands that Hydra does
+    not start.
     """
     if not folder.is_dir():
         raise ConfigError([f"--config-dir: there is no folder {folder.absolute()}"])
 
-    os.environ[CONFIG_DIR] = str(folder.absolute())
+    class OwnConfigs(SearchPathPlugin):
+        def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+            search_path.append("config-dir", f"file://{folder.absolute()}")
+
+    Plugins.instance().register(OwnConfigs)
     compose.cache_clear()
 
 
@@ -70,20 +88,25 @@ def compose_run(config_name: str, overrides: Iterable[str]) -> DictConfig:
     Hydra takes half a second; many runs of a table share the choices. Deletions, additions and
     values for a package, which are rare, are left to Hydra.
     """
-    parsed = [parse(line) for line in overrides]
-    values = [one for one in parsed if not is_choice(one)]
-    if any(
-        one.is_add() or one.is_delete() or one.is_sweep_override() or one.package for one in values
-    ):
-        values = []
+    with initialized() as loader:
+        parsed = [parse(line) for line in overrides]
+        values = [override for override in parsed if not _is_choice(override, loader)]
+        rest = [override for override in parsed if override not in values]
+        if any(
+            override.is_add()
+            or override.is_delete()
+            or override.is_sweep_override()
+            or override.package
+            for override in values
+        ):
+            values, rest = [], parsed
 
-    words = [str(one.input_line) for one in parsed if not values or is_choice(one)]
-    cfg = without_hydra(compose(config_name, *words))
+        cfg = without_hydra(compose(config_name, *(str(override.input_line) for override in rest)))
+
     OmegaConf.set_struct(cfg, True)
-    for one in values:
-        OmegaConf.update(
-            cfg, one.key_or_group, one.value(), merge=True, force_add=one.is_force_add()
-        )
+    for override in values:
+        key, force = override.key_or_group, override.is_force_add()
+        OmegaConf.update(cfg, key, override.value(), merge=True, force_add=force)
 
     complete(cfg)
 
@@ -95,16 +118,10 @@ def without_hydra(cfg: DictConfig) -> DictConfig:
     return OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
 
 
-def options(group: str) -> tuple[str, ...]:
+def options(group: str) -> list[str]:
     """Return the options of a group, without parts of others (``_name``)."""
-    names = {path.stem for root in _roots() for path in Path(root, group).glob("*.yaml")}
-    return tuple(sorted(name for name in names if not name.startswith("_")))
-
-
-def _roots() -> list[Path]:
-    """Return the folders of configs: ``conf/``, and that of --config-dir."""
-    own = os.environ.get(CONFIG_DIR)
-    return [conf_dir(), Path(own)] if own else [conf_dir()]
+    with initialized() as loader:
+        return [name for name in loader.get_group_options(group) if not name.startswith("_")]
 
 
 @functools.cache
@@ -113,23 +130,18 @@ def parse(line: str) -> Override:
     return OverridesParser.create().parse_override(line)
 
 
-def is_group(name: str) -> bool:
-    """Whether a name is that of a config group: of ``conf/``, --config-dir or Hydra."""
-    if "/" in name or "@" in name:
-        return True
-
-    return name.isidentifier() and any(Path(root, name).is_dir() for root in _roots())
-
-
-def is_choice(override: Override) -> bool:
+def _is_choice(override: Override, loader: ConfigLoader) -> bool:
     """Whether an override chooses an option of a group."""
-    return not isinstance(override.value(), dict) and is_group(override.key_or_group)
+    key = override.key_or_group
+    is_group = "/" in key or "@" in key or bool(loader.get_group_options(key))
+
+    return is_group and not isinstance(override.value(), dict)
 
 
 def plain_line(error: BaseException) -> str:
     """Return a message of Hydra or OmegaConf, with its cause's, in one line."""
     text = f"{error}\n{error.__cause__ or ''}"
-    trailers = ("full_key:", "object_type=", "reference_type=")
+    trailers = ("full_key:", "object_type=", "reference_type=", "Config search path", "provider=")
     lines = [line.strip() for line in text.splitlines()]
 
     return " ".join(line for line in lines if line and not line.startswith(trailers))
@@ -180,44 +192,37 @@ def _recipes(cfg: DictConfig) -> dict[str, dict[str, Any]]:
 
 def complete(cfg: DictConfig) -> None:
     """Name the encoder of a composed config, and remove tests of ``suite=own`` without files."""
-    name_encoder(cfg)
-    suite = cfg.get("suite") or {}
-    without_files = [
-        name
-        for name, task in suite.items()
-        if isinstance(task, DictConfig) and task.get("files", "") is None
-    ]
-
-    with open_dict(cfg):
-        for name in without_files:
-            del suite[name]
+    with contextlib.suppress(OmegaConfBaseException), open_dict(cfg):  # `check` reports it
+        _name_encoder(cfg)
+        suite = cfg.get("suite")
+        for name, task in list(suite.items()) if isinstance(suite, DictConfig) else ():
+            if isinstance(task, DictConfig) and task.get("files", "") is None:
+                del suite[name]
 
 
 def unread(cfg: DictConfig, overrides: Iterable[str]) -> list[str]:
     """Return the overridden keys below `SHARED` that no node of a completed config refers to."""
     text = OmegaConf.to_yaml(cfg)
     keys = [line.lstrip("+").partition("=")[0] for line in overrides]
-    found = []
-
+    unread_keys = []
     for key in keys:
         node, *names = key.split(".")
         if node in SHARED and names and f"${{{node}.{names[0]}}}" not in text:
-            found.append(key)
+            unread_keys.append(key)
 
-    return found
+    return unread_keys
 
 
-def name_encoder(cfg: DictConfig) -> None:
+def _name_encoder(cfg: DictConfig) -> None:
     """Name an encoder of another source than its option's after its folder or hub id."""
-    node: Any = cfg.get("encoder") or {}
-    source = node.get("source")
-    option = conf_dir() / "encoder" / f"{node.get('name')}.yaml"
-
-    if not source or not option.is_file():
+    node = cfg.get("encoder")
+    source = node.get("source") if isinstance(node, DictConfig) else None
+    file = conf_dir() / "encoder" / f"{node.get('name')}.yaml" if source else None
+    if not isinstance(source, str) or file is None or not file.is_file():
         return
 
-    own: Any = OmegaConf.load(option)
-    if source == own.get("source"):
+    of_option: Any = OmegaConf.load(file)
+    if source == of_option.get("source"):
         return
 
     folder = Path(source).expanduser()
@@ -225,14 +230,21 @@ def name_encoder(cfg: DictConfig) -> None:
     if folder.is_dir():
         node.source = str(folder.absolute())
 
-    if node.package == own.package:
+    if node.get("package") == of_option.package:
         node.package = None
 
 
-# Sweeps --------------------------------------------------------------------------------------
+# The current job ----------------------------------------------------------------------------
 
-current_sweep: "Sweep | None" = None
-"""The sweep of this process; Hydra gives its callers no other access to it."""
+
+def task_overrides() -> list[str]:
+    """Return the overrides of the current job, as they were written; none outside Hydra."""
+    if not HydraConfig.initialized():
+        return []
+
+    words: Any = OmegaConf.to_container(HydraConfig.get().overrides.task)
+
+    return list(words)
 
 
 def in_sweep() -> bool:

@@ -1,26 +1,24 @@
 """From a command line or a program to a task: the entry point of every Hydra command.
 
-A command line takes this path: its words are put in order (`ordered`), Hydra composes them into a
-config, `complete` changes what follows from its values, `check` refuses what cannot run, and the
-task is imported and called. A sweep composes every point, and tries its values out before the first
-point starts. Nothing heavy is imported until the config is checked, so ``--help`` and typos are
-answered at once.
+A command line takes this path: Hydra composes its words into a config, `complete` changes what
+follows from its values, `check` refuses what cannot run, and the task is imported and called. A
+sweep composes every point, and tries its values out before the first point starts. Nothing heavy is
+imported while Hydra composes, so ``--help`` and typos are answered at once.
 """
 
-import argparse
 import contextlib
-import gc
 import importlib
+import io
 import logging
 import os
 import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
@@ -29,19 +27,20 @@ from hydra.core.singleton import Singleton
 from hydra.types import RunMode
 from omegaconf import DictConfig, open_dict
 
-from lightning_cse.config import compose, conf_dir, encoder_configs
-from lightning_cse.config.check import OPEN, check, devices
+from lightning_cse.config import conf_dir, encoder_configs
+from lightning_cse.config.check import check, devices
 from lightning_cse.config.compose import (
     APPENDED,
-    PROVIDER,
+    CONFIG_DIRS,
     CompositionError,
     complete,
-    is_group,
+    in_sweep,
     register,
+    task_overrides,
     unread,
-    use_config_dir,
 )
-from lightning_cse.errors import ConfigError, report, reported, user_error
+from lightning_cse.config.suggestions import explain
+from lightning_cse.errors import ConfigError, report, reported
 
 log = logging.getLogger(__name__)
 
@@ -55,35 +54,37 @@ _RESULT = "LIGHTNING_CSE_RESULT"  # the file to which a separate process writes 
 
 @reported
 def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> int:
-    """Read and check the command line, and run a task: once, or once per point of a sweep.
+    """Have Hydra read the command line, and run a task: once, or once per point of a sweep.
 
     The task is ``"module:function"``, imported after the check; it returns a
     `lightning_cse.runs.Outcome` or None. A sweep continues after a point has failed; a table of the
     points is printed at the end.
     """
     argv = sys.argv
-    full_error = os.environ.get("HYDRA_FULL_ERROR", "0")
-    words = _without_config_dir(argv[1:] if args is None else args)
+    words = ordered(argv[1:] if args is None else args)
     register()
-    runner = Runner(task, config_name, verbose=full_error == "1", is_command=True)
+    runner = Runner(task, config_name, sys.stderr)
     command = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)
-
+    printed = io.StringIO()  # Hydra prints a traceback for most errors, and then exits
+    sys.argv = [argv[0], *words]
     try:
-        os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its exceptions instead of printing them
-        sys.argv = [argv[0], *ordered(as_custom(words))]
-        with explained():
+        with contextlib.redirect_stderr(printed):
             command(runner)()
+    except SystemExit as ending:
+        if ending.code == 1 and isinstance(ending.__context__, Exception):
+            raise explain(ending.__context__, words, config_name) from ending.__context__
+
+        sys.stderr.write(printed.getvalue())
+        return int(ending.code or 0)
+    except CompositionError as error:  # with HYDRA_FULL_ERROR=1, it raises
+        raise explain(error, words, config_name) from error
     finally:
         sys.argv = argv
-        os.environ["HYDRA_FULL_ERROR"] = full_error
-        sweep = compose.current_sweep
-        compose.current_sweep = None
-        code = sweep.finish() if sweep else 0
 
     if runner.error is not None:
         raise runner.error
 
-    return code
+    return 0
 
 
 def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
@@ -91,7 +92,7 @@ def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
     if isinstance(overrides, str):
         raise ConfigError([f"overrides: must be a list such as [{overrides!r}], got one string"])
 
-    words = ordered(as_custom(overrides))
+    words = ordered(overrides)
     before = Singleton.get_state()
     register()
     if not logging.root.handlers:  # the program has not set up logging
@@ -101,7 +102,7 @@ def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
     try:
         GlobalHydra.instance().clear()  # for a program that was itself started by Hydra
         with hydra.initialize_config_dir(str(conf_dir()), config_name, "1.3"):
-            with explained():
+            with explained(words, config_name):
                 cfg = hydra.compose(config_name, words, return_hydra_config=True)
 
             if cfg.hydra.mode == RunMode.MULTIRUN:
@@ -117,14 +118,12 @@ def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
 
 
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
+def explained(words: Sequence[str], config_name: str) -> Iterator[None]:
     """Replace Hydra's error for words that do not compose by a user error."""
     try:
         yield
     except CompositionError as error:
-        from lightning_cse.config.suggestions import explain
-
-        raise user_error(error) or explain(error) from error
+        raise explain(error, words, config_name) from error
 
 
 # A run -----------------------------------------------------------------------------------
@@ -136,13 +135,18 @@ class Runner:
 
     task: str
     config_name: str
-    verbose: bool = False
-    is_command: bool = False
+    stderr: TextIO | None = None
     error: Exception | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Runner, (self.task, self.config_name))
 
     def __call__(self, cfg: DictConfig) -> Any:
         """Run the task, and keep its error; in a sweep, return the outcome of the point."""
-        if not compose.in_sweep():
+        with contextlib.redirect_stderr(self.stderr or sys.stderr):
+            if in_sweep():
+                return self._run_point(cfg)
+
             try:
                 self.run(cfg)
             except Exception as error:  # noqa: BLE001 - `launch` raises it
@@ -150,66 +154,58 @@ class Runner:
 
             return None
 
+    def _run_point(self, cfg: DictConfig) -> Any:
         from lightning_cse.runs.sweep import PointOutcome
 
-        overrides = list(map(str, HydraConfig.get().overrides.task))
+        overrides = task_overrides()
         try:
             result = self.run(cfg)
         except Exception as error:  # noqa: BLE001 - in the sweep's table, too
             sys.stderr.write(f"{' '.join(overrides)}: ")
-            report(error, verbose=self.verbose)
+            report(error, verbose=os.environ.get("HYDRA_FULL_ERROR") == "1")
             result = error
 
         return PointOutcome.of(overrides, result)
 
     def run(self, cfg: DictConfig) -> Any:
         """Complete and check the config, import the task and return its result."""
-        # The threads of tokenizers may deadlock once a data loader forks.
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         register()
-        for source in HydraConfig.get().runtime.config_sources:
-            if source.provider == PROVIDER:
-                from lightning_cse.data.corpora import register_corpora
+        overrides = task_overrides()
+        folders = [
+            source.path
+            for source in HydraConfig.get().runtime.config_sources
+            if source.provider in CONFIG_DIRS
+        ]
+        for folder in folders:
+            from lightning_cse.data.corpora import register_corpora
 
-                register_corpora(Path(source.path))
+            register_corpora(Path(folder))
 
         complete(cfg)
         check(cfg, self.config_name)
-        if keys := unread(cfg, map(str, HydraConfig.get().overrides.task)):
+        if keys := unread(cfg, overrides):
             log.warning("no task or data set of this command reads %s", ", ".join(keys))
+
         if self.config_name == "train" and devices(cfg) > 1 and not _is_own_process():
-            if compose.in_sweep() and "TORCHELASTIC_RUN_ID" in os.environ:
+            if in_sweep() and "TORCHELASTIC_RUN_ID" in os.environ:
                 raise ConfigError([_ONE_TORCHRUN])
 
-            return _in_own_process(list(map(str, HydraConfig.get().overrides.task)))
+            flags = [f"--config-dir={folder}" for folder in folders]
+            return _in_own_process([*overrides, "hydra.mode=RUN", *flags])
 
-        return _run_task(self._imported(), cfg)
-
-    def _imported(self) -> Callable[[DictConfig], Any]:
-        """Import the task, without collecting garbage on the way."""
         module, _, function = self.task.partition(":")
-        is_first = self.is_command and module not in sys.modules
-        if is_first:
-            # Imports leave hardly any garbage, and collections take a sixth of their time.
-            gc.disable()
-
-        found: Callable[[DictConfig], Any] = getattr(importlib.import_module(module), function)
-        if is_first:
-            gc.freeze()  # modules stay to the end; a program's own objects may not
-            gc.enable()
-
-        return found
+        return _run_task(getattr(importlib.import_module(module), function), cfg)
 
 
 def _is_own_process() -> bool:
     """Whether Lightning may start this process's command line again for another device."""
     spec = sys.modules["__main__"].__spec__
-    return spec is not None and spec.name == "lightning_cse.train" and not compose.in_sweep()
+    return spec is not None and spec.name == "lightning_cse.train" and not in_sweep()
 
 
-def _in_own_process(overrides: Sequence[str]) -> Any:
+def _in_own_process(words: Sequence[str]) -> Any:
     """Run a point in a process of its own: return its result, raise its errors."""
-    command = [sys.executable, "-m", "lightning_cse.train", *overrides, "hydra.mode=RUN"]
+    command = [sys.executable, "-m", "lightning_cse.train", *words]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "result")
         process = subprocess.Popen(command, env=os.environ | {_RESULT: str(file)})
@@ -242,8 +238,8 @@ def wait_for(process: subprocess.Popen[bytes]) -> int:
 
 def _run_task(task: Callable[[DictConfig], Any], cfg: DictConfig) -> Any:
     """Run a task; in a process of `_in_own_process`, write the result or error to its file."""
-    file = os.environ.pop(_RESULT, None)  # processes that this one starts must not inherit it
-    if file is None:
+    file = os.environ.get(_RESULT)
+    if file is None or os.environ.get("LOCAL_RANK", "0") != "0":  # started by Lightning
         return task(cfg)
 
     try:
@@ -261,86 +257,53 @@ def _run_task(task: Callable[[DictConfig], Any], cfg: DictConfig) -> Any:
 # Words of a command line -----------------------------------------------------------------
 
 
-def as_custom(args: Iterable[str]) -> list[str]:
-    """Write ``encoder=<folder or hub id>`` as ``encoder=custom encoder.source=...``."""
-    written = []
-    for arg in args:
-        key, _, value = arg.partition("=")
-        encoders = value.strip("'\"").split(",") if key == "encoder" else []
-        places = [one for one in encoders if "/" in one or (one and Path(one).is_dir())]
-
-        if places and not set(encoders) & encoder_configs().keys():
-            written += ["encoder=custom", f"encoder.source={','.join(map(repr, places))}"]
-        else:
-            written.append(arg)
-
-    return written
-
-
-def ordered(args: Iterable[str]) -> list[str]:
-    """Put experiment, profile, sweep and debug first, with their plus, and flags last.
-
-    Another plus stays only where it chooses an option of a group, or adds to an open node, whose
-    key may exist already. A node is also open if the command line sets its class. Hydra refuses
-    unknown keys without a plus.
+def ordered(words: Sequence[str]) -> list[str]:
+    """Put +experiment=, +profile=, +adapter=, +sweep= and +debug= first, in this order, and flags
+    last; ``encoder=<folder or hub id>`` is ``encoder=custom encoder.source=...``.
 
     Examples:
-        >>> ordered(["-m", "seed=0,1", "+debug=tiny", "experiment=simcse", "++force=true"])
-        ['+experiment=simcse', '+debug=tiny', 'seed=0,1', 'force=true', '-m']
+        >>> ordered(["-m", "seed=0,1", "+debug=tiny", "+experiment=simcse"])
+        ['+experiment=simcse', '+debug=tiny', 'seed=0,1', '-m']
+        >>> ordered(["encoder=my/bert"])
+        ['encoder=custom', "encoder.source='my/bert'"]
     """
+    rank = {f"+{group}": place for place, group in enumerate(APPENDED)}
 
-    def place(arg: str) -> int:
-        name = arg.lstrip("+").partition("=")[0]
-        if name in APPENDED and "=" in arg:
-            return APPENDED.index(name)
+    def place(word: str) -> int:
+        is_flag = word.startswith("-") or ("=" not in word and not word.startswith("~"))
+        return len(rank) + 1 if is_flag else rank.get(word.partition("=")[0], len(rank))
 
-        is_override = arg[:1] != "-" and ("=" in arg or arg[:1] == "~")
+    for word in words:
+        _refuse(word)
 
-        return len(APPENDED) if is_override else len(APPENDED) + 1
-
-    words = sorted(args, key=place)
-    classes = [name for word in words if (name := _class_set_by(word))]
-
-    return [_with_its_plus(word, (*OPEN, *classes)) for word in words]
+    return [part for word in sorted(words, key=place) for part in _with_source(word)]
 
 
-def _class_set_by(arg: str) -> str:
-    """Return the node whose class an override sets, with a dot at its end; otherwise nothing."""
-    name, _, value = arg.lstrip("+").partition("=")
-    if name.endswith("._target_"):
-        return name.removesuffix("_target_")
+def _with_source(word: str) -> list[str]:
+    key, _, value = word.partition("=")
+    sources = [source.strip("'\"") for source in value.split(",")]
+    if key != "encoder" or encoder_configs().keys() & set(sources):
+        return [word]
 
-    return f"{name}." if value.startswith("{") and "_target_:" in value else ""
+    if not all(source and ("/" in source or Path(source).is_dir()) for source in sources):
+        return [word]
 
-
-def _with_its_plus(arg: str, open_nodes: tuple[str, ...]) -> str:
-    """Return an override with a plus only where Hydra needs one."""
-    plain = arg.lstrip("+")
-    name, equals, value = plain.partition("=")
-    if value == "null" and (name in APPENDED or is_group(name)):
-        from lightning_cse.config.suggestions import no_option
-
-        raise ConfigError([no_option(name, value)])
-
-    if name in APPENDED and equals:
-        return f"+{plain}"
-
-    if is_group(name):
-        return arg
-    if _class_set_by(arg) == f"{name}.":
-        return f"++{plain}"
-    if name.startswith(open_nodes):
-        return f"++{plain}" if arg != plain else arg
-
-    return plain
+    return ["encoder=custom", f"encoder.source={','.join(map(repr, sources))}"]
 
 
-def _without_config_dir(words: Iterable[str]) -> list[str]:
-    """Read configs of the folder that a command line names by --config-dir; return the rest."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config-dir", "-cd", type=Path)
-    given, rest = parser.parse_known_args(list(words))
-    if given.config_dir is not None:
-        use_config_dir(given.config_dir)
+_SINGLE = ("experiment", "profile", "sweep", "debug", "method", "data", "encoder", "trainer")
 
-    return rest
+
+def _refuse(word: str) -> None:
+    """Refuse what Hydra would read as something else."""
+    key, _, value = word.lstrip("+-").partition("=")
+    if word.startswith("--") and key in APPENDED:
+        raise ConfigError([f"{word}: there is no such flag; write +{key}=NAME"])
+
+    # Lightning gives the processes of other devices the working directory.
+    if key == "hydra.run.dir" and Path(value.strip("'\"")).resolve() != Path.cwd():
+        reason = "a run's folder follows from its config; set paths.runs_dir, in which it is"
+        raise ConfigError([f"{key}: cannot be set; {reason}"])
+
+    if key in _SINGLE and value.startswith("["):
+        raise ConfigError([f"{key}: takes one option, got the list {value}"])

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,12 @@ from lightning_cse.data.mapped import first_appearance
 from lightning_cse.data.preparation import Tables, prepare, read_tables, used
 from lightning_cse.data.roles import TARGET, first_role
 from lightning_cse.data.rows import SOURCE, Rows, digests_of
-from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering
+from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering, count_batches
+from lightning_cse.data.sentence_batches import EvaluationTask, SentenceBatches
 from lightning_cse.data.settings import Augmentation, ContrastiveData
-from lightning_cse.data.token_cache import lengths_of, tokenise
+from lightning_cse.data.token_cache import lengths_of, token_table, tokenise
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.tokens import Tokenize, Tokens
+from lightning_cse.tokens import Tokenize, Tokens, TokenTable
 
 if TYPE_CHECKING:
     from lightning_cse.data.stream import StreamLoader
@@ -52,11 +54,17 @@ class ContrastiveDataModule(pl.LightningDataModule):
         roles: the roles that a method trains on; without them, batches hold all roles of the data.
         optional: those of the roles that rows may lack (see `use`).
         instructed: the tokenizers with an instruction before a sentence: of the first role
-            (``query``), and of all others (``document``).
+            (``query``), of all others (``document``), and of evaluation (``default``).
+        tasks: the tasks of validation (their dev splits) and test, by name.
+        watched_sentences: the sentences of diagnostics, which validation embeds too unless
+            ``embeds_watched`` is False.
+        max_length: the most tokens that the encoder reads of a sentence in validation and test.
     """
 
     _loader: "BatchLoader | StreamLoader | None" = None
     _position: dict[str, Any] | None = None
+    is_shared: bool = False
+    """Whether the processes of torch's group share each batch (`Tokens`)."""
 
     def __init__(
         self,
@@ -67,18 +75,24 @@ class ContrastiveDataModule(pl.LightningDataModule):
         roles: Sequence[str] = (),
         optional: Sequence[str] = (),
         instructed: Mapping[str, Tokenize] | None = None,
+        tasks: Mapping[str, EvaluationTask] | None = None,
+        watched_sentences: Sequence[str] = (),
+        embeds_watched: bool = True,
+        max_length: int = 512,
     ) -> None:
         super().__init__()
         self.settings = settings
+        self.batch_size = settings.batch_size
+        self.tasks = dict(tasks or {})
+        self.watched_sentences = list(watched_sentences)
+        self.embeds_watched = embeds_watched
+        self.max_length = max_length
         self.tokenize = tokenize
         self._instructed = instructed or {}
         self.seed = seed
         self.max_tokens = settings.max_tokens
         cache_dir = settings.cache_dir
         self.cache_dir = Path(cache_dir).expanduser() if cache_dir else None
-        # Applied by the loader; the Trainer itself would make the rest an epoch.
-        self.limit_train_batches: int | float | None = None
-
         wanted = roles if settings.augmentation is None else roles[:1]
         self._tables = self._read(wanted, optional)
         self.train, self.held_out, self.roles = self._prepare(wanted)
@@ -152,7 +166,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
             self.train.values(SOURCE).to_numpy(),
             self.settings.weights or (),
             names,
-            batch_size=self.settings.batch_size,
+            batch_size=self.batch_size,
             seed=self.seed,
         )
         self.counts["rows an epoch"] = len(draws)
@@ -270,8 +284,9 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
     def setup(self, stage: str | None = None) -> None:
         """Tokenise the training rows, if that is not done yet; a sentence without a token is a
-        DataError.
+        DataError. With several processes, each batch is shared between them.
         """
+        self.is_shared = self.trainer is not None and self.trainer.world_size > 1
         _ = self._tokens
 
     @cached_property
@@ -346,6 +361,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         is one.
         """
         settings = self.settings
+        trainer: Any = self.trainer
         gathering = None
         if settings.llm_rows_together is not None and self.has_llm_rows:
             gathering = Gathering(torch.from_numpy(self._complete), settings.llm_rows_together)
@@ -353,12 +369,13 @@ class ContrastiveDataModule(pl.LightningDataModule):
         loader = BatchLoader(
             len(self.train),
             self.collate,
-            batch_size=settings.batch_size,
+            batch_size=self.batch_size,
             drop_last=settings.drop_last,
             seed=self.seed,
             gathering=gathering,
             draws=self._draws,
-            limit=self.limit_train_batches,
+            limit=trainer.limit_train_batches if trainer else None,
+            repeats=trainer is not None and trainer.overfit_batches > 0,
         )
         if self._position is not None:
             loader.load_state_dict(self._position)
@@ -367,15 +384,71 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         return loader
 
+    def batches_per_epoch(self, limit: int | float | None = None) -> int:
+        """Return the number of training batches per epoch under ``limit_train_batches``."""
+        rows = len(self.train if self._draws is None else self._draws)
+        batches, _ = count_batches(rows, self.batch_size, drop_last=self.settings.drop_last)
+        if isinstance(limit, float):
+            return int(limit * batches)
+
+        return batches if limit is None else min(limit, batches)
+
+    def val_dataloader(self) -> SentenceBatches:
+        """Return the distinct sentences of the dev splits and of diagnostics, in batches."""
+        return self._sentence_batches("dev", self.watched_sentences if self.embeds_watched else ())
+
+    def test_dataloader(self) -> SentenceBatches:
+        """Return the distinct sentences of the test splits, in batches."""
+        return self._sentence_batches("test")
+
+    def _sentence_batches(self, split: str, others: Sequence[str] = ()) -> SentenceBatches:
+        """Return the sentences of the tasks that suit the model of the Trainer."""
+        module: Any = self.trainer.lightning_module if self.trainer else None
+        sentences: list[str] = []
+        for task in self.tasks.values():
+            if split in task.splits and (module is None or task.suits(module.model)):
+                sentences += task.sentences(split)
+
+        distinct = list(dict.fromkeys([*sentences, *others]))
+        lengths = self.evaluation_tokens.lengths_of(distinct).clip(max=self.max_length)
+
+        return SentenceBatches(distinct, lengths, self.tokens_of)
+
+    def tokens_of(self, sentences: Sequence[str]) -> Tokens:
+        """Return the tokens of sentences of validation or test."""
+        tokens = self.evaluation_tokens.tokens(sentences, self.max_length)
+        return replace(tokens, is_shared=self.is_shared)
+
+    @cached_property
+    def evaluation_tokens(self) -> TokenTable:
+        """The tokens of all sentences of validation and test."""
+        sentences = set(self.watched_sentences)
+        for task in self.tasks.values():
+            sentences.update(*(task.sentences(split) for split in task.splits))
+
+        tokenize = self._instructed.get("default", self.tokenize)
+
+        return token_table(sorted(sentences), tokenize, self.cache_dir)
+
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position, for the checkpoint."""
         # Lightning does not restore a loader that already exists, as this one does once the number
         # of steps is known.
-        return {} if self._loader is None else self._loader.state_dict()
+        position = None if self._loader is None else self._loader.state_dict()
+        return {"position": position, "batch_size": self.batch_size}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep the position for the loader, which is created later."""
-        self._position = state_dict
+        """Set the position of the loader, which may be created later."""
+        self._position = state_dict["position"]
+        if self._loader is None:
+            self.batch_size = state_dict["batch_size"]  # BatchSizeFinder may have changed it
+            return
+
+        # A finder goes back to the start, with the size of a batch that it has found.
+        if self._position is None:
+            self._loader.reset()
+        else:
+            self._loader.load_state_dict(self._position)
 
     def collate(self, index: Tensor) -> Batch:
         """Return the batch of these rows."""
@@ -391,7 +464,8 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         for role in self._roles_in_use:
             columns = [table[name] for name in self._columns(role)]
-            roles[role] = padded(columns, self.max_tokens)
+            tokens = padded(columns, self.max_tokens)
+            roles[role] = replace(tokens, is_shared=self.is_shared)
 
         batch = {"roles": roles, "index": index}
         if targets is not None:

@@ -33,6 +33,7 @@ from lightning_cse.data.parsers import LLM_SENTENCES, PAIR_SENTENCES, READERS
 from lightning_cse.data.rows import Rows
 from lightning_cse.data.tables import Notes, cached_file, known_file, notes_of, read_rows
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
+from lightning_cse.runs import public
 
 INLI_HYPOTHESES = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
 
@@ -488,7 +489,7 @@ def loading(path: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the hub's client raises anything
-        raise DataError(f"{path}: cannot be loaded: {one_line(error)}") from None
+        raise DataError(public(f"{path}: cannot be loaded: {one_line(error)}")) from None
 
 
 def _rows_of(

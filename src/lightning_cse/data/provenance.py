@@ -8,7 +8,7 @@ from typing import Any
 
 from lightning_cse.data.cells import read_bytes, sha256_of
 from lightning_cse.errors import one_line
-from lightning_cse.runs import write_json
+from lightning_cse.runs import public, write_json
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ def write_provenance(rows: Path, document: Mapping[str, Any]) -> Path:
         "sha256": sha256_of(rows),
         "count": len(read_bytes(rows).splitlines()),
     }
-    write_json(path, {"format": 1, **document, "rows": about})
+    write_json(path, public({"format": 1, **document, "rows": about}))
 
     return path
 

@@ -30,6 +30,7 @@ from lightning_cse.data.mapped import (
     true_rows,
 )
 from lightning_cse.errors import DataError
+from lightning_cse.runs import public
 
 # Where a row comes from.
 PLACE = ("file", "line")
@@ -122,7 +123,7 @@ class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
         many other rows were dropped for each reason.
         """
         rows = cls(
-            table.append_column("file", constant(file.path, len(table))),
+            table.append_column("file", constant(public(file.path), len(table))),
             files=[file],
             cache_dir=cache_dir,
         )

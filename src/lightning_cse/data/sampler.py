@@ -151,8 +151,9 @@ class BatchLoader:
             still wait after the last step are lost. If a batch would keep fewer than two rows, the
             waiting rows join it at once.
         draws: how often each row is drawn; None: once.
-        limit: cuts an epoch to that many batches, or to a share of them (a float), as
-            ``limit_train_batches`` does.
+        limit: the Trainer's ``limit_train_batches``: after that many batches, or that share of
+            them (a float), the next pass begins the next epoch.
+        repeats: whether all epochs have the order of the first, as ``overfit_batches`` needs.
 
     Raises:
         DataError: if there are too few rows for a batch, or a state does not fit the rows.
@@ -169,6 +170,7 @@ class BatchLoader:
         gathering: Gathering | None = None,
         draws: Draws | None = None,
         limit: int | float | None = None,
+        repeats: bool = False,
     ) -> None:
         self.rows = rows if draws is None else len(draws)
         if self.rows < 2:
@@ -179,20 +181,25 @@ class BatchLoader:
         self.collate = collate
         self.seed = seed
         self.batch_size = batch_size
-        whole, self._last_end = _batches(self.rows, batch_size, drop_last=drop_last)
+        whole, self._last_end = count_batches(self.rows, batch_size, drop_last=drop_last)
 
         if isinstance(limit, float):
             limit = int(limit * whole)
 
-        self._whole_epoch = whole
-        self._length = whole if limit is None else min(limit, whole)
-        self.epoch = 0
-        self.position = 0
+        self._length = whole
+        self._limit = whole if limit is None else min(limit, whole)
+        self._repeats = repeats
         self._gathering = gathering
         self._enough = (
             0 if gathering is None else min(gathering.together, int(gathering.rows.sum()))
         )
         self._draws = draws
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin again with the first epoch."""
+        self.epoch = 0
+        self.position = 0
         self._permutation: Tensor | None = None
         self._waiting = torch.empty(0, dtype=torch.long)
 
@@ -202,10 +209,10 @@ class BatchLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         """Continue at the current position, or with the next epoch if this one is finished."""
-        if self.position >= len(self):
+        if self.position >= self._limit:
             self.epoch += 1
             self.position = 0
-            self._permutation = None
+            self._permutation = self._permutation if self._repeats else None
 
         for rows, position, waiting in self._steps():
             self.position = position
@@ -220,7 +227,7 @@ class BatchLoader:
             start = position * self.batch_size
             end = start + self.batch_size
 
-            if position + 1 == self._whole_epoch:
+            if position + 1 == self._length:
                 end = self._last_end
 
             chosen = self.permutation[start:end].long()
@@ -246,13 +253,14 @@ class BatchLoader:
     def permutation(self) -> Tensor:
         """The order of the rows in this epoch: (rows,), or (rows per epoch,) with weights."""
         if self._permutation is None:
+            epoch = 0 if self._repeats else self.epoch
             if self._draws is None:
-                generator = seeded_generator(self.seed, self.epoch)
+                generator = seeded_generator(self.seed, epoch)
                 # The order is the same in 32 bits, which take half the memory.
                 kind = torch.int32 if self.rows < 2**31 else torch.int64
                 self._permutation = torch.randperm(self.rows, generator=generator, dtype=kind)
             else:
-                self._permutation = self._draws.order(self.epoch)
+                self._permutation = self._draws.order(epoch)
 
         return self._permutation
 
@@ -289,8 +297,8 @@ class BatchLoader:
             )
 
 
-def _batches(rows: int, batch_size: int, *, drop_last: bool) -> tuple[int, int]:
-    """Return the number of batches of an epoch, and the end of the last one."""
+def count_batches(rows: int, batch_size: int, *, drop_last: bool) -> tuple[int, int]:
+    """Return the number of batches of an epoch, and the end of the last one, as a row number."""
     if rows < batch_size:
         return 1, rows
 

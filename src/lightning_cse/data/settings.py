@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from lightning_cse.data.roles import OwnRows, RoleRows
 from lightning_cse.errors import ConfigError
@@ -71,28 +74,28 @@ class ContrastiveData:
 
     train: str | Sequence[str]
     rows: RoleRows | OwnRows
-    batch_size: int
+    batch_size: Annotated[int, Field(ge=2)]
     drop_last: bool
     data_dir: str
     cache_dir: str | None = None
     held_out: str | Sequence[str] | None = None
     held_out_share: float | None = None
     excluded: Sequence[str] = ()
-    train_rows: int | None = None
-    held_out_rows: int | None = None
-    max_tokens: int | None = None
+    train_rows: Annotated[int, Field(ge=2)] | None = None
+    held_out_rows: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
     augmentation: Augmentation | None = None
-    llm_rows: int | None = None
+    llm_rows: Annotated[int, Field(ge=0)] | None = None
     watched_in: Sequence[str] = ()
     llm_rows_together: int | None = None
     weights: Sequence[float] | None = None
     columns: Mapping[str, str] | None = None
     delimiter: str | None = None
     encoding: str | None = None
-    bad_rows: str = "error"
-    num_proc: int | None = None
+    bad_rows: Literal["error", "skip"] = "error"
+    num_proc: Annotated[int, Field(ge=1)] | None = None
     streaming: bool = False
-    shuffle_buffer: int = SHUFFLE_BUFFER
+    shuffle_buffer: Annotated[int, Field(ge=0)] = SHUFFLE_BUFFER
 
     def __post_init__(self) -> None:
         weights = self.weights if self.weights is not None else [1] * len(self.sources)

@@ -18,6 +18,7 @@ from lightning_cse.data.own import declared_columns, loading, paths_of, recognis
 from lightning_cse.data.rows import Rows, SourceFile
 from lightning_cse.data.tables import LARGE, Notes, table_of
 from lightning_cse.errors import ConfigError, DataError
+from lightning_cse.runs import public
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +46,11 @@ class Shards:
         self.files = find_shards(sources)
         self._names: dict[str, str] = {}
         first = self.open(0)
-        path = self.files[0].path
-
-        with loading(path):
+        with loading(self.files[0].path):
             self._features = dict(first.features or dict.fromkeys(next(iter(first))))
 
         found = list(self._features)
+        path = public(self.files[0].path)
         self._names = recognise(found, columns, "data.columns", f"{path}: {takes}")
         self._declared = declared_columns(self._names)
         log.info("%s: columns: %s; used: %s", path, listed(found), listed(self._names.values()))
@@ -86,7 +86,7 @@ class Shards:
         trained on.
         """
         file = self.files[number]
-        bad = BadRows(file.path, skip=True)
+        bad = BadRows(public(file.path), skip=True)
         columns = dict.fromkeys(self._names.values())
         complete = (columns | row for row in cells)
         named = with_class_names(complete, self._features, columns)
@@ -152,7 +152,9 @@ def _check_suffix(name: str) -> None:
         return
 
     ends = ", ".join(SUFFIXES)
-    fault = f"data.train: {name!r} is not a file that is streamed, whose name ends in {ends}"
+    fault = (
+        f"data.train: {public(name)!r} is not a file that is streamed, whose name ends in {ends}"
+    )
     raise ConfigError([f"{fault}; without data.streaming, more sources are read"])
 
 
@@ -188,9 +190,9 @@ def _remote(name: str) -> list[SourceFile]:
             infos = {name: system.info(path)}
 
     if not infos:
-        raise DataError(f"{name}: there is no such file")
+        raise DataError(f"{public(name)}: there is no such file")
 
-    return [SourceFile(url, url, _identity(info)) for url, info in infos.items()]
+    return [SourceFile(public(url), url, _identity(info)) for url, info in infos.items()]
 
 
 def _identity(info: Mapping[str, Any]) -> str:

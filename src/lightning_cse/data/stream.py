@@ -280,6 +280,10 @@ class StreamLoader:
 
         return [table for number in sorted(tables) for table in tables[number]]
 
+    def reset(self) -> None:
+        """Raise ConfigError: a stream that has begun cannot begin again."""
+        raise ConfigError(["data.streaming: a stream is read once; leave out what reads it twice"])
+
     def account(self) -> dict[str, int]:
         """Return the rows that were read, used and dropped so far."""
         total = Counter(self.counts)
@@ -489,6 +493,10 @@ class StreamDataModule(ContrastiveDataModule):
         """Take note of the limit: sentences that are cut are counted when they come."""
         self._longest = min(limit, self.max_tokens or limit)
         return {}
+
+    def batches_per_epoch(self, limit: int | float | None = None) -> int:
+        """Return 1: a stream has no epochs, and ends with ``max_steps``."""
+        return 1
 
     def train_dataloader(self) -> StreamLoader:  # type: ignore[override]  # with the same protocol
         """Return the loader of all batches of the training, at the position of the loaded

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import logging
 import os
-import tempfile
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -130,16 +130,24 @@ class _Shard:
             self._in_memory = tokenised(data, advance=advance, keep_in_memory=True)
             return
 
-        file = str(self._folder / f"{self.name}.arrow")
-        self._folder.mkdir(parents=True, exist_ok=True)
-
-        with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
-            data = self._written(Path(scratch) / "texts.arrow")
+        # `datasets` writes here under other names first. The lock is held, so what there is of this
+        # folder was left by a process that was killed.
+        scratch = self._folder / f"tmp-{self.name}"
+        shutil.rmtree(scratch, ignore_errors=True)
+        (scratch / "ids").mkdir(parents=True)
+        file = str(scratch / "ids" / f"{self.name}.arrow")
+        try:
+            data = self._written(scratch / "texts.arrow")
             if num_proc == 1:
                 tokenised(data, advance=advance, cache_file_name=file)
             else:
                 tokenised(data, advance=None, cache_file_name=file, num_proc=num_proc)
                 advance(len(self))
+
+            for piece in sorted((scratch / "ids").glob("*.arrow")):
+                piece.replace(self._folder / piece.name)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
     def _written(self, file: Path) -> Dataset:
         """Return the sentences from a file: other processes are sent its name, not the content."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from lightning_cse.devices import gather, share
+from lightning_cse.devices import gather, share, to_device
 from lightning_cse.encoders.adapters import (
     Adapter,
     checkpoint_layers,
@@ -102,6 +102,7 @@ class _Pass:
     most: int | None = None
     denoise: bool = False
     augment: Augmentation | None = None
+    is_shared: bool = False
 
     @property
     def sets_positions(self) -> bool:
@@ -414,7 +415,8 @@ class SentenceEncoder(nn.Module):
         in evaluation. ``denoise`` replaces the encoder's own setting (see `check_positions`), and
         ``augment`` changes the sentences of this call (see `check_augmentation`).
         """
-        way = _Pass(most, self.denoise if denoise is None else denoise, augment)
+        is_shared = any(tokens.is_shared for tokens, _ in requests)
+        way = _Pass(most, self.denoise if denoise is None else denoise, augment, is_shared)
         is_usual = way.denoise == self.denoise and augment is None
         if self._kept is None or not is_usual or not self.is_fixed:
             return self._vectors(requests, way)
@@ -432,51 +434,58 @@ class SentenceEncoder(nn.Module):
             return self._encode(parts, way)
 
         # Each template alone, once per length.
-        lengths = [part.lengths.unique() for part in parts]
+        lengths = [np.unique(part.lengths) for part in parts]
         alone = []
-        for (_, template), some in zip(requests, lengths, strict=True):
-            alone.append(template.alone(some - len(template)))
+        for (tokens, template), distinct in zip(requests, lengths, strict=True):
+            alone.append(template.alone(distinct - len(template), tokens.ids.device))
 
         encoded = self._encode([*parts, *alone], way)
         vectors = encoded[: len(parts)]
         biases = encoded[len(parts) :]
         denoised = []
-        for part, some, vector, bias in zip(parts, lengths, vectors, biases, strict=True):
-            denoised.append(vector - bias[torch.searchsorted(some, part.lengths)])
+        for part, distinct, vector, bias in zip(parts, lengths, vectors, biases, strict=True):
+            numbers = np.searchsorted(distinct, part.lengths)
+            denoised.append(vector - bias[to_device(numbers, bias.device)])
 
         return denoised
 
     def _encode(self, parts: Sequence[Sequences], way: _Pass) -> list[Tensor]:
-        """Encode this process's share of all sequences, sorted by length.
-
-        Return the vectors of all.
+        """Encode all sequences, sorted by length, or this process's share of them; return the
+        vectors of all.
         """
         sequences = Sequences.cat(parts, self.tokenizer.pad_id)
-        order = torch.argsort(sequences.lengths, stable=True)
-        fits = self._is_packed and order.is_cpu and int(sequences.lengths.max()) <= WIDEST
+        device = sequences.ids.device
+        order = np.argsort(sequences.lengths, kind="stable")
+        fits = self.passes(device) == "packed" and sequences.lengths.max() <= WIDEST
         packs = fits and not self._pads(sequences.lengths[order], way.most)
         encode = self._packed if packs else self._padded
 
-        def encoded(rows: Tensor) -> Tensor:
+        def encoded(rows: np.ndarray, _ids: Tensor) -> Tensor:
             chosen = sequences.take(rows)
             if way.augment:
-                positions = way.augment.positions(chosen.positions, chosen.lengths)
+                lengths = to_device(chosen.lengths, device)
+                positions = way.augment.positions(chosen.positions, lengths)
                 chosen = replace(chosen, positions=positions)
 
             vectors = torch.cat(list(encode(chosen, way)))
             return self._through_pooler(vectors) if self.pooling == "cls_pooler" else vectors
 
-        own = share(order)
+        rows, ids = share(order) if way.is_shared else order, sequences.ids
         if self.chunk_size is None or not torch.is_grad_enabled():
-            vectors = encoded(own)
+            vectors = encoded(rows, ids)
         else:
-            chunks = own.split(self.chunk_size)
-            vectors = torch.cat([checkpoint(encoded, rows, use_reentrant=False) for rows in chunks])
+            chunks = np.split(rows, range(self.chunk_size, len(rows), self.chunk_size))
+            # `checkpoint` restores the random state of the devices that its tensors are on.
+            vectors = torch.cat(
+                [checkpoint(encoded, chunk, ids, use_reentrant=False) for chunk in chunks]
+            )
 
-        vectors = gather(vectors)[: len(order)]
+        if way.is_shared:
+            vectors = gather(vectors)[: len(order)]
+
         sizes = [len(part.ids) for part in parts]
 
-        return list(vectors[order.argsort()].split(sizes))
+        return list(vectors[to_device(order.argsort(), device)].split(sizes))
 
     def _through_pooler(self, vectors: Tensor) -> Tensor:
         # Vectors rounded to bfloat16 make ties between scores.
@@ -489,11 +498,14 @@ class SentenceEncoder(nn.Module):
         """Encode sequences, sorted by length, in groups of similar length, each padded to its
         longest.
         """
-        lengths = sequences.lengths.cpu().numpy()
+        lengths, device = sequences.lengths, sequences.ids.device
+        ends = to_device(lengths, device)
+        pooled = to_device(sequences.pooled, device)
         for start, end in pairwise([0, *self._groups(lengths, way.most)]):
-            part = sequences.take(slice(start, end))
+            group = slice(start, end)
+            part = sequences.take(group)
             width = int(lengths[end - 1])
-            mask = torch.arange(width, device=part.ids.device) < part.lengths[:, None]
+            mask = torch.arange(width, device=device) < ends[group, None]
             inputs = {"input_ids": part.ids[:, :width]}
             # Without a mask, attention has faster kernels. A decoder would take a gap in positions
             # for the start of another sequence.
@@ -504,8 +516,11 @@ class SentenceEncoder(nn.Module):
             if way.sets_positions:
                 inputs["position_ids"] = part.positions[:, :width] + self._first_position
 
+            if self.backbone.config.model_type == "bilstm":
+                inputs["lengths"] = torch.from_numpy(part.lengths)
+
             change = partial(way.augment.embeddings, mask=mask) if way.augment else None
-            yield pool(self.pooling, self._states(inputs, change), mask, part.pooled)
+            yield pool(self.pooling, self._states(inputs, change), mask, pooled[group])
 
     def _groups(self, lengths: np.ndarray, most: int | None) -> list[int]:
         """Return the ends of the groups that sentences sorted by length are padded in."""
@@ -521,14 +536,12 @@ class SentenceEncoder(nn.Module):
         """Whether dropout may be drawn or gradients computed: then, rows stay as they are."""
         return self.training or torch.is_grad_enabled()
 
-    def _pads(self, lengths: Tensor, most: int | None) -> bool:
+    def _pads(self, lengths: np.ndarray, most: int | None) -> bool:
         """Whether padding sequences, sorted by length, costs less than packing them."""
         if self._draws:
             return False
 
-        sizes = lengths.numpy()
-
-        return pads_little(sizes, self._groups(sizes, most), PADDING)
+        return pads_little(lengths, self._groups(lengths, most), PADDING)
 
     def _packed(self, sequences: Sequences, way: _Pass) -> Iterator[Tensor]:
         """Encode sequences, sorted by length, in rows of a few thousand tokens
@@ -538,7 +551,7 @@ class SentenceEncoder(nn.Module):
             keep_freed_memory()  # not before: reading a corpus would keep half as much memory again
 
         at_once = TOKENS_AT_ONCE if self._draws else PASSED_AT_ONCE
-        ends = cut_evenly(sequences.lengths.numpy(), min(at_once, way.most or at_once))
+        ends = cut_evenly(sequences.lengths, min(at_once, way.most or at_once))
         parts = [sequences.take(slice(start, end)) for start, end in pairwise([0, *ends])]
         rows = [self._packed_row(part) for part in parts]
         embedded = self._embedded([ids for ids, *_ in rows])
@@ -549,7 +562,7 @@ class SentenceEncoder(nn.Module):
 
             hidden = self._states({"inputs_embeds": vectors[None], **inputs}, change)[0]
             hidden = hidden.index_select(0, places.flatten()).unflatten(0, places.shape)
-            yield pool(self.pooling, hidden, mask, part.pooled)
+            yield pool(self.pooling, hidden, mask, torch.from_numpy(part.pooled))
 
     def _embedded(self, ids: Sequence[Tensor]) -> Iterator[Tensor]:
         """Yield the word embeddings of each row of tokens."""
@@ -567,11 +580,11 @@ class SentenceEncoder(nn.Module):
         Return the ids, a model's inputs, and the place and the mask (n, length) of each token.
         """
         windows = Windows.pack(
-            part.lengths.numpy(), is_causal=self.is_causal, includes_bound=self.bidirectional
+            part.lengths, is_causal=self.is_causal, includes_bound=self.bidirectional
         )
         width = int(part.lengths.max())
         position = torch.arange(width).expand(len(part.lengths), -1)
-        mask = position < part.lengths[:, None]
+        mask = position < torch.from_numpy(part.lengths)[:, None]
         places = torch.from_numpy(windows.starts)[:, None] + position
         inside = places[mask]
 
@@ -644,8 +657,8 @@ def _digest(requests: Sequence[tuple[Tokens, Template]]) -> bytes:
     digest = hashlib.sha256()
     for tokens, template in requests:
         digest.update(f"{template} {tuple(tokens.ids.shape)}".encode())
-        for tensor in (tokens.ids, tokens.mask):
-            digest.update(tensor.cpu().numpy().tobytes())
+        for array in (tokens.ids.cpu().numpy(), tokens.lengths):
+            digest.update(array.tobytes())
 
     return digest.digest()
 

@@ -14,10 +14,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, cast
+from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
 
 import torch
 import transformers
+from pydantic import Field
 from safetensors import SafetensorError
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
@@ -61,6 +62,9 @@ KNOWN_POOLINGS = {
 """Our poolings by the names of sentence-transformers."""
 
 
+Dropout = Annotated[float, Field(ge=0, lt=1)]
+
+
 class EncoderOptions(TypedDict, total=False):
     """The options that `load_encoder` and `tiny_encoder` pass on; see `SentenceEncoder`."""
 
@@ -79,12 +83,12 @@ def load_encoder(
     name: str,
     source: str,
     package: str | None = None,
-    layers: int | None = None,
+    layers: Annotated[int, Field(ge=1)] | None = None,
     pooling: str = "cls",
     max_length: int | Literal["auto"] = 128,
-    dropout: float | None = None,
+    dropout: Dropout | None = None,
     vectors: str | None = None,
-    lstm: int | None = None,
+    lstm: Annotated[int, Field(ge=1)] | None = None,
     **options: Unpack[EncoderOptions],
 ) -> SentenceEncoder:
     """Load an encoder in float32, from safetensors only, and without running code from a model's
@@ -412,10 +416,10 @@ def tiny_encoder(
     max_length: int = 128,
     width: int = 32,
     layers: int = 2,
-    dropout: float | None = None,
+    dropout: Dropout | None = None,
     seed: int = 0,
     vectors: str | None = None,
-    lstm: int | None = None,
+    lstm: Annotated[int, Field(ge=1)] | None = None,
     **options: Unpack[EncoderOptions],
 ) -> SentenceEncoder:
     """Return a random BERT over the sample corpus's word pieces.

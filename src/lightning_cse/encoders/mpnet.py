@@ -35,8 +35,17 @@ def use_windows(backbone: PreTrainedModel) -> None:
 def _hand_over(
     backbone: Any, args: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Give the windows to MPNet's encoder: the model does not pass on what it does not know."""
+    """Give the windows to MPNet's encoder: the model does not pass on what it does not know.
+
+    A mask of padding becomes a bias: transformers' search for one without would wait for a GPU.
+    """
     backbone.encoder.windows = options.pop("windows", None)
+    mask = options.get("attention_mask")
+    if mask is not None and mask.ndim == 2:
+        bias = torch.zeros(mask.shape, dtype=backbone.dtype, device=mask.device)
+        bias.masked_fill_(mask == 0, torch.finfo(bias.dtype).min)
+        options["attention_mask"] = bias[:, None, None]
+
     return args, options
 
 

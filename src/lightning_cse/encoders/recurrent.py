@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
+from lightning_cse.devices import to_device
 from lightning_cse.errors import EncoderError
 
 WORDS = r"\w+(?=n't)|n't|'(?:s|m|d|re|ve|ll)\b|\w+|[^\w\s]"
@@ -69,22 +70,34 @@ class Recurrent(PreTrainedModel):
         return self.words
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, **others: Any
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        lengths: Tensor | None = None,
+        **others: Any,
     ) -> BaseModelOutput:
-        """Return the state of every token: (n, length, d)."""
+        """Return the state of every token: (n, length, d).
+
+        ``lengths`` (n,), in main memory, take the place of the mask.
+        """
         vectors = self.dropout(self.words(input_ids))
         if self.lstm is None:
             return BaseModelOutput(last_hidden_state=vectors)
 
         width = input_ids.shape[1]
-        lengths = torch.full((len(input_ids),), width)
-        if attention_mask is not None:
-            lengths = attention_mask.sum(1).cpu()
+        if lengths is None:
+            lengths = torch.full((len(input_ids),), width)
+            if attention_mask is not None:
+                lengths = attention_mask.sum(1).cpu()
 
-        packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+        # torch's own sort would wait for a GPU.
+        sizes, order = lengths.sort(descending=True)
+        rows = vectors[to_device(order, vectors.device)]
+        packed = pack_padded_sequence(rows, sizes, batch_first=True)
         states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=width)
+        places = to_device(order.argsort(), states.device)
 
-        return BaseModelOutput(last_hidden_state=states)
+        return BaseModelOutput(last_hidden_state=states[places])
 
 
 def recurrent(words: nn.Embedding, units: int | None, dropout: float | None) -> Recurrent:

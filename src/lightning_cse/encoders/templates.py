@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 from transformers import PreTrainedTokenizerBase
 
+from lightning_cse.devices import to_device
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
@@ -70,38 +72,42 @@ def _ids(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
 class Sequences:
     """Model inputs of n sentences, right-padded.
 
-    ``ids``, ``type_ids`` (segments) and ``positions`` (from 0) are (n, length); ``lengths`` and
-    ``pooled``, the place of the token that a prompt pools (0 without one), are (n,).
+    ``ids``, ``type_ids`` (segments) and ``positions`` (from 0) are (n, length), on a device.
+    ``lengths`` and ``pooled``, the place of the token that a prompt pools (0 without one), are
+    (n,), in main memory.
     """
 
     ids: Tensor
     type_ids: Tensor
     positions: Tensor
-    lengths: Tensor
-    pooled: Tensor
+    lengths: np.ndarray
+    pooled: np.ndarray
 
-    def take(self, rows: Tensor | slice) -> Sequences:
-        """Return the sequences of the given rows."""
-        return Sequences(*(tensor[rows] for tensor in vars(self).values()))
+    def take(self, rows: np.ndarray | slice) -> Sequences:
+        """Return the sequences of these rows."""
+        numbers = rows if isinstance(rows, slice) else to_device(rows, self.ids.device)
+        return Sequences(
+            self.ids[numbers],
+            self.type_ids[numbers],
+            self.positions[numbers],
+            self.lengths[rows],
+            self.pooled[rows],
+        )
 
     @staticmethod
     def cat(parts: Sequence[Sequences], pad_id: int) -> Sequences:
         """Stack sequences of different widths."""
         width = max(part.ids.shape[1] for part in parts)
 
-        def stacked(name: str, padding: int = 0) -> Tensor:
-            tensors = [getattr(part, name) for part in parts]
-            if tensors[0].dim() == 2:
-                tensors = [pad(x, (0, width - x.shape[1]), value=padding) for x in tensors]
-
-            return torch.cat(tensors)
+        def stacked(tensors: list[Tensor], padding: int = 0) -> Tensor:
+            return torch.cat([pad(x, (0, width - x.shape[1]), value=padding) for x in tensors])
 
         return Sequences(
-            ids=stacked("ids", pad_id),
-            type_ids=stacked("type_ids"),
-            positions=stacked("positions"),
-            lengths=stacked("lengths"),
-            pooled=stacked("pooled"),
+            ids=stacked([part.ids for part in parts], pad_id),
+            type_ids=stacked([part.type_ids for part in parts]),
+            positions=stacked([part.positions for part in parts]),
+            lengths=np.concatenate([part.lengths for part in parts]),
+            pooled=np.concatenate([part.pooled for part in parts]),
         )
 
 
@@ -244,31 +250,32 @@ class Template:
         device = tokens.ids.device
         start = len(self.prefix)
         count = len(self)
-        body = tokens.mask.sum(1).clamp(max=max_length - count)[:, None]  # (n, 1)
-        lengths = (body + count).clamp(min=1)  # an empty sequence becomes one padding token
+        body = tokens.lengths.clip(max=max_length - count)
+        lengths = (body + count).clip(min=1)  # an empty sequence becomes one padding token
         position = torch.arange(int(lengths.max()), device=device).expand(len(tokens), -1)
 
         # The token of the template at each position; its end stands for padding and the sentence.
-        after = position - body
+        after = position - to_device(body, device)[:, None]
         suffix = torch.where(after >= start, after, count)
         place = torch.where(position < start, position, suffix).clamp(max=count)
-        ids = torch.tensor([*self.prefix, *self.suffix, self.pad_id], device=device)[place]
-        types = torch.tensor([*self.prefix_types, *self.suffix_types, 0], device=device)[place]
+        ids = to_device(np.array([*self.prefix, *self.suffix, self.pad_id]), device)[place]
+        types = to_device(np.array([*self.prefix_types, *self.suffix_types, 0]), device)[place]
         width = tokens.ids.shape[1]
         if width:
             sentence = tokens.ids.gather(1, (position - start).clamp(0, width - 1))
             ids = torch.where((position >= start) & (after < start), sentence, ids)
 
-        pooled = torch.zeros_like(lengths) if self.pooled is None else lengths - self.pooled
+        pooled = np.zeros_like(lengths) if self.pooled is None else lengths - self.pooled
 
-        return Sequences(ids, types, position, lengths[:, 0], pooled[:, 0])
+        return Sequences(ids, types, position, lengths, pooled)
 
-    def alone(self, sentence_lengths: Tensor) -> Sequences:
+    def alone(self, sentence_lengths: np.ndarray, device: torch.device) -> Sequences:
         """Return the template without a sentence, its suffix at its positions after a sentence of
         each length (n,).
         """
-        nothing = sentence_lengths.new_zeros(len(sentence_lengths), 0)
-        alone = self.apply(Tokens(nothing, nothing, sentence_lengths), len(self))
-        shift = sentence_lengths[:, None] * (alone.positions >= len(self.prefix))
+        nothing = torch.zeros(len(sentence_lengths), 0, dtype=torch.long, device=device)
+        tokens = Tokens(nothing, np.zeros_like(sentence_lengths), np.arange(len(nothing)))
+        alone = self.apply(tokens, len(self))
+        shift = to_device(sentence_lengths, device)[:, None] * (alone.positions >= len(self.prefix))
 
         return replace(alone, positions=alone.positions + shift)

@@ -109,5 +109,13 @@ def window_attention(
     return mixed[None], None
 
 
+def padding_mask(**options: Any) -> Tensor | None:
+    """Return transformers' mask; its search for a mask without padding would wait for a GPU."""
+    if options["attention_mask"] is not None:
+        options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+
+    return sdpa_mask(**options)
+
+
 AttentionInterface.register(_NAME, window_attention)
-AttentionMaskInterface.register(_NAME, sdpa_mask)
+AttentionMaskInterface.register(_NAME, padding_mask)

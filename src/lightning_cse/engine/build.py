@@ -1,37 +1,43 @@
-"""Build the objects of a run from a config; each node is checked against its class first."""
+"""Build the objects of a run from a checked config."""
 
-import inspect
-import json
 import logging
-import pkgutil
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
+import pytorch_lightning as pl
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pytorch_lightning.callbacks import WeightAveraging
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
+from lightning_cse.config.nodes import node_faults
+from lightning_cse.config.schema import Trainer
 from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean, extra_with
+from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
 from lightning_cse.evaluation import Task, check_parts
 from lightning_cse.methods import Method
-from lightning_cse.runs.hashing import PRECISIONS
+from lightning_cse.runs.hashing import PRECISIONS, Identity, identity
 from lightning_cse.runs.machine import has
 
 log = logging.getLogger(__name__)
 
-GIVEN: Mapping[str, Collection[str]] = {
-    "method": {"encoder"},
-    "logger": {"run", "group", "settings", "resumed_at", "tags"},
+
+REFUSED = {
+    "BackboneFinetuning": "it changes which weights are trained; set encoder.freeze_embeddings, an "
+    "adapter, or two runs with init_from",
+    "BaseFinetuning": "it changes which weights are trained while the optimizer exists",
+    "BasePredictionWriter": "a run never calls trainer.predict; predictions/ has those of the test",
+    "GradientAccumulationScheduler": "the number of steps, which the learning rate needs, cannot be "
+    "known; use trainer.accumulate_grad_batches",
+    "ModelPruning": "it renames the weights, so the checkpoint cannot be loaded as a model",
 }
-"""Arguments that are not in the config but added when a node is built, by the node's key."""
+"""Lightning's callbacks that cannot work here, by name."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Parts:
     diagnostics: Diagnostics
     method: Method
     left_out: dict[str, str]
+    callbacks: list[pl.Callback]
 
     @property
     def digests(self) -> dict[str, str]:
@@ -58,38 +65,89 @@ class Parts:
         return digests
 
 
+def prepare(cfg: DictConfig) -> tuple[Parts, Identity]:
+    """Replace the automatic choices of a config, build its objects, and name its run."""
+    requested = plain(cfg)
+    resolved = resolve_automatic(cfg)
+    pl.seed_everything(cfg.seed, workers=True, verbose=False)
+    parts = build(cfg)
+    resolved |= automatic_reading(cfg, parts.encoder)
+    if cfg.init_from is not None:
+        from lightning_cse.engine.initial import initialise  # reads runs
+
+        resolved["init_from"] = initialise(parts.method, str(cfg.init_from))
+
+    encoder = {"name": parts.encoder.name, **parts.encoder.digests}
+    config = plain(cfg)
+
+    return parts, identity(
+        requested, config, data=parts.digests, encoder=encoder, resolved=resolved
+    )
+
+
 def build(cfg: DictConfig) -> Parts:
-    """Build encoder, data, tasks, diagnostics and method of a config."""
+    """Build the callbacks of a config, then encoder, method, data, tasks and diagnostics."""
+    callbacks = _build_callbacks(cfg.callbacks)
     with torch.random.fork_rng():  # loading must not change the method's own initial weights
         encoder: SentenceEncoder = built(cfg.encoder, _convert_="all")
 
     method: Method = built(cfg.method, encoder=encoder)
+    data = _build_data(cfg, encoder, method)
+    tasks, left_out = build_tasks(cfg.suite)
+    left_out |= unsuited(tasks, method.model, type(method).__name__)
+    _check_monitor(cfg.monitor, tasks, left_out)
+    data.tasks = {**tasks}
+    diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
+    data.watched_sentences = diagnostics.sentences()
+    data.embeds_watched = not diagnostics.dropout
+
+    return Parts(encoder, data, tasks, diagnostics, method, left_out, callbacks)
+
+
+def _build_callbacks(nodes: DictConfig) -> list[pl.Callback]:
+    """Build the callbacks of a config; raise ConfigError for one that cannot work."""
+    callbacks = []
+    for name in map(str, nodes):
+        node = nodes[name]
+        if node is None or (name == "early_stopping" and node.get("patience") is None):
+            continue
+
+        callback: pl.Callback = built(node)
+        for parent in type(callback).__mro__:
+            if parent.__name__ in REFUSED and parent.__module__.startswith("pytorch_lightning"):
+                reason = REFUSED[parent.__name__]
+                raise ConfigError([f"callbacks.{name}: {parent.__name__} cannot be used: {reason}"])
+
+        if isinstance(callback, WeightAveraging):
+            # Averages of the encoder's positions, which are integers, would be rounded down.
+            callback._use_buffers = False
+
+        callbacks.append(callback)
+
+    return callbacks
+
+
+def _build_data(cfg: DictConfig, encoder: SentenceEncoder, method: Method) -> ContrastiveDataModule:
+    """Build the data module of a method, read from memory or as a stream."""
     settings = built(cfg.data)
-    kind = ContrastiveDataModule
+    module_class = ContrastiveDataModule
     if settings.streaming:
         from lightning_cse.data.stream import StreamDataModule
 
-        kind = StreamDataModule
+        module_class = StreamDataModule
+        if method.needs_all_rows:
+            fault = "reads all training rows before its first step: set it to false"
+            raise ConfigError([f"data.streaming: {type(method).__name__} {fault}"])
 
-    data = kind(
+    return module_class(
         settings,
         tokenize=encoder.tokenizer,
         seed=cfg.seed,
         roles=method.roles,
         optional=method.optional,
         instructed=encoder.instructed,
+        max_length=encoder.max_length,
     )
-
-    if settings.streaming and method.needs_all_rows:
-        fault = "reads all training rows before its first step: set it to false"
-        raise ConfigError([f"data.streaming: {type(method).__name__} {fault}"])
-
-    tasks, left_out = build_tasks(cfg.suite)
-    left_out |= unsuited(tasks, method.model, type(method).__name__)
-    _check_monitor(cfg.monitor, tasks, left_out)
-    diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
-
-    return Parts(encoder, data, tasks, diagnostics, method, left_out)
 
 
 def unsuited(tasks: Mapping[str, Task], answers: object, name: str) -> dict[str, str]:
@@ -122,34 +180,43 @@ def _check_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[st
         raise ConfigError([fault])
 
 
-def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, Any]:
-    """Replace ``auto`` by the values for this machine; return those that affect a result.
+def automatic_values(cfg: DictConfig, *, under: str = "trainer") -> dict[str, Any]:
+    """Return accelerator and precision, by dotted key, with this machine's values for ``auto``.
 
-    ``under`` is the node that has ``accelerator`` and ``precision``; an empty string means the top
-    level.
+    ``under`` is the node that has them; an empty string means the top level.
     """
     node = cfg[under] if under else cfg
     prefix = f"{under}." if under else ""
-    if node.accelerator == "auto":
-        node.accelerator = "gpu" if torch.cuda.is_available() else "cpu"
+    accelerator = str(node.accelerator)
+    if accelerator == "auto":
+        accelerator = "gpu" if torch.cuda.is_available() else "cpu"
 
-    if not has(node.accelerator):
-        fault = f"accelerator: torch finds no {node.accelerator} on this machine; use auto"
+    if not has(accelerator):
+        fault = f"accelerator: torch finds no {accelerator} on this machine; use auto"
         raise ConfigError([prefix + fault])
 
-    on_gpu = node.accelerator in ("gpu", "cuda")
-    if node.precision == "auto":
-        node.precision = "bf16-mixed" if _has_fast_bfloat16(on_gpu) else "32-true"
+    on_gpu = accelerator in ("gpu", "cuda")
+    precision = PRECISIONS.get(str(node.precision), str(node.precision))
+    if precision == "auto":
+        precision = "bf16-mixed" if _has_fast_bfloat16(on_gpu) else "32-true"
 
-    node.precision = PRECISIONS.get(str(node.precision), node.precision)
-    if node.precision == "16-mixed" and not on_gpu:
+    if precision == "16-mixed" and not on_gpu:
         raise ConfigError([f"{prefix}precision: 16-mixed needs a GPU; use 32-true or bf16-mixed"])
 
     if isinstance(node.get("devices"), ListConfig) and not on_gpu:
-        fault = f"a list names GPUs, but the accelerator is {node.accelerator}; give a number"
+        fault = f"a list names GPUs, but the accelerator is {accelerator}; give a number"
         raise ConfigError([f"{prefix}devices: {fault}"])
 
-    return {f"{prefix}{key}": node[key] for key in ("accelerator", "precision")}
+    return {f"{prefix}accelerator": accelerator, f"{prefix}precision": precision}
+
+
+def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, Any]:
+    """Write `automatic_values` into a config, and return them."""
+    values = automatic_values(cfg, under=under)
+    for key, value in values.items():
+        OmegaConf.update(cfg, key, value)
+
+    return values
 
 
 def _has_fast_bfloat16(on_gpu: bool) -> bool:
@@ -223,105 +290,7 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     return plain
 
 
-# Nodes against signatures -------------------------------------------------------------------------
-
-
 def check_nodes(cfg: DictConfig) -> None:
-    """Check the arguments of every node with a ``_target_`` against its signature.
-
-    Types are checked where the annotation is made of builtins, ``Literal``, unions and sequences of
-    them. Raises ConfigError with all faults.
-    """
-    values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    faults: dict[str, str] = {}
-    for group in ("suite", "baselines"):
-        for name, part in (values.get(group) or {}).items():
-            if not isinstance(part, dict) or "_target_" not in part:
-                fault = f"{group}.{name}: has no _target_; leave it out"
-                faults[fault] = fault
-
-    for key, node in _nodes(values, ""):
-        for fault in _faults(node, key, GIVEN.get(key, ())):
-            faults.setdefault(fault.partition(": ")[2], fault)  # a node may be referred to
-
-    if faults:
-        raise ConfigError(faults.values())
-
-
-def _nodes(value: Any, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every node with a ``_target_``, with its dotted key."""
-    if isinstance(value, dict) and "_target_" in value:
-        yield key, value
-
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for name, part in items:
-        if isinstance(part, (dict, list)) and name != "hydra":
-            yield from _nodes(part, f"{key}.{name}" if key else str(name))
-
-
-def _faults(node: Mapping[str, Any], key: str, given: Collection[str]) -> Iterator[str]:
-    """Yield one line per unknown, mistyped or missing argument; ``given`` are added later."""
-    try:
-        target = pkgutil.resolve_name(node["_target_"])
-        signature = inspect.signature(target)
-    except (ImportError, AttributeError, ValueError) as error:
-        extra = extra_with(getattr(error, "name", None) or "")
-        hint = f"; pip install 'lightning_cse[{extra}]'" if extra else ""
-        yield f"{key}._target_: {node['_target_']!r} cannot be used ({error}){hint}"
-        return
-
-    name = target.__name__
-    kinds, takes_any = _kinds(target, signature)
-    known = kinds.keys()
-    arguments = {option: value for option, value in node.items() if not option.startswith("_")}
-    for option, value in arguments.items():
-        if option not in known and not takes_any:
-            near = did_you_mean(option, known)
-            yield f"{key}: {name} got an unexpected argument '{option}'{near}"
-        elif not _fits(value, kinds.get(option, Any)):
-            kind = inspect.formatannotation(kinds[option]).replace("typing.", "")
-            near = did_you_mean(str(value), re.findall(r"'([^']+)'", kind))
-            yield f"{key}.{option}: {name} takes {kind}, got {value!r}{near}"
-
-    bind = signature.bind_partial if node.get("_partial_") else signature.bind
-    try:
-        bind(**dict.fromkeys(option for option in (*arguments, *given) if option in known))
-    except TypeError as error:
-        yield f"{key}: {name}: {error}"
-
-
-def _kinds(target: Any, signature: inspect.Signature) -> tuple[dict[str, Any], bool]:
-    """Return the annotations of a callable's arguments, with the options of an unpacked TypedDict
-    one by one, and whether it takes any others.
-    """
-    try:
-        hints = get_type_hints(target if inspect.isfunction(target) else target.__init__)
-    except NameError:  # a name imported for type checkers only
-        hints = {}
-
-    kinds: dict[str, Any] = {}
-    takes_any = False
-    for name, parameter in signature.parameters.items():
-        kinds[name] = hints.get(name, Any)
-        if parameter.kind is parameter.VAR_KEYWORD:
-            options = get_args(kinds.pop(name))
-            takes_any = not options
-            for option in options:
-                kinds |= get_type_hints(option)
-
-    return kinds, takes_any
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value of a config fits an annotation; true where pydantic cannot decide."""
-    if isinstance(value, dict) and "_target_" in value:
-        return True
-
-    try:
-        TypeAdapter(kind).validate_json(json.dumps(value), strict=True)
-    except ValidationError:
-        return False
-    except PydanticUserError:  # of a class that pydantic does not know
-        return True
-
-    return True
+    """Check the nodes of a config that did not come through a command; raise ConfigError."""
+    if faults := node_faults(plain(cfg), {f"trainer.{name}" for name in Trainer.model_fields}):
+        raise ConfigError(faults)

@@ -5,7 +5,6 @@ result.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import re
 import time
@@ -21,11 +20,11 @@ from omegaconf import DictConfig, OmegaConf
 from lightning_cse import llm, runs
 from lightning_cse.baselines import FewShot, Length, Whitening
 from lightning_cse.config import kept_models
-from lightning_cse.config.compose import in_sweep, parse
-from lightning_cse.engine.build import build_tasks, check_nodes, plain, resolve_automatic, unsuited
+from lightning_cse.config.compose import in_sweep, parse, task_overrides
+from lightning_cse.engine.build import build_tasks, plain, resolve_automatic, unsuited
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import LENGTH, LLM, WITHOUT_ENCODER, load
-from lightning_cse.errors import ConfigError, TaskError
+from lightning_cse.errors import ConfigError, DataError, TaskError
 from lightning_cse.evaluation import (
     RTE,
     Average,
@@ -90,9 +89,10 @@ class About:
 
 def run(cfg: DictConfig) -> runs.Outcome:
     """Evaluate a model and print the table; the command calls this once per point of a sweep."""
-    overrides = [str(override) for override in HydraConfig.get().overrides.task]
+    overrides = task_overrides()
     # Hydra's choices lack lists such as +suite=[sts,own].
-    values: dict[str, Any] = {one.key_or_group: one.value() for one in map(parse, overrides)}
+    parsed = map(parse, overrides)
+    values: dict[str, Any] = {override.key_or_group: override.value() for override in parsed}
     suite = values.get("suite") or HydraConfig.get().runtime.choices["suite"]
     outcome = evaluate(cfg, "+".join([suite] if isinstance(suite, str) else suite), overrides)
     folder = runs.Run.at(Path(outcome.folder))
@@ -174,10 +174,7 @@ def _resolved(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         cfg.accelerator = "cpu"
         cfg.precision = "32-true"
 
-    resolved = resolve_automatic(cfg, under="")
-    check_nodes(cfg)
-
-    return resolved
+    return resolve_automatic(cfg, under="")
 
 
 def _model_entries(cfg: DictConfig, model: AnyModel, about: About) -> dict[str, Any]:
@@ -213,7 +210,7 @@ def _results(
     for number, (name, task) in enumerate(tasks.items(), start=1):
         label = f"{number}/{len(tasks)} {name}"
         path = folder.path / "tasks" / f"{name}.json"
-        done = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        done = _measured_before(path)
         if done and done.get("precision") == about.precision:
             label += ": done before"
         else:
@@ -226,6 +223,17 @@ def _results(
         results[name] = done
 
     return results
+
+
+def _measured_before(path: Path) -> dict[str, Any]:
+    """Return the result in the file of a task; empty if there is none, or if it is damaged."""
+    try:
+        return runs.read_result(path)
+    except FileNotFoundError:
+        return {}
+    except DataError as error:
+        log.warning("%s", error)
+        return {}
 
 
 def _evaluate_task(

@@ -195,17 +195,15 @@ class SentenceModel:
         for name, value in self._example.fields().items():
             vectors[name] = value.new_empty(len(texts), value.shape[1])
 
-        self.answers.table = table  # so that it does not tokenise the sentences again
-        try:
-            with self._autocast():
-                for rows in order.split(batch_size):
-                    embedded = self.answers.embed([texts[row] for row in rows.tolist()])
-                    for name, value in embedded.fields().items():
-                        vectors[name][rows] = value
+        with self._autocast():
+            for rows in order.split(batch_size):
+                sentences = [texts[row] for row in rows.tolist()]
+                tokens = table.tokens(sentences, self.encoder.max_length)
+                embedded = self.answers.embed(sentences, tokens)
+                for name, value in embedded.fields().items():
+                    vectors[name][rows] = value
 
-                    advance(len(rows))
-        finally:
-            self.answers.table = None
+                advance(len(rows))
 
         return finite(type(self._example)(**vectors))
 

@@ -7,13 +7,14 @@ needs neither Lightning nor Hydra.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightning_cse.config import conf_dir, encoder_configs, encoder_name, kept_models
-from lightning_cse.errors import ConfigError, EncoderError, did_you_mean
-from lightning_cse.runs import read_record
+from lightning_cse.errors import ConfigError, DataError, EncoderError, did_you_mean, one_line
+from lightning_cse.runs import disk_errors, read_checkpoint
 from lightning_cse.runs.machine import device_of, has
 
 if TYPE_CHECKING:
@@ -138,22 +139,26 @@ def read_run(folder: Path) -> dict[str, Any]:
                 f"model: the run {folder} has no {part}: finish it with the command that trained it"
             )
 
+    from lightning_cse.runs import read_record  # pydantic
+
     return read_record(folder / RECORD)
 
 
 def read_weights(folder: Path, record: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Return the weights of a run's best checkpoint; raise EncoderError if the file is damaged."""
-    import torch
+    """Return the weights of a run's best checkpoint.
 
+    Raises EncoderError if it is not that of the record, and as `read_checkpoint`.
+    """
     from lightning_cse.data.cells import sha256_of
 
     best = folder / CHECKPOINT
+    checkpoint = read_checkpoint(best)
     if sha256_of(best) != record["checkpoint"]["sha256"]:
         raise EncoderError(
-            f"{best} is damaged (its sha256 differs from the record's): train again with force=true"
+            f"{best} is not the checkpoint of {RECORD} (another sha256): restore the one that "
+            "belongs to it, or train the run again with force=true"
         )
 
-    checkpoint = torch.load(best, map_location="cpu", weights_only=True)
     weights: dict[str, torch.Tensor] = checkpoint["state_dict"]
 
     return weights
@@ -166,7 +171,7 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
     from lightning_cse.engine.inference import SentenceModel
     from lightning_cse.models import build
 
-    config = read_yaml(folder / CONFIG)
+    config = read_config(folder / CONFIG)
     encoder = _build_encoder(config["encoder"], options)
     model = build(encoder, record["model"])
     weights = {key.removeprefix("model."): state[key] for key in state if key.startswith("model.")}
@@ -225,8 +230,40 @@ def _load_encoder(name: str, options: Mapping[str, Any]) -> SentenceModel:
     )
 
 
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the config of a run as plain values.
+
+    It was resolved when it was written. The run may be a foreign one, whose interpolations could
+    read environment variables, so they are a fault. Raises DataError, which names the file, if it
+    is damaged, and DiskError if it cannot be read.
+    """
+    import yaml  # type: ignore[import-untyped,unused-ignore]
+
+    advice = "restore it, or make the run again with force=true"
+    with disk_errors(path):
+        content = path.read_bytes()
+
+    try:
+        text = content.decode("utf-8")
+        settings = yaml.safe_load(text)
+        targets = [settings[part]["_target_"] for part in ("method", "encoder")]
+        if not all(isinstance(target, str) for target in targets):
+            raise TypeError("a _target_ is not a name")
+    except (ValueError, TypeError, LookupError, RecursionError, yaml.YAMLError) as error:
+        raise DataError(f"{path} is damaged ({one_line(error)}): {advice}") from None
+
+    if "${" in text:
+        line = next(line.strip() for line in text.splitlines() if "${" in line)
+        raise DataError(
+            f"{path}: interpolations are not read from the config of a run: write the value "
+            f"itself in {line[:100]!r}"
+        )
+
+    return dict(settings)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Return a config file as plain values, resolved."""
+    """Return a config file of the package as plain values, resolved."""
     from omegaconf import OmegaConf
 
     settings: dict[str, Any] = OmegaConf.to_container(OmegaConf.load(path), resolve=True)  # type: ignore[assignment]
@@ -240,5 +277,9 @@ def _build_encoder(settings: Mapping[str, Any], options: Mapping[str, Any]) -> S
     arguments = {**settings, **options}
     tiny = arguments.pop("_target_").endswith("tiny_encoder")
     make: Callable[..., SentenceEncoder] = tiny_encoder if tiny else load_encoder
+    try:
+        inspect.signature(make).bind(**arguments)
+    except TypeError as error:
+        raise EncoderError(f"the encoder {arguments.get('name')!r}: {error}") from None
 
     return make(**arguments)

@@ -5,22 +5,31 @@ Without these, a run is one process, or Lightning starts the others on the same 
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 
+import torch
+import torch.distributed as dist
 from omegaconf import DictConfig
 from pytorch_lightning.plugins.environments import SLURMEnvironment, TorchElasticEnvironment  # type: ignore[attr-defined]  # not theirs
+from torch.distributed.constants import default_pg_timeout
+from torch.distributed.rendezvous import rendezvous
 
 from lightning_cse import runs
 from lightning_cse.config.check import devices
-from lightning_cse.devices import from_all, together
+from lightning_cse.devices import from_all
 from lightning_cse.engine.build import built
-from lightning_cse.errors import ConfigError
+from lightning_cse.errors import ConfigError, TrainingError
 
 SHOWS_LATE = 30.0
 """Seconds after which a network file system shows a file that another machine has made."""
+
+MEETS_WITHIN = 100.0
+"""Seconds within which all processes of a run must have started and reached `meet`."""
 
 _PAGE = "docs/clusters.md"
 
@@ -94,21 +103,57 @@ def check_processes(cfg: DictConfig) -> None:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run starts, as its first process found it; ``step`` is that of a checkpoint."""
+    """Where a run starts, as its first process found it: nowhere, at a checkpoint, or at step 0."""
 
     finished: bool
-    step: int | None = None
-    evaluation_due: bool = False
+    is_resumed: bool = False
 
 
-@together()
+def meet(cfg: DictConfig) -> None:
+    """Wait for the other processes that torchrun or SLURM has started, and form torch's process
+    group with them; called early, a process that ends later is noticed at once.
+
+    Raises TrainingError if some process is missing after `MEETS_WITHIN` seconds. Later calls, and
+    Lightning, find the group formed.
+    """
+    if dist.is_initialized() or started() is None:
+        return
+
+    environment = TorchElasticEnvironment if TorchElasticEnvironment.detect() else SLURMEnvironment
+    cluster = environment()
+    rank, count = cluster.global_rank(), cluster.world_size()
+    os.environ["MASTER_ADDR"] = cluster.main_address
+    os.environ["MASTER_PORT"] = str(cluster.main_port)
+    limit = timedelta(seconds=MEETS_WITHIN)
+    try:
+        store, _, _ = next(rendezvous("env://", rank, count, timeout=limit))
+        store.set(f"lightning_cse/{rank}", "")
+        store.wait([f"lightning_cse/{other}" for other in range(count)], limit)
+    except RuntimeError as error:  # torch's errors of the network and of its store
+        raise TrainingError(
+            f"process {rank} of {count} has waited {MEETS_WITHIN:.0f} s for the others at "
+            f"{cluster.main_address}:{cluster.main_port}: one has not started, has ended, or "
+            f"cannot be reached; give the same command again on all machines ({_PAGE})"
+        ) from error
+
+    # The limit is for the meeting alone, not for the steps of a training.
+    store.set_timeout(default_pg_timeout)
+    accelerator = str(cfg.trainer.accelerator)
+    has_gpus = accelerator == "auto" and torch.cuda.is_available()
+    backend = "nccl" if has_gpus or accelerator in ("gpu", "cuda") else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=count)
+    if backend == "nccl":
+        atexit.register(dist.destroy_process_group)
+
+
 def agree(cfg: DictConfig, folder: runs.Run, start: Start | None = None) -> Start:
     """Return where the first process starts, which alone passes it; needs `started`.
 
-    The processes form torch's process group. Each checks that the first has the same run, and that
-    it sees the first one's lock on the folder. Raises ConfigError in all processes with what one of
-    them lacks.
+    The processes `meet`, unless they have before. Each checks that the first has the same run, and
+    that it sees the first one's lock on the folder. Raises ConfigError in all processes with what
+    one of them lacks.
     """
+    meet(cfg)
     quiet = built(
         cfg.trainer,
         logger=False,

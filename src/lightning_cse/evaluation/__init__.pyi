@@ -20,6 +20,7 @@ from .task import Split as Split
 from .task import Task as Task
 from .task import TaskResult as TaskResult
 from .task import check_parts as check_parts
+from .task import evaluate_tasks as evaluate_tasks
 from .task import keyed as keyed
 from .task import run_tasks as run_tasks
 from .task import suiting_tasks as suiting_tasks

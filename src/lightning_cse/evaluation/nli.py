@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult, entailed, texts
 from lightning_cse.metrics import auprc, threshold_accuracy
@@ -29,7 +30,7 @@ class NLI(CorpusTask):
 
     needs = ("entailment_score",)
     grid: ClassVar[Sequence[float] | None] = [k / 1000 for k in range(1001)]
-    auprc_thresholds: int | None = None
+    auprc_thresholds: Annotated[int, Field(ge=2)] | None = None
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -2,13 +2,14 @@
 of a model.
 """
 
+import copy
 import functools
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch import Tensor
 from lightning_cse.data import Rows
 from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import Embedding
-from lightning_cse.errors import ConfigError
+from lightning_cse.errors import ConfigError, LightningCSEError
 from lightning_cse.metrics import best_threshold
 
 Split = Literal["dev", "test"]
@@ -61,6 +62,14 @@ class Embedded:
         self.answers = answers
         self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
         self.embedding = (embed or answers.embed)(list(self._row))
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self._row)
+
+    def __contains__(self, sentence: object) -> bool:
+        """Whether a sentence is among them."""
+        return sentence in self._row
 
     def __getitem__(self, sentences: Sequence[str]) -> Embedding:
         """Return one embedding per sentence, in order."""
@@ -118,6 +127,17 @@ class Task(ABC):
         """Whether the model answers all questions of this task."""
         return all(hasattr(answers, question) for question in self.needs)
 
+    def limited_to(self, sentences: Container[str]) -> "Task":
+        """Return this task on the rows whose sentences are all among some."""
+        return self
+
+    def partial_result(self, embedded: Embedded, split: Split) -> TaskResult:
+        """Return the result on some of the rows, or why there is none."""
+        try:
+            return self.evaluate(embedded, split)
+        except (ArithmeticError, LookupError, LightningCSEError, ValueError) as error:
+            return TaskResult({}, reason=f"too few of its sentences are embedded ({error})")
+
 
 @dataclass(kw_only=True, eq=False)
 class CorpusTask(Task):
@@ -163,6 +183,24 @@ class CorpusTask(Task):
             lambda split: self.select(self.table(split), split)
         )
         """The rows that a split is evaluated on."""
+
+    def limited_to(self, sentences: Container[str]) -> Self:
+        """Return this task on the rows whose sentences are all among some."""
+
+        def covered(rows: Rows) -> Rows:
+            pairs = zip(*(rows.column(side) for side in sides(rows)), strict=True)
+            numbers = [
+                number
+                for number, pair in enumerate(pairs)
+                if all(sentence in sentences for sentence in pair)
+            ]
+            return rows.select(numbers)
+
+        limited = copy.copy(self)
+        limited.table = functools.cache(lambda split: covered(self.table(split)))
+        limited.rows = functools.cache(lambda split: covered(self.rows(split)))
+
+        return limited
 
     def read(self, split: Split) -> Rows:
         """Read all rows of a split."""
@@ -252,32 +290,41 @@ def summarize_tasks(
     return results
 
 
-def suiting_tasks(
-    tasks: Mapping[str, Task], answers: Answers, split: Split
-) -> tuple[dict[str, Task], list[str]]:
-    """Return the tasks that have the split and suit the model, and their sentences."""
-    suiting = {}
-    for name, task in tasks.items():
-        is_measured = not isinstance(task, Average) and split in task.splits
-        if is_measured and task.suits(answers):
-            suiting[name] = task
-
-    return suiting, [sentence for task in suiting.values() for sentence in task.sentences(split)]
+def suiting_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, Task]:
+    """Return the tasks that have the split and suit the model, averages apart."""
+    return {
+        name: task
+        for name, task in tasks.items()
+        if not isinstance(task, Average) and split in task.splits and task.suits(answers)
+    }
 
 
-def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, TaskResult]:
-    """Run every task that has the split and suits the model, with one pass over all their
-    sentences.
+def evaluate_tasks(
+    tasks: Mapping[str, Task], embedded: Embedded, split: Split
+) -> dict[str, TaskResult]:
+    """Return the result of every task that has the split and suits the model, then the averages.
+
+    A task whose sentences are not all embedded, as under ``limit_val_batches``, is evaluated on the
+    rows whose sentences are; without enough of these, its result is a reason.
     """
-    suiting, sentences = suiting_tasks(tasks, answers, split)
-    if not suiting:
-        return {}
+    results = {}
+    for name, task in suiting_tasks(tasks, embedded.answers, split).items():
+        if all(sentence in embedded for sentence in task.sentences(split)):
+            results[name] = task.evaluate(embedded, split)
+        else:
+            results[name] = task.limited_to(embedded).partial_result(embedded, split)
 
-    embedded = Embedded(answers, sentences)
-    results = {name: task.evaluate(embedded, split) for name, task in suiting.items()}
     metrics = {name: result.metrics for name, result in results.items()}
 
     return results | summarize_tasks(tasks, metrics, split)
+
+
+def run_tasks(tasks: Mapping[str, Task], answers: Answers, split: Split) -> dict[str, TaskResult]:
+    """Embed the sentences of a split in one pass, and return what `evaluate_tasks` does."""
+    suiting = suiting_tasks(tasks, answers, split)
+    sentences = [sentence for task in suiting.values() for sentence in task.sentences(split)]
+
+    return evaluate_tasks(tasks, Embedded(answers, sentences), split) if suiting else {}
 
 
 def keyed(metrics: Mapping[str, Mapping[str, float]], stage: str = "") -> dict[str, float]:

@@ -17,12 +17,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import runs
 from lightning_cse.arguments import hydra_text
+from lightning_cse.config.compose import task_overrides
 from lightning_cse.data.own import OwnFormat
 from lightning_cse.data.provenance import read_provenance, write_provenance
 from lightning_cse.data.roles import RoleRows
 from lightning_cse.data.rows import Rows, digests_of
 from lightning_cse.data.sources import read_sources
-from lightning_cse.engine.build import built, check_nodes
+from lightning_cse.engine.build import built
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import load
 from lightning_cse.errors import ConfigError, DataError
@@ -41,8 +42,7 @@ def run(cfg: DictConfig) -> runs.Outcome | None:
     """Generate the rows of a config and print a summary, or only print the requests."""
     hydra = HydraConfig.get()
     check(cfg)
-    overrides = list(map(str, hydra.overrides.task))
-    generation = Generation(cfg, str(hydra.runtime.choices["data"]), overrides)
+    generation = Generation(cfg, str(hydra.runtime.choices["data"]), task_overrides())
 
     if cfg.show_prompts:
         shown = shown_prompts(generation.writer, generation.sentences[: generation.wanted])
@@ -53,6 +53,7 @@ def run(cfg: DictConfig) -> runs.Outcome | None:
     encoder = built(cfg.encoder) if cfg.get("encoder") else None
     was_finished = generation.run.status == "finished"
     provenance = generation.write()
+    runs.remove_leftovers(generation.run.path)
     summary = summarise(
         generation.pattern, generation.rows, encoder, most=cfg.summary_rows, seed=cfg.seed
     )
@@ -341,5 +342,3 @@ def check(cfg: DictConfig) -> None:
 
     if faults:
         raise ConfigError(faults)
-
-    check_nodes(cfg)

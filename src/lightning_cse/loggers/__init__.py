@@ -1,4 +1,6 @@
-"""Loggers: a run's own curves always, and W&B or TensorBoard as a view of the same values."""
+"""Loggers: a run's own curves always, and any logger of Lightning beside them, which cannot fail
+the run.
+"""
 
 import lazy_loader
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lightning_cse.devices import to_device
 from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding
 from lightning_cse.losses.checks import check_kind, check_temperature
 from lightning_cse.losses.info_nce import in_batch_cross_entropy
@@ -83,12 +85,12 @@ class DualContrastive(nn.Module):
         implied_entailment: Dual | None = None,
         contradiction: Dual | None = None,
         *,
-        rows: Mapping[str, Tensor] | None = None,
+        rows: Mapping[str, np.ndarray] | None = None,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64.
 
         If a hypothesis has fewer rows than the premise, ``rows`` has its row numbers under the
-        argument's name.
+        argument's name, in main memory.
         """
         if self.contradiction and contradiction is None and rows is None:
             raise ValueError(
@@ -104,9 +106,9 @@ class DualContrastive(nn.Module):
         for role, dual in {"premise": premise, **hypotheses}.items():
             check_kind(role, dual, DualEmbedding, "explicit", "implicit")
 
-        rows = _check_rows(premise, hypotheses, rows or {})
-
-        terms = self._inter_sentence(premise, hypotheses, rows)
+        terms = self._inter_sentence(
+            premise, hypotheses, _check_rows(premise, hypotheses, rows or {})
+        )
         if self.intra_sentence:
             terms += self._intra_sentence(hypotheses)
 
@@ -155,22 +157,22 @@ class DualContrastive(nn.Module):
 
 
 def _check_rows(
-    premise: Dual, hypotheses: Mapping[str, Dual], rows: Mapping[str, Tensor]
+    premise: Dual, hypotheses: Mapping[str, Dual], rows: Mapping[str, np.ndarray]
 ) -> dict[str, Tensor]:
-    """Return the row number of each sentence of each hypothesis."""
+    """Return the row number of each sentence of each hypothesis, on the device of the premises."""
     if len(premise) < 2:
         raise ValueError(f"need premises (n, d) with n >= 2, got n = {len(premise)}")
 
-    every = torch.arange(len(premise), device=next(iter(premise.fields().values())).device)
+    device = next(iter(premise.fields().values())).device
     checked = {}
     for role, hypothesis in hypotheses.items():
-        own = rows.get(role, every)
-        if len(own) != len(hypothesis) or len(own.unique()) != len(own):
+        numbers = np.asarray(rows.get(role, range(len(premise))))
+        if len(numbers) != len(hypothesis) or len(np.unique(numbers)) != len(numbers):
             raise ValueError(
-                f"need one {role} for each premise, or their rows in rows[{role!r}], got {len(own)} "
-                f"rows for {len(hypothesis)}"
+                f"need one {role} for each premise, or their rows in rows[{role!r}], got "
+                f"{len(numbers)} rows for {len(hypothesis)}"
             )
 
-        checked[role] = own
+        checked[role] = to_device(numbers, device)
 
     return checked

@@ -90,12 +90,18 @@ class SoftmaxClassification(nn.Module):
 
         return scores
 
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise ConfigError for labels, in main memory, that are not among the classes."""
+        largest = labels.numpy().max(initial=0)
+        if largest >= self.classes:
+            fault = f"{self.classes}, but a row has the label number {largest}, counted from 0"
+            raise ConfigError([f"method.classes: {fault}; set it to the number of labels"])
+
     def forward(self, first: Vectors, second: Vectors, labels: Tensor) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64; ConfigError for a wrong label."""
         check_targets(labels, len(first))
-        if int(labels.max()) >= self.classes:
-            fault = f"{self.classes}, but a row has the label number {int(labels.max())}, counted from 0"
-            raise ConfigError([f"method.classes: {fault}; set it to the number of labels"])
+        if labels.is_cpu:  # those on a GPU are checked before training
+            self.check_labels(labels)
 
         return nn.functional.cross_entropy(self.logits(first, second), labels)
 

@@ -5,6 +5,7 @@ from .consert import ConSERT as ConSERT
 from .consert import JointConSERT as JointConSERT
 from .dualcse import DualCSE as DualCSE
 from .dualgauss import DualGauss as DualGauss
+from .evaluated import Evaluated as Evaluated
 from .gausscse import GaussCSE as GaussCSE
 from .impscore import ImpScore as ImpScore
 from .infersent import InferSent as InferSent

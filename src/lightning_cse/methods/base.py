@@ -2,13 +2,12 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, NotRequired, TypedDict
+from typing import Any, ClassVar, Literal, NamedTuple, NotRequired, TypedDict
 
-import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities import rank_zero_warn
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
@@ -19,6 +18,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from lightning_cse.embeddings import Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, EncoderError, TrainingError
+from lightning_cse.methods.evaluated import Evaluated
 from lightning_cse.models import Model
 
 
@@ -121,7 +121,17 @@ class DevSchedule:
         return factor, left
 
 
-MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
+MakeOptimizer = Callable[..., Optimizer]
+"""Takes the parameters to train, and perhaps ``lr``."""
+
+
+class Measured(NamedTuple):
+    """A number of a training step that is still on the device, and the rows it was made from."""
+
+    name: str
+    step: int
+    value: Tensor
+    rows: list[Tensor]
 
 
 class Training(TypedDict):
@@ -132,7 +142,7 @@ class Training(TypedDict):
     chunk_size: NotRequired[int | None]
 
 
-class Method(pl.LightningModule, ABC):
+class Method(Evaluated, ABC):
     """A way to train a model of sentence embeddings.
 
     A method owns the model that evaluation uses (``model``), the loss, and the layers used in
@@ -146,7 +156,9 @@ class Method(pl.LightningModule, ABC):
       then required.
     - ``needs_all_rows``: whether it reads all training rows before its first step, which a stream
       cannot give it;
-    - ``papers``: what to cite, as BibTeX entries or keys of ``experiments/references.bib``.
+    - ``papers``: what to cite, as BibTeX entries or keys of ``experiments/references.bib``;
+    - ``version``: an integer in the record of each run, raised whenever the method's numbers
+      change, so that tables mark runs of another version.
 
     ``optimizer`` is a partial of an optimizer class, completed with the parameters. ``chunk_size``
     is for batches whose activations do not fit into memory: the encoder takes that many sentences
@@ -155,12 +167,14 @@ class Method(pl.LightningModule, ABC):
     third longer. (Gradient caching, Gao et al. 2021, by torch's checkpoints.)
     """
 
+    model: Model
     roles: tuple[str, ...]
     optional: tuple[str, ...] = ()
     spread: tuple[str, ...] = ()
     needs_dropout: bool = False
     needs_all_rows: bool = False
     papers: tuple[str, ...] = ()
+    version: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -171,8 +185,7 @@ class Method(pl.LightningModule, ABC):
         schedule: Schedule | DevSchedule,
         chunk_size: int | None = None,
     ) -> None:
-        super().__init__()
-        self.model = model
+        super().__init__(model)
         self.loss = loss
         self.make_optimizer = optimizer
         self.schedule = schedule
@@ -184,6 +197,12 @@ class Method(pl.LightningModule, ABC):
 
         self._dev_scores: list[float] = []  # for a schedule that watches them
         self._rows: list[Tensor] = []  # training rows of the batches since the last optimizer step
+        self._unchecked: list[Measured] = []
+        self._losses: dict[str, list[Tensor]] = {}  # loss and parts of the same batches
+        self.lr: float | None = getattr(optimizer, "keywords", {}).get("lr")
+        """The learning rate, where LearningRateFinder looks for it; None: the optimizer's own."""
+        self._scheduled: tuple[float | None, int] = (None, 0)  # learning rate and steps
+        self._fixed_vectors: dict[bytes, list[Tensor]] = {}  # of a frozen encoder
 
     @property
     @abstractmethod
@@ -201,9 +220,13 @@ class Method(pl.LightningModule, ABC):
         """
         return nullcontext()
 
-    def on_fit_start(self) -> None:
+    def setup(self, stage: str) -> None:
         """Set training mode: the Trainer leaves a loaded encoder in evaluation mode."""
-        self.train()
+        if stage == "fit":
+            self.train()
+
+    def on_fit_start(self) -> None:
+        """Check that the encoder has dropout, if the method learns from it."""
         encoder = self.model.encoder
         if encoder.has_dropout:
             return
@@ -218,12 +241,27 @@ class Method(pl.LightningModule, ABC):
             f"the encoder {encoder.name} has no dropout; set encoder.dropout=0.1 to train with it"
         )
 
+    def on_fit_end(self) -> None:
+        """Release the vectors that were kept between evaluations."""
+        self._fixed_vectors = {}
+
     def embed(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Embed the roles that at least one row of the batch has, in one pass; return them by
         role.
         """
         tokens = {role: batch["roles"][role] for role in self.roles if len(batch["roles"][role])}
         return dict(zip(tokens, self.model.encode(*tokens.values()), strict=True))
+
+    def embed_sentences(self, batch: Mapping[str, Any]) -> Embedding:
+        """Return the embeddings of the sentences of a batch, in main memory.
+
+        The vectors of a frozen encoder are computed at the first evaluation and kept.
+        """
+        encoder = self.model.encoder
+        with encoder.keeping(self._fixed_vectors) if self.trainer.validating else nullcontext():
+            embedding: Embedding = self.model.embed(batch["sentences"], batch["tokens"])
+
+        return embedding
 
     def output(
         self,
@@ -233,13 +271,22 @@ class Method(pl.LightningModule, ABC):
         /,
         **embeddings: Embedding,
     ) -> dict[str, Any]:
-        """Return ``loss``, ``index``, ``sentences`` and, detached, ``parts`` and ``embeddings``."""
-        if not torch.isfinite(loss):
-            raise self._not_finite(
-                f"the loss of step {self.global_step + 1} is {loss.item()}", index.tolist()
-            )
-
+        """Log the loss and its ``parts``, each as the mean over the batches of the step that have
+        it; return ``loss``, ``index``, ``sentences`` and, detached, ``embeddings``.
+        """
         self._rows.append(index)
+        self._unchecked.append(Measured("the loss", self.global_step + 1, loss.detach(), [index]))
+        # The steps that are made, as in validation; a number from main memory would wait for a GPU.
+        self.log("step", loss.detach().new_full((), self.global_step + 1, dtype=torch.float32))
+        for name, value in {"loss": loss, **(parts or {})}.items():
+            self._losses.setdefault(name, []).append(value.detach())
+
+        # A step may lack a part; Lightning would log that of an earlier one again.
+        lacking = loss.detach().new_full((), math.nan)
+        for name, values in self._losses.items():
+            mean = torch.stack(values).mean() if values else lacking
+            self.log(f"train/{name}", mean, prog_bar=name == "loss")
+
         tensors = {}
         for role, embedding in embeddings.items():
             tensors[role] = {name: field.detach() for name, field in embedding.fields().items()}
@@ -248,7 +295,6 @@ class Method(pl.LightningModule, ABC):
             "loss": loss,
             "index": index,
             "sentences": sum(map(len, embeddings.values())),
-            "parts": {name: part.detach() for name, part in (parts or {}).items()},
             "embeddings": tensors,
         }
 
@@ -258,12 +304,10 @@ class Method(pl.LightningModule, ABC):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip as Lightning does, also with a fused optimizer, which it refuses under float16.
-
-        Raises TrainingError if the gradient is not finite.
-        """
+        """Clip as Lightning does, also with a fused optimizer, which it refuses under float16."""
         rows = self._rows
         self._rows = []
+        self._losses = {name: [] for name in self._losses}
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
             scaler.unscale_(optimizer)  # Lightning has already unscaled any other optimizer
@@ -274,32 +318,87 @@ class Method(pl.LightningModule, ABC):
         if by_value and gradient_clip_val:
             nn.utils.clip_grad_value_(self.parameters(), gradient_clip_val)
 
-        if scaler is None and not torch.isfinite(norm):  # the scaler of float16 skips such a step
-            what = f"the gradient of step {self.global_step + 1} has the norm {norm.item()}"
-            raise self._not_finite(what, torch.cat(rows).tolist())
+        if scaler is None:  # the scaler of float16 skips a step whose gradient is not finite
+            what = "the norm of the gradient"
+            self._unchecked.append(Measured(what, self.global_step + 1, norm, rows))
 
-    def _not_finite(self, what: str, rows: list[int]) -> TrainingError:
-        return TrainingError(
-            f"{what}; training rows {rows}. The last checkpoint is kept: lower "
-            "method.optimizer.lr, use trainer.precision=32-true, or look at these rows",
+    def check_finite(self) -> None:
+        """Raise TrainingError for the first loss or gradient since the last call that is not
+        finite; the only place where training reads numbers from the device.
+        """
+        unchecked = self._unchecked
+        self._unchecked = []
+        if not unchecked:
+            return
+
+        is_finite = torch.stack([measured.value for measured in unchecked]).isfinite()
+        if bool(is_finite.all()):
+            return
+
+        first = unchecked[int(is_finite.int().argmin())]
+        rows = torch.cat(first.rows).tolist()
+        raise TrainingError(
+            f"{first.name} of step {first.step} is {first.value.item()}; training rows {rows}. "
+            "The last checkpoint is kept: lower method.optimizer.lr, use "
+            "trainer.precision=32-true, or look at these rows",
             rows,
         )
 
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Check the numbers of the last steps at each step that is logged."""
+        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]  # set by Lightning
+        if self.global_step % every == 0:
+            self.check_finite()
+
+    def on_validation_start(self) -> None:
+        """Check the numbers of the last steps."""
+        self.check_finite()
+
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Complete the optimizer with the trainable parameters, and the schedule with the steps."""
+        options = {} if self.lr is None else {"lr": self.lr}
         try:
-            optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
+            optimizer = self.make_optimizer(
+                [p for p in self.parameters() if p.requires_grad], **options
+            )
         except ValueError as error:  # betas outside [0, 1)
             raise ConfigError([f"method.optimizer: {error}"]) from error
 
-        factor = partial(self.schedule, total=int(self.trainer.estimated_stepping_batches))
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {
+                "scheduler": self._scheduler(optimizer),
+                "interval": "step",
+                "name": "train/learning_rate",  # of LearningRateMonitor
+            },
+        }
+
+    def _scheduler(self, optimizer: Optimizer) -> LambdaLR:
+        total = int(self.trainer.estimated_stepping_batches)
+        self._scheduled = (self.lr, total)
+        factor = partial(self.schedule, total=total)
         if self.schedule.watches:
             factor = partial(factor, scores=self._dev_scores)
 
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"},
-        }
+        return LambdaLR(optimizer, factor)
+
+    def on_train_start(self) -> None:
+        """Begin the schedule again if a finder has changed the learning rate, or the size of a
+        batch and with it the number of steps.
+        """
+        if (self.lr, int(self.trainer.estimated_stepping_batches)) == self._scheduled:
+            return
+
+        for config in self.trainer.lr_scheduler_configs:
+            if not isinstance(config.scheduler, LambdaLR):  # that of a finder at work
+                continue
+
+            optimizer: Any = config.scheduler.optimizer
+            for group in optimizer.param_groups:
+                first = group["initial_lr"] if self.lr is None else self.lr
+                group["lr"] = group["initial_lr"] = first
+
+            config.scheduler = self._scheduler(optimizer)
 
     def on_evaluation(self, score: float) -> None:
         """Take note of a dev score: a schedule that watches it sets the next learning rate."""
@@ -322,10 +421,15 @@ class Method(pl.LightningModule, ABC):
         return isinstance(schedule, DevSchedule) and schedule.is_over(self._dev_scores)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the dev scores that the schedule has seen."""
+        """Save the learning rate, which a finder may have set, and the dev scores that the
+        schedule has seen; a broken model is not saved.
+        """
+        self.check_finite()
+        checkpoint["lr"] = self.lr
         if self.schedule.watches:
             checkpoint["dev_scores"] = list(self._dev_scores)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore these scores."""
+        """Restore them."""
+        self.lr = checkpoint.get("lr", self.lr)
         self._dev_scores[:] = checkpoint.get("dev_scores", [])

@@ -77,11 +77,9 @@ class ConSERT(Method):
         self.needs_dropout = self.augmentations == (None, None)
 
     def on_fit_start(self) -> None:
-        """Set training mode; augmentations need no dropout beside them."""
+        """Check dropout only without augmentations, which need none beside them."""
         if self.needs_dropout:
             super().on_fit_start()
-
-        self.train()
 
     def view(self, number: int) -> AbstractContextManager[None]:
         """Augment sentences as the first (0) or second (1) of a pair."""

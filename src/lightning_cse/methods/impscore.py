@@ -84,7 +84,6 @@ class ImpScore(Method):
             super().on_fit_start()
             return
 
-        self.train()
         # When training starts, Lightning warns about modules in evaluation mode; a frozen encoder
         # has to be.
         warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")
@@ -94,6 +93,7 @@ class ImpScore(Method):
 
     def on_fit_end(self) -> None:
         """Release the vectors that were kept."""
+        super().on_fit_end()
         self._vectors = None
 
     def _encode_once(self, data: Any) -> None:

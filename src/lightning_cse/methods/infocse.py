@@ -3,9 +3,11 @@
 import copy
 from typing import Any, ClassVar, Unpack
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lightning_cse.devices import to_device
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, EncoderError
@@ -78,40 +80,44 @@ class Restoration(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(
-        self, vectors: Tensor, ids: Tensor, is_token: Tensor, is_bare: Tensor, step: int
+        self, vectors: Tensor, ids: Tensor, is_token: np.ndarray, is_bare: np.ndarray, step: int
     ) -> Tensor:
         """Return the loss of sentences (n, d) with these ids (n, length); of their tokens, bare
-        ones may be masked.
+        ones may be masked. What is a token is in main memory.
         """
         masked, chosen = self.masked(ids, is_bare, step)
+        places = to_device(np.flatnonzero(chosen), ids.device)
+        mask = to_device(is_token, ids.device)
         frozen = self._frozen[0].to(vectors.device)
         with torch.no_grad():
             states = frozen(
-                input_ids=masked, attention_mask=is_token.long(), output_hidden_states=True
+                input_ids=masked, attention_mask=mask.long(), output_hidden_states=True
             ).hidden_states[self.depth]
 
         states = torch.cat([vectors[:, None].to(states.dtype), states[:, 1:]], dim=1)
-        states = self.layers(states, src_key_padding_mask=~is_token)[chosen]
+        states = self.layers(states, src_key_padding_mask=~mask).flatten(0, 1)[places]
         table = frozen.get_input_embeddings().weight
         logits = nn.functional.linear(self.before_vocabulary(states), table, self.bias)
 
         # The sum over none is 0; their mean would not be a number.
-        return nn.functional.cross_entropy(logits.float(), ids[chosen], reduction="sum") / max(
-            1, len(logits)
-        )
+        targets = ids.flatten()[places]
+        loss = nn.functional.cross_entropy(logits.float(), targets, reduction="sum")
 
-    def masked(self, ids: Tensor, is_bare: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        return loss / max(1, len(logits))
+
+    def masked(self, ids: Tensor, is_bare: np.ndarray, step: int) -> tuple[Tensor, np.ndarray]:
         """Return the ids with a share of the bare tokens masked, and where: the same in every
         process.
         """
         draws = torch.Generator().manual_seed(step)
-        chance, kind = torch.rand(2, *ids.shape, generator=draws).to(ids.device)
-        others = torch.randint(len(self.bias), ids.shape, generator=draws).to(ids.device)
+        chance, change = torch.rand(2, *ids.shape, generator=draws).numpy()
+        random_ids = torch.randint(len(self.bias), ids.shape, generator=draws).numpy()
         chosen = is_bare & (chance < self.share)
         # As in BERT, a tenth of the chosen tokens keep their id, and a tenth get a random one.
-        changed = torch.where(kind < 0.2, others, self.mask_id)
+        changed = to_device(np.where(change < 0.2, random_ids, self.mask_id), ids.device)
+        is_changed = to_device(chosen & (change >= 0.1), ids.device)
 
-        return torch.where(chosen & (kind >= 0.1), changed, ids), chosen
+        return torch.where(is_changed, changed, ids), chosen
 
 
 class InfoCSE(Method):
@@ -188,15 +194,15 @@ class InfoCSE(Method):
         encoder = self.model.encoder
         template = encoder.template()
         sequences = template.apply(tokens, encoder.max_length)
-        place = torch.arange(sequences.ids.shape[1], device=vectors.device)
+        place = np.arange(sequences.ids.shape[1])
         lengths = sequences.lengths[:, None]
         start = len(template.prefix)
         is_bare = (place >= start) & (place < lengths - len(template.suffix))
         loss: Tensor = self.restoration(
             vectors,
             sequences.ids.repeat(2, 1),
-            (place < lengths).repeat(2, 1),
-            is_bare.repeat(2, 1),
+            np.tile(place < lengths, (2, 1)),
+            np.tile(is_bare, (2, 1)),
             self.global_step,
         )
 

@@ -4,9 +4,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lightning_cse.devices import to_device
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import ConfigError, EncoderError
@@ -163,7 +165,7 @@ class NGCSE(Method):
 
         # The loss of an LLM row is the mean of both passes: add half the difference, times the
         # share of LLM rows.
-        written = anchor[tokens["intermediate"].rows]
+        written = anchor[to_device(tokens["intermediate"].rows, anchor.device)]
         others = [vectors["again"]] if "again" in vectors else []
         candidates = torch.cat([vectors["negative"], *others])
         first: Tensor = self.loss(written, vectors["positive"], *others)
@@ -173,7 +175,8 @@ class NGCSE(Method):
 
     def _triplet(self, tokens: Mapping[str, Tokens], vectors: Mapping[str, Tensor]) -> Tensor:
         """Return the hierarchical triplet loss of the LLM rows."""
-        written = vectors["anchor"][tokens["intermediate"].rows]
+        anchor = vectors["anchor"]
+        written = anchor[to_device(tokens["intermediate"].rows, anchor.device)]
         # Of several negatives, the first of all rows come first.
         negative = vectors["negative"][: len(written)]
         loss: Tensor = self.hierarchical_triplet(
@@ -185,14 +188,14 @@ class NGCSE(Method):
     def _without_positive(self, tokens: Mapping[str, Tokens]) -> Tokens:
         """Return the anchors that are their own positive, in a second view."""
         anchor = tokens["anchor"]
-        alone = torch.ones_like(anchor.rows, dtype=torch.bool)
+        alone = np.ones(len(anchor), dtype=bool)
         for role in self.positives:
             alone[tokens[role].rows] = False
 
         has_one_view = len(self.templates) == 1 and not self.model.encoder.has_dropout
-        if has_one_view and bool(alone.any()):
+        if has_one_view and alone.any():
             raise EncoderError(
-                f"{int(alone.sum())} of {len(alone)} rows of this batch are their own positive "
+                f"{alone.sum()} of {len(alone)} rows of this batch are their own positive "
                 "through another dropout mask, but the encoder has no dropout: set "
                 "encoder.dropout=0.1"
             )
@@ -254,6 +257,7 @@ def _check(
 def _rows(vectors: Mapping[str, Tensor], parts: Mapping[str, Tokens]) -> Tensor:
     """Return one vector per row of the batch, from roles that each cover some of the rows."""
     roles = [role for role, tokens in parts.items() if len(tokens)]
-    order = torch.cat([parts[role].rows for role in roles])
+    rows = np.concatenate([parts[role].rows for role in roles])
+    stacked = torch.cat([vectors[role] for role in roles])
 
-    return torch.cat([vectors[role] for role in roles])[torch.argsort(order)]
+    return stacked[to_device(np.argsort(rows), stacked.device)]

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack
 
+import torch
 from torch import nn
 
+from lightning_cse.data.roles import TARGET
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.methods.base import Method, Training
 from lightning_cse.models import PairModel, PointModel
@@ -40,6 +42,13 @@ class SBERT(Method):
     ) -> None:
         model = PairModel(encoder, classes=classes, parts=parts, hidden=hidden, tanh=tanh)
         super().__init__(model, model.classifier, **training)
+
+    def on_fit_start(self) -> None:
+        """Check the labels of all rows: a step would have to wait for those on a GPU."""
+        super().on_fit_start()
+        rows = getattr(self.trainer.datamodule, "train", None)  # type: ignore[attr-defined]
+        if rows is not None and TARGET in rows.names:
+            self.model.classifier.check_labels(torch.tensor(rows.column(TARGET)))
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed both sentences of a batch's pairs, and classify the pairs."""

@@ -2,11 +2,15 @@
 from its settings.
 """
 
+import ast
+import importlib.util
 import inspect
 import pkgutil
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
@@ -59,10 +63,6 @@ class Model(nn.Module, ABC):
     encoder: SentenceEncoder
     augment: Augmentation | None = None
     """How the sentences of `pooled` are augmented; a method sets it in training (`Method.view`)."""
-    table: TokenTable | None = None
-    """Tokens of sentences that are embedded repeatedly; other sentences are tokenised when they are
-    embedded.
-    """
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         super().__init__()
@@ -92,25 +92,26 @@ class Model(nn.Module, ABC):
         return cast(Tensor, next(iter(embedding.views().values())))
 
     @torch.no_grad()
-    def embed(self, sentences: Sequence[str]) -> Embedding:
+    def embed(self, sentences: Sequence[str], tokens: Tokens | None = None) -> Embedding:
         """Embed sentences in the current mode (with dropout unless ``eval()``), as float32 in main
-        memory.
+        memory; ``tokens`` are theirs, if they are tokenised already.
         """
-        table = self.table
-        if table is None or not table.has(sentences):
-            table = TokenTable.of(sentences, self.encoder.instructed["default"])
+        if tokens is not None:
+            return self._embed_tokens(tokens)
 
+        table = TokenTable.of(sentences, self.encoder.instructed["default"])
         parts = []
         for start in range(0, len(sentences), SENTENCES_AT_ONCE):
             # Truncate to what the encoder reads: one broken row of 14,000 tokens would pad all
             # others to its length.
-            tokens = table.tokens(
-                sentences[start : start + SENTENCES_AT_ONCE], self.encoder.max_length
-            )
-            (embedding,) = self.encode(tokens.to(self.device))
-            parts.append(embedding.to("cpu", torch.float32))
+            part = sentences[start : start + SENTENCES_AT_ONCE]
+            parts.append(self._embed_tokens(table.tokens(part, self.encoder.max_length)))
 
         return Embedding.cat(parts)
+
+    def _embed_tokens(self, tokens: Tokens) -> Embedding:
+        (embedding,) = self.encode(tokens.to(self.device))
+        return embedding.to("cpu", torch.float32)
 
     def pooled(self, *roles: Tokens) -> list[Tensor]:
         """Return the encoder's vectors of every role's sentences, from one pass."""
@@ -150,6 +151,7 @@ def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
 
     Raises EncoderError if the class cannot be imported or takes other arguments.
     """
+    check_class(settings)
     options = dict(settings)
     target = options.pop("_target_", None) or f"lightning_cse.models.{options.pop('class', '')}"
     try:
@@ -165,6 +167,46 @@ def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
         ) from error
 
     return model
+
+
+def check_class(settings: Mapping[str, Any]) -> None:
+    """Raise EncoderError if a module would be imported that is no model's.
+
+    The settings may be those of a foreign run, and importing a module runs its code. So outside the
+    package, a class must be in an imported module, or in the source of a module that can be found;
+    the source is read, not run.
+    """
+    target = str(settings.get("_target_") or "lightning_cse.models")
+    if not target.startswith("lightning_cse.") and not _defines(target):
+        raise EncoderError(
+            f"the model {target} is in no module that can be found: run the command where its file "
+            "is, or add the file's folder to PYTHONPATH"
+        )
+
+
+def _defines(target: str) -> bool:
+    """Whether an imported module has a class, or the source of a module defines it."""
+    path, _, name = target.rpartition(".")
+    if path in sys.modules:
+        return isinstance(getattr(sys.modules[path], name, None), type)
+
+    top, *inner = path.split(".")
+    try:
+        spec = importlib.util.find_spec(top)  # of the outermost package: nothing is run
+        modules = [Path(spec.origin)] if spec and spec.origin and not inner else []
+        if spec and inner:
+            stems = [Path(folder, *inner) for folder in spec.submodule_search_locations or ()]
+            modules = [
+                path for stem in stems for path in (stem.with_suffix(".py"), stem / "__init__.py")
+            ]
+
+        trees = [ast.parse(module.read_bytes()) for module in modules if module.is_file()]
+    except (OSError, SyntaxError, ValueError, ImportError):
+        return False
+
+    classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+
+    return any(node.name == name and node.bases for node in classes)
 
 
 def finite(embedding: Kind) -> Kind:

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from lightning_cse.devices import world
 from lightning_cse.embeddings import DualEmbedding, Embedding
 from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.models.base import Model, View
@@ -59,7 +58,7 @@ class DualModel(Model):
 
         says = self.encoder(explicit, most=most)
         implies = self.implicit_encoder(implicit, most=most)
-        if world()[1] > 1:
+        if roles[0].is_shared:
             # DDP needs a gradient of every parameter, even if no term of a batch has this view.
             says[0] = says[0] + 0 * sum(u.sum() for u in implies)
 

@@ -157,7 +157,7 @@ class PublishedValue:
 @dataclasses.dataclass(frozen=True)
 class Request:
     """The user's choices for an artefact, which take precedence over its file; ``only`` holds
-    labels of rows.
+    labels of rows, ``config_dir`` the folder of configs beside ``conf/``.
     """
 
     profile: str | None = None
@@ -165,6 +165,7 @@ class Request:
     seeds: tuple[int, ...] | None = None
     settings: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    config_dir: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

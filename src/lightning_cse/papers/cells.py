@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from lightning_cse.papers.plan import Plan
     from lightning_cse.papers.records import FinishedRun
 
-STALE = "measured before the last change of its method"
-"""The mark of cells whose records have another digest of their method's code."""
+STALE = "measured with another version of its method"
+"""The mark of cells whose records have another ``Method.version`` than today's."""
 _PATHS = {"metric": "metrics.", "field": "", "config": "decisive.config."}
 
 Place = tuple[int, str]

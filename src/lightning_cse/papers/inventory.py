@@ -21,7 +21,8 @@ def lines_of(runs_dir: Path) -> pd.DataFrame:
     """Return the runs below a folder, one line for the seeds of a setting in one status: `COLUMNS`
     and ``runs``, the runs themselves.
 
-    ``differs`` are the overrides beside the experiment and the seed, or why the run failed;
+    ``differs`` are the overrides beside the experiment and the seed, or why the run failed or its
+    record cannot be read;
     ``score`` is the mean of the best dev scores, ``date`` the minute at which the newest run
     changed last, and ``minutes`` are those of all seeds.
     """
@@ -30,18 +31,26 @@ def lines_of(runs_dir: Path) -> pd.DataFrame:
     groups: dict[tuple[str, str, str], list[runs.Run]] = {}
     for run in runs.find_runs(runs_dir):
         status: str = run.status
+        if run.record_path in table.damaged:
+            status = "damaged"
         # A record of an older version, which has no key, is out of date as well.
-        if status == "finished" and stale.get(run.record_path.resolve(), True):
+        elif status == "finished" and stale.get(run.record_path.resolve(), True):
             status = "finished, stale"
 
         groups.setdefault((run.name, run.config_hash, status), []).append(run)
 
-    lines = [_line(*group, members) for group, members in groups.items()]
+    lines = [_line(*group, members, table.damaged) for group, members in groups.items()]
 
     return pd.DataFrame(lines, columns=[*COLUMNS, "runs"])
 
 
-def _line(name: str, config_hash: str, status: str, members: Sequence[runs.Run]) -> dict[str, Any]:
+def _line(
+    name: str,
+    config_hash: str,
+    status: str,
+    members: Sequence[runs.Run],
+    damaged: Mapping[Path, str],
+) -> dict[str, Any]:
     records = [run.read() if status.startswith("finished") else {} for run in members]
     scores = pd.Series([value_at(record, "best.score") for record in records], dtype=float)
     seconds = [sum((record.get("seconds") or {}).values()) for record in records]
@@ -50,7 +59,9 @@ def _line(name: str, config_hash: str, status: str, members: Sequence[runs.Run])
 
     return {
         "experiment": name,
-        "differs": _differences(records[0]) if records[0] else members[0].reason() or "",
+        "differs": _differences(records[0])
+        if records[0]
+        else damaged.get(members[0].record_path) or members[0].reason() or "",
         "seeds": seeds,
         "score": scores.mean(),
         "date": newest.strftime("%Y-%m-%d %H:%M"),

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lightning_cse.papers.plan import Plan
-from lightning_cse.papers.predictions import digest, packed_bytes
-from lightning_cse.papers.records import FinishedRun, RunsTable, read_run
+from lightning_cse.papers.predictions import digest, pack, packed_bytes
+from lightning_cse.papers.records import FinishedRun, RunsTable, left_out, read_run
 from lightning_cse.papers.reproducing import Reproduction
 from lightning_cse.runs import write_atomic
 from lightning_cse.runs.machine import in_history
@@ -54,7 +54,13 @@ class Repetition:
 def kept_runs(experiments: Path) -> dict[Identity, FinishedRun]:
     """Return the records that are kept beside the artefacts, each under all its identities."""
     files = [file for folder in kept_folders(experiments) for file in folder.glob("*.json")]
-    return {one: run for run in map(read_run, files) for one in _identities(run)}
+    by_identity: dict[Identity, FinishedRun] = {}
+    for path in files:
+        with left_out():
+            run = read_run(path)
+            by_identity |= dict.fromkeys(_identities(run), run)
+
+    return by_identity
 
 
 def repetitions(plan: Plan, kept: Mapping[Identity, FinishedRun]) -> list[Repetition]:
@@ -164,9 +170,10 @@ def _kept_files(run: FinishedRun) -> dict[str, bytes]:
 
     name = _name(record)
     files = {}
-    if run.folder is not None and run.packed:
-        record["predictions"] = {"sha256": digest(run.packed)}
-        files[f"{name}.predictions.npz"] = packed_bytes(run.packed)
+    # Unlike `FinishedRun.packed`, a damaged file is an error here: what is kept is complete.
+    if run.folder is not None and (packed := pack(run.folder)):
+        record["predictions"] = {"sha256": digest(packed)}
+        files[f"{name}.predictions.npz"] = packed_bytes(packed)
 
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     files[f"{name}.json"] = text.encode("utf-8", "backslashreplace")

@@ -5,14 +5,12 @@ missing.
 from __future__ import annotations
 
 import math
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from lightning_cse.config.compose import CONFIG_DIR
 from lightning_cse.papers.plan import STATES, Job, Plan, missing, overrides_of, status
 
 _LISTED = 12  # commands of an artefact that are shown
@@ -64,11 +62,11 @@ def minutes_to_expect(plan: Plan, states: Mapping[str, Sequence[Job]]) -> float:
 
 
 def _commands(plan: Plan, jobs: Sequence[Job]) -> list[str]:
-    folder = os.environ.get(CONFIG_DIR)
-    own = [f"--config-dir={folder}"] if folder else []
+    folder = plan.request.config_dir
+    flags = [f"--config-dir={folder}"] if folder else []
     lines = []
     for job in jobs[:_LISTED]:
-        arguments = shlex.join([*overrides_of(job, plan.table), *own])
+        arguments = shlex.join([*overrides_of(job, plan.table), *flags])
         lines.append(f"  python -m lightning_cse.{job.point.command} {arguments}")
 
     if len(jobs) > _LISTED:

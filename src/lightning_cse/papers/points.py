@@ -189,7 +189,7 @@ def explained(command: Command, overrides: Names) -> Iterator[None]:
     try:
         yield
     except (*CompositionError, ConfigError) as error:
-        known = user_error(error) or explain(error)
+        known = user_error(error) or explain(error, overrides, command)
         faults = known.faults if isinstance(known, ConfigError) else [str(known)]
         raise ConfigError(
             [f"{command} {' '.join(overrides)}: {fault}" for fault in faults]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lightning_cse.errors import DataError
+from lightning_cse.runs import disk_errors, read_predictions
 
 if TYPE_CHECKING:
     from lightning_cse.papers.records import FinishedRun
@@ -50,8 +50,6 @@ class Answers(NamedTuple):
 def answers(run: FinishedRun, baseline: str | None = None) -> dict[str, Answers]:
     """Return the predictions of a run by task, or those of its ``baseline``, whose names begin with
     that of the baseline and a hyphen.
-
-    Raises DataError if a packed file is not the one that its record names.
     """
     names = dict.fromkeys(key.partition("/")[0] for key in run.packed)
     if baseline:
@@ -64,14 +62,24 @@ def answers(run: FinishedRun, baseline: str | None = None) -> dict[str, Answers]
     return {task: Answers(run.source, name, run.packed) for task, name in tasks.items()}
 
 
-def pack(folder: Path) -> dict[str, NDArray[Any]]:
-    """Return the predictions of a run's folder as arrays by ``<task>/<column>``."""
-    packed = {}
-    for path in sorted(folder.glob("predictions/*.parquet")):
-        for column, values in pack_frame(pd.read_parquet(path)).items():
-            packed[f"{path.stem}/{column}"] = values
+def files(folder: Path) -> list[Path]:
+    """Return the files of predictions in a run's folder, one per task."""
+    return sorted(folder.glob("predictions/*.parquet"))
 
-    return packed
+
+def pack(folder: Path) -> dict[str, NDArray[Any]]:
+    """Return the predictions of a run's folder as arrays by ``<task>/<column>``; raises as
+    `pack_file`.
+    """
+    return {key: values for path in files(folder) for key, values in pack_file(path).items()}
+
+
+def pack_file(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the predictions of one task as arrays by ``<task>/<column>``; raises as
+    `lightning_cse.runs.read_predictions`.
+    """
+    columns = pack_frame(read_predictions(path))
+    return {f"{path.stem}/{column}": values for column, values in columns.items()}
 
 
 def pack_frame(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
@@ -114,11 +122,14 @@ def packed_bytes(arrays: Arrays) -> bytes:
 
 def load(path: Path, sha256: str) -> dict[str, NDArray[Any]]:
     """Read a packed file; raise DataError if it cannot be read or has another digest."""
+    with disk_errors(path):
+        content = path.read_bytes()
+
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = dict(file.items())
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} cannot be read ({error}): restore it, or remove it") from None
+    except Exception as error:  # noqa: BLE001 - zipfile and NumPy raise many classes
+        raise DataError(f"{path} is damaged ({error}): restore it, or keep the run again") from None
 
     if digest(arrays) != sha256:
         raise DataError(

@@ -1,6 +1,9 @@
 """The runs on disk as one flat table, in which the runs of a point are those with its key."""
 
+import contextlib
 import functools
+import logging
+import pkgutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +13,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lightning_cse import runs
-from lightning_cse.errors import DataError
+from lightning_cse.errors import DataError, LightningCSEError, one_line
 from lightning_cse.papers import predictions
+from lightning_cse.papers.nested import value_at
 from lightning_cse.papers.points import Point, composed, key_of, keys_of
-from lightning_cse.runs.code import code_digest
 from lightning_cse.runs.hashing import asked_precision
+
+log = logging.getLogger(__name__)
 
 State = Literal["finished", "running", "interrupted", "failed", "missing"]
 
@@ -46,13 +51,21 @@ class FinishedRun:
 
     @functools.cached_property
     def packed(self) -> Mapping[str, NDArray[Any]]:
-        """The packed predictions of its folder, or beside a kept record; none if it has none."""
-        if self.folder is not None:
-            return predictions.pack(self.folder)
-        if "predictions" not in self.record or not self.predictions_path.is_file():
-            return {}
+        """The packed predictions of its folder, or beside a kept record; none if it has none.
 
-        return predictions.load(self.predictions_path, self.record["predictions"]["sha256"])
+        Those of a damaged file are left out with a warning.
+        """
+        packed: dict[str, NDArray[Any]] = {}
+        if self.folder is not None:
+            for path in predictions.files(self.folder):
+                with left_out():
+                    packed |= predictions.pack_file(path)
+        elif "predictions" in self.record and self.predictions_path.is_file():
+            with left_out():
+                digest = self.record["predictions"]["sha256"]
+                packed |= predictions.load(self.predictions_path, digest)
+
+        return packed
 
     @functools.cached_property
     def curves(self) -> Mapping[str, Sequence[tuple[int, float]]]:
@@ -87,15 +100,26 @@ class FinishedRun:
         return is_same_run and self.weights == training.weights
 
 
+@contextlib.contextmanager
+def left_out() -> Iterator[None]:
+    """Replace the error of a damaged or unreadable file by a warning, so that it does not stop a
+    command for the other runs.
+    """
+    try:
+        yield
+    except (LightningCSEError, OSError) as error:
+        log.warning("left out: %s", one_line(error))
+
+
 def read_run(path: Path) -> FinishedRun:
-    """Return the run of a record's file; the record is empty if the file holds anything else."""
+    """Return the run of a record's file; raises as `lightning_cse.runs.read_record`."""
     folder = path.parent if path.name == "record.json" else None
 
     return FinishedRun(runs.read_record(path), folder, path)
 
 
 def read_runs(paths: Iterable[Path]) -> list[FinishedRun]:
-    """Read finished runs, each once.
+    """Read finished runs, each once; damaged ones are left out with a warning.
 
     Args:
         paths: run folders; folders with run folders below them, such as that of all runs; the
@@ -117,17 +141,18 @@ def read_runs(paths: Iterable[Path]) -> list[FinishedRun]:
 
 def _runs_below(path: Path) -> Iterator[FinishedRun]:
     """Yield the runs of a file or a folder; the evaluations in a run's folder belong to it."""
-    if (path / "record.json").is_file():
-        yield read_run(path / "record.json")
-    elif path.is_dir():
-        for inner in sorted(path.iterdir()):
-            yield from _runs_below(inner)
-    elif path.suffix == ".json":
-        run = read_run(path)
-        if "config_hash" in run.record:
-            yield run
-        elif "folder" in run.record:  # of a point of a sweep
-            yield from _runs_below(Path(run.record["folder"]))
+    with left_out():
+        if (path / "record.json").is_file():
+            yield read_run(path / "record.json")
+        elif path.is_dir():
+            for inner in sorted(path.iterdir()):
+                yield from _runs_below(inner)
+        elif path.suffix == ".json":
+            content = runs.read_object(path, advice="restore it, or move it away")
+            if {"config_hash", "metrics"} <= content.keys():
+                yield read_run(path)
+            elif isinstance(content.get("folder"), str):  # of a point of a sweep
+                yield from _runs_below(Path(content["folder"]))
 
 
 def frame_of(found: Iterable[FinishedRun]) -> pd.DataFrame:
@@ -145,16 +170,32 @@ def _age(path: Path) -> tuple[int, Path]:
     return path.stat().st_mtime_ns, path
 
 
+def _version_today(target: str) -> int | None:
+    """Return the version of a method's class, or None if the class cannot be imported, or is that
+    of a foreign record and in no module that is found (`check_class`).
+    """
+    from lightning_cse.models.base import check_class  # imports torch
+
+    try:
+        check_class({"_target_": target})
+        version: int | None = getattr(pkgutil.resolve_name(target), "version", None)
+    except Exception:  # noqa: BLE001 - a module from outside may raise anything
+        return None
+
+    return version
+
+
 class RunsTable:
     """The runs below a folder, and the records kept as files in other folders.
 
     The disk is read once, and again after `refresh`. Records without a key, of an older version,
-    are left out.
+    are left out, and so are damaged ones, with a warning; ``damaged`` has their faults.
     """
 
     def __init__(self, runs_dir: Path, kept: Sequence[Path] = ()) -> None:
         self.runs_dir = Path(runs_dir)
         self.kept = tuple(kept)
+        self.damaged: dict[Path, str] = {}
         self.refresh()
 
     def refresh(self) -> None:
@@ -168,8 +209,8 @@ class RunsTable:
         finished = [run.record_path for run in own if run.record_path.is_file()]
         found = []
         for files in (kept, finished):
-            by_age = sorted(files, key=_age)
-            found += [run for run in map(read_run, by_age) if run.record.get("key")]
+            by_age = map(self._read, sorted(files, key=_age))
+            found += [run for run in by_age if run is not None and run.record.get("key")]
 
         self.frame = frame_of(found)
         self._newest = {
@@ -178,6 +219,17 @@ class RunsTable:
         self._unfinished = {
             (run.key, run.seed): run for run in own if not run.record_path.is_file()
         }
+
+    def _read(self, path: Path) -> FinishedRun | None:
+        """Return the run of a record; warn once of a damaged one, and return None."""
+        try:
+            return read_run(path)
+        except (LightningCSEError, OSError) as error:
+            if path not in self.damaged:
+                log.warning("left out: %s", one_line(error))
+
+            self.damaged[path] = one_line(error)
+            return None
 
     def find(self, point: Point, seed: int) -> FinishedRun | None:
         """Return the newest finished run of a point and a seed; None without one.
@@ -231,16 +283,26 @@ class RunsTable:
         return found[-1] if found else None
 
     def is_stale(self, run: FinishedRun) -> bool:
-        """Return whether the code of a run's method may have changed since the run; see
-        `lightning_cse.runs.code.code_digest`.
+        """Return whether a run was made with another version of its method than today's.
+
+        A run without a version, or whose training is missing, is stale as well; one whose method
+        cannot be imported is not.
         """
         training = self.training(run)
         if training is None:
             return True
 
-        method = training.record["decisive"]["config"].get("method")
+        method = value_at(training.record, "decisive.config.method")
+        if method is None:
+            return False
 
-        return method is not None and training.record.get("code") != code_digest(method)
+        version = training.record.get("version")
+        if version is None:
+            return True
+
+        today = _version_today(method["_target_"])
+
+        return today is not None and today != version
 
     def state(self, point: Point, seed: int) -> State:
         """Return the state of a point and a seed; a run that stopped before its first checkpoint is

@@ -20,7 +20,7 @@ from lightning_cse.papers.records import RunsTable
 from lightning_cse.papers.render import texts_of
 from lightning_cse.papers.tables import Table, make_table
 from lightning_cse.plots import save_figures
-from lightning_cse.runs import write_atomic
+from lightning_cse.runs import remove_leftovers, temporary_file, write_atomic
 
 
 def run_missing(
@@ -59,15 +59,18 @@ def run_missing(
 def _run_points(
     command: str, jobs: Sequence[Job], table: RunsTable, folder: Path, options: Sequence[str]
 ) -> int:
-    # Another process may reproduce something else.
-    file = folder / f"{command}-{os.getpid()}.points.yaml"
+    folder.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(folder, "*.points.yaml")
     points = [overrides_of(job, table) for job in jobs]
-    write_atomic(file, yaml.safe_dump(points, width=1000))
-    quoted = str(file).replace("\\", "\\\\").replace("'", "\\'")
-    sweep = ["--multirun", f"hydra.sweeper.file='{quoted}'", *options]
-    environment = {**os.environ, "LIGHTNING_CSE_RUNS": str(table.runs_dir)}
+    # Another process may reproduce something else.
+    with temporary_file(folder, f"{command}-", ".points.yaml") as file:
+        file.write(yaml.safe_dump(points, width=1000).encode())
+        file.flush()
+        quoted = file.name.replace("\\", "\\\\").replace("'", "\\'")
+        sweep = ["--multirun", f"hydra.sweeper.file='{quoted}'", *options]
+        environment = {**os.environ, "LIGHTNING_CSE_RUNS": str(table.runs_dir)}
 
-    return _run([sys.executable, "-m", f"lightning_cse.{command}", *sweep], environment)
+        return _run([sys.executable, "-m", f"lightning_cse.{command}", *sweep], environment)
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:

@@ -9,8 +9,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
+
+Value = TypeVar("Value")
 
 # Top-level keys that do not affect a result, or only through the nodes that read them (corpora,
 # limits and own through data and suite). The precision is that of an evaluation; `trainer` has that
@@ -61,7 +64,6 @@ _TRAINER = frozenset(
         "enable_model_summary",
         "log_every_n_steps",
         "num_sanity_val_steps",
-        "limit_val_batches",
     }
 )
 # Where an encoder comes from; its digests count.
@@ -69,13 +71,18 @@ _ENCODER = frozenset({"source", "package", "vectors"})
 # The modules in class paths, which the hash ignores: moving a class does not change it.
 _MODULES = re.compile(r'(?<="_target_":")(?:lightning_cse|torch|pytorch_lightning)\.(?:[^".]*\.)*')
 
+_USER = re.compile(r"(?<=://)[^/?#\s]*@")
+# A query ends at white space, or at the next URL of a list; brackets and quotes around it stay.
+_QUERY = re.compile(
+    r"""(://[^?#\s]*)[?#]\S*?(?=['")\]}:;.,]*(?:,['"]?[A-Za-z][A-Za-z0-9+.-]*://|\s|$))"""
+)
+
 SAMPLE_DIR = Path(__file__).resolve().parents[1] / "data" / "sample"
 """The folder of the sample corpora, as ``${sample_dir:}`` in a config."""
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 """Training precisions, by Lightning's short names; ``16-mixed`` needs a GPU."""
 
 NEUTRAL: Mapping[str, Any] = {
-    "callbacks": {"early_stopping": {"patience": None, "min_delta": 0.0}},
     "least_evaluations": 1,
     "data.bad_rows": "error",
     "data.shuffle_buffer": 10_000,
@@ -116,10 +123,15 @@ def decisive(
 
     The config is without seed, paths, loggers, switches, and keys at their neutral value; automatic
     choices are replaced by their values. Numbers are equal however they are written (``1`` and
-    ``1.0``).
+    ``1.0``), and so are URLs whatever their signature.
     """
     settings = {key: value for key, value in config.items() if key not in _SWITCHES}
     kept: dict[str, Any] = _canonical(settings)
+    if "callbacks" in kept:
+        kept["callbacks"] = _effective(kept["callbacks"])
+        if not kept["callbacks"]:
+            del kept["callbacks"]
+
     for dotted, value in resolved.items():
         if dotted not in _SWITCHES:
             *parents, key = dotted.split(".")
@@ -138,6 +150,17 @@ def decisive(
         _drop_neutral(kept, dotted, _canonical(neutral))
 
     return {"config": kept, "data": _canonical(data), "encoder": _canonical(encoder)}
+
+
+def _effective(callbacks: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the callbacks that affect a result: not the one that logs the learning rate, and early
+    stopping only with a patience.
+    """
+    return {
+        name: node
+        for name, node in callbacks.items()
+        if name != "learning_rate" and (name != "early_stopping" or "patience" in node)
+    }
 
 
 def _drop_neutral(config: dict[str, Any], dotted: str, neutral: Any) -> None:
@@ -162,7 +185,7 @@ def _canonical(value: Any) -> Any:
             if key == "limit_train_batches":
                 item = repr(item)  # 1 is one batch, 1.0 all of them
 
-            kept[str(key)] = _canonical(item)
+            kept[public(str(key))] = _canonical(item)
 
         return kept
 
@@ -171,7 +194,30 @@ def _canonical(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
 
-    return value
+    return public(value)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What names a run: the hash of all that affects its result, and the key of its settings.
+
+    ``decisive`` is the content of the hash, for the record.
+    """
+
+    config_hash: str
+    key: str
+    decisive: dict[str, Any]
+
+
+def identity(
+    requested: Mapping[str, Any], config: Mapping[str, Any], **parts: Mapping[str, Any]
+) -> Identity:
+    """Return the identity of a training; ``requested`` is the config with ``auto`` in it, all other
+    arguments are those of `decisive`.
+    """
+    return Identity(
+        config_hash(config, **parts), training_key(requested), decisive(config, **parts)
+    )
 
 
 # Keys of tables
@@ -244,10 +290,29 @@ def _key(config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 
 
 def portable(overrides: Iterable[Any]) -> list[str]:
-    """Return overrides for a record: without ``paths``, which decide no result, and with the names
-    of models and encoders in place of their folders.
+    """Return overrides for a record: without ``paths``, which decide no result, without secrets in
+    URLs, and with the names of models and encoders in place of their folders.
     """
     folder = re.compile(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])")
     kept = [one for one in map(str, overrides) if not one.lstrip("+").startswith("paths.")]
 
-    return [folder.sub(r"\1", one) for one in kept]
+    return public([folder.sub(r"\1", one) for one in kept])
+
+
+def public(value: Value) -> Value:
+    """Return a text, or a container of plain values, whose URLs have no user, no password, no query
+    and no fragment.
+
+    Examples:
+        >>> public({"train": ["https://me:secret@host/a.csv?X-Amz-Signature=1f"], "size": 2})
+        {'train': ['https://host/a.csv'], 'size': 2}
+    """
+    result: Any = value
+    if isinstance(value, str):
+        result = _QUERY.sub(r"\1", _USER.sub("", value)) if "://" in value else value
+    elif isinstance(value, Mapping):
+        result = {public(key): public(item) for key, item in value.items()}
+    elif isinstance(value, list | tuple):
+        result = type(value)(public(item) for item in value)
+
+    return cast(Value, result)

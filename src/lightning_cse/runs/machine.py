@@ -139,21 +139,6 @@ def device_name(device: "torch.device") -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def memory_of(device: "torch.device") -> int:
-    """Return the bytes of a GPU's memory, or else those that this machine has available."""
-    import torch
-
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[1])
-
-    info = Path("/proc/meminfo")
-    match = re.search(r"MemAvailable:\s*(\d+)", info.read_text()) if info.is_file() else None
-    if match:
-        return int(match[1]) * 1024
-
-    return int(os.sysconf("SC_PAGE_SIZE")) * int(os.sysconf("SC_PHYS_PAGES"))
-
-
 def return_freed_memory() -> None:
     """Free objects that refer to each other, and return freed memory to the system, which the C
     library may keep for later tensors.

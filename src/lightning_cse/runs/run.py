@@ -13,8 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from lightning_cse.errors import DataError, LightningCSEError
-from lightning_cse.runs.files import Curves, is_locked, locked, write_atomic, write_json
+from lightning_cse.errors import LightningCSEError, one_line
+from lightning_cse.runs.files import (
+    Curves,
+    is_locked,
+    locked,
+    of_system,
+    remove_leftovers,
+    write_atomic,
+    write_json,
+)
+from lightning_cse.runs.hashing import public
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,11 +40,15 @@ class FailedBefore(LightningCSEError):  # noqa: N818 - a status, not a fault
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome that a task returns to a sweep; ``skipped``: the run was finished before."""
+    """The outcome that a task returns to a sweep; ``skipped``: the run was finished before.
+
+    ``metric`` is the key of the score.
+    """
 
     status: Literal["finished", "skipped"]
     folder: str
     score: float | None = None
+    metric: str | None = None
 
 
 @dataclass(eq=False)
@@ -123,11 +136,18 @@ class Run:
             yield self.status != "finished"  # another process may have just finished it
 
     def reason(self) -> str | None:
-        """Return in one line why the run failed, or None if it did not."""
+        """Return in one line why the run failed, or None if it did not; for a ``failed.json`` that
+        cannot be read, why.
+        """
         if not self.failed_path.is_file():
             return None
 
-        failure = json.loads(self.failed_path.read_text(encoding="utf-8"))
+        from lightning_cse.runs.records import read_failure  # pydantic
+
+        try:
+            failure = read_failure(self.failed_path)
+        except (LightningCSEError, OSError) as error:
+            return one_line(error)
 
         return f"{failure['type']}: {' '.join(failure['message'].split())}"
 
@@ -143,24 +163,31 @@ class Run:
         return None
 
     def start(self, config_yaml: str, key: str = "") -> None:
-        """Write the resolved config, and remove leftovers of a failure or a kill; checkpoints and
-        curves stay.
+        """Write the resolved config without secrets, and remove leftovers of a failure or a kill;
+        checkpoints and curves stay.
         """
         head = f"# key: {key}\n" if key else ""
-        write_atomic(self.config_path, head + config_yaml)
-        for leftover in self.path.rglob(".*.tmp"):
-            leftover.unlink(missing_ok=True)
-
+        write_atomic(self.config_path, head + public(config_yaml))
+        remove_leftovers(self.path)
         self.failed_path.unlink(missing_ok=True)
 
     def finish(self, record: Mapping[str, Any]) -> None:
-        """Write the record, which makes the run finished; non-finite numbers become null."""
-        finite = json.loads(json.dumps(record), parse_constant=lambda name: None)
+        """Write the record without secrets, which makes the run finished; non-finite numbers become
+        null.
+        """
+        finite = json.loads(json.dumps(public(record)), parse_constant=lambda name: None)
         write_json(self.record_path, finite)
         self.failed_path.unlink(missing_ok=True)
 
     def fail(self, error: BaseException, stage: str) -> None:
-        """Write ``failed.json``; a problem is only logged, since the user must see ``error``."""
+        """Write ``failed.json``; a problem is only logged, since the user must see ``error``.
+
+        After a refusal of the system, such as a full disk, the run has not failed: the same command
+        tries it again, in a sweep as well.
+        """
+        if of_system(error):
+            return
+
         failure = {
             "type": type(error).__name__,
             "message": str(error),
@@ -169,12 +196,14 @@ class Run:
             "traceback": "".join(traceback.format_exception(error)),
         }
         try:
-            write_json(self.failed_path, failure)
+            write_json(self.failed_path, public(failure))
         except (OSError, LightningCSEError) as problem:
             log.warning("could not write %s: %s", self.failed_path, problem)
 
     def read(self) -> dict[str, Any]:
         """Return the record of a finished run; raise LightningCSEError if it is unusable."""
+        from lightning_cse.runs.records import read_record  # pydantic
+
         try:
             return read_record(self.record_path)
         except FileNotFoundError:
@@ -214,21 +243,6 @@ class Run:
                 shutil.rmtree(entry)
             elif entry.name != _LOCK:
                 entry.unlink()
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """Return the record in a file, empty if the file holds anything else than an object.
-
-    Raises DataError if the file is damaged.
-    """
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(
-            f"{path} is damaged ({error}): remove it, and give the command of its run again"
-        ) from None
-
-    return record if isinstance(record, dict) else {}
 
 
 def find_runs(root: Path) -> Iterator[Run]:

@@ -1,7 +1,6 @@
 """The points of a sweep: one file with the outcome of each, and the table of them at the end."""
 
 import contextlib
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,10 +15,12 @@ from lightning_cse.errors import (
     ConfigError,
     DataError,
     EncoderError,
+    LightningCSEError,
     exit_code,
     one_line,
 )
-from lightning_cse.runs.files import Busy, write_atomic
+from lightning_cse.runs.files import Busy, read_object, write_json
+from lightning_cse.runs.hashing import public
 from lightning_cse.runs.run import FailedBefore
 
 DONE = ("finished", "skipped")
@@ -34,14 +35,15 @@ class PointOutcome:
     """The outcome of a point.
 
     ``status`` is finished, skipped (finished before), failed, left (failed before), busy, or
-    killed. ``code`` is the exit code that a single run would have. A point is ``refused`` if it
-    never began because of its config.
+    killed. ``metric`` is the key of the score. ``code`` is the exit code that a single run would
+    have. A point is ``refused`` if it never began because of its config.
     """
 
     overrides: Sequence[str]
     status: str = "killed"
     score: float | None = None
     folder: str | None = None
+    metric: str | None = None
     reason: str = ""
     code: int = BUG
     refused: bool = False
@@ -63,17 +65,18 @@ class PointOutcome:
             getattr(result, "status", "finished"),
             getattr(result, "score", None),
             getattr(result, "folder", None),
+            getattr(result, "metric", None),
             code=0,
         )
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the file of a point."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+        """Read the file of a point; raises DataError, which names it, if it is damaged."""
+        return cls(**read_object(path, cls, advice="the same command lists the point again"))
 
     def write(self, path: Path) -> None:
-        """Write the file of the point, whole or not at all."""
-        write_atomic(path, json.dumps(asdict(self), indent=2) + "\n")
+        """Write the file of the point without secrets, whole or not at all."""
+        write_json(path, public(asdict(self)))
 
 
 class Sweep:
@@ -93,13 +96,15 @@ class Sweep:
 
         points = []
         for path, job in self.jobs.items():
-            if path.is_file():
+            try:
                 point = PointOutcome.read(path)
-            else:
+            except FileNotFoundError:
                 stopped = isinstance(error, KeyboardInterrupt)
                 point = PointOutcome(job, "not finished" if stopped else "killed")
+            except LightningCSEError as fault:
+                point = PointOutcome(job, "not known", reason=str(fault), code=USER)
 
-            point.overrides = [line for line in job if not line.startswith("hydra")]
+            point.overrides = public([line for line in job if not line.startswith("hydra")])
             points.append(point)
 
         sys.stdout.write(table(points))
@@ -120,22 +125,38 @@ class Sweep:
 
 
 def table(points: Sequence[PointOutcome]) -> str:
-    """Return one row per point, over its seeds, and below it why points are not finished."""
+    """Return one row per point, over its seeds, and below it why points are not finished.
+
+    A run counts once, under the first of the points that mean it (``seed=0,0``, ``lr=0.05,5e-2``).
+    """
     import pandas as pd
 
     shared = set.intersection(*(set(point.overrides) for point in points))
+    counts: Counter[str] = Counter()
+    folders: set[str] = set()
     cells = []
     for point in points:
+        if point.folder is not None and point.folder in folders:
+            counts["the same as another"] += 1
+            continue
+
+        folders |= {point.folder} if point.folder else set()
+        counts[SHOWN.get(point.status, point.status)] += 1
         done = point.status in DONE
         settings = [line for line in _own(point, shared) if not line.startswith("seed=")]
         name = " ".join(settings) or "all seeds"
-        cells.append((name, done, point.score if done else None))
+        cells.append((name, done, point.score if done else None, point.metric))
 
-    frame = pd.DataFrame(cells, columns=["point", "n", "score"]).astype({"score": float})
+    frame = pd.DataFrame(cells, columns=["point", "n", "score", "metric"])
+    frame["score"] = frame["score"].astype(float)
     groups = frame.groupby("point", sort=False)
-    rows = groups.agg(n=("n", "sum"), mean=("score", "mean"), sd=("score", "std"))
+    rows = groups.agg(
+        n=("n", "sum"), mean=("score", "mean"), sd=("score", "std"), score=("metric", "first")
+    )
     rows = rows.rename(columns={"sd": "s.d."})
-    counts = Counter(SHOWN.get(point.status, point.status) for point in points)
+    if frame["metric"].isna().all():
+        rows = rows.drop(columns="score")
+
     counted = ", ".join(f"{count} {status}" for status, count in counts.items())
     lines = [
         rows.rename_axis(None).to_string(float_format="{:.4f}".format, na_rep="-"),

@@ -14,30 +14,28 @@ from lightning_cse.config.launch import ordered
 from lightning_cse.errors import ConfigError, Interrupted, user_error
 
 
-def test_order_of_the_words_does_not_matter():
-    given = ["+experiment=x", "++profile=laptop", "sweep=seeds", "+debug=tiny"]
+def test_order_of_the_choices_does_not_matter():
     choices = ["+experiment=x", "+profile=laptop", "+sweep=seeds", "+debug=tiny"]
-    for shuffled in itertools.permutations(given):
+    for shuffled in itertools.permutations(choices):
         words = ordered(["--cfg", "job", "a=1", *shuffled, "~b"])
         assert words == [*choices, "a=1", "~b", "--cfg", "job"]
 
 
-def test_a_node_whose_class_is_set_takes_its_arguments():
-    assert ordered(["method.first._target_=a.B", "+method.first.share=0.1"]) == [
-        "method.first._target_=a.B",
-        "++method.first.share=0.1",
-    ]
-    assert ordered(["method.first={_target_: a.B, share: 0.1}"]) == [
-        "++method.first={_target_: a.B, share: 0.1}"
-    ]
-    assert ordered(["+method.first.share=0.1"]) == ["method.first.share=0.1"]
+def test_words_are_not_changed():
+    words = ["++method.x=1", "+a.b=2", "experiment=x", "logger=[csv,wandb]", "encoder=tiny"]
+    assert ordered(words) == words
 
 
-def test_null_is_no_option_of_a_group():
-    with pytest.raises(
-        ConfigError, match="there is no logger 'null' - logger=csv has no dashboard"
-    ):
-        ordered(["logger=null"])
+@pytest.mark.parametrize(
+    ("word", "source"),
+    [
+        ("encoder=a/b", "'a/b'"),
+        ("encoder=a/b,'~/my models/c'", "'a/b','~/my models/c'"),
+        ("encoder=/x", "'/x'"),
+    ],
+)
+def test_encoder_of_a_folder_or_the_hub(word, source):
+    assert ordered([word]) == ["encoder=custom", f"encoder.source={source}"]
 
 
 FREE_TEXT = ["a b", "a,b=c", "it's", 'This : "{}" means {mask} .', "[x]", "{x}", "C:\\folder", "8"]

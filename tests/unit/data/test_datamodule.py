@@ -11,7 +11,15 @@ import pytest
 import torch
 from data_modules import Words, batch_rows, data_module, ids_of
 
-from lightning_cse.data import INLIQuadruples, INLITriplets, NLITriplets, Sentences
+from lightning_cse import evaluation
+from lightning_cse.data import (
+    INLIQuadruples,
+    INLITriplets,
+    NLITriplets,
+    Sentences,
+    sample_dir,
+    sentence_batches,
+)
 from lightning_cse.errors import ConfigError, DataError
 
 INLI = ["inli/train"]
@@ -263,3 +271,52 @@ def test_weighted_rows_and_their_account(own):
     triplets = with_own(own, INLITriplets("both"), weights=[1, 2])
 
     assert triplets.counts["rows an epoch"] == 2 * 595 + 2 * 3
+
+
+# Validation and test --------------------------------------------------------------------------
+
+
+def sentences_in(loader):
+    return [sentence for batch in loader for sentence in batch["sentences"]]
+
+
+def test_validation_has_each_sentence_of_tasks_and_diagnostics_once(monkeypatch):
+    folder = str(sample_dir())
+    tasks = {
+        "stsb": evaluation.STSB(data_dir=folder, dev_rows=30, test_rows=20),
+        "snli": evaluation.NLI(data_dir=folder, dev="snli/dev", test="snli/test", dev_rows=20),
+    }
+    data = data_module(["simcse_nli/train"], NLITriplets())
+    data.tasks = tasks
+    data.watched_sentences = ["A sentence that only diagnostics watch.", "It rains.", "It rains."]
+    expected = {*tasks["stsb"].sentences("dev"), *tasks["snli"].sentences("dev")}
+    monkeypatch.setattr(sentence_batches, "TOKENS_AT_ONCE", 60)
+    for watches in (True, False):  # with dropout, diagnostics embed them apart
+        data.embeds_watched = watches
+        loader = data.val_dataloader()
+        found = sentences_in(loader)
+        assert len(found) == len(set(found))
+        assert {*found} == expected.union(data.watched_sentences if watches else ())
+        assert len(list(loader)) == len(loader) > 3
+        lengths = [length for batch in loader for length in batch["tokens"].lengths.tolist()]
+        assert lengths == [len(sentence.split()) for sentence in found] == sorted(lengths)
+        for batch in loader:
+            count = len(batch["sentences"])
+            assert count == 1 or count * int(batch["tokens"].lengths.max()) <= 60
+
+    assert {*sentences_in(data.test_dataloader())} == {
+        *tasks["stsb"].sentences("test"),
+        *tasks["snli"].sentences("test"),
+    }
+
+
+def test_state_has_the_position_and_the_size_of_a_batch():
+    data = data_module(["simcse_nli/train"], NLITriplets())
+    assert data.state_dict() == {"position": None, "batch_size": 8}
+    loader = iter(data.train_dataloader())
+    seen = [next(loader)["index"].tolist() for _ in range(2)]
+    state = data.state_dict()
+    other = data_module(["simcse_nli/train"], NLITriplets(), batch_size=4)
+    other.load_state_dict(state)
+    assert other.batch_size == 8
+    assert seen + batch_rows(other) == batch_rows(data_module(["simcse_nli/train"], NLITriplets()))

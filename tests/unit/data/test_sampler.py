@@ -1,6 +1,6 @@
 """The order of rows: by seed and epoch, resumed at any batch, weighted, gathered."""
 
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 import pytest
@@ -38,25 +38,42 @@ def test_order_is_permutation_drawn_from_seed_and_epoch():
 
 
 @pytest.mark.parametrize(
-    ("rows", "drop_last", "limit", "sizes"),
+    ("rows", "drop_last", "sizes"),
     [
-        (27, False, None, [8, 8, 8, 3]),
-        (27, True, None, [8, 8, 8]),
-        (25, False, None, [8, 8, 9]),  # a single row would have no negatives
-        (5, False, None, [5]),
-        (5, True, None, [5]),  # the only batch is kept
-        (27, False, 2, [8, 8]),
-        (27, False, 0.8, [8, 8, 8]),
-        (27, False, 0, []),
+        (27, False, [8, 8, 8, 3]),
+        (27, True, [8, 8, 8]),
+        (25, False, [8, 8, 9]),  # a single row would have no negatives
+        (5, False, [5]),
+        (5, True, [5]),  # the only batch is kept
     ],
 )
-def test_batch_sizes(rows, drop_last, limit, sizes):
-    batches = loader(rows, drop_last=drop_last, limit=limit)
-    found = list(batches)
-
-    assert [len(batch) for batch in found] == sizes
+def test_batch_sizes(rows, drop_last, sizes):
+    batches = loader(rows, drop_last=drop_last)
+    assert [len(batch) for batch in batches] == sizes
     assert len(batches) == len(sizes)
-    assert found == list(loader(rows, drop_last=drop_last))[: len(sizes)]
+
+
+@pytest.mark.parametrize(("limit", "count"), [(2, 2), (0.8, 3), (9, 4), (1.0, 4)])
+def test_limited_passes_are_the_starts_of_all_epochs(limit, count):
+    """The Trainer takes that many batches of a pass, of which the loader only knows."""
+    whole = loader(27)
+    epochs = [list(whole) for _ in range(3)]
+    limited = loader(27, limit=limit)
+    assert len(limited) == 4
+    assert [list(islice(limited, count)) for _ in range(3)] == [e[:count] for e in epochs]
+
+    resumed = loader(27, limit=limit)
+    before = list(islice(resumed, count)) + list(islice(resumed, 1))
+    after = loader(27, limit=limit)
+    after.load_state_dict(resumed.state_dict())
+    assert [*before, *islice(after, count - 1)] == [*epochs[0][:count], *epochs[1][:count]]
+    assert list(islice(after, count)) == epochs[2][:count]
+
+
+def test_repeated_epochs_have_the_order_of_the_first():
+    first = list(loader(27))
+    repeated = loader(27, repeats=True)
+    assert [list(repeated) for _ in range(3)] == [first] * 3
 
 
 KINDS = {

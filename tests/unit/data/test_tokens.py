@@ -1,6 +1,9 @@
 """The token cache: made once, memory-mapped and shared."""
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +39,28 @@ def tokens(sentences, tokenize, folder, *parts):
 
 def cached(folder):
     return sorted(str(file) for file in (folder / "tokens").iterdir())
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import pyarrow as pa
+from lightning_cse.data.token_cache import tokenise
+
+def kill(sentences):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+kill.digest = "one"
+tokenise(pa.chunked_array([["a", "b"]], pa.string()), kill, Path(sys.argv[1]))
+"""
+
+
+def test_the_next_run_removes_what_a_killed_one_left(tmp_path):
+    killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False, timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    assert any("tmp" in name for name in cached(tmp_path))
+    assert tokens(["a", "b"], Counting(), tmp_path)["ids"][:] == [[1], [1]]
+    assert [Path(name).suffix for name in cached(tmp_path)] == [".arrow"]
 
 
 def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path):
@@ -81,7 +106,7 @@ def test_table_equals_tokenizer(tmp_path):
         want = Tokens.pad([ids[:2] for ids in Counting()(asked)])
 
         assert torch.equal(found.ids, want.ids)
-        assert torch.equal(found.mask, want.mask)
+        assert np.array_equal(found.lengths, want.lengths)
         assert table.has(asked)
 
     assert not table.has(["d", "new"])

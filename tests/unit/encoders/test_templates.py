@@ -38,8 +38,8 @@ def test_equals_the_tokenizers_own_encoding(tokenizers, name, second, room):
         return_token_type_ids=True,
     )
     assert torch.equal(got.ids, want["input_ids"])
-    assert torch.equal(got.lengths, want["attention_mask"].sum(1))
-    inside = torch.arange(got.ids.shape[1]) < got.lengths[:, None]
+    assert got.lengths.tolist() == want["attention_mask"].sum(1).tolist()
+    inside = want["attention_mask"].bool()
     assert torch.equal(got.type_ids[inside], want["token_type_ids"][inside])
 
 
@@ -65,6 +65,6 @@ def test_prompt_equals_the_text_around_the_sentence(tokenizers, name, prompt):
     ]
     want = tokenizer(texts, padding=True, return_tensors="pt")
     assert torch.equal(got.ids, want["input_ids"])
-    assert torch.equal(got.lengths, want["attention_mask"].sum(1))
+    assert got.lengths.tolist() == want["attention_mask"].sum(1).tolist()
     assert (got.type_ids == 0).all()
-    assert torch.equal((got.ids == tokenizer.mask_token_id).int().argmax(1), got.pooled)
+    assert (got.ids == tokenizer.mask_token_id).int().argmax(1).tolist() == got.pooled.tolist()

@@ -3,23 +3,31 @@ refused.
 """
 
 import hashlib
+import io
 import json
 import subprocess
 import sys
 
 import pytest
+import torch
 
 from lightning_cse.engine.load import CHECKPOINT, CONFIG, find_run, load, read_run
 from lightning_cse.errors import ConfigError, DataError, EncoderError
+from lightning_cse.models.base import check_class
 
+_buffer = io.BytesIO()
+torch.save({"state_dict": {}}, _buffer)
+WEIGHTS = _buffer.getvalue()
 RECORD = {
     "name": "a_run",
     "seed": 0,
     "model": {"_target_": "lightning_cse.models.point.PointModel", "has_head": False},
-    "encoder": {"weights": "w", "tokenizer": "t"},
+    "encoder": {"name": "tiny", "weights": "w", "tokenizer": "t"},
+    "metrics": {},
     "config_hash": "0a",
-    "checkpoint": {"sha256": hashlib.sha256(b"weights").hexdigest()},
+    "checkpoint": {"sha256": hashlib.sha256(WEIGHTS).hexdigest()},
 }
+WRITTEN = "method: {_target_: lightning_cse.methods.SimCSE}\nencoder: {_target_: tiny_encoder}\n"
 
 
 @pytest.fixture
@@ -27,8 +35,8 @@ def run(tmp_path):
     """A folder that looks like a finished run."""
     folder = tmp_path / "runs" / "a_run"
     (folder / CHECKPOINT).parent.mkdir(parents=True)
-    (folder / CHECKPOINT).write_bytes(b"weights")
-    (folder / CONFIG).write_text("encoder: {}\n")
+    (folder / CHECKPOINT).write_bytes(WEIGHTS)
+    (folder / CONFIG).write_text(WRITTEN)
     (folder / "record.json").write_text(json.dumps(RECORD))
 
     return folder
@@ -68,13 +76,64 @@ def test_unfinished_run(part, run):
         load(run)
 
 
-@pytest.mark.parametrize(
-    ("part", "error"), [(CHECKPOINT, EncoderError), ("record.json", DataError)]
-)
-def test_damaged_run(part, error, run):
-    (run / part).write_bytes(b"weightz")
-    with pytest.raises(error, match=f"{part} is damaged"):
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[1]", b"7", b'{"a": 1}', b'{"a": '])
+@pytest.mark.parametrize("part", [CHECKPOINT, CONFIG, "record.json"])
+def test_damaged_run(part, content, run):
+    (run / part).write_bytes(content)
+    with pytest.raises(DataError, match=f"{part} is damaged"):
         load(run)
+
+
+def test_checkpoint_of_another_run(run):
+    torch.save({"state_dict": {"a": torch.zeros(1)}}, run / CHECKPOINT)
+    with pytest.raises(EncoderError, match=r"is not the checkpoint of record\.json"):
+        load(run)
+
+
+def test_a_foreign_config_reads_no_variable(run, monkeypatch):
+    monkeypatch.setenv("TOKEN", "secret")
+    (run / CONFIG).write_text(
+        WRITTEN.replace("tiny_encoder", "tiny_encoder, source: '${oc.env:TOKEN}'")
+    )
+    with pytest.raises(DataError, match="interpolations are not read") as caught:
+        load(run)
+
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "content"),
+    [
+        ("model_a.Box", "class Circle(object): pass"),
+        ("model_a.Box", "class Box: pass"),
+        ("model_a.Box", "Box = print"),
+        ("model_a.Box", "class Box(object): pass\n)"),
+        ("model_a", "class Box(object): pass"),
+        ("folder_a.model_a.Box", "class Circle(object): pass"),
+    ],
+)
+def test_a_record_has_no_other_module_run(target, content, run, tmp_path, monkeypatch):
+    path = tmp_path / "place" / f"{target.rpartition('.')[0].replace('.', '/') or target}.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"open({str(tmp_path / 'run')!r}, 'w')\n{content}\n")
+    monkeypatch.syspath_prepend(tmp_path / "place")
+    record = {**RECORD, "model": {"_target_": target}}
+    (run / "record.json").write_text(json.dumps(record))
+    with pytest.raises(EncoderError, match=f"the model {target} is in no module"):
+        load(run)
+
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "file", ["model_b.py", "folder_b/model_b.py", "folder_b/model_b/__init__.py"]
+)
+def test_a_model_of_ones_own_is_found(file, tmp_path, monkeypatch):
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text("class Box(Model): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    check_class({"_target_": f"{module}.Box"})
 
 
 LIGHTNING = ("pytorch_lightning", "hydra")

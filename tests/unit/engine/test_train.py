@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from lightning_cse.callbacks.evaluation import Evaluation
 from small_runs import LITTLE, curves
 
-from lightning_cse.callbacks.evaluation import Evaluation
 from lightning_cse.data import read_corpus, sample_dir, write_provenance
 from lightning_cse.engine import train
 from lightning_cse.errors import TrainingError

@@ -123,9 +123,9 @@ def test_no_more_than_a_shard_is_read_ahead(tmp_path):
             read.append(sentence)
             yield sentence
 
-    def embedded(texts):
+    def embedded(texts, tokens):
         ahead.append(len(read))
-        return embed(texts)
+        return embed(texts, tokens)
 
     assert model.views == ["primary"]  # which embeds an example
     model.answers.embed = embedded

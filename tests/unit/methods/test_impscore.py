@@ -10,7 +10,6 @@ import pytorch_lightning as pl
 import torch
 from oracles import SENTENCES
 
-from lightning_cse.callbacks import Diagnostics, Evaluation
 from lightning_cse.data import ContrastiveData, ContrastiveDataModule, INLIImplicitPairs, sample_dir
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
 from lightning_cse.engine.load import load
@@ -53,7 +52,7 @@ def batch(method):
     return {"roles": roles, "index": torch.arange(len(SENTENCES))}
 
 
-def pairs():
+def pairs(**tasks):
     settings = ContrastiveData(
         train=["inli/train"],
         held_out=["inli/val"],
@@ -63,7 +62,8 @@ def pairs():
         data_dir=str(sample_dir()),
         train_rows=12,
     )
-    return ContrastiveDataModule(settings, tokenize=tiny_encoder().tokenizer, seed=0)
+    tokenizer = tiny_encoder().tokenizer
+    return ContrastiveDataModule(settings, tokenize=tokenizer, seed=0, tasks=tasks)
 
 
 def fit(method, data, epochs, **options):
@@ -72,6 +72,9 @@ def fit(method, data, epochs, **options):
     trainer = pl.Trainer(
         accelerator="cpu", max_epochs=epochs, **dict.fromkeys(quiet, False) | options
     )
+    if data.tasks:
+        trainer.validate(method, data, verbose=False)
+
     trainer.fit(method, data)
 
     return method
@@ -125,6 +128,7 @@ def test_frozen_encoder_encodes_every_training_sentence_once(monkeypatch):
     assert counts == [len(distinct)]
     assert set(method.state_dict()) == {f"model.{name}.weight" for name in MAPS["p2s"]}
     assert len(losses) > 4
+    method.trainer = None  # it logs no more
     for looked_up, batch in losses:  # the maps have not changed
         assert step(method, batch, 0)["loss"].item() == pytest.approx(looked_up, rel=1e-5)
 
@@ -142,20 +146,20 @@ def test_frozen_encoder_makes_one_pass_for_all_evaluations(monkeypatch, tmp_path
 
     def scores(name):
         passes.clear()
-        evaluation = Evaluation(
-            {"stsb": task}, Diagnostics(None, None), every=2, monitor="val/stsb/spearman"
-        )
         curves = Curves(tmp_path / name)
-        fit(make(), pairs(), epochs=2, callbacks=[evaluation], logger=CurvesLogger(curves))
+        often = {"val_check_interval": 2, "check_val_every_n_epoch": None}
+        options = {"num_sanity_val_steps": 0, "logger": CurvesLogger(curves), **often}
+        fit(make(), pairs(stsb=task), epochs=2, **options)
 
         return curves.read()["val/stsb/spearman"]
 
     kept = scores("kept.csv")
     evaluated = len(set(task.sentences("dev")))
-    assert passes[1:] == [evaluated], "the first pass is over the training sentences"
+    trained = sum(passes) - evaluated
+    assert passes == [evaluated, trained]
     monkeypatch.setattr(SentenceEncoder, "is_fixed", False)
     assert scores("repeated.csv") == kept, "to the last bit"
-    assert passes[1:] == [evaluated] * len(kept)
+    assert passes == [evaluated, trained, *[evaluated] * (len(kept) - 1)]
     assert [step for step, _ in kept] == [0, 2, 4, 6, 8, 10]
     assert len({score for _, score in kept}) > 1, "the maps learn"
 

@@ -2,9 +2,10 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
-from oracles import SENTENCES, normal
+from oracles import SENTENCES, logged_step, normal
 
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
@@ -32,12 +33,11 @@ def batch(method):
 
 def test_step_adds_the_weighted_loss():
     method = make().train()
-    step = method.training_step(batch(method), 0)
-    parts = step["parts"]
-    want = parts["contrastive"] + 0.5 * parts["restoration"]
-    assert step["loss"].item() == pytest.approx(want.item())
+    step, logged = logged_step(method, batch(method))
+    want = logged["train/contrastive"] + 0.5 * logged["train/restoration"]
+    assert step["loss"].item() == logged["train/loss"] == pytest.approx(want)
     views = [step["embeddings"][role]["vector"] for role in ("anchor", "positive")]
-    assert parts["contrastive"].item() == pytest.approx(InfoNCE()(*views).item(), rel=1e-5)
+    assert logged["train/contrastive"] == pytest.approx(InfoNCE()(*views).item(), rel=1e-5)
     step["loss"].backward()
     learn = {name for name, weight in method.named_parameters() if weight.grad is not None}
     assert {"restoration.bias", "head.0.weight"} <= learn
@@ -48,11 +48,11 @@ def test_step_adds_the_weighted_loss():
 def test_masks_are_a_share_of_the_bare_tokens_and_the_same_for_a_step():
     restoration = make(share=0.25).restoration
     ids = torch.randint(5, 900, (40, 60), generator=torch.Generator().manual_seed(1))
-    is_bare = torch.zeros(40, 60, dtype=torch.bool)
+    is_bare = np.zeros((40, 60), dtype=bool)
     is_bare[:, 1:50] = True
     changed, chosen = restoration.masked(ids, is_bare, 3)
     assert not chosen[~is_bare].any()
-    assert chosen[is_bare].double().mean().item() == pytest.approx(0.25, abs=0.04)
+    assert chosen[is_bare].mean() == pytest.approx(0.25, abs=0.04)
     assert torch.equal(changed[~chosen], ids[~chosen])
     kinds = changed[chosen]
     assert (kinds == restoration.mask_id).double().mean().item() == pytest.approx(0.8, abs=0.06)
@@ -69,8 +69,8 @@ def test_restoration_is_the_mean_over_the_masked_tokens():
     restoration = make().restoration.eval()
     lengths = [17, 4, 20]
     ids = torch.randint(5, 900, (3, 20), generator=torch.Generator().manual_seed(1))
-    is_token = torch.arange(20) < torch.tensor(lengths)[:, None]
-    is_bare = is_token & (torch.arange(20) > 0)
+    is_token = np.arange(20) < np.array(lengths)[:, None]
+    is_bare = is_token & (np.arange(20) > 0)
     vectors = normal(3, 32, dtype=torch.float32)
     found = restoration(vectors, ids, is_token, is_bare, 2)
     masked, chosen = restoration.masked(ids, is_bare, 2)
@@ -83,7 +83,7 @@ def test_restoration_is_the_mean_over_the_masked_tokens():
         before = restoration.before_vocabulary(restoration.layers(states))[0]
         logits = before @ frozen.get_input_embeddings().weight.T + restoration.bias
         logarithms = logits.log_softmax(1)
-        places = chosen[row].nonzero().flatten().tolist()
+        places = np.flatnonzero(chosen[row]).tolist()
         losses += [-logarithms[place, ids[row, place]] for place in places]
 
     assert len(losses) > 3
@@ -94,7 +94,7 @@ def test_vectors_learn_from_the_restoration():
     method = make()
     vectors = normal(2, 32, dtype=torch.float32).requires_grad_()
     ids = torch.arange(10, 30).view(2, 10)
-    is_token = torch.ones(2, 10, dtype=torch.bool)
+    is_token = np.ones((2, 10), dtype=bool)
     method.restoration(vectors, ids, is_token, is_token, 0).backward()
     assert vectors.grad is not None
     assert vectors.grad.abs().sum(1).min() > 0
@@ -104,7 +104,7 @@ def test_vectors_learn_from_the_restoration():
 def test_without_a_masked_token_the_loss_is_0():
     restoration = make().restoration
     ids = torch.full((2, 3), 7)
-    nothing = torch.zeros(2, 3, dtype=torch.bool)
+    nothing = np.zeros((2, 3), dtype=bool)
     loss = restoration(torch.ones(2, 32), ids, ~nothing, nothing, 0)
     assert loss.item() == 0
 

@@ -147,8 +147,9 @@ def test_gradients_are_clipped_without_the_scale_of_float16(fused):
     norm = torch.nn.utils.get_total_norm(want)
     optimizer = torch.optim.AdamW(parameters, fused=fused)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    method._trainer = SimpleNamespace(precision_plugin=SimpleNamespace(scaler=scaler))
     scaler.scale(method.training_step(batch(method), 0)["loss"]).backward()
+    plugin = SimpleNamespace(scaler=scaler)
+    method._trainer = SimpleNamespace(precision_plugin=plugin, global_step=0)
 
     if not fused:
         scaler.unscale_(optimizer)  # as Lightning does

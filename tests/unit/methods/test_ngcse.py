@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from oracles import cross_entropy
+from oracles import cross_entropy, logged_step
 
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError, EncoderError
@@ -109,14 +109,12 @@ def test_triplet_loss_is_added_on_llm_rows(llm_positive, beta):
     margins = (middle - high + 0.3).relu() + (low - middle + 0.4).relu()
     triplet = margins.mean().item() / 2
 
-    outputs = method.training_step(batch(method), 0)
-    parts = {name: part.item() for name, part in outputs["parts"].items()}
-    want = {"contrastive": contrastive}
+    _, logged = logged_step(method, batch(method))
+    want = {"train/contrastive": contrastive, "train/loss": contrastive + beta * triplet}
     if beta:
-        want["hierarchical_triplet"] = triplet
+        want["train/hierarchical_triplet"] = triplet
 
-    assert outputs["loss"].item() == pytest.approx(contrastive + beta * triplet, rel=1e-5)
-    assert parts == pytest.approx(want, rel=1e-5)
+    assert logged == pytest.approx({"step": 1, **want}, rel=1e-5)
     assert ("negative" in method.roles) == bool(beta), "what is not used is not encoded"
 
 
@@ -211,8 +209,10 @@ def test_settings_without_effect_are_named(caplog):
 def test_prompts_give_the_second_view_the_second_template():
     method = make(STS, pooling="prompt", dropout=0.0, **TRIPLET)
     positive = completed(heads(method, ANCHORS, 1), heads(method, WRITTEN["intermediate"]))
-    got = method.training_step(batch(method), 0)["parts"]["contrastive"].item()
-    assert got == pytest.approx(info_nce(heads(method, ANCHORS), positive), rel=1e-5)
+    _, logged = logged_step(method, batch(method))
+    assert logged["train/contrastive"] == pytest.approx(
+        info_nce(heads(method, ANCHORS), positive), rel=1e-5
+    )
 
     method = make(AUGMENTED, pooling="prompt", dropout=0.0)
     given = {"anchor": tokens(method, ANCHORS), "positive": tokens(method, ANCHORS[::-1])}

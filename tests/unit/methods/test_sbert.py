@@ -3,11 +3,14 @@
 from functools import partial
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from oracles import SENTENCES
 
 from lightning_cse.data import sample_dir
 from lightning_cse.encoders import tiny_encoder
+from lightning_cse.engine.build import build
+from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Embedded, PairLabels
 from lightning_cse.losses import CosineRegression, SoftInfoNCE
 from lightning_cse.methods import SBERT, SBERTRegression, Schedule
@@ -68,3 +71,13 @@ def test_labels_of_pairs_are_those_of_the_largest_score():
     assert result.metrics == {"accuracy": pytest.approx(hits / len(rows))}
     assert len(result.predictions["prediction"]) == len(rows) == 20
     assert "-" not in rows.column("label")
+
+
+def test_a_label_beyond_the_classes_stops_training_before_its_first_step(compose, monkeypatch):
+    monkeypatch.setattr(SBERT, "training_step", lambda *_: pytest.fail("a step"))
+    cfg = compose("+experiment=sbert", "+debug=tiny", "paths.cache_dir=null", "method.classes=2")
+    parts = build(cfg)
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = pl.Trainer(max_steps=1, accelerator="cpu", **quiet)
+    with pytest.raises(ConfigError, match="classes: 2, but a row has the label number 2"):
+        trainer.fit(parts.method, parts.data)

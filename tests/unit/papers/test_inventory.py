@@ -8,8 +8,8 @@ from fake_plan import leave_run
 
 from lightning_cse import runs
 from lightning_cse.list_runs import main
+from lightning_cse.methods import SimCSE
 from lightning_cse.papers.inventory import COLUMNS
-from lightning_cse.runs.code import code_digest
 
 METHOD = {"_target_": "lightning_cse.methods.SimCSE"}
 
@@ -20,7 +20,7 @@ def begin(root, digest, seed=0):
     return run
 
 
-def finish(root, name, digest, seed=0, score=0.5, code=None, overrides=()):
+def finish(root, name, digest, seed=0, score=0.5, version=SimCSE.version, overrides=()):
     leave_run(
         root,
         name,
@@ -29,7 +29,7 @@ def finish(root, name, digest, seed=0, score=0.5, code=None, overrides=()):
         key=f"key{digest}",
         overrides=[f"+experiment={name}", f"seed={seed}", *overrides],
         decisive={"config": {"method": METHOD}},
-        code=code or code_digest(METHOD),
+        version=version,
         best={"score": score},
         seconds={"training": 60.0, "test": 30.0},
     )
@@ -39,7 +39,7 @@ def finish(root, name, digest, seed=0, score=0.5, code=None, overrides=()):
 def root(tmp_path):
     finish(tmp_path, "simcse_sup", "0a", 0, 0.70, overrides=["encoder=tiny"])
     finish(tmp_path, "simcse_sup", "0a", 1, 0.80, overrides=["encoder=tiny"])
-    finish(tmp_path, "dualcse_cross", "0b", code="of before")
+    finish(tmp_path, "dualcse_cross", "0b", version=0)
     begin(tmp_path, "0c").fail(ValueError("no such row"), "training")
     stopped = begin(tmp_path, "0d", 3)
     stopped.checkpoints.mkdir()
@@ -54,7 +54,8 @@ def listed(root, capsys):
 
     def command(*words):
         code = main([*words, "--runs-dir", str(root), "--format", "csv"])
-        out, _ = capsys.readouterr()
+        out, err = capsys.readouterr()
+        assert out, err
         return code, pd.read_csv(io.StringIO(out), dtype={"seeds": str})
 
     return command
@@ -74,6 +75,31 @@ def test_a_line_for_the_seeds_of_a_setting(listed):
     assert by_folder.loc["gausscse/0c-s0"].differs == "ValueError: no such row"
     assert by_folder.loc["gausscse/0d-s3"].status == "interrupted"
     assert pd.isna(by_folder.loc["gausscse/0d-s3"].score)
+
+
+def test_a_damaged_file_does_not_hide_the_other_runs(root, listed):
+    record = root / "simcse_sup" / "0a-s0" / "record.json"
+    whole = record.read_bytes()
+    flipped = [bytearray(whole) for _ in range(0, len(whole), 7)]
+    for number, content in enumerate(flipped):
+        content[7 * number] ^= 1 << number % 8
+
+    contents = [b"", b"[]", b"3", b"{}", b"\xff\xfe", whole[:-9], *map(bytes, flipped)]
+    damaged = 0
+    for content in contents:
+        record.write_bytes(content)
+        code, table = listed()
+        assert code == 0
+        lines = table[table.status == "damaged"]
+        damaged += len(lines)
+        assert all(f"{record} is damaged" in line for line in lines.differs)
+        assert {"dualcse_cross/0b-s0", "gausscse/0c-s0", "gausscse/0d-s3"} <= {*table.folder}
+        assert any("simcse_sup/0a" in folder for folder in table.folder)
+
+    assert damaged > 20
+    (root / "gausscse" / "0c-s0" / "failed.json").write_bytes(b"[")
+    _, table = listed("failed")
+    assert "failed.json is damaged" in table.differs[0]
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_terminal(table):
         ["paper", "80.38", "±", "0.25", "(-0.26)", "99.97"],
         ["w/o", "A|B", "1/3", "75.00†", "100.00†"],
     ]
-    assert lines[-2:] == ["† measured before the last change of its method.", "Of 100 %."]
+    assert lines[-2:] == ["† measured with another version of its method.", "Of 100 %."]
 
 
 def test_markdown(table):
@@ -86,7 +86,7 @@ def test_csv_is_unrounded(table):
     assert (first["row"], first["encoder"], first["seeds"]) == ("a", "minilm_l6", "0 1 2")
     assert float(first["difference"]) == pytest.approx(80.12333333 - 80.38)
     assert (empty["n"], empty["mean"], empty["published"]) == ("0", "", "99.97")
-    assert last["marks"] == "measured before the last change of its method"
+    assert last["marks"] == "measured with another version of its method"
 
 
 def test_latex(table):

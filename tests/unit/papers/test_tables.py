@@ -102,10 +102,7 @@ def test_marks_have_symbols_which_the_legend_explains(tmp_path):
     runs = runs_of(a=a, b=[record({"test/eis2/accuracy": 0.5})])
     found = make_table(FakePlan(made, runs, is_stale=lambda run: run.source.name == "b-s0.json"))
     assert [found.signs(cell) for cell in found.cells.values()] == ["", "", "†‡", "†‡", "", ""]
-    assert found.legend[:2] == (
-        "† matched dev.",
-        "‡ measured before the last change of its method.",
-    )
+    assert found.legend[:2] == ("† matched dev.", "‡ measured with another version of its method.")
 
 
 # Significance

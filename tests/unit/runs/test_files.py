@@ -1,10 +1,31 @@
-"""Curves and predictions of a run."""
+"""The files of a run: curves, checkpoints, temporary files, and errors of the disk."""
 
+import errno
+import json
 import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import zipfile
 
 import numpy as np
+import pytest
+import torch
 
-from lightning_cse.runs import Curves
+from lightning_cse.errors import DataError
+from lightning_cse.runs import (
+    Curves,
+    DiskError,
+    atomic_file,
+    check_checkpoint,
+    disk_errors,
+    read_checkpoint,
+    read_object,
+    remove_leftovers,
+    write_atomic,
+)
 
 
 def test_curves_round_trip(tmp_path):
@@ -55,3 +76,172 @@ def test_curves_end_at_a_damaged_line(tmp_path):
     path = tmp_path / "c.csv"
     path.write_bytes(b"step,key,value\n1,a,1.0\n\0\0\0\n")  # a power failure
     assert Curves(path).read() == {"a": [(1, 1.0)]}
+
+
+# The state of curves at a checkpoint
+
+
+@pytest.fixture
+def synced(tmp_path):
+    """Curves of three steps, their state after two of them, and their bytes then."""
+    curves = Curves(tmp_path / "curves.csv")
+    for step in (1, 2):
+        curves.append(step, {"train/loss": 1 / step})
+
+    before = curves.path.read_bytes()
+    state = curves.sync()
+    curves.append(3, {"train/loss": 1 / 3})
+
+    return curves, state, before
+
+
+def test_curves_are_what_the_checkpoint_says(synced):
+    curves, state, before = synced
+    assert json.loads(json.dumps(state))["bytes"] == len(before)
+    for _ in range(2):
+        curves.restore(state)
+        assert curves.path.read_bytes() == before
+
+
+def test_damaged_curves_are_refused(synced):
+    curves, state, before = synced
+    whole = curves.path.read_bytes()
+    damaged = [whole[:length] for length in range(len(before))]
+    for place in range(8 * len(before)):
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        damaged.append(bytes(flipped))
+
+    for content in damaged:
+        curves.path.write_bytes(content)
+        with pytest.raises(DataError, match=r"curves\.csv is damaged .* force=true"):
+            curves.restore(state)
+
+        assert curves.path.read_bytes() == content, "nothing is changed"
+
+    curves.path.unlink()
+    with pytest.raises(DataError, match=r"curves\.csv is damaged \(it is missing"):
+        curves.restore(state)
+
+
+def test_curves_before_the_first_value(tmp_path):
+    curves = Curves(tmp_path / "curves.csv")
+    state = curves.sync()
+    curves.restore(state)
+    curves.append(1, {"a": 1.0})
+    curves.restore(state)
+    curves.append(2, {"a": 2.0})
+    assert curves.read() == {"a": [(2, 2.0)]}
+
+
+# Checkpoints
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    path = tmp_path / "best.ckpt"
+    weights = {name: torch.arange(40.0) for name in ("a.weight", "b.bias")}
+    torch.save({"state_dict": weights, "global_step": 3}, path)
+
+    return path
+
+
+def same(loaded, saved):
+    """Whether two checkpoints have the same values."""
+    pairs = ((loaded["state_dict"][key], value) for key, value in saved["state_dict"].items())
+    return loaded["global_step"] == 3 and all(torch.equal(*pair) for pair in pairs)
+
+
+def test_a_flipped_bit_is_noticed_or_changes_nothing(checkpoint):
+    saved = read_checkpoint(checkpoint)
+    whole = checkpoint.read_bytes()
+    draw = random.Random(0)
+    messages = set()
+    refused = 0
+    for place in range(0, len(whole), 2):  # every local header, member, directory entry, the end
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << draw.randrange(8)
+        checkpoint.write_bytes(flipped)
+        try:
+            assert same(read_checkpoint(checkpoint), saved), place
+        except DataError as error:
+            messages.add(str(error))
+            refused += 1
+
+    assert refused > 400
+    assert all(f"{checkpoint} is damaged" in message for message in messages)
+    assert all("force=true" in message for message in messages)
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.9, 0.999])
+def test_a_checkpoint_that_is_cut_off(checkpoint, share):
+    os.truncate(checkpoint, int(share * checkpoint.stat().st_size))
+    with pytest.raises(DataError, match="is damaged"):
+        check_checkpoint(checkpoint)
+
+
+def test_a_checkpoint_that_is_missing(checkpoint):
+    checkpoint.unlink()
+    with pytest.raises(DataError, match=r"best\.ckpt is missing: restore it"):
+        check_checkpoint(checkpoint)
+
+
+# Errors of the system
+
+CAUSES = [errno.EIO, errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT]
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_errors_of_the_disk_name_the_file(cause, tmp_path, checkpoint, monkeypatch):
+    def refuse(*_):
+        raise OSError(cause, os.strerror(cause))
+
+    with pytest.raises(DiskError, match=r"x\.json"), disk_errors(tmp_path / "x.json"):
+        refuse()
+
+    monkeypatch.setattr(zipfile, "ZipFile", refuse)
+    with pytest.raises(DiskError, match=r"best\.ckpt") as caught:
+        check_checkpoint(checkpoint)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(DiskError, match=r"y\.json") as written:
+        write_atomic(tmp_path / "y.json", "{}")
+
+    for message in map(str, (caught.value, written.value)):
+        assert "same command again" in message
+        assert not {"force=true", "damaged", "remove", "move it away"} & {*message.split()}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"a":', b"\xff\xfe", b"[1]", b"7", b"null", b"[" * 100_000, b'"a"']
+)
+def test_damaged_objects(content, tmp_path):
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"x\.json is damaged \(.+\): do this"):
+        read_object(path, advice="do this")
+
+
+# Temporary files
+
+LEAVES = """
+import os, signal, sys
+from pathlib import Path
+from lightning_cse.runs import atomic_file
+
+with atomic_file(Path(sys.argv[1])):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_leftovers_of_a_killed_process_are_removed(tmp_path):
+    target = tmp_path / "describe" / "summary.json"
+    process = subprocess.run([sys.executable, "-c", LEAVES, target], check=False, timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    (left,) = target.parent.iterdir()
+    with atomic_file(tmp_path / "other.json") as file:
+        remove_leftovers(tmp_path)
+        assert not left.exists()
+        file.write(b"{}")
+
+    assert [path.name for path in tmp_path.rglob("*.*")] == ["other.json"]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from lightning_cse import runs
-from lightning_cse.errors import LightningCSEError
-from lightning_cse.runs import Busy, Curves, Run, find_runs, write_atomic, write_json
+from lightning_cse.errors import DataError, LightningCSEError
+from lightning_cse.runs import Busy, Curves, FailedBefore, Run, find_runs, write_atomic, write_json
 
 RECORD = {"name": "x", "config_hash": "0a", "seed": 3, "metrics": {"a": 0.1 + 0.2}}
 HOLDS = """
@@ -74,9 +74,9 @@ def test_status_from_new_to_finished(run):
     run.start("a: 1\n")
     assert [path.name for path in run.checkpoints.iterdir()] == ["last.ckpt"]
     assert (run.status, run.reason()) == ("interrupted", None)
-    run.finish(RECORD | {"best": [math.inf, math.nan, 1.0]})
+    run.finish(RECORD | {"values": [math.inf, math.nan, 1.0]})
     assert run.status == "finished"
-    assert run.read() == RECORD | {"best": [None, None, 1.0]}, "what is no number becomes null"
+    assert run.read() == RECORD | {"values": [None, None, 1.0]}, "what is no number becomes null"
     assert not run.lock_path.exists()
 
 
@@ -100,6 +100,51 @@ def test_unusable_records(run):
     run.path.mkdir(parents=True)
     run.record_path.write_text('{"a": ')
     with pytest.raises(LightningCSEError, match="damaged"):
+        run.read()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"type": 1}', b'{"type": "a"'])
+def test_a_damaged_failure_is_one_line(run, content):
+    run.start("a: 1\n")
+    run.failed_path.write_bytes(content)
+    assert run.status == "failed"
+    assert f"{run.failed_path} is damaged" in run.reason()
+    with pytest.raises(FailedBefore, match="retry_failed=true"):
+        run.claim(force=False, leave_failed=True).__enter__()
+
+
+@pytest.mark.parametrize("cause", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
+def test_after_a_refusal_of_the_system_a_run_is_tried_again(run, cause):
+    run.start("a: 1\n")
+    try:
+        try:
+            raise OSError(cause, os.strerror(cause))
+        except OSError as error:
+            raise LightningCSEError("not written") from error
+    except LightningCSEError as error:
+        run.fail(error, "training")
+
+    assert run.status == "new"
+    with run.claim(force=False, leave_failed=True) as unfinished:
+        assert unfinished
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metrics": [1]},
+        {"metrics": {"a": "x"}},
+        {"seed": "3"},
+        {"best": 1},
+        {"decisive": {"confjg": {}}},
+        {"seconds": {"training": None}},
+        {"baselines": {"length": 2}},
+        {"checkpoint": {}},
+    ],
+)
+def test_records_of_another_shape(run, change):
+    run.finish(RECORD | change)
+    with pytest.raises(DataError, match=rf"record\.json is damaged \({next(iter(change))}"):
         run.read()
 
 

@@ -23,7 +23,6 @@ def test_a_kept_run(tmp_path, repository):
         assert [event.step for event in events] == [step for step, _ in points]
         assert [event.value for event in events] == pytest.approx([value for _, value in points])
 
-    assert "custom_scalars__config__" in shown.Tags()["tensors"]
     (best,) = shown.Scalars("best/score")
     assert best.value == pytest.approx(run.record["best"]["score"])
 

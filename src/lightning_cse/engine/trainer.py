@@ -1,0 +1,201 @@
+"""Lightning's Trainer for a run: its callbacks, its loggers, and when it validates."""
+
+import contextlib
+import itertools
+import logging
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from omegaconf import DictConfig
+from pytorch_lightning.callbacks import (
+    BatchSizeFinder,
+    LearningRateFinder,
+    ProgressBar,
+    RichProgressBar,
+    StochasticWeightAveraging,
+)
+from pytorch_lightning.loggers import Logger
+
+from lightning_cse.callbacks import (
+    AtomicCheckpointIO,
+    BestCheckpoint,
+    Interrupts,
+    LastCheckpoint,
+    Lines,
+    RandomState,
+    Timing,
+    TrainingEnd,
+)
+from lightning_cse.data import ContrastiveDataModule
+from lightning_cse.engine.build import Parts, built
+from lightning_cse.loggers import CurvesDigest, CurvesLogger
+from lightning_cse.methods import Method
+
+log = logging.getLogger(__name__)
+
+BAR_EVERY = 10
+"""Batches between two updates of the progress bar: each reads the loss from the device."""
+
+
+FINDERS: tuple[type[pl.Callback], ...] = (LearningRateFinder, BatchSizeFinder)
+
+
+@dataclass(frozen=True)
+class Training:
+    """A Trainer, and the callbacks of ours that are asked about it.
+
+    ``finders`` look for a learning rate or a batch size when training starts. They are apart, since
+    they would also look when the Trainer validates and tests.
+    """
+
+    trainer: pl.Trainer
+    finders: list[pl.Callback]
+    best: BestCheckpoint
+    last: LastCheckpoint
+    timing: Timing
+    total: int
+    """The number of steps of a training that is not stopped early."""
+
+    @contextlib.contextmanager
+    def finding(self) -> Iterator[None]:
+        """Let the finders take part."""
+        callbacks: list[pl.Callback] = self.trainer.callbacks  # type: ignore[attr-defined]  # set by Lightning
+        callbacks[:0] = self.finders
+        try:
+            yield
+        finally:
+            del callbacks[: len(self.finders)]
+
+    @property
+    def averages(self) -> bool:
+        """Whether the weights are replaced by an average when training ends."""
+        return self.last.averages
+
+
+def build_training(
+    cfg: DictConfig,
+    parts: Parts,
+    folder: Path,
+    interrupts: Interrupts,
+    curves: CurvesLogger,
+    loggers: Sequence[Logger] = (),
+    *,
+    is_resumed: bool = False,
+) -> Training:
+    """Return the Trainer of a run in a folder; raise ConfigError for a callback that cannot work.
+
+    A run that is resumed has no finders: its checkpoint has what they found.
+    """
+    checkpoints = folder / "checkpoints"
+    best = BestCheckpoint(checkpoints, cfg.monitor, lambda: _warm_up(parts.method, trainer))
+    averages = any(isinstance(part, StochasticWeightAveraging) for part in parts.callbacks)
+    last = LastCheckpoint(checkpoints, averages=averages)
+    timing = Timing()
+    interrupts.last = last.path
+    finders = [callback for callback in parts.callbacks if isinstance(callback, FINDERS)]
+    callbacks = [callback for callback in parts.callbacks if callback not in finders]
+    bar = cfg.trainer.get("enable_progress_bar", sys.stderr.isatty())
+    if bar and not any(isinstance(callback, ProgressBar) for callback in callbacks):
+        callbacks.append(RichProgressBar(refresh_rate=BAR_EVERY))
+
+    every = _every(cfg, parts.data)
+    trainer: pl.Trainer = built(
+        cfg.trainer,
+        logger=[curves, *loggers],
+        # The first measures before a callback that averages weights puts the current ones back.
+        callbacks=[
+            parts.diagnostics,
+            RandomState(),
+            TrainingEnd(cfg.monitor, every),
+            *callbacks,
+            timing,
+            Lines(cfg.monitor),
+            CurvesDigest(curves.curves),
+            best,
+            last,
+            interrupts,
+        ],
+        default_root_dir=str(folder),
+        enable_progress_bar=bar,
+        **_validation(cfg, every),
+        _convert_="all",
+    )
+    trainer.strategy.checkpoint_io = AtomicCheckpointIO()
+    if trainer.global_rank:  # its own dropout masks
+        pl.seed_everything(cfg.seed + trainer.global_rank, workers=True, verbose=False)
+
+    total = total_steps(cfg, parts.data)
+
+    return Training(trainer, [] if is_resumed else finders, best, last, timing, total)
+
+
+def test_trainer(cfg: DictConfig, trainer: pl.Trainer) -> pl.Trainer:
+    """Return a Trainer that tests baselines beside a run: without loggers and checkpoints."""
+    quiet: pl.Trainer = built(
+        cfg.trainer,
+        logger=False,
+        callbacks=[Lines(cfg.monitor)],
+        enable_checkpointing=False,
+        enable_progress_bar=trainer.progress_bar_callback is not None,
+        _convert_="all",
+    )
+    return quiet
+
+
+def _every(cfg: DictConfig, data: ContrastiveDataModule) -> int | None:
+    """Return the steps between two validations: ``eval_every``, or fewer in a run too short for
+    ``least_evaluations``; None if ``trainer.val_check_interval`` takes their place.
+    """
+    if cfg.trainer.get("val_check_interval") is not None:
+        return None
+
+    batches = data.batches_per_epoch(_limit(cfg.trainer))
+    every = cfg.eval_every or math.ceil(batches / cfg.trainer.accumulate_grad_batches)
+
+    return int(min(every, max(1, total_steps(cfg, data) // cfg.least_evaluations)))
+
+
+def _validation(cfg: DictConfig, every: int | None) -> dict[str, Any]:
+    """Return the arguments of the Trainer that say when it validates, across epochs."""
+    if every is None:
+        is_share = isinstance(cfg.trainer.val_check_interval, float)  # of an epoch
+        return {"check_val_every_n_epoch": 1 if is_share else None}
+
+    batches = every * cfg.trainer.accumulate_grad_batches
+    return {"val_check_interval": batches, "check_val_every_n_epoch": None}
+
+
+def total_steps(cfg: DictConfig, data: ContrastiveDataModule) -> int:
+    """Return the number of optimizer steps of a training that is not stopped early."""
+    trainer = cfg.trainer
+    if trainer.max_epochs in (None, -1):
+        return int(trainer.max_steps)
+
+    batches = data.batches_per_epoch(_limit(trainer))
+    steps = int(trainer.max_epochs * math.ceil(batches / trainer.accumulate_grad_batches))
+
+    return steps if trainer.max_steps == -1 else min(steps, int(trainer.max_steps))
+
+
+def _limit(trainer: DictConfig) -> int | float | None:
+    """Return the limit on the batches of an epoch."""
+    limit: int | float | None = trainer.get("overfit_batches") or trainer.limit_train_batches
+    return limit
+
+
+def _warm_up(method: Method, trainer: pl.Trainer) -> int:
+    """Return the steps until the learning rate stops rising; 0 if it rises until the last step."""
+    schedule = method.schedule
+    total = int(trainer.estimated_stepping_batches)
+    if schedule.watches:
+        return 0
+
+    factors = (schedule(step, total=total) for step in range(total))
+    pairs = enumerate(itertools.pairwise(factors))
+
+    return next((step for step, (before, after) in pairs if after <= before), 0)

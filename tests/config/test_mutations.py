@@ -1,0 +1,141 @@
+"""Wrong values on the command line: each ends in one line per fault before training, and no class
+of another kind is called.
+"""
+
+import copy
+import random
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from lightning_cse.config.check import check
+from lightning_cse.config.compose import complete
+from lightning_cse.errors import ConfigError
+
+TINY = ("+experiment=simcse_inli", "+debug=tiny")
+
+VALUES = [
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    -1,
+    0,
+    1,
+    10**30,
+    0.5,
+    True,
+    None,
+    "",
+    "x",
+    "nan",
+    "${seed}",
+    "${nothing}",
+    "???",
+    [],
+    [1],
+    [[]],
+    ["a", None],
+    {},
+    {"a": 1},
+    {"_target_": "os.getcwd"},
+    {"_target_": "os.mkdir", "path": "made"},
+    {"_target_": "torch.load", "f": "evil.pt", "weights_only": False},
+    {"_target_": "subprocess.Popen", "args": "ls"},
+    {"_target_": "torch.nn.Identity"},
+    {"_target_": [1]},
+    {"_target_": "nothing.at.all"},
+]
+
+
+def leaves(node, prefix=""):
+    """The dotted keys of all values, and of the mappings that have them."""
+    for key in node:
+        yield f"{prefix}{key}"
+        if not OmegaConf.is_interpolation(node, key) and isinstance(node.get(key), DictConfig):
+            yield from leaves(node[key], f"{prefix}{key}.")
+
+
+def pairs(cfg, seed=0):
+    """Every key with every value, in an order that a seed decides."""
+    every = [(key, value) for key in leaves(cfg) for value in VALUES]
+    random.Random(seed).shuffle(every)
+
+    return every
+
+
+def mutated(cfg, key, value):
+    """Check a config with another value; return the lines of its faults."""
+    cfg = copy.deepcopy(cfg)
+    OmegaConf.update(cfg, key, value, merge=False)
+    try:
+        complete(cfg)
+        check(cfg, "train")
+    except ConfigError as error:
+        return error.faults
+
+    return []
+
+
+def refused(key, value):
+    """Whether a value is wrong for every key."""
+    if isinstance(value, dict):
+        return str(value.get("_target_", "")).partition(".")[0] in ("os", "subprocess", "nothing")
+
+    return isinstance(value, float) and value * 0 != 0
+
+
+def check_all(cfg, every, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for key, value in every:
+        faults = mutated(cfg, key, value)
+        assert all("\n" not in fault and ": " in fault for fault in faults), (key, value, faults)
+        # recipe and limits of other tasks are values that no node takes
+        assert faults or not refused(key, value), (key, value)
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sample_of_wrong_values(compose, tmp_path, monkeypatch):
+    cfg = compose(*TINY)
+    every = pairs(cfg)
+    assert len(every) > 3000
+    check_all(cfg, every[:200], tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_wrong_value(compose, tmp_path, monkeypatch):
+    cfg = compose(*TINY)
+    check_all(cfg, pairs(cfg, seed=1), tmp_path, monkeypatch)
+
+
+LINES = [
+    "method.loss.temperature=nan",
+    "method.loss.temperature=inf",
+    "data.held_out_share=nan",
+    "monitor=3",
+    "paths.runs_dir=10",
+    "paths.cache_dir=[1]",
+    "logger=[1]",
+    "trainer.num_nodes=0",
+    "trainer.strategy=7",
+    "limits.test_pairs=1",
+    "+baselines.x={_target_: os.getcwd}",
+    "+callbacks.x={_target_: torch.load, f: evil.pt, weights_only: false}",
+    "method._target_=[1]",
+    "+callbacks.x={_target_: os.system, command: ls}",
+    "~method.optimizer.lr",
+    "--experiment simcse_sup",
+    "hydra.run.dir=elsewhere",
+    "data.columns={negative: [a, b]}",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_line_is_refused_before_training(line, give, tmp_path):
+    words = line.split(" ") if line.startswith("--") else [line]
+    code, out, errors = give("+experiment=simcse_sup", "+debug=tiny", *words)
+    assert (code, out) == (2, "")
+    assert errors.startswith("error: ")
+    assert errors.count("\n") == 1
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,538 @@
+"""Lightning's callbacks, loggers and arguments of the Trainer work here as Lightning documents
+them; a Method works in a person's own Trainer.
+"""
+
+import json
+import logging
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning import Callback
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger, Logger
+from small_runs import LITTLE, SMALL, curves, dies_at
+
+from lightning_cse.config.check import check
+from lightning_cse.data import sentence_batches
+from lightning_cse.engine import build as building
+from lightning_cse.engine import train as training
+from lightning_cse.engine.build import build
+from lightning_cse.errors import ConfigError, TrainingError
+from lightning_cse.evaluation import Task, TaskResult, keyed, run_tasks
+from lightning_cse.methods import DualCSE, Method
+
+OF_LIGHTNING = "pytorch_lightning.callbacks"
+MONITOR = "val/rte/accuracy_all"
+
+
+@pytest.fixture
+def run(run_tiny, tmp_path):
+    """Train DualCSE for six steps, validated at every second, in a folder below the test's."""
+    return lambda *line, place="": run_tiny(tmp_path / place, *SMALL, *line)
+
+
+def added(name, **options):
+    """Return the override that adds a callback of Lightning, or of this file."""
+    module = __name__ if name in globals() else OF_LIGHTNING
+    items = {"_target_": f"{module}.{name}", **options}.items()
+    node = ", ".join(f"{key}: {json.dumps(value)}" for key, value in items)
+
+    return f"+callbacks.{name}={{{node}}}"
+
+
+def state_of(path):
+    return torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+
+
+def dev_scores(cfg, weights):
+    """Return the dev scores of weights, evaluated without a Trainer."""
+    parts = build(cfg)
+    parts.method.load_state_dict(weights)
+    results = run_tasks(parts.tasks, parts.method.eval().model, "dev")
+
+    return keyed({name: result.metrics for name, result in results.items()}, "val/")
+
+
+class Weights(Task):
+    """Measures the weights of the model that is asked, all of them."""
+
+    needs = ()
+    metrics = ("mean",)
+
+    def evaluate(self, embedded, split):
+        weights = [weight.double().flatten() for weight in embedded.answers.parameters()]
+        return TaskResult({"mean": torch.cat(weights).mean().item()})
+
+
+class Rising(Task):
+    """Counts the validations, so that the last one is the best."""
+
+    needs = ()
+    splits = ("dev",)
+    metrics = ("count",)
+
+    def __init__(self):
+        self.count = 0
+
+    def evaluate(self, embedded, split):
+        self.count += 1
+        return TaskResult({"count": float(self.count)})
+
+
+class Steps(Callback):
+    """Records the weights before the first step and after each."""
+
+    weights: list[dict[str, torch.Tensor]]
+
+    def on_train_start(self, trainer, method):
+        type(self).weights = []
+        self.on_train_batch_end(trainer, method)
+
+    def on_train_batch_end(self, trainer, method, *_):
+        self.weights.append({name: part.double() for name, part in method.state_dict().items()})
+
+
+class Batches:
+    """Notes the rows of every training batch, and whether the method is in training mode."""
+
+    def __init__(self, monkeypatch):
+        self.rows = []
+        self.is_training = []
+        self.calls = []
+        training_step = DualCSE.training_step
+
+        def noted(method, batch, batch_idx):
+            self.rows.append(batch["index"].tolist())
+            self.is_training.append(all(module.training for module in method.modules()))
+            self.calls.append("training")
+            return training_step(method, batch, batch_idx)
+
+        monkeypatch.setattr(DualCSE, "training_step", noted)
+        validation_step = DualCSE.validation_step
+
+        def counted(method, batch, batch_idx):
+            self.calls.append("test" if method.trainer.testing else "validation")
+            return validation_step(method, batch, batch_idx)
+
+        monkeypatch.setattr(DualCSE, "validation_step", counted)
+
+
+@pytest.fixture
+def batches(monkeypatch):
+    return Batches(monkeypatch)
+
+
+# Callbacks -----------------------------------------------------------------------------------
+
+
+def test_early_stopping_also_of_a_resumed_run(run, caplog):
+    caplog.set_level(logging.INFO)
+    line = ("method.optimizer.lr=0", "callbacks.early_stopping.patience=1")
+    stopped = run(*line, place="whole")
+    with dies_at(4):
+        run(*line, place="resumed")
+
+    resumed = run(*line, place="resumed")
+    assert "resuming from step 2" in resumed.log_path.read_text()
+    for folder in (stopped, resumed):
+        record = folder.read()
+        assert record["steps"] == 4
+        assert record["stopped_early"] == f"{MONITOR} has not improved in 1 evaluations"
+        assert list(curves(folder)[MONITOR]) == [0, 2, 4]
+
+
+def test_a_second_checkpoint_by_another_score(run):
+    folder = run(added("ModelCheckpoint", monitor="val/eis/accuracy", mode="max", filename="mine"))
+    (path,) = folder.path.rglob("mine*.ckpt")
+    checkpoint = torch.load(path, weights_only=True)
+    scores = curves(folder)["val/eis/accuracy"]
+    best = max(step for step in (2, 4, 6) if scores[step] == max(scores[s] for s in (2, 4, 6)))
+    assert scores[checkpoint["global_step"]] == scores[best]
+    assert state_of(folder.checkpoints / "best.ckpt").keys() == checkpoint["state_dict"].keys()
+
+
+@pytest.mark.parametrize(
+    ("experiment", "monitor"), [("simcse_sup", "val/stsb/spearman"), ("sbert", "val/weights/mean")]
+)
+def test_averaged_weights_are_validated_chosen_and_tested(
+    experiment, monitor, run_tiny, compose, tmp_path, one_thread
+):
+    line = (
+        f"+experiment={experiment}",
+        *LITTLE,
+        "method.optimizer.lr=1e-2",
+        "method.schedule.name=constant",
+        "limits.dev_rows=40",
+        f"+suite.weights={{_target_: {__name__}.Weights}}",
+        f"monitor={monitor}",
+    )
+    average = added("EMAWeightAveraging", decay=0.9)
+    folder = run_tiny(tmp_path, *line, added("Steps"), average)
+    averages = []
+    for weights in Steps.weights[1:]:
+        if not averages:
+            averages.append(weights)
+        else:
+            last = averages[-1]
+            averages.append({k: 0.9 * last[k] + 0.1 * weights[k] for k in weights})
+
+    cfg = compose("+debug=tiny", "paths.cache_dir=null", *line)
+    logged = curves(folder)
+    assert len(averages) == 6
+    assert list(logged[monitor]) == [0, 2, 4, 6]
+    for step in (2, 4, 6):
+        scores = dev_scores(cfg, averages[step - 1])
+        assert monitor in scores
+        for key, score in scores.items():
+            assert logged[key][step] == pytest.approx(score, abs=1e-6), (step, key)
+
+    step = folder.read()["best"]["step"]
+    assert logged[monitor][step] == max(logged[monitor][step] for step in (2, 4, 6))
+    best = state_of(folder.checkpoints / "best.ckpt")
+    for name, average in averages[step - 1].items():
+        assert torch.allclose(best[name].double(), average, atol=1e-6), name
+
+    moved = [(best[name] - Steps.weights[step][name]).abs().max() for name in best]
+    assert max(moved) > 1e-3, "the current weights are others"
+    assert_tested(folder, cfg, best)
+
+
+def test_weights_averaged_after_the_last_step_are_validated(run, compose, one_thread):
+    swa = added("StochasticWeightAveraging", swa_lrs=1e-2, swa_epoch_start=2, annealing_epochs=1)
+    line = (
+        "trainer.max_epochs=4",
+        "eval_every=3",
+        "method.optimizer.lr=1e-2",
+        f"+suite.weights={{_target_: {__name__}.Weights}}",
+        f"+suite.rising={{_target_: {__name__}.Rising}}",
+        "monitor=val/rising/count",
+    )
+    folder = run(*line, added("Steps"), swa)
+    starts = [Steps.weights[step] for step in (3, 6, 9)]  # of the second and later epochs
+    averaged = {name: sum(weights[name] for weights in starts) / 3 for name in starts[0]}
+    logged = curves(folder)
+    assert list(logged["val/rising/count"].items()) == [(0, 1), (3, 2), (6, 3), (9, 4), (12, 6)]
+    cfg = compose("+debug=tiny", "paths.cache_dir=null", *SMALL, *line)
+    for key, score in dev_scores(cfg, averaged).items():
+        if key != "val/rising/count":
+            assert logged[key][12] == pytest.approx(score, abs=1e-6), key
+
+    assert folder.read()["best"] == {"step": 12, "score": 6, "monitor": "val/rising/count"}
+    best = state_of(folder.checkpoints / "best.ckpt")
+    for name, average in averaged.items():
+        assert torch.allclose(best[name].double(), average, atol=1e-6), name
+
+    assert_tested(folder, cfg, best)
+
+
+def assert_tested(folder, cfg, weights):
+    """Assert that the test scores of a run are those of these weights."""
+    parts = build(cfg)
+    parts.method.load_state_dict(weights)
+    for name, result in run_tasks(parts.tasks, parts.method.eval().model, "test").items():
+        for metric, value in result.metrics.items():
+            assert folder.read()["metrics"][f"test/{name}/{metric}"] == pytest.approx(value)
+
+
+def test_learning_rates_are_those_of_the_schedule_at_each_logged_step(run):
+    warm = ("method.schedule.warmup=0.5", "method.optimizer.lr=6e-5")
+    rates = [0, 2e-5, 4e-5, 6e-5, 4e-5, 2e-5]
+    assert list(curves(run(*warm))["train/learning_rate"].items()) == [
+        (step, pytest.approx(rate)) for step, rate in enumerate(rates, start=1)
+    ]
+    rare = curves(run(*warm, "trainer.log_every_n_steps=3", place="rare"))
+    assert list(rare["train/learning_rate"]) == list(rare["train/loss"]) == [3, 6]
+    assert rare["train/learning_rate"] == {3: pytest.approx(4e-5), 6: pytest.approx(2e-5)}
+
+
+def test_a_learning_rate_is_found(run, batches):
+    finder = added("LearningRateFinder", min_lr=1e-6, max_lr=1e-2, num_training_steps=30)
+    steps = ("trainer.max_epochs=-1", "trainer.max_steps=6", "method.schedule.name=constant")
+    folder = run(finder, *steps)
+    (rate,) = folder.read()["tuned"].values()
+    assert list(folder.read()["tuned"]) == ["method.optimizer.lr"]
+    assert 1e-6 <= rate <= 1e-2
+    assert rate != 5e-5
+    assert list(curves(folder)["train/learning_rate"].values()) == pytest.approx([rate] * 6)
+    assert all(batches.is_training), "dropout is on while it looks, too"
+    assert len(batches.rows) > 6
+    found = batches.rows[-6:]
+    assert list(curves(folder)["train/loss"]) == [1, 2, 3, 4, 5, 6]
+    batches.rows.clear()
+    run(*steps, place="without")
+    assert found == batches.rows, "it takes no batch away"
+
+
+def test_a_batch_size_is_found(run, batches):
+    finder = added("BatchSizeFinder", max_trials=2, init_val=5, steps_per_trial=1)
+    folder = run(finder, "trainer.max_epochs=1")
+    record = folder.read()
+    assert record["tuned"] == {"data.batch_size": 10}
+    assert all(batches.is_training), "dropout is on while it looks, too"
+    assert [len(rows) for rows in batches.rows[-2:]] == [10, 10]
+    assert record["steps"] == 2
+    assert list(curves(folder)[MONITOR]) == [0, 2]
+    rates = list(curves(folder)["train/learning_rate"].values())
+    assert rates == pytest.approx([5e-5, 2.5e-5]), "of two steps"
+
+
+def test_what_is_found_stays_when_a_run_is_resumed(run):
+    line = (
+        added("BatchSizeFinder", max_trials=2, init_val=5, steps_per_trial=1),
+        added("LearningRateFinder", min_lr=1e-6, max_lr=1e-2, num_training_steps=30),
+        "trainer.max_epochs=-1",
+        "trainer.max_steps=6",
+    )
+    whole = run(*line, place="whole")
+    with dies_at(5):
+        run(*line, place="resumed")
+
+    resumed = run(*line, place="resumed")
+    assert set(whole.read()["tuned"]) == {"data.batch_size", "method.optimizer.lr"}
+    assert resumed.read()["tuned"] == whole.read()["tuned"]
+    assert curves(resumed) == curves(whole)
+
+
+def test_bars_timers_statistics_and_a_callback_of_ones_own(run, tmp_path, monkeypatch):
+    (tmp_path / "my_callbacks.py").write_text(
+        "import json\n"
+        "from pathlib import Path\n"
+        "from pytorch_lightning import Callback\n"
+        "\n"
+        "class Mine(Callback):\n"
+        "    def __init__(self, path):\n"
+        "        self.path = Path(path)\n"
+        "\n"
+        "    def on_validation_end(self, trainer, method):\n"
+        "        metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}\n"
+        "        with self.path.open('a') as file:\n"
+        "            file.write(json.dumps([trainer.global_step, metrics]) + '\\n')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = tmp_path / "seen.jsonl"
+    folder = run(
+        f"+callbacks.mine={{_target_: my_callbacks.Mine, path: {seen}}}",
+        added("RichProgressBar"),
+        added("Timer", duration="00:01:00:00"),
+        added("DeviceStatsMonitor", cpu_stats=True),
+        "+trainer.enable_progress_bar=true",
+    )
+    logged = curves(folder)
+    lines = [json.loads(line) for line in seen.read_text().splitlines()]
+    assert [step for step, _ in lines] == [0, 2, 4, 6]
+    for step, metrics in lines:
+        assert metrics[MONITOR] == pytest.approx(logged[MONITOR][step])
+        assert metrics["diag/eval/uniformity"] == pytest.approx(
+            logged["diag/eval/uniformity"][step]
+        )
+        assert ("train/loss" in metrics) == (step > 0)
+
+    statistics = [key for key in logged if key.startswith("DeviceStatsMonitor.")]
+    assert len(statistics) > 3
+
+
+class Stop(Callback):
+    """Ends training after three steps, as a callback may."""
+
+    def on_train_batch_end(self, trainer, *_):
+        trainer.should_stop = trainer.global_step == 3
+
+
+def test_the_last_step_is_validated_wherever_a_callback_ends_training(run):
+    folder = run(added("Stop"))
+    assert folder.read()["steps"] == 3
+    assert list(curves(folder)[MONITOR]) == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "line", [added("Timer", duration="00:00:00:00"), "trainer.max_time=00:00:00:00"]
+)
+def test_no_time_for_a_step(line, run):
+    with pytest.raises(TrainingError, match=r"no training step was made: see .*trainer\.max_time"):
+        run(line)
+
+
+REFUSED = {
+    "ModelPruning": ({"pruning_fn": "l1_unstructured"}, "it renames the weights"),
+    "BackboneFinetuning": ({}, "it changes which weights are trained"),
+    "GradientAccumulationScheduler": ({"scheduling": {1: 2}}, "use trainer.accumulate_grad_batche"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_callbacks_that_cannot_work_are_refused_before_data_is_read(name, run, monkeypatch):
+    for part in ("build_tasks", "_build_data"):
+        monkeypatch.setattr(building, part, lambda *_: pytest.fail("it read the data"))
+
+    options, reason = REFUSED[name]
+    line = added(name, **options).replace('"1"', "1")  # a number as a key
+    with pytest.raises(ConfigError, match=rf"callbacks\.{name}: {name} cannot be used: .*{reason}"):
+        run(line)
+
+
+# Arguments of the Trainer --------------------------------------------------------------------
+
+
+def test_fast_dev_run_makes_one_step_and_leaves_nothing(compose, batches, tmp_path):
+    cfg = compose("+debug=tiny", "paths.cache_dir=null", *SMALL, "+trainer.fast_dev_run=true")
+    cfg.paths.runs_dir = str(tmp_path / "runs")
+    outcome = training.train(cfg)
+    assert outcome.status == "finished"
+    assert batches.calls == ["training", "validation", "test"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_overfitted_batches_are_the_same_in_each_epoch(run, batches):
+    folder = run("+trainer.overfit_batches=2", "trainer.max_epochs=3", "eval_every=null")
+    first = batches.rows[:2]
+    assert first[0] != first[1]
+    assert batches.rows == first * 3
+    assert list(curves(folder)[MONITOR]) == [0, 2, 4, 6]
+
+
+def test_limits_profiler_anomalies_and_time(run_tiny, tmp_path, monkeypatch):
+    counts = []
+    validation_step = Method.validation_step
+
+    def counted(method, batch, batch_idx):
+        counts.append((method.trainer.testing, len(batch["sentences"])))
+        return validation_step(method, batch, batch_idx)
+
+    monkeypatch.setattr(Method, "validation_step", counted)
+    monkeypatch.setattr(sentence_batches, "TOKENS_AT_ONCE", 300)
+    folder = run_tiny(
+        tmp_path,
+        "+experiment=simcse_sup",
+        *LITTLE,
+        "limits.dev_rows=60",
+        "+trainer.limit_val_batches=3",
+        "+trainer.limit_test_batches=4",
+        "+trainer.profiler=simple",
+        "+trainer.detect_anomaly=true",
+        "trainer.max_time=00:01:00:00",
+    )
+    logged = curves(folder)
+    assert list(logged["val/stsb/spearman"]) == [0, 2, 4, 6]
+    assert [is_test for is_test, _ in counts] == [False] * 4 * 3 + [True] * 4
+    assert not any(key.startswith("diag/") for key in logged), "some of its sentences are left out"
+    assert folder.status == "finished"
+
+
+def test_a_run_without_validation_is_refused(compose):
+    with pytest.raises(ConfigError, match=r"trainer\.limit_val_batches: validation chooses"):
+        check(compose("+debug=tiny", *SMALL, "+trainer.limit_val_batches=0"), "train")
+
+
+@pytest.mark.parametrize(
+    ("line", "steps"),
+    [
+        ("+trainer.val_check_interval=2", [0, 2, 4, 6]),
+        ("+trainer.val_check_interval=0.67", [0, 2, 5, 6]),  # after two of three batches
+        ("+trainer.val_check_interval=1.0", [0, 3, 6]),
+        ("trainer.accumulate_grad_batches=2", [0, 2, 4]),
+        ("trainer.accumulate_grad_batches=2 eval_every=1", [0, 1, 2, 3, 4]),
+        ("trainer.accumulate_grad_batches=3 eval_every=1", [0, 1, 2]),
+        ("eval_every=null", [0, 3, 6]),
+        ("eval_every=4", [0, 4, 6]),
+    ],
+)
+def test_when_it_validates(line, steps, run):
+    folder = run(*line.split())
+    logged = curves(folder)
+    assert list(logged[MONITOR]) == list(logged["diag/eval/uniformity"]) == steps
+    assert folder.read()["steps"] == steps[-1]
+
+
+def test_validation_never_changes_training(run):
+    runs = {
+        name: run(*line, "keep_last=true", place=name)
+        for name, line in {
+            "often": ("eval_every=2",),
+            "rarely": ("eval_every=4",),
+            "with_dropout": ("eval_every=2", "diag.dropout=true"),
+        }.items()
+    }
+    last = {name: state_of(folder.checkpoints / "last.ckpt") for name, folder in runs.items()}
+    for name, weights in last.items():
+        for key, weight in weights.items():
+            assert torch.equal(weight, last["often"][key]), (name, key)
+
+    losses = [curves(folder)["train/loss"] for folder in runs.values()]
+    assert losses == [losses[0]] * 3
+    steps = {name: list(curves(folder)[MONITOR]) for name, folder in runs.items()}
+    assert steps == {"often": [0, 2, 4, 6], "rarely": [0, 4, 6], "with_dropout": [0, 2, 4, 6]}
+
+
+# A Trainer of one's own, and loggers ---------------------------------------------------------
+
+
+def test_a_method_in_a_trainer_of_ones_own(compose, tmp_path):
+    line = ("+experiment=simcse_sup", *LITTLE, "limits.dev_rows=20")
+    cfg = compose("+debug=tiny", "paths.cache_dir=null", *line)
+    parts = build(cfg)
+    method, data = parts.method, parts.data
+    best = ModelCheckpoint(monitor="val/stsb/spearman", mode="max")
+    trainer = pl.Trainer(
+        max_epochs=3,
+        accelerator="cpu",
+        callbacks=[best],
+        logger=CSVLogger(tmp_path),
+        log_every_n_steps=1,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(method, data)
+    metrics = trainer.callback_metrics
+    assert {"train/loss", "val/stsb/spearman"} <= metrics.keys()
+    (file,) = tmp_path.rglob("metrics.csv")
+    header, *rows = [row.split(",") for row in file.read_text().splitlines()]
+    losses = [row[header.index("train/loss")] for row in rows]
+    assert len(list(filter(None, losses))) == 9
+    scores = [float(row[header.index("val/stsb/spearman")] or "nan") for row in rows]
+    assert max(score for score in scores if score == score) == pytest.approx(
+        float(best.best_model_score)
+    )
+
+    other = build(cfg).method
+    assert isinstance(other, Method)
+    other.load_state_dict(state_of(best.best_model_path))
+    (tested,) = trainer.validate(other, data, verbose=False)
+    assert tested["val/stsb/spearman"] == pytest.approx(float(best.best_model_score))
+    (tested,) = trainer.test(other, data, verbose=False)
+    assert any(key.startswith("test/") for key in tested)
+
+
+class Failing(Logger):
+    """A logger whose server is away."""
+
+    name = "failing"
+    version = 0
+
+    def log_hyperparams(self, *_, **__):
+        pass
+
+    def log_metrics(self, metrics, step=None):
+        raise ConnectionError("the server is away")
+
+
+def test_a_failing_logger_is_reported_once(run, caplog):
+    folder = run(f"+logger.mine={{_target_: {__name__}.Failing}}")
+    assert folder.status == "finished"
+    warnings = [text for text in caplog.messages if "the server is away" in text]
+    assert len(warnings) == 1
+    assert warnings[0].endswith("the run continues without it")
+    assert list(curves(folder)["train/loss"]) == [1, 2, 3, 4, 5, 6]
+
+
+def test_several_loggers_have_the_values_of_the_curves(run):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    folder = run("logger=[csv,tensorboard]")
+    events = accumulator.EventAccumulator(str(folder.path / "tensorboard")).Reload()
+    for key, points in curves(folder).items():
+        logged = {event.step: event.value for event in events.Scalars(key)}
+        steps = sorted(logged) if key == "train/learning_rate" else sorted(points)
+        assert [logged[step] for step in steps] == pytest.approx(list(points.values())), key
+
+    (score,) = events.Scalars("best/score")
+    assert score.value == pytest.approx(folder.read()["best"]["score"])
