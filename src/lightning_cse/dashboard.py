@@ -163,7 +163,7 @@ def _parser() -> argparse.ArgumentParser:
         "python -m lightning_cse.report writes an HTML page.",
     )
     add = parser.add_argument
-    add("--project", required=True, help="W&B project (logger.project, lightning_cse)")
+    add("--project", required=True, help="W&B project (logger.wandb.project, lightning_cse)")
     add("--entity", default="", help="W&B user or team; default: the user who is logged in")
     add("--dev", action="append", metavar="KEY", help="a dev score; may be repeated")
     add("--test", action="append", metavar="KEY", help="a test score; may be repeated")

@@ -15,6 +15,7 @@ taken. `IterableDataset` does not restore a shuffle buffer; a block is read agai
 import dataclasses
 import itertools
 import math
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -495,8 +496,8 @@ class StreamDataModule(ContrastiveDataModule):
         return {}
 
     def batches_per_epoch(self, limit: int | float | None = None) -> int:
-        """Return 1: a stream has no epochs, and ends with ``max_steps``."""
-        return 1
+        """Return the largest number: a stream has no epochs, and ends with ``max_steps``."""
+        return sys.maxsize
 
     def train_dataloader(self) -> StreamLoader:  # type: ignore[override]  # with the same protocol
         """Return the loader of all batches of the training, at the position of the loaded
