@@ -75,7 +75,7 @@ def test_settings_and_weights_build_the_same_model_again(kind, options):
 )
 def test_build_refuses_unknown_models_and_calls_no_other_code(settings, monkeypatch):
     monkeypatch.setattr("timeit.timeit", lambda *_: pytest.fail("it was called"))
-    with pytest.raises(EncoderError, match="cannot be imported or built|is in no module"):
+    with pytest.raises(EncoderError, match=r"cannot be imported or built|is in no module"):
         build(tiny_encoder(), settings)
 
 

@@ -109,7 +109,10 @@ def test_points(artefact, label, column, profile, settings, wanted):
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        ("method.optimizer.rl=1", r"train \+exp.*: Could not override .method\.optimizer\.rl"),
+        (
+            "method.optimizer.rl=1",
+            r"train \+exp.*: method\.optimizer\.rl: Key 'rl' is not in struct",
+        ),
         ("whatever", r"whatever"),
     ],
 )

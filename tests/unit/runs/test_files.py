@@ -40,24 +40,6 @@ def test_curves_round_trip(tmp_path):
     assert read['odd, "key"'] == [(step, 1.0) for step in range(len(values))]
 
 
-def test_curves_of_a_resumed_run(tmp_path):
-    curves = Curves(tmp_path / "c.csv")
-    curves.keep(lambda step, key: False)
-    assert not curves.path.exists()
-    for step in range(6):
-        curves.append(step, {"a": step / 7, "b": -step})
-
-    whole = curves.path.read_bytes()
-    curves.keep(lambda step, key: step < 3 or (step == 3 and key == "a"))
-    assert curves.read()["a"] == [(step, step / 7) for step in range(4)]
-    assert curves.read()["b"] == [(step, -step) for step in range(3)]
-    curves.append(3, {"b": -3})
-    for step in (4, 5):
-        curves.append(step, {"a": step / 7, "b": -step})
-
-    assert curves.path.read_bytes() == whole
-
-
 def test_partial_last_line_is_dropped(tmp_path):
     curves = Curves(tmp_path / "c.csv")
     curves.append(1, {"train/loss": 0.125})
@@ -67,9 +49,6 @@ def test_partial_last_line_is_dropped(tmp_path):
         curves.path.write_bytes(whole[:length])
         want = [(1, 0.125), (2, 0.0625)][: max(whole[:length].count(b"\n") - 1, 0)]
         assert curves.read().get("train/loss", []) == want
-        curves.keep(lambda step, key: True)
-        curves.append(3, {"train/loss": 1.0})
-        assert curves.read()["train/loss"] == [*want, (3, 1.0)]
 
 
 def test_curves_end_at_a_damaged_line(tmp_path):
