@@ -11,6 +11,7 @@ import pytest
 from lightning_cse.compare import main
 from lightning_cse.runs import Run, write_predictions
 
+METHOD = {"_target_": "lightning_cse.methods.SimCSE"}
 GOOD, POOR = [True] * 30 + [False] * 10, [True] * 12 + [False] * 28
 
 
@@ -25,7 +26,9 @@ def make_run(tmp_path):
         columns = {"row": list(range(len(correct))), "label": labels, "prediction": predicted}
         write_predictions(run.predictions, "rte", columns)
         record = {"name": name, "config_hash": run.config_hash, "seed": seed, "metrics": {}}
-        run.finish({**record, "decisive": {"config": {"method": {"optimizer": {"lr": lr}}}}})
+        run.finish(
+            {**record, "decisive": {"config": {"method": METHOD | {"optimizer": {"lr": lr}}}}}
+        )
 
         return str(run.path)
 
