@@ -17,7 +17,6 @@ import argparse
 import json
 import statistics
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lightning_cse import train
-from lightning_cse.callbacks import Evaluation
+from lightning_cse.callbacks import Timing
 from lightning_cse.runs import Curves
 
 RECORDS = Path(__file__).parents[1] / "experiments"
@@ -81,16 +80,14 @@ def _kept() -> Iterator[tuple[dict[str, Any], float, float]]:
 def _trained(overrides: list[str]) -> Iterator[tuple[dict[str, Any], float, float]]:
     """Train a run, and yield it with the seconds of its first evaluation and of a later one."""
     seconds = []
-    measure = Evaluation._measure
+    end_validation = Timing.on_validation_end
 
-    def timed(self: Evaluation, method: Any) -> dict[str, float]:
-        start = time.perf_counter()
-        values = measure(self, method)
-        seconds.append(time.perf_counter() - start)
+    def timed(self: Timing, *args: Any) -> None:
+        before = self.evaluation
+        end_validation(self, *args)
+        seconds.append(self.evaluation - before)
 
-        return values
-
-    Evaluation._measure = timed  # type: ignore[method-assign]
+    Timing.on_validation_end = timed  # type: ignore[method-assign]
     quiet = ("baselines=none", "logger=csv", "figures=false")
     with tempfile.TemporaryDirectory() as folder:
         record = train([*quiet, f"paths.runs_dir={folder}", *overrides]).read()

@@ -6,7 +6,7 @@ python scripts/training_imports.py
 import sys
 
 from lightning_cse.config.compose import compose_run
-from lightning_cse.engine.train import build
+from lightning_cse.engine.build import build
 
 OVERRIDES = ["+experiment=dualcse_cross", "+debug=tiny", "paths.cache_dir=null"]
 
