@@ -90,7 +90,9 @@ def _trained(overrides: list[str]) -> Iterator[tuple[dict[str, Any], float, floa
     Timing.on_validation_end = timed  # type: ignore[method-assign]
     quiet = ("baselines=none", "logger=csv", "figures=false")
     with tempfile.TemporaryDirectory() as folder:
-        record = train([*quiet, f"paths.runs_dir={folder}", *overrides]).read()
+        run = train([*quiet, f"paths.runs_dir={folder}", *overrides])
+        assert run is not None  # noqa: S101 - without fast_dev_run
+        record = run.read()
 
     yield record, seconds[0], statistics.median(seconds[1:])
 

@@ -18,8 +18,9 @@ def main() -> int:
     return launch("lightning_cse.engine.train:run", config_name="train")
 
 
-def train(overrides: Sequence[str]) -> Run:
+def train(overrides: Sequence[str]) -> Run | None:
     """Train one run, and return it; like the command, resume it or skip it if it is finished.
+    ``trainer.fast_dev_run`` leaves no run, and returns None.
 
     ``overrides`` are the words of a command line, such as ``["+experiment=simcse_sup",
     "+profile=laptop", "seed=1"]``. Training takes place in this process, or in separate ones if the
@@ -29,7 +30,9 @@ def train(overrides: Sequence[str]) -> Run:
     """
     from lightning_cse.runs import Run
 
-    return Run.at(Path(call("lightning_cse.engine.train:train", "train", overrides).folder))
+    folder = call("lightning_cse.engine.train:train", "train", overrides).folder
+
+    return Run.at(Path(folder)) if folder else None
 
 
 if __name__ == "__main__":
