@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import logging
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -35,8 +34,6 @@ from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.engine.build import Parts, built
 from lightning_cse.loggers import CurvesDigest, CurvesLogger
 from lightning_cse.methods import Method
-
-log = logging.getLogger(__name__)
 
 BAR_EVERY = 10
 """Batches between two updates of the progress bar: each reads the loss from the device."""

@@ -1,6 +1,5 @@
 """Validation and test in Lightning: embed the sentences of the data module, then ask its tasks."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +9,6 @@ from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import TrainingError
 from lightning_cse.evaluation import Embedded, TaskResult, evaluate_tasks, keyed
 from lightning_cse.evaluation.task import Answers, Split
-
-log = logging.getLogger(__name__)
 
 
 class Evaluated(pl.LightningModule):
