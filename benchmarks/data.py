@@ -151,7 +151,7 @@ def theirs(cfg: Any, encoder: Any) -> tuple[int, Iterator[Any]]:
     from sentence_transformers import SentenceTransformer
     from torch.utils.data import DataLoader
 
-    from lightning_cse.encoders.load import find_encoder
+    from lightning_cse.encoders.find import find_encoder
 
     folder = find_encoder(cfg.encoder.name, cfg.encoder.source, cfg.encoder.package)
     model = SentenceTransformer(str(folder), device="cpu")

@@ -88,10 +88,10 @@ def sentences(lengths: str, count: int) -> list[str]:
 
 def _of_inli(count: int, draw: random.Random) -> list[str]:
     from lightning_cse.data import read_corpus, sample_dir
-    from lightning_cse.data.own import INLI_HYPOTHESES
+    from lightning_cse.data.columns import INLI_HYPOTHESES
 
     rows = read_corpus("inli", "train", os.environ.get("LIGHTNING_CSE_DATA") or sample_dir())
-    columns = [rows.column(name) for name in ("premise", *INLI_HYPOTHESES)]
+    columns = [rows[name] for name in ("premise", *INLI_HYPOTHESES)]
     found = list(dict.fromkeys(text for column in columns for text in column if text))
     draw.shuffle(found)
 

@@ -42,7 +42,6 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from llm_server import TRANSIENT, ChatServer, prompt  # noqa: E402
 
-from lightning_cse.llm.probe import QUESTION  # noqa: E402
 from lightning_cse.runs import environment  # noqa: E402
 
 CONCURRENCY = 64
@@ -72,7 +71,7 @@ class CountingServer(ChatServer):
         fault = super().begin(body, authorization)
         with self.lock:
             self.calls.clear()
-            self.asked[key(body["messages"])] += prompt(body) != QUESTION
+            self.asked[key(body["messages"])] += 1
             self.faults.update([fault] if fault else [])
         return fault
 
@@ -81,7 +80,7 @@ class CountingServer(ChatServer):
         super().end(body, answered)
         with self.lock:
             self.answered.clear()
-            self.done[key(body["messages"])] += answered and prompt(body) != QUESTION
+            self.done[key(body["messages"])] += answered
 
 
 def key(messages: list[dict[str, str]]) -> int:

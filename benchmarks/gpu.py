@@ -188,7 +188,7 @@ def save_rows(file: Path, count: int) -> None:
     """Write triplets, from the sentences of the sample corpus."""
     sample = read_corpus("inli", "train", sample_dir())
     columns = ("premise", "explicit_entailment", "contradiction")
-    texts = [sample.column(name) for name in columns]
+    texts = [sample[name][:] for name in columns]
     with file.open("w", encoding="utf-8") as lines:
         for number in range(count):
             turn, row = divmod(number, len(sample))

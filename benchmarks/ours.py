@@ -14,7 +14,7 @@ from measuring import ON_GPU, ROLES, Clock, Size
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse.config.compose import compose
-from lightning_cse.encoders.load import find_encoder
+from lightning_cse.encoders.find import find_encoder
 from lightning_cse.engine.build import build
 
 LIGHTNING = {"bf16": "bf16-mixed", "float32": "32-true"}
@@ -58,7 +58,7 @@ def simcse(size: Size, *overrides: str) -> DictConfig:
 def sentences_of(cfg: DictConfig) -> dict[str, list[str]]:
     """Return the training sentences of a config by role."""
     rows = build(cfg).data.train
-    return {role: rows.column(role) for role in ROLES}
+    return {role: rows[role][:] for role in ROLES}
 
 
 def train_ours(

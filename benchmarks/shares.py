@@ -174,7 +174,7 @@ def operations(cfg: DictConfig) -> float:
     of_attention = 4 * encoder.width * encoder.backbone.config.num_hidden_layers
     total = 0.0
     for role in ROLES:
-        for ids in encoder.tokenizer(rows.column(role)):
+        for ids in encoder.tokenizer(rows[role][:]):
             tokens = min(len(ids) + len(encoder.template()), encoder.max_length)
             total += tokens * (6 * trained + 4 * frozen + 3 * of_attention * tokens)
 

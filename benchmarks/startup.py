@@ -104,7 +104,7 @@ def watched() -> int:
 
         if not hasattr(_FitLoop.run, "__wrapped__"):
             timed(_FitLoop, "run", "before")
-            timed(train, "_test")
+            timed(train, "test")
         return inner_told(task, cfg)
 
     def run(self: Any, cfg: Any) -> Any:

@@ -29,7 +29,8 @@ from lightning_cse.config.compose import compose_run
 from lightning_cse.generation.generating import Generation
 from lightning_cse.generation.text import cleaned
 from lightning_cse.generation.writing import Writer
-from lightning_cse.llm.probe import response_format
+from lightning_cse.llm import read_answer
+from lightning_cse.llm.http import response_format
 from lightning_cse.runs import environment
 
 TURNS = 4
@@ -54,7 +55,8 @@ async def bare(writer: Writer, sentences: Sequence[str]) -> Counter[str]:
                     response_format=response_format(request.schema),
                     **request.parameters,
                 )
-                written[role.name] = cleaned(reply.choices[0].message.content)
+                answer = read_answer(reply.choices[0].message.content, "sentence")
+                written[role.name] = cleaned(answer or "")
                 counts.update(prompt=reply.usage.prompt_tokens, replies=1)
                 counts.update(completion=reply.usage.completion_tokens)
 

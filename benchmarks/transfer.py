@@ -19,7 +19,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from lightning_cse.data.corpora import default_data_dir
+from lightning_cse.data.declarations import default_data_dir
 from lightning_cse.encoders import load_encoder
 from lightning_cse.evaluation import Embedded, Transfer
 from lightning_cse.evaluation.transfer import SOLVERS, SPLITS

@@ -16,7 +16,7 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 
-from lightning_cse.encoders.load import find_encoder
+from lightning_cse.encoders.find import find_encoder
 from lightning_cse.losses import InfoNCE
 from lightning_cse.metrics import alignment, relative_fitting_difficulty, uniformity
 

@@ -6,9 +6,8 @@ use it.
 The same from a shell:
 
     python -m lightning_cse.train +experiment=simcse_sup encoder=minilm_l6 \
-        data=file data.train=examples/bicycles/triplets.csv suite=own \
-        "own.sts={dev: examples/bicycles/pairs_dev.csv, test: examples/bicycles/pairs_test.csv}" \
-        monitor=val/own_sts/spearman diag.evaluation=none eval_every=5 logger=csv
+        data=file data.train=examples/bicycles/triplets.csv logger=csv \
+        "own.sts={dev: examples/bicycles/pairs_dev.csv, test: examples/bicycles/pairs_test.csv}"
 """
 
 from pathlib import Path
@@ -22,11 +21,7 @@ run = lightning_cse.train(
         "encoder=minilm_l6",
         "data=file",
         f"data.train={data}/triplets.csv",
-        "suite=own",
         f"own.sts={{dev: {data}/pairs_dev.csv, test: {data}/pairs_test.csv}}",
-        "monitor=val/own_sts/spearman",
-        "diag.evaluation=none",
-        "eval_every=5",
         "logger=csv",
     ]
 )

@@ -22,8 +22,8 @@ def pairs(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the vectors of sentence pairs of a corpus: (rows, 384) each."""
     table = read_corpus(corpus, split, sample_dir())
-    one = encoder.encode(table.column(first)[:rows])
-    other = encoder.encode(table.column(second)[:rows])
+    one = encoder.encode(table[first][:rows])
+    other = encoder.encode(table[second][:rows])
     return torch.from_numpy(one), torch.from_numpy(other)
 
 

@@ -50,8 +50,10 @@ def main() -> None:
 def convert(gguf: Path, folder: Path) -> torch.nn.Module:
     """Write the encoder, and return the model's output layer, which is not in it."""
     source = {"pretrained_model_name_or_path": gguf.parent, "gguf_file": gguf.name}
-    tokenizer = AutoTokenizer.from_pretrained(**source)
-    model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)
+    model = AutoModelForCausalLM.from_pretrained(
+        **source, dtype=torch.float32, trust_remote_code=False
+    )
     encoder = model.base_model.to(torch.bfloat16)
     if hasattr(encoder.config, "quantization_config"):
         del encoder.config.quantization_config  # the weights written are not quantised
@@ -66,8 +68,8 @@ def convert(gguf: Path, folder: Path) -> torch.nn.Module:
 @torch.inference_mode()
 def losses(folder: Path, head: torch.nn.Module) -> tuple[float, float]:
     """Return the loss a token of the text, and of its words in reverse."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    encoder = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    encoder = AutoModel.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False).eval()
 
     def loss(text: str) -> float:
         ids = tokenizer(text, return_tensors="pt")["input_ids"]

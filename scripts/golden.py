@@ -149,7 +149,7 @@ LEFT_OUT: Final = (
     *("paths", "logger", "baselines", "callbacks", "seed", "force", "retry_failed", "hydra"),
     *("keep_last", "figures"),
     # values that appear again where they are used
-    *("corpora", "limits"),
+    *("corpora", "limits", "own"),
     # what Lightning prints
     *("trainer.enable_model_summary", "trainer.enable_progress_bar", "trainer.log_every_n_steps"),
     "trainer.num_sanity_val_steps",
@@ -275,7 +275,7 @@ def committed_tables() -> dict[str, Any]:
 
 
 def _is_golden(file: Path) -> bool:
-    # Effects are made from the cells; tests/unit/papers/test_kept_results.py makes them again.
+    # Effects are made from the cells; tests/unit/tables/test_kept_results.py makes them again.
     return not file.name.endswith(".effects.csv")
 
 

@@ -72,7 +72,7 @@ def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
 def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
     from hydra.utils import instantiate
 
-    from lightning_cse.data import ContrastiveDataModule
+    from lightning_cse.data import ContrastiveDataModule, where
     from lightning_cse.encoders import tiny_encoder
 
     settings = instantiate(node, cache_dir=cache)
@@ -83,10 +83,10 @@ def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
     sides = {"train": data.train, "held_out": data.held_out}
     sizes = {name: len(rows) for name, rows in sides.items()}
     texts = {
-        name: _digest([rows.column(role) for role in data.roles]) for name, rows in sides.items()
+        name: _digest([list(rows[role]) for role in data.roles]) for name, rows in sides.items()
     }
     places = {
-        name: _digest([_place(rows.where(row)) for row in range(0, len(rows), 7)])
+        name: _digest([_place(where(rows, row)) for row in range(0, len(rows), 7)])
         for name, rows in sides.items()
     }
     tokens = [

@@ -11,8 +11,8 @@ from pathlib import Path
 from lightning_cse.engine.record import final_values
 from lightning_cse.errors import reported
 from lightning_cse.loggers import build_loggers, log_final
-from lightning_cse.papers.records import FinishedRun, read_runs
 from lightning_cse.runs import Run
+from lightning_cse.tables.records import FinishedRun, read_runs
 
 NODES = {"tensorboard": {"_target_": "pytorch_lightning.loggers.TensorBoardLogger"}}
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from lightning_cse.papers.figures import markdown_table, ngcse
+from lightning_cse.config import experiments_dir
 from lightning_cse.plots import save_figures
 from lightning_cse.runs import summarise
+from lightning_cse.tables.figures import load_file, markdown_table
 
 _NAMES = {"wiki": "Wiki", "nli": "NLI", "sts": "STS", "sts_ht": "STS_HT", "sup": "SUP"}
 
@@ -43,6 +44,7 @@ def released_runs(folder: Path) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
+    ngcse = load_file(experiments_dir() / "ngcse" / "figures.py")
     runs = released_runs(Path(sys.argv[1]))
     drawn = {
         "fitting.png": ngcse.scatter_figure(runs, ngcse.FITTING),

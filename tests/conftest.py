@@ -92,7 +92,7 @@ def compose():
 
     def composed(*overrides, with_hydra=False):
         cfg = copy.deepcopy(once(overrides, with_hydra))
-        complete(cfg)
+        complete(cfg, overrides)
         return cfg
 
     return composed

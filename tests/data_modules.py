@@ -1,8 +1,22 @@
-"""A data module on the sample corpora whose tokens are words, and what its batches hold."""
+"""Training rows of a scheme, and a data module on the sample corpora whose tokens are words."""
 
 import zlib
+from collections import Counter
 
-from lightning_cse.data import ContrastiveData, ContrastiveDataModule, sample_dir
+from lightning_cse.data import ContrastiveData, ContrastiveDataModule, SourceFile, sample_dir
+from lightning_cse.data.preparation import numbered
+from lightning_cse.data.rows import dataset_of
+
+
+def table_of(columns, name="own.csv"):
+    """Return a table as if it were read from a file ``/data/<name>``."""
+    return dataset_of(columns, files=[SourceFile(name, f"/data/{name}", "")])
+
+
+def apply(scheme, *tables):
+    """Return the training rows that a scheme makes of tables, and their account."""
+    account = Counter(read=sum(map(len, tables)))
+    return scheme(numbered(tables), account), account
 
 
 class Words:

@@ -38,7 +38,7 @@ MODERNBERT = {"local_attention": 8, "global_attn_every_n_layers": 3}
 
 def texts():
     return [
-        *read_corpus("inli", "train", sample_dir()).column("premise"),
+        *read_corpus("inli", "train", sample_dir())["premise"],
         'This sentence of " means explicit, implicit',
     ]
 

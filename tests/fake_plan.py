@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from lightning_cse.papers.artefacts import Artefact, Request
-from lightning_cse.papers.files import read_artefact
-from lightning_cse.papers.records import FinishedRun, frame_of, read_run
 from lightning_cse.runs import Run, write_predictions
+from lightning_cse.tables.artefacts import Artefact, Request
+from lightning_cse.tables.files import read_artefact
+from lightning_cse.tables.records import FinishedRun, frame_of, read_run
 
 
 def leave_run(root, name="a", seed=0, digest="01", predictions=(), **record):

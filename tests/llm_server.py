@@ -11,8 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from lightning_cse.llm.probe import QUESTION
-
 KEY = "sk-hush-0123456789abcdef"
 """A key that must not appear anywhere."""
 
@@ -24,22 +22,25 @@ TRANSIENT = (
     "break",
     "break_body",
     "garbage",
+    "deep",
     "html",
     "empty",
     "finish_error",
 )
 """Faults that a retry overcomes: half a body without an end, 429, 500, 503 with an HTML page, a
-connection closed before or in the body; and, with status 200, malformed JSON, HTML, no choice, and
-half a reply.
+connection closed before or in the body; and, with status 200, malformed JSON, deep JSON, HTML, no
+choice, and half a reply.
 """
 
 FAULTS = (*TRANSIENT, "silent", "trickle")
 """Faults without a reply; the added ones: silence, one byte at a time."""
 
-ODD = ("refusal", "filter", "length", "null", "no_usage", "surrogate")
+ODD = ("refusal", "filter", "length", "null", "no_usage", "odd_usage", "surrogate")
 """Unusual but valid replies: a refusal, only `content_filter`, cut off, null content, no usage,
-half an emoji.
+counts of tokens that are none, half an emoji.
 """
+
+ODD_USAGE = {"prompt_tokens": "12", "completion_tokens": [3], "total_tokens": 10**20}
 
 STATUSES = {  # with code and message
     "limit": (429, "rate_limit_exceeded", "Rate limit reached"),
@@ -55,6 +56,10 @@ BODIES = {  # of answers with status 200
     "html": b"<html><body>Please log in</body></html>",
     "garbage": b'{"choices": [{"message"}',
     "empty": b'{"object": "chat.completion", "choices": [], "usage": null}',
+    "huge": b'{"choices": [{"finish_reason": "stop", "message": {"content": "'
+    + b"word " * 9_600_000
+    + b'"}}]}',
+    "deep": b'{"choices": ' + b"[" * 200_000,
     "finish_error": b'{"choices": [{"message": {}, "finish_reason": "error", "error": "Provider is down"}]}',
 }
 
@@ -72,13 +77,8 @@ def first(*kinds):
 
 
 def always(kind):
-    """Return a plan in which every call meets the same fault, a probe included."""
-
-    def plan(body, nth):
-        return kind
-
-    plan.meets_probes = True
-    return plan
+    """Return a plan in which every call meets the same fault."""
+    return lambda *_: kind
 
 
 def share(part, kinds=TRANSIENT, *, times=2):
@@ -122,9 +122,8 @@ class ChatServer(ThreadingHTTPServer):
         *,
         key="",
         seconds=0.0,  # per answer
-        refuses=(),  # some of response_format, system and seed
+        refuses=(),  # some of response_format and system
         refusal=400,  # the status that it refuses them with
-        ignores=(),  # response_format, or nothing
     ):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answer = answer or (lambda body: prompt(body)[::-1])
@@ -133,9 +132,7 @@ class ChatServer(ThreadingHTTPServer):
         self.seconds = seconds
         self.refuses = refuses
         self.refusal = refusal
-        self.ignores = ignores
         self.calls = []
-        self.probes = []  # bodies of the requests that ask what it accepts
         self.answered = Counter()  # how often each prompt was answered in full
         self.peak = 0  # the most simultaneous calls, without stalled ones
         self.lock = threading.Lock()
@@ -169,25 +166,17 @@ class ChatServer(ThreadingHTTPServer):
         """Record a call, and return the fault that it meets."""
         text = json.dumps(body["messages"])
         used = {*body, *(message["role"] for message in body["messages"])}
-        is_probe = prompt(body) == QUESTION
         with self.lock:
             self._inside += 1
             self.peak = max(self.peak, self._inside)
-            fault = None
-            if self.plan is not None and (not is_probe or hasattr(self.plan, "meets_probes")):
-                fault = self.plan(body, self._seen[text])
-
+            fault = None if self.plan is None else self.plan(body, self._seen[text])
             self._seen[text] += 1
             if self.key and authorization != f"Bearer {self.key}":
                 fault = "unauthorized"
             elif used & set(self.refuses):
                 fault = "refused"
 
-            call = Call(body, fault, authorization, time.monotonic())
-            if is_probe:
-                self.probes.append(body)
-            else:
-                self.calls.append(call)
+            self.calls.append(Call(body, fault, authorization, time.monotonic()))
 
         return fault
 
@@ -195,8 +184,7 @@ class ChatServer(ThreadingHTTPServer):
         """Record the end of a call, before its client can notice it."""
         with self.lock:
             self._inside -= 1
-            if prompt(body) != QUESTION:
-                self.answered[prompt(body)] += answered
+            self.answered[prompt(body)] += answered
 
     def process_request(self, request, client_address):
         self._connections.add(request)
@@ -235,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, BODIES.get(fault or "", reply))
 
     def _reply(self, body, odd):
-        text = self._text(body)
+        text = self.server.answer(body)
         texts = {"refusal": "", "filter": "", "null": "", "length": text[:3]}
         text = {**texts, "surrogate": "cut \ud83d"}.get(odd, text)
         finish = {"filter": "content_filter", "length": "length"}.get(odd, "stop")
@@ -252,15 +240,8 @@ class _Handler(BaseHTTPRequestHandler):
         return {
             "model": body["model"],
             "choices": [{"message": message, "finish_reason": finish}],
-            "usage": None if odd == "no_usage" else usage,
+            "usage": {"no_usage": None, "odd_usage": ODD_USAGE}.get(odd, usage),
         }
-
-    def _text(self, body):
-        if prompt(body) != QUESTION:
-            return self.server.answer(body)
-
-        is_structured = "response_format" in body and "response_format" not in self.server.ignores
-        return '{"sentence": "yes"}' if is_structured else "yes"
 
     def _leave(self, kind, whole):
         """Leave a call without a complete answer."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from stress_kills import COSTS
 
 from lightning_cse.loggers import CurvesLogger
 from lightning_cse.runs import Curves
@@ -58,17 +59,6 @@ def environment(folder, runs="runs"):
         "LIGHTNING_CSE_RUNS": str(folder / runs),
         "LIGHTNING_CSE_CACHE": str(folder / "cache"),
     }
-
-
-# Values of a record that depend on machine, command and time.
-COSTS = (
-    "seconds",
-    "evaluation_share",
-    "sentences_per_second",
-    "peak_memory_mib",
-    "environment",
-    "overrides",
-)
 
 
 def outcome(run):

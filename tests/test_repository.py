@@ -2,6 +2,7 @@
 machine.
 """
 
+import ast
 import importlib
 import json
 import os
@@ -90,6 +91,24 @@ def test_no_path_of_a_single_machine(files):
             found.append(f"{name}:{number}: {line.strip()}")
 
     assert found == []
+
+
+def test_no_repository_of_a_model_runs_code(repository):
+    """Each ``from_pretrained`` says so; without it, transformers asks on a terminal."""
+    calls = 0
+    for folder in ("src", "scripts", "benchmarks", "examples"):
+        for path in sorted((repository / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                    continue
+                if node.func.attr != "from_pretrained" or "Embedding" in ast.unparse(node.func):
+                    continue
+
+                keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+                assert keywords.get("trust_remote_code") == "False", f"{path}:{node.lineno}"
+                calls += 1
+
+    assert calls >= 7
 
 
 def test_ci_and_hooks_call_existing_make_targets(repository):

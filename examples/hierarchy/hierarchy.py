@@ -10,7 +10,9 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lightning_cse.data import Rows, read_corpus, sample_dir
+from datasets import Dataset
+
+from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.evaluation import CorpusTask, Embedded, Split, TaskResult
 from lightning_cse.metrics import spearman
 
@@ -18,21 +20,20 @@ LEVELS = {"explicit_entailment": 2, "implied_entailment": 1, "neutral": 0}
 """INLI's hypotheses, from what a premise says to what does not follow from it: column and level."""
 
 
-def pairs_of(rows: Rows) -> Rows:
+def pairs_of(rows: Dataset) -> Dataset:
     """Return each premise with its three hypotheses, one level after the other.
 
     The columns are ``premise``, ``hypothesis`` and ``score``, the level.
     """
-    count = len(rows)
     hypotheses: list[str] = []
     scores: list[int] = []
     for column, level in LEVELS.items():
-        hypotheses += rows.column(column)
-        scores += [level] * count
+        hypotheses += rows[column]
+        scores += [level] * len(rows)
 
-    pairs = rows.select([*range(count)] * len(LEVELS))
+    premises = rows["premise"][:] * len(LEVELS)
 
-    return pairs.with_columns(premise=pairs.column("premise"), hypothesis=hypotheses, score=scores)
+    return Dataset.from_dict({"premise": premises, "hypothesis": hypotheses, "score": scores})
 
 
 @dataclass(kw_only=True, eq=False)
@@ -58,7 +59,7 @@ class Hierarchy(CorpusTask):
         """Whether the model answers the question, or is LENGTH."""
         return hasattr(answers, self.question) or hasattr(answers, "direction")
 
-    def select(self, rows: Rows, split: Split) -> Rows:
+    def select(self, rows: Dataset, split: Split) -> Dataset:
         """Return the pairs of the split."""
         return pairs_of(super().select(rows, split))
 
@@ -73,7 +74,7 @@ class Hierarchy(CorpusTask):
         explicit, implied, neutral = scores.chunk(len(LEVELS))
         explicit_first = explicit > implied
         implied_first = implied > neutral
-        levels = rows.column("score")
+        levels = rows["score"][:]
         metrics = {
             "ordered": float((explicit_first & implied_first).double().mean()),
             "explicit_first": float(explicit_first.double().mean()),

@@ -19,15 +19,13 @@ r"""Hydra plugins: the sweeper of all commands, and a launcher for Ray.
 import contextlib
 import itertools
 import logging
-import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped,unused-ignore]
-from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -49,24 +47,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import complete
 from lightning_cse.config.launch import explained, ordered
-from lightning_cse.errors import ConfigError, one_line
+from lightning_cse.errors import BUG, ConfigError, LightningCSEError, one_line
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class PointsSweeperConf:
-    """The options under ``hydra.sweeper``: points in a file or a config, and overrides for all."""
-
-    _target_: str = "hydra_plugins.lightning_cse_sweeps.PointsSweeper"
-    file: str | None = None
-    points: list[Any] | None = None
-    params: dict[str, Any] = field(default_factory=dict)
-
-
-ConfigStore.instance().store(
-    group="hydra/sweeper", name="points", node=PointsSweeperConf, provider="lightning_cse"
-)
 
 
 @dataclass
@@ -99,12 +82,18 @@ class PointsSweeper(Sweeper):
         jobs = self.jobs(arguments)
         self._check(jobs)
         sweep = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
-        code = 0
         # Launchers may print while `launch` holds back what Hydra prints of errors.
         with contextlib.redirect_stderr(getattr(self.task, "stderr", None) or sys.stderr):
             try:
                 returns = self.points_launcher.launch(jobs, initial_job_idx=0)
-            finally:
+            except (LightningCSEError, KeyboardInterrupt):
+                sweep.finish()
+                raise
+            except Exception as error:  # noqa: BLE001 - of a launcher whose worker was killed
+                returns = []
+                code = sweep.finish() or BUG
+                sys.stderr.write(f"error: {one_line(error)}\n")
+            else:
                 code = sweep.finish()
 
         if code:
@@ -116,20 +105,12 @@ class PointsSweeper(Sweeper):
         """Return the overrides of every point, in their order on a command line."""
         params = ordered([f"{key}={value}" for key, value in self.params.items()])
         shared = self._parse([*params, *arguments])
-        jobs = []
+        points = [self._parse(ordered(point)) for point in self._listed()]
 
-        for point in self._listed():
-            overrides = self._parse(ordered(point))
-            keys = {override.key_or_group for override in overrides}
-            merged = [override for override in shared if override.key_or_group not in keys]
-            jobs += [ordered(job) for job in _combinations([*merged, *overrides])]
-
-        return jobs
+        return [ordered(job) for point in points for job in _combinations([*shared, *point])]
 
     def _listed(self) -> list[list[str]]:
-        """Return the points of the file or the config; without either, one with nothing of its
-        own.
-        """
+        """Return the points of the file or the config; without either, an empty one."""
         points: Any = self.points
         place = "hydra.sweeper.points"
         if self.file is not None:
@@ -160,62 +141,37 @@ class PointsSweeper(Sweeper):
             with explained(job, config_name):
                 cfg = self.loader.load_sweep_config(self.cfg, list(job))
 
-            complete(cfg)
+            complete(cfg, job)
             check(cfg, config_name)
 
 
 def _combinations(overrides: Sequence[Override]) -> list[list[str]]:
-    """Return every combination of the values; the last key changes fastest."""
-    lines: dict[str, list[str]] = {}
+    """Return every combination of the values; a later override of a key replaces an earlier one,
+    and the last key changes fastest.
+    """
+    lines: dict[tuple[str, str | None], list[str]] = {}
     for override in overrides:
         key = override.get_key_element()
         if override.is_delete():
-            lines[key] = [key]
+            values = [key]
         elif override.is_sweep_override():
-            lines[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
+            values = [f"{key}={value}" for value in override.sweep_string_iterator()]
         else:
-            lines[key] = [f"{key}={override.get_value_element_as_str()}"]
+            values = [f"{key}={override.get_value_element_as_str()}"]
+
+        lines[override.key_or_group, override.package] = values
 
     return [list(combination) for combination in itertools.product(*lines.values())]
-
-
-# Of Hydra's own Ray launcher (hydra-ray-launcher 1.2.2) the points that still run are lost when the
-# worker of one dies, and its cloudpickle<3 excludes joblib 1.6.
-RAY: dict[str, dict[str, Any]] = {
-    "init": {
-        "address": None,  # null: a new Ray on this machine; auto: the one that is already running
-        "num_cpus": None,  # how many this machine offers; null: all it has
-        "num_gpus": None,
-        "include_dashboard": False,
-        "object_store_memory": 80 * 2**20,  # the least that Ray accepts; points return little
-        "log_to_driver": True,
-        "logging_level": "error",
-    },
-    "remote": {"num_cpus": 1, "num_gpus": 0, "max_retries": 0},
-}
-"""Arguments of `ray.init` and options of a point's task; a plus adds others."""
-
-
-@dataclass
-class RayLauncherConf:
-    """The options under ``hydra.launcher``."""
-
-    _target_: str = "hydra_plugins.lightning_cse_sweeps.RayLauncher"
-    ray: dict[str, dict[str, Any]] = field(default_factory=lambda: RAY)
-
-
-ConfigStore.instance().store(
-    group="hydra/launcher", name="ray", node=RayLauncherConf, provider="lightning_cse"
-)
 
 
 class RayLauncher(Launcher):
     """Run every point as a Ray task; if a worker dies, only its point fails."""
 
+    # Of Hydra's own Ray launcher (hydra-ray-launcher 1.2.2) the points that still run are lost when
+    # the worker of one dies, and its cloudpickle<3 excludes joblib 1.6.
+
     def __init__(self, ray: DictConfig) -> None:
-        settings: Any = OmegaConf.to_container(ray, resolve=True)
-        self.init = {key: value for key, value in settings["init"].items() if value is not None}
-        self.remote = settings["remote"]
+        self.settings: Any = OmegaConf.to_container(ray, resolve=True)
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -228,10 +184,6 @@ class RayLauncher(Launcher):
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
         """Run the points, as many at once as Ray can, and return their results in order."""
-        # Ray reads these on import: it sends no usage data, and points have the same priority as
-        # with other launchers.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_worker_niceness", "0")
         try:
             import ray
         except ImportError as error:
@@ -240,15 +192,15 @@ class RayLauncher(Launcher):
 
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
-        Path(str(self.config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
-        was_running = ray.is_initialized()
-
-        if not was_running:
-            self._start(ray)
+        init = self.settings["init"]
+        try:
+            ray.init(**{key: value for key, value in init.items() if value is not None})
+        except Exception as error:
+            raise ConfigError([f"hydra.launcher.ray.init: {one_line(error)}"]) from error
 
         try:
             log.info("Ray is launching %d points", len(job_overrides))
-            task = ray.remote(**self.remote)(_run)
+            task = ray.remote(**self.settings["remote"])(_run)
             shared = ray.put((*self.work, Singleton.get_state()))  # it holds every config source
             references = [
                 task.remote(shared, number, list(job))
@@ -258,20 +210,7 @@ class RayLauncher(Launcher):
 
             return [self._result(ray, reference, job) for reference, job in points]
         finally:
-            if not was_running:
-                ray.shutdown()
-
-    def _start(self, ray: Any) -> None:
-        """Start Ray on this machine, or connect to the one at an address."""
-        settings = {"address": "local"} | self.init
-        if settings["address"] != "local":
-            for key in ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory"):
-                settings.pop(key, None)  # for a new Ray only
-
-        try:
-            ray.init(**settings)
-        except Exception as error:
-            raise ConfigError([f"hydra.launcher.ray.init: {one_line(error)}"]) from error
+            ray.shutdown()
 
     @staticmethod
     def _result(ray: Any, reference: Any, overrides: Sequence[str]) -> JobReturn:

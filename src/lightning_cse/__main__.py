@@ -11,14 +11,13 @@ COMMANDS = {
     "train": "train one method on one corpus",
     "evaluate": "measure a run, an encoder or a language model on a suite of tasks",
     "runs": "list the runs on disk, or remove some",
-    "compare": "test runs against each other",
+    "compare": "compare runs on their test metrics",
     "report": "write runs, tables and curves as one HTML file",
     "reproduce": "make the tables and figures of a paper",
     "generate": "let a language model write training rows",
     "describe": "describe a corpus before training on it",
     "prepare": "fetch corpora",
     "export": "write a run as a folder of sentence-transformers",
-    "dashboard": "make a workspace of curves in Weights & Biases",
 }
 """What each command does."""
 

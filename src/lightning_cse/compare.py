@@ -1,30 +1,29 @@
-"""Compares finished runs by McNemar's test: ``python -m lightning_cse.compare
+"""Compares finished runs on their test metrics: ``python -m lightning_cse.compare
 runs/dualcse_*/*``.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lightning_cse import arguments as shared
-from lightning_cse.errors import reported
+from lightning_cse.errors import DataError, did_you_mean, reported
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_COLUMNS = [
-    *("task", "a", "b", "seeds_a", "seeds_b", "accuracy_a", "accuracy_b", "difference"),
-    *("low", "high", "only_a", "only_b", "p_exact", "p_holm", "significant"),
-]
+_PREFERRED = ("accuracy_all", "accuracy", "auc", "spearman_all", "spearman", "auprc")
+"""The metrics of a task by which runs are compared, the first that there is."""
 _LEGEND = """
-Accuracy: mean over the seeds; difference: a minus b, in percentage points, over the seeds that both
-have; low and high: its 95 % interval over seeds and examples. Seeds are merged by majority vote;
-ties count as wrong, so an odd number of seeds compares more fairly; only: examples that this vote
-gets right and the other does not. p: McNemar's exact test of the two votes; Holm: adjusted for all
-tests of this table. CSV also gives the asymptotic test.
+value: mean over the seeds, times 100; difference: a minus b over the seeds that both have; low and
+high: its 95 % interval over seeds and examples. p: McNemar's exact test of the answers, merged over
+the seeds by majority vote, or DeLong's test of AUCs; other metrics have the interval alone. Holm:
+adjusted for all tests of this table. significant: the interval does not have 0, and the adjusted p,
+if there is one, is below the level.
 """
 
 
@@ -32,30 +31,134 @@ tests of this table. CSV also gives the asymptotic test.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     arguments = _parser().parse_args(argv)
-    from lightning_cse.papers.records import read_runs
-    from lightning_cse.papers.significance import compare, settings
+    from lightning_cse.tables.frame import values_of_runs
+    from lightning_cse.tables.labels import by_setting
+    from lightning_cse.tables.records import read_runs
 
-    found = compare(settings(read_runs(arguments.run)), arguments.task)
-    for task, labels in found.attrs["left_out"].items():
-        why = "no predictions; a symmetric score has none for a direction"
-        sys.stderr.write(f"{task}: left out: {', '.join(labels)} ({why})\n")
-
-    found["significant"] = found["p_holm"] < arguments.alpha
-    sys.stdout.write(_text(found, arguments.format))
+    values = values_of_runs(by_setting(read_runs(arguments.run)))
+    values, metrics = _chosen(values, arguments.task, arguments.metric)
+    frame = _compared(values, metrics, arguments.alpha)
+    if arguments.format == "csv":
+        sys.stdout.write(frame.to_csv(index=False, lineterminator="\n"))
+    else:
+        sys.stdout.write(frame.map(_text).to_string(index=False) + "\n" + _LEGEND)
 
     return 0
 
 
-def _text(found: pd.DataFrame, form: str) -> str:
-    if form == "csv":
-        return str(found.to_csv(index=False, lineterminator="\n"))
+def _chosen(
+    values: pd.DataFrame, tasks: Sequence[str], metrics: Sequence[str]
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the values whose runs have predictions, and the metrics to compare; report what is
+    left out.
+    """
+    from lightning_cse.tables.comparisons import measure_of
+    from lightning_cse.tables.predictions import answers
 
-    return str(found[_COLUMNS].map(_shown).to_string(index=False)) + "\n" + _LEGEND
+    names = values["metric"].str.split("/")
+    values = values.assign(task=names.str[1])
+    is_of_examples = values["metric"].map(measure_of) != ""
+    values["has_predictions"] = [
+        task in answers(run) for task, run in zip(values["task"], values["run"], strict=True)
+    ]
+    # A setting is compared if all of its runs have predictions.
+    is_whole = values.groupby(["line", "metric"])["has_predictions"].transform("all")
+    usable = values[is_of_examples & is_whole]
+    counts = usable.groupby("metric")["line"].nunique()
+    comparable = [metric for metric in counts.index if counts[metric] > 1]
+    _check("task", tasks, {metric.split("/")[1] for metric in comparable})
+    _check("metric", metrics, comparable)
+    chosen = list(metrics) or _one_per_task(comparable, tasks)
+    if not chosen:
+        lines = [
+            f"\n  {row}: {', '.join(sorted({*of_row['task']})) or 'no predictions'}"
+            for row, of_row in usable.groupby("row", sort=False)
+        ]
+        raise DataError(
+            "a comparison needs two settings with predictions of a task in common" + "".join(lines)
+        )
+
+    for metric in chosen:
+        rows = values.loc[values["metric"] == metric, "row"]
+        if missing := [
+            *dict.fromkeys(rows[~rows.isin(usable.loc[usable["metric"] == metric, "row"])])
+        ]:
+            sys.stderr.write(f"{metric}: left out: {', '.join(missing)} (no predictions)\n")
+
+    others = sorted({*values["metric"]} - {*chosen})
+    if others and not metrics:
+        sys.stderr.write(f"not compared: {', '.join(others)}\n")
+
+    return usable, chosen
 
 
-def _shown(value: Any) -> str:
+def _check(what: str, names: Sequence[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise DataError(f"no two settings have predictions of the {what} {name!r}{near}")
+
+
+def _one_per_task(metrics: Sequence[str], tasks: Sequence[str]) -> list[str]:
+    by_task: dict[str, list[str]] = {}
+    for metric in metrics:
+        _, task, name = metric.split("/")
+        if not tasks or task in tasks:
+            by_task.setdefault(task, []).append(name)
+
+    chosen = []
+    for task, names in by_task.items():
+        in_order = [name for name in _PREFERRED if name in names] + names
+        chosen.append(f"test/{task}/{in_order[0]}")
+
+    return chosen
+
+
+def _compared(values: pd.DataFrame, metrics: Sequence[str], alpha: float) -> pd.DataFrame:
+    from lightning_cse.tables.comparisons import compare
+
+    pairs = [
+        (*pair, metric)
+        for metric in metrics
+        for pair in itertools.combinations(
+            values.loc[values["metric"] == metric, "line"].drop_duplicates(), 2
+        )
+    ]
+    found = compare(values, pairs, {metric: {metric: 100.0} for metric in metrics})
+    seeds = values.groupby(["line", "metric"])["seed"].agg(lambda of: " ".join(map(str, of)))
+    for side in ("line", "line_reference"):
+        found[f"seeds_of_{side}"] = [
+            seeds[line, metric] for line, metric in zip(found[side], found["column"], strict=True)
+        ]
+
+    found["is_significant"] = ~((found["low"] <= 0) & (found["high"] >= 0)) & (
+        found["p_holm"].isna() | (found["p_holm"] < alpha)
+    )
+    columns = {
+        "column": "metric",
+        "row": "a",
+        "reference": "b",
+        "seeds_of_line": "seeds_a",
+        "seeds_of_line_reference": "seeds_b",
+        "mean": "value_a",
+        "mean_reference": "value_b",
+        "difference": "difference",
+        "low": "low",
+        "high": "high",
+        "test": "test",
+        "p": "p",
+        "p_holm": "p_holm",
+        "is_significant": "significant",
+    }
+
+    return found[list(columns)].rename(columns=columns)
+
+
+def _text(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
+    if value != value:
+        return "-"
 
     return f"{value:.4f}" if value == 0 or abs(value) >= 0.0001 else f"{value:.0e}"
 
@@ -75,7 +178,15 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         action="extend",
         default=[],
-        help="the tasks to compare on (default: all in common)",
+        help="the tasks to compare on (default: all in common), one metric each",
+    )
+    add(
+        "--metric",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY",
+        help="the metrics to compare, such as test/snli/auprc",
     )
     add(
         "--alpha",

@@ -4,7 +4,6 @@ vectors of all sentences.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -41,20 +40,6 @@ def is_lost(error: BaseException) -> bool:
 
     # gloo's errors have no class of their own.
     return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
-
-
-def launched() -> tuple[int, int]:
-    """Return the rank of this process, and the number of processes that torchrun started."""
-    if "RANK" not in os.environ:  # as below a launcher that numbers processes otherwise
-        return 0, 1
-
-    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-
-
-def wait_for_all() -> None:
-    """Wait for the other processes, if there is a process group."""
-    if dist.is_available() and dist.is_initialized():
-        dist.barrier()
 
 
 def share(rows: np.ndarray) -> np.ndarray:

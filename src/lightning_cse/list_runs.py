@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     removes = words[:1] == ["rm"]
     given = _parser(removes=removes).parse_args(words[removes:])
-    from lightning_cse.papers.inventory import lines_of, matching
+    from lightning_cse.tables.inventory import lines_of, matching
 
     lines = matching(lines_of(given.runs_dir), given.filter)
     if lines.empty:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from lightning_cse.config.compose import use_config_dir
 from lightning_cse.config.launch import call
-from lightning_cse.data.cells import read_bytes, sha256_of
-from lightning_cse.data.corpora import (
+from lightning_cse.data.declarations import (
     CORPORA,
     DATA_DIR_VARIABLE,
     Corpus,
@@ -22,9 +21,9 @@ from lightning_cse.data.corpora import (
     default_data_dir,
     find_file,
     get_corpus,
-    parse_file,
     register_corpora,
 )
+from lightning_cse.data.files import read_bytes, sha256_of
 from lightning_cse.errors import ConfigError, DataError, one_line, reported
 from lightning_cse.runs import public
 
@@ -187,6 +186,8 @@ def _rows(files: Sequence[CorpusFile]) -> str:
 
 def _fault(corpus: Corpus, files: Sequence[CorpusFile], path: Path) -> str | None:
     """Return what is wrong with a file, which may hold several splits, or ``None``."""
+    from lightning_cse.data.corpora import parse_file  # it imports `datasets`
+
     official = files[0].sha256
 
     try:

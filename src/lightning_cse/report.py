@@ -5,17 +5,35 @@ report.html``.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lightning_cse import arguments as shared
 from lightning_cse.errors import LightningCSEError, reported
 
 if TYPE_CHECKING:
-    from lightning_cse.papers.plan import Plan
-    from lightning_cse.papers.records import FinishedRun
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from lightning_cse.tables.html import Section
+    from lightning_cse.tables.plan import Plan
+    from lightning_cse.tables.records import FinishedRun
+
+# The metrics that are shown times 100, and those that only accompany another.
+_PERCENT = re.compile(r"dev|.*/(accuracy|auc|auprc|pearson|spearman)[^/]*")
+_SECONDARY = ("threshold", "_mean", "_wmean", "_se")
+_ABOUT = (
+    "Mean ± standard deviation over the seeds; accuracies, correlations and AUPRC × 100. "
+    "Dev: the best dev score, by which the checkpoint is chosen."
+)
+_RFD = (
+    "RFD is the mean, over the evaluations so far, of the held-out side minus the evaluation side "
+    "(step 0 left out). Above zero, what the run is trained on is harder to fit than what it is "
+    "evaluated on."
+)
 
 
 @reported
@@ -24,82 +42,167 @@ def main(argv: Sequence[str] | None = None) -> int:
     from lightning_cse.runs import write_atomic
 
     arguments = _parser().parse_args(argv)
-    page = _page(arguments)
-    write_atomic(arguments.to, page)
-    sys.stdout.write(f"written: {arguments.to} ({len(page.encode()) / 2**20:.1f} MiB)\n")
+    text = _page(arguments)
+    write_atomic(arguments.to, text)
+    sys.stdout.write(f"written: {arguments.to} ({len(text.encode()) / 2**20:.1f} MiB)\n")
 
     return 0
 
 
 def _page(arguments: argparse.Namespace) -> str:
-    from lightning_cse.papers.records import read_runs
-    from lightning_cse.papers.report import build_report, run_facts, run_sections, slug
+    from lightning_cse.tables.html import page
+    from lightning_cse.tables.records import read_runs
 
-    papers, known = _papers(arguments)
-    sections = []
-    shown = []
-    for paper, plans in papers.items():
-        sections += [_artefact(plan, paper) for plan in plans]
-        runs = _trainings(plans)
-        sections += run_sections(runs, name=f"{slug(paper)}-sweep", part=paper)
-        shown += runs
-
-    if paths := [Path(word) for word in arguments.what if word not in known]:
-        runs = [
-            run
+    plans, names = _plans(arguments)
+    sections = [_section(plan) for plan in plans]
+    found = [run for plan in plans for line in plan.lines for run in plan.finished(line)]
+    runs = {run.source: run for run in found if "steps" in run.record}  # others have no curves
+    if paths := [Path(word) for word in arguments.what if word not in names]:
+        runs |= {
+            run.source: run
             for run in read_runs(paths)
             if arguments.seeds is None or run.record["seed"] in arguments.seeds
-        ]
-        sections += run_sections(runs, part="Runs")
-        shown += runs
+        }
 
-    title = ", ".join(papers) or "Runs"
+    sections += _run_sections(list(runs.values()))
+    papers = dict.fromkeys(plan.artefact.source.partition(",")[0] for plan in plans)
 
-    return build_report(title, sections, facts=run_facts(shown))
+    return page(", ".join(papers) or "Runs", _facts(list(runs.values())), sections)
 
 
-def _papers(arguments: argparse.Namespace) -> tuple[dict[str, list[Plan]], set[str]]:
-    """Return the plans of the named artefacts by paper, and the names that are of artefacts."""
+def _plans(arguments: argparse.Namespace) -> tuple[list[Plan], set[str]]:
+    """Return the plans of the named tables and figures, and the names that are of some."""
     from lightning_cse.config import experiments_dir
-    from lightning_cse.papers.artefacts import Request
-    from lightning_cse.papers.files import find_artefacts
-    from lightning_cse.papers.kept import runs_table
-    from lightning_cse.papers.plan import Plan
+    from lightning_cse.tables.artefacts import Request
+    from lightning_cse.tables.files import find_artefacts
+    from lightning_cse.tables.kept import runs_table
+    from lightning_cse.tables.plan import Plan
 
     experiments = experiments_dir()
     table = runs_table(arguments, experiments)
     request = Request(arguments.profile, arguments.encoder, arguments.seeds)
-    known: set[str] = set()
-    papers: dict[str, list[Plan]] = {}
-
+    names: set[str] = set()
+    plans = []
     for artefact in find_artefacts(experiments).values():
         if named := set(arguments.what) & {"all", artefact.key, artefact.paper}:
-            known |= named
-            paper = artefact.source.partition(",")[0]
-            papers.setdefault(paper, []).append(Plan(artefact, request, table))
+            names |= named
+            plans.append(Plan(artefact, request, table))
 
-    return papers, known
-
-
-def _trainings(plans: Sequence[Plan]) -> list[FinishedRun]:
-    """Return the finished training runs of artefacts, each once; an evaluation has no curves."""
-    found = [run for plan in plans for line in plan.lines for run in plan.finished(line)]
-    return list({run.source: run for run in found if "steps" in run.record}.values())
+    return plans, names
 
 
-def _artefact(plan: Plan, paper: str) -> dict[str, Any]:
-    """Return the section of an artefact; if it cannot be made, the section gives the reason."""
-    from lightning_cse.papers.figures import Result
-    from lightning_cse.papers.report import artefact_section
-    from lightning_cse.papers.reproducing import Reproduction, reproduce
+def _section(plan: Plan) -> Section:
+    """Return the section of a table or figure; if it cannot be made, the section says why."""
+    from lightning_cse.tables.figures import Result
+    from lightning_cse.tables.html import table_section
+    from lightning_cse.tables.reproducing import reproduce
 
     try:
         done = reproduce(plan)
     except LightningCSEError as error:
         sys.stderr.write(f"warning: {plan.artefact.key} is left empty: {error}\n")
-        done = Reproduction(plan, None, Result(text=f"Not made: {error}\n"))
+        return table_section(plan.artefact, None, Result(text=f"Not made: {error}\n"))
 
-    return artefact_section(plan.artefact, done.table, done.result, part=paper)
+    return table_section(plan.artefact, done.table, done.result)
+
+
+def _facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
+    from lightning_cse.tables.nested import value_at
+    from lightning_cse.tables.table import machine_of, short_commit
+
+    records = [run.record for run in runs]
+    facts = {
+        "runs": {str(len(runs))},
+        "encoder": {str(value_at(record, "encoder.name")) for record in records},
+        "machine": set(map(machine_of, records)),
+        "commit": set(map(short_commit, records)),
+    }
+
+    return {fact: ", ".join(sorted(texts - {""})) for fact, texts in facts.items()}
+
+
+def _run_sections(runs: Sequence[FinishedRun]) -> list[Section]:
+    """Return the sections of runs: their scores, learning curves, and RFD."""
+    from lightning_cse.tables.html import Section
+    from lightning_cse.tables.labels import by_setting
+    from lightning_cse.tables.nested import value_at
+
+    if not runs:
+        return []
+
+    groups = by_setting(runs)
+    keys = sorted({key for run in runs for key in run.curves})
+    monitors = {str(value_at(run.record, "best.monitor")) for run in runs}
+    charts = {
+        "Learning curves": [key for key in ("train/loss", *sorted(monitors)) if key in keys],
+        "Relative fitting difficulty": [
+            key for key in keys if re.fullmatch(r"diag/.*(alignment|uniformity)", key)
+        ],
+    }
+    sections = [Section("Runs", _scores(groups), [_ABOUT])]
+    for title, of_title in charts.items():
+        if of_title:
+            notes = [_RFD] if title.startswith("Relative") else []
+            figures = {key: _curves(groups, key) for key in of_title}
+            sections.append(Section(title, None, notes, figures))
+
+    return sections
+
+
+def _scores(groups: Mapping[str, Sequence[FinishedRun]]) -> pd.DataFrame:
+    """Return the scores of each setting over its seeds, as text."""
+    import pandas as pd
+
+    from lightning_cse.tables.nested import value_at
+
+    every = {key for runs in groups.values() for run in runs for key in run.record["metrics"]}
+    tests = [key for key in sorted(every) if key.startswith("test/")]
+    keys = ["dev", *(key for key in tests if not key.endswith(_SECONDARY))]
+    rows = {}
+    for label, runs in groups.items():
+        scores = pd.DataFrame(
+            [{"dev": value_at(r.record, "best.score"), **r.record["metrics"]} for r in runs],
+            columns=keys,
+            dtype=float,
+        )
+        rows[label] = {"seeds": len(runs), **{key: _mean_text(scores[key]) for key in keys}}
+
+    frame = pd.DataFrame.from_dict(rows, orient="index")
+
+    return frame.rename(columns=lambda key: key.removeprefix("test/"))
+
+
+def _mean_text(values: pd.Series) -> str:
+    """Return mean and standard deviation, on the scale on which a metric is shown."""
+    scale, decimals = (100, 2) if _PERCENT.match(str(values.name)) else (1, 4)
+    numbers = (scale * values.agg(["mean", "std"])).dropna()
+
+    return " ± ".join(f"{number:.{decimals}f}" for number in numbers)
+
+
+def _curves(groups: Mapping[str, Sequence[FinishedRun]], key: str) -> Figure:
+    """Draw the curves of one key, a line for each run, in one colour and style for each setting."""
+    from lightning_cse import plots
+
+    with plots.plot_style():
+        figure = plots.blank_figure(4.2, 2.7)
+        axes = figure.subplots()
+        if "rfd_" in key:
+            plots.zero_line(axes)
+
+        for number, (label, runs) in enumerate(groups.items()):
+            color, style = plots.series_look(number)
+            curves = [sorted(run.curves[key]) for run in runs if key in run.curves]
+            for place, points in enumerate(curves):
+                shown = plots.smoothed(points)[0] if key == "train/loss" else points
+                # An entry of the legend is a setting.
+                look = {"color": color, "linestyle": style, "label": None if place else label}
+                plots.line(axes, shown, linewidth=1.4, **look)
+
+        plots.by_step(axes)
+        figure.legend(loc="outside lower center", handlelength=3)
+
+    return figure
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,10 +14,10 @@ from lightning_cse import arguments as shared
 from lightning_cse.errors import BUSY, ConfigError, LightningCSEError, did_you_mean, reported
 
 if TYPE_CHECKING:
-    from lightning_cse.papers.artefacts import Artefact
-    from lightning_cse.papers.kept import Identity
-    from lightning_cse.papers.plan import Plan
-    from lightning_cse.papers.records import FinishedRun
+    from lightning_cse.tables.artefacts import Artefact
+    from lightning_cse.tables.kept import Identity
+    from lightning_cse.tables.plan import Plan
+    from lightning_cse.tables.records import FinishedRun
 
 
 @reported
@@ -30,8 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(argv)
     from lightning_cse.config import experiments_dir
     from lightning_cse.config.compose import use_config_dir
-    from lightning_cse.papers.files import find_artefacts
-    from lightning_cse.papers.listing import overview
+    from lightning_cse.tables.files import find_artefacts
+    from lightning_cse.tables.listing import overview
 
     if given.config_dir is not None:
         given.config_dir = given.config_dir.absolute()
@@ -59,9 +59,9 @@ def _plans(given: argparse.Namespace, artefacts: Mapping[str, Artefact]) -> list
     """Return the plans of the artefacts that the command line names and that have the rows of
     ``--only``.
     """
-    from lightning_cse.papers.artefacts import Request
-    from lightning_cse.papers.kept import runs_table
-    from lightning_cse.papers.plan import Plan
+    from lightning_cse.tables.artefacts import Request
+    from lightning_cse.tables.kept import runs_table
+    from lightning_cse.tables.plan import Plan
 
     keys = {*artefacts, *(artefact.paper for artefact in artefacts.values())}
     _check("artefact", given.artefact, keys)
@@ -93,11 +93,11 @@ def _is_of_hydra(setting: str) -> bool:
 
 def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
     """Run what is missing, and make the artefacts."""
-    from lightning_cse.papers.figures import maker
-    from lightning_cse.papers.kept import kept_runs
-    from lightning_cse.papers.listing import overview
-    from lightning_cse.papers.plan import missing, status
-    from lightning_cse.papers.reproducing import run_missing
+    from lightning_cse.tables.figures import maker
+    from lightning_cse.tables.kept import kept_runs
+    from lightning_cse.tables.listing import overview
+    from lightning_cse.tables.plan import missing, status
+    from lightning_cse.tables.reproducing import run_missing
 
     for plan in plans:
         if plan.artefact.make:  # a wrong name is an error before anything is run
@@ -124,7 +124,7 @@ def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
 
 
 def _exit_code(plans: Sequence[Plan]) -> int:
-    from lightning_cse.papers.plan import missing, status
+    from lightning_cse.tables.plan import missing, status
 
     now = status(plans)
     if now["failed"]:
@@ -137,9 +137,9 @@ def _make(
     plan: Plan, given: argparse.Namespace, folder: Path, kept: Mapping[Identity, FinishedRun]
 ) -> bool:
     """Make, print and write one artefact; return False, without raising, if it cannot be made."""
-    from lightning_cse.papers.kept import comparison, keep, repetitions
-    from lightning_cse.papers.render import render
-    from lightning_cse.papers.reproducing import reproduce
+    from lightning_cse.tables.kept import comparison, keep, repetitions
+    from lightning_cse.tables.render import render
+    from lightning_cse.tables.reproducing import reproduce
 
     artefact = plan.artefact
     try:

@@ -230,17 +230,19 @@ class Comparison:
     def search(
         self, queries: Embedding, documents: Embedding, count: int
     ) -> Iterator[list[tuple[int, float]]]:
-        """Yield the best documents of each query, by number, with their float64 scores, best first.
+        """Yield the best ``count`` documents of each query, by number, with their float64 scores,
+        best first.
 
-        All are compared in float32, the best ``count`` and a margin again in float64; of equal
-        scores, the first document comes first.
+        All are compared in float32, the best and a margin again in float64; of equal scores, the
+        first document comes first.
         """
         rows = self._candidates(queries, documents, count + _MARGIN)
         for number, chosen in enumerate(rows.sort(dim=1).values):
             query = queries[torch.full((len(chosen),), number)]
             exact = self.ask(query.to(torch.float64), documents[chosen].to(torch.float64))
-            best = exact.sort(descending=True, stable=True)
-            yield list(zip(chosen[best.indices].tolist(), best.values.tolist(), strict=True))
+            scores, places = exact.sort(descending=True, stable=True)
+            best = chosen[places[:count]]
+            yield list(zip(best.tolist(), scores[:count].tolist(), strict=True))
 
     def _candidates(self, queries: Embedding, documents: Embedding, count: int) -> Tensor:
         """Return the best documents of each query in float32, in no order: (queries, count)."""

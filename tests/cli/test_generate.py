@@ -75,8 +75,8 @@ def test_generate_end_to_end(start, tmp_path, key):
 
     assert stderr == ""
     (folder,) = (tmp_path / "runs/generate/wiki_sts").iterdir()
-    names = ["config.yaml", "given_up.jsonl", "histograms.png", "record.json"]
-    names += ["summary.json", "wiki_sts.jsonl", "wiki_sts.provenance.json"]
+    names = ["config.yaml", "given_up.jsonl", "record.json"]
+    names += ["wiki_sts.jsonl", "wiki_sts.provenance.json"]
     assert sorted(path.name for path in folder.iterdir()) == names
     assert len(rows(tmp_path)) == 20
     command = stdout.splitlines()[-1].strip()

@@ -6,23 +6,25 @@ X = "+experiment=dualcse_cross"
 
 REFUSED = [
     # Hydra's messages, with what was probably meant
-    ("epochs=1", "Could not override 'epochs'. To append to your config use +epochs=1 Key"),
-    ("epochs=1", "did you mean 'trainer.max_epochs'?"),
+    (
+        "epochs=1",
+        "use +epochs=1 Key 'epochs' is not in struct - did you mean 'trainer.max_epochs'?",
+    ),
     ("temperature=0.1", "did you mean 'method.loss.temperature'"),
     ("sede=1", "did you mean 'seed'"),
-    ("encoder=bert_bse", "Could not find 'encoder/bert_bse'"),
     ("encoder=bert_bse", "did you mean 'bert_base'?"),
     ("data=my/pairs.csv", "a file of your own: data=file data.train=FILE"),
     ("data=null", "data: choose one of claif, "),
     ("logger=[1]", "logger: choose one of csv, tensorboard, wandb, got [1]"),
+    ("logger=[csv,wndb]", "Could not load 'logger/wndb'. - did you mean 'wandb'?"),
     ("encoder=[1]", "encoder: takes one option, got the list [1]"),
-    ("hydra/launcher=slrm", "joblib and submitit are extras"),
     ("dualcse_cross", "Error parsing override 'dualcse_cross'"),
     ("data.batch_size=8,16", "add --multirun"),
     ("trainer.fast_dev_run=true", "use +trainer.fast_dev_run=true"),
     ("+seed=1", "'++seed=1'"),
     ("-m epochs=1,2", "did you mean 'trainer.max_epochs'?"),
     ("-m encoder=tiny,tny", "did you mean 'tiny'?"),
+    ("-m seed=0,1 hydra/launcher=slrm", "joblib and submitit are extras"),
     ("-m method.optimizer.lr=interval(0,1)", "Can only enumerate CHOICE and RANGE sweeps"),
     ("-m hydra.sweeper.file=nowhere.yaml", "No such file or directory: 'nowhere.yaml'"),
     ("-m hydra.sweeper.points=[['epochs=1']]", "trainer.max_epochs"),
@@ -33,46 +35,67 @@ REFUSED = [
     ("+experiment=[simcse_sup,gausscse]", "experiment: takes one option, got the list"),
     # Types and bounds
     ("+experimnt=simcse_inli", "experimnt: unknown key"),
-    ("+method.foo=1", "method: DualCSE got an unexpected argument 'foo'"),
+    ("+method.foo=1", "method.foo: unknown key"),
     ("trainer.max_epochs=abc", "trainer.max_epochs: should be a valid integer, got 'abc'"),
     ("diag=1", "diag: should be a mapping, got 1"),
     ("~data", "data: is missing"),
     ("~method.optimizer.lr", "method.optimizer.lr: is missing, and cannot be left out"),
-    ("trainer.precision=bf16-true", "got 'bf16-true' - did you mean 'bf16-mixed'?"),
+    (
+        "trainer.precision=bf16-true",
+        "'bf16-mixed', '16-mixed', 'auto', '32', 'bf16', '16', 32 or 16, got",
+    ),
     ("trainer.devices=65", "data.batch_size: 64 is the batch of all 65 devices"),
     ("trainer.devices=auto", "trainer.devices: should be a valid integer or should be a list"),
     ("trainer.strategy=fsdp", "fsdp shards the weights, but evaluation, gradient clipping and"),
-    ("trainer.strategy=dpp", "got 'dpp' - did you mean 'ddp'?"),
     ("trainer.max_epochs=-1", "training never ends"),
     ("trainer.limit_train_batches=1.5", "trainer.limit_train_batches: should be"),
     ("trainer.num_nodes=0", "trainer.num_nodes: should be greater than or equal to 1, got 0"),
     ("+trainer.callbacks=[]", "+callbacks.mine={_target_: my_module.MyCallback}"),
-    ("+trainer.max_epoch=3", "unexpected argument 'max_epoch' - did you mean 'max_epochs'"),
+    ("+trainer.max_epoch=3", "trainer.max_epoch: unknown key - did you mean 'max_epochs'?"),
     ("callbacks.early_stopping.min_delta=0.1", "set callbacks.early_stopping.patience, too"),
     ("suite=nli suite.snli.auprc_thresholds=1", "should be greater than or equal to 2, got 1"),
     ("limits.test_pairs=1", "limits.test_pairs: should be greater than or equal to 3, got 1"),
     ("seed=-1", "seed: should be greater than or equal to 0, got -1"),
     ("data.batch_size=1", "data.batch_size: should be greater than or equal to 2, got 1"),
     ("data.batch_size=null", "data.batch_size: should be a valid integer, got None"),
-    ("data.bad_rows=skp", "data.bad_rows: should be 'error' or 'skip', got 'skp' - did you mean"),
+    ("data.bad_rows=skp", "data.bad_rows: should be 'error' or 'skip', got 'skp'"),
     (f"name={'n' * 300}", "name: String should match pattern"),
     ("method.loss.temperature=nan", "method.loss.temperature: should be a finite number, got nan"),
+    ("method.loss.temperature=inf", "method.loss.temperature: should be a finite number, got inf"),
+    ("data.held_out_share=nan", "data.held_out_share: should be a finite number, got nan"),
+    ("paths.runs_dir=10", "paths.runs_dir: should be a valid string, got 10"),
+    ("paths.cache_dir=[1]", "paths.cache_dir: should be a valid string, got [1]"),
+    ("trainer.strategy=7", "trainer.strategy: should be 'auto', 'ddp' or"),
+    ("data.columns={negative:[a,b]}", "data.columns.negative: should be a valid string, got ["),
     ("monitor=3", "monitor: should be a valid string, got 3"),
     # Classes of another kind, which are never called
-    ("+callbacks.mine=3", "callbacks.mine: should be a mapping, got 3"),
-    ("+callbacks.mine.x=3", "callbacks.mine: give its class: {_target_: my_module.MyCallback}"),
-    ("+callbacks.x={_target_:os.mkdir,path:made}", "callbacks.x._target_: os.mkdir is not a class"),
-    ("+callbacks.x={_target_:torch.load,f:evil.pt}", "torch.load is not a Callback"),
-    ("+callbacks.x={_target_:torch.nn.Identity}", "torch.nn.Identity is not a Callback"),
-    ("logger=csv +logger.x={_target_:torch.nn.Identity}", "torch.nn.Identity is not a Logger"),
-    ("+baselines.x={_target_:os.getcwd}", "baselines.x._target_: os.getcwd is not a class"),
-    ("+baselines.x={_target_:torch.nn.Identity}", "torch.nn.Identity has no method embed"),
-    ("+suite.x={_target_:torch.nn.Identity}", "torch.nn.Identity is not a Task"),
-    ("++data.columns={_target_:os.mkdir,path:made}", "data.columns._target_: os.mkdir is not a"),
-    ("++method.loss={_target_:subprocess.Popen,args:ls}", "subprocess.Popen is not a Module"),
-    ("method._target_=[1]", "method._target_: should be a valid string, got [1]"),
+    (
+        "+callbacks.mine=3",
+        "callbacks.mine: should be a class and its arguments, {_target_: ...}, got 3",
+    ),
+    ("+callbacks.mine.x=3", "callbacks.mine: should be a class and its arguments"),
+    ("+callbacks.x={_target_:os.mkdir,path:made}", "callbacks.x._target_: should be a class, or a"),
+    ("+callbacks.x={_target_:torch.load,f:evil.pt}", "should be Callback, got torch.load"),
+    ("logger=csv +logger.x={_target_:torch.nn.Identity}", "should be Logger, got torch.nn.Iden"),
+    ("+callbacks.x={_target_:os.system,command:ls}", "callbacks.x._target_: "),
+    ("+baselines.x={_target_:os.getcwd}", "baselines.x._target_: should be a class, or a"),
+    ("+baselines.x={_target_:torch.nn.Identity}", "should be Embeds, got torch.nn.Identity"),
+    ("+suite.x={_target_:torch.nn.Identity}", "should be Task, got torch.nn.Identity"),
+    (
+        "++data.columns={_target_:subprocess.Popen,args:ls}",
+        "should be Mapping, got subprocess.Popen",
+    ),
+    ("data.train=[{_target_:subprocess.Popen,args:ls}]", "data.train.0._target_: should be str"),
+    ("++method.loss={_target_:subprocess.Popen,args:ls}", "should be DualContrastive, got subpro"),
+    (
+        "+encoder.adapter={_target_:torch.nn.Identity}",
+        "should be PeftConfig, got torch.nn.Identity",
+    ),
+    ("method._target_=[1]", "method._target_: [1] cannot be used"),
+    ("data.rows._target_=subprocess.Popen", "should be RoleRows"),
     # Files of the user's own
-    ("suite=own", "suite=own: has no test set; add own.sts=FILE, own.nli=FILE,"),
+    ("suite=own", "or own.sts=FILE, own.pairs=FILE, own.nli=FILE,"),
+    ("own.pairs=my.csv own.columns={sentence1:x}", "own.columns: no test set reads a 'sentence1'"),
     ("suite=own own.sts=my.csv own.columns={scor:x}", "reads a 'scor' - did you mean 'score'"),
     ("suite=own own.stss=my.csv", "did you mean 'own.sts'"),
 ]
@@ -107,7 +130,7 @@ def test_refused_command_line(command, line, message, give, tmp_path):
     assert code == 2
     assert message in errors
     assert errors.startswith("error: ")
-    assert "Traceback" not in errors
+    assert errors.count("\n") == 1
     assert out == ""
     assert not list(tmp_path.iterdir())
 
@@ -165,6 +188,9 @@ def config_dir(tmp_path):
     experiments.mkdir(parents=True)
     (experiments / "own.yaml").write_text(MINE.replace("SETTING", "{max_epochs: 1}"))
     (experiments / "bad.yaml").write_text(MINE.replace("SETTING", "{callbacks: 1}"))
+    (experiments / "broken.yaml").write_text(
+        "# @package _global_\ndefaults: [override /method: simcs]\n"
+    )
     (experiments / "cyclic.yaml").write_text("# @package _global_\na: &a [*a]\n")
     group = tmp_path / "mine" / "flavour"
     group.mkdir()
@@ -181,8 +207,12 @@ def config_dir(tmp_path):
         ("+experiment=own epochs=1", "did you mean 'trainer.max_epochs'?"),
         ("+experiment=onw", "did you mean 'own'?"),
         ("+experiment=bad", "trainer.callbacks: cannot be set"),
-        ("+experiment=own +flavour=swet", "did you mean 'sweet'?"),
-        ("+experiment=cyclic", "config: a value, or an alias in a YAML file, contains itself"),
+        ("+experiment=own +flavour=swet sede=1", "did you mean 'sweet'?"),
+        ("+experiment=broken seed=1", "Could not find 'method/simcs'"),
+        (
+            "+experiment=cyclic",
+            "+experiment=cyclic: a value, or an alias in a YAML file, contains itself",
+        ),
         ("seed=1", ", own, "),
     ],
 )

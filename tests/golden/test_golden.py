@@ -115,7 +115,7 @@ def test_batches_of_real_corpora(name, real_data):
     assert_golden("batches", expected, golden_batches.batches_of(name, str(real_data)), name)
 
 
-@pytest.mark.slow  # the kept tables are recomputed by tests/unit/papers/test_kept_results.py
+@pytest.mark.slow  # the kept tables are recomputed by tests/unit/tables/test_kept_results.py
 def test_tables():
     assert_golden("tables", golden.read("tables"), golden.tables())
 

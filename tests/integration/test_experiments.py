@@ -153,7 +153,7 @@ UNDECISIVE = ("figures=true", "paths.cache_dir=elsewhere", "keep_last=true")
 def test_finished_run_is_not_trained_again(run, run_tiny, place, monkeypatch):
     folder = run("dualcse_cross")
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
-    monkeypatch.setattr(training, "_train", lambda *_: pytest.fail("it was trained again"))
+    monkeypatch.setattr(training, "build_training", lambda *_: pytest.fail("it was trained"))
     again = run_tiny(place, CROSS, *UNDECISIVE)
 
     assert again.path == folder.path

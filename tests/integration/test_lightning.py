@@ -420,7 +420,7 @@ def test_limits_profiler_anomalies_and_time(run_tiny, tmp_path, monkeypatch):
 
 
 def test_a_run_without_validation_is_refused(compose):
-    with pytest.raises(ConfigError, match=r"trainer\.limit_val_batches: validation chooses"):
+    with pytest.raises(ConfigError, match=r"trainer\.limit_val_batches: should be greater"):
         check(compose("+debug=tiny", *SMALL, "+trainer.limit_val_batches=0"), "train")
 
 

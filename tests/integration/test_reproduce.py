@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from lightning_cse.config import experiments_dir
-from lightning_cse.papers.files import find_artefacts
 from lightning_cse.reproduce import main
+from lightning_cse.tables.files import find_artefacts
 
 ROWS = ["DualCSE-Cross", "DualCSE-Cross w/o both"]
 TINY = ["dualcse/table5", "--profile", "tiny"]

@@ -4,12 +4,13 @@ import json
 
 from llm_server import ChatServer, prompt
 
-from lightning_cse.papers.artefacts import Request
-from lightning_cse.papers.files import read_artefact
-from lightning_cse.papers.kept import keep
-from lightning_cse.papers.plan import Plan, status
-from lightning_cse.papers.records import RunsTable
-from lightning_cse.papers.reproducing import reproduce, run_missing
+from lightning_cse.config import experiments_dir
+from lightning_cse.tables.artefacts import Request
+from lightning_cse.tables.files import read_artefact
+from lightning_cse.tables.kept import keep
+from lightning_cse.tables.plan import Plan, status
+from lightning_cse.tables.records import RunsTable
+from lightning_cse.tables.reproducing import reproduce, run_missing
 
 COMMON = "data=wiki, n=4, llm.model=m"
 TABLE = f"""
@@ -25,7 +26,7 @@ columns:
 rows:
   nli: {{generate: [+pattern=nli, {COMMON}]}}
   from the source: {{generate: [+pattern=nli, pattern.reference=source, {COMMON}]}}
-make: lightning_cse.papers.figures.ngcse_studies:patterns
+make: {experiments_dir()}/ngcse/studies.py:patterns
 """
 
 
@@ -51,7 +52,7 @@ def test_rows_of_a_language_model_are_runs_of_a_table(tmp_path, monkeypatch):
 
     assert len(status([plan])["finished"]) == 2
     made = reproduce(plan)
-    cells = [cell.mean for cell in made.table.cells.values()]
+    cells = made.table.cells["mean"].tolist()
     assert len(cells) == 8
     assert [cells[2], cells[6]] == [100, 100]
     assert 0 <= cells[0] <= 100

@@ -6,7 +6,9 @@ import csv
 import io
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from lightning_cse.compare import main
 from lightning_cse.runs import Run, write_predictions
@@ -25,7 +27,8 @@ def make_run(tmp_path):
         predicted = [label == right for label, right in zip(labels, correct, strict=True)]
         columns = {"row": list(range(len(correct))), "label": labels, "prediction": predicted}
         write_predictions(run.predictions, "rte", columns)
-        record = {"name": name, "config_hash": run.config_hash, "seed": seed, "metrics": {}}
+        scores = {"test/rte/accuracy_all": sum(correct) / len(correct), "test/avg/accuracy": 0.5}
+        record = {"name": name, "config_hash": run.config_hash, "seed": seed, "metrics": scores}
         run.finish(
             {**record, "decisive": {"config": {"method": METHOD | {"optimizer": {"lr": lr}}}}}
         )
@@ -44,26 +47,73 @@ def two(make_run):
 
 def test_table(two, capsys):
     assert main(two) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    printed = capsys.readouterr()
+    rows = [line.split() for line in printed.out.splitlines()]
     # 18 examples are right in one only: p = 2^-17, and one test for Holm.
-    numbers = ["0.7500", "0.3000", "45.0000", "18", "0", "8e-06", "8e-06", "True"]
-    row = next(row for row in rows if row[:1] == ["rte"])
+    row = next(row for row in rows if row[:1] == ["test/rte/accuracy_all"])
     low, high = map(float, row[12:14])
-    assert row[:12] + row[14:] == ["rte", "good", "poor", *"012012", *numbers]
+    assert row[1:9] == ["good", "poor", *"012012"]
+    assert row[9:12] == ["75.0000", "30.0000", "45.0000"]
+    assert row[14:] == ["mcnemar", "8e-06", "8e-06", "True"]
     assert 20 < low < 45 < high < 70
+    assert printed.err == "not compared: test/avg/accuracy\n"
+
+
+def test_correlations_are_compared_in_points_and_significant_off_zero(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    gold = np.tile(np.arange(6.0), 100)
+    folders = []
+    for name, noise in (("good", 1.0), ("poor", 9.0), ("same", 1.0)):
+        for seed in range(3):
+            run = Run(tmp_path / "runs", name, "01", seed)
+            scores = gold + noise * rng.normal(size=len(gold))
+            columns = {"row": list(range(len(gold))), "gold": gold, "score": scores}
+            write_predictions(run.predictions, "sts12", columns)
+            metrics = {"test/sts12/spearman": float(stats.spearmanr(gold, scores).statistic)}
+            run.finish({"name": name, "config_hash": "01", "seed": seed, "metrics": metrics})
+            folders.append(str(run.path))
+
+    assert main([*folders, "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["a"], row["b"]) for row in rows] == [
+        ("good", "poor"),
+        ("good", "same"),
+        ("poor", "same"),
+    ]
+    for row in rows:
+        low, high = float(row["low"]), float(row["high"])
+        assert low < float(row["difference"]) < high
+        assert float(row["difference"]) == pytest.approx(
+            float(row["value_a"]) - float(row["value_b"])
+        )
+        assert (row["test"], row["p"]) == ("interval", "")
+        assert row["significant"] == str(not low <= 0 <= high)
+
+    assert [row["significant"] for row in rows] == ["True", "False", "True"]
+
+
+def test_two_seeds_that_disagree_are_not_significant(make_run, capsys):
+    # One seed of each is right on all examples, and one on few; a vote of two would be of both.
+    runs = [
+        make_run(name, seed, right)
+        for name, of_seeds in (("a", (GOOD, POOR)), ("b", (POOR, GOOD)))
+        for seed, right in enumerate(of_seeds)
+    ]
+    assert main([*runs, "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert float(row["p_holm"]) < 0.001
+    assert float(row["low"]) < 0 < float(row["high"])
+    assert row["significant"] == "False"
 
 
 def test_points_without_predictions_of_a_task_are_left_out_and_named(two, make_run, capsys):
-    columns = {"row": [0, 1], "correct": [True, False]}
-    for run in (two[0], two[3]):
-        write_predictions(Run.at(Path(run)).predictions, "sick_direction", columns)
-
-    runs = [two[0], two[3], make_run("simcse", 0, POOR)]
-    assert main([*runs, "--format", "csv"]) == 0
+    simcse = make_run("simcse", 0, POOR)
+    (Path(simcse) / "predictions" / "rte.parquet").unlink()
+    assert main([two[0], two[3], simcse, "--format", "csv"]) == 0
     printed = capsys.readouterr()
-    tasks = [one["task"] for one in csv.DictReader(io.StringIO(printed.out))]
-    assert sorted(tasks) == ["rte", "rte", "rte", "sick_direction"]
-    assert printed.err.startswith("sick_direction: left out: simcse (no predictions")
+    (row,) = csv.DictReader(io.StringIO(printed.out))
+    assert (row["a"], row["b"]) == ("good", "poor")
+    assert printed.err.startswith("test/rte/accuracy_all: left out: simcse (no predictions)")
 
 
 def test_damaged_files_do_not_stop_the_comparison_of_the_others(two, make_run, capsys, caplog):
@@ -84,8 +134,8 @@ def test_damaged_files_do_not_stop_the_comparison_of_the_others(two, make_run, c
         assert main([*two, str(broken[0]), "--format", "csv"]) == 0
         rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
         (row,) = [row for row in rows if {row["a"], row["b"]} == {"good", "poor"}]
-        want = want or row["p_exact"]
-        assert row["p_exact"] == want
+        want = want or row["p"]
+        assert row["p"] == want
         assert len(rows) == 3 or f"{file} is damaged" in caplog.text
 
     assert main([*two, str(broken[1])]) == 2
@@ -96,15 +146,16 @@ def test_csv_is_unrounded(two, capsys):
     assert main([*two, "--format", "csv", "--task", "rte", "--alpha", "1e-6"]) == 0
     (line,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert (line["a"], line["b"], line["seeds_a"]) == ("good", "poor", "0 1 2")
-    assert float(line["p_exact"]) == float(line["p_holm"]) == 2**-17
-    assert (line["examples"], line["significant"]) == ("40", "False")
+    assert float(line["p"]) == float(line["p_holm"]) == 2**-17
+    assert line["significant"] == "False"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere holds no finished runs"),
-        (["--task", "rte", "rtee"], "answers of the task 'rtee' - did you mean 'rte'?"),
+        (["--metric", "test/rte/auc"], "predictions of the metric 'test/rte/auc'"),
+        (["--task", "rte", "rtee"], "predictions of the task 'rtee' - did you mean 'rte'?"),
     ],
 )
 def test_user_errors(two, arguments, message, capsys):

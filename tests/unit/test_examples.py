@@ -8,7 +8,7 @@ import pytest
 import torch
 from oracles import normal
 
-from lightning_cse.data import Rows
+from lightning_cse.data.rows import dataset_of
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.tokens import Tokens
@@ -152,7 +152,7 @@ def test_hierarchy_counts_premises_whose_hypotheses_are_in_order(example, tmp_pa
     from lightning_cse.baselines.length import Length
     from lightning_cse.evaluation import Embedded
 
-    rows = Rows.of(
+    rows = dataset_of(
         {
             "premise": ["p one", "p two", "p three"],
             "explicit_entailment": ["a1", "a2", "a3"],
@@ -167,7 +167,7 @@ def test_hierarchy_counts_premises_whose_hypotheses_are_in_order(example, tmp_pa
     model = Known(near)  # the third premise: 1, 0, 0, and a tie is wrong
     assert task.suits(model)
     assert not hierarchy.Hierarchy(data_dir=str(tmp_path)).suits(model)
-    sentences = [*rows.column("premise"), *hierarchy.pairs_of(rows).column("hypothesis")]
+    sentences = [*rows["premise"], *hierarchy.pairs_of(rows)["hypothesis"]]
     metrics = task.evaluate(Embedded(model, sentences), "test").metrics
     assert metrics["ordered"] == pytest.approx(1 / 3)
     assert metrics["explicit_first"] == 1.0

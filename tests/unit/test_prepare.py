@@ -14,7 +14,7 @@ import pooch
 import pytest
 
 from lightning_cse import prepare
-from lightning_cse.data.corpora import CORPORA, sample_dir
+from lightning_cse.data.declarations import CORPORA, sample_dir
 
 INLI = ("INLI/train.csv", "INLI/val.csv", "INLI/test.csv")
 MEMBERS = [f"snli_1.0/snli_1.0_{name}.jsonl" for name in ("train", "dev", "test")]
@@ -202,7 +202,7 @@ def test_sentences_are_tokenised_ahead_of_a_training(tmp_path, capsys):
 
     assert prepare.main(["--tokenise", *overrides, cached]) == 0
     first = files()
-    assert len(first) == 4, "the three roles, and the sentences of the tasks"
+    assert len(first) == 2, "the roles, and the sentences of the tasks"
     assert prepare.main(["--tokenise", *overrides, cached]) == 0
     assert files() == first
     assert prepare.main(["--tokenise", *overrides, "paths.cache_dir=null"]) == 2

@@ -13,8 +13,8 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelCardData
 
 from lightning_cse.config import experiments_dir
-from lightning_cse.data.corpora import CORPORA
-from lightning_cse.data.own import is_own
+from lightning_cse.data.declarations import CORPORA
+from lightning_cse.data.read import is_file
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.runs.hashing import portable
 
@@ -159,7 +159,7 @@ def citations(method: str) -> list[str]:
 
 def _trained_on(source: str) -> str:
     """Return a source with its licence; of the user's own files, the name."""
-    if is_own(source):
+    if is_file(source):
         return Path(source).name
 
     corpus = CORPORA.get(source.partition("/")[0])

@@ -3,6 +3,7 @@
 import itertools
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,12 @@ from omegaconf import DictConfig, OmegaConf
 from lightning_cse import runs
 from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure, quartiles
 from lightning_cse.config.compose import task_overrides
-from lightning_cse.data import ContrastiveDataModule, read_corpus
-from lightning_cse.data.preparation import seeded_order
-from lightning_cse.data.rows import digests_of
+from lightning_cse.data import ContrastiveData, ContrastiveDataModule, OwnRows, read_corpus
+from lightning_cse.data.preparation import read_tables
+from lightning_cse.data.rows import Account, check_column, digests_of, has
+from lightning_cse.data.split import seeded_order
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.engine.build import automatic_reading, built, check_nodes, plain
+from lightning_cse.engine.build import automatic_reading, built, plain
 from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rate
 from lightning_cse.models import PointModel
@@ -109,26 +111,30 @@ def _measured(configs: Mapping[str, DictConfig]) -> tuple[SentenceEncoder, list[
     """Return the encoder and, for each data set, its entry in ``summary.json`` and its measured
     pairs.
     """
-    for cfg in configs.values():
-        check_nodes(cfg)
-
     first = next(iter(configs.values()))
+    settings = {name: built(cfg.data) for name, cfg in configs.items()}
+    for data in settings.values():
+        if isinstance(data.rows, OwnRows):  # a wrong file is reported before an encoder is fetched
+            read_tables(data)
+
     encoder: SentenceEncoder = built(first.encoder)
-    drawn = [_training_set(cfg, name, encoder) for name, cfg in configs.items()]
+    drawn = [_training_set(cfg, name, settings[name], encoder) for name, cfg in configs.items()]
     drawn.append(_stsb(first))
     measured = measure(encoder, [pairs for _, pairs in drawn], first.seed)
 
     return encoder, [(about, pairs) for (about, _), pairs in zip(drawn, measured, strict=True)]
 
 
-def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Described:
+def _training_set(
+    cfg: DictConfig, name: str, settings: ContrastiveData, encoder: SentenceEncoder
+) -> Described:
     """Return the pairs that a training set gives: of the first role with each other role, or with
     its dropout pass.
     """
-    data = ContrastiveDataModule(built(cfg.data), tokenize=encoder.tokenizer, seed=cfg.seed)
+    data = ContrastiveDataModule(settings, tokenize=encoder.tokenizer, seed=cfg.seed)
     rows = data.train.select(seeded_order(len(data.train), cfg.seed))
     anchor = data.roles[0]
-    first = rows.column(anchor)
+    first = list(rows[anchor])
     if data.settings.augmentation is not None:
         # As augmentation does, so that only its changes are measured.
         first[: cfg.rows] = data.tokenize.decode(data.tokenize(first[: cfg.rows]))
@@ -136,7 +142,8 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Descr
     pairs = []
     for kind, role in _kinds(cfg, data.roles):
         label = f"{anchor} - {role}" if role != anchor else f"{anchor}, two dropout passes"
-        second = rows.column(role) if role != anchor else first
+        check_column(rows, role)
+        second = list(rows[role]) if role != anchor else first
         both = zip(first, second, strict=True)
         pairs.append(drawn_pairs(kind, label, both, cfg.rows, dropout=role == anchor))
 
@@ -146,7 +153,7 @@ def _training_set(cfg: DictConfig, name: str, encoder: SentenceEncoder) -> Descr
     about = {
         "name": name,
         "rows": len(rows),
-        "roles": {role: int(rows.has(role).sum()) for role in data.roles},
+        "roles": {role: int(has(rows, role).sum()) for role in data.roles},
         "counts": data.counts,
         "data": data.digests,
     }
@@ -178,14 +185,15 @@ def _stsb(cfg: DictConfig) -> Described:
     split = cfg.beside.split
     high = cfg.beside.positive_score
     low = cfg.beside.negative_score
-    rows = read_corpus("stsb", split, cfg.paths.data_dir)
+    account: Account = Counter()
+    rows = read_corpus("stsb", split, cfg.paths.data_dir, account=account)
     drawn = list(rows.select(seeded_order(len(rows), cfg.seed)))
     near = [(row["sentence1"], row["sentence2"]) for row in drawn if row["score"] > high]
     far = [(row["sentence1"], row["sentence2"]) for row in drawn if row["score"] < low]
     about = {
         "name": f"STS-B {split}",
         "rows": len(rows),
-        "counts": rows.counts,
+        "counts": dict(account),
         "data": digests_of([rows]),
     }
 

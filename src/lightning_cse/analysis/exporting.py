@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ctypes
+import glob
 import itertools
 import json
+import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -18,6 +22,7 @@ from typing import Any, NamedTuple
 
 import httpx2  # used by huggingface_hub
 import torch
+from filelock import FileLock, Timeout
 from huggingface_hub import HfApi
 from tokenizers.processors import TemplateProcessing
 from torch import nn
@@ -28,8 +33,8 @@ from transformers.utils import logging
 from lightning_cse.analysis.card import exported_card
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import Template
+from lightning_cse.encoders.find import find_encoder
 from lightning_cse.encoders.instructions import as_prompts
-from lightning_cse.encoders.load import find_encoder
 from lightning_cse.encoders.recurrent import Recurrent
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import CONFIG, read_config
@@ -39,6 +44,10 @@ from lightning_cse.similarity import is_same
 
 TOLERANCE = 1e-5
 """The largest distance of an exported vector from the model's own, relative to its length."""
+
+_HERE = -100
+_EXCHANGE = 2
+"""Linux's AT_FDCWD and RENAME_EXCHANGE."""
 
 INSTEAD = "Use lightning_cse.load with the model itself"
 MASK = "[PROMPT MASK]"
@@ -89,11 +98,10 @@ def export(
             f"so it cannot be exported. {INSTEAD}"
         )
 
-    to.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}.") as place:
-        folder = Path(place) / "exported"
+    with _scratch_folder(to) as scratch:
+        folder = scratch / "exported"
         exported = sentence_transformer(
-            modules=_modules(part, Path(place) / "parts", base and base.folder),
+            modules=_modules(part, scratch / "parts", base and base.folder),
             device="cpu",
             similarity_fn_name="cosine",
             **as_prompts(part.encoder.instructions),
@@ -108,12 +116,45 @@ def export(
         distance = _checked_distance(loaded, sentences, embedding.views()[name])
         if base is not None:  # which was checked with its folder on this machine
             _set(folder / "adapter_config.json", "base_model_name_or_path", base.name)
-        if to.exists():
-            to.rename(Path(place) / "replaced")
 
-        folder.rename(to)
+        _replace(folder, to)
 
     return f"{model.method_name}, view {name}: 64 vectors within {distance:.0e} of the model's"
+
+
+@contextlib.contextmanager
+def _scratch_folder(to: Path) -> Iterator[Path]:
+    """Create a folder beside the target for the block, and remove what killed exports left there.
+
+    Its lock file ends with this process, by which another export sees that it is in use.
+    """
+    prefix = f".{to.name}.export-"
+    to.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in to.parent.glob(f"{glob.escape(prefix)}*"):
+        with contextlib.suppress(OSError, Timeout), _lock(leftover):
+            shutil.rmtree(leftover)
+
+    with tempfile.TemporaryDirectory(dir=to.parent, prefix=prefix) as name, _lock(Path(name)):
+        yield Path(name)
+
+
+def _lock(folder: Path) -> FileLock:
+    return FileLock(folder / "lock", fallback_to_soft=False, blocking=False)
+
+
+def _replace(folder: Path, to: Path) -> None:
+    """Give a folder the name of the target, which is missing at no time, if the system can swap
+    folders, as Linux does on most disks.
+    """
+    if to.exists():
+        rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+        paths = (_HERE, os.fsencode(folder.absolute()), _HERE, os.fsencode(to.absolute()))
+        if rename is not None and rename(*paths, _EXCHANGE) == 0:
+            return
+
+        to.rename(folder.with_name("replaced"))
+
+    folder.rename(to)
 
 
 class Base(NamedTuple):
@@ -212,7 +253,7 @@ def _sentence_transformer() -> Any:
 
 def _probes() -> list[str]:
     """Return 64 sentences on which the exported model is compared with the original."""
-    premises = dict.fromkeys(read_corpus("inli", "train", sample_dir()).column("premise"))
+    premises = dict.fromkeys(read_corpus("inli", "train", sample_dir())["premise"])
     return [*itertools.islice(premises, 64 - len(ODD)), *ODD]
 
 

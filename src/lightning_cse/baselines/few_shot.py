@@ -13,9 +13,12 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from lightning_cse.data import Rows, read_corpus
+from datasets import Dataset
+
+from lightning_cse.data import read_corpus
+from lightning_cse.data.rows import digests_of
 from lightning_cse.errors import ConfigError
-from lightning_cse.llm import Failure, Reply, Request
+from lightning_cse.llm import Failure, Reply, Request, read_answer
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +65,7 @@ class FewShot:
     split.
 
     The examples are drawn once by the seed, with distinct premises and balanced labels, and
-    precede every pair in the same order. A pair has no label if `read_answer` finds none, the
+    precede every pair in the same order. A pair has no label if `read_label` finds none, the
     model declines, or the endpoint gives no reply.
 
     Source: DualCSE, RTE experiment, rows of few-shot LLMs.  Differs: the wording of the prompt,
@@ -79,13 +82,13 @@ class FewShot:
     )  # sent under the endpoint's own names
 
     @cached_property
-    def _train(self) -> Rows:
+    def _train(self) -> Dataset:
         return read_corpus("inli", "train", Path(self.data_dir))
 
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of the file that the examples are drawn from, if there are any."""
-        return {file.name: file.sha256 for file in self._train.files} if self.shots else {}
+        return digests_of([self._train]) if self.shots else {}
 
     @cached_property
     def examples(self) -> tuple[tuple[str, str, str], ...]:
@@ -94,7 +97,7 @@ class FewShot:
             return ()
 
         first: dict[str, int] = {}
-        for row, premise in enumerate(self._train.column("premise")):
+        for row, premise in enumerate(self._train["premise"]):
             first.setdefault(premise, row)
 
         if self.shots > len(first):
@@ -162,7 +165,7 @@ class FewShot:
                 answers.append("failed")
                 continue
 
-            answers.append(read_answer(reply))
+            answers.append(read_label(reply))
             if answers[-1] == "unparsable":
                 unread.append(reply)
 
@@ -203,7 +206,7 @@ class _ByPremise(Iterator[int]):
         raise StopIteration
 
 
-def read_answer(reply: Reply) -> str:
+def read_label(reply: Reply) -> str:
     """Return the type of hypothesis that a reply names, or ``refused`` or ``unparsable``.
 
     Case, punctuation, markdown and words around the label do not matter. A label in a clause
@@ -211,22 +214,23 @@ def read_answer(reply: Reply) -> str:
     was cut off before its end (unless it begins with its label), is unparsable.
 
     Examples:
-        >>> read_answer(Reply("**Answer:** Implied entailment.", "stop"))
+        >>> read_label(Reply("**Answer:** Implied entailment.", "stop"))
         'implied'
-        >>> read_answer(Reply("Neutral, or a contradiction", "stop"))
+        >>> read_label(Reply("Neutral, or a contradiction", "stop"))
         'unparsable'
     """
+    text = read_answer(reply.text) or ""
     if reply.refused:
         return "refused"
-    if not _LABEL.search(reply.text):
-        return "refused" if _DECLINES.search(reply.text) else "unparsable"
+    if not _LABEL.search(text):
+        return "refused" if _DECLINES.search(text) else "unparsable"
 
     kinds = set()
-    for clause in re.split(r"[.,;:!?\n]+|\brather\b", reply.text):
+    for clause in re.split(r"[.,;:!?\n]+|\brather\b", text):
         if not _DENIES.search(clause):
             for match in _LABEL.finditer(clause):
                 kinds.add((match[1] or match[2]).lower())
 
-    is_cut_off = reply.finish == "length" and not _LABEL.match(re.sub(r"^[\W_]+", "", reply.text))
+    is_cut_off = reply.finish == "length" and not _LABEL.match(re.sub(r"^[\W_]+", "", text))
 
     return kinds.pop() if len(kinds) == 1 and not is_cut_off else "unparsable"

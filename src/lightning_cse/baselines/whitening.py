@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lightning_cse.data.sources import SECOND_SENTENCES, read_sources
+from lightning_cse.data.leaks import SECOND_SENTENCES
+from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import DataError
@@ -115,11 +116,11 @@ def _read(sources: Sequence[str], data_dir: Path) -> list[str]:
     sentences: list[str] = []
     tables = read_sources(sources, data_dir, key="whitening.sources")
     for source, rows in zip(sources, tables, strict=True):
-        names = [name for name in _COLUMNS if name in rows.names]
+        names = [name for name in _COLUMNS if name in rows.column_names]
         if not names:
             raise DataError(f"whitening.sources: {source} has none of {', '.join(_COLUMNS)}")
 
         for name in names:
-            sentences += filter(None, rows.column(name))
+            sentences += filter(None, rows[name])
 
     return sentences

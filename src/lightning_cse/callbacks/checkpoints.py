@@ -16,7 +16,7 @@ from torch.optim.swa_utils import SWALR
 
 from lightning_cse.devices import from_all, world
 from lightning_cse.errors import TrainingError
-from lightning_cse.runs import atomic_file
+from lightning_cse.runs import atomic_file, read_checkpoint
 
 BEST = "best.ckpt"
 LAST = "last.ckpt"
@@ -152,11 +152,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self, path: str | Path, map_location: Any = "cpu", weights_only: bool | None = True
     ) -> dict[str, Any]:
         """Read a file; of code, only the two functions that StochasticWeightAveraging saves."""
-        functions: list[Any] = [SWALR._cosine_anneal, SWALR._linear_anneal]
-        with torch.serialization.safe_globals(functions):
-            checkpoint: dict[str, Any] = torch.load(path, map_location, weights_only=True)
-
-        return checkpoint
+        return read_checkpoint(Path(path), (SWALR._cosine_anneal, SWALR._linear_anneal))
 
 
 class RandomState(Callback):

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
+from datasets import Dataset
 from pytorch_lightning import Callback
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor, nn
 
-from lightning_cse.data import ContrastiveDataModule, Rows, read_corpus
-from lightning_cse.data.rows import digests_of
+from lightning_cse.data import ContrastiveDataModule, read_corpus
+from lightning_cse.data.rows import digests_of, has, names_of
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Embedded
 from lightning_cse.methods import Method
@@ -111,6 +112,17 @@ class Diagnostics(Callback):
         """The sides by name."""
         sides = zip(RFD_SIDES, (self.held_out, self.evaluation), strict=True)
         return {name: side for name, side in sides if side}
+
+    @property
+    def sizes(self) -> dict[str, dict[str, Any]]:
+        """On how many pairs, by view, and sentences the values of each side rest."""
+        return {
+            name: {
+                "pairs": {view: len(first) for view, (first, _) in side.pairs.items()},
+                "sentences": len(side.sentences),
+            }
+            for name, side in self.sides.items()
+        }
 
     def sentences(self) -> list[str]:
         """Return every sentence that `measure` looks up."""
@@ -238,7 +250,7 @@ def held_out_side(method: Method, data: ContrastiveDataModule, limit: int) -> Si
     cut to the first ``limit``. A role that no held-out row has is left out, and so is a view whose
     pair needs it.
     """
-    present = {role for role in data.held_out.names if data.held_out.has(role).any()}
+    present = {role for role in names_of(data.held_out) if has(data.held_out, role).any()}
     spread = [role for role in method.spread or data.roles if role in present]
     aligned = {view: pair for view, pair in method.pairs.items() if present.issuperset(pair)}
     if not aligned:
@@ -249,7 +261,7 @@ def held_out_side(method: Method, data: ContrastiveDataModule, limit: int) -> Si
         roles += pair
 
     watched = data.watched(list(dict.fromkeys(roles)))
-    pairs = {view: (watched.column(a), watched.column(b)) for view, (a, b) in aligned.items()}
+    pairs = {view: (list(watched[a]), list(watched[b])) for view, (a, b) in aligned.items()}
 
     return Side(pairs, _flat(watched, spread)[:limit])
 
@@ -260,7 +272,7 @@ def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) ->
     Alignment is over similar pairs, uniformity also over dissimilar ones.
     """
     rows = read_corpus("stsb", "dev", data_dir)
-    scores = np.array(rows.column("score"))
+    scores = np.array(rows["score"])
     least = options["positive_score"]
     is_similar = scores >= least
     if not is_similar.any():
@@ -268,12 +280,12 @@ def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) ->
 
     aligned = rows.select(np.flatnonzero(is_similar))
     chosen = np.flatnonzero(is_similar | (scores <= options["negative_score"]))
-    pair = (aligned.column("sentence1"), aligned.column("sentence2"))
+    pair = (list(aligned["sentence1"]), list(aligned["sentence2"]))
     sentences = _flat(rows.select(chosen), ("sentence1", "sentence2"))[: options["sentences"]]
 
     return Side(dict.fromkeys(views, pair), sentences, digests_of([rows]))
 
 
-def _flat(rows: Rows, columns: Sequence[str]) -> list[str]:
+def _flat(rows: Dataset, columns: Sequence[str]) -> list[str]:
     """Return the sentences row by row, as the authors of NGCSE count them."""
-    return list(itertools.chain.from_iterable(zip(*map(rows.column, columns), strict=True)))
+    return list(itertools.chain.from_iterable(zip(*(rows[name] for name in columns), strict=True)))

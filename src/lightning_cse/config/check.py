@@ -3,14 +3,14 @@ of every node.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from lightning_cse.config.compose import options, plain_line, without_hydra
-from lightning_cse.config.nodes import node_faults, value_faults
-from lightning_cse.config.schema import SCHEMAS, Trainer
+from lightning_cse.config.nodes import faults
+from lightning_cse.config.schema import SCHEMAS
 from lightning_cse.errors import ConfigError, did_you_mean, user_error
 
 CHOSEN = {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}
@@ -31,8 +31,13 @@ REFUSED = {
 """Arguments of Lightning's Trainer that cannot work, and what to use in their place."""
 
 _PAIR = ("premise", "hypothesis", "label")
-OWN = {"sts": ("sentence1", "sentence2", "score"), "nli": _PAIR, "direction": _PAIR}
-"""The test sets of ``suite=own``, and the columns that each reads."""
+OWN = {
+    "sts": ("sentence1", "sentence2", "score"),
+    "pairs": ("anchor", "positive"),
+    "nli": _PAIR,
+    "direction": _PAIR,
+}
+"""The test sets of your own, and the columns that each reads."""
 
 
 def check(cfg: DictConfig, config_name: str) -> None:
@@ -44,33 +49,32 @@ def check(cfg: DictConfig, config_name: str) -> None:
     if "local" in cfg:
         raise ConfigError(["conf/local: the first line of the file must be '# @package _global_'"])
 
-    if faults := list(not_chosen(cfg)):
-        raise ConfigError(faults)
+    if missing := list(not_chosen(cfg)):
+        raise ConfigError(missing)
 
     values = _plain(cfg)
-    schema = SCHEMAS[config_name]
-    of_others = {key for other in SCHEMAS.values() for key in other.model_fields}
-    of_others -= schema.model_fields.keys()
-    read = {key: value for key, value in values.items() if key not in of_others}
-    faults = list(value_faults(read, "", schema)) or list(_relations(read))
-    texts = {text for fault in faults for text in fault.split(": ", maxsplit=1)}
-    of_nodes: dict[tuple[str, str], str] = {}  # several nodes may refer to one value
-    for fault in node_faults(read, {f"trainer.{name}" for name in Trainer.model_fields}):
-        key, _, text = fault.partition(": ")
-        if not {key, text} & texts:
-            of_nodes.setdefault((key.rpartition(".")[2], text), fault)
+    of_others = {key for schema in SCHEMAS.values() for key in get_type_hints(schema)}
+    of_others -= get_type_hints(SCHEMAS[config_name]).keys()
+    values = {key: value for key, value in values.items() if key not in of_others}
+    if refused := list(_refused(values.get("trainer"))):
+        raise ConfigError(refused)
 
-    if faults := [*faults, *of_nodes.values()]:
-        raise ConfigError(faults)
+    lines: dict[tuple[str, str], str] = {}  # several keys may refer to one value
+    for key, text in faults(values, "", SCHEMAS[config_name]):
+        lines.setdefault((key.rpartition(".")[2], text), f"{key}: {text}")
+
+    if all_lines := list(lines.values()) or list(_relations(values)):
+        raise ConfigError(all_lines)
 
 
 def not_chosen(cfg: DictConfig) -> Iterator[str]:
     """Yield a fault for each group of which no option was chosen, with a list of the options."""
     for key, group in CHOSEN.items():
-        if OmegaConf.is_missing(cfg, key):
-            plus = "" if group == "data" else "+"
+        if OmegaConf.is_missing(cfg, key) or (key == "suite" and cfg.get(key) == {}):
+            plus = "" if group == "data" or (group == "suite" and "trainer" in cfg) else "+"
             names = ", ".join(options(group))
-            yield f"{key}: no {group} was chosen - add {plus}{group}=<one of these>: {names}"
+            hint = f"; or own.{'=FILE, own.'.join(OWN)}=FILE" if key == "suite" else ""
+            yield f"{key}: no {group} was chosen - add {plus}{group}=<one of these>: {names}{hint}"
 
 
 def _plain(cfg: DictConfig) -> dict[str, Any]:
@@ -86,26 +90,28 @@ def _plain(cfg: DictConfig) -> dict[str, Any]:
     return dict(values)
 
 
+def _refused(trainer: Any) -> Iterator[str]:
+    """Yield a fault for each argument of the Trainer that cannot work."""
+    for name in trainer if isinstance(trainer, dict) else ():
+        if name in REFUSED:
+            yield f"trainer.{name}: cannot be set; {REFUSED[name]}"
+
+
 # What types cannot say ------------------------------------------------------------------------
 
 
 def _relations(values: dict[str, Any]) -> Iterator[str]:
     """Yield a fault for each value that another one excludes."""
     if values.get("own"):
-        yield from _own(values["own"])
+        yield from _own_columns(values["own"])
 
     if "trainer" in values:
         yield from _training(values)
 
 
-def _own(own: dict[str, Any]) -> Iterator[str]:
-    """Yield a fault if there is no test set, and for each column that no test set reads."""
-    tests = [name for name in OWN if own[name]]
-    if not tests:
-        yield f"suite=own: has no test set; add own.{'=FILE, own.'.join(OWN)}=FILE"
-        return
-
-    columns = {column for test in tests for column in OWN[test]}
+def _own_columns(own: dict[str, Any]) -> Iterator[str]:
+    """Yield a fault for each column that no test set of your own reads."""
+    columns = {column for test in OWN if own[test] for column in OWN[test]}
     for name in own["columns"] or ():
         if name not in columns:
             yield f"own.columns: no test set reads a {name!r}{did_you_mean(name, columns)}"
@@ -114,12 +120,6 @@ def _own(own: dict[str, Any]) -> Iterator[str]:
 def _training(values: dict[str, Any]) -> Iterator[str]:
     """Yield a fault for each value with which there can be no training."""
     trainer = values["trainer"]
-    for name in trainer.keys() & REFUSED.keys():
-        yield f"trainer.{name}: cannot be set; {REFUSED[name]}"
-
-    if trainer.get("limit_val_batches") == 0:
-        yield "trainer.limit_val_batches: validation chooses the checkpoint that is tested"
-
     if trainer["max_epochs"] in (None, -1) and trainer["max_steps"] == -1:
         limits = "trainer.max_epochs or trainer.max_steps"
         yield f"trainer.max_epochs: training never ends unless {limits} is set"
@@ -128,32 +128,18 @@ def _training(values: dict[str, Any]) -> Iterator[str]:
     if stopping.get("patience") is None and stopping.get("min_delta"):
         yield "callbacks.early_stopping.min_delta: set callbacks.early_stopping.patience, too"
 
-    for name, node in values["callbacks"].items():
-        if node is not None and "_target_" not in node and name != "early_stopping":
-            yield f"callbacks.{name}: give its class: {{_target_: my_module.MyCallback}}"
-
-    data = values["data"]
-    if data.get("streaming"):
-        if trainer["max_steps"] == -1:
-            steps = "a stream has no epochs to count, so give the number of steps"
-            yield f"trainer.max_steps: {steps} (data.streaming=true)"
-
-        if trainer["limit_train_batches"] is not None:
-            ending = "a stream has no epochs; trainer.max_steps ends the training"
-            yield f"trainer.limit_train_batches: {ending}"
-
-    count = _devices(trainer)
-    size = data.get("batch_size")
+    count = devices(values)
+    size = values["data"].get("batch_size")
     if isinstance(size, int) and 0 < size < count:
         small = f"{size} is the batch of all {count} devices, too small for one row each; raise it"
         yield f"data.batch_size: {small}"
 
 
-def devices(cfg: DictConfig) -> int:
+def devices(cfg: Any) -> int:
     """Return the number of devices that a training run asks for."""
-    return _devices(cfg.trainer)
+    trainer = cfg["trainer"]
+    on_machine = trainer["devices"]
+    if not isinstance(on_machine, int):
+        on_machine = len(on_machine)
 
-
-def _devices(trainer: Any) -> int:
-    each = trainer["devices"]
-    return int((each if isinstance(each, int) else len(each)) * trainer["num_nodes"])
+    return int(on_machine * trainer["num_nodes"])

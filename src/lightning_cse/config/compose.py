@@ -1,4 +1,4 @@
-"""Hydra through its public interface: configs, options of groups, resolvers, and outcomes."""
+"""Hydra through its public interface: configs, options of groups, and resolvers."""
 
 import contextlib
 import functools
@@ -14,9 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn
 from hydra.errors import HydraException
-from hydra.experimental.callback import Callback
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -24,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
 from lightning_cse.config import conf_dir, encoder_name
+from lightning_cse.config.own_data import add_test_sets, recipe_names, replace_values
 from lightning_cse.errors import ConfigError
 from lightning_cse.runs.hashing import SAMPLE_DIR
 
@@ -31,7 +30,6 @@ APPENDED = ("experiment", "profile", "adapter", "sweep", "debug")
 """The groups that no defaults list names, in the order in which they override each other."""
 CONFIG_DIRS = ("command-line", "config-dir")
 """The names under which Hydra lists the folders of --config-dir: its own option, and ours."""
-SHARED = ("corpora", "limits", "own", "transfer")  # read by other nodes alone
 # Errors that Hydra raises for overrides or configs that do not compose; a TypeError for an option
 # that is no text, a RecursionError for a YAML alias or a value that contains itself.
 CompositionError = (
@@ -83,32 +81,13 @@ def use_config_dir(folder: Path) -> None:
 
 
 def compose_run(config_name: str, overrides: Iterable[str]) -> DictConfig:
-    """Compose a config without Hydra's node: once per set of group choices, then with plain values.
+    """Compose and complete a config, without Hydra's node."""
+    register()
+    with initialized():
+        words = list(overrides)
+        cfg = hydra.compose(config_name, words)
 
-    Hydra takes half a second; many runs of a table share the choices. Deletions, additions and
-    values for a package, which are rare, are left to Hydra.
-    """
-    with initialized() as loader:
-        parsed = [parse(line) for line in overrides]
-        values = [override for override in parsed if not _is_choice(override, loader)]
-        rest = [override for override in parsed if override not in values]
-        if any(
-            override.is_add()
-            or override.is_delete()
-            or override.is_sweep_override()
-            or override.package
-            for override in values
-        ):
-            values, rest = [], parsed
-
-        cfg = without_hydra(compose(config_name, *(str(override.input_line) for override in rest)))
-
-    OmegaConf.set_struct(cfg, True)
-    for override in values:
-        key, force = override.key_or_group, override.is_force_add()
-        OmegaConf.update(cfg, key, override.value(), merge=True, force_add=force)
-
-    complete(cfg)
+    complete(cfg, words)
 
     return cfg
 
@@ -124,18 +103,9 @@ def options(group: str) -> list[str]:
         return [name for name in loader.get_group_options(group) if not name.startswith("_")]
 
 
-@functools.cache
 def parse(line: str) -> Override:
     """Parse one override, or raise Hydra's `OverrideParseException`."""
-    return OverridesParser.create().parse_override(line)
-
-
-def _is_choice(override: Override, loader: ConfigLoader) -> bool:
-    """Whether an override chooses an option of a group."""
-    key = override.key_or_group
-    is_group = "/" in key or "@" in key or bool(loader.get_group_options(key))
-
-    return is_group and not isinstance(override.value(), dict)
+    return OverridesParser.create().parse_overrides([line])[0]
 
 
 def plain_line(error: BaseException) -> str:
@@ -165,7 +135,7 @@ def _needed(what: str) -> None:
 
 
 def _recipe(key: str, *, _root_: DictConfig) -> Any:
-    """Return ``recipe.<encoder.name>.<key>``, else ``recipe.default.<key>``."""
+    """Return ``recipe.<recipe_name>.<key>``, else ``recipe.default.<key>``."""
     recipes = _recipes(_root_)
     name = recipe_name(_root_)
     numbers = recipes.get("default", {}) | recipes.get(name, {})
@@ -177,9 +147,12 @@ def _recipe(key: str, *, _root_: DictConfig) -> Any:
 
 
 def recipe_name(cfg: DictConfig) -> str:
-    """Return the name of a config's recipe: its encoder's name, or ``default``."""
-    name = str(OmegaConf.select(cfg, "encoder.name", default="default"))
-    return name if name in _recipes(cfg) else "default"
+    """Return the name of a config's recipe: ``own`` for a sentence encoder on files of your own,
+    its encoder's name, or ``default``.
+    """
+    recipes = _recipes(cfg)
+
+    return next((name for name in recipe_names(cfg) if name in recipes), "default")
 
 
 def _recipes(cfg: DictConfig) -> dict[str, dict[str, Any]]:
@@ -190,27 +163,14 @@ def _recipes(cfg: DictConfig) -> dict[str, dict[str, Any]]:
 # What follows from a composed config ---------------------------------------------------------
 
 
-def complete(cfg: DictConfig) -> None:
-    """Name the encoder of a composed config, and remove tests of ``suite=own`` without files."""
+def complete(cfg: DictConfig, overrides: Iterable[str]) -> None:
+    """Name the encoder of a composed config, add your own test sets to its suite, and set what data
+    of your own replaces unless an override sets it.
+    """
     with contextlib.suppress(OmegaConfBaseException), open_dict(cfg):  # `check` reports it
         _name_encoder(cfg)
-        suite = cfg.get("suite")
-        for name, task in list(suite.items()) if isinstance(suite, DictConfig) else ():
-            if isinstance(task, DictConfig) and task.get("files", "") is None:
-                del suite[name]
-
-
-def unread(cfg: DictConfig, overrides: Iterable[str]) -> list[str]:
-    """Return the overridden keys below `SHARED` that no node of a completed config refers to."""
-    text = OmegaConf.to_yaml(cfg)
-    keys = [line.lstrip("+").partition("=")[0] for line in overrides]
-    unread_keys = []
-    for key in keys:
-        node, *names = key.split(".")
-        if node in SHARED and names and f"${{{node}.{names[0]}}}" not in text:
-            unread_keys.append(key)
-
-    return unread_keys
+        add_test_sets(cfg)
+        replace_values(cfg, overrides)
 
 
 def _name_encoder(cfg: DictConfig) -> None:
@@ -221,16 +181,15 @@ def _name_encoder(cfg: DictConfig) -> None:
     if not isinstance(source, str) or file is None or not file.is_file():
         return
 
-    of_option: Any = OmegaConf.load(file)
-    if source == of_option.get("source"):
+    option: Any = OmegaConf.load(file)
+    if source == option.get("source"):
         return
 
-    folder = Path(source).expanduser()
     node.name = encoder_name(source)
-    if folder.is_dir():
-        node.source = str(folder.absolute())
+    if Path(source).expanduser().is_dir():
+        node.source = str(Path(source).expanduser().absolute())
 
-    if node.get("package") == of_option.package:
+    if node.get("package") == option.package:
         node.package = None
 
 
@@ -250,13 +209,3 @@ def task_overrides() -> list[str]:
 def in_sweep() -> bool:
     """Whether the current job is a point of a sweep."""
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-
-
-class Outcomes(Callback):
-    """Write ``<hydra.sweep.dir>/<number>.json`` when a point ends, in the process that runs it."""
-
-    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        """Write the outcome of the point; a point that never gets here was killed."""
-        if in_sweep() and hasattr(job_return.return_value, "write"):
-            folder = Path(config.hydra.runtime.cwd, str(config.hydra.sweep.dir))
-            job_return.return_value.write(folder / f"{config.hydra.job.num}.json")

@@ -25,7 +25,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.singleton import Singleton
 from hydra.types import RunMode
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 
 from lightning_cse.config import conf_dir, encoder_configs
 from lightning_cse.config.check import check, devices
@@ -37,12 +37,10 @@ from lightning_cse.config.compose import (
     in_sweep,
     register,
     task_overrides,
-    unread,
+    without_hydra,
 )
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, report, reported
-
-log = logging.getLogger(__name__)
 
 _ONE_RUN = "one call from Python is one run: call it in a loop, or sweep with the command train"
 _ONE_TORCHRUN = (
@@ -68,7 +66,7 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
     printed = io.StringIO()  # Hydra prints a traceback for most errors, and then exits
     sys.argv = [argv[0], *words]
     try:
-        with contextlib.redirect_stderr(printed):
+        with explained(words, config_name), contextlib.redirect_stderr(printed):
             command(runner)()
     except SystemExit as ending:
         if ending.code == 1 and isinstance(ending.__context__, Exception):
@@ -76,8 +74,6 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
 
         sys.stderr.write(printed.getvalue())
         return int(ending.code or 0)
-    except CompositionError as error:  # with HYDRA_FULL_ERROR=1, it raises
-        raise explain(error, words, config_name) from error
     finally:
         sys.argv = argv
 
@@ -109,10 +105,7 @@ def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
                 raise ConfigError([_ONE_RUN])
 
             HydraConfig.instance().set_config(cfg)
-            with open_dict(cfg):
-                del cfg["hydra"]
-
-            return Runner(task, config_name).run(cfg)
+            return Runner(task, config_name).run(without_hydra(cfg))
     finally:
         Singleton.set_state(before)
 
@@ -122,7 +115,7 @@ def explained(words: Sequence[str], config_name: str) -> Iterator[None]:
     """Replace Hydra's error for words that do not compose by a user error."""
     try:
         yield
-    except CompositionError as error:
+    except CompositionError as error:  # of the command line only with HYDRA_FULL_ERROR=1
         raise explain(error, words, config_name) from error
 
 
@@ -141,51 +134,32 @@ class Runner:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Runner, (self.task, self.config_name))
 
-    def __call__(self, cfg: DictConfig) -> Any:
-        """Run the task, and keep its error; in a sweep, return the outcome of the point."""
+    def __call__(self, cfg: DictConfig) -> None:
+        """Run the task; keep its error or, in a sweep, write the outcome of the point."""
         with contextlib.redirect_stderr(self.stderr or sys.stderr):
-            if in_sweep():
-                return self._run_point(cfg)
-
             try:
-                self.run(cfg)
-            except Exception as error:  # noqa: BLE001 - `launch` raises it
-                self.error = error
+                result = self.run(cfg)
+            except Exception as error:  # noqa: BLE001 - `launch` raises it, or the table has it
+                result = error
 
-            return None
-
-    def _run_point(self, cfg: DictConfig) -> Any:
-        from lightning_cse.runs.sweep import PointOutcome
-
-        overrides = task_overrides()
-        try:
-            result = self.run(cfg)
-        except Exception as error:  # noqa: BLE001 - in the sweep's table, too
-            sys.stderr.write(f"{' '.join(overrides)}: ")
-            report(error, verbose=os.environ.get("HYDRA_FULL_ERROR") == "1")
-            result = error
-
-        return PointOutcome.of(overrides, result)
+            if in_sweep():
+                _end_point(result)
+            elif isinstance(result, Exception):
+                self.error = result
 
     def run(self, cfg: DictConfig) -> Any:
         """Complete and check the config, import the task and return its result."""
         register()
         overrides = task_overrides()
-        folders = [
-            source.path
-            for source in HydraConfig.get().runtime.config_sources
-            if source.provider in CONFIG_DIRS
-        ]
+        sources = HydraConfig.get().runtime.config_sources
+        folders = [source.path for source in sources if source.provider in CONFIG_DIRS]
         for folder in folders:
-            from lightning_cse.data.corpora import register_corpora
+            from lightning_cse.data.declarations import register_corpora
 
             register_corpora(Path(folder))
 
-        complete(cfg)
+        complete(cfg, overrides)
         check(cfg, self.config_name)
-        if keys := unread(cfg, overrides):
-            log.warning("no task or data set of this command reads %s", ", ".join(keys))
-
         if self.config_name == "train" and devices(cfg) > 1 and not _is_own_process():
             if in_sweep() and "TORCHELASTIC_RUN_ID" in os.environ:
                 raise ConfigError([_ONE_TORCHRUN])
@@ -193,8 +167,22 @@ class Runner:
             flags = [f"--config-dir={folder}" for folder in folders]
             return _in_own_process([*overrides, "hydra.mode=RUN", *flags])
 
-        module, _, function = self.task.partition(":")
-        return _run_task(getattr(importlib.import_module(module), function), cfg)
+        module, _, name = self.task.partition(":")
+        return _run_task(getattr(importlib.import_module(module), name), cfg)
+
+
+def _end_point(result: Any) -> None:
+    """Report the error of a point, if it is one, and write its outcome for the sweep's table."""
+    from lightning_cse.runs.sweep import PointOutcome
+
+    overrides = task_overrides()
+    if isinstance(result, Exception):
+        sys.stderr.write(f"{' '.join(overrides)}: ")
+        report(result, verbose=os.environ.get("HYDRA_FULL_ERROR") == "1")
+
+    settings = HydraConfig.get()
+    folder = Path(settings.runtime.cwd, settings.sweep.dir)
+    PointOutcome.of(overrides, result).write(folder / f"{settings.job.num}.json")
 
 
 def _is_own_process() -> bool:
@@ -267,16 +255,16 @@ def ordered(words: Sequence[str]) -> list[str]:
         >>> ordered(["encoder=my/bert"])
         ['encoder=custom', "encoder.source='my/bert'"]
     """
-    rank = {f"+{group}": place for place, group in enumerate(APPENDED)}
+    ranks = {f"+{group}": rank for rank, group in enumerate(APPENDED)}
 
-    def place(word: str) -> int:
+    def rank_of(word: str) -> int:
         is_flag = word.startswith("-") or ("=" not in word and not word.startswith("~"))
-        return len(rank) + 1 if is_flag else rank.get(word.partition("=")[0], len(rank))
+        return len(ranks) + 1 if is_flag else ranks.get(word.partition("=")[0], len(ranks))
 
     for word in words:
         _refuse(word)
 
-    return [part for word in sorted(words, key=place) for part in _with_source(word)]
+    return [part for word in sorted(words, key=rank_of) for part in _with_source(word)]
 
 
 def _with_source(word: str) -> list[str]:

@@ -1,39 +1,40 @@
-"""The nodes of a config with a ``_target_``: each is checked against the class or function that it
-names, before any of them is called.
+"""The faults of a resolved config: every value is checked against the annotation of what takes it,
+a key of the schema or an argument of the class that a ``_target_`` names, before any is called.
 """
 
+import contextlib
 import inspect
 import json
-import math
 import pkgutil
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import UnionType
-from typing import Annotated, Any, NotRequired, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
+from lightning_cse.config.schema import Builds
 from lightning_cse.errors import did_you_mean, extra_with
 
-BASES = {
-    "method": "lightning_cse.methods.Method",
-    "method.optimizer": "torch.optim.Optimizer",
-    "encoder": "lightning_cse.encoders.SentenceEncoder",
-    "encoder.adapter": "peft.PeftConfig",
-    "data": "lightning_cse.data.ContrastiveData",
-    "suite.*": "lightning_cse.evaluation.Task",
-    "baselines.*": "torch.nn.Module",
-    "callbacks.*": "pytorch_lightning.Callback",
-    "logger.*": "pytorch_lightning.loggers.Logger",
-    "trainer": "pytorch_lightning.Trainer",
+Fault = tuple[str, str]
+"""A dotted key, and what is wrong with its value."""
+
+_OPTIONS = {
+    "_target_": str,
+    "_partial_": NotRequired[bool],
+    "_recursive_": NotRequired[bool],
+    "_convert_": NotRequired[Literal["none", "partial", "object", "all"]],
 }
-"""What a node must build, by its key; below these, the annotation of the argument says it."""
-
-ADDED: Mapping[str, Collection[str]] = {"method": {"encoder"}, "logger.*": {"save_dir"}}
-"""Arguments that are added when a node is built, by the node's key."""
-
-_OPTIONS = {"_partial_": bool, "_recursive_": bool, "_convert_": str}
 """The options of Hydra's ``instantiate`` that a node may have."""
 
 _TERMS = {"Input should": "should", "a valid array": "a list", "an object": "a mapping"}
@@ -43,113 +44,118 @@ _NODE = "should be a class and its arguments, {_target_: ...}"
 _CONFIG = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 
 
-def node_faults(values: Mapping[str, Any], checked: Collection[str] = ()) -> list[str]:
-    """Return a line for each fault of a resolved config's nodes: unknown, missing and mistyped
-    arguments, and classes of another kind than their place needs.
-
-    The values of ``checked`` keys have been checked already.
-    """
-    faults = [fault for key, value in values.items() for fault in _faults(value, key, Any)]
-
-    return [fault for fault in faults if fault.partition(": ")[0] not in checked]
-
-
-def _faults(value: Any, key: str, annotation: Any) -> Iterator[str]:
-    """Yield the faults of a value that an argument of this annotation takes."""
-    if isinstance(value, dict) and "_target_" in value:
+def faults(value: Any, key: str, annotation: Any) -> Iterator[Fault]:
+    """Yield the faults of a value that should fit an annotation, with those of its parts."""
+    if is_typeddict(annotation):
+        if isinstance(value, dict):
+            yield from _key_faults(value, key, get_type_hints(annotation, include_extras=True))
+        else:
+            yield key, f"should be a mapping, got {value!r}"
+    elif isinstance(value, dict) and "_target_" in value:
         yield from _node_faults(value, key, annotation)
-    elif annotation is not Any and "_target_" not in json.dumps(value):
-        yield from value_faults(value, key, annotation)
-    elif isinstance(value, dict | list):
-        for name, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _faults(part, f"{key}.{name}", Any)
-    elif isinstance(value, float) and not math.isfinite(value):
-        yield f"{key}: should be a finite number, got {value}"
+    elif isinstance(value, dict | list) and "_target_" in json.dumps(value):
+        parts = _alternatives(annotation)
+        generics = [part for part in parts if get_origin(part) not in (None, Annotated, Literal)]
+        if not generics and annotation is not Any:
+            yield from _value_faults(value, key, annotation)
+
+        inner = get_args(generics[0])[-1] if generics else Any
+        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from faults(item, f"{key}.{name}", inner)
+    else:
+        yield from _value_faults(value, key, annotation)
 
 
-def _node_faults(node: Mapping[str, Any], key: str, annotation: Any) -> Iterator[str]:
+def _alternatives(annotation: Any) -> list[Any]:
+    """Return the parts of a union."""
+    if get_origin(annotation) in (Union, UnionType):
+        return [part for union in get_args(annotation) for part in _alternatives(union)]
+
+    return [annotation]
+
+
+# Mappings ------------------------------------------------------------------------------------
+
+
+def _key_faults(
+    values: Mapping[str, Any], key: str, annotations: Mapping[str, Any], *, is_open: bool = False
+) -> Iterator[Fault]:
+    """Yield the faults of a mapping: unknown and missing keys, and those of its values."""
+    prefix = f"{key}." if key else ""
+    for name, annotation in annotations.items():
+        is_optional = get_origin(annotation) is NotRequired
+        if name in values:
+            inner = get_args(annotation)[0] if is_optional else annotation
+            yield from faults(values[name], f"{prefix}{name}", inner)
+        elif not is_optional:
+            yield f"{prefix}{name}", "is missing, and cannot be left out"
+
+    for name, value in values.items():
+        if name not in annotations and is_open:
+            yield from faults(value, f"{prefix}{name}", Any)
+        elif name not in annotations:
+            yield f"{prefix}{name}", f"unknown key{did_you_mean(name, annotations)}"
+
+
+def _node_faults(node: Mapping[str, Any], key: str, annotation: Any) -> Iterator[Fault]:
+    """Yield the faults of a node: a class of another kind than its place needs, and arguments that
+    do not fit.
+    """
+    marks = [getattr(part, "__metadata__", ()) for part in _alternatives(annotation)]
+    builds = next((mark for mark in sum(marks, ()) if isinstance(mark, Builds)), Builds())
     name = node["_target_"]
+    is_partial = bool(node.get("_partial_"))
     try:
         target = pkgutil.resolve_name(name)
-        signature = inspect.signature(target)
+        annotations, is_open = _arguments(target, is_partial=is_partial)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         extra = extra_with(getattr(error, "name", None) or "")
         hint = f"; pip install 'lightning_cse[{extra}]'" if extra else ""
-        yield f"{key}._target_: {name!r} cannot be used ({error}){hint}"
+        yield f"{key}._target_", f"{name!r} cannot be used ({error}){hint}"
         return
 
-    if wrong := _wrong_kind(target, key, annotation, is_partial=bool(node.get("_partial_"))):
-        yield f"{key}._target_: {name} {wrong}"
+    if builds.base:
+        annotation = pkgutil.resolve_name(builds.base)
+
+    if text := _wrong_class(target, Any if is_partial and not builds.base else annotation):
+        yield f"{key}._target_", f"{text}, got {name}"
         return
 
-    if key == "callbacks.early_stopping" and node.get("patience") is None:
-        return  # left out
+    if key == "callbacks.early_stopping" and node.get("patience") is None:  # it is left out
+        node = {option: value for option, value in node.items() if option != "patience"}
 
-    defaults = signature.parameters
-    annotations, takes_any = _annotations(target, signature)
-    arguments = {option: value for option, value in node.items() if not option.startswith("_")}
-    for option, value in node.items():
-        if option in _OPTIONS and not isinstance(value, _OPTIONS[option]):
-            yield f"{key}.{option}: should be a {_OPTIONS[option].__name__}, got {value!r}"
-        elif value is None and option in defaults and defaults[option].default is None:
-            continue
-        elif option in arguments and (option in annotations or takes_any):
-            yield from _faults(value, f"{key}.{option}", annotations.get(option, Any))
-        elif option not in {"_target_", *_OPTIONS}:
-            near = did_you_mean(option, annotations)
-            yield f"{key}: {target.__name__} got an unexpected argument '{option}'{near}"
+    if builds.options:
+        narrower = get_type_hints(builds.options, include_extras=True)
+        annotations |= {option: narrower[option] for option in annotations.keys() & narrower}
 
-    bind = signature.bind_partial if node.get("_partial_") else signature.bind
-    parent = key.rpartition(".")[0]
-    names = [*arguments, *ADDED.get(key, ()), *ADDED.get(f"{parent}.*", ())]
-    try:
-        bind(**dict.fromkeys(option for option in names if option in annotations))
-    except TypeError as error:
-        yield f"{key}: {target.__name__}: {error}"
+    yield from _key_faults(node, key, annotations, is_open=is_open)
 
 
-def _wrong_kind(target: Any, key: str, annotation: Any, *, is_partial: bool) -> str:
-    """Return why a node with this target must not be built; an empty string if it may be."""
-    built = target if inspect.isclass(target) else _hints(target).get("return")
-    if not inspect.isclass(built):
-        return "is not a class, or a function that declares which class it returns"
-
-    parent = key.rpartition(".")[0]
-    name = BASES.get(key) or BASES.get(f"{parent}.*")
-    bases = [pkgutil.resolve_name(name)] if name else [] if is_partial else _classes(annotation)
-    if not bases and annotation is not Any and not is_partial:
-        return "is not needed: the argument takes a plain value"
-
-    if bases and not issubclass(built, tuple(bases)):
-        return f"is not a {' or '.join(base.__name__ for base in bases)}"
-
-    if parent == "baselines" and not hasattr(built, "embed"):
-        return "has no method embed"
-
-    return ""
-
-
-def _classes(annotation: Any) -> list[type]:
-    """Return the classes of which an annotation accepts instances; instead of a module, any other
-    module may be built.
+def _arguments(target: Any, *, is_partial: bool) -> tuple[dict[str, Any], bool]:
+    """Return the annotations of a callable's arguments, with the options of an unpacked TypedDict
+    one by one, and whether it takes any others.
     """
-    if isinstance(annotation, UnionType) or get_origin(annotation) in (Union, Annotated):
-        return [base for part in get_args(annotation) for base in _classes(part)]
+    hints = _hints(target)
+    annotations: dict[str, Any] = dict(_OPTIONS)
+    is_open = False
+    for name, parameter in inspect.signature(target).parameters.items():
+        annotation = hints.get(name, Any)
+        if parameter.kind is parameter.VAR_KEYWORD:
+            is_open = not get_args(annotation)
+            for options in get_args(annotation):
+                annotations |= get_type_hints(options, include_extras=True)
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
+            if parameter.default is None:
+                annotation = annotation | None
+            if parameter.default is not parameter.empty or is_partial:
+                annotation = NotRequired[annotation]
+            annotations[name] = annotation
 
-    base = get_origin(annotation) or annotation
-    if not inspect.isclass(base) or base is type(None):
-        return []
-
-    if base is Any or getattr(base, "_is_protocol", False):
-        return [object]
-
-    modules = [part for part in base.__mro__ if part.__module__ == "torch.nn.modules.module"]
-
-    return [*modules, base][:1]
+    return annotations, is_open
 
 
 def _hints(target: Any) -> dict[str, Any]:
-    """Return the annotations of a class's or function's arguments."""
+    """Return the annotations of a class's arguments, or of a function's and of what it returns."""
     try:
         function = target.__init__ if inspect.isclass(target) else target
         return get_type_hints(function, include_extras=True)
@@ -157,85 +163,68 @@ def _hints(target: Any) -> dict[str, Any]:
         return {}
 
 
-def _annotations(target: Any, signature: inspect.Signature) -> tuple[dict[str, Any], bool]:
-    """Return the annotations of a callable's arguments, with the options of an unpacked TypedDict
-    one by one, and whether it takes any others.
-    """
-    hints = _hints(target)
-    annotations: dict[str, Any] = {}
-    takes_any = False
-    for name, parameter in signature.parameters.items():
-        annotation = hints.get(name, Any)
-        if parameter.kind is parameter.VAR_KEYWORD:
-            options = get_args(annotation)
-            takes_any = not options
-            for option in options:
-                for key, hint in get_type_hints(option, include_extras=True).items():
-                    annotations[key] = (
-                        get_args(hint)[0] if get_origin(hint) is NotRequired else hint
-                    )
-        elif parameter.kind is not parameter.VAR_POSITIONAL:
-            annotations[name] = annotation
+def _wrong_class(target: Any, annotation: Any) -> str:
+    """Return what a target should be, or an empty string if it is that."""
+    built = target if inspect.isclass(target) else _hints(target).get("return")
+    if not inspect.isclass(built):
+        return "should be a class, or a function that declares which class it returns"
 
-    return annotations, takes_any
+    classes = [get_origin(part) or part for part in _alternatives(annotation)]
+    bases = [base for base in classes if inspect.isclass(base) and base is not type(None)]
+    if Any in classes or any(_is_a(built, base) for base in bases):
+        return ""
+
+    return f"should be {' or '.join(base.__name__ for base in bases) or 'a plain value'}"
+
+
+def _is_a(built: type, base: type) -> bool:
+    """Whether a class is another, or has the members of a protocol."""
+    if getattr(base, "_is_protocol", False):
+        return all(hasattr(built, name) for name in vars(base) if not name.startswith("_"))
+
+    return issubclass(built, base)
 
 
 # Values --------------------------------------------------------------------------------------
 
 
-def value_faults(value: Any, key: str, annotation: Any) -> Iterator[str]:
-    """Yield a line for each part of a value that does not fit an annotation: its dotted key, what
-    it should be, and the nearest name; nothing where pydantic cannot decide.
-    """
+def _value_faults(value: Any, key: str, annotation: Any) -> Iterator[Fault]:
+    """Yield the faults of a value without nodes; where pydantic cannot decide, of its numbers."""
     try:
-        try:
-            adapter = TypeAdapter(annotation, config=_CONFIG)
-        except PydanticUserError:  # a dataclass or model has its own
-            adapter = TypeAdapter(annotation)
-
-        adapter.validate_json(json.dumps(value))
+        # In a list, a dataclass or model of its own takes the config.
+        adapter = TypeAdapter(list[annotation], config=_CONFIG)
+        adapter.validate_json(json.dumps([value]))
     except ValidationError as error:
-        yield from _lines(error, value, key)
-    except SchemaError:  # of a protocol
-        yield f"{key}: {_NODE}, got {value!r}"
-    except PydanticUserError:
+        yield from _of_pydantic(error, value, key)
         return
+    except SchemaError:  # of a protocol
+        yield key, f"{_NODE}, got {value!r}"
+        return
+    except PydanticUserError:
+        pass
+
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        yield key, f"should be a finite number, got {value!r}"
 
 
-def _lines(error: ValidationError, value: Any, key: str) -> Iterator[str]:
-    """Yield a line for each wrong key of a value, with what all its alternatives say of it."""
-    messages: dict[str, dict[str, str]] = {}
+def _of_pydantic(error: ValidationError, value: Any, key: str) -> Iterator[Fault]:
+    """Yield a fault for each wrong part of a value, with what all its alternatives say of it."""
+    texts: dict[tuple[str, str], dict[str, None]] = {}
     for detail in error.errors(include_url=False):
-        names, owner, inner = [key] if key else [], value, value
-        for name in detail["loc"]:  # pydantic adds the names of alternatives
-            if _has(inner, name):
+        names = [key]
+        inner: Any = value
+        for name in detail["loc"][1:]:
+            with contextlib.suppress(LookupError, TypeError):  # pydantic names alternatives, too
+                inner = inner[name]
                 names.append(str(name))
-                owner, inner = inner, inner[name]
 
-        text, end = detail["msg"], f", got {inner!r}"
-        if detail["type"] == "missing":
-            names.append(str(detail["loc"][-1]))
-            text, end = "is missing, and cannot be left out", ""
-        elif detail["type"] == "extra_forbidden":
-            text, end = "unknown key", did_you_mean(names[-1], set(owner) - {names[-1]})
-        elif detail["type"] == "needs_python_object":
-            text = _NODE
-        elif detail["type"] == "literal_error":
-            end += did_you_mean(str(inner), re.findall(r"'([^']+)'", text))
-
+        text = _NODE if detail["type"] == "needs_python_object" else detail["msg"]
         for term, plain in _TERMS.items():
             text = text.replace(term, plain)
 
-        messages.setdefault(".".join(names), {})[text] = end
+        texts.setdefault((".".join(names), repr(inner)), {})[text] = None
 
-    for dotted, ends in messages.items():
-        texts = [text for text in ends if text != _NODE] or list(ends)
-        yield f"{dotted}: {' or '.join(texts)}{ends[texts[-1]]}"
-
-
-def _has(value: Any, name: str | int) -> bool:
-    """Whether a value is a mapping or list with a key or index."""
-    if isinstance(value, list):
-        return isinstance(name, int)
-
-    return isinstance(value, dict) and name in value
+    for (dotted, got), alternatives in texts.items():
+        yield dotted, f"{' or '.join(alternatives)}, got {got}"

@@ -1,13 +1,37 @@
-"""The keys of the composed configs, with their types and bounds, as pydantic models.
+"""The keys of the composed configs, with their types and bounds, which pydantic reads.
 
-A model only serves the check of a config. The arguments of a node with a ``_target_`` are checked
-against its class instead (`lightning_cse.config.nodes`).
+The arguments of a node with a ``_target_`` are annotated by its class; only what is narrower than
+that stands here.
 """
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NotRequired, Protocol, TypedDict, runtime_checkable
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
+
+
+class Node:
+    """Stands for what is built from a class and its arguments, ``{_target_: ...}``."""
+
+
+@dataclass(frozen=True)
+class Builds:
+    """What a node must build: ``base`` is the dotted name of a class, ``options`` a TypedDict of
+    arguments that it annotates in place of the class.
+    """
+
+    base: str = ""
+    options: Any = None
+
+
+@runtime_checkable
+class Embeds(Protocol):
+    """What a baseline can do."""
+
+    def embed(self, sentences: Any) -> Any:
+        """Return the embeddings of sentences."""
+
 
 Count = Annotated[int, Field(ge=1)]
 Several = Annotated[int, Field(ge=2)]
@@ -40,53 +64,37 @@ Strategy = Annotated[
 ]
 
 
-class Keys(BaseModel):
-    """Base of the models: values are not converted, numbers are finite, all keys are declared."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class Node(Keys, extra="allow"):
-    """A class or function, and its arguments."""
-
-    target: str = Field(alias="_target_")
-
-
-class Paths(Keys):
-    """The folders of data, runs and caches."""
-
-    data_dir: str
-    runs_dir: str
-    cache_dir: str | None
-
-
-class Limits(Keys):
-    """The largest numbers of rows to evaluate on."""
-
-    dev_rows: Count | None
-    test_rows: Count | None
-    dev_pairs: Pairs | None
-    test_pairs: Pairs | None
-
-
-class Optimizer(Node):
+class OptimizerOptions(TypedDict):
     """The rate, which every optimizer needs, and the other arguments of AdamW."""
 
     lr: NotNegative
-    weight_decay: NotNegative = 0.0
-    eps: NotNegative = 0.0
-    betas: list[Annotated[float, Field(ge=0, lt=1)]] = []
+    weight_decay: NotRequired[NotNegative]
+    eps: NotRequired[NotNegative]
+    betas: NotRequired[list[Annotated[float, Field(ge=0, lt=1)]]]
 
 
-class Method(Node):
-    """Arguments that every method has."""
+class MethodOptions(TypedDict):
+    """Arguments that every method has; the encoder is added when it is built."""
 
-    optimizer: Optimizer
-    chunk_size: Count | None = None
+    encoder: NotRequired[Any]
+    optimizer: Annotated[Node, Builds("torch.optim.Optimizer", OptimizerOptions)]
+    chunk_size: NotRequired[Count | None]
 
 
-class Trainer(Node):
-    """Arguments of Lightning's Trainer that have bounds, or fewer choices than Lightning's."""
+class EncoderOptions(TypedDict):
+    """Arguments of an encoder of which its class does not say what they are."""
+
+    adapter: NotRequired[Annotated[Node, Builds("peft.PeftConfig")] | None]
+
+
+class LoggerOptions(TypedDict):
+    """The folder, which is added when a logger is built."""
+
+    save_dir: NotRequired[Any]
+
+
+class TrainerOptions(TypedDict):
+    """Arguments of Lightning's Trainer that have bounds or fewer choices."""
 
     accelerator: Accelerator
     strategy: Strategy
@@ -99,10 +107,34 @@ class Trainer(Node):
     accumulate_grad_batches: Count
     gradient_clip_val: NotNegative | None
     gradient_clip_algorithm: Literal["norm", "value"] | None
-    enable_checkpointing: Literal[True] | None = None
+    enable_checkpointing: NotRequired[Literal[True] | None]
+    limit_val_batches: NotRequired[Count | Annotated[float, Field(gt=0, le=1)] | None]
 
 
-class Diagnostics(Keys):
+Data = Annotated[Node, Builds("lightning_cse.data.ContrastiveData")]
+Encoder = Annotated[Node, Builds("lightning_cse.encoders.SentenceEncoder", EncoderOptions)]
+Logger = Annotated[Node, Builds("pytorch_lightning.loggers.Logger", LoggerOptions)]
+Suite = dict[str, Annotated[Node, Builds("lightning_cse.evaluation.Task")]]
+
+
+class Paths(TypedDict):
+    """The folders of data, runs and caches."""
+
+    data_dir: str
+    runs_dir: str
+    cache_dir: str | None
+
+
+class Limits(TypedDict):
+    """The largest numbers of rows to evaluate on."""
+
+    dev_rows: Count | None
+    test_rows: Count | None
+    dev_pairs: Pairs | None
+    test_pairs: Pairs | None
+
+
+class Diagnostics(TypedDict):
     """What is measured beside the tasks."""
 
     evaluation: Literal["stsb_dev", "none"]
@@ -112,10 +144,11 @@ class Diagnostics(Keys):
     sentences: Several
 
 
-class Own(Keys):
+class Own(TypedDict):
     """The user's own test sets."""
 
     sts: Files
+    pairs: Files
     nli: Files
     direction: Files
     columns: dict[str, str] | None
@@ -123,19 +156,19 @@ class Own(Keys):
     encoding: str | None
 
 
-class Transfer(Keys):
+class Transfer(TypedDict):
     """How the classifiers of the transfer tasks are fitted."""
 
     protocol: Literal["lbfgs", "senteval"]
 
 
-class Command(Keys):
+class Command(TypedDict):
     """The keys that every command has, or that some suites add."""
 
     paths: Paths
     corpora: dict[str, str | list[str]]
-    own: Own | None = None
-    transfer: Transfer | None = None
+    own: NotRequired[Own]
+    transfer: NotRequired[Transfer]
 
 
 class Train(Command):
@@ -153,18 +186,18 @@ class Train(Command):
     init_from: str | None
     recipe: Recipe
     limits: Limits
-    data: Node
-    encoder: Node
-    method: Method
-    suite: dict[str, Node]
-    baselines: dict[str, Node]
-    callbacks: dict[str, dict[str, Any] | None]
-    logger: dict[str, Any] | None
-    trainer: Trainer
     diag: Diagnostics
+    data: Data
+    encoder: Encoder
+    method: Annotated[Node, Builds("lightning_cse.methods.Method", MethodOptions)]
+    suite: Suite
+    baselines: dict[str, Annotated[Node, Builds("lightning_cse.config.schema.Embeds")]]
+    callbacks: dict[str, Annotated[Node, Builds("pytorch_lightning.Callback")] | None]
+    logger: dict[str, Logger] | None
+    trainer: Annotated[Node, Builds("pytorch_lightning.Trainer", TrainerOptions)]
 
 
-class FewShot(Keys):
+class FewShot(TypedDict):
     """The labelled examples that a language model is shown."""
 
     shots: Annotated[int, Field(ge=0)]
@@ -175,7 +208,7 @@ class Evaluate(Command):
     """The keys of ``conf/evaluate.yaml``; the package ``llm`` checks those of ``llm``."""
 
     model: str
-    suite: dict[str, Node]
+    suite: Suite
     pooling: str
     prompt: str | None
     max_length: Count | Literal["auto"]
@@ -192,9 +225,9 @@ class Evaluate(Command):
 class Generate(Command):
     """The keys of ``conf/generate.yaml``; `build_pattern` checks those of ``pattern``."""
 
-    data: Node
+    data: Data
     pattern: dict[str, Any]
-    encoder: Node | None = None
+    encoder: NotRequired[Encoder | None]
     n: Count | None
     seed: Seed
     samples: Count
@@ -207,7 +240,7 @@ class Generate(Command):
     recipe: Recipe
 
 
-class Beside(Keys):
+class Beside(TypedDict):
     """The pairs of STS-B with which a training set is compared."""
 
     split: Literal["train", "dev", "test"]
@@ -218,8 +251,8 @@ class Beside(Keys):
 class Describe(Command):
     """The keys of ``conf/describe.yaml``."""
 
-    data: Node
-    encoder: Node
+    data: Data
+    encoder: Encoder
     seed: Seed
     rows: Several
     positive: Sources
@@ -228,10 +261,10 @@ class Describe(Command):
     recipe: Recipe
 
 
-SCHEMAS: dict[str, type[Command]] = {
+SCHEMAS: dict[str, Any] = {
     "train": Train,
     "evaluate": Evaluate,
     "generate": Generate,
     "describe": Describe,
 }
-"""The model of each command's config."""
+"""The keys of each command's config."""

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,19 +15,37 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 
-from lightning_cse.data.mapped import first_appearance
-from lightning_cse.data.preparation import Tables, prepare, read_tables, used
+from lightning_cse.data.order import (
+    Batch,
+    BatchLoader,
+    Gathering,
+    count_batches,
+    permutation,
+    weighted_order,
+)
+from lightning_cse.data.preparation import prepare, read_tables
 from lightning_cse.data.roles import TARGET, first_role
-from lightning_cse.data.rows import SOURCE, Rows, digests_of
-from lightning_cse.data.sampler import Batch, BatchLoader, Draws, Gathering, count_batches
+from lightning_cse.data.rows import (
+    BATCH,
+    MADE_OF,
+    SOURCE,
+    count_corpus_rows,
+    digests_of,
+    files_of,
+    first_appearance,
+    has,
+    hashes,
+    renamed,
+    values,
+    where,
+    with_columns,
+    with_constant,
+)
 from lightning_cse.data.sentence_batches import EvaluationTask, SentenceBatches
 from lightning_cse.data.settings import Augmentation, ContrastiveData
 from lightning_cse.data.token_cache import lengths_of, token_table, tokenise
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.tokens import Tokenize, Tokens, TokenTable
-
-if TYPE_CHECKING:
-    from lightning_cse.data.stream import StreamLoader
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +78,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         max_length: the most tokens that the encoder reads of a sentence in validation and test.
     """
 
-    _loader: "BatchLoader | StreamLoader | None" = None
+    _loader: BatchLoader | None = None
     _position: dict[str, Any] | None = None
     is_shared: bool = False
     """Whether the processes of torch's group share each batch (`Tokens`)."""
@@ -94,8 +111,8 @@ class ContrastiveDataModule(pl.LightningDataModule):
         cache_dir = settings.cache_dir
         self.cache_dir = Path(cache_dir).expanduser() if cache_dir else None
         wanted = roles if settings.augmentation is None else roles[:1]
-        self._tables = self._read(wanted, optional)
-        self.train, self.held_out, self.roles = self._prepare(wanted)
+        self._tables = read_tables(settings, wanted, optional)
+        self.train, self.held_out, self.roles = prepare(settings, self._tables, wanted)
         self._from_llm = "negative" in self.roles  # only LLM rows have a role of this name
 
         if settings.augmentation is not None:
@@ -104,78 +121,85 @@ class ContrastiveDataModule(pl.LightningDataModule):
             self.roles = ("anchor", "positive")
 
         self._roles_in_use = self.roles
-        self._complete = self.train.has(*self.roles)
+        self._complete = has(self.train, *self.roles)
         self.has_llm_rows = self._from_llm and 0 < self._complete.sum() < len(self.train)
         self.counts = self._account()
-        self._draws = self._weigh() if settings.is_weighted else None
+
+        if settings.is_weighted:
+            self._check_weights()
 
         if roles:
             self.use(roles, optional)
 
-    def _read(self, wanted: Sequence[str], optional: Sequence[str]) -> Tables:
-        """Return the tables that the rows are made of."""
-        if self.settings.streaming:
-            only = "only training reads a stream; for everything else, use data.streaming=false"
-            raise ConfigError([f"data.streaming: {only}"])
-
-        return read_tables(self.settings, wanted, optional)
-
-    def _prepare(self, wanted: Sequence[str]) -> tuple[Rows, Rows, tuple[str, ...]]:
-        """Return training rows, held-out rows and their roles."""
-        return prepare(self.settings, self._tables, wanted)
-
-    def _augmented(self, rows: Rows, augmentation: Augmentation) -> Rows:
+    def _augmented(self, rows: Dataset, augmentation: Augmentation) -> Dataset:
         """Return the rows with an augmented anchor as the positive of each."""
         if self._from_llm:
             raise ConfigError(["data.augmentation: LLM rows already have a positive"])
 
-        positives = []
+        positives: list[str] = []
 
-        for part in rows.parts():
-            anchors = part.column("anchor")
-            ids = self.tokenize(anchors)
-            augmented = map(augmentation, ids, anchors)
-            positives.append(pa.array(self.tokenize.decode(list(augmented)), pa.string()))
+        for batch in rows.select_columns("anchor").iter(BATCH):
+            ids = self.tokenize(batch["anchor"])
+            augmented = map(augmentation, ids, batch["anchor"])
+            positives += self.tokenize.decode(list(augmented))
 
-        kept = rows.renamed(anchor="anchor", made_of="made_of")
-
-        return kept.with_column("positive", pa.chunked_array(positives, pa.string()))
+        return with_columns(renamed(rows, anchor="anchor"), positive=positives)
 
     def _account(self) -> dict[str, int]:
-        counts = self.train.counts | {"used": used(self.train), "training_rows": len(self.train)}
+        counts = self._tables.account | {
+            "used": count_corpus_rows(self.train),
+            "training_rows": len(self.train),
+        }
 
         if self.has_llm_rows:
             return counts | {"llm_rows": int(self._complete.sum())}
 
         for role in self.roles:
-            with_role = int(self.train.has(role).sum())
+            with_role = int(has(self.train, role).sum())
             if with_role < len(self.train):
                 counts[f"rows with {role}"] = with_role
 
         return counts
 
-    def _weigh(self) -> Draws:
-        """Return the draws of the weighted rows; add the rows per epoch to the account."""
-        stored = self.train.data.table
-        is_shared = pc.max(pc.list_value_length(stored.column("made_of"))).as_py() > 1
-        if is_shared or SOURCE not in stored.column_names:
+    def _check_weights(self) -> None:
+        """Add the rows per epoch to the account, or raise an error if the weights do not fit."""
+        lengths = pc.list_value_length(values(self.train, MADE_OF))
+        if pc.max(lengths).as_py() > 1 or SOURCE not in self.train.column_names:
             raise ConfigError(["data.weights: one row may be made from several sources here"])
 
+        order = self._order_of(0).numpy()
+        sources = values(self.train, SOURCE).to_numpy()
         names = self.settings.sources
-        draws = Draws(
-            self.train.values(SOURCE).to_numpy(),
-            self.settings.weights or (),
-            names,
-            batch_size=self.batch_size,
-            seed=self.seed,
+        rows, drawn = (
+            np.bincount(numbers, minlength=len(names)) for numbers in (sources, sources[order])
         )
-        self.counts["rows an epoch"] = len(draws)
+        self.counts["rows an epoch"] = len(order)
 
-        for name, drawn in zip(names, draws.by_source, strict=True):
+        for number, (name, weight) in enumerate(
+            zip(names, self.settings.weights or (), strict=True)
+        ):
             key = f"rows an epoch: {name}"
-            self.counts[key] = self.counts.get(key, 0) + drawn
+            self.counts[key] = self.counts.get(key, 0) + int(drawn[number])
+            if rows[number] and not drawn[number]:
+                few = f"{weight:g} of the {rows[number]} training rows of {name}"
+                raise DataError(f"data.weights: {few} is less than one row: raise it")
 
-        return draws
+        most = int(np.bincount(order).max())
+        batches = max(1, len(order) // self.batch_size)
+        if most > batches:
+            raise DataError(
+                f"data.weights: some rows are drawn {most} times an epoch, which has {batches} "
+                f"whole batches of data.batch_size={self.batch_size}; a batch must not have a row "
+                "twice"
+            )
+
+    def _order_of(self, epoch: int) -> Tensor:
+        """Return the rows of an epoch in order."""
+        if not self.settings.is_weighted:
+            return permutation(len(self.train), self.seed, epoch)
+
+        sources = values(self.train, SOURCE).to_numpy()
+        return weighted_order(sources, self.settings.weights or (), self.seed, epoch)
 
     @property
     def size(self) -> str:
@@ -184,7 +208,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
     def where(self, row: int) -> str:
         """Return ``path:line`` of a row of a batch, for messages."""
-        return self.train.where(row)
+        return where(self.train, row)
 
     # Roles and rows ------------------------------------------------------------------------------
 
@@ -199,10 +223,10 @@ class ContrastiveDataModule(pl.LightningDataModule):
             ConfigError: if the data lacks another role.
             DataError: if some rows lack another role.
         """
-        if "negative" in {*roles}.intersection(optional).difference(self.train.names):
-            self.train = self.train.with_constant("negative", None)
+        if "negative" in {*roles}.intersection(optional).difference(self.train.column_names):
+            self.train = with_constant(self.train, "negative", None)
 
-        lacking = [role for role in roles if role not in self.train.names]
+        lacking = [role for role in roles if role not in self.train.column_names]
         if lacking:
             raise ConfigError(
                 [
@@ -212,13 +236,13 @@ class ContrastiveDataModule(pl.LightningDataModule):
             )
 
         for role in roles:
-            present = self.train.has(role)
+            present = has(self.train, role)
             without = len(self.train) - int(present.sum())
 
             if without and role not in optional and not self._from_llm:
-                where = self.train.where(int(np.argmin(present)))
+                row = where(self.train, int(np.argmin(present)))
                 raise DataError(
-                    f"{where}: no {role}, which the method trains on; {without} of "
+                    f"{row}: no {role}, which the method trains on; {without} of "
                     f"{len(present)} training rows lack it: leave them out, or complete them"
                 )
 
@@ -228,7 +252,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         self._roles_in_use = tuple(roles)
         self.__dict__.pop("_tokens", None)
 
-    def watched(self, roles: Sequence[str]) -> Rows:
+    def watched(self, roles: Sequence[str]) -> Dataset:
         """Return the first ``held_out_rows`` held-out rows that have all these roles; fewer than
         two are a DataError.
 
@@ -237,15 +261,15 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         Source: the authors' code of NGCSE.  Differs: nothing.
         """
-        chosen = self.held_out.has(*roles)
+        chosen = has(self.held_out, *roles)
 
         if self._tables.watched_in:
-            codes = first_appearance(self.held_out.hashes("anchor"))
+            anchors = hashes(self.held_out, "anchor")
+            codes = first_appearance(anchors)
             chosen &= (np.bincount(codes) == 1)[codes]
 
-        for rows in self._tables.watched_in:
-            anchors = rows.hashes(first_role(rows))
-            chosen &= np.isin(self.held_out.hashes("anchor"), anchors)
+            for rows in self._tables.watched_in:
+                chosen &= np.isin(anchors, hashes(rows, first_role(rows)))
 
         numbers = np.flatnonzero(chosen)
         if len(numbers) < 2:
@@ -260,8 +284,10 @@ class ContrastiveDataModule(pl.LightningDataModule):
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of every file that rows came from, by its name in the official layout."""
-        tables = (self.train, self.held_out, *self._tables.excluded, *self._tables.watched_in)
-        return digests_of(tables)
+        tables = self._tables
+        sources = [*tables.train, *(tables.held_out or ()), *tables.excluded, *tables.watched_in]
+
+        return digests_of([self.train, self.held_out, *sources])
 
     @cached_property
     def provenance(self) -> Mapping[str, dict[str, Any]]:
@@ -271,14 +297,12 @@ class ContrastiveDataModule(pl.LightningDataModule):
         # It imports pydantic: only when needed.
         from lightning_cse.data.provenance import read_provenance
 
-        found = {}
+        documents = {
+            file.name: read_provenance(Path(file.path))
+            for file in files_of(self.train, self.held_out)
+        }
 
-        for file in dict.fromkeys((*self.train.files, *self.held_out.files)):
-            document = read_provenance(Path(file.path))
-            if document is not None:
-                found[file.name] = document
-
-        return found
+        return {name: document for name, document in documents.items() if document is not None}
 
     # Tokens --------------------------------------------------------------------------------------
 
@@ -292,41 +316,33 @@ class ContrastiveDataModule(pl.LightningDataModule):
     @cached_property
     def _tokens(self) -> Dataset:
         """The ids of the training rows, one column per column of sentences."""
-        columns = [self._tokenised(name) for name in self._columns_in_use()]
-        return datasets.concatenate_datasets(columns, axis=1).with_format("arrow")
+        tokens = tokenise(
+            self.train,
+            {name: self.tokenizer_of(name) for name in self._columns_in_use()},
+            self.cache_dir,
+            num_proc=self.settings.num_proc,
+        )
+        for name in tokens.column_names:
+            self._check_tokens(tokens, name)
+
+        return tokens.with_format("arrow")
 
     def tokenizer_of(self, role: str) -> Tokenize:
         """Return the tokenizer of a role's sentences, with their instruction."""
         use = "query" if role == self._roles_in_use[0] else "document"
         return self._instructed.get(use, self.tokenize)
 
-    def _tokenised(self, name: str) -> Dataset:
-        tokens = tokenise(
-            self.train.data.table.column(name),
-            self.tokenizer_of(name),
-            self.cache_dir,
-            numbers=self.train.numbers,
-            num_proc=self.settings.num_proc,
-        )
-        self._check_tokens(tokens, name)
-
-        return tokens.rename_column("ids", name)
-
     def _check_tokens(self, tokens: Dataset, name: str) -> None:
         """Raise DataError if a sentence has no token."""
-        present = self.train.has(name)
-        start = 0
-        for lengths in lengths_of(tokens, "ids"):
-            empty = np.flatnonzero((lengths == 0) & present[start : start + len(lengths)])
-            if len(empty):
-                row = start + int(empty[0])
-                sentence = self.train[row][name][:120]
-                raise DataError(
-                    f"{self.train.where(row)}: {name} {sentence!r} has no token in the "
-                    "encoder's vocabulary"
-                )
-
-            start += len(lengths)
+        lengths = np.concatenate(list(lengths_of(tokens, name)))
+        empty = np.flatnonzero((lengths == 0) & has(self.train, name))
+        if len(empty):
+            row = int(empty[0])
+            sentence = self.train[row][name][:120]
+            raise DataError(
+                f"{where(self.train, row)}: {name} {sentence!r} has no token in the "
+                "encoder's vocabulary"
+            )
 
     def _columns(self, role: str) -> list[str]:
         """Return the columns of a role: one, or all columns of hard negatives unless there is an
@@ -335,7 +351,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         if role != "negative" or "intermediate" in self._roles_in_use:
             return [role]
 
-        return [role, *(name for name in self.train.names if name.startswith("negative_"))]
+        return [role, *(name for name in self.train.column_names if name.startswith("negative_"))]
 
     def _columns_in_use(self) -> list[str]:
         return [name for role in self._roles_in_use for name in self._columns(role)]
@@ -367,13 +383,11 @@ class ContrastiveDataModule(pl.LightningDataModule):
             gathering = Gathering(torch.from_numpy(self._complete), settings.llm_rows_together)
 
         loader = BatchLoader(
-            len(self.train),
+            self._order_of,
             self.collate,
             batch_size=self.batch_size,
             drop_last=settings.drop_last,
-            seed=self.seed,
             gathering=gathering,
-            draws=self._draws,
             limit=trainer.limit_train_batches if trainer else None,
             repeats=trainer is not None and trainer.overfit_batches > 0,
         )
@@ -386,7 +400,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
     def batches_per_epoch(self, limit: int | float | None = None) -> int:
         """Return the number of training batches per epoch under ``limit_train_batches``."""
-        rows = len(self.train if self._draws is None else self._draws)
+        rows = self.counts.get("rows an epoch", len(self.train))
         batches, _ = count_batches(rows, self.batch_size, drop_last=self.settings.drop_last)
         if isinstance(limit, float):
             return int(limit * batches)
@@ -452,14 +466,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
     def collate(self, index: Tensor) -> Batch:
         """Return the batch of these rows."""
-        targets = None
-        if TARGET in self.train.names:
-            targets = self.train.select(index.numpy()).values(TARGET)
-
-        return self._batch(self._tokens[index.tolist()], index, targets)
-
-    def _batch(self, table: pa.Table, index: Tensor, targets: pa.ChunkedArray | None) -> Batch:
-        """Return the batch of rows with these tokens, a column per column of sentences."""
+        table = self._tokens[index.tolist()]
         roles = {}
 
         for role in self._roles_in_use:
@@ -468,7 +475,8 @@ class ContrastiveDataModule(pl.LightningDataModule):
             roles[role] = replace(tokens, is_shared=self.is_shared)
 
         batch = {"roles": roles, "index": index}
-        if targets is not None:
+        if TARGET in self.train.column_names:
+            targets = values(self.train.select(index.numpy()), TARGET)
             batch["targets"] = torch.tensor(targets.to_numpy())
 
         return batch

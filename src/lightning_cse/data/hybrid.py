@@ -5,17 +5,33 @@ negative.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 import pyarrow.compute as pc
+from datasets import Dataset
 
-from lightning_cse.data.mapped import blocks, joined, row_type
-from lightning_cse.data.parsers import LLM_PATTERNS as PATTERNS
-from lightning_cse.data.preparation import ANOTHER_ANCHOR
-from lightning_cse.data.roles import RoleRows, made_of
-from lightning_cse.data.rows import Rows, constant
+from lightning_cse.data.layouts import LLM_PATTERNS as PATTERNS
+from lightning_cse.data.roles import RoleRows
+from lightning_cse.data.rows import (
+    Account,
+    concatenate,
+    count_corpus_rows,
+    count_dropped,
+    distinct,
+    hashes,
+    made_of,
+    names_of,
+    origin_of,
+    renamed,
+    values,
+    where,
+    with_columns,
+    with_constant,
+)
 from lightning_cse.data.sources import read_sources
+from lightning_cse.data.split import ANOTHER_ANCHOR
 from lightning_cse.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -52,48 +68,49 @@ class Hybrid:
         """The roles of an LLM row; the other rows have only an anchor."""
         return PATTERNS[self.pattern]
 
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
+    def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return one row per row of the corpus, then the added LLM rows, which the column ``added``
         marks.
         """
-        corpus = self.corpus(tables)
-        llm = self._read_llm_rows()
+        corpus = self.corpus(tables, account)
+        llm = self._read_llm_rows(account)
         count = len(corpus)
-        replaced, replacing = _replacements(corpus.hashes("anchor"), llm.hashes("anchor"))
-        added = np.setdiff1d(np.arange(len(llm)), replacing)
-        kind = row_type(count + len(llm))
-        order = joined([(0, range(count)), (count, added)], kind, corpus.cache_dir)
+        replaced, replacing = _replacements(hashes(corpus, "anchor"), hashes(llm, "anchor"))
+        is_added = np.ones(len(llm), dtype=bool)
+        is_added[replacing] = False
+        order = np.concatenate([np.arange(count), count + np.flatnonzero(is_added)])
         order[replaced] = count + replacing
 
-        if len(added):
+        if is_added.any():
             message = "%d of %d LLM rows have an anchor that the corpus lacks: added"
-            log.warning(message, len(added), len(llm))
+            log.warning(message, is_added.sum(), len(llm))
 
-        corpus_rows = corpus.values("made_of")
-        anchors = corpus.renamed(anchor="anchor", made_of="made_of")
-
+        count_dropped(
+            account, {"replaced by an LLM row": count_corpus_rows(corpus.select(replaced))}
+        )
+        anchors = renamed(corpus, anchor="anchor")
         for role in self.roles[1:]:
-            anchors = anchors.with_constant(role, None)
+            anchors = with_constant(anchors, role, None)
 
-        llm = made_of(llm, corpus.counts["read"] + np.arange(len(llm)))
-        both = Rows.cat([anchors, llm])
-        hybrid = both.select(order)
-        gone = pc.count_distinct(pc.list_flatten(corpus_rows.take(replaced))).as_py()
-        hybrid = hybrid.dropping({"replaced by an LLM row": gone})
+        numbers = sum(map(len, tables)) + np.arange(len(llm))
+        parts = [
+            with_columns(anchors, added=np.zeros(count, dtype=bool)),
+            with_columns(llm, added=is_added, made_of=made_of(numbers[:, None])),
+        ]
 
-        return hybrid.with_column("added", np.arange(len(hybrid)) >= count)
+        return concatenate(parts).select(order)
 
-    def _read_llm_rows(self) -> Rows:
+    def _read_llm_rows(self, account: Account) -> Dataset:
         """Return the LLM rows, or those that stand in for them; two rows of one anchor are a
         DataError.
         """
-        tables = read_sources(self.llm, self.data_dir, key="data.rows.llm")
-        rows = Rows.cat([as_llm_rows(table, self.pattern) for table in tables])
-        first = rows.distinct("anchor")
+        tables = read_sources(self.llm, self.data_dir, key="data.rows.llm", account=account)
+        rows = concatenate([as_llm_rows(table, self.pattern, account) for table in tables])
+        first = distinct(rows, "anchor")
 
         if len(first) < len(rows):
-            again = int(np.setdiff1d(np.arange(len(rows)), first)[0])
-            raise DataError(f"{rows.where(again)}: a second LLM row for its anchor")
+            repeated = int(np.setdiff1d(np.arange(len(rows)), first)[0])
+            raise DataError(f"{where(rows, repeated)}: a second LLM row for its anchor")
 
         return rows
 
@@ -102,23 +119,14 @@ def _replacements(anchors: np.ndarray, llm_anchors: np.ndarray) -> tuple[np.ndar
     """Return the corpus rows where an anchor of an LLM row first appears, and the LLM rows that
     replace them; both are given by the hashes of their anchors.
     """
-    order = np.argsort(llm_anchors)
-    rows = [order[:0]]
-    replacing = [order[:0]]
+    llm_row = pd.Index(llm_anchors).get_indexer(anchors)
+    rows = np.flatnonzero(llm_row >= 0)
+    replacing, first = np.unique(llm_row[rows], return_index=True)
 
-    for block in blocks(len(anchors)):
-        place = np.searchsorted(llm_anchors, anchors[block], sorter=order)
-        found = order[np.minimum(place, len(order) - 1)]
-        equal = np.flatnonzero(llm_anchors[found] == anchors[block])
-        rows.append(block.start + equal)
-        replacing.append(found[equal])
-
-    numbers, first = np.unique(np.concatenate(replacing), return_index=True)
-
-    return np.concatenate(rows)[first], numbers
+    return rows[first], replacing
 
 
-def as_llm_rows(rows: Rows, pattern: str) -> Rows:
+def as_llm_rows(rows: Dataset, pattern: str, account: Account) -> Dataset:
     """Return rows with the roles of a pattern, from LLM rows or from a corpus that can stand in for
     them.
 
@@ -127,35 +135,27 @@ def as_llm_rows(rows: Rows, pattern: str) -> Rows:
     that fit neither are a DataError.
     """
     roles = PATTERNS[pattern]
+    columns = rows.column_names
+    entailment = "entailment" if "entailment" in columns else "explicit_entailment"
 
-    if set(roles) <= set(rows.names):
-        return rows.renamed(**dict(zip(roles, roles, strict=True)))
+    if {*roles} <= {*columns}:
+        return renamed(rows, **dict(zip(roles, roles, strict=True)))
 
-    columns = _stand_ins(rows, pattern)
-    if columns is None:
+    if pattern == "sts" and "simple1" in columns:
+        simple = [values(rows, name) for name in ("simple1", "simple2")]
+        stand_ins = renamed(rows, anchor="sentence", intermediate="simple1")
+        stand_ins = with_constant(stand_ins, "negative", ANOTHER_ANCHOR)
+        both = pc.binary_join_element_wise(*simple, " ")
+        stand_ins = with_columns(stand_ins, positive=both)
+    elif pattern == "nli" and {"premise", entailment, "contradiction"} <= {*columns}:
+        stand_ins = renamed(rows, anchor="premise", positive=entailment, negative="contradiction")
+    else:
         raise DataError(
-            f"{rows.origin}: no LLM rows of the pattern {pattern!r}: need the columns "
-            f"{', '.join(roles)}; found: {', '.join(rows.names)}"
+            f"{origin_of(rows)}: no LLM rows of the pattern {pattern!r}: need the columns "
+            f"{', '.join(roles)}; found: {', '.join(names_of(rows))}"
         )
 
-    stand_ins = rows.with_columns(**dict(zip(roles, columns, strict=True)))
+    first = distinct(stand_ins, "anchor")
+    count_dropped(account, {"repeated anchor": len(rows) - len(first)})
 
-    return stand_ins.select(stand_ins.distinct("anchor"), reason="repeated anchor")
-
-
-def _stand_ins(rows: Rows, pattern: str) -> list[Any] | None:
-    """Return the columns of a corpus that can stand in for LLM rows, in the order of the pattern's
-    roles.
-    """
-    if pattern == "sts" and "simple1" in rows.names:
-        sentence, simple1, simple2 = map(rows.values, ("sentence", "simple1", "simple2"))
-        both = pc.binary_join_element_wise(simple1, simple2, " ")
-        return [sentence, both, simple1, constant(ANOTHER_ANCHOR, len(rows))]
-
-    entailment = "entailment" if "entailment" in rows.names else "explicit_entailment"
-    names = ("premise", entailment, "contradiction")
-
-    if pattern == "nli" and {entailment, "contradiction"} <= set(rows.names):
-        return [rows.values(name) for name in names]
-
-    return None
+    return stand_ins.select(first)

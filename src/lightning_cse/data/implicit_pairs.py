@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-import pyarrow as pa
+from datasets import Dataset
 
-from lightning_cse.data.parsers import PAIR_SENTENCES
-from lightning_cse.data.roles import POSITIVES, interleaved, made_of, with_roles
-from lightning_cse.data.rows import Rows
+from lightning_cse.data.layouts import PAIR_SENTENCES
+from lightning_cse.data.roles import POSITIVES, interleaved, with_roles
+from lightning_cse.data.rows import Account, concatenate, count_dropped, renamed, with_columns
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,10 @@ class ImplicitPairs:
     """
 
     roles: ClassVar[tuple[str, ...]] = PAIR_SENTENCES
-    by_row: ClassVar[bool] = True
 
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
+    def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return the rows as they are: the roles are columns of the pair file."""
-        rows = Rows.cat(tables)
-        columns = dict(zip(self.roles, self.roles, strict=True))
-
-        return made_of(rows.renamed(**columns), range(len(rows)))
+        return renamed(concatenate(tables), **dict(zip(self.roles, self.roles, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -53,36 +49,37 @@ class INLIImplicitPairs:
     mismatched: Literal["other_premise", "contradiction", "neutral"] = "other_premise"
     seed: int = 0
 
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
+    def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return one or two rows per premise, but none with a missing sentence."""
-        kinds = POSITIVES[self.explicit]
-        own = () if self.mismatched == "other_premise" else (self.mismatched,)
-        rows = with_roles(tables, ("premise", *kinds, *own))
-        premise = rows.values("premise")
+        entailments = POSITIVES[self.explicit]
+        hypotheses = () if self.mismatched == "other_premise" else (self.mismatched,)
+        rows = with_roles(tables, ("premise", *entailments, *hypotheses))
         variants = []
 
-        for kind in kinds:
-            explicit = rows.values(kind)
-            other = rows.values(own[0]) if own else _of_another(premise, explicit, self.seed)
-            columns = zip(self.roles, (premise, explicit, premise, other), strict=True)
-            variants.append(rows.with_columns(**dict(columns)))
+        for entailment in entailments:
+            columns = ("premise", entailment, "premise", *(hypotheses or ("premise",)))
+            variant = renamed(rows, **dict(zip(self.roles, columns, strict=True)))
+            if not hypotheses:
+                others = _of_another(rows["premise"], rows[entailment], self.seed)
+                variant = with_columns(variant, neg_explicit=others)
+
+            variants.append(variant)
 
         pairs, numbers = interleaved(variants, self.roles)
-        dropped = {"no pair": len(rows) - len(np.unique(numbers))}
+        count_dropped(account, {"no pair": len(rows) - len(np.unique(numbers))})
 
-        return made_of(pairs.dropping(dropped), numbers)
+        return pairs
 
 
 def _of_another(
-    premises: pa.ChunkedArray, explicit: pa.ChunkedArray, seed: int
+    premises: Sequence[str], sentences: Sequence[str | None], seed: int
 ) -> list[str | None]:
     """Return for each row an explicit sentence of the next premise, in a circle, that the row's own
     premise lacks.
     """
-    sentences = explicit.to_pylist()
     rows_of: dict[str, list[int]] = {}
 
-    for row, premise in enumerate(premises.to_pylist()):
+    for row, premise in enumerate(premises):
         if sentences[row] is not None:
             rows_of.setdefault(premise, []).append(row)
 
@@ -92,14 +89,14 @@ def _of_another(
     others: list[str | None] = [None] * len(sentences)
 
     for place, premise in enumerate(circle):
-        own = {sentences[row] for row in rows_of[premise]}
+        excluded = {sentences[row] for row in rows_of[premise]}
 
         for number, row in enumerate(rows_of[premise]):
             for step in range(1, len(circle)):
                 rows = rows_of[circle[(place + step) % len(circle)]]
                 candidate = sentences[rows[number % len(rows)]]
 
-                if candidate not in own:
+                if candidate not in excluded:
                     others[row] = candidate
                     break
 

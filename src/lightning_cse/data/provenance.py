@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lightning_cse.data.cells import read_bytes, sha256_of
+from lightning_cse.data.files import read_bytes, sha256_of
 from lightning_cse.errors import one_line
 from lightning_cse.runs import public, write_json
 

@@ -1,34 +1,39 @@
 """Turn the rows of a corpus into training rows with one column per role."""
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from datasets import Dataset
 
 from lightning_cse.data.cells import NLI_LABELS
-from lightning_cse.data.mapped import (
-    blocks,
-    first_appearance,
-    in_file,
-    is_first,
-    joined,
-    masked,
-    scratch,
+from lightning_cse.data.rows import (
+    MADE_OF,
+    Account,
+    beside,
+    check_column,
+    concatenate,
+    count_dropped,
+    distinct,
+    flattened,
+    has,
+    hashes,
+    made_of,
+    renamed,
+    values,
+    where,
+    with_columns,
+    with_constant,
 )
-from lightning_cse.data.own import layout_of
-from lightning_cse.data.parsers import PAIR_SENTENCES
-from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
 
 # The column with the label or score of each row, for methods that learn from one.
 TARGET = "target"
-# The column that marks pairs whose second sentence is drawn after the hold-out.
-RANDOM_PAIR = "random_pair"
 TRIPLET = ("premise", "entailment", "contradiction")
 # The same under the names of contrastive learning.
 TRAINED = ("anchor", "positive", "negative")
@@ -46,64 +51,48 @@ POSITIVES: dict[str, tuple[str, ...]] = {
 # Of ready-made pairs and triplets: the two names that are needed, and that of the contradiction.
 _READY = (TRAINED, ("sentence1", "sentence2"), TRIPLET)
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # mixes the hashes of two sentences
-
 
 class RoleRows(Protocol):
-    """Turns the rows of a corpus into training rows with one column per role, and ``made_of`` (see
-    `made_of`).
-
-    A scheme whose training rows each depend on one corpus row alone has ``by_row = True``: it can
-    be applied to a part of a corpus, as to a stream's.
-    """
+    """Turns the rows of a corpus into training rows with one column per role."""
 
     @property
     def roles(self) -> tuple[str, ...]: ...  # noqa: D102
 
-    def __call__(self, tables: Sequence[Rows]) -> Rows: ...  # noqa: D102
+    def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
+        """Return the training rows; count in the account why rows of the tables are dropped.
+
+        The columns ``file``, ``line`` and ``made_of``, the numbers of the rows that a training row
+        is made of, go with the rows.
+        """
+        ...
 
 
-def made_of(rows: Rows, numbers: Any) -> Rows:
-    """Return rows with the numbers of the corpus rows that each is made of: (rows,) or (rows,
-    corpus rows per row).
-    """
-    flat = numbers if isinstance(numbers, range) else np.asarray(numbers, dtype=np.int64).ravel()
-    width = max(1, len(flat) // max(1, len(rows)))
-    ends = in_file(range(0, len(flat) + 1, width), np.int32, rows.cache_dir)
-    flat = in_file(flat, np.int64, rows.cache_dir)
-    lists = pa.ListArray.from_arrays(*map(pa.array, (ends, flat)))
-
-    return rows.with_column("made_of", lists)
-
-
-def with_roles(tables: Sequence[Rows], roles: Sequence[str]) -> Rows:
+def with_roles(tables: Sequence[Dataset], roles: Sequence[str]) -> Dataset:
     """Return the rows of several tables with all of these roles, the first of which is needed;
     others may be null.
     """
     complete = []
 
     for rows in tables:
-        rows.values(roles[0])
+        check_column(rows, roles[0])
         for role in roles:
-            if role not in rows.names:
-                rows = rows.with_constant(role, None)
+            if role not in rows.column_names:
+                rows = with_constant(rows, role, None)
 
         complete.append(rows)
 
-    return Rows.cat(complete)
+    return concatenate(complete)
 
 
-def interleaved(variants: Sequence[Rows], roles: Sequence[str]) -> tuple[Rows, np.ndarray]:
+def interleaved(variants: Sequence[Dataset], roles: Sequence[str]) -> tuple[Dataset, np.ndarray]:
     """Return all variants of the first row, then all of the second one, ..., of those that have all
     of these roles, and the number of the row that each is a variant of.
     """
-    together = Rows.cat(variants)
-    order = np.arange(len(together)).reshape(len(variants), -1).T.ravel()
-    order = order[together.has(*roles)[order]]
-    rows = together.select(order)
-    rows.counts = dict(variants[0].counts)
+    rows = concatenate(variants)
+    order = np.arange(len(rows)).reshape(len(variants), -1).T.ravel()
+    order = order[has(rows, *roles)[order]]
 
-    return rows, order % len(variants[0])
+    return rows.select(order), order % len(variants[0])
 
 
 @dataclass(frozen=True)
@@ -120,16 +109,14 @@ class INLIQuadruples:
         "implied_entailment",
         "contradiction",
     )
-    by_row: ClassVar[bool] = True
 
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
+    def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return the rows as they are; a table without premises is a DataError."""
         rows = with_roles(tables, self.roles)
-        used = np.flatnonzero(np.any([rows.has(role) for role in self.roles[1:]], axis=0))
+        used = np.flatnonzero(np.any([has(rows, role) for role in self.roles[1:]], axis=0))
+        count_dropped(account, {"no entailment and no contradiction": len(rows) - len(used)})
 
-        dropped = {"no entailment and no contradiction": len(rows) - len(used)}
-
-        return made_of(rows.select(used).dropping(dropped), used)
+        return rows.select(used)
 
 
 @dataclass(frozen=True)
@@ -143,23 +130,22 @@ class INLITriplets:
     """
 
     roles: ClassVar[tuple[str, ...]] = TRIPLET
-    by_row: ClassVar[bool] = True
     positive: Literal["explicit", "implied", "both"] = "both"
 
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
+    def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return one or two triplets per premise; a table without premises is a DataError."""
-        names = POSITIVES[self.positive]
-        rows = with_roles(tables, ("premise", *names, "contradiction"))
-        premise, contradiction = map(rows.values, ("premise", "contradiction"))
-        variants = [_triplets(rows, premise, rows.values(name), contradiction) for name in names]
+        entailments = POSITIVES[self.positive]
+        rows = with_roles(tables, ("premise", *entailments, "contradiction"))
+        variants = [_triplets(rows, "premise", name, "contradiction") for name in entailments]
         triplets, numbers = interleaved(variants, TRIPLET)
-        contradicted = int(rows.has("contradiction").sum())
+        contradicted = int(has(rows, "contradiction").sum())
         dropped = {
             "no contradiction": len(rows) - contradicted,
             "no entailment": contradicted - len(np.unique(numbers)),
         }
+        count_dropped(account, dropped)
 
-        return made_of(triplets.dropping(dropped), numbers)
+        return triplets
 
 
 @dataclass(frozen=True)
@@ -183,7 +169,6 @@ class NLITriplets:
     premises and MNLI 130 thousand.
     """
 
-    by_row: ClassVar[bool] = True  # of ready-made triplets; labelled pairs are grouped
     pairing: Literal["first", "random"] = "first"
     seed: int = 0
     contradiction: bool = True
@@ -193,108 +178,82 @@ class NLITriplets:
         """Premise, entailment, and contradiction unless it is left out."""
         return TRIPLET if self.contradiction else TRIPLET[:2]
 
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
+    def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return the triplets, in the order in which their premises first appear."""
-        pairs = [rows for rows in tables if "hypothesis" in rows.names]
-        parts: list[Rows] = []
-        start = 0
-
-        for rows in tables:
-            if "hypothesis" not in rows.names:
-                parts.append(made_of(self._ready(rows), range(start, start + len(rows))))
-                start += len(rows)
+        parts = [self._ready(rows) for rows in tables if "hypothesis" not in rows.column_names]
+        pairs = [rows for rows in tables if "hypothesis" in rows.column_names]
 
         if pairs:
-            parts.append(self._from_pairs(Rows.cat(pairs), start))
+            parts.append(self._from_pairs(concatenate(pairs), account))
 
-        return Rows.cat(parts, fill=True)
+        return concatenate(parts, fill=True)
 
-    def _ready(self, rows: Rows) -> Rows:
+    def _ready(self, rows: Dataset) -> Dataset:
         """Return the triplets, or pairs, that a table holds."""
-        ready = next((names for names in _READY if set(names[:2]) <= set(rows.names)), TRIPLET[:2])
-        sentences = [name for name in ready if name in rows.names][: len(self.roles)]
-        kept = [name for name in rows.names if name.startswith("negative_") and self.contradiction]
-        kept += {"intermediate"}.intersection(rows.names)
+        columns = rows.column_names
+        ready = next((names for names in _READY if {*names[:2]} <= {*columns}), TRIPLET[:2])
+        sentences = [name for name in ready if name in columns][: len(self.roles)]
+        kept = [name for name in columns if name.startswith("negative_") and self.contradiction]
+        kept += {"intermediate"}.intersection(columns)
         names = [*TRIPLET[: len(sentences)], *TRAINED[: len(sentences)], *kept]
 
-        return rows.renamed(**dict(zip(names, sentences * 2 + kept, strict=True)))
+        return renamed(rows, **dict(zip(names, sentences * 2 + kept, strict=True)))
 
-    def _from_pairs(self, rows: Rows, start: int) -> Rows:
-        """Build triplets from pairs, grouped by premise; corpus rows are numbered from
-        ``start``.
-        """
-        labels = rows.values("label")
-        is_trained = pc.is_in(labels, value_set=pa.array(self.roles)).to_numpy()
-        dropped = _other_labels(labels, is_trained)
+    def _from_pairs(self, rows: Dataset, account: Account) -> Dataset:
+        """Build triplets from labelled pairs, grouped by premise."""
+        columns = {name: hashes(rows, name) for name in ("premise", "hypothesis")}
+        pairs = pd.DataFrame(columns | {"label": values(rows, "label").to_pandas()})
+        trained = pairs[pairs["label"].isin(self.roles)]
+        kept = trained.drop_duplicates(["premise", "hypothesis"])
+        count_dropped(account, _other_labels(pairs["label"], self.roles))
+        count_dropped(account, {"repeated pair": len(trained) - len(kept)})
 
-        premises = rows.hashes("premise")
-        pairs = _of_pairs(premises, rows.hashes("hypothesis"), rows.cache_dir)
-        pairs = masked(pairs, is_trained, rows.cache_dir)
-        is_new = is_first(first_appearance(pairs, rows.cache_dir))
-        dropped["repeated pair"] = int(is_trained.sum() - is_new.sum())
+        in_order = pd.factorize(kept["premise"])[0]  # premises by their first appearance
+        kept = kept.assign(premise=in_order, row=kept.index).sort_values("premise", kind="stable")
 
-        new_premises = masked(premises, is_new, rows.cache_dir)
-        codes = first_appearance(new_premises, rows.cache_dir)
-        is_entailment = pc.equal(labels, "entailment").to_numpy()
-        numbers = _by_premise(codes, is_new & is_entailment)[:, None]
+        if not self.contradiction:
+            entailed = rows.select(kept["row"].to_numpy())
+            return _triplets(entailed, "premise", "hypothesis")
 
-        if self.contradiction:
-            contradictions = _by_premise(codes, is_new & ~is_entailment)
-            numbers = self._chosen(codes, numbers[:, 0], contradictions, dropped)
+        numbers = self._chosen(kept, account)
+        first = renamed(rows, premise="premise", entailment="hypothesis").select(numbers[:, 0])
+        second = rows.select_columns("hypothesis").select(numbers[:, 1])
+        triplets = beside(first, second.rename_column("hypothesis", "contradiction"))
 
-        kept = rows.select(numbers[:, 0]).dropping(dropped)
-        others = [rows.select(column).values("hypothesis") for column in numbers.T]
+        if MADE_OF in rows.column_names:
+            corpus_rows = pc.list_flatten(values(rows, MADE_OF)).to_numpy()[numbers]
+            triplets = with_columns(triplets, made_of=made_of(corpus_rows))
 
-        return made_of(_triplets(kept, kept.values("premise"), *others), start + numbers)
+        return _triplets(triplets, *TRIPLET)
 
-    def _chosen(
-        self,
-        codes: np.ndarray,
-        entailments: np.ndarray,
-        contradictions: np.ndarray,
-        dropped: dict[str, int],
-    ) -> np.ndarray:
+    def _chosen(self, pairs: pd.DataFrame, account: Account) -> np.ndarray:
         """Return the rows of the entailment and of the contradiction of each premise that has both:
         (premises, 2).
         """
-        premises = int(codes.max(initial=-1)) + 1
-        both = (entailments, contradictions)
-        counts = np.stack([np.bincount(codes[rows], minlength=premises) for rows in both], axis=1)
-        places = np.cumsum(counts, axis=0) - counts
+        rows = pairs.groupby(["premise", "label"])["row"]
+        labels = list(TRIPLET[1:])
+        counts = rows.size().unstack().reindex(columns=labels).fillna(0).astype(int)
         is_complete = counts.all(axis=1)
-        entailed, contradicted = counts[~is_complete].sum(axis=0).tolist()
-        counts = counts[is_complete]
-        places = places[is_complete]
-        dropped["premise without a contradiction"] = entailed
-        dropped["premise without an entailment"] = contradicted
-        dropped["not chosen"] = int(counts.sum()) - counts.size
+        entailed, contradicted = counts[~is_complete].sum()
+        dropped = {
+            "premise without a contradiction": entailed,
+            "premise without an entailment": contradicted,
+            "not chosen": counts[is_complete].to_numpy().sum() - 2 * is_complete.sum(),
+        }
+        count_dropped(account, dropped)
 
-        if self.pairing == "random":
-            firsts = entailments[places[:, 0]].tolist()
-            for first, place, count in zip(firsts, places, counts.tolist(), strict=True):
-                # A choice of rows, not a secret.
-                draw = random.Random(f"{self.seed} {first}")  # noqa: S311
-                place += [draw.choice(range(each)) for each in count]
+        if self.pairing == "first":
+            first = rows.first().unstack().reindex(columns=labels)
+            return np.asarray(first[is_complete], np.int64)
 
-        return np.stack([entailments[places[:, 0]], contradictions[places[:, 1]]], axis=1)
+        choices = rows.agg(list).unstack().reindex(columns=labels)[is_complete]
+        chosen = []
+        for entailments, contradictions in choices.to_numpy():
+            # A choice of rows, not a secret.
+            draw = random.Random(f"{self.seed} {entailments[0]}")  # noqa: S311
+            chosen.append((draw.choice(entailments), draw.choice(contradictions)))
 
-
-def _of_pairs(premises: np.ndarray, hypotheses: np.ndarray, cache_dir: Path | None) -> np.ndarray:
-    """Return a hash of each pair of sentences, given theirs, that is never 0: (rows,)."""
-    pairs = scratch(len(premises), np.uint64, cache_dir)
-    for block in blocks(len(premises)):
-        pairs[block] = premises[block] * _ODD + hypotheses[block]
-
-    pairs[pairs == 0] = 1
-
-    return pairs
-
-
-def _by_premise(codes: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return the chosen rows, those of the first premise before the others."""
-    numbers = np.flatnonzero(chosen)
-
-    return np.asarray(numbers[np.argsort(codes[numbers], kind="stable")])
+        return np.array(chosen, np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
@@ -307,43 +266,38 @@ class LabelledPairs:
     """
 
     roles: ClassVar[tuple[str, ...]] = ("premise", "hypothesis")
-    by_row: ClassVar[bool] = True
     labels: Sequence[str] = NLI_LABELS[:3]
 
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
+    def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return one row per pair; a table without labels is a DataError."""
-        rows = Rows.cat(tables)
+        rows = flattened(concatenate(tables))
         labels = list(map(str, self.labels))
-        numbers = pc.index_in(rows.values("label"), value_set=pa.array(labels))
-        dropped = _other_labels(rows.values("label"), numbers.is_valid().to_numpy())
-        premises, hypotheses = map(rows.values, self.roles)
-        alike = pc.fill_null(pc.equal(numbers, 0), False)
-        pairs = rows.with_columns(
-            premise=premises,
-            hypothesis=hypotheses,
-            entailment=pc.if_else(alike, hypotheses, pa.scalar(None, pa.string())),
-            target=pc.cast(numbers, pa.int64()),
+        count_dropped(account, _other_labels(values(rows, "label").to_pandas(), labels))
+        targets = pc.index_in(values(rows, "label"), value_set=pa.array(labels))
+        pairs = with_columns(
+            renamed(rows, premise="premise", hypothesis="hypothesis"),
+            entailment=_where(pc.equal(targets, 0), values(rows, "hypothesis")),
+            target=targets.cast(pa.int64()),
         )
-        used = np.flatnonzero(pairs.has(TARGET))
 
-        return made_of(pairs.select(used).dropping(dropped), used)
+        return pairs.select(np.flatnonzero(has(pairs, TARGET)))
 
 
-def targets_of(rows: Rows, scores: Sequence[float]) -> pa.Array:
+def targets_of(rows: Dataset, scores: Sequence[float]) -> pa.Array:
     """Return the scores of rows on the scale from 0 to 1, given the lowest and the highest one; one
     off the scale is a DataError.
     """
     lowest, highest = scores
-    found = rows.values("score").to_numpy()
-    wrong = np.flatnonzero((found < lowest) | (found > highest))
+    scored = values(rows, "score").to_numpy()
+    wrong = np.flatnonzero((scored < lowest) | (scored > highest))
     if len(wrong):
         row = int(wrong[0])
         raise DataError(
-            f"{rows.where(row)}: the score {found[row]:g} is not between {lowest:g} and "
+            f"{where(rows, row)}: the score {scored[row]:g} is not between {lowest:g} and "
             f"{highest:g}: set data.rows.scores=[LOWEST,HIGHEST]"
         )
 
-    return pa.array(((found - lowest) / (highest - lowest)).astype(np.float32))
+    return pa.array(((scored - lowest) / (highest - lowest)).astype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -356,7 +310,6 @@ class ScoredPairs:
     """
 
     roles: ClassVar[tuple[str, ...]] = ("sentence1", "sentence2")
-    by_row: ClassVar[bool] = True
     scores: Sequence[float] = (0.0, 1.0)
     similar: float = 0.8
 
@@ -366,20 +319,17 @@ class ScoredPairs:
                 [f"data.rows.scores: must be [lowest, highest], got {list(self.scores)}"]
             )
 
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
+    def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return one row per pair; a table without scores, or one off the scale, is a DataError."""
-        rows = Rows.cat(tables)
+        rows = flattened(concatenate(tables))
         targets = targets_of(rows, self.scores)
-        first, second = map(rows.values, self.roles)
-        alike = pa.chunked_array([pc.greater_equal(targets, self.similar)])
-        pairs = rows.with_columns(
-            sentence1=first,
-            sentence2=second,
-            positive=pc.if_else(alike, second, pa.scalar(None, pa.string())),
+        alike = pc.greater_equal(targets, self.similar)
+
+        return with_columns(
+            renamed(rows, sentence1="sentence1", sentence2="sentence2"),
+            positive=_where(alike, values(rows, "sentence2")),
             target=targets,
         )
-
-        return made_of(pairs, range(len(pairs)))
 
 
 @dataclass(frozen=True)
@@ -395,164 +345,55 @@ class Sentences:
     distinct: bool = False
     both: bool = False
 
-    @property
-    def by_row(self) -> bool:
-        """Whether no row depends on another: repeated ones may."""
-        return not self.distinct
-
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
+    def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return one row per sentence."""
         anchors = []
-        numbers = []
-        start = 0
 
         for rows in tables:
-            sentences = rows.renamed(anchor=first_role(rows))
-            number: np.ndarray | range = range(len(rows))
-            second = next((name for name in SECOND if name in rows.names), None)
+            sentences = renamed(rows, anchor=first_role(rows))
+            second = next((name for name in SECOND if name in rows.column_names), None)
             if self.both and second is not None:
-                sentences, number = interleaved([sentences, rows.renamed(anchor=second)], ())
+                sentences, _ = interleaved([sentences, renamed(rows, anchor=second)], ())
 
             anchors.append(sentences)
-            numbers.append((start, number))
-            start += len(rows)
 
-        rows = Rows.cat(anchors)
-        rows = made_of(rows, joined(numbers, np.int64, rows.cache_dir))
-
+        rows = concatenate(anchors)
         if not self.distinct:
             return rows
 
-        return rows.select(rows.distinct("anchor"), reason="repeated sentence")
+        first = distinct(rows, "anchor")
+        count_dropped(account, {"repeated sentence": len(rows) - len(first)})
+
+        return rows.select(first)
 
 
-def first_role(rows: Rows) -> str:
+def first_role(rows: Dataset) -> str:
     """Return the name of a row's first sentence; corpora differ."""
-    return next((name for name in FIRST if name in rows.names), FIRST[0])
+    return next((name for name in FIRST if name in rows.column_names), FIRST[0])
 
 
-def _triplets(rows: Rows, *sentences: pa.ChunkedArray) -> Rows:
+def _triplets(rows: Dataset, *columns: str) -> Dataset:
     """Return rows with a premise, an entailment and perhaps a contradiction, under the names of NLI
     and of contrastive learning.
     """
-    names = [*TRIPLET[: len(sentences)], *TRAINED[: len(sentences)]]
+    names = [*TRIPLET[: len(columns)], *TRAINED[: len(columns)]]
 
-    return rows.with_columns(**dict(zip(names, sentences * 2, strict=True)))
+    return renamed(rows, **dict(zip(names, columns * 2, strict=True)))
 
 
-def _other_labels(labels: pa.ChunkedArray, is_trained: np.ndarray) -> dict[str, int]:
+def _where(condition: pa.ChunkedArray | pa.Array, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of text where a condition holds, else null."""
+    if isinstance(condition, pa.Array):
+        condition = pa.chunked_array([condition])
+
+    return pc.if_else(pc.fill_null(condition, False), column, pa.scalar(None, pa.string()))
+
+
+def _other_labels(labels: pd.Series, trained: Sequence[str]) -> dict[str, int]:
     """Return how many pairs have each label that is not trained on, by the reason why they are
     dropped.
     """
-    counts = labels.filter(pa.array(~is_trained)).value_counts().to_pylist()
-    named = {f"label {each['values']}": each["counts"] for each in counts}
-    without = named.pop("label -", 0)
+    counts = labels[~labels.isin(trained)].value_counts()
+    reasons = {"-": "no gold label"}
 
-    return named | {"no gold label": without}
-
-
-# The layouts that cannot be mixed with others.
-_ALONE = {"sentences", "unlabelled pairs", "implicit pairs", "INLI"}
-
-
-@dataclass(frozen=True)
-class OwnRows:
-    """Rows of the user's own files, in the roles that a method takes.
-
-    - INLI's columns: quadruples for DualCSE, implicit pairs for ImpScore, else triplets
-      (`INLITriplets`);
-    - labelled pairs: as they are for a method that takes labels (`LabelledPairs`), else triplets if
-      some are contradictions, else the entailed pairs (`NLITriplets`);
-    - pairs with a score: as they are, for a method that takes scores (`ScoredPairs`); triplets with
-      one: as they are (`ScoredTriplets`);
-    - plain sentences, pairs, triplets, LLM rows and implicit pairs: as they are.
-
-    ``pairing``, ``seed`` and ``contradiction`` are those of `NLITriplets`, ``positive`` that of
-    `INLITriplets`, ``labels`` that of `LabelledPairs`, and ``scores`` that of `ScoredPairs`.
-    """
-
-    roles: ClassVar[tuple[str, ...]] = TRAINED[:1]
-    pairing: Literal["first", "random"] = "first"
-    seed: int = 0
-    contradiction: bool = True
-    positive: Literal["explicit", "implied", "both"] = "both"
-    labels: Sequence[str] | None = None
-    scores: Sequence[float] | None = None
-
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
-        """Return the first sentence of each row; of labelled pairs, each premise once."""
-        return self.scheme(tables, self.roles)(tables)
-
-    def scheme(
-        self, tables: Sequence[Rows], wanted: Collection[str], key: str = "data.train"
-    ) -> RoleRows:
-        """Return the scheme that makes rows with the wanted roles or, if none are given, keeps the
-        roles of the files.
-
-        Args:
-            tables: the user's files.
-            wanted: the roles that a method trains on.
-            key: the config key of the files, for messages.
-
-        Raises:
-            DataError: if files cannot be combined, or are test sets.
-        """
-        from lightning_cse.data.implicit_pairs import ImplicitPairs, INLIImplicitPairs
-
-        kinds = {layout_of(rows.names) or "sentences" for rows in tables}
-
-        if len(kinds) > 1 and kinds & _ALONE:
-            found = "; ".join(f"{rows.origin} has {', '.join(rows.names)}" for rows in tables)
-            raise DataError(f"{key}: files of these layouts cannot be trained on together: {found}")
-
-        with_targets = self._with_targets(kinds, wanted)
-        if with_targets is not None:
-            return with_targets
-
-        for rows in tables:
-            if "score" in rows.names and layout_of(rows.names) == "sentence pairs":
-                raise DataError(
-                    f"{key}: {rows.origin}: pairs with a score are for a method that takes scores "
-                    "(+experiment=sbert_regression), or are a test set (+suite=own own.sts=FILE); "
-                    "to train on all pairs: "
-                    '"data.columns={anchor: sentence1, positive: sentence2}"'
-                )
-
-        if set(wanted) == set(self.roles) or kinds <= {"sentences", "unlabelled pairs"}:
-            return Sentences(distinct="labelled pairs" in kinds)
-
-        if kinds == {"implicit pairs"}:
-            return ImplicitPairs()
-
-        if kinds != {"INLI"}:
-            names = {name for rows in tables for name in rows.names}
-            labelled = [rows for rows in tables if "label" in rows.names]
-            for rows in labelled:
-                names.update(rows.values("label").unique().to_pylist())
-
-            contradicted = self.contradiction and not names.isdisjoint(TRAINED[2:] + TRIPLET[2:])
-
-            return NLITriplets(self.pairing, self.seed, contradicted)
-
-        if set(wanted) & set(PAIR_SENTENCES):
-            return INLIImplicitPairs(explicit=self.positive, seed=self.seed)
-
-        if {"positive", "entailment"}.isdisjoint(wanted):
-            return INLIQuadruples()
-
-        return INLITriplets(self.positive)
-
-    def _with_targets(self, kinds: Collection[str], wanted: Collection[str]) -> RoleRows | None:
-        """Return the scheme of rows with labels or scores, if these roles and layouts have them."""
-        from lightning_cse.data.written import ScoredTriplets
-
-        if set(wanted) == set(ScoredPairs.roles):
-            return ScoredPairs() if self.scores is None else ScoredPairs(self.scores)
-
-        if set(wanted) == set(LabelledPairs.roles):
-            return LabelledPairs() if self.labels is None else LabelledPairs(self.labels)
-
-        if set(kinds) == {"scored triplets"} and set(wanted) == set(TRAINED):
-            return ScoredTriplets()
-
-        return None
+    return {reasons.get(label, f"label {label}"): count for label, count in counts.items()}

@@ -1,43 +1,41 @@
-"""The rows of a corpus: a `datasets.Dataset` with one column per role, and the file and line of
-each row.
+"""What the rows of a `datasets.Dataset` come from, and its columns as arrays.
+
+A dataset of this package has one column per role, and for each row the ``file`` and ``line`` it
+comes from. ``info.download_checksums`` has the files.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+import datasets
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
 from datasets import Dataset
-from datasets.fingerprint import generate_random_fingerprint
+from datasets.fingerprint import Hasher
 from datasets.table import InMemoryTable
 
-from lightning_cse.data.cells import AT_ONCE
-from lightning_cse.data.mapped import (
-    blocks,
-    first_appearance,
-    gather,
-    hashes_of,
-    in_file,
-    is_first,
-    joined,
-    marked,
-    row_type,
-    scratch,
-    taken,
-    true_rows,
-)
 from lightning_cse.errors import DataError
-from lightning_cse.runs import public
 
-# Where a row comes from.
-PLACE = ("file", "line")
-# The number of its source, if sources have weights.
+BATCH = 10_000  # rows that are handled at once
+
+FILE, LINE = "file", "line"
+"""Where a row comes from."""
+MADE_OF = "made_of"
+"""The numbers of the corpus rows that a training row is made of."""
 SOURCE = "source"
-# Of training rows: the corpus rows that each is made of, and whether `Hybrid` added it.
-MADE_OF = ("made_of", "added")
+"""The number of a row's source, if sources have weights."""
+ADDED = "added"
+"""Whether `Hybrid` added the row to its corpus."""
+ORIGIN = (FILE, LINE, MADE_OF, SOURCE)
+"""The columns that go with a row, whatever its sentences become."""
+
+Account = Counter[str]
+"""How many rows were ``read``, and how many ``dropped: <reason>``."""
 
 
 @dataclass(frozen=True)
@@ -49,309 +47,280 @@ class SourceFile:
     sha256: str  # of the uncompressed bytes, so that a plain file and its .gz are the same corpus
 
 
-class Rows(Dataset):  # type: ignore[misc]  # datasets carries no types
-    """A `datasets.Dataset` with one column per role, the ``file`` and ``line`` of each row, and an
-    account of the rows.
+def count_dropped(account: Account, counts: Mapping[str, int]) -> None:
+    """Add numbers of dropped rows, by reason, to an account."""
+    account.update({f"dropped: {reason}": int(count) for reason, count in counts.items() if count})
 
-    ``files`` lists the files that the rows come from; ``counts`` says how many were ``read`` and
-    ``dropped: <reason>``. Rows are immutable: every method returns new ones. A choice of rows is a
-    mapping of indices: the table itself is not copied, so that it can stay in memory-mapped files.
 
-    Args:
-        table: the table.
-        files: the files of the rows.
-        counts: the account; by default, all rows were read.
-        numbers: the rows of the table that these are, in order; None: all of them.
-        cache_dir: the folder of files for long arrays; None keeps them in memory.
+# Datasets from columns and from other datasets ---------------------------------------------------
+
+
+def dataset_of(
+    columns: Mapping[str, Any],
+    *,
+    files: Iterable[SourceFile] = (),
+    lines: Sequence[int] | None = None,
+) -> Dataset:
+    """Return a dataset in memory with these columns, and the ``file`` and ``line`` of each row
+    unless they are among them: the first file, and the lines 1, 2, ... by default.
     """
+    files = tuple(files)
+    arrays = {name: _array(column) for name, column in columns.items()}
+    length = len(next(iter(arrays.values()), ()))
 
-    def __init__(
-        self,
-        table: pa.Table,
-        *,
-        files: Iterable[SourceFile] = (),
-        counts: Mapping[str, int] | None = None,
-        numbers: np.ndarray | None = None,
-        cache_dir: Path | None = None,
-    ) -> None:
-        indices = None
-        if numbers is not None:
-            numbers = in_file(numbers, row_type(len(table)), cache_dir)
-            indices = InMemoryTable(pa.table({"indices": pa.array(numbers)}))
+    if FILE not in arrays:
+        arrays[FILE] = _array([files[0].path if files else ""] * length, pa.string())
+        arrays[LINE] = _array(range(1, length + 1) if lines is None else lines, pa.int64())
 
-        # A fingerprint of the content would pickle all rows, and only matters for a dataset on
-        # disk.
-        super().__init__(
-            InMemoryTable(table), indices_table=indices, fingerprint=generate_random_fingerprint()
-        )
-        self.numbers = numbers
-        self.files: tuple[SourceFile, ...] = tuple(files)
-        self.counts: dict[str, int] = {"read": len(self)} if counts is None else dict(counts)
-        self.cache_dir = cache_dir
+    return with_files(Dataset(InMemoryTable(pa.table(arrays))), files)
 
-    @classmethod
-    def of(
-        cls,
-        columns: Mapping[str, Sequence[Any]],
-        *,
-        files: Sequence[SourceFile] = (),
-        lines: Sequence[int] | None = None,
-        counts: Mapping[str, int] | None = None,
-        cache_dir: Path | None = None,
-    ) -> Self:
-        """Return rows with these columns, all from the first file (further ones hold other columns
-        of the same rows).
 
-        By default, the lines are 1, 2, 3, ..., and the account says that all rows were read.
-        """
-        length = len(next(iter(columns.values()), ()))
-        arrays = {name: _array(values) for name, values in columns.items()}
-        arrays["file"] = constant(files[0].path if files else "", length)
-        arrays["line"] = _array(lines if lines is not None else range(1, length + 1), pa.int64())
+def with_files(rows: Dataset, files: Iterable[SourceFile]) -> Dataset:
+    """Return the same rows with these files in place of those they had."""
+    rows = rows.select_columns(rows.column_names)  # a copy, with an `info` of its own
+    rows.info.download_checksums = {
+        file.name: {"path": file.path, "checksum": file.sha256} for file in files
+    }
 
-        return cls(pa.table(arrays), files=files, counts=counts, cache_dir=cache_dir)
+    return rows
 
-    @classmethod
-    def read(
-        cls,
-        table: pa.Table,
-        file: SourceFile,
-        dropped: Mapping[str, int],
-        cache_dir: Path | None = None,
-    ) -> Self:
-        """Return the rows of a table that was read from a file, with the column ``line``, and how
-        many other rows were dropped for each reason.
-        """
-        rows = cls(
-            table.append_column("file", constant(public(file.path), len(table))),
-            files=[file],
-            cache_dir=cache_dir,
-        )
-        rows.counts["read"] += sum(dropped.values())
 
-        return rows.dropping(dropped)
+def concatenate(parts: Sequence[Dataset], *, fill: bool = False) -> Dataset:
+    """Return the rows of all parts, with the columns that all of them have.
 
-    @classmethod
-    def cat(cls, parts: Sequence[Self], *, fill: bool = False) -> Self:
-        """Concatenate the rows of one or more tables, with the columns that all of them have.
+    With ``fill``, all columns are kept, with null where a part lacks one.
+    """
+    columns = [name for name in parts[0].column_names if all(name in p.column_names for p in parts)]
+    chosen = list(parts) if fill else [part.select_columns(columns) for part in parts]
 
-        With ``fill``, all columns are kept, with null where a table lacks one.
-        """
-        shared = [
-            name for name in parts[0].column_names if all(name in p.column_names for p in parts)
-        ]
-        tables = [part.data.table if fill else part.data.table.select(shared) for part in parts]
-        counts: Counter[str] = Counter()
+    return with_files(datasets.concatenate_datasets(chosen), files_of(*parts))
 
-        for part in parts:
-            counts.update(part.counts)
 
-        return cls(
-            pa.concat_tables(tables, promote_options="default"),
-            files=dict.fromkeys(file for part in parts for file in part.files),
-            counts=counts,
-            numbers=_numbers(parts),
-            cache_dir=parts[0].cache_dir,
-        )
+def beside(*parts: Dataset) -> Dataset:
+    """Return the columns of all parts, which have equally many rows."""
+    if not len(parts[0]):  # `datasets` would leave out parts without rows
+        columns = {name: values(part, name) for part in parts for name in part.column_names}
+        return with_files(Dataset(InMemoryTable(pa.table(columns))), files_of(*parts))
 
-    @property
-    def table(self) -> pa.Table:
-        """The rows as an Arrow table; those of a choice are copied."""
-        return pa.table({name: self.values(name) for name in self.column_names})
+    flat = [flattened(part) for part in parts]
 
-    @property
-    def whole(self) -> Self:
-        """All rows of the table, of which these may be a choice."""
-        return self._with(self.data.table, None)
+    return with_files(datasets.concatenate_datasets(flat, axis=1), files_of(*parts))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the corpus's own columns and the roles: all but those of a row's origin."""
-        origin = (*PLACE, SOURCE, *MADE_OF)
-        return tuple(name for name in self.column_names if name not in origin)
 
-    @property
-    def origin(self) -> str:
-        """The names of the files, for messages."""
-        return ", ".join(file.name for file in self.files) or "rows"
+def with_columns(rows: Dataset, **columns: Any) -> Dataset:
+    """Return the rows with columns added or replaced: a value for each row."""
+    others = rows.remove_columns([name for name in columns if name in rows.column_names])
+    arrays = {name: _array(column) for name, column in columns.items()}
 
-    def values(self, name: str) -> pa.ChunkedArray:
-        """Return one column as an Arrow array, or raise DataError, which lists the columns there
-        are; the values of a choice of rows are copied.
-        """
-        stored = self._stored(name)
-        return stored if self.numbers is None else gather(stored, self.numbers, self.cache_dir)
+    return beside(others, Dataset(InMemoryTable(pa.table(arrays))))
 
-    def column(self, name: str) -> list[Any]:
-        """Return the values of one column as a list; raises like `values`."""
-        return list(self.values(name).to_pylist())
 
-    def has(self, *names: str) -> np.ndarray:
-        """Return whether each row has a value in all of these columns: (rows,); raises like
-        `values`.
-        """
-        valid = np.ones(len(self), dtype=bool)
+def with_constant(rows: Dataset, name: str, value: str | int | None) -> Dataset:
+    """Return the rows with a column added or replaced that has one value, or null."""
+    table = _whole(rows.remove_columns(name) if name in rows.column_names else rows)
+    length = len(table)
+    kind = pa.int64() if isinstance(value, int) else pa.string()
+    chunk = pa.repeat(pa.scalar(value, kind), min(length, BATCH))
+    chunks = [chunk.slice(0, length - start) for start in range(0, length, BATCH)]
+    column = pa.table({name: pa.chunked_array(chunks, kind)})  # the chunks share their memory
+    constant = Dataset(InMemoryTable(column), fingerprint=Hasher.hash((name, value, length)))
 
-        for name in names:
-            stored = self._stored(name)
-            if stored.null_count:
-                valid &= self.chosen(stored.is_valid().to_numpy())
+    return _chosen_like(rows, beside(table, constant))
 
-        return valid
 
-    def hashes(self, name: str) -> np.ndarray:
-        """Return a 64-bit hash of each value of a column of text, 0 for null: (rows,); raises like
-        `values`.
-        """
-        return self.chosen(hashes_of(self._stored(name), self.cache_dir))
+def renamed(rows: Dataset, **names: str) -> Dataset:
+    """Return the rows with these columns alone, by their new names, and their origin.
 
-    def chosen(self, values: np.ndarray) -> np.ndarray:
-        """Return the values of these rows, given one for each row of the table."""
-        return values if self.numbers is None else taken(values, self.numbers, self.cache_dir)
+    A column may have several new names; nothing is copied.
 
-    def distinct(self, name: str) -> np.ndarray:
-        """Return the first row of each value of one column, in order, that of null before the
-        others; raises like `values`.
-        """
-        codes = first_appearance(self.hashes(name), self.cache_dir)
-        without = np.flatnonzero(codes < 0)[:1]
-        first = true_rows(is_first(codes), self.cache_dir)
+    Raises:
+        DataError: if there is no such column.
+    """
+    table = _whole(rows)
+    parts = [table.select_columns([name for name in ORIGIN if name in rows.column_names])]
 
-        return joined([(0, without), (0, first)], first.dtype, self.cache_dir)
+    for new, old in names.items():
+        check_column(rows, old)
+        column = table.select_columns(old)
+        parts.append(column if new == old else column.rename_column(old, new))
 
-    def where(self, index: int) -> str:
-        """Return ``path:line`` of one row, for messages."""
-        number = index if self.numbers is None else int(self.numbers[index])
-        file, line = (self.data.column(name)[number].as_py() for name in PLACE)
+    return _chosen_like(rows, beside(*parts))
 
-        return f"{file}:{line}" if file else f"row {line}"
 
-    def parts(self, size: int = AT_ONCE) -> Iterator[Self]:
-        """Yield the rows as tables of this size."""
-        for start in range(0, len(self), size):
-            numbers = None if self.numbers is None else self.numbers[start : start + size]
-            table = self.data.table if numbers is not None else self.data.table.slice(start, size)
-            yield type(self)(table, files=self.files, numbers=numbers)
-
-    def select(self, indices: Iterable[int], *, reason: str = "") -> Self:
-        """Return the rows with these numbers, in this order; with a reason, the account counts the
-        rest as dropped.
-        """
-        chosen = indices if isinstance(indices, np.ndarray) else np.array([*indices], np.int64)
-        numbers = chosen if self.numbers is None else taken(self.numbers, chosen, self.cache_dir)
-        rows = self._with(self.data.table, numbers)
-
-        return rows.dropping({reason: len(self) - distinct_numbers(chosen)}) if reason else rows
-
-    def renamed(self, **names: str) -> Self:
-        """Return the same rows with these columns alone, by their new names; raises like `values`.
-
-        Files, lines and account stay, and nothing is copied.
-        """
-        columns = {new: self._stored(old) for new, old in names.items()}
-        places = {name: self._stored(name) for name in self._places()}
-
-        return self._with(pa.table(columns | places), self.numbers)
-
-    def with_columns(self, **columns: Sequence[Any]) -> Self:
-        """Return the same rows with these columns in place of the old ones; files, lines and
-        account stay.
-        """
-        arrays = {name: _array(values) for name, values in columns.items()}
-        places = {name: self.values(name) for name in self._places()}
-
-        return self._with(pa.table(arrays | places), None)
-
-    def with_column(self, name: str, values: Any) -> Self:
-        """Return the same rows with a column added or replaced: a value for each row."""
-        array = _array(values)
-
-        if self.numbers is None:
-            return self._with_stored(name, array)
-
-        if distinct_numbers(self.numbers) < len(self):  # a row twice, perhaps with two values
-            return self._with(self.table, None)._with_stored(name, array)
-
-        places = scratch(len(self.data), np.int64, self.cache_dir)
-        places[:] = -1
-        for block in blocks(len(self)):
-            places[self.numbers[block]] = np.arange(block.start, block.stop)
-
-        return self._with_stored(name, array.take(pa.array(places, mask=places < 0)))
-
-    def with_constant(self, name: str, value: Any) -> Self:
-        """Return the same rows with a column added or replaced that has one value, or null."""
-        return self._with_stored(name, constant(value, len(self.data)))
-
-    def dropping(self, counts: Mapping[str, int]) -> Self:
-        """Return the same rows, with these numbers of dropped rows, by reason, added to the
-        account.
-        """
-        total = Counter(self.counts)
-        total.update({f"dropped: {reason}": int(n) for reason, n in counts.items() if n})
-        rows = self._with(self.data.table, self.numbers)
-        rows.counts = dict(total)
-
+def flattened(rows: Dataset) -> Dataset:
+    """Return the rows as a table of their own, if they are a choice from another: in memory, or in
+    a file beside that of a memory-mapped table.
+    """
+    if _numbers(rows) is None:
         return rows
 
-    def _places(self) -> list[str]:
-        return [name for name in (*PLACE, SOURCE) if name in self.column_names]
+    if rows.cache_files:
+        return rows.flatten_indices()
 
-    def _stored(self, name: str) -> pa.ChunkedArray:
-        """Return a column of the table, of which these rows may be a choice."""
-        if name not in self.column_names:
-            found = ", ".join(self.names)
-            raise DataError(f"{self.origin}: no column {name!r}; found: {found}")
+    table = pa.table({name: values(rows, name) for name in rows.column_names})
 
-        return self.data.table.column(name)
-
-    def _with_stored(self, name: str, array: pa.Array) -> Self:
-        columns = dict(zip(self.column_names, self.data.table.columns, strict=True))
-        return self._with(pa.table(columns | {name: array}), self.numbers)
-
-    def _with(self, table: pa.Table, numbers: np.ndarray | None) -> Self:
-        return type(self)(
-            table, files=self.files, counts=self.counts, numbers=numbers, cache_dir=self.cache_dir
-        )
+    return with_files(Dataset(InMemoryTable(table)), files_of(rows))
 
 
-def digests_of(tables: Iterable[Rows]) -> dict[str, str]:
-    """Return the sha256 of every file that rows come from, by its name in the official layout."""
-    return {file.name: file.sha256 for rows in tables for file in rows.files}
+def _whole(rows: Dataset) -> Dataset:
+    """Return all rows of the table of which these are a choice."""
+    if _numbers(rows) is None:
+        return rows
+
+    return Dataset(rows.data, info=rows.info.copy(), fingerprint=Hasher.hash(rows._fingerprint))
 
 
-def constant(value: str | int | None, length: int) -> pa.ChunkedArray:
-    """Return a column of one value, or of nulls, whose chunks share their memory."""
-    kind = pa.int64() if isinstance(value, int) else pa.string()
-    chunk = pa.repeat(pa.scalar(value, kind), min(length, AT_ONCE))
-    chunks = [chunk.slice(0, length - start) for start in range(0, length, AT_ONCE)]
-
-    return pa.chunked_array(chunks, kind)
+def _chosen_like(rows: Dataset, table: Dataset) -> Dataset:
+    """Return the rows of a table that other rows have of theirs."""
+    numbers = _numbers(rows)
+    return table if numbers is None else table.select(numbers)
 
 
-def distinct_numbers(numbers: np.ndarray) -> int:
-    """Return how many different numbers there are among some that are 0 or more."""
-    return int(marked(numbers, int(numbers.max(initial=0)) + 1).sum())
-
-
-def _numbers(parts: Sequence[Rows]) -> np.ndarray | None:
-    """Return the numbers of the rows of several tables in all of these tables together."""
-    if all(part.numbers is None for part in parts):
-        return None
-
-    numbers: list[tuple[int, np.ndarray | range]] = []
-    start = 0
-
-    for part in parts:
-        numbers.append((start, range(len(part.data)) if part.numbers is None else part.numbers))
-        start += len(part.data)
-
-    return joined(numbers, row_type(start), parts[0].cache_dir)
-
-
-def _array(values: Any, kind: pa.DataType | None = None) -> pa.Array:
-    array = values
-    if not isinstance(values, pa.Array | pa.ChunkedArray):
-        array = pa.array(values, kind)
+def _array(column: Any, kind: pa.DataType | None = None) -> pa.Array | pa.ChunkedArray:
+    is_array = isinstance(column, pa.Array | pa.ChunkedArray)
+    array = column if is_array else pa.array(column, kind)
 
     return array.cast(pa.string()) if pa.types.is_null(array.type) else array
+
+
+# Origin ------------------------------------------------------------------------------------------
+
+
+def names_of(rows: Dataset) -> list[str]:
+    """Return the columns of a corpus and the roles: all but those of a row's origin."""
+    return [name for name in rows.column_names if name not in (*ORIGIN, ADDED)]
+
+
+def files_of(*parts: Dataset) -> list[SourceFile]:
+    """Return the files that rows come from, each once."""
+    files = [
+        SourceFile(name, file["path"], file["checksum"])
+        for part in parts
+        for name, file in (part.info.download_checksums or {}).items()
+    ]
+
+    return list(dict.fromkeys(files))
+
+
+def digests_of(parts: Iterable[Dataset]) -> dict[str, str]:
+    """Return the sha256 of every file that rows come from, by its name in the official layout."""
+    return {file.name: file.sha256 for file in files_of(*parts)}
+
+
+def origin_of(rows: Dataset) -> str:
+    """Return the names of the files of rows, for messages."""
+    return ", ".join(file.name for file in files_of(rows)) or "rows"
+
+
+def where(rows: Dataset, index: int) -> str:
+    """Return ``path:line`` of one row, for messages."""
+    row = rows.select_columns([FILE, LINE])[index]
+    return f"{row[FILE]}:{row[LINE]}" if row[FILE] else f"row {row[LINE]}"
+
+
+# Columns as arrays -------------------------------------------------------------------------------
+
+
+def values(rows: Dataset, name: str) -> pa.ChunkedArray:
+    """Return a column as an Arrow array; raises like `check_column`."""
+    check_column(rows, name)
+    numbers = _numbers(rows)
+    stored = rows.data.column(name)
+
+    return stored if numbers is None else stored.take(pa.array(numbers))
+
+
+def check_column(rows: Dataset, name: str) -> None:
+    """Raise DataError, which lists the columns, if rows have none of this name."""
+    if name not in rows.column_names:
+        columns = ", ".join(names_of(rows))
+        raise DataError(f"{origin_of(rows)}: no column {name!r}; found: {columns}")
+
+
+def has(rows: Dataset, *names: str) -> np.ndarray:
+    """Return whether each row has a value in all of these columns: (rows,); raises like
+    `check_column`.
+    """
+    valid = np.ones(len(rows), dtype=bool)
+
+    for name in names:
+        check_column(rows, name)
+        stored = rows.data.column(name)
+        if stored.null_count:
+            valid &= _of_rows(rows, stored.is_valid().to_numpy())
+
+    return valid
+
+
+def hashes(rows: Dataset, name: str) -> np.ndarray:
+    """Return a 64-bit hash of each value of a column of text, 0 for null: (rows,); raises like
+    `check_column`.
+    """
+    check_column(rows, name)
+    return _of_rows(rows, hashes_of(rows.data.column(name)))
+
+
+def hashes_of(
+    texts: pa.ChunkedArray, normalise: Callable[[pa.Array], pa.Array] = lambda batch: batch
+) -> np.ndarray:
+    """Return a 64-bit hash of each text, after it is normalised, and 0 for null: (texts,)."""
+    parts = [np.empty(0, np.uint64)]
+
+    for chunk in texts.chunks:
+        for start in range(0, len(chunk), BATCH):
+            batch = normalise(chunk.slice(start, BATCH)).to_pylist()
+            parts.append(np.fromiter(map(hash_of, batch), np.uint64, len(batch)))
+
+    return np.concatenate(parts)
+
+
+def hash_of(text: str | None) -> int:
+    """Return a 64-bit hash of a text that is never 0, and 0 for None."""
+    return 0 if text is None else xxhash.xxh3_64_intdigest(text.encode()) or 1
+
+
+def first_appearance(hashed: np.ndarray) -> np.ndarray:
+    """Number distinct hashes in the order in which they first appear; -1 for 0: (rows,)."""
+    codes = np.full(len(hashed), -1)
+    codes[hashed != 0] = pd.factorize(hashed[hashed != 0])[0]
+
+    return codes
+
+
+def distinct(rows: Dataset, name: str) -> np.ndarray:
+    """Return the first row of each value of a column of text, in order; raises like
+    `check_column`.
+    """
+    hashed = hashes(rows, name)
+    return np.flatnonzero((hashed != 0) & ~pd.Series(hashed).duplicated().to_numpy())
+
+
+def made_of(numbers: np.ndarray) -> pa.ListArray:
+    """Return a column that says of which corpus rows each training row is made.
+
+    Args:
+        numbers: the numbers of the corpus rows: (rows, corpus rows per row).
+    """
+    ends = np.arange(0, numbers.size + 1, numbers.shape[1], dtype=np.int32)
+    return pa.ListArray.from_arrays(ends, numbers.astype(np.int32).ravel())
+
+
+def count_corpus_rows(rows: Dataset) -> int:
+    """Return how many corpus rows the training rows are made of."""
+    numbers = pc.list_flatten(values(rows, MADE_OF)).to_numpy()
+    is_used = np.zeros(numbers.max(initial=-1) + 1, dtype=bool)
+    is_used[numbers] = True
+
+    return int(is_used.sum())
+
+
+def _numbers(rows: Dataset) -> np.ndarray | None:
+    """Return which rows of its table a dataset has; None: all."""
+    indices = rows._indices  # `datasets` has no public name for it
+    return None if indices is None else indices.column(0).to_numpy()
+
+
+def _of_rows(rows: Dataset, stored: np.ndarray) -> np.ndarray:
+    """Return the values of rows, given one for each row of their table."""
+    numbers = _numbers(rows)
+    return stored if numbers is None else stored[numbers]

@@ -6,30 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lightning_cse.data.roles import OwnRows, RoleRows
+from lightning_cse.data.own_rows import OwnRows
+from lightning_cse.data.roles import RoleRows
 from lightning_cse.errors import ConfigError
 
 Augmentation = Callable[[Sequence[int], str], list[int]]
 """Maps the tokens of a sentence, and the sentence, to the tokens of another view; deterministic."""
 
 HELD_OUT_SHARE = 0.05  # our choice, if neither held-out rows nor a share is given
-SHUFFLE_BUFFER = 10_000  # our choice
 LARGEST_WEIGHT = 1000  # a larger one is a mistake, and its epochs would fill the memory
-
-NOT_STREAMED: Mapping[str, str] = {
-    "held_out_share": (
-        "the number of a stream's sentences is not known: data.held_out_rows=N holds out the "
-        "sentences of its first N rows, data.held_out=FILE those of a file"
-    ),
-    "train_rows": "a stream is read until trainer.max_steps",
-    "weights": "they count the rows of a source, and a stream's are not known",
-    "llm_rows": "it draws from all LLM rows, and a stream's are not known",
-    "llm_rows_together": "it counts all LLM rows, and a stream's are not known",
-    "delimiter": "a stream has no .csv and .tsv files",
-    "encoding": "a stream is read as UTF-8",
-    "num_proc": "a stream is tokenised by the batch, in each process of the training",
-}
-"""Settings that a stream cannot have, and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,18 +40,21 @@ class ContrastiveData:
         watched_in: sources that must have the anchors of the watched rows.
         llm_rows_together: see `Gathering`; None leaves LLM rows in the batch that they are drawn
             for.
-        weights: how often the rows of each source of ``train`` are drawn per epoch (see `Draws`);
+        weights: how often the rows of each source of ``train`` are drawn per epoch (see
+            `weighted_order`);
             None: once.
         columns: the columns of the user's own files by role.
-        delimiter: between the cells of their ``.csv`` and ``.tsv`` files (see `OwnFormat`).
+        delimiter: between the cells of their ``.csv`` and ``.tsv`` files (see `FileFormat`).
         encoding: of their files of text; None: UTF-8.
         bad_rows: ``error``, or ``skip`` to leave out rows of their files that cannot be used.
+        negatives: ``mined``: rows without a negative get those that `mine_negatives` finds.
+        negatives_encoder: the model that finds them, as `lightning_cse.load` takes it; None: the
+            encoder that is trained.
+        negatives_share: the share of the positive's similarity above which a sentence is no
+            negative.
+        negatives_a_row: the number of negatives that are mined for a row.
         num_proc: the number of processes that tokenise, with one thread each; None: one process,
             with a thread for each core.
-        streaming: read the rows while they are trained on (see `StreamDataModule`); ``train`` then
-            names Parquet or JSON-lines files, also by the URLs of `fsspec`.
-        shuffle_buffer: the number of a stream's rows in memory, which are taken in random order; 0
-            keeps the order of the files.
 
     Raises:
         ConfigError: if settings are out of range or cannot be combined.
@@ -93,9 +81,11 @@ class ContrastiveData:
     delimiter: str | None = None
     encoding: str | None = None
     bad_rows: Literal["error", "skip"] = "error"
+    negatives: Literal["mined"] | None = None
+    negatives_encoder: str | None = None
+    negatives_share: Annotated[float, Field(gt=0, le=1)] = 0.95
+    negatives_a_row: Annotated[int, Field(ge=1)] = 1
     num_proc: Annotated[int, Field(ge=1)] | None = None
-    streaming: bool = False
-    shuffle_buffer: Annotated[int, Field(ge=0)] = SHUFFLE_BUFFER
 
     def __post_init__(self) -> None:
         weights = self.weights if self.weights is not None else [1] * len(self.sources)
@@ -113,14 +103,7 @@ class ContrastiveData:
                 len(weights) != len(self.sources)
                 or not all(0 < weight <= LARGEST_WEIGHT for weight in weights)
             ),
-            "shuffle_buffer: must be an integer >= 0": self.shuffle_buffer < 0,
         }
-
-        for key, why in NOT_STREAMED.items():
-            set_to = getattr(self, key)
-            faults[f"{key}: cannot be combined with data.streaming: {why}; set it to null"] = (
-                self.streaming and set_to is not None
-            )
 
         if any(faults.values()):
             raise ConfigError(f"data.{fault}" for fault, applies in faults.items() if applies)
@@ -138,7 +121,4 @@ class ContrastiveData:
     @property
     def share(self) -> float:
         """The share of the sentences that is held out if there are no sources of held-out rows."""
-        if self.streaming:
-            return 0.0
-
         return HELD_OUT_SHARE if self.held_out_share is None else self.held_out_share

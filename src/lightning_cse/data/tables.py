@@ -1,4 +1,4 @@
-"""Rows of files as Arrow tables; those of a large file are read once, a batch at a time, into a
+"""Rows of files as datasets; those of a large file are written once, a batch at a time, to a
 memory-mapped file of the cache.
 """
 
@@ -8,201 +8,162 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from datasets import Dataset
+from datasets.table import InMemoryTable
 
-from lightning_cse.data.cells import (
-    AT_ONCE,
-    BadRows,
-    Columns,
-    Row,
-    TextFile,
-    converted,
-    converters,
-    is_number,
+from lightning_cse.data.cells import BadRows, Columns, Row, converted, converters, is_number
+from lightning_cse.data.files import sha256_of
+from lightning_cse.data.rows import (
+    BATCH,
+    FILE,
+    LINE,
+    Account,
+    SourceFile,
+    count_dropped,
+    with_files,
 )
-from lightning_cse.data.mapped import usable
-from lightning_cse.data.rows import Rows, SourceFile
+from lightning_cse.data.token_cache import usable
 from lightning_cse.errors import DataError
-from lightning_cse.runs import atomic_file, write_json
+from lightning_cse.runs import atomic_file, public, write_json
 
-VERSION = 1  # of the files in the cache
+VERSION = 2  # of the files in the cache
 LARGE = 2**24  # bytes; a smaller file is read into memory
 _SETTLED = 2.0  # seconds after which a further change of a file also changes its time
 
 
-@dataclass(frozen=True)
-class Notes:
-    """What is known of the rows of a file beside their table: the names of its columns, the lines
-    that were left out, by reason, and the sha256.
-    """
-
-    found: list[str] = field(default_factory=list)
-    dropped: dict[str, int] = field(default_factory=dict)
-    sha256: str = ""
-
-
-def cached_file(cache_dir: Path | None, size: int, *identity: Any) -> Path | None:
-    """Return the file of the cache for the rows of a source of so many bytes, or None if they stay
-    in memory; everything that decides the rows identifies it.
-    """
-    if cache_dir is None or size < LARGE:
-        return None
-
-    return cache_dir / "rows" / f"{_digest(VERSION, *identity)}.arrow"
-
-
-def notes_of(file: Path | None) -> Notes | None:
-    """Return the notes of a table in the cache, or None if it is not there."""
-    if file is None or not file.with_suffix(".json").exists():
-        return None
-
-    with usable(file):
-        return Notes(**json.loads(file.with_suffix(".json").read_bytes()))
-
-
 def read_rows(
-    cells: Iterable[Row],
-    columns: Columns,
+    content: Callable[[], tuple[Columns, Iterable[Row]]],
+    file: SourceFile,
     bad: BadRows,
-    name: str,
     *,
-    notes: Notes | None = None,
-    file: Path | None = None,
+    identity: Any,
+    only: tuple[str, str] | None = None,
+    size: int = 0,
     cache_dir: Path | None = None,
-) -> Rows:
-    """Return the declared columns of a file's rows, or raise DataError if there are none.
-
-    The file is ``bad.path``, and ``name`` its place in the official layout; raises like
-    `table_of`.
-    """
-    table, known = table_of(cells, columns, bad, file, notes)
-
-    if not len(table):
-        usable_ones = f" that can be used: {', '.join(known.dropped)}" if known.dropped else ""
-        raise DataError(f"{bad.path}: no rows{usable_ones}")
-
-    return Rows.read(table, SourceFile(name, bad.path, known.sha256), known.dropped, cache_dir)
-
-
-def table_of(
-    rows: Iterable[Row],
-    columns: Columns,
-    bad: BadRows,
-    file: Path | None = None,
-    notes: Notes | None = None,
-) -> tuple[pa.Table, Notes]:
-    """Return the declared columns, and the column ``line``, of some rows, with the notes.
+    account: Account | None = None,
+) -> Dataset:
+    """Return the declared columns of a file's rows, with the ``file`` and ``line`` of each.
 
     Args:
-        rows: the rows, which are not read if the cache has their table.
-        columns: the columns, and the cell each comes from.
+        content: returns the columns and the rows; not called if the cache has their table.
+        file: the file.
         bad: what happens to rows that cannot be used.
-        file: the file of the cache that the table is written to, and mapped from; None keeps it in
-            memory.
-        notes: what is known already; without a sha256, it is that of the values as JSON.
+        identity: what decides the rows beside the bytes of the file and ``only``.
+        only: a column and the value that it must have.
+        size: bytes of the file, which decide whether its table is written to the cache.
+        cache_dir: the folder of the cache; None keeps the table in memory.
+        account: adds how many rows were ``read`` and ``dropped: <reason>``.
 
     Raises:
-        DataError: for a bad cell, or a cache that cannot be used.
+        DataError: for a bad row, a file without rows, or a cache that cannot be used.
     """
-    stored = notes_of(file)
-    if file is not None and stored is not None:
-        return _mapped(file), stored
+    digest = _digest(VERSION, file.path, file.sha256, identity, only)
+    counts: Account = Counter()
 
-    known = notes or Notes()
-    dropped: Counter[str] = Counter()
-    schema = _schema(columns)
-    values = converted(rows, columns, bad, dropped)
-    parts = iter(lambda: list(itertools.islice(values, AT_ONCE)), [])
-    batches = (pa.RecordBatch.from_pylist(part, schema) for part in parts)
+    def batches() -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        columns, rows = content()
+        return _schema(columns), _batches(rows, columns, only, bad, counts)
 
-    if file is None:
-        table = pa.Table.from_batches(batches, schema)
-        return table, Notes(known.found, dict(dropped), known.sha256 or _sha256_of(table))
+    if cache_dir is None or size < LARGE:
+        schema, parts = batches()
+        table = InMemoryTable(pa.Table.from_batches(parts, schema))
+        rows = Dataset(table, fingerprint=digest)
+    else:
+        stored = cache_dir / "rows" / f"{digest}.arrow"
+        notes = stored.with_suffix(".json")
 
-    with usable(file):
-        with atomic_file(file) as out, pa.ipc.new_stream(out, schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
+        with usable(stored):
+            if not notes.exists():
+                schema, parts = batches()
+                with atomic_file(stored) as out, pa.ipc.new_stream(out, schema) as writer:
+                    for part in parts:
+                        writer.write_batch(part)
 
-        table = _mapped(file)
-        written = Notes(known.found, dict(dropped), known.sha256 or _sha256_of(table))
-        write_json(file.with_suffix(".json"), asdict(written))
+                write_json(notes, dict(counts))
 
-    return table, written
+            counts = Counter(json.loads(notes.read_bytes()))
+            rows = Dataset(Dataset.from_file(str(stored)).data, fingerprint=digest)
 
+    if not len(rows):
+        reasons = ", ".join(name.removeprefix("dropped: ") for name in counts if name != "read")
+        which = f" with {only[0]} {only[1]}" if only else ""
+        raise DataError(
+            f"{bad.path}: no rows{which}{f' that can be used: {reasons}' if reasons else ''}"
+        )
 
-def _mapped(file: Path) -> pa.Table:
-    with usable(file):
-        return pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
+    if account is not None:
+        account.update(counts)
 
-
-def known_file(
-    path: Path, cache_dir: Path | None, examine: Callable[[Path], TextFile], *options: Any
-) -> TextFile:
-    """Return what ``examine`` finds out about a file; for a large one, from the cache unless the
-    file, or an option of the examination, has changed.
-    """
-    state = path.stat() if path.is_file() else None
-    if cache_dir is None or state is None or state.st_size < LARGE:
-        return examine(path)
-
-    times = (state.st_mtime_ns, state.st_ctime_ns)
-    identity = (str(path), state.st_ino, state.st_size, *times, *options)
-    note = cache_dir / "files" / f"{_digest(VERSION, *identity)}.json"
-
-    with usable(note):
-        if note.exists():
-            return TextFile(path, **json.loads(note.read_bytes()))
-
-    file = examine(path)
-
-    # A file that is still written to may change again within the resolution of its time.
-    if time.time() - state.st_ctime > _SETTLED:
-        with usable(note):
-            write_json(note, {"sha256": file.sha256, "encoding": file.encoding})
-
-    return file
+    return with_files(rows, [file])
 
 
 def _schema(columns: Columns) -> pa.Schema:
-    """Return the schema of declared columns and ``line``."""
-    kinds = {
+    types = {
         name: pa.float64() if is_number(convert) else pa.string()
         for name, _, convert in converters(columns)
     }
 
-    return pa.schema(kinds | {"line": pa.int64()})
+    return pa.schema(types | {FILE: pa.string(), LINE: pa.int64()})
 
 
-def _sha256_of(table: pa.Table) -> str:
-    """Return the sha256 of the columns as JSON, without the lines."""
-    digest = hashlib.sha256()
-    for piece in _json(table.drop_columns(["line"])):
-        digest.update(piece.encode())
+def _batches(
+    rows: Iterable[Row],
+    columns: Columns,
+    only: tuple[str, str] | None,
+    bad: BadRows,
+    counts: Account,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches, and count them."""
+    dropped: Counter[str] = Counter()
+    path = public(bad.path)
+    schema = _schema(columns)
+    values = converted(rows, columns, bad, dropped)
 
-    return digest.hexdigest()
+    if only is not None:
+        column, value = only
+        values = (row for row in values if row[column] == value)
+
+    for part in iter(lambda: list(itertools.islice(values, BATCH)), []):
+        counts["read"] += len(part)
+        yield pa.RecordBatch.from_pylist([{**row, FILE: path} for row in part], schema)
+
+    counts["read"] += dropped.total()
+    count_dropped(counts, dropped)
 
 
-def _json(table: pa.Table) -> Iterator[str]:
-    """Yield the JSON of the columns by name, as `json.dumps` writes it, in pieces."""
-    opening = "{"
+def cached_sha256(path: Path, cache_dir: Path | None) -> str:
+    """Return the sha256 of a file's uncompressed bytes; that of a large one from the cache, unless
+    the file has changed.
+    """
+    state = path.stat() if path.is_file() else None
+    if cache_dir is None or state is None or state.st_size < LARGE:
+        return sha256_of(path)
 
-    for name in table.column_names:
-        yield f"{opening}{json.dumps(name)}: ["
-        column = table.column(name)
+    times = (state.st_mtime_ns, state.st_ctime_ns)
+    identity = _digest(VERSION, str(path), state.st_ino, state.st_size, *times)
+    notes = cache_dir / "files" / f"{identity}.json"
 
-        for start in range(0, len(column), AT_ONCE):
-            values = json.dumps(column.slice(start, AT_ONCE).to_pylist())[1:-1]
-            yield f", {values}" if start else values
+    with usable(notes):
+        if notes.exists():
+            return str(json.loads(notes.read_bytes()))
 
-        yield "]"
-        opening = ", "
+    sha256 = sha256_of(path)
 
-    yield "}"
+    # A file that is still written to may change again within the resolution of its time.
+    if time.time() - state.st_ctime > _SETTLED:
+        with usable(notes):
+            write_json(notes, sha256)
+
+    return sha256
+
+
+def fingerprint_sha256(dataset: Dataset) -> str:
+    """Return the sha256 of a fingerprint, which identifies the content of a dataset."""
+    return hashlib.sha256(dataset._fingerprint.encode()).hexdigest()  # no public name
 
 
 def _digest(*parts: Any) -> str:

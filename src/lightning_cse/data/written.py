@@ -7,18 +7,23 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from datasets import Dataset
 
-from lightning_cse.data.roles import (
-    RANDOM_PAIR,
-    TARGET,
-    TRAINED,
-    NLITriplets,
-    ScoredPairs,
-    made_of,
-    targets_of,
+from lightning_cse.data.roles import TARGET, TRAINED, NLITriplets, ScoredPairs, targets_of
+from lightning_cse.data.rows import (
+    Account,
+    concatenate,
+    count_dropped,
+    distinct,
+    hashes,
+    origin_of,
+    values,
+    with_columns,
 )
-from lightning_cse.data.rows import Rows
 from lightning_cse.errors import ConfigError, DataError
+
+# The column that marks pairs whose second sentence is drawn after the hold-out.
+RANDOM_PAIR = "random_pair"
 
 
 @dataclass(frozen=True)
@@ -56,52 +61,50 @@ class WrittenPairs:
                 ]
             )
 
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
+    def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return the pairs, then the random ones; a table without scores is a DataError."""
-        rows = self._kept(ScoredPairs(similar=self.similar)(tables))
-        scores = rows.values(TARGET).to_numpy()
-        smoothed = scores * (1 - self.smoothing) + self.smoothing / 2
-        rows = rows.with_column(TARGET, pa.array(smoothed.astype(np.float32)))
+        rows = self._kept(ScoredPairs(similar=self.similar)(tables, account), account)
+        smoothed = values(rows, TARGET).to_numpy() * (1 - self.smoothing) + self.smoothing / 2
+        pairs = with_columns(
+            rows, target=smoothed.astype(np.float32), random_pair=np.zeros(len(rows), dtype=bool)
+        )
         if not self.random_pairs:
-            return rows
+            return pairs.remove_columns(RANDOM_PAIR)
 
-        first = rows.select(np.repeat(rows.distinct("sentence1"), self.random_pairs))
+        first = pairs.select(np.repeat(distinct(pairs, "sentence1"), self.random_pairs))
         missing = pa.nulls(len(first), pa.string())
-        added = first.with_columns(
-            sentence1=first.values("sentence1"),
+        random_pairs = with_columns(
+            first,
             sentence2=missing,
             positive=missing,
-            target=pa.array(np.zeros(len(first), np.float32)),
-            made_of=first.values("made_of"),
-            random_pair=pa.array(np.ones(len(first), bool)),
+            target=np.zeros(len(first), np.float32),
+            random_pair=np.ones(len(first), dtype=bool),
         )
-        marked = rows.with_column(RANDOM_PAIR, np.zeros(len(rows), bool))
-        both = Rows.cat([marked, added])
-        both.counts = dict(rows.counts)  # a random pair is of a row that counts already
 
-        return both
+        return concatenate([pairs, random_pairs])
 
-    def _kept(self, rows: Rows) -> Rows:
+    def _kept(self, rows: Dataset, account: Account) -> Dataset:
         """Return the pairs that are trained on."""
         pairs = pd.DataFrame(
             {
-                "first": rows.hashes("sentence1"),
-                "second": rows.hashes("sentence2"),
-                "score": rows.values(TARGET).to_numpy(),
+                "first": hashes(rows, "sentence1"),
+                "second": hashes(rows, "sentence2"),
+                "score": values(rows, TARGET).to_numpy(),
             }
         )
         numbers = pairs.groupby(list(pairs), sort=False).ngroup()  # the same for the same pair
         is_equal = pairs["first"] == pairs["second"]
-        distinct = pairs[~(is_equal | numbers.duplicated())]
-        kept = distinct[distinct.groupby(["first", "score"]).cumcount() < self.most].index
+        new = pairs[~(is_equal | numbers.duplicated())]
+        kept = new[new.groupby(["first", "score"]).cumcount() < self.most].index
         is_kept = numbers.isin(numbers[kept])
         dropped = {
             "equal sentences": is_equal.sum(),
             "repeated pair": is_kept.sum() - len(kept),
             f"more than {self.most} of a sentence and score": (~(is_equal | is_kept)).sum(),
         }
+        count_dropped(account, dropped)
 
-        return rows.select(kept.to_numpy()).dropping(dropped)
+        return rows.select(kept.to_numpy())
 
 
 @dataclass(frozen=True)
@@ -114,13 +117,14 @@ class ScoredTriplets:
 
     roles: ClassVar[tuple[str, ...]] = TRAINED
 
-    def __call__(self, tables: Sequence[Rows]) -> Rows:
+    def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return one row per triplet; a table without scores or ready triplets is a DataError."""
         for table in tables:
-            if "hypothesis" in table.names:
-                raise DataError(f"{table.origin}: needs triplets, anchor, positive and negative")
+            if "hypothesis" in table.column_names:
+                raise DataError(
+                    f"{origin_of(table)}: needs triplets, anchor, positive and negative"
+                )
 
-        triplets = NLITriplets()(tables)
-        targets = targets_of(Rows.cat(tables), (0.0, 1.0))
+        triplets = NLITriplets()(tables, account)
 
-        return made_of(triplets.with_column(TARGET, targets), range(len(triplets)))
+        return with_columns(triplets, target=targets_of(concatenate(tables), (0.0, 1.0)))

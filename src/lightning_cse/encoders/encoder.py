@@ -182,7 +182,8 @@ class SentenceEncoder(nn.Module):
 
     ``adapter`` is a peft config (`Adapter`); then the backbone's own weights are frozen.
     ``gradient_checkpointing`` computes the activations of each layer again for the gradient, with
-    the same numbers. State dicts have no parameter that is frozen (``frozen``).
+    the same numbers. ``template`` is put around a single sentence, in place of the tokenizer's or
+    of ``prompts``. State dicts have no parameter that is frozen (``frozen``).
     """
 
     def __init__(
@@ -202,6 +203,7 @@ class SentenceEncoder(nn.Module):
         compile: bool = False,  # noqa: A002 - the option's name,
         adapter: Any = None,
         gradient_checkpointing: bool = False,
+        template: Template | None = None,
     ) -> None:
         super().__init__()
         self._first_position, limit = positions(backbone)
@@ -248,7 +250,11 @@ class SentenceEncoder(nn.Module):
 
         leave_out_frozen(self)
         self._is_packed = use_window_attention(backbone)
-        self.templates = tuple(self._single_templates(prompts))
+        self.templates = (
+            tuple(self._single_templates(prompts))
+            if template is None
+            else (self._with_room(template),)
+        )
         """The templates of a single sentence: one per prompt, or just one without prompts."""
         self._check_instructions()
 

@@ -43,33 +43,43 @@ def complete(instructions: Mapping[str, str] | None) -> dict[str, str]:
     return found if any(found.values()) else {}
 
 
+def read_prompts(folder: Path) -> dict[str, str]:
+    """Return the prompts of a sentence-transformers folder by name, the empty name for the default.
+
+    Raises EncoderError if the file is damaged.
+    """
+    path = folder / "config_sentence_transformers.json"
+    if not path.is_file():
+        return {}
+
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        prompts = {str(name): text or "" for name, text in (settings.get("prompts") or {}).items()}
+        default = settings.get("default_prompt_name")
+        if default is not None:
+            prompts[""] = prompts[default]
+        if wrong := [text for text in prompts.values() if not isinstance(text, str)]:
+            raise TypeError(f"{wrong[0]!r} is not a text")
+    except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
+        raise EncoderError(f"{path} has no readable prompts ({error!r}): restore it") from error
+
+    return prompts
+
+
 def read_instructions(folder: Path) -> dict[str, str] | None:
     """Return the instructions of a sentence-transformers folder, None without any.
 
     They are the texts that ``encode``, ``encode_query`` and ``encode_document`` put before a
     sentence.  Raises EncoderError if the file is damaged.
     """
-    path = folder / "config_sentence_transformers.json"
-    if not path.is_file():
-        return None
+    prompts = read_prompts(folder)
+    instructions = {
+        "default": prompts.get("", ""),
+        "query": prompts.get("query", ""),
+        "document": next((prompts[name] for name in DOCUMENTS if name in prompts), ""),
+    }
 
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        prompts = {name: text or "" for name, text in (settings.get("prompts") or {}).items()}
-        name = settings.get("default_prompt_name")
-        default = prompts.get(name, "")
-        found = {
-            "default": default,
-            "query": prompts.get("query", ""),
-            "document": next((prompts[key] for key in DOCUMENTS if key in prompts), ""),
-        }
-        complete(found)
-    except (OSError, ValueError, AttributeError, TypeError, EncoderError) as error:
-        raise EncoderError(
-            f"{path} has no readable prompts ({error!r}): set encoder.pooling"
-        ) from error
-
-    return found if any(found.values()) else None
+    return instructions if any(instructions.values()) else None
 
 
 def as_prompts(instructions: Mapping[str, str]) -> dict[str, Any]:

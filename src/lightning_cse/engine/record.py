@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import runs
-from lightning_cse.data.cells import sha256_of
-from lightning_cse.engine.build import Parts, built
-from lightning_cse.engine.trainer import Training, test_trainer
-from lightning_cse.evaluation import TaskResult, keyed
+from lightning_cse.callbacks import Lines
+from lightning_cse.callbacks.checkpoints import BEST
+from lightning_cse.data import OwnRows
+from lightning_cse.data.files import sha256_of
+from lightning_cse.engine.build import Parts
+from lightning_cse.engine.trainer import Training
+from lightning_cse.evaluation import TaskResult, keyed, suiting_tasks
 from lightning_cse.methods.evaluated import Evaluated
 from lightning_cse.runs.hashing import Identity, portable
 from lightning_cse.runs.machine import device_name, peak_memory
+from lightning_cse.runs.untrained import UNTRAINED
 
 log = logging.getLogger(__name__)
 
@@ -46,51 +48,83 @@ def cut_sentences(parts: Parts) -> dict[str, int]:
     }
 
     if any(cut.values()):
+        most = parts.data.max_tokens
+        by_data = most is not None and most < longest
         log.warning(
-            "%d training sentences and %d evaluation sentences are longer than encoder.max_length "
-            "or data.max_tokens, and are cut%s",
+            "%d training sentences and %d evaluation sentences are longer than %s, and are cut; to "
+            "change this, override %s%s",
             *cut.values(),
+            f"{most} tokens in training" if by_data else f"{longest} tokens",
+            "data.max_tokens=null"
+            if by_data
+            else "encoder.max_length=NUMBER (auto: the encoder's own maximum)",
             "".join(f"\n  {name}: {count:,}" for name, count in by_role.items()),
         )
 
     return cut | by_role
 
 
-def test(cfg: DictConfig, parts: Parts, training: Training, predictions: Path) -> dict[str, Any]:
+def test(parts: Parts, training: Training, folder: runs.Run) -> dict[str, Any]:
     """Test the best checkpoint and the baselines, write their predictions, and return the metrics,
-    what was left out, and the seconds.
+    what was left out, and the seconds; for files of one's own, also the dev scores of the best
+    checkpoint and of the untrained encoder.
     """
     start = time.perf_counter()
     trainer = training.trainer
-    best = training.best.path
-    runs.check_checkpoint(best)
-    weights = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
-    parts.method.load_state_dict(weights)
+    parts.method.load_state_dict(runs.read_checkpoint(training.best.path)["state_dict"])
     parts.method.zero_grad(set_to_none=True)
     trainer.optimizers = []  # their states would take memory beside a baseline
     trainer.strategy.lr_scheduler_configs = []
     trainer.test(parts.method, parts.data, verbose=False)
     results = parts.method.results
+    predictions = folder.predictions
     _write_predictions(trainer, predictions, results)
     left_out = {task: result.reason for task, result in results.items() if result.reason}
-    baselines = {}
-    for name in map(str, cfg.baselines):
-        module = Evaluated(built(cfg.baselines[name]))
-        quiet = test_trainer(cfg, trainer)
-        quiet.test(module, parts.data, verbose=False)
-        _write_predictions(quiet, predictions, module.results, f"{name}-")
+    baselines: dict[str, dict[str, float]] = {}
+    dev: dict[str, Any] = {}
+    for name, make_baseline in parts.make_baselines.items():
+        module = Evaluated(make_baseline())
+        if not suiting_tasks(parts.tasks, module.model, "test"):
+            baselines[name] = {}
+            continue
+
+        tester = parts.make_trainer(
+            logger=False,
+            callbacks=[Lines(monitor="")],  # no line of a step
+            enable_checkpointing=False,
+            enable_progress_bar=trainer.progress_bar_callback is not None,
+        )
+        tester.test(module, parts.data, verbose=False)
+        _write_predictions(tester, predictions, module.results, f"{name}-")
         baselines[name] = _metrics(module.results)
+        if name == UNTRAINED and isinstance(parts.data.settings.rows, OwnRows):
+            tester.validate(module, parts.data, verbose=False)
+            dev = {
+                "dev": {
+                    "trained": _dev_scores(folder, training.best.best_step),
+                    name: _metrics(module.results, "val/"),
+                }
+            }
 
     return {
         "metrics": _metrics(results),
         "baselines": baselines,
+        **dev,
         "left_out": parts.left_out | left_out,
         "seconds": {"test": time.perf_counter() - start},
     }
 
 
-def _metrics(results: Mapping[str, TaskResult]) -> dict[str, float]:
-    return keyed({task: result.metrics for task, result in results.items()}, "test/")
+def _metrics(results: Mapping[str, TaskResult], stage: str = "test/") -> dict[str, float]:
+    return keyed({task: result.metrics for task, result in results.items()}, stage)
+
+
+def _dev_scores(folder: runs.Run, step: int | None) -> dict[str, float]:
+    """Return the dev scores at a step."""
+    curves = runs.Curves(folder.curves_path).read()
+    dev = {key: dict(points) for key, points in curves.items() if key.startswith("val/")}
+
+    return {key: values[step] for key, values in dev.items() if step in values}
 
 
 def _write_predictions(
@@ -101,10 +135,10 @@ def _write_predictions(
             runs.write_predictions(folder, f"{prefix}{task}", result.predictions)
 
 
-def provenance(
-    cfg: DictConfig, parts: Parts, folder: runs.Run, run_identity: Identity
-) -> dict[str, Any]:
-    """Return what a run was made from: its identity, command, data, encoder and environment."""
+def provenance(parts: Parts, folder: runs.Run, run_identity: Identity) -> dict[str, Any]:
+    """Return what a run was made from: its identity, command, data, diagnostics, encoder and
+    environment.
+    """
     overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
     entries = {
         "name": folder.name,
@@ -118,6 +152,7 @@ def provenance(
         "parameters": parameter_counts(parts),
         "data": parts.digests,
         "task_data": {name: task.digests for name, task in parts.tasks.items()},
+        "diagnostics": parts.diagnostics.sizes,
         "encoder": {"name": parts.encoder.name, **parts.encoder.digests},
         "environment": runs.environment(),
     }
@@ -126,49 +161,49 @@ def provenance(
     return entries | ({"provenance": llm_rows} if llm_rows else {})
 
 
+def tunable(parts: Parts) -> dict[str, float | None]:
+    """Return the values that a finder may change, by their keys."""
+    return {"data.batch_size": parts.data.batch_size, "method.optimizer.lr": parts.method.lr}
+
+
 def measured(
-    cfg: DictConfig,
     parts: Parts,
     training: Training,
     folder: runs.Run,
     steps: int,
-    seconds: Mapping[str, float],
+    configured: Mapping[str, float | None],
 ) -> dict[str, Any]:
-    """Return the dev scores, the checkpoint, the device, and what the run took; ``seconds`` are
-    those of the test.
+    """Return the dev scores, the checkpoint, the device, and what the run took; ``configured`` are
+    the `tunable` values of the config.
     """
     curves = runs.Curves(folder.curves_path).read()
     best = training.best
+    monitor = str(best.monitor)
     timing = training.timing
     device = training.trainer.strategy.root_device
     score = best.best_model_score
+    tuned = {key: value for key, value in tunable(parts).items() if configured[key] != value}
 
     return {
         "steps": steps,
         "best": {
             "step": best.best_step,
             "score": None if score is None else float(score),
-            "monitor": cfg.monitor,
+            "monitor": monitor,
         },
         "final": _final(curves),
-        "summary": dataclasses.asdict(runs.summarise(curves, cfg.monitor)),
-        **({"tuned": tuned} if (tuned := _tuned(cfg, parts)) else {}),
-        "stopped_early": _stopped_early(cfg, parts, curves, steps, training.total),
-        "checkpoint": {"sha256": sha256_of(best.path)},
+        "summary": dataclasses.asdict(runs.summarise(curves, monitor)),
+        **({"tuned": tuned} if tuned else {}),
+        "stopped_early": _stopped_early(parts, training, steps),
+        "checkpoint": {"sha256": sha256_of(folder.checkpoints / BEST)},
         "device": device_name(device),
         "passes": parts.encoder.passes(device),
         "precision": str(training.trainer.precision),
-        "seconds": {"training": timing.training, "evaluation": timing.evaluation, **seconds},
+        "seconds": {"training": timing.training, "evaluation": timing.evaluation},
         "evaluation_share": timing.evaluation / max(timing.evaluation + timing.training, 1e-9),
         "sentences_per_second": timing.sentences / max(timing.training, 1e-9),
         "peak_memory_mib": peak_memory(),
     }
-
-
-def _tuned(cfg: DictConfig, parts: Parts) -> dict[str, float | None]:
-    """Return the values that a finder has put in the place of the config's."""
-    values = {"data.batch_size": parts.data.batch_size, "method.optimizer.lr": parts.method.lr}
-    return {key: value for key, value in values.items() if OmegaConf.select(cfg, key) != value}
 
 
 def _final(curves: Mapping[str, list[tuple[int, float]]]) -> dict[str, float]:
@@ -179,29 +214,18 @@ def _final(curves: Mapping[str, list[tuple[int, float]]]) -> dict[str, float]:
     return {key: points[-1][1] for key, points in evaluated.items() if points[-1][0] == last}
 
 
-def _stopped_early(
-    cfg: DictConfig,
-    parts: Parts,
-    curves: Mapping[str, list[tuple[int, float]]],
-    steps: int,
-    total: int,
-) -> str | None:
+def _stopped_early(parts: Parts, training: Training, steps: int) -> str | None:
     """Return why training ended before its last step, or None if it did not."""
     if parts.method.is_over:
         return "the learning rate is below that of method.schedule.least"
 
-    patience = cfg.callbacks.get("early_stopping", {}).get("patience")
-    if patience is None or steps >= total:
+    stopper = training.stopper
+    if stopper is None or steps >= training.total or stopper.wait_count < stopper.patience:
         return None
 
-    scores = [score for step, score in curves.get(cfg.monitor, ()) if step > 0]
-    if len(scores) <= patience:
-        return None
+    by = f" by more than {abs(stopper.min_delta):g}" if stopper.min_delta else ""
 
-    least = cfg.callbacks.early_stopping.min_delta
-    by = f" by more than {least:g}" if least else ""
-
-    return f"{cfg.monitor} has not improved{by} in {patience} evaluations"
+    return f"{stopper.monitor} has not improved{by} in {stopper.patience} evaluations"
 
 
 def final_values(record: Mapping[str, Any]) -> dict[str, float]:

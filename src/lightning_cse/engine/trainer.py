@@ -6,13 +6,13 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import (
     BatchSizeFinder,
+    EarlyStopping,
     LearningRateFinder,
     ProgressBar,
     RichProgressBar,
@@ -31,9 +31,10 @@ from lightning_cse.callbacks import (
     TrainingEnd,
 )
 from lightning_cse.data import ContrastiveDataModule
-from lightning_cse.engine.build import Parts, built
+from lightning_cse.engine.build import Parts
 from lightning_cse.loggers import CurvesDigest, CurvesLogger
 from lightning_cse.methods import Method
+from lightning_cse.runs import Curves, Run
 
 BAR_EVERY = 10
 """Batches between two updates of the progress bar: each reads the loss from the device."""
@@ -73,13 +74,18 @@ class Training:
         """Whether the weights are replaced by an average when training ends."""
         return self.last.averages
 
+    @property
+    def stopper(self) -> EarlyStopping | None:
+        """The callback that may stop training early, if there is one."""
+        callbacks: list[pl.Callback] = self.trainer.callbacks  # type: ignore[attr-defined]  # set by Lightning
+        return next((part for part in callbacks if isinstance(part, EarlyStopping)), None)
+
 
 def build_training(
     cfg: DictConfig,
     parts: Parts,
-    folder: Path,
+    folder: Run,
     interrupts: Interrupts,
-    curves: CurvesLogger,
     loggers: Sequence[Logger] = (),
     *,
     is_resumed: bool = False,
@@ -88,10 +94,10 @@ def build_training(
 
     A run that is resumed has no finders: its checkpoint has what they found.
     """
-    checkpoints = folder / "checkpoints"
-    best = BestCheckpoint(checkpoints, cfg.monitor, lambda: _warm_up(parts.method, trainer))
+    curves = Curves(folder.curves_path)
+    best = BestCheckpoint(folder.checkpoints, cfg.monitor, lambda: _warm_up(parts.method, trainer))
     averages = any(isinstance(part, StochasticWeightAveraging) for part in parts.callbacks)
-    last = LastCheckpoint(checkpoints, averages=averages)
+    last = LastCheckpoint(folder.checkpoints, averages=averages)
     timing = Timing()
     interrupts.last = last.path
     finders = [callback for callback in parts.callbacks if isinstance(callback, FINDERS)]
@@ -101,9 +107,8 @@ def build_training(
         callbacks.append(RichProgressBar(refresh_rate=BAR_EVERY))
 
     every = _every(cfg, parts.data)
-    trainer: pl.Trainer = built(
-        cfg.trainer,
-        logger=[curves, *loggers],
+    trainer = parts.make_trainer(
+        logger=[CurvesLogger(curves), *loggers],
         # The first measures before a callback that averages weights puts the current ones back.
         callbacks=[
             parts.diagnostics,
@@ -112,15 +117,14 @@ def build_training(
             *callbacks,
             timing,
             Lines(cfg.monitor),
-            CurvesDigest(curves.curves),
+            CurvesDigest(curves),
             best,
             last,
             interrupts,
         ],
-        default_root_dir=str(folder),
+        default_root_dir=str(folder.path),
         enable_progress_bar=bar,
         **_validation(cfg, every),
-        _convert_="all",
     )
     trainer.strategy.checkpoint_io = AtomicCheckpointIO()
     if trainer.global_rank:  # its own dropout masks
@@ -129,19 +133,6 @@ def build_training(
     total = total_steps(cfg, parts.data)
 
     return Training(trainer, [] if is_resumed else finders, best, last, timing, total)
-
-
-def test_trainer(cfg: DictConfig, trainer: pl.Trainer) -> pl.Trainer:
-    """Return a Trainer that tests baselines beside a run: without loggers and checkpoints."""
-    quiet: pl.Trainer = built(
-        cfg.trainer,
-        logger=False,
-        callbacks=[Lines(cfg.monitor)],
-        enable_checkpointing=False,
-        enable_progress_bar=trainer.progress_bar_callback is not None,
-        _convert_="all",
-    )
-    return quiet
 
 
 def _every(cfg: DictConfig, data: ContrastiveDataModule) -> int | None:

@@ -1,10 +1,11 @@
 """The direction of entailment: which of two sentences entails the other?"""
 
+import numpy as np
 import torch
+from datasets import Dataset
 
-from lightning_cse.data import Rows
 from lightning_cse.evaluation.inli import INLITask, accuracy_by_type
-from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult
+from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult, entailed
 from lightning_cse.metrics import share_larger
 from lightning_cse.similarity import is_same
 
@@ -37,8 +38,8 @@ class DirectionTask(CorpusTask):
         """Compare each pair with its reverse."""
         answers = embedded.answers
         rows = self.rows(split)
-        premise = embedded[rows.column("premise")]
-        hypothesis = embedded[rows.column("hypothesis")]
+        premise = embedded[rows["premise"][:]]
+        hypothesis = embedded[rows["hypothesis"][:]]
         if hasattr(answers, "direction"):
             lead = answers.direction(premise, hypothesis).double()
         else:
@@ -71,7 +72,8 @@ class DirectionTask(CorpusTask):
 
 
 class Direction(DirectionTask):
-    """The direction of the entailed pairs among the first rows of an NLI corpus.
+    """The direction of the entailed pairs among the first rows of an NLI corpus, or of a file of
+    your own; without labels, all of its pairs are entailed.
 
     Only pairs that are entailed one way are used: if a corpus has labels for both directions
     (SICK), pairs that are also entailed backwards are left out.
@@ -81,19 +83,24 @@ class Direction(DirectionTask):
     edition; the exclusion in the paper (and here) leaves 794 of the 4,906 test pairs.
     """
 
-    def select(self, rows: Rows, split: Split) -> Rows:
+    reads = ("premise", "hypothesis")
+    also_reads = ("label",)
+
+    def select(self, rows: Dataset, split: Split) -> Dataset:
         """Return the pairs that are entailed one way."""
         rows = super().select(rows, split)
-        has_both = "entailment_ba" in rows.names
-        entailed = []
-        for number, row in enumerate(rows):
-            one_way = not has_both or (
-                row["entailment_ab"] == "A_entails_B" and row["entailment_ba"] != "B_entails_A"
-            )
-            if row["label"] == "entailment" and one_way:
-                entailed.append(number)
+        if "label" not in rows.column_names:
+            return rows
 
-        return rows.select(entailed, reason="not entailed one way")
+        one_way = np.array(entailed(rows))
+        if "entailment_ba" in rows.column_names:
+            one_way &= np.array(rows["entailment_ab"][:]) == "A_entails_B"
+            one_way &= np.array(rows["entailment_ba"][:]) != "B_entails_A"
+
+        if self.own is not None and not one_way.any():
+            raise self.unmeasurable(rows, "no pair has the label entailment")
+
+        return rows.select(np.flatnonzero(one_way))
 
 
 class INLIDirection(INLITask, DirectionTask):
@@ -119,4 +126,4 @@ class INLIDirection(INLITask, DirectionTask):
         rows = self.rows(split)
         metrics = result.metrics | accuracy_by_type(rows, result.predictions["correct"])
 
-        return TaskResult(metrics, {**result.predictions, "type": rows.column("type")})
+        return TaskResult(metrics, {**result.predictions, "type": rows["type"][:]})

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from datasets import Dataset
 
-from lightning_cse.data import Rows
+from lightning_cse.data.rows import FILE, LINE, with_columns
 from lightning_cse.data.sources import missing_file
 from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult, sides, texts
 from lightning_cse.metrics import auc, auc_error, share_larger
@@ -37,7 +38,7 @@ class INLITask(CorpusTask):
     corpora: ClassVar = {"dev": "inli/val", "test": "inli/test"}
     types: ClassVar[tuple[str, ...]] = tuple(HYPOTHESES)
 
-    def select(self, rows: Rows, split: Split) -> Rows:
+    def select(self, rows: Dataset, split: Split) -> Dataset:
         """Return the pairs of the split."""
         rows = super().select(rows, split)
         count = len(rows)
@@ -49,15 +50,16 @@ class INLITask(CorpusTask):
             column, is_entailed = HYPOTHESES[kind]
             types += [kind] * count
             labels += [is_entailed] * count
-            hypotheses += rows.column(column)
+            hypotheses += rows[column][:]
 
         pairs = rows.select(numbers)
 
-        return pairs.with_columns(
+        return with_columns(
+            pairs.select_columns([FILE, LINE]),
             row=numbers,
             type=types,
             label=labels,
-            premise=pairs.column("premise"),
+            premise=pairs["premise"][:],
             hypothesis=hypotheses,
         )
 
@@ -122,7 +124,7 @@ class RTE(INLITask):
         """Compare the types that the model names with those of the pairs of the split."""
         rows = self.rows(split)
         predictions = _described(rows)
-        named = judge.judge(rows.column("premise"), rows.column("hypothesis"))
+        named = judge.judge(rows["premise"][:], rows["hypothesis"][:])
         predictions["answer"] = named
         predictions["prediction"] = [HYPOTHESES.get(kind, (None, None))[1] for kind in named]
         # A separate column, since a pair without a type is wrong whatever the label.
@@ -140,8 +142,8 @@ class RTE(INLITask):
         return hasattr(answers, "judge") or super().suits(answers)
 
 
-def _described(rows: Rows) -> dict[str, list[Any]]:
-    return {column: rows.column(column) for column in ("row", "type", "label")}
+def _described(rows: Dataset) -> dict[str, list[Any]]:
+    return {column: rows[column][:] for column in ("row", "type", "label")}
 
 
 def _equal(a: Sequence[object], b: Sequence[object]) -> list[bool]:
@@ -166,15 +168,15 @@ def _areas(predictions: Mapping[str, Sequence[Any]], split: Split) -> dict[str, 
     return areas
 
 
-def _accuracies(rows: Rows, correct: Sequence[bool]) -> dict[str, float]:
+def _accuracies(rows: Dataset, correct: Sequence[bool]) -> dict[str, float]:
     """Return the accuracy of each type of hypothesis, and their mean."""
     metrics = accuracy_by_type(rows, correct)
     return metrics | {"accuracy_all": sum(metrics.values()) / len(metrics)}
 
 
-def accuracy_by_type(rows: Rows, correct: Sequence[bool]) -> dict[str, float]:
+def accuracy_by_type(rows: Dataset, correct: Sequence[bool]) -> dict[str, float]:
     """Return ``accuracy_<type>`` of each type, in the order of the rows."""
-    types = rows.column("type")
+    types = rows["type"][:]
     right = Counter(kind for kind, is_right in zip(types, correct, strict=True) if is_right)
 
     return {f"accuracy_{kind}": right[kind] / count for kind, count in Counter(types).items()}
@@ -205,11 +207,11 @@ class Retrieval(INLITask):
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Rank the hypotheses by each view of each premise."""
         rows = self.rows(split)
-        hypotheses = rows.column("hypothesis")
+        hypotheses = rows["hypothesis"][:]
         places = {sentence: place for place, sentence in enumerate(dict.fromkeys(hypotheses))}
         searched, *_ = embedded[list(places)].views().values()
         own = torch.tensor([places[sentence] for sentence in hypotheses], device=searched.device)
-        premises = rows.column("premise")[: len(rows) // len(self.types)]
+        premises = rows["premise"][:][: len(rows) // len(self.types)]
         views = [*embedded[premises].views().values()]
         cosines = {
             "explicit": cosine_matrix(views[0], searched),
@@ -246,11 +248,11 @@ class ImplicitnessTask(CorpusTask):
         rows = self.rows(split)
         answers = embedded.answers
         first, second = sides(rows)
-        implicit = answers.implicitness(embedded[rows.column(first)]).double()
-        explicit = answers.implicitness(embedded[rows.column(second)]).double()
+        implicit = answers.implicitness(embedded[rows[first][:]]).double()
+        explicit = answers.implicitness(embedded[rows[second][:]]).double()
         predictions = {
-            "row": rows.column("row"),
-            "type": rows.column("type"),
+            "row": rows["row"][:],
+            "type": rows["type"][:],
             f"{first}_score": implicit.tolist(),
             f"{second}_score": explicit.tolist(),
             "correct": (implicit > explicit).tolist(),
@@ -294,12 +296,15 @@ class PairEIS(ImplicitnessTask):
 
         return next(filter(None, reasons), None)
 
-    def select(self, rows: Rows, split: Split) -> Rows:
+    def select(self, rows: Dataset, split: Split) -> Dataset:
         """Return the positive pairs of the split, then the negative ones."""
         rows = super().select(rows, split)
-        return rows.select([*range(len(rows))] * 2).with_columns(
-            row=[*range(len(rows))] * 2,
+        numbers = [*range(len(rows))] * 2
+
+        return with_columns(
+            rows.select(numbers).select_columns([FILE, LINE]),
+            row=numbers,
             type=["positive"] * len(rows) + ["negative"] * len(rows),
-            implicit=rows.column("pos_implicit") + rows.column("neg_implicit"),
-            explicit=rows.column("pos_explicit") + rows.column("neg_explicit"),
+            implicit=rows["pos_implicit"][:] + rows["neg_implicit"][:],
+            explicit=rows["pos_explicit"][:] + rows["neg_explicit"][:],
         )

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from datasets import Dataset
 
-from lightning_cse.data import Rows
 from lightning_cse.data.cells import NLI_LABELS
 from lightning_cse.evaluation.nli import pair_predictions
 from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult, first_rows
@@ -27,9 +27,9 @@ class PairLabels(CorpusTask):
     metrics: tuple[str, ...] = ("accuracy",)
     labels: Sequence[str] = NLI_LABELS[:3]
 
-    def select(self, rows: Rows, split: Split) -> Rows:
+    def select(self, rows: Dataset, split: Split) -> Dataset:
         """Return the rows that have one of the labels, the first ones."""
-        known = np.isin(rows.column("label"), list(self.labels))
+        known = np.isin(rows["label"][:], list(self.labels))
         return first_rows(rows.select(np.flatnonzero(known)), self.limits[split])
 
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
@@ -38,7 +38,7 @@ class PairLabels(CorpusTask):
         scores = embedded.ask("label_scores", rows)
         best = scores.max(dim=1)
         predicted = [self.labels[number] for number in best.indices.tolist()]
-        labels = rows.column("label")
+        labels = rows["label"][:]
         hits = [label == other for label, other in zip(labels, predicted, strict=True)]
 
         return TaskResult(

@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+from datasets import Dataset
+
 from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult
 from lightning_cse.metrics import AGGREGATIONS, spearman
 
@@ -14,7 +16,8 @@ class STS(CorpusTask):
     float64; ties get their mean rank. Metric of a corpus without subsets: ``spearman``. Metrics
     of one with subsets (STS12 to STS16): ``spearman_all``, over all subsets together;
     ``spearman_mean``, the mean of the subsets' correlations; ``spearman_wmean``, the same
-    weighted by their numbers of pairs. The limits count the rows of each subset.
+    weighted by their numbers of pairs. The limits count the rows of each subset. The scores of your
+    own files may have any range, since only their order counts, but they must differ.
 
     Source: Agirre et al. 2012 to 2016, Cer et al. 2017, Marelli et al. 2014. Tables show
     ``spearman_all``, and no regressor is trained on STS-B and SICK-R: SimCSE, its edition of
@@ -24,25 +27,35 @@ class STS(CorpusTask):
 
     needs = ("similarity",)
     limited_by = "subset"
+    reads = ("sentence1", "sentence2", "score")
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """One correlation, or three if the corpus has subsets."""
-        if "subset" in self.rows("test").names:
+        if "subset" in self.rows("test").column_names:
             return ("spearman_all", "spearman_mean", "spearman_wmean")
 
         return ("spearman",)
 
+    def select(self, rows: Dataset, split: Split) -> Dataset:
+        """Return the rows of a split; those of your own files must have different scores."""
+        rows = super().select(rows, split)
+        if self.own is not None and len(set(rows["score"])) < 2:
+            reason = f"all scores are {rows['score'][0]:g}; a rank correlation needs different ones"
+            raise self.unmeasurable(rows, reason)
+
+        return rows
+
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Correlate similarity and gold score over the pairs of the split."""
         rows = self.rows(split)
-        gold = rows.column("score")
+        gold = rows["score"][:]
         scores = embedded.ask("similarity", rows).tolist()
         predictions = {"row": list(range(len(rows))), "gold": gold, "score": scores}
-        if "subset" not in rows.names:
+        if "subset" not in rows.column_names:
             return TaskResult({"spearman": spearman(gold, scores, constant=0.0)}, predictions)
 
-        names = rows.column("subset")
+        names = rows["subset"][:]
         subsets: dict[str, tuple[list[float], list[float]]] = {}
         for name, gold_score, score in zip(names, gold, scores, strict=True):
             subset = subsets.setdefault(name, ([], []))

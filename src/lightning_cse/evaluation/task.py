@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 import torch
+from datasets import Dataset
 from torch import Tensor
 
-from lightning_cse.data import Rows
+from lightning_cse.data.rows import check_column, digests_of, origin_of
 from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import Embedding
-from lightning_cse.errors import ConfigError, LightningCSEError
+from lightning_cse.errors import ConfigError, DataError, LightningCSEError
+from lightning_cse.evaluation.files import OwnFiles
 from lightning_cse.metrics import best_threshold
 
 Split = Literal["dev", "test"]
@@ -26,6 +28,7 @@ SENTENCE_COLUMNS = (
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
     ("implicit", "explicit"),
+    ("anchor", "positive"),
     ("sentence",),
 )
 """The columns that hold the sentences of a row, by kind of corpus."""
@@ -78,9 +81,9 @@ class Embedded:
 
         return chosen
 
-    def ask(self, question: str, rows: Rows) -> Tensor:
+    def ask(self, question: str, rows: Dataset) -> Tensor:
         """Return the float64 answers to a question about the sentence pairs of rows: (n,)."""
-        first, second = (self[rows.column(side)] for side in sides(rows))
+        first, second = (self[rows[side][:]] for side in sides(rows))
         scores: Tensor = getattr(self.answers, question)(first, second)
 
         return scores.double()
@@ -141,12 +144,15 @@ class Task(ABC):
 
 @dataclass(kw_only=True, eq=False)
 class CorpusTask(Task):
-    """A task on the dev and the test split of corpora, each read when it is first needed.
+    """A task on the dev and the test split of corpora, or on files of your own; each is read when
+    it is first needed.
 
     Args:
+        data_dir: the folder of the corpora.
         dev: ``corpus/split`` or your own file, for tuning thresholds and for evaluation during
             training; None for a task without dev.
         test: the same for test.
+        own: the files of both, in place of corpora.
         watched: whether dev is evaluated during training; False if a test set borrows the dev
             split of another corpus.
         dev_rows, test_rows: the maximum numbers of rows, the first ones of the split; None uses
@@ -157,29 +163,37 @@ class CorpusTask(Task):
     """``dev`` and ``test`` of a task that always has the same."""
     limited_by: ClassVar[str | None] = None
     """A column: if a corpus has it, the limits count the rows of each of its values."""
+    reads: ClassVar[tuple[str, ...]] = ()
+    """The columns that corpora and your own files need."""
+    also_reads: ClassVar[tuple[str, ...]] = ()
+    """The columns that it also reads, if they are there."""
 
-    data_dir: str
+    data_dir: str = ""
     test: str | None = None
     dev: str | None = None
+    own: OwnFiles | None = None
     watched: bool = True
     dev_rows: int | None = None
     test_rows: int | None = None
 
     def __post_init__(self) -> None:
-        self.sources: dict[Split, str] = dict(self.corpora)
+        self.sources: dict[Split, Any] = dict(self.corpora)
         if self.dev is not None:
             self.sources["dev"] = self.dev
         if self.test is not None:
             self.sources["test"] = self.test
+        if self.own is not None:
+            self.sources = self.own.sources
+            self.without_dev = f"give it one: {self.own.key}={{dev: FILE, test: FILE}}"
         if "test" not in self.sources:
             raise ValueError("test: give corpus/split or a file")
 
         self.limits: dict[Split, int | None] = {"dev": self.dev_rows, "test": self.test_rows}
         self.splits = tuple(self.sources) if self.watched else ("test",)
-        self.suffix = "_matched" if self.sources["test"].endswith("/dev_matched") else ""
-        self.table: Callable[[Split], Rows] = functools.cache(self.read)
+        self.suffix = "_matched" if str(self.sources["test"]).endswith("/dev_matched") else ""
+        self.table: Callable[[Split], Dataset] = functools.cache(self.read)
         """All rows of a split."""
-        self.rows: Callable[[Split], Rows] = functools.cache(
+        self.rows: Callable[[Split], Dataset] = functools.cache(
             lambda split: self.select(self.table(split), split)
         )
         """The rows that a split is evaluated on."""
@@ -187,8 +201,8 @@ class CorpusTask(Task):
     def limited_to(self, sentences: Container[str]) -> Self:
         """Return this task on the rows whose sentences are all among some."""
 
-        def covered(rows: Rows) -> Rows:
-            pairs = zip(*(rows.column(side) for side in sides(rows)), strict=True)
+        def covered(rows: Dataset) -> Dataset:
+            pairs = zip(*(rows[side][:] for side in sides(rows)), strict=True)
             numbers = [
                 number
                 for number, pair in enumerate(pairs)
@@ -202,20 +216,33 @@ class CorpusTask(Task):
 
         return limited
 
-    def read(self, split: Split) -> Rows:
+    def read(self, split: Split) -> Dataset:
         """Read all rows of a split."""
+        if self.own is not None:
+            return self.own.read(split, self.reads, self.also_reads)
+
         (rows,) = read_sources([self.sources[split]], self.data_dir, key=f"suite: {split}")
+        if self.reads:  # corpora name their sentences in different ways
+            sentences = {name for columns in SENTENCE_COLUMNS for name in columns}
+            for name in (*sides(rows), *(name for name in self.reads if name not in sentences)):
+                check_column(rows, name)
+
         return rows
 
-    def select(self, rows: Rows, split: Split) -> Rows:
+    def select(self, rows: Dataset, split: Split) -> Dataset:
         """Return the rows of a split to evaluate.
 
         Tasks that need them in another form override this.
         """
         return first_rows(rows, self.limits[split], each=self.limited_by)
 
+    def unmeasurable(self, rows: Dataset, reason: str) -> DataError:
+        """Return the error for rows whose metric would mean nothing."""
+        key = "suite" if self.own is None else self.own.key
+        return DataError(f"{key}: {origin_of(rows)}: {reason}")
+
     def tune(
-        self, embedded: Embedded, dev: Rows, rows: Rows, **options: Any
+        self, embedded: Embedded, dev: Dataset, rows: Dataset, **options: Any
     ) -> tuple[float, Tensor]:
         """Return the best threshold of ``entailment_score`` on dev, and the scores of the rows."""
         scores = embedded.ask("entailment_score", dev)
@@ -226,8 +253,10 @@ class CorpusTask(Task):
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of the files of its splits."""
-        files = [file for split in self.sources for file in self.table(split).files]
-        return {file.name: file.sha256 for file in files}
+        if self.own is not None:
+            return self.own.digests({split: self.table(split) for split in self.sources})
+
+        return digests_of(self.table(split) for split in self.sources)
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split, or none if the split is not evaluated."""
@@ -337,38 +366,39 @@ def keyed(metrics: Mapping[str, Mapping[str, float]], stage: str = "") -> dict[s
     return values
 
 
-def entailed(rows: Rows) -> list[bool]:
+def entailed(rows: Dataset) -> list[bool]:
     """Return whether each pair is labelled as entailed; your own files may have 1 for it."""
-    return [label in ("entailment", "1", True) for label in rows.column("label")]
+    return [label in ("entailment", "1", True) for label in rows["label"][:]]
 
 
-def texts(rows: Rows) -> list[str]:
+def texts(rows: Dataset) -> list[str]:
     """Return the sentences of rows, column by column."""
-    return [sentence for column in sides(rows) for sentence in rows.column(column)]
+    return [sentence for column in sides(rows) for sentence in rows[column][:]]
 
 
-def sides(rows: Rows) -> tuple[str, ...]:
+def sides(rows: Dataset) -> tuple[str, ...]:
     """Return the columns that hold the sentences of rows."""
     for columns in SENTENCE_COLUMNS:
-        if columns[0] in rows.names:
+        if columns[0] in rows.column_names:
             return columns
 
     return SENTENCE_COLUMNS[0]
 
 
-def first_rows(rows: Rows, limit: int | None, *, each: str | None = None) -> Rows:
+def first_rows(rows: Dataset, limit: int | None, *, each: str | None = None) -> Dataset:
     """Return the first ``limit`` rows, or those of each value of the column ``each`` if the rows
     have it.
 
     Examples:
-        >>> rows = Rows.of({"label": ["a", "a", "b", "a", "b"], "sentence": list("vwxyz")})
-        >>> first_rows(rows, 1, each="label").column("sentence")
+        >>> from lightning_cse.data.rows import dataset_of
+        >>> rows = dataset_of({"label": ["a", "a", "b", "a", "b"], "sentence": list("vwxyz")})
+        >>> first_rows(rows, 1, each="label")["sentence"][:]
         ['v', 'x']
     """
     if limit is None:
         return rows
 
-    values = rows.column(each) if each in rows.names else [None] * len(rows)
+    values = rows[each][:] if each in rows.column_names else [None] * len(rows)
     seen: Counter[Any] = Counter()
     chosen = []
     for number, value in enumerate(values):

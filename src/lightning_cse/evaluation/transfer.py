@@ -10,9 +10,10 @@ from typing import Literal
 
 import numpy as np
 import torch
+from datasets import Dataset
 from torch import Tensor
 
-from lightning_cse.data import Rows, read_corpus
+from lightning_cse.data import read_corpus
 from lightning_cse.data.rows import digests_of
 from lightning_cse.evaluation.logistic import SEED, Fold, Numbers, Solver, fit_lbfgs, fit_senteval
 from lightning_cse.evaluation.task import (
@@ -102,7 +103,7 @@ class Transfer(Task):
         return (f"accuracy_{self.protocol}",)
 
     @cached_property
-    def tables(self) -> dict[str, Rows]:
+    def tables(self) -> dict[str, Dataset]:
         """The rows of the corpus by its own splits, in the order of the files."""
         tables = {}
         for split in SPLITS[self.corpus]:
@@ -130,7 +131,7 @@ class Transfer(Task):
         features = []
         truths = []
         for rows in tables:
-            labels = np.array([classes.index(label) for label in rows.column("label")])
+            labels = np.array([classes.index(label) for label in rows["label"][:]])
             order = _senteval_order(rows, labels)
             features.append(self._features(embedded, rows)[order])
             truths.append(labels[order])
@@ -157,13 +158,13 @@ class Transfer(Task):
 
     def _classes(self) -> list[str]:
         """Return the labels in SentEval's order, in which SUBJ's objective is the second."""
-        names = {label for rows in self.tables.values() for label in rows.column("label")}
+        names = {label for rows in self.tables.values() for label in rows["label"][:]}
         return sorted(names, reverse=self.corpus == "subj")
 
-    def _features(self, embedded: Embedded, rows: Rows) -> Tensor:
+    def _features(self, embedded: Embedded, rows: Dataset) -> Tensor:
         features = embedded.answers.features
         parts: list[Tensor] = [
-            features(embedded[rows.column(column)]).float() for column in sides(rows)
+            features(embedded[rows[column][:]]).float() for column in sides(rows)
         ]
         if len(parts) == 1:
             return parts[0]
@@ -230,12 +231,12 @@ class Transfer(Task):
         return decays[np.argmax(np.round(100 * means, 2), axis=1)]
 
 
-def _senteval_order(rows: Rows, labels: Numbers) -> Numbers:
+def _senteval_order(rows: Dataset, labels: Numbers) -> Numbers:
     """Return row numbers sorted by number of words, then class, as SentEval sorts before it draws
     folds.
     """
     words: list[list[int]] = []
     for column in sides(rows):
-        words += [[len(sentence.split()) for sentence in rows.column(column)]]
+        words += [[len(sentence.split()) for sentence in rows[column][:]]]
 
     return np.lexsort([labels.tolist(), *reversed(words)])

@@ -2,15 +2,17 @@
 
 import math
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from datasets import Dataset
 from pydantic import BaseModel, Field
 
 from lightning_cse.data.roles import TRIPLET, NLITriplets
-from lightning_cse.data.rows import Rows, digests_of
+from lightning_cse.data.rows import check_column, digests_of
 from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import DataError
 from lightning_cse.generation.text import letters
@@ -40,9 +42,12 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
 
         return ", ".join([name, *bounds])
 
-    def pairs(self, table: Rows) -> list[Pair | None]:
+    def pairs(self, table: Dataset) -> list[Pair | None]:
         """Return the pair of each row in the source's order, or None if it makes no example."""
-        columns = zip(table.column(self.first), table.column(self.second), strict=True)
+        for name in (self.first, self.second):
+            check_column(table, name)
+
+        columns = zip(table[self.first], table[self.second], strict=True)
         pairs = [self._pair(first, second) for first, second in columns]
 
         if not self.scores:
@@ -50,11 +55,11 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
 
         low = self.scores.get("above", -math.inf)
         high = self.scores.get("below", math.inf)
-        scores = table.column("score")
+        check_column(table, "score")
 
         return [
             pair if score is not None and low < score < high else None
-            for pair, score in zip(pairs, scores, strict=True)
+            for pair, score in zip(pairs, table["score"], strict=True)
         ]
 
     def _pair(self, first: str | None, second: str | None) -> Pair | None:
@@ -125,15 +130,15 @@ def _draw_group(
     }
 
 
-def _complete_rows(tables: Sequence[Rows], sources: Sequence[Source]) -> list[tuple[Pair, ...]]:
+def _complete_rows(tables: Sequence[Dataset], sources: Sequence[Source]) -> list[tuple[Pair, ...]]:
     """Return the pair of each source for every row that makes an example for all of them."""
     columns = {column for source in sources for column in (source.first, source.second)}
-    labelled = [table for table in tables if "hypothesis" in table.names]
+    labelled = [table for table in tables if "hypothesis" in table.column_names]
     rows = []
 
     if labelled and columns <= set(TRIPLET):  # labelled pairs become triplets
-        others = [table for table in tables if "hypothesis" not in table.names]
-        tables = [*others, NLITriplets()(labelled)]
+        others = [table for table in tables if "hypothesis" not in table.column_names]
+        tables = [*others, NLITriplets()(labelled, Counter())]
 
     for table in tables:
         for pairs in zip(*(source.pairs(table) for source in sources), strict=True):

@@ -13,7 +13,7 @@ from lightning_cse.generation.text import (
     letters,
     refuses,
 )
-from lightning_cse.llm import Reply
+from lightning_cse.llm import Reply, read_answer
 
 Cosine = Callable[[str, str], float]
 """The cosine of two sentences by an encoder."""
@@ -23,10 +23,10 @@ _FEW = 6
 
 _SCORE = re.compile(
     r"\A\W*(?:json\W*)?(?:(?:\w+ ){0,4}score\W*(?:(?:[a-z]+ ){0,6}(?:is|of)\W*)?)?"
-    r"(?<![-−\d.,])(\d*\.?\d+)(?!\d|[.,:-]\d|\s*(?:%|/|out of))",
+    r"(?<![-−\d.,])(\d*\.?\d+)(?!\d|[.,:-]\d|e[-+]?\d|\s*(?:%|/|out of))",
     re.IGNORECASE,
 )
-"""A number, perhaps in JSON or after the word score; no fraction, percentage or range."""
+"""A number, perhaps marked as JSON or after the word score; no fraction, percentage or range."""
 
 
 def judge(
@@ -37,9 +37,13 @@ def judge(
     ``known`` has the sentences by role, the source included; the role is made from the
     ``reference`` among them. ``cosine`` is needed for roles with bounds of it.
     """
-    text = cleaned(reply.text, role.fields[1], reference)
+    answer = read_answer(reply.text, "sentence")
+    text = cleaned(answer or "", role.fields[1], reference)
     sentence = " ".join(text.split())
     reason = _reason(reply, text, role, known, reference)
+    if reason in (None, "empty") and (answer is None or read_answer(text, "sentence") != text):
+        reason = "no sentence"
+
     bounds = role.checks.cosine
     if reason is None and bounds is not None and cosine is not None:
         meaning = cosine(known[SOURCE], sentence)
@@ -56,12 +60,13 @@ def read_score(reply: Reply) -> tuple[float, str | None]:
 
     Source: CLAIF, authors' code. Differs: the authors take the first number, whatever it is.
     """
-    found = _SCORE.search(reply.text)
-    score = float(found[1]) if found else math.nan
-    if reply.refused or refuses(reply.text):
+    answer = read_answer(reply.text, "score") or ""
+    match = _SCORE.search(answer)
+    score = float(match[1]) if match else math.nan
+    if reply.refused or refuses(answer):
         return score, "refused"
 
-    if found is None:
+    if match is None:
         return score, "no score"
 
     return score, None if score <= 1 else "score not from 0 to 1"

@@ -12,16 +12,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import runs
 from lightning_cse.arguments import hydra_text
 from lightning_cse.config.compose import task_overrides
-from lightning_cse.data.own import OwnFormat
 from lightning_cse.data.provenance import read_provenance, write_provenance
+from lightning_cse.data.read import FileFormat
 from lightning_cse.data.roles import RoleRows
-from lightning_cse.data.rows import Rows, digests_of
+from lightning_cse.data.rows import check_column, digests_of
 from lightning_cse.data.sources import read_sources
 from lightning_cse.engine.build import built
 from lightning_cse.engine.inference import SentenceModel
@@ -29,7 +30,7 @@ from lightning_cse.engine.load import load
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.filters import Cosine
 from lightning_cse.generation.pattern import build_pattern, wrong_pattern
-from lightning_cse.generation.summary import measures, shown_prompts, shown_summary, summarise
+from lightning_cse.generation.summary import measures, shown_prompts, summarise, summary_table
 from lightning_cse.generation.writing import Row, Writer
 from lightning_cse.llm import LLM, LLMError, commonest, wrong_settings
 from lightning_cse.runs.hashing import generation_key, portable
@@ -58,7 +59,7 @@ def run(cfg: DictConfig) -> runs.Outcome | None:
         generation.pattern, generation.rows, encoder, most=cfg.summary_rows, seed=cfg.seed
     )
     generation.run.finish(generation.record(provenance, summary))
-    lines = [*shown_summary(summary, provenance), "", *generation.conclusion()]
+    lines = [summary_table(summary, provenance), "", *generation.conclusion()]
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
     return runs.Outcome("skipped" if was_finished else "finished", str(generation.run.path))
@@ -189,7 +190,7 @@ class Generation:
     def _provenance(self, counts: Mapping[str, int], started: str) -> dict[str, Any]:
         pattern = self.pattern
         endpoint = self.llm.endpoint
-        abilities = self.llm.abilities
+        form = self.llm.form
         replies = self.writer.replies
         roles = {}
 
@@ -203,7 +204,7 @@ class Generation:
             "served": dict(sorted(replies.served.items())),
             "endpoint": endpoint.address,
             # Unknown if every reply was in the cache.
-            "structured_output": abilities and abilities.structured_output,
+            "structured_output": form and form.structured_output,
             "pattern": {
                 "name": pattern.name,
                 "shots": self.cfg.pattern.shots,
@@ -242,7 +243,7 @@ class Generation:
 
     def conclusion(self) -> Iterator[str]:
         """Yield the place of the outputs, and the command that trains on the rows."""
-        yield f"rows, provenance and figure: {self.run.path}"
+        yield f"rows, provenance and record: {self.run.path}"
         shared = [line for line in self.overrides if line.startswith(SHARED_WITH_TRAINING)]
         rows = hydra_text(str(self.rows))
 
@@ -287,8 +288,8 @@ def draw_sentences(
     Raises DataError if there are fewer than the config wants, or the data has no such role.
     """
     build: RoleRows = built(cfg.data.rows)
-    tables = read_sources(cfg.data.train, data_dir, key="data.train", form=OwnFormat.of(cfg.data))
-    rows = build(tables)
+    tables = read_sources(cfg.data.train, data_dir, key="data.train", form=FileFormat.of(cfg.data))
+    rows = build(tables, Counter())
     others = _given_sentences(rows, build.roles[0], given)
     kept = [text for text in others if len(text.split()) <= cfg.most_words]
     if len(kept) < max(1, cfg.n or 1):
@@ -303,11 +304,14 @@ def draw_sentences(
     return sorted(kept, key=digest), others, digests_of(tables)
 
 
-def _given_sentences(rows: Rows, first: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
+def _given_sentences(rows: Dataset, first: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
     """Return the sentences of given roles by the first one, of rows that have them all."""
-    columns = [rows.column(name) for name in given]
+    for name in given:
+        check_column(rows, name)
+
+    columns = [rows[name] for name in given]
     found: dict[str, dict[str, str]] = {}
-    for sentence, *others in zip(rows.column(first), *columns, strict=True):
+    for sentence, *others in zip(rows[first], *columns, strict=True):
         if all(others):
             found.setdefault(sentence, dict(zip(given, others, strict=True)))
 

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from lightning_cse import runs
 from lightning_cse.analysis import describing
-from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure
-from lightning_cse.data.preparation import seeded_order
+from lightning_cse.analysis.histograms import Kind, Pairs
+from lightning_cse.data.split import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.generation.examples import Examples, Pair
 from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern
 from lightning_cse.generation.writing import Writer, score_name
 from lightning_cse.llm import dollars, price_of
-from lightning_cse.plots import save_figures
 
 _BIN = 0.1
 """The width of the bars whose common area is the overlap."""
@@ -72,7 +71,7 @@ def shown_prompts(writer: Writer, sentences: Sequence[str]) -> Iterator[str]:
 def summarise(
     pattern: Pattern, rows: Path, encoder: SentenceEncoder | None, *, most: int, seed: int
 ) -> dict[str, Any]:
-    """Measure rows and pattern, and write ``summary.json`` and ``histograms.png`` beside the rows.
+    """Measure rows and pattern.
 
     For each role, the ``written`` pairs are anchor and sentence, and the ``pattern`` pairs are all
     those that its examples were drawn from; at most ``most`` of each are measured. The summary
@@ -93,7 +92,6 @@ def summarise(
 
     measured = describing.measure(encoder, list(drawn.values()), seed)
     sets = dict(zip(drawn, measured, strict=True))
-    save_figures({"histograms.png": histograms_figure(sets)}, rows.parent)
     summary: dict[str, Any] = {
         "encoder": encoder and {"name": encoder.name, **encoder.digests},
         "measured": most,
@@ -107,8 +105,6 @@ def summarise(
     }
     if pattern.scores:
         summary["scores"] = _mean_scores(cells, pattern)
-
-    runs.write_json(rows.with_name("summary.json"), summary)
 
     return summary
 
@@ -195,19 +191,28 @@ def _drawn(role: str, label: str, pairs: Sequence[Pair], most: int, seed: int) -
     return describing.drawn_pairs(kind, label, shuffled, most)
 
 
-def shown_summary(summary: Mapping[str, Any], provenance: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the rows beside the pattern, the replies by role, and the tokens and cost."""
-    yield f"{describing.pairs_table(summary['sets'])}\n"
-    acceptance = provenance["acceptance"]
-
-    for role, counts in acceptance["roles"].items():
+def summary_table(summary: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
+    """Return a table of the replies by role, and of the written pairs beside the pattern's."""
+    written, pattern = (entry["pairs"] for entry in summary["sets"])
+    replies = provenance["acceptance"]["roles"]
+    # Of a role that the data has, only the score was asked.
+    names = [role if role in replies else score_name(role) for role in summary["roles"]]
+    pairs = dict(zip(names, zip(written, pattern, strict=True), strict=True))
+    rows = {}
+    for role, counts in replies.items():
         reasons = [f"{reason} {count:,}" for reason, count in counts["rejected"].items()]
-        rejected = ", ".join(reasons) or "none"
-        replies = f"{counts['asked']:,} replies, {counts['accepted']:,} accepted"
-        yield f"{role}: {replies}; rejected: {rejected}"
+        row = {"replies": f"{counts['asked']:,}", "accepted": f"{counts['accepted']:,}"}
+        for measure in ("mer", "cosine"):
+            spreads = [measured[measure] for measured in pairs.get(role, ())]
+            means = [f"{spread['mean']:.3f}" if spread else "-" for spread in spreads]
+            row[f"{measure} (pattern)"] = "{} ({})".format(*means) if means else ""
 
-    sources = acceptance["sources"]
-    yield (
+        rows[role] = row | {"rejected": ", ".join(reasons)}
+
+    sources = provenance["acceptance"]["sources"]
+
+    return (
+        f"{pd.DataFrame.from_dict(rows, orient='index').to_string()}\n\n"
         f"rows: {sources['complete']:,}, {sources['given_up']:,} given up; "
         f"tokens: {sum(provenance['tokens'].values()):,}; cost: {dollars(provenance['cost'])}"
     )

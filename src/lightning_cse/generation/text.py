@@ -9,8 +9,6 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 
-import pydantic_core
-
 # What counts as equal ----------------------------------------------------------------------------
 
 
@@ -97,7 +95,6 @@ _SENTENCE = (
 )
 _LABEL = rf"(?:(?:the |your )?(?:(?:new|rewritten|revised) )?{_SENTENCE}|rewritten|assistant)"
 _PATTERNS_AROUND = (
-    r"\A(?:.*</think>|\s*<think>.*)",  # the thinking that some servers leave in a reply
     r"\A(?:[-–—•*>]|\d{1,2}[.)])\s+(?=\D)",  # the bullet or number of a list
     r"\A(?:sure|certainly|of course|okay)(?:!\s+|[.,:]?\n|[.,:]\s+(?=here\b))",
     rf"\Ahere(?:['’]s| is)\b[^:.!?\n]{{0,80}}?\b{_SENTENCE}\b[^:.!?\n]{{0,80}}:[*_]*(?:\s+|\Z)",
@@ -114,11 +111,10 @@ _WRAPPED = re.compile(
 )
 """One pair of quotes, backticks or emphasis marks around the whole text."""
 _QUOTED_INSIDE_STOP = re.compile(r"\A[\"“]([^\"“”]*[^\"“”.!?…])[\"”]([.!?])\Z")
-_JSON = re.compile(r"\A\s*(?:```(?:json)?\s*)?(\{.*?)(?:\s*```\s*)?\Z", re.DOTALL)
 
 
 def cleaned(text: str, field: str = "", reference: str = "") -> str:
-    """Return a reply without quotes, markdown, labels, preamble and remarks around the sentence.
+    """Return an answer without quotes, markdown, labels, preamble and remarks around the sentence.
 
     Anything that the reference has too, such as a number or a label, belongs to the sentence.
     """
@@ -128,8 +124,6 @@ def cleaned(text: str, field: str = "", reference: str = "") -> str:
         words = r"\s+".join(map(re.escape, field.split()))
         around.append(re.compile(rf"(?i)\A([*_`]*){words}\s*(?:\1\s*[:：]|[:：]\s*\1)\s*"))
 
-    # Cleaned twice: the parser of JSON takes no lone surrogate, and escapes hide characters.
-    text = _content(_CONTROL.sub("", text))
     text = _CONTROL.sub("", text)
     before = None
 
@@ -153,21 +147,6 @@ def _unwrapped(text: str, around: Sequence[re.Pattern[str]]) -> str:
         text = pattern.sub("", text, count=1).strip()
 
     return _QUOTED_INSIDE_STOP.sub(r"\1\2", text)
-
-
-def _content(text: str) -> str:
-    """Return the sentence of a reply in JSON, even if it is cut off; another reply is unchanged."""
-    match = _JSON.search(text)
-
-    if match is None:
-        return text
-
-    try:
-        document = pydantic_core.from_json(match[1], allow_partial="trailing-strings")
-    except ValueError:
-        return ""
-
-    return str(document.get("sentence") or "")
 
 
 # Sentences ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from lightning_cse.llm.client import LLM
 from lightning_cse.llm.endpoint import Endpoint, wrong_settings
+from lightning_cse.llm.reading import read_answer
 from lightning_cse.llm.requests import (
     Account,
     Failure,
@@ -24,5 +25,6 @@ __all__ = [
     "commonest",
     "dollars",
     "price_of",
+    "read_answer",
     "wrong_settings",
 ]

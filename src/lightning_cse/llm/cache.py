@@ -2,14 +2,15 @@
 
 import hashlib
 import json
+import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import BaseFileLock, FileLock, Timeout
 
 from lightning_cse.llm.requests import LLMError, Reply, Request
 
@@ -35,6 +36,7 @@ CREATE TABLE IF NOT EXISTS replies (
     endpoint TEXT,
     created TEXT
 );
+CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, claimer TEXT NOT NULL);
 """
 _SELECT = """
 SELECT text, finish_reason, served, prompt_tokens, completion_tokens, TRUE
@@ -45,10 +47,16 @@ _INSERT = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?
 
 @dataclass
 class ReplyCache:
-    """Replies by `Request.key` in one SQLite file, which processes may share."""
+    """Replies by `Request.key` in one SQLite file, which processes may share.
+
+    Before a request is sent, its key is claimed, so that no other process sends it. A claim is
+    valid while its process holds a lock file beside the cache, which ends with the process.
+    """
 
     path: Path
     _connection: sqlite3.Connection | None = None
+    _claimer: str = field(default_factory=lambda: secrets.token_hex(8))
+    _lock: BaseFileLock | None = None
 
     def get(self, key: str) -> Reply | None:
         """Return the reply that is kept under a key, or None."""
@@ -56,6 +64,40 @@ class ReplyCache:
             row = connection.execute(_SELECT, (key,)).fetchone()
 
         return Reply(*row) if row else None
+
+    def claim(self, key: str) -> bool:
+        """Claim a key without a reply; return whether no other living process has claimed it."""
+        with self._open() as connection, connection:
+            if self._lock is None:
+                lock_file = self._lock_file(self._claimer)
+                self._lock = FileLock(lock_file, fallback_to_soft=False, thread_local=False)
+                self._lock.acquire()
+
+            connection.execute("BEGIN IMMEDIATE")
+            if connection.execute("SELECT 1 FROM replies WHERE key = ?", (key,)).fetchone():
+                return False
+
+            claimers = connection.execute("SELECT claimer FROM claims WHERE key = ?", (key,))
+            for (claimer,) in claimers.fetchall():
+                lock_file = self._lock_file(claimer)
+                if _is_held(lock_file):
+                    return False
+
+                lock_file.unlink(missing_ok=True)  # its process was killed
+
+            connection.execute("INSERT OR REPLACE INTO claims VALUES (?, ?)", (key, self._claimer))
+
+        return True
+
+    def release(self, key: str) -> None:
+        """Give up a claim."""
+        with self._open() as connection, connection:
+            connection.execute(
+                "DELETE FROM claims WHERE key = ? AND claimer = ?", (key, self._claimer)
+            )
+
+    def _lock_file(self, claimer: str) -> Path:
+        return self.path.with_name(f"{self.path.name}.{claimer}.lock")
 
     def put(self, key: str, model: str, request: Request, reply: Reply) -> Reply:
         """Keep a reply, unless one is kept; return the kept one, with the tokens used now."""
@@ -93,7 +135,11 @@ class ReplyCache:
         if self._connection is not None:
             self._connection.close()
 
-        self._connection = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock_file(self._claimer).unlink(missing_ok=True)
+
+        self._connection = self._lock = None
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -110,3 +156,12 @@ class ReplyCache:
                 f"the cache of replies {self.path} cannot be used: {error}. If it is damaged, "
                 "move it away: then every question is asked again"
             ) from error
+
+
+def _is_held(lock_file: Path) -> bool:
+    """Whether a living process holds a lock."""
+    try:
+        with FileLock(lock_file, fallback_to_soft=False, blocking=False):
+            return False
+    except Timeout:
+        return True

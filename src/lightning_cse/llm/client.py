@@ -18,12 +18,14 @@ from lightning_cse.llm.requests import Account, Failure, LLMError, Reply, Reques
 from lightning_cse.progress import progress
 
 if TYPE_CHECKING:
-    from lightning_cse.llm.http import Calls
-    from lightning_cse.llm.probe import Abilities
+    from lightning_cse.llm.http import Calls, Form
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Outcome = Reply | Failure
+
+POLLING = 0.2
+"""Seconds between two looks whether another process has a reply."""
 
 log = logging.getLogger(__name__)
 
@@ -36,21 +38,37 @@ class LLM:
         self.parameters = self.endpoint.sent
         self.cache = ReplyCache(Path(cache_dir).expanduser() / "llm" / "replies.sqlite")
         self.account = Account()
-        self.abilities: Abilities | None = None
+        self.form: Form | None = None  # None: no request was sent yet
         self._calls: Calls
 
     async def reply(self, request: Request) -> Outcome:
-        """Return the kept reply, or ask for it and keep it; for use within `each`."""
-        key = request.key(self.endpoint.model)
+        """Return the kept reply, or ask for it and keep it; for use within `each`.
 
-        async with self._calls.asked[key]:  # an equal request may be under way
-            outcome: Outcome | None = self.cache.get(key)
-            if outcome is None:
-                outcome = await self._calls.call(request)
-                if isinstance(outcome, Reply):
-                    outcome = self.cache.put(key, self.endpoint.model, request, outcome)
+        A request that another process is asking is waited for.
+        """
+        key = request.key(self.endpoint.model)
+        outcome: Outcome | None
+
+        async with self._calls.locks[key]:  # an equal request may be under way
+            while (outcome := self.cache.get(key)) is None:
+                if self.cache.claim(key):
+                    outcome = await self._ask(key, request)
+                    break
+
+                await self._calls.pause(POLLING)
 
         self.account.add(outcome)
+
+        return outcome
+
+    async def _ask(self, key: str, request: Request) -> Outcome:
+        """Ask for the reply to a claimed request, and keep it."""
+        try:
+            outcome = await self._calls.call(request)
+            if isinstance(outcome, Reply):
+                outcome = self.cache.put(key, self.endpoint.model, request, outcome)
+        finally:
+            self.cache.release(key)
 
         return outcome
 
@@ -70,7 +88,7 @@ class LLM:
         finished = asyncio.Queue[asyncio.Task[Result]]()
 
         with closing(self.cache), asyncio.Runner() as runner:
-            self._calls = Calls(self.endpoint, self.account, self.abilities)
+            self._calls = Calls(self.endpoint, self.account, self.form)
             try:
                 while True:
                     for item in islice(source, self.endpoint.concurrency - len(tasks)):
@@ -86,7 +104,7 @@ class LLM:
                     yield done.result()
             finally:
                 runner.run(self._calls.close(tasks))
-                self.abilities = self._calls.abilities
+                self.form = self._calls.form
 
     def ask(
         self, requests: Iterable[Request], what: str, total: int | None = None

@@ -5,11 +5,11 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from lightning_cse.llm.endpoint import Endpoint
-from lightning_cse.llm.probe import Abilities, probe, response_format
-from lightning_cse.llm.requests import Account, Failure, LLMError, Reply, Request, read_reply
+from lightning_cse.llm.reading import read_reply
+from lightning_cse.llm.requests import Account, Failure, LLMError, Reply, Request
 
 try:
     import httpx2
@@ -22,16 +22,34 @@ except ImportError as missing:
 
 _OF_THE_REQUEST = frozenset({400, 403, 413, 422})
 """Statuses of one request that another attempt does not change."""
+_OF_THE_SETTINGS = frozenset({401, 404})
+"""Statuses of a wrong key, address or model, which all requests have in common."""
+_OF_ANY_FORM = _OF_THE_SETTINGS | {403, 429, 503}
+"""Statuses that do not depend on the form of a request."""
+
+PATIENCE = 8.0
+"""Seconds after which a log line names an endpoint that has not answered yet."""
+
+LARGEST = 2**20
+"""Bytes of an answer that are read; a sentence has a hundred, long thinking some hundred thousand.
+"""
 
 log = logging.getLogger(__name__)
+
+
+class Form(NamedTuple):
+    """The form of requests: with a JSON schema of the reply, and with system messages or with these
+    in front of the user's.
+    """
+
+    structured_output: bool
+    system_messages: bool
 
 
 class Calls(openai.DefaultAsyncHttpxClient):
     """Asks an endpoint through the openai client, and makes the calls of that client."""
 
-    def __init__(
-        self, endpoint: Endpoint, account: Account, abilities: Abilities | None = None
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, account: Account, form: Form | None = None) -> None:
         super().__init__(trust_env=not endpoint.here)  # a proxy cannot reach this machine
         # They log every call, and at DEBUG what is sent.
         for name in ("openai", "httpx2", "httpcore2"):
@@ -39,9 +57,9 @@ class Calls(openai.DefaultAsyncHttpxClient):
 
         self.endpoint = endpoint
         self.account = account
-        self.abilities = abilities  # None: the first request has the endpoint probed
+        self.form = form  # None: the first reply decides it
         # Held while a request is asked, by its key.
-        self.asked: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.ended = False
         requests = endpoint.requests_per_minute
         tokens = endpoint.tokens_per_minute
@@ -49,9 +67,8 @@ class Calls(openai.DefaultAsyncHttpxClient):
         self._tokens = AsyncLimiter(tokens / 60, 1) if tokens else None
         self._owed = 0.0  # tokens that were used and not waited for yet
         self._line = asyncio.Lock()  # first come, first served
-        self._answered = False
-        self._probing: asyncio.Future[Abilities] | None = None
-        self._failed = 0  # requests without a reply, in a row
+        self._warning: asyncio.TimerHandle | None = None
+        self._failures = 0  # requests without a reply, in a row
 
     @cached_property
     def _openai(self) -> openai.AsyncOpenAI:
@@ -71,67 +88,83 @@ class Calls(openai.DefaultAsyncHttpxClient):
             log.info("waiting for %d calls; Ctrl-C aborts them", len(tasks))
 
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._warning is not None:
+            self._warning.cancel()
+
         await self.aclose()
 
     async def call(self, request: Request) -> Reply | Failure:
         """Return a reply or a failure; raise LLMError if no request can get a reply."""
-        outcome: Reply | Failure
-
         try:
-            abilities = self.abilities or await self._probed(request)
-            outcome = await self._post(_body(request, self.endpoint.model, abilities))
+            reply = await self._post(request)
         except openai.APIStatusError as error:
             if error.code == "content_filter":
-                outcome = Reply("", error.code)
+                reply = Reply("", error.code)
             else:
-                final = error.status_code in _OF_THE_REQUEST
-                outcome = Failure(self._short(error), final)
+                return self._failure(error, error.status_code)
         except openai.APIConnectionError as error:
-            outcome = Failure(self._short(error))
+            return self._failure(error)
 
-        if isinstance(outcome, Reply):
-            self._answered = True
-            self._failed = 0
-            return outcome
+        self._failures = 0
 
-        self._failed += 1
-        if self._failed >= max(8, 2 * self.endpoint.concurrency):  # two rounds
+        return reply
+
+    def _failure(self, error: openai.APIError, status: int | None = None) -> Failure:
+        """Return the failure of a request; raise LLMError if all others will fail, too."""
+        reason = self._short(error)
+        address = self.endpoint.address
+        check = (
+            "Check llm.model, llm.base_url (it usually ends in /v1), llm.parameters, "
+            f"llm.structured_output and the key in {self.endpoint.key_variable}"
+        )
+        self._failures += 1
+        if status in _OF_THE_SETTINGS and self.form is None:
+            raise LLMError(f"{address}, {self.endpoint.model}: {reason}. {check}") from error
+
+        if self._failures >= max(8, 2 * self.endpoint.concurrency):  # two rounds
+            advice = check if self.form is None else "The same command continues"
             raise LLMError(
-                f"the last {self._failed} requests to {self.endpoint.address} all failed, "
-                f"the last one: {outcome.reason}. The same command continues"
+                f"the last {self._failures} requests to {address} all failed, the last one: "
+                f"{reason}. {advice}"
             )
 
-        return outcome
+        return Failure(reason, status in _OF_THE_REQUEST)
 
-    async def _probed(self, request: Request) -> Abilities:
-        """Return what the endpoint accepts; the first request has it probed."""
-        if self._probing is None:
-            self._probing = asyncio.ensure_future(self._probe(request))
+    async def _post(self, request: Request) -> Reply:
+        """Send a request in the first form that the endpoint accepts, which is then that of all."""
+        best, *others = self._forms(request)
+        for form in (best, *others):
+            body = _body(request, self.endpoint.model, form)
+            try:
+                response = await self._openai.post(
+                    "/chat/completions", cast_to=httpx2.Response, body=body
+                )
+                break
+            except openai.APIStatusError as error:
+                if form == [best, *others][-1] or error.status_code in _OF_ANY_FORM:
+                    raise
 
-        return await self._probing
+        if self.form is None:
+            self.form = form
+            refused = [name for name in form._fields if getattr(form, name) < getattr(best, name)]
+            if refused:
+                log.info("%s refuses %s", self.endpoint.address, " and ".join(refused))
 
-    async def _probe(self, request: Request) -> Abilities:
-        """Probe the endpoint; raise LLMError if it does not answer."""
-        try:
-            abilities = await probe(self._post, self.endpoint, request.schema)
-        except (openai.APIStatusError, openai.APIConnectionError) as error:
-            raise LLMError(
-                f"{self.endpoint.address}, {self.endpoint.model}: {self._short(error)}. Check "
-                "llm.model, llm.base_url (it usually ends in /v1), llm.parameters and the key in "
-                f"{self.endpoint.key_variable}"
-            ) from error
-
-        self._answered = True
-        self.abilities = abilities
-
-        return abilities
-
-    async def _post(self, body: Mapping[str, Any], retries: int | None = None) -> Reply:
-        client = self._openai if retries is None else self._openai.with_options(max_retries=retries)
-        response = await client.post("/chat/completions", cast_to=httpx2.Response, body=body)
         reply: Reply = response.extensions["reply"]
 
         return reply
+
+    def _forms(self, request: Request) -> list[Form]:
+        """Return the forms of a request that the endpoint may accept, the best one first."""
+        if self.form is not None:
+            return [self.form]
+
+        setting = self.endpoint.structured_output
+        is_open = setting == "auto" and request.schema is not None
+        schemas = [True, False] if is_open else [bool(setting)]
+        systems = [True, False] if request.messages[0][0] == "system" else [True]
+
+        return [Form(schema, system) for system in systems for schema in schemas]
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Make one call when the limits allow it; the reply is an extension of the response.
@@ -140,17 +173,30 @@ class Calls(openai.DefaultAsyncHttpxClient):
         """
         await self._wait_for_turn()
         self.account.retried += request.headers.get("x-stainless-retry-count", "0") != "0"
+        if self._warning is None:
+            self._warning = asyncio.get_running_loop().call_later(
+                PATIENCE,
+                log.warning,
+                "%s has not answered for %g s; a call may take %g s (llm.timeout)",
+                self.endpoint.address,
+                PATIENCE,
+                self.endpoint.timeout,
+            )
 
         try:
             async with asyncio.timeout(self.endpoint.timeout):
-                response = await super().send(request, **options)
+                streamed = await super().send(request, **options | {"stream": True})
+                response = await _read(streamed)
 
+            self._warning.cancel()
             if response.is_success:
-                reply = read_reply(response.content)
+                # Whoever sends more is stopped, and has said nothing.
+                is_whole = len(response.content) < LARGEST
+                reply = read_reply(response.content) if is_whole else Reply("", "length")
                 self._owed += reply.tokens
                 response.extensions["reply"] = reply
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            if self._answered:
+            if self.form is not None:
                 raise
 
             raise LLMError(
@@ -163,12 +209,17 @@ class Calls(openai.DefaultAsyncHttpxClient):
 
         return response
 
+    async def pause(self, seconds: float) -> None:
+        """Wait, unless no further call may start."""
+        if self.ended:
+            raise asyncio.CancelledError
+
+        await asyncio.sleep(seconds)
+
     async def _wait_for_turn(self) -> None:
         """Wait until the limits per minute allow a call; at the end, let no further call start."""
         async with self._line:
-            if self.ended:
-                raise asyncio.CancelledError
-
+            await self.pause(0)
             if self._requests is not None:
                 await self._requests.acquire()
 
@@ -186,16 +237,46 @@ class Calls(openai.DefaultAsyncHttpxClient):
         return " ".join(reason.replace(self._openai.api_key, "***").split())[:300]
 
 
-def _body(request: Request, model: str, abilities: Abilities) -> dict[str, Any]:
-    """Return the body of a request in the form that the endpoint accepts."""
+async def _read(streamed: httpx2.Response) -> httpx2.Response:
+    """Return a response with its content, of which no more than `LARGEST` bytes are read."""
+    content = bytearray()
+    try:
+        async for chunk in streamed.aiter_bytes():
+            content += chunk
+            if len(content) >= LARGEST:
+                break
+    finally:
+        await streamed.aclose()
+
+    headers = streamed.headers.copy()
+    headers.pop("Content-Encoding", None)  # the content is decoded
+
+    return httpx2.Response(
+        streamed.status_code,
+        headers=headers,
+        content=bytes(content[:LARGEST]),
+        request=streamed.request,
+    )
+
+
+def _body(request: Request, model: str, form: Form) -> dict[str, Any]:
+    """Return the body of a request in a form."""
     messages = [{"role": role, "content": text} for role, text in request.messages]
-    if not abilities.system_messages and messages[0]["role"] == "system":
+    if not form.system_messages and messages[0]["role"] == "system":
         system, first, *others = messages
         first = {**first, "content": f"{system['content']}\n\n{first['content']}"}
         messages = [first, *others]
 
     body: dict[str, Any] = {"model": model, "messages": messages, **request.parameters}
-    if request.schema is not None and abilities.structured_output:
+    if request.schema is not None and form.structured_output:
         body["response_format"] = response_format(request.schema)
 
     return body
+
+
+def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameter that asks for a reply of a JSON schema."""
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "reply", "strict": True, "schema": schema},
+    }

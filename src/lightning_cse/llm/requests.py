@@ -77,34 +77,6 @@ class Failure:
     final: bool = False
 
 
-def read_reply(content: bytes) -> Reply:
-    """Return the reply in the body of a chat completion, or raise ValueError with the reason."""
-    try:
-        answer = json.loads(content)
-        choice = answer["choices"][0]
-        usage = answer.get("usage") or {}
-        model = answer.get("model")
-        refusal = choice["message"].get("refusal")
-        text = refusal or choice["message"].get("content") or ""
-        reply = Reply(
-            # A reply cut off in an emoji ends with half a character.
-            text=text.encode("utf-8", "replace").decode(),
-            finish="refusal" if refusal else choice.get("finish_reason") or "unknown",
-            model=model if isinstance(model, str) else None,
-            prompt_tokens=usage.get("prompt_tokens"),
-            completion_tokens=usage.get("completion_tokens"),
-        )
-    except (ValueError, LookupError, TypeError, AttributeError):
-        raise ValueError(
-            f"the answer is not a chat completion; it begins {content[:80]!r}"
-        ) from None
-
-    if choice.get("error") or reply.finish == "error":
-        raise ValueError(f"the reply was cut off by an error: {choice.get('error')}")
-
-    return reply
-
-
 @dataclass
 class Account:
     """Counts over requests that ended."""

@@ -154,8 +154,6 @@ class Method(Evaluated, ABC):
     - ``spread``: the roles whose uniformity is measured; all roles of the data if empty;
     - ``needs_dropout``: whether the positive is the anchor under another dropout mask: dropout is
       then required.
-    - ``needs_all_rows``: whether it reads all training rows before its first step, which a stream
-      cannot give it;
     - ``papers``: what to cite, as BibTeX entries or keys of ``experiments/references.bib``;
     - ``version``: an integer in the record of each run, raised whenever the method's numbers
       change, so that tables mark runs of another version.
@@ -172,7 +170,6 @@ class Method(Evaluated, ABC):
     optional: tuple[str, ...] = ()
     spread: tuple[str, ...] = ()
     needs_dropout: bool = False
-    needs_all_rows: bool = False
     papers: tuple[str, ...] = ()
     version: ClassVar[int] = 1
 

@@ -25,6 +25,7 @@ class Evaluated(pl.LightningModule):
         self.model = model
         self.results: dict[str, TaskResult] = {}
         self._batches: list[tuple[list[str], Embedding]] = []
+        self._embedded: Embedded | None = None
         self._is_asked = False
 
     def embed_sentences(self, batch: Mapping[str, Any]) -> Embedding:
@@ -43,6 +44,7 @@ class Evaluated(pl.LightningModule):
     def on_validation_epoch_start(self) -> None:
         """Forget the embeddings of an evaluation that was stopped."""
         self._batches = []
+        self._embedded = None
         self._is_asked = False
 
     def on_test_epoch_start(self) -> None:
@@ -68,12 +70,15 @@ class Evaluated(pl.LightningModule):
 
     @property
     def embedded(self) -> Embedded:
-        """The sentences of this evaluation with their embeddings, until its tasks are asked."""
-        sentences = [sentence for part, _ in self._batches for sentence in part]
-        embedding = Embedding.cat([embedding for _, embedding in self._batches])
-        check_finite(embedding, self.trainer.global_step)
+        """The sentences of this evaluation with their embeddings, until its metrics are logged."""
+        if self._embedded is None:
+            sentences = [sentence for part, _ in self._batches for sentence in part]
+            embedding = Embedding.cat([embedding for _, embedding in self._batches])
+            check_finite(embedding, self.trainer.global_step)
+            self._embedded = Embedded(self.model, sentences, lambda _: embedding)
+            self._batches = []
 
-        return Embedded(self.model, sentences, lambda _: embedding)
+        return self._embedded
 
     def _ask_tasks(self, split: Split) -> None:
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]  # set by Lightning
@@ -84,7 +89,7 @@ class Evaluated(pl.LightningModule):
         if not self._is_asked:
             self._ask_tasks(split)
 
-        self._batches = []
+        self._embedded = None
         metrics = {name: result.metrics for name, result in self.results.items()}
         for key, value in keyed(metrics, prefix).items():
             self.log(key, value, batch_size=1)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 import torch
 from torch import Tensor, nn
 
-from lightning_cse.data.parsers import PAIR_SENTENCES as ROLES
+from lightning_cse.data.layouts import PAIR_SENTENCES as ROLES
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.methods.base import MakeOptimizer, Method, Schedule
 from lightning_cse.models import ImpScoreModel
@@ -73,7 +73,6 @@ class ImpScore(Method):
             schedule=schedule,
             chunk_size=chunk_size,
         )
-        self.needs_all_rows = self.model.frozen
         # The vectors of distinct training sentences, and their numbers by role and row.
         self._vectors: Tensor | None = None
         self._places: Tensor | None = None
@@ -101,7 +100,7 @@ class ImpScore(Method):
         tokenizers = {role: data.tokenizer_of(role) for role in self.roles}
         columns = []
         for role, tokenize in tokenizers.items():
-            columns.append([(tokenize.digest, sentence) for sentence in data.train.column(role)])
+            columns.append([(tokenize.digest, sentence) for sentence in data.train[role]])
 
         number = {one: place for place, one in enumerate(dict.fromkeys(chain(*columns)))}
         log.info(

@@ -47,8 +47,8 @@ class SBERT(Method):
         """Check the labels of all rows: a step would have to wait for those on a GPU."""
         super().on_fit_start()
         rows = getattr(self.trainer.datamodule, "train", None)  # type: ignore[attr-defined]
-        if rows is not None and TARGET in rows.names:
-            self.model.classifier.check_labels(torch.tensor(rows.column(TARGET)))
+        if rows is not None and TARGET in rows.column_names:
+            self.model.classifier.check_labels(torch.tensor(rows[TARGET][:]))
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed both sentences of a batch's pairs, and classify the pairs."""

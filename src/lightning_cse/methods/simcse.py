@@ -15,7 +15,9 @@ class SimCSE(Method):
     r"""Supervised SimCSE: anchor, positive and hard negatives, one vector each, compared by cosine.
 
     A row may have no hard negative, or several; all are candidates for all rows. A freshly
-    initialised head, ``tanh(Wx + b)``, is applied to the pooled vector and kept at test.
+    initialised head, ``tanh(Wx + b)``, is applied to the pooled vector and kept at test. Without
+    ``head``, the pooled vector itself is trained: a new head undoes what a sentence encoder has
+    learned.
 
     Source: Gao et al. 2021, section 4, and the authors' code (head, negatives of all
     rows).  Differs: the head is initialised as torch's linear layers are; theirs from N(0, 0.02).
@@ -28,9 +30,14 @@ class SimCSE(Method):
     pairs: ClassVar = {"primary": ("anchor", "positive")}
 
     def __init__(
-        self, encoder: SentenceEncoder, loss: nn.Module, **training: Unpack[Training]
+        self,
+        encoder: SentenceEncoder,
+        loss: nn.Module,
+        *,
+        head: bool = True,
+        **training: Unpack[Training],
     ) -> None:
-        super().__init__(PointModel(encoder, has_head=True), loss, **training)
+        super().__init__(PointModel(encoder, has_head=head), loss, **training)
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the roles of a batch and compare them."""

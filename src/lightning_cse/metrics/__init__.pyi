@@ -2,7 +2,9 @@ from .classes import Alignment as Alignment
 from .classes import RelativeFittingDifficulty as RelativeFittingDifficulty
 from .classes import Uniformity as Uniformity
 from .edit import match_error_rate as match_error_rate
+from .influences import auc_influences as auc_influences
 from .influences import auprc_influences as auprc_influences
+from .influences import mean_influences as mean_influences
 from .influences import spearman_influences as spearman_influences
 from .representation import alignment as alignment
 from .representation import mean_of_best as mean_of_best
@@ -17,6 +19,8 @@ from .scores import auprc as auprc
 from .scores import best_threshold as best_threshold
 from .scores import delong as delong
 from .scores import mcnemar as mcnemar
+from .scores import recall_at as recall_at
+from .scores import reciprocal_rank_at as reciprocal_rank_at
 from .scores import share_larger as share_larger
 from .scores import spearman as spearman
 from .scores import spearman_all as spearman_all

@@ -6,7 +6,41 @@ The functions accept what those of `lightning_cse.metrics.scores` accept, and ra
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_cse.metrics.scores import Column, Values, as_columns, labels_and_scores
+from lightning_cse.metrics.scores import (
+    Column,
+    Values,
+    as_column,
+    as_columns,
+    labels_and_scores,
+    placements,
+)
+
+
+def mean_influences(values: Values) -> Column:
+    r"""Return the influence of each row on the mean, such as an accuracy, ``(n,)``.
+
+    .. math:: h_i = \frac{x_i - \bar x}{n}
+    """
+    column = as_column(values, "values")
+    return np.asarray((column - column.mean()) / len(column))
+
+
+def auc_influences(labels: Values, scores: Values) -> Column:
+    r"""Return the influence of each row on `auc`, ``(n,)``.
+
+    .. math:: h_i = \frac{V_i - \bar V}{n_i}
+
+    with DeLong's component :math:`V_i` (see `auc_error`), its mean over the :math:`n_i` rows of the
+    same label. The sum of the influences is 0. It raises ValueError if a label is missing.
+
+    Source: DeLong, DeLong and Clarke-Pearson 1988.  Differs: nothing.
+    """
+    is_positive = labels_and_scores(labels, scores)[0].astype(bool)
+    influences = np.empty(len(is_positive))
+    for mask, values in zip((is_positive, ~is_positive), placements(labels, scores), strict=True):
+        influences[mask] = (values - values.mean()) / len(values)
+
+    return influences
 
 
 def auprc_influences(labels: Values, scores: Values) -> Column:

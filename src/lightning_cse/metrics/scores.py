@@ -7,7 +7,7 @@ differ.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -140,7 +140,7 @@ def auc(labels: Values, scores: Values) -> float:
     with scores :math:`s` of shape ``(n,)``, the rows :math:`P` with label 1 and the rows :math:`N`
     with label 0. It raises ValueError if either label is missing.
     """
-    return float(np.mean(_placements(labels, scores)[0]))
+    return float(np.mean(placements(labels, scores)[0]))
 
 
 def auc_error(labels: Values, scores: Values) -> float:
@@ -153,11 +153,11 @@ def auc_error(labels: Values, scores: Values) -> float:
 
     Source: DeLong, DeLong and Clarke-Pearson 1988.  Differs: nothing.
     """
-    variances = [np.var(side, ddof=1) / len(side) for side in _placements(labels, scores)]
+    variances = [np.var(side, ddof=1) / len(side) for side in placements(labels, scores)]
     return float(np.sqrt(sum(variances)))
 
 
-def _placements(labels: Values, scores: Values) -> tuple[Column, Column]:
+def placements(labels: Values, scores: Values) -> tuple[Column, Column]:
     """Return the placements of the positive and of the negative rows, in the order of the rows."""
     positive, values = labels_and_scores(labels, scores)
     if positive.all() or not positive.any():
@@ -179,15 +179,12 @@ def _share_below(ordered: Column, values: Column) -> Column:
 class DeLong:
     """DeLong's test of two paired AUCs: ``difference`` is A minus B, ``error`` its standard error.
 
-    ``influences`` has the influence of each row on the difference, ``(n,)``, of which the sum is 0.
-
     Source: DeLong, DeLong and Clarke-Pearson 1988.
     """
 
     auc_a: float
     auc_b: float
     error: float
-    influences: Column = field(repr=False, compare=False)
 
     @property
     def difference(self) -> float:
@@ -223,7 +220,7 @@ def delong(labels: Values, scores_a: Sequence[Values], scores_b: Sequence[Values
     """
     parts = []
     for scores in (scores_a, scores_b):
-        placed = [_placements(labels, each) for each in scores]
+        placed = [placements(labels, each) for each in scores]
         parts.append([np.mean(side, axis=0) for side in zip(*placed, strict=True)])
 
     if min(map(len, parts[0])) < 2:
@@ -232,13 +229,7 @@ def delong(labels: Values, scores_a: Sequence[Values], scores_b: Sequence[Values
     variances = [np.var(a - b, ddof=1) / len(a) for a, b in zip(*parts, strict=True)]
     area_a, area_b = (float(np.mean(positive)) for positive, _ in parts)
 
-    is_positive = np.asarray(labels, dtype=bool)
-    influences = np.empty(len(is_positive))
-    for mask, a, b in zip((is_positive, ~is_positive), *parts, strict=True):
-        difference = a - b
-        influences[mask] = (difference - difference.mean()) / len(difference)
-
-    return DeLong(area_a, area_b, float(np.sqrt(sum(variances))), influences)
+    return DeLong(area_a, area_b, float(np.sqrt(sum(variances))))
 
 
 def share_larger(first: Values, second: Values) -> float:
@@ -258,6 +249,35 @@ def share_larger(first: Values, second: Values) -> float:
     """
     larger, smaller = as_columns(first, second, ("first", "second"))
     return float(np.mean(larger > smaller))
+
+
+def recall_at(ranks: Values, k: int) -> float:
+    r"""Return the share of queries whose answer is among the first ``k``.
+
+    .. math:: \frac{1}{n} \sum_{i=1}^{n} [ r_i \le k ]
+
+    with the rank :math:`r_i` of the answer to each query, 1 for the best, of shape ``(n,)``.
+
+    Examples:
+        >>> recall_at([1, 3, 12, 2], k=2)
+        0.5
+    """
+    return float(np.mean(as_column(ranks, "ranks") <= k))
+
+
+def reciprocal_rank_at(ranks: Values, k: int) -> float:
+    r"""Return the mean reciprocal rank, where a rank above ``k`` counts 0 (MRR@k).
+
+    .. math:: \frac{1}{n} \sum_{i=1}^{n} \frac{[ r_i \le k ]}{r_i}
+
+    with the rank :math:`r_i` of the answer to each query, 1 for the best, of shape ``(n,)``.
+
+    Examples:
+        >>> reciprocal_rank_at([1, 2, 12], k=10)
+        0.5
+    """
+    column = as_column(ranks, "ranks")
+    return float(np.mean(np.where(column <= k, 1 / column, 0.0)))
 
 
 def spearman(gold: Values, scores: Values, *, constant: float | None = None) -> float:

@@ -4,6 +4,8 @@ from .base import View as View
 from .base import build as build
 from .dual import DualModel as DualModel
 from .dual_gaussian import DualGaussianModel as DualGaussianModel
+from .folder import FolderModel as FolderModel
+from .folder import read_layers as read_layers
 from .gaussian import GaussianModel as GaussianModel
 from .impscore import ImpScoreModel as ImpScoreModel
 from .pair import PairModel as PairModel

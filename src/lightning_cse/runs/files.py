@@ -275,12 +275,16 @@ def check_checkpoint(path: Path) -> None:
             raise ValueError(f"wrong checksum of {member}")
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the content of a checkpoint in main memory; raises as `check_checkpoint`."""
+def read_checkpoint(path: Path, functions: Sequence[Any] = ()) -> dict[str, Any]:
+    """Return the content of a checkpoint in main memory; of code, it may name only ``functions``.
+
+    Raises as `check_checkpoint`.
+    """
     import torch
 
     check_checkpoint(path)
-    with _checked(path):  # what zipfile accepts, torch may refuse
+    # What zipfile accepts, torch may refuse.
+    with _checked(path), torch.serialization.safe_globals(list(functions)):
         content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
 
     return content

@@ -85,10 +85,13 @@ PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 NEUTRAL: Mapping[str, Any] = {
     "least_evaluations": 1,
     "data.bad_rows": "error",
-    "data.shuffle_buffer": 10_000,
+    "data.negatives_a_row": 1,
+    "data.negatives_share": 0.95,
+    "data.shuffle_buffer": 10_000,  # this key and the next: of version 0.1
     "data.streaming": False,
     "diag.dropout": False,
     "encoder.bidirectional": False,
+    "method.head": True,
     "trainer.accumulate_grad_batches": 1,
     "trainer.max_steps": -1,
 }
@@ -100,9 +103,11 @@ def config_hash(config: Mapping[str, Any], **parts: Any) -> str:
 
     The arguments are those of `decisive`.
     """
-    text = json.dumps(
-        decisive(config, **parts), sort_keys=True, separators=(",", ":"), allow_nan=False
-    )
+    return _digest(decisive(config, **parts))
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     without_modules = _MODULES.sub("", text)
 
     return hashlib.sha256(without_modules.encode("ascii")).hexdigest()[:10]
@@ -215,9 +220,9 @@ def identity(
     """Return the identity of a training; ``requested`` is the config with ``auto`` in it, all other
     arguments are those of `decisive`.
     """
-    return Identity(
-        config_hash(config, **parts), training_key(requested), decisive(config, **parts)
-    )
+    content = decisive(config, **parts)
+
+    return Identity(_digest(content), training_key(requested), content)
 
 
 # Keys of tables

@@ -1,7 +1,5 @@
 """The environment of a process: code, versions, machine, and the device that it computes on."""
 
-import ctypes
-import gc
 import importlib.metadata
 import os
 import platform
@@ -137,15 +135,6 @@ def device_name(device: "torch.device") -> str:
     import torch
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def return_freed_memory() -> None:
-    """Free objects that refer to each other, and return freed memory to the system, which the C
-    library may keep for later tensors.
-    """
-    gc.collect()
-    if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def peak_memory() -> float:

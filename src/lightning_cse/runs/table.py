@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_cse.runs.curves import mean_of_text
+from lightning_cse.runs.untrained import comparison
 
 _BASELINES = {"untrained": "untrained encoder", "length": "LENGTH"}
 
@@ -64,3 +65,5 @@ def _facts(record: Mapping[str, Any]) -> Iterator[str]:
         spent = ", ".join(f"{what} {value:.1f} s" for what, value in record["seconds"].items())
         where = ", ".join(str(record[key]) for key in ("device", "precision") if record.get(key))
         yield f"time: {spent} ({where})" if where else f"time: {spent}"
+
+    yield from comparison(record)

@@ -12,17 +12,21 @@ from omegaconf import OmegaConf
 
 from lightning_cse.analysis.describing import describe
 from lightning_cse.config import conf_dir
-from lightning_cse.config.compose import register
+from lightning_cse.config.compose import complete, register
 from lightning_cse.config.launch import ordered
 from lightning_cse.data import read_corpus, sample_dir
-from lightning_cse.errors import DataError
+from lightning_cse.errors import DataError, EncoderError
 
 
 def composed(*overrides):
     register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        return hydra_compose("describe", ordered(overrides))
+        cfg = hydra_compose("describe", ordered(overrides))
+
+    complete(cfg, overrides)
+
+    return cfg
 
 
 @pytest.fixture
@@ -87,7 +91,7 @@ def test_plain_sentences_have_dropout_pairs_beside_those_of_stsb(described, own)
     assert set(pairs["mer"].values()) == {0.0}
     assert 0 < pairs["cosine"]["mean"] < 0.999
     assert described("ngcse_wiki", *own)[0]["sets"] == summary["sets"]
-    scores = read_corpus("stsb", "dev", sample_dir()).column("score")
+    scores = read_corpus("stsb", "dev", sample_dir())["score"]
     positive, negative = summary["sets"][1]["pairs"]
     assert positive["pairs"] == sum(score > 4 for score in scores)
     assert negative["pairs"] == sum(score < 1 for score in scores)
@@ -120,3 +124,15 @@ def test_the_folder_is_named_by_what_decides_the_numbers(described, own):
     assert first["sets"][0]["pairs"][0]["measured"] == 5
     assert described("ngcse_wiki", *own, "rows=5")[1] == folder
     assert described("ngcse_wiki", *own, "rows=5", "seed=1")[1] != folder
+
+
+def test_a_wrong_file_is_reported_before_an_encoder_is_looked_for(described, tmp_path):
+    path = tmp_path / "wrong.csv"
+    path.write_text("anchor,positive\na cat,\n")
+    nowhere = ("encoder=custom", f"encoder.source={tmp_path}/no_such_encoder")
+    with pytest.raises(DataError, match=r"wrong\.csv:2"):
+        described("file", f"data.train={path}", *nowhere)
+
+    path.write_text("anchor,positive\na cat,a tom\n")
+    with pytest.raises(EncoderError, match="no_such_encoder"):
+        described("file", f"data.train={path}", *nowhere)

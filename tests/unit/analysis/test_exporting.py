@@ -3,14 +3,17 @@ upload.
 """
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import httpx2
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from huggingface_hub import HfApi
 from oracles import save_tiny, untrained
 from sentence_transformers import SentenceTransformer
@@ -182,6 +185,76 @@ def test_failed_export_keeps_the_existing_folder(tmp_path, monkeypatch):
     (notes / "mine.txt").write_text("mine")
     with pytest.raises(LightningCSEError, match="--force replaces only"):
         export(first, notes, force=True)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from oracles import untrained
+from lightning_cse.analysis import exporting
+from lightning_cse.models import PointModel
+exporting._checked_distance = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+exporting.export(untrained(PointModel), Path(sys.argv[2]))
+"""
+
+
+def test_the_next_export_removes_what_a_killed_one_left(tmp_path, repository):
+    folder = tmp_path / "out [1]"
+    line = [sys.executable, "-c", KILLED, str(repository / "tests"), str(folder)]
+    assert subprocess.run(line).returncode == -signal.SIGKILL
+    (leftover,) = tmp_path.iterdir()
+    assert (leftover / "exported" / "modules.json").is_file()
+    notes = tmp_path / ".out [1].notes"
+    notes.mkdir()
+    other = tmp_path / ".out [1].export-other"
+    other.mkdir()
+
+    with FileLock(other / "lock"):
+        export(untrained(PointModel), folder)
+
+    assert sorted(tmp_path.iterdir()) == sorted([folder, notes, other])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux swaps folders")
+def test_a_replaced_folder_is_missing_at_no_time(tmp_path):
+    folders = [tmp_path / name for name in ("target", "new")]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "name").write_text(folder.name)
+
+    target, new = folders
+    present = []
+    swapped = threading.Event()
+
+    def watch():
+        while not swapped.is_set():
+            present.append((target / "name").exists())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for _ in range(2001):
+        exporting._replace(new, target)
+
+    swapped.set()
+    watcher.join()
+    assert len(present) > 10
+    assert all(present)
+    assert [(folder / "name").read_text() for folder in folders] == ["new", "target"]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_folders_are_renamed_where_they_cannot_be_swapped(tmp_path, monkeypatch, exists):
+    monkeypatch.setattr(exporting, "_EXCHANGE", 1 << 10)  # an unknown flag
+    target, new = tmp_path / "target", tmp_path / "scratch" / "new"
+    new.mkdir(parents=True)
+    (new / "name").write_text("new")
+    if exists:
+        target.mkdir()
+
+    exporting._replace(new, target)
+    assert (target / "name").read_text() == "new"
+    assert not new.exists()
 
 
 def test_every_method_is_cited():

@@ -6,9 +6,9 @@ from itertools import islice
 import pytest
 
 from lightning_cse.baselines import FewShot
-from lightning_cse.baselines.few_shot import LABELS, read_answer
+from lightning_cse.baselines.few_shot import LABELS, read_label
 from lightning_cse.data import read_corpus
-from lightning_cse.data.corpora import sample_dir
+from lightning_cse.data.declarations import sample_dir
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation.inli import HYPOTHESES
 from lightning_cse.llm import Failure, Reply
@@ -91,7 +91,14 @@ def test_a_request_is_the_task_then_the_examples_then_the_pair():
         ("", "unparsable"),
         ("entailment", "unparsable"),
         ("neutral or contradiction", "unparsable"),
-        ("<think>Is it neutral? It is said.</think>\nexplicit entailment", "unparsable"),
+        ("<think>Is it neutral? It is said.</think>\nexplicit entailment", "explicit"),
+        ("<think>It must be neutral", "unparsable"),
+        ('<think>Neutral?</think>{"label": "implied entailment"}', "implied"),
+        ('The label: {"label": "contradiction"}', "contradiction"),
+        ('{"label": "neutr', "unparsable"),
+        ('{"label": "neutral or', "unparsable"),
+        ('{"label": ["neutral"]}', "unparsable"),
+        ("[" * 100_000, "unparsable"),
         ("not neutral", "unparsable"),
         ("It cannot be a contradiction.", "unparsable"),
         ("There is no explicit or implied entailment", "unparsable"),
@@ -107,7 +114,7 @@ def test_a_request_is_the_task_then_the_examples_then_the_pair():
     ],
 )
 def test_one_label_is_read_and_nothing_is_guessed(said, answer):
-    assert read_answer(reply(said) if isinstance(said, str) else said) == answer
+    assert read_label(reply(said) if isinstance(said, str) else said) == answer
 
 
 def test_answers_stand_in_the_order_of_the_pairs():

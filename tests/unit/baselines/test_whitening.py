@@ -8,7 +8,8 @@ import torch
 
 from lightning_cse.baselines import Whitening
 from lightning_cse.baselines import whitening as module
-from lightning_cse.data.corpora import read_corpus, sample_dir
+from lightning_cse.data.corpora import read_corpus
+from lightning_cse.data.declarations import sample_dir
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import DataError
@@ -93,7 +94,7 @@ def test_files_and_corpora_of_sentences_or_pairs(encoder, whiten):
     assert whiten(encoder, SENTENCES).sentences == SENTENCES
     rows = read_corpus("stsb", "dev", sample_dir())
     whitening = Whitening(encoder, sources="stsb/dev", data_dir=sample_dir())
-    assert list(whitening.sentences) == [*rows.column("sentence1"), *rows.column("sentence2")]
+    assert list(whitening.sentences) == [*rows["sentence1"], *rows["sentence2"]]
     assert whitening.fitted_on == "stsb/dev"
     with pytest.raises(DataError, match="impscore/train has none of sentence, anchor"):
         Whitening(encoder, sources=["impscore/train"], data_dir=sample_dir())

@@ -106,7 +106,7 @@ def test_pairs_of_a_sentence_with_itself_need_dropout():
         build(UnsupervisedSimCSE)
 
     diagnostics, data = build(UnsupervisedSimCSE, dropout=True)
-    sentences = data.held_out.column("anchor")
+    sentences = data.held_out["anchor"][:]
     assert diagnostics.held_out.pairs == {"primary": (sentences, sentences)}
     assert diagnostics.held_out.sentences == diagnostics.seconds() == sentences
 
@@ -114,11 +114,12 @@ def test_pairs_of_a_sentence_with_itself_need_dropout():
 def test_held_out_side_has_all_pairs_and_the_first_sentences():
     diagnostics, data = build(SimCSE, sentences=7)
     roles = ("premise", "entailment", "contradiction")
-    columns = [data.held_out.column(role) for role in roles]
+    columns = [data.held_out[role][:] for role in roles]
     sentences = [sentence for row in zip(*columns, strict=True) for sentence in row]
     assert diagnostics.held_out.pairs == {"primary": (columns[0], columns[1])}
     assert diagnostics.held_out.sentences == sentences[:7]
-    assert list(diagnostics.sides) == ["held_out"]
+    pairs = {"primary": len(columns[0])}
+    assert diagnostics.sizes == {"held_out": {"pairs": pairs, "sentences": 7}}
 
 
 def test_counts_are_those_of_the_authors(real_data):

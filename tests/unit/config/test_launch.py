@@ -9,7 +9,7 @@ from omegaconf.errors import InterpolationResolutionError
 
 from lightning_cse.arguments import quote_free_text
 from lightning_cse.config import launch
-from lightning_cse.config.compose import parse, register, unread
+from lightning_cse.config.compose import parse, register
 from lightning_cse.config.launch import ordered
 from lightning_cse.errors import ConfigError, Interrupted, user_error
 
@@ -76,15 +76,6 @@ def test_recipe_of_the_encoder_precedes_the_default():
     known = user_error(wrapped.value)
     assert isinstance(known, ConfigError)
     assert "recipe.default lack warmpu" in str(known)
-
-
-def test_settings_that_nothing_reads_are_named():
-    task = {"dev_rows": "${limits.dev_rows}", "columns": "${own.columns}"}
-    values = {"limits": {"dev_rows": 5, "dev_pairs": 7}, "own": {"columns": {}, "sts": None}}
-    cfg = OmegaConf.create({**values, "suite": {"mine": task}})
-    overrides = ["limits.dev_rows=5", "limits.dev_pairs=7", "own.columns.label=x", "own.sts=a.csv"]
-
-    assert unread(cfg, [*overrides, "seed=1", "corpora=sample"]) == ["limits.dev_pairs", "own.sts"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightning_cse.data import mapped
+from lightning_cse.data.rows import names_of
 
 
 @pytest.fixture
@@ -19,17 +19,10 @@ def put(tmp_path):
     return put
 
 
-@pytest.fixture
-def long(monkeypatch):
-    """Treat arrays of three values as long, and blocks of four as large."""
-    monkeypatch.setattr(mapped, "LONG", 3)
-    monkeypatch.setattr(mapped, "BLOCK", 4)
-
-
 @pytest.fixture(scope="session")
 def plain():
     """Return rows without the columns that record their origin."""
-    return lambda rows: [{name: row[name] for name in rows.names} for row in rows]
+    return lambda rows: list(rows.select_columns(names_of(rows)))
 
 
 @pytest.fixture(scope="session")

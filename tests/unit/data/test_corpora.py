@@ -3,12 +3,15 @@
 import gzip
 import hashlib
 import os
+from collections import Counter
 
 import pytest
 
 from lightning_cse import prepare
 from lightning_cse.data import corpora
-from lightning_cse.data.corpora import CORPORA, read_corpus, register_corpora
+from lightning_cse.data.corpora import read_corpus
+from lightning_cse.data.declarations import CORPORA, register_corpora
+from lightning_cse.data.rows import files_of, names_of, where
 from lightning_cse.errors import ConfigError, DataError
 
 INLI = ",dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
@@ -18,19 +21,20 @@ ROW = "0,circa,Tea? I had some.,No tea.,I had tea.,It was hot.,I want tea.\n"
 def test_a_split_is_read_from_a_plain_or_gzipped_file(put, plain, tmp_path):
     data = (INLI + ROW).encode()
     path = put("INLI/val.csv", data)
-    rows = read_corpus("inli", "val", tmp_path)
-    assert rows.names == ("dataset", "premise", *INLI.strip().split(",")[3:])
-    assert rows.counts == {"read": 1}
-    assert rows.where(0) == f"{path}:2"
-    (file,) = rows.files
+    counts = Counter()
+    rows = read_corpus("inli", "val", tmp_path, account=counts)
+    assert names_of(rows) == ["dataset", "premise", *INLI.strip().split(",")[3:]]
+    assert counts == {"read": 1}
+    assert where(rows, 0) == f"{path}:2"
+    (file,) = files_of(rows)
     assert (file.name, file.path) == ("INLI/val.csv", str(path))
     assert file.sha256 == hashlib.sha256(data).hexdigest()
-    assert read_corpus("inli", "dev", str(tmp_path)).files == rows.files, "an alias of val"
+    assert files_of(read_corpus("inli", "dev", str(tmp_path))) == [file], "an alias of val"
 
     put("INLI/train.csv.gz", gzip.compress(data))
     packed = read_corpus("inli", "train", tmp_path)
     assert plain(packed) == plain(rows)
-    assert (packed.files[0].name, packed.files[0].sha256) == ("INLI/train.csv", file.sha256)
+    assert [(f.name, f.sha256) for f in files_of(packed)] == [("INLI/train.csv", file.sha256)]
     put("INLI/train.csv", INLI + ROW * 2)
     assert len(read_corpus("inli", "train", tmp_path)) == 2, "the plain file goes before .gz"
 
@@ -64,7 +68,7 @@ def test_latin_1_is_read_with_a_warning_where_it_is_declared(put, tmp_path, capl
     text = "HUM:ind Who ?\nLOC:city Where is the caf\u00e9 ?\n"
     path = put("transfer/TREC/train_5500.label", text.encode("latin-1"))
     rows = read_corpus("trec", "train", tmp_path)
-    assert rows.column("sentence") == ["Who ?", "Where is the caf\u00e9 ?"]
+    assert rows["sentence"][:] == ["Who ?", "Where is the caf\u00e9 ?"]
     assert caplog.messages == [f"{path}:2: not UTF-8 text: byte 0xe9; the file is read as latin-1"]
 
 
@@ -85,15 +89,16 @@ def test_a_line_that_one_file_leaves_out_is_left_out_of_all(put, plain, tmp_path
         put(f"STS/STS13-en-test/STS.input.{subset}.txt", "".join(pairs))
         put(f"STS/STS13-en-test/STS.gs.{subset}.txt", text)
 
-    rows = read_corpus("sts13", "test", tmp_path)
-    assert rows.names == ("sentence1", "sentence2", "score", "subset")
+    counts = Counter()
+    rows = read_corpus("sts13", "test", tmp_path, account=counts)
+    assert names_of(rows) == ["sentence1", "sentence2", "score", "subset"]
     assert [tuple(row.values()) for row in plain(rows)][:3] == [
         ("FNWN 0.", "Two 0.", 1.0, "FNWN"),
         ("FNWN 2.", "Two 2.", 2.5, "FNWN"),
         ("headlines 0.", "Two 0.", 0.0, "headlines"),
     ]
-    assert rows.counts == {"read": 6, "dropped: no gold score": 2}
-    assert rows.column("line") == [1, 3, 1, 2]
+    assert counts == {"read": 6, "dropped: no gold score": 2}
+    assert rows["line"][:] == [1, 3, 1, 2]
 
     put("STS/STS13-en-test/STS.gs.OnWN.txt", " \n5\n4\n")
     with pytest.raises(DataError, match=r"differ in length: .*OnWN\.txt': 2, .*OnWN\.txt': 3"):
@@ -102,14 +107,16 @@ def test_a_line_that_one_file_leaves_out_is_left_out_of_all(put, plain, tmp_path
 
 def test_a_split_is_read_again_if_its_file_changes(put, tmp_path):
     path = put("INLI/train.csv", INLI + ROW * 2)
+    counts = Counter()
     first = read_corpus("inli", "train", tmp_path)
-    assert read_corpus("inli", "train", tmp_path) is first
+    assert read_corpus("inli", "train", tmp_path, account=counts) is first
+    assert counts == {"read": 2}
     # Another content of the same size, with the same time of change.
     before = path.stat()
     path.write_bytes(path.read_bytes().replace(b"No tea.", b"My tea."))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     changed = read_corpus("inli", "train", tmp_path)
-    assert changed.column("implied_entailment") == ["My tea."] * 2
+    assert changed["implied_entailment"][:] == ["My tea."] * 2
 
 
 # Corpora of one's own
@@ -139,12 +146,12 @@ def test_corpora_of_ones_own(put, tmp_path, config_dir, capsys):
     place = ["--config-dir", str(config_dir), "--data-dir", str(tmp_path)]
     assert prepare.main(["mine", "--check", *place]) == 0
     assert f"{path}: ok, any rows of train" in capsys.readouterr().out
-    assert read_corpus("mine", "train", tmp_path).column("sentence2") == ["A."]
+    assert read_corpus("mine", "train", tmp_path)["sentence2"][:] == ["A."]
 
     changed = OWN.replace("answer}", "question}").replace("my/pairs.csv", str(path))
     (config_dir / "corpora.yaml").write_text(changed)
     register_corpora(config_dir)
-    assert read_corpus("mine", "train", tmp_path).column("sentence2") == ["Q?"]
+    assert read_corpus("mine", "train", tmp_path)["sentence2"][:] == ["Q?"]
 
 
 @pytest.mark.parametrize(
@@ -178,8 +185,8 @@ def test_missing_file_is_read_from_the_hub(put, tmp_path, monkeypatch):
         declared.model_copy(update={"name": "here", "hub": hub, "files": declared.files[1:]}),
     )
     rows = read_corpus("here", "dev", tmp_path)
-    assert rows.column("score") == [3.2], "from [0, 1] to the official range"
-    assert rows.where(0).startswith("hf://datasets/")
+    assert rows["score"][:] == [3.2], "from [0, 1] to the official range"
+    assert where(rows, 0).startswith("hf://datasets/")
 
     with pytest.raises(DataError, match=r"(?s)looked for: .*the Hugging Face hub \(.*fetch"):
         read_corpus("here", "test", tmp_path)

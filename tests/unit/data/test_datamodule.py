@@ -36,7 +36,7 @@ def inli(rows=None, **options):
 
 
 def places(rows):
-    return [rows.where(row) for row in range(len(rows))]
+    return list(zip(rows["file"], rows["line"], strict=True))
 
 
 def trained_on(data):
@@ -56,30 +56,18 @@ def trained_on(data):
 
 @pytest.mark.parametrize("options", [{}, {"held_out_share": 0.1}])
 def test_fewer_rows_are_the_same_premises_for_every_seed_and_scheme(options):
-    want = inli(train_rows=40, **options).train.column("premise")
-    whole = inli(**options).train.column("premise")
+    want = inli(train_rows=40, **options).train["premise"][:]
+    whole = inli(**options).train["premise"][:]
 
     assert [premise for premise in whole if premise in set(want)] == want != whole[:40]
     assert len(set(want)) == 40
 
     both = inli(INLITriplets("both"), train_rows=40, seed=2, **options).train
 
-    assert both.column("premise") == [premise for premise in want for _ in range(2)]
+    assert both["premise"][:] == [premise for premise in want for _ in range(2)]
 
 
 SHARES = [(INLITriplets(), INLI, 60), (NLITriplets(), NLI, 9), (Sentences(), WIKI, 41)]
-
-
-@pytest.mark.parametrize(("rows", "train", "count"), SHARES)
-def test_long_tables_are_prepared_like_short_ones(rows, train, count, tmp_path, request):
-    def made(**options):
-        data = data_module(train, rows, held_out_share=0.1, **options)
-        return data.train[:], data.held_out[:], data.counts
-
-    short = made()
-    request.getfixturevalue("long")
-
-    assert made(cache_dir=str(tmp_path)) == short
 
 
 @pytest.mark.parametrize(("rows", "train", "count"), SHARES)
@@ -108,6 +96,10 @@ TWO = {"train": [*INLI, "inli/val"], "rows": INLIQuadruples()}
         (TWO | {"weights": [1]}, "weights: must be a number in .* for each source"),
         (TWO | {"weights": [1, 2], "llm_rows_together": 4}, "weights: cannot be combined"),
         (TWO | {"weights": [1, 3], "batch_size": 512}, "weights: some rows are drawn 3"),
+        (
+            TWO | {"weights": [1, 0.001]},
+            r"weights: 0\.001 of the 113 training rows of inli/val is l",
+        ),
     ],
 )
 def test_settings_that_are_refused(options, message):
@@ -126,7 +118,7 @@ def test_batches_have_the_roles_in_use():
     roles = ("premise", "contradiction")
     data.use(roles)
 
-    assert trained_on(data) == {role: Words()(data.train.column(role)) for role in roles}
+    assert trained_on(data) == {role: Words()(data.train[role]) for role in roles}
 
     with pytest.raises(ConfigError, match=r"this data has premise, .*; missing: anchor, negative"):
         data.use(("anchor", "premise", "negative"))
@@ -179,8 +171,8 @@ def leaking(put, tmp_path):
 def test_evaluated_pairs_are_not_trained_on(leaking, tmp_path):
     data = leaking("snli/dev", "snli/test")
 
-    assert data.train.column("premise") == ["Bees hum.", WIND]
-    assert data.train.column("entailment") == ["Insects hum.", f"{WIND[:-1]} now."]
+    assert data.train["premise"][:] == ["Bees hum.", WIND]
+    assert data.train["entailment"][:] == ["Insects hum.", f"{WIND[:-1]} now."]
     assert data.counts == {
         "read": 8,
         "dropped: pair of a dev or test set": 3,

@@ -3,14 +3,16 @@ settings of a domain.
 """
 
 import json
+from collections import Counter
 
 import pytest
-from data_modules import data_module
+from data_modules import apply, data_module, table_of
 
-from lightning_cse.data import Hybrid, Rows, Sentences, TokenShuffle
+from lightning_cse.data import Hybrid, Sentences, TokenShuffle, where
 from lightning_cse.data.hybrid import PATTERNS, as_llm_rows
-from lightning_cse.data.preparation import ANOTHER_ANCHOR, used
+from lightning_cse.data.rows import count_corpus_rows
 from lightning_cse.data.sources import read_sources
+from lightning_cse.data.split import ANOTHER_ANCHOR
 from lightning_cse.errors import ConfigError, DataError
 
 SENTENCES = [f"sentence number {k}" for k in range(60)]
@@ -52,7 +54,7 @@ def data(folder, rows=None, **options):
 
 def anchors(rows):
     """Return the anchors that are sentences of the corpus."""
-    return [anchor for anchor in rows.column("anchor") if anchor not in STRANGERS]
+    return [anchor for anchor in rows["anchor"] if anchor not in STRANGERS]
 
 
 def llm_anchors(rows):
@@ -62,10 +64,10 @@ def llm_anchors(rows):
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_llm_rows_replace_their_sentences(folder, pattern, plain, caplog):
     corpus = read_sources(str(folder / "corpus.txt"), folder, key="data.train")
-    built = hybrid(folder, pattern)(corpus)
+    built, account = apply(hybrid(folder, pattern), *corpus)
 
-    assert built.column("anchor") == [*CORPUS, *STRANGERS]
-    assert built.column("added") == [False] * 61 + [True] * 2
+    assert built["anchor"][:] == [*CORPUS, *STRANGERS]
+    assert built["added"][:] == [False] * 61 + [True] * 2
 
     extended = {*range(4, 52, 2), 61, 62}
 
@@ -74,9 +76,9 @@ def test_llm_rows_replace_their_sentences(folder, pattern, plain, caplog):
         assert row == (llm_row(row["anchor"], pattern) if number in extended else alone)
 
     # 61 sentences and 26 LLM rows, of which 24 replace a sentence.
-    assert built.counts == {"read": 87, "dropped: replaced by an LLM row": 24}
-    assert used(built) == 63
-    assert built.where(6).endswith(f"{pattern}.jsonl:2")
+    assert account == {"read": 87, "dropped: replaced by an LLM row": 24}
+    assert count_corpus_rows(built) == 63
+    assert where(built, 6).endswith(f"{pattern}.jsonl:2")
     assert "2 of 26 LLM rows" in caplog.text
 
 
@@ -92,19 +94,8 @@ def test_hold_out_is_the_same_for_all_settings(folder, adds_up):
 
         assert held_out == dict.fromkeys(anchors(settings[0].held_out))
         assert len(held_out) == 12
-        assert held_out.keys().isdisjoint(setting.train.column("anchor"))
+        assert held_out.keys().isdisjoint(setting.train["anchor"])
         assert adds_up(setting.counts)
-
-
-def test_long_hybrids_are_made_like_short_ones(folder, request):
-    def made(**options):
-        setting = data(folder, llm_rows=9, **options)
-        return setting.train[:], setting.held_out[:], setting.counts
-
-    short = made()
-    request.getfixturevalue("long")
-
-    assert made(cache_dir=str(folder / "cache")) == short
 
 
 def test_all_settings_watch_the_same_sentences_once_each(folder):
@@ -118,11 +109,11 @@ def test_all_settings_watch_the_same_sentences_once_each(folder):
 
     want = [sentence for sentence in held_out if sentence in SENTENCES[6:40:2]]
 
-    assert plain.watched(["anchor"]).column("anchor") == want
+    assert plain.watched(["anchor"])["anchor"][:] == want
 
     for pattern, roles in PATTERNS.items():
         setting = data(folder, hybrid(folder, pattern), **share)
-        assert setting.watched(roles).column("anchor") == want
+        assert setting.watched(roles)["anchor"][:] == want
 
 
 def test_fewer_llm_rows(folder, adds_up):
@@ -155,16 +146,23 @@ def test_llm_rows_that_are_refused(folder, file, options, message):
 
 
 def test_corpora_stand_in_for_llm_rows(plain):
-    split = Rows.of({"sentence": ["a b", "c d"], "simple1": ["a", "c"], "simple2": ["b", "d"]})
-    rows = [list(row.values()) for row in plain(as_llm_rows(split, "sts"))]
+    split = table_of({"sentence": ["a b", "c d"], "simple1": ["a", "c"], "simple2": ["b", "d"]})
+    rows = plain(as_llm_rows(split, "sts", account := Counter()))
 
-    assert rows == [["a b", "a b", "a", ANOTHER_ANCHOR], ["c d", "c d", "c", ANOTHER_ANCHOR]]
+    assert rows == [
+        {"anchor": text, "positive": text, "intermediate": text[0], "negative": ANOTHER_ANCHOR}
+        for text in ("a b", "c d")
+    ]
+    assert account == {}
 
     columns = {"premise": list("pqp"), "explicit_entailment": list("efg")}
-    triplets = as_llm_rows(Rows.of(columns | {"contradiction": list("ccc")}), "nli")
+    triplets = as_llm_rows(table_of(columns | {"contradiction": list("ccc")}), "nli", account)
 
-    assert [list(row.values()) for row in plain(triplets)] == [list("pec"), list("qfc")]
-    assert triplets.counts == {"read": 3, "dropped: repeated anchor": 1}
+    assert [tuple(map(row.get, PATTERNS["nli"])) for row in triplets] == [
+        tuple("pec"),
+        tuple("qfc"),
+    ]
+    assert account == {"dropped: repeated anchor": 1}
 
 
 def test_negatives_of_stand_ins_are_on_the_same_side_of_the_hold_out(tmp_path, put):
@@ -176,5 +174,5 @@ def test_negatives_of_stand_ins_are_on_the_same_side_of_the_hold_out(tmp_path, p
     setting = data(tmp_path, stand_ins)
 
     for side in (setting.train, setting.held_out):
-        assert sorted(side.column("anchor")) == sorted(side.column("negative"))
+        assert sorted(side["anchor"]) == sorted(side["negative"])
         assert all(row["anchor"] != row["negative"] for row in side)

@@ -3,9 +3,11 @@ not.
 """
 
 import pytest
+from data_modules import apply, table_of
 
-from lightning_cse.data import INLIImplicitPairs, Rows, SourceFile
-from lightning_cse.data.preparation import subset, used
+from lightning_cse.data import INLIImplicitPairs, where
+from lightning_cse.data.rows import count_corpus_rows, has
+from lightning_cse.data.split import subset
 
 ROLES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 INLI = ("premise", "explicit_entailment", "implied_entailment", "neutral", "contradiction")
@@ -13,29 +15,33 @@ INLI = ("premise", "explicit_entailment", "implied_entailment", "neutral", "cont
 
 def inli(count=6, **changed):
     columns = {name: [f"{name} {row}" for row in range(count)] for name in INLI}
-    return Rows.of(columns | changed, files=[SourceFile("train.csv", "/train.csv", "")])
+    return table_of(columns | changed, "train.csv")
 
 
-def sources(rows):
-    return [number for (number,) in rows.column("made_of")]
+def corpus_rows(rows):
+    return [number for (number,) in rows["made_of"]]
 
 
 @pytest.mark.parametrize("explicit", ["explicit", "both"])
 @pytest.mark.parametrize("mismatched", ["contradiction", "neutral"])
 def test_premise_is_the_implicit_sentence_of_both_pairs(explicit, mismatched, adds_up):
     kinds = INLI[1:2] if explicit == "explicit" else INLI[1:3]
-    built = INLIImplicitPairs(explicit, mismatched)([inli()])
+    built, account = apply(INLIImplicitPairs(explicit, mismatched), inli())
     want = [
         (f"premise {row}", f"{kind} {row}", f"premise {row}", f"{mismatched} {row}")
         for row in range(6)
         for kind in kinds
     ]
 
-    assert list(zip(*map(built.column, ROLES), strict=True)) == want
-    assert sources(built) == [row for row in range(6) for _ in kinds]
-    assert built.where(len(kinds)) == "/train.csv:2"
-    assert adds_up(built.counts, used(built))
-    assert len(subset(built, 3)) == 3 * len(kinds), "both rows of a premise are drawn together"
+    assert list(zip(*map(built.__getitem__, ROLES), strict=True)) == want
+    assert corpus_rows(built) == [row for row in range(6) for _ in kinds]
+    assert where(built, len(kinds)) == "/data/train.csv:2"
+    assert adds_up(account, count_corpus_rows(built))
+
+    fewer = subset(built, 3, account)
+
+    assert len(fewer) == 3 * len(kinds), "both rows of a premise are drawn together"
+    assert adds_up(account, count_corpus_rows(fewer))
 
 
 def test_repeated_sentences_are_never_their_own_mismatch():
@@ -43,7 +49,7 @@ def test_repeated_sentences_are_never_their_own_mismatch():
     rows = inli(4, premise=["a", "a", "b", "c"], explicit_entailment=entailed)
 
     for seed in range(20):
-        others = INLIImplicitPairs("explicit", seed=seed)([rows]).column("neg_explicit")
+        others = apply(INLIImplicitPairs("explicit", seed=seed), rows)[0]["neg_explicit"]
 
         assert others[:2] == ["three", "three"]
         assert others[2] in ("two", "three")
@@ -55,13 +61,14 @@ def test_rows_without_a_pair_are_dropped_and_counted():
         "explicit_entailment": ["a", None, None, "d"],
         "implied_entailment": ["e", "f", None, "h"],
     }
-    built = INLIImplicitPairs()([inli(4, **entailed)])
+    built, account = apply(INLIImplicitPairs(), inli(4, **entailed))
 
-    assert sources(built) == [0, 0, 1, 3, 3]
-    assert built.counts == {"read": 4, "dropped: no pair": 1}
-    assert built.has(*ROLES).all()
+    assert corpus_rows(built) == [0, 0, 1, 3, 3]
+    assert account == {"read": 4, "dropped: no pair": 1}
+    assert has(built, *ROLES).all()
 
     contradicted = INLIImplicitPairs("explicit", "contradiction")
+    built, _ = apply(contradicted, inli(3, contradiction=[None, "no", None]))
 
-    assert sources(contradicted([inli(3, contradiction=[None, "no", None])])) == [1]
-    assert len(INLIImplicitPairs()([inli(1)])) == 0
+    assert corpus_rows(built) == [1]
+    assert len(apply(INLIImplicitPairs(), inli(1))[0]) == 0

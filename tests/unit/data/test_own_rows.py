@@ -5,7 +5,7 @@ import torch
 from data_modules import Words, data_module, ids_of
 
 from lightning_cse.data import OwnRows
-from lightning_cse.data.own import LAYOUTS
+from lightning_cse.data.columns import LAYOUTS
 from lightning_cse.engine.build import built
 from lightning_cse.errors import ConfigError, DataError
 

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from lightning_cse.data import read_corpus
-from lightning_cse.data.corpora import CORPORA, find_file
+from lightning_cse.data.declarations import CORPORA, find_file
+from lightning_cse.data.rows import files_of
 
 LABELS = {  # entailment, neutral, contradiction, none
     "snli_senteval/dev": (3329, 3235, 3278, 0),
@@ -42,16 +43,16 @@ def test_real_files_are_the_official_ones(real_data, name, split):
 
     rows = read_corpus(name, split, real_data)
 
-    assert [file.name for file in rows.files] == [file.path for file in files]
+    assert [file.name for file in files_of(rows)] == [file.path for file in files]
     assert len(rows) == CORPORA[name].rows(split)
 
-    for found, file in zip(rows.files, files, strict=True):
+    for found, file in zip(files_of(rows), files, strict=True):
         assert file.sha256 in (None, found.sha256), file.path
 
 
 @pytest.mark.parametrize("key", LABELS)
 def test_real_labels(real_data, key):
-    counts = Counter(read_corpus(*key.split("/"), real_data).column("label"))
+    counts = Counter(read_corpus(*key.split("/"), real_data)["label"])
     labels = ("entailment", "neutral", "contradiction", "-")
 
     assert tuple(map(counts.get, labels, [0] * 4)) == LABELS[key]

@@ -9,8 +9,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from lightning_cse.config import conf_dir
-from lightning_cse.data.corpora import CORPORA, read_corpus, sample_dir
-from lightning_cse.data.sources import all_pairs, read_sources
+from lightning_cse.data.corpora import read_corpus
+from lightning_cse.data.declarations import CORPORA, sample_dir
+from lightning_cse.data.leaks import all_pairs
+from lightning_cse.data.rows import files_of
+from lightning_cse.data.sources import read_sources
 
 # Rows enough to learn from; the others have 20 to 60 a split.
 LARGER = {"inli", "stsb", "wiki1m", "sts12", "sts14", "sts15", "sts16", "impscore", "ngcse"}
@@ -39,7 +42,7 @@ def test_every_corpus_has_every_split_in_the_official_place(name, split):
     rows = sample(name, split)
     files = [str(sample_dir() / file.path) for file in CORPORA[name].split_files(split)]
 
-    assert [file.path for file in rows.files] == files
+    assert [file.path for file in files_of(rows)] == files
     assert 10 <= len(rows) <= (600 if name in LARGER else 60)
 
 

@@ -1,24 +1,23 @@
 """The token cache: made once, memory-mapped and shared."""
 
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from data_modules import data_module
 
-from lightning_cse.data import Sentences, token_cache
-from lightning_cse.data.token_cache import token_table, tokenise
+from lightning_cse.data import NLITriplets, Sentences, WrittenPairs
+from lightning_cse.data.rows import dataset_of
+from lightning_cse.data.token_cache import lengths_of, token_table, tokenise
 from lightning_cse.errors import DataError
 from lightning_cse.tokens import Tokens
 
-SENTENCES = ["She left early.", None, "Nobody knew why she had", "No"]
-IDS = [[3, 4, 6], [], [6, 4, 3, 3, 3], [2]]
+SENTENCES = ["She left early.", None, "Nobody knew why she had", "", "No"]
+IDS = [[3, 4, 6], [], [6, 4, 3, 3, 3], [], [2]]
 
 
 class Counting:
@@ -33,42 +32,53 @@ class Counting:
         return [[len(word) for word in sentence.split()] for sentence in sentences]
 
 
-def tokens(sentences, tokenize, folder, *parts):
-    return tokenise(pa.chunked_array([sentences, *parts], pa.string()), tokenize, folder)
+def tokens(sentences, tokenize, folder, **options):
+    return tokenise(dataset_of({"text": sentences}), {"text": tokenize}, folder, **options)
 
 
 def cached(folder):
-    return sorted(str(file) for file in (folder / "tokens").iterdir())
+    return sorted(str(file) for file in folder.glob("tokens/*/*.arrow"))
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import pyarrow as pa
+from lightning_cse.data.rows import dataset_of
 from lightning_cse.data.token_cache import tokenise
 
-def kill(sentences):
-    os.kill(os.getpid(), signal.SIGKILL)
+class Kill:
+    digest = "one"
 
-kill.digest = "one"
-tokenise(pa.chunked_array([["a", "b"]], pa.string()), kill, Path(sys.argv[1]))
+    def __call__(self, sentences):
+        if "kill" in sentences:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        return [[1] for _ in sentences]
+
+tokenise(dataset_of({"text": ["a"] * 10_000 + ["kill"]}), {"text": Kill()}, Path(sys.argv[1]))
 """
 
 
 def test_the_next_run_removes_what_a_killed_one_left(tmp_path):
     killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False, timeout=120)
+    (folder,) = tmp_path.glob("tokens/*")
+
     assert killed.returncode == -signal.SIGKILL
-    assert any("tmp" in name for name in cached(tmp_path))
-    assert tokens(["a", "b"], Counting(), tmp_path)["ids"][:] == [[1], [1]]
-    assert [Path(name).suffix for name in cached(tmp_path)] == [".arrow"]
+    assert any(folder.glob("tmp*"))
+    assert cached(tmp_path) == []
+
+    found = tokens(["a"] * 10_000 + ["kill"], Counting(), tmp_path)
+
+    assert found["text"][:] == [[1]] * 10_000 + [[4]]
+    assert [str(file) for file in folder.iterdir() if file.name != "lock"] == cached(tmp_path)
 
 
 def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path):
     tokenize = Counting()
-    for parts in ([SENTENCES], [SENTENCES], [SENTENCES[:1], SENTENCES[1:]]):
-        found = tokens(parts[0], tokenize, tmp_path, *parts[1:])
+    for _ in range(2):
+        found = tokens(SENTENCES, tokenize, tmp_path)
 
-        assert found["ids"][:] == IDS
+        assert found["text"][:] == IDS
         assert [file["filename"] for file in found.cache_files] == cached(tmp_path)
 
     assert tokenize.calls == 1
@@ -80,8 +90,34 @@ def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path):
     tokens(SENTENCES, changed, tmp_path)
 
     assert (tokenize.calls, changed.calls) == (4, 1)
-    assert [Path(name).suffix for name in cached(tmp_path)] == [".arrow"] * 5
+    assert len(cached(tmp_path)) == 5
     assert tokens(SENTENCES, tokenize, None).cache_files == []
+
+
+def test_columns_have_tokenizers_of_their_own(tmp_path):
+    class Letters(Counting):
+        def __call__(self, sentences):
+            return [list(map(ord, sentence)) for sentence in sentences]
+
+    rows = dataset_of({"text": SENTENCES, "letters": ["a", None, "b", "", "cd"]}).select([4, 0, 4])
+    tokenizers = {"text": Counting(), "letters": Letters("two")}
+
+    for folder in (tmp_path, tmp_path, None):
+        found = tokenise(rows, tokenizers, folder)
+
+        assert found["text"][:] == [IDS[4], IDS[0], IDS[4]]
+        assert found["letters"][:] == [[99, 100], [97], [99, 100]]
+        assert np.concatenate(list(lengths_of(found, "letters"))).tolist() == [2, 1, 2]
+
+
+def test_several_processes_give_the_tokens_of_one(tmp_path):
+    for _ in range(2):
+        found = tokens(SENTENCES, Counting(), tmp_path, num_proc=2)
+
+        assert found["text"][:] == IDS
+        assert [file["filename"] for file in found.cache_files] == cached(tmp_path)
+
+    assert len(cached(tmp_path)) == 2
 
 
 def test_unusable_cache_is_reported(tmp_path):
@@ -91,8 +127,29 @@ def test_unusable_cache_is_reported(tmp_path):
     Path(name).unlink()
     Path(name).write_bytes(content[: len(content) // 2])
 
-    with pytest.raises(DataError, match=rf"{name} cannot be used .*: remove the file, or set"):
+    with pytest.raises(DataError, match=rf"{Path(name).parent} cannot be used .*: remove it, or"):
         tokens(SENTENCES, Counting(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("train", "rows"),
+    [
+        ("wiki1m/train", Sentences()),
+        ("snli/train", NLITriplets("random")),
+        ("dino", WrittenPairs()),
+    ],
+)
+def test_runs_with_other_seeds_share_their_tokens(train, rows, tmp_path, put):
+    if train == "dino":
+        lines = [f"{n},{n} {like},{like}" for n in range(20) for like in (0, 1)]
+        train = str(put("pairs.csv", "\n".join(["sentence1,sentence2,score", *lines])))
+
+    first, second = Counting(), Counting()
+    for seed, tokenize in enumerate((first, second)):
+        options = {"held_out_share": 0.2, "train_rows": 8, "cache_dir": str(tmp_path)}
+        data_module(train, rows, tokenize=tokenize, seed=seed, **options).setup()
+
+    assert first.calls > second.calls == 0
 
 
 def test_table_equals_tokenizer(tmp_path):
@@ -124,67 +181,3 @@ def test_sentence_without_tokens_is_refused(tmp_path, put):
     for _ in range(2):  # tokenised, and then from the cache
         with pytest.raises(DataError, match=r"own\.txt:3: anchor 'Four five .* has no token"):
             data.setup()
-
-
-# Many sentences, in shards
-
-
-@pytest.mark.parametrize("num_proc", [None, 2])
-def test_finished_shards_are_kept(num_proc, tmp_path, monkeypatch):
-    class Stopping(Counting):
-        def __call__(self, sentences):
-            if "stop" in sentences and not (tmp_path / "go").exists():
-                raise RuntimeError("stopped")
-
-            with (tmp_path / "calls").open("a") as calls:
-                calls.write("".join(f"{sentence}\n" for sentence in sentences))
-
-            return super().__call__(sentences)
-
-    monkeypatch.setattr(token_cache, "SHARD", 4)
-    sentences = ["a", "bb", None, "ccc", "d", "e", "", "ff", "stop", "gg"]
-    numbers = np.arange(9, dtype=np.uint32)[::-1]
-    column = pa.chunked_array([sentences[::-1]])
-
-    def made(**options):
-        found = tokenise(column, Stopping(), tmp_path, numbers=numbers, **options)
-        return found["ids"][:], (tmp_path / "calls").read_text().splitlines()
-
-    with pytest.raises(RuntimeError, match="stopped"):
-        made(num_proc=num_proc)
-
-    (tmp_path / "go").touch()
-    found, calls = made(num_proc=num_proc)
-
-    assert found == [[len(word) for word in (text or "").split()] for text in sentences[1:]]
-    assert [calls.count(text) for text in ("bb", "ccc", "d")] == [1, 1, 1]
-    assert made(num_proc=1) == (found, calls)
-    assert tokenise(column, Counting(), None, numbers=numbers)["ids"][:] == found
-
-
-@pytest.mark.parametrize(("num_proc", "threads"), [(None, "true"), (1, "false")])
-def test_one_process_has_a_thread_for_each_core(num_proc, threads, tmp_path, monkeypatch):
-    seen = []
-
-    class Seeing(Counting):
-        def __call__(self, sentences):
-            seen.append(os.environ[token_cache.PARALLELISM])
-            return super().__call__(sentences)
-
-    monkeypatch.setenv(token_cache.PARALLELISM, "false")
-    tokenise(pa.chunked_array([["a", "bb"]]), Seeing(), tmp_path, num_proc=num_proc)
-
-    assert seen == [threads]
-    assert os.environ[token_cache.PARALLELISM] == "false"
-
-
-def test_bar_and_log_show_the_speed(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(token_cache, "AT_ONCE", 2)
-    caplog.set_level("INFO")
-    tokens(SENTENCES, Counting(), tmp_path)
-
-    assert "tokenised 4 sentences in 0 s: " in caplog.text
-    caplog.clear()
-    tokens(SENTENCES, Counting(), tmp_path)
-
-    assert caplog.text == ""

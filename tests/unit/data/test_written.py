@@ -5,9 +5,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from data_modules import data_module
+from data_modules import apply, data_module, table_of
 
-from lightning_cse.data import Rows, ScoredTriplets, SourceFile, WrittenPairs
+from lightning_cse.data import ScoredTriplets, WrittenPairs
 from lightning_cse.errors import ConfigError, DataError
 
 PAIRS = [
@@ -23,32 +23,29 @@ PAIRS = [
 KEPT = [("a", "a one", 0.9), ("a", "a two", 0.9), ("a", "a one", 0.5), ("b", "b one", 0.1)]
 
 
-def table(columns):
-    return Rows.of(columns, files=[SourceFile("own.jsonl", "/data/own.jsonl", "")])
-
-
 def pairs(rows=PAIRS):
     columns = zip(*rows, strict=True)
-    return table(dict(zip(("sentence1", "sentence2", "score"), columns, strict=True)))
+    return table_of(dict(zip(("sentence1", "sentence2", "score"), columns, strict=True)))
 
 
 def found(rows):
-    columns = map(rows.column, ("sentence1", "sentence2", "target"))
+    columns = (rows[name] for name in ("sentence1", "sentence2", "target"))
     return [(a, b, round(score, 4)) for a, b, score in zip(*columns, strict=True)]
 
 
 def test_pairs_are_dropped_and_smoothed_as_the_authors_do():
-    rows = WrittenPairs(random_pairs=0)([pairs()])
+    rows, account = apply(WrittenPairs(random_pairs=0), pairs())
 
     assert found(rows) == [*KEPT, ("c", "c one", 0.5)]
-    assert rows.column("positive") == ["a one", "a two", None, None, None]
-    assert {key: n for key, n in rows.counts.items() if key.startswith("dropped")} == {
+    assert rows["positive"][:] == ["a one", "a two", None, None, None]
+    assert account == {
+        "read": 8,
         "dropped: repeated pair": 1,
         "dropped: more than 2 of a sentence and score": 1,
         "dropped: equal sentences": 1,
     }
 
-    plain = WrittenPairs(random_pairs=0, smoothing=0.0, most=9)([pairs()])
+    plain, _ = apply(WrittenPairs(random_pairs=0, smoothing=0.0, most=9), pairs())
     assert [score for *_, score in found(plain)] == [1.0, 1.0, 1.0, 0.5, 0.0, 0.5]
 
 
@@ -69,10 +66,8 @@ def test_random_pairs_of_each_side_of_the_hold_out(tmp_path, number):
         others = [pair for pair in rows if pair[:2] not in written]
         seconds = {second for _, second in written}
 
-        assert len(written) == 2 * len(set(side.column("sentence1")))
-        assert Counter(first for first, *_ in others) == dict.fromkeys(
-            side.column("sentence1"), number
-        )
+        assert len(written) == 2 * len(set(side["sentence1"]))
+        assert Counter(first for first, *_ in others) == dict.fromkeys(side["sentence1"], number)
         assert all(score == 0.0 and second in seconds for _, second, score in others)
 
     assert len({second for _, second, score in found(data.train) if score == 0.0}) > 5
@@ -95,16 +90,20 @@ def test_wrong_options(options, fault):
 
 def test_triplets_have_their_score_as_target():
     columns = {"anchor": ["a", "b"], "positive": ["c", "d"], "negative": ["e", None]}
-    rows = ScoredTriplets()([table({**columns, "score": [0.25, 1.0]})])
+    rows, _ = apply(ScoredTriplets(), table_of({**columns, "score": [0.25, 1.0]}))
 
-    assert [rows.column(role) for role in rows.names if role in columns] == list(columns.values())
-    assert rows.column("target") == [0.25, 1.0]
+    assert {role: rows[role][:] for role in columns} == columns
+    assert rows["target"][:] == [0.25, 1.0]
 
-    with pytest.raises(DataError, match="the score 2 is not between 0 and 1"):
-        ScoredTriplets()([table({**columns, "score": [0.25, 2.0]})])
 
-    with pytest.raises(DataError, match="no column 'score'"):
-        ScoredTriplets()([table(columns)])
-
-    with pytest.raises(DataError, match="needs triplets"):
-        ScoredTriplets()([table({"premise": ["a"], "hypothesis": ["b"], "score": [1.0]})])
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"anchor": ["a"], "positive": ["b"], "score": [2.0]}, "score 2 is not between 0 and 1"),
+        ({"anchor": ["a"], "positive": ["b"]}, "no column 'score'"),
+        ({"premise": ["a"], "hypothesis": ["b"], "score": [1.0]}, "needs triplets"),
+    ],
+)
+def test_triplets_without_a_score_are_refused(columns, message):
+    with pytest.raises(DataError, match=message):
+        apply(ScoredTriplets(), table_of(columns))

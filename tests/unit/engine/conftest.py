@@ -19,7 +19,7 @@ def run(tmp_path):
         line = ("corpora=sample", "paths=sample", *overrides)
         composed = compose("evaluate", *quote_free_text(line))
         cfg = OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"])
-        complete(cfg)
+        complete(cfg, line)
         cfg.paths.runs_dir = str(tmp_path / "runs")
 
         if cfg.paths.cache_dir is not None:

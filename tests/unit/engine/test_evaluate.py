@@ -11,6 +11,7 @@ import pytest
 import torch
 from oracles import result_of, save_tiny
 
+from lightning_cse.analysis.exporting import export
 from lightning_cse.baselines import Length, Whitening
 from lightning_cse.encoders import load_encoder, tiny_encoder
 from lightning_cse.engine.evaluate import _measured_before
@@ -245,6 +246,21 @@ def test_hash_depends_on_what_decides_the_numbers(tiny, tmp_path, run):
     assert len(seen) == 4
     tiny_encoder(seed=1).backbone.save_pretrained(tiny)
     assert run(*line).config_hash not in seen
+
+
+def test_hash_depends_on_the_prompts_of_a_folder(tmp_path, run):
+    export(load("tiny", "cpu"), tmp_path / "folder")
+    settings = tmp_path / "folder" / "config_sentence_transformers.json"
+    content = json.loads(settings.read_text())
+    hashes = []
+    for prompt in ("", "query: ", "compare: "):
+        changes = {"prompts": {"query": prompt}, "default_prompt_name": "query"}
+        settings.write_text(json.dumps(content | changes))
+        record = run(f"model={tmp_path / 'folder'}", "+suite=stsb").read()
+        hashes.append(record["config_hash"])
+        assert record["model"].get("instructions", {}).get("default", "") == prompt
+
+    assert len(set(hashes)) == 3
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from llm_server import KEY, prompt
 
 from lightning_cse.data import read_corpus
-from lightning_cse.data.corpora import sample_dir
+from lightning_cse.data.declarations import sample_dir
 from lightning_cse.errors import ConfigError, TaskError
 from lightning_cse.evaluation.inli import HYPOTHESES
 from lightning_cse.llm import LLMError

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 from oracles import save_tiny, untrained
+from sentence_transformers.util import quantize_embeddings
 
 import lightning_cse
-from lightning_cse.errors import ConfigError, EncoderError, LightningCSEError, TaskError
+from lightning_cse.errors import ConfigError, DataError, EncoderError, LightningCSEError, TaskError
 from lightning_cse.models import (
     DualGaussianModel,
     DualModel,
@@ -14,6 +15,7 @@ from lightning_cse.models import (
     ImpScoreModel,
     PointModel,
 )
+from lightning_cse.progress import progress
 
 SENTENCES = [
     "The ferry leaves at noon.",
@@ -140,7 +142,67 @@ def test_search_compares_views():
     np.testing.assert_allclose(scores, np.sort(cosines)[::-1][:3], **CLOSE)
     # "Is it?" is there twice: equal scores keep the order of the corpus.
     assert [hit.row for hit in model.search("Is it?", SENTENCES, 2)[0]] == [3, 5]
-    assert model.search("a", []) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a", []), "corpus: has no sentences to search in"),
+        (("a", ["b"], -1), "k: must be an integer of at least 1, got -1"),
+        (("a", ["b"], 0), "k: must be"),
+        (("a", ["b", None]), r"corpus\[1\]: must be a string, got None"),
+        ((["a", 3], ["b"]), r"queries\[1\]: must be a string, got 3"),
+    ],
+)
+def test_faulty_arguments_of_search(arguments, message):
+    with pytest.raises(LightningCSEError, match=message):
+        untrained(PointModel).search(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        (None, "sentences: must be a string, or several, got None"),
+        (["a", None], r"sentences\[1\]: must be a string, got None"),
+        (["a", float("nan")], r"sentences\[1\]: must be a string, got nan"),
+        (["a", "b", "c\ud83d"], r"sentences\[2\]: is no text: surrogates not allowed"),
+        ("\udc00", r"sentences\[0\]: is no text"),
+    ],
+)
+def test_a_sentence_that_is_no_text_is_named(sentences, message):
+    with pytest.raises(DataError, match=message):
+        untrained(PointModel).encode(sentences)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8", "uint8", "binary", "ubinary"])
+@pytest.mark.parametrize("is_tensor", [False, True])
+def test_precisions_are_those_of_sentence_transformers(precision, is_tensor):
+    model = untrained(PointModel)
+    options = {"truncate_dim": 21, "normalize_embeddings": True}
+    vectors = model.encode(SENTENCES, **options)
+    assert vectors.shape == (6, 21)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    encoded = model.encode(SENTENCES, precision=precision, convert_to_tensor=is_tensor, **options)
+    expected = quantize_embeddings(vectors, precision)
+    assert isinstance(encoded, torch.Tensor) == is_tensor
+    assert np.asarray(encoded).dtype == expected.dtype
+    assert np.array_equal(encoded, expected)
+    assert model.encode([], precision=precision).shape == (0, 4 if "binary" in precision else 32)
+
+
+def test_a_progress_in_a_file_is_a_line_a_minute(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with progress(shown=True) as bar:
+        task = bar.add_task("1,000 sentences", total=1000)
+        for _ in range(1000):
+            bar.advance(task)
+            now[0] += 0.25
+
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[2] for line in lines] == [
+        f"{number} of 1,000" for number in (1, 241, 481, 721, 961)
+    ]
 
 
 def test_unanswered_questions_name_the_answered_ones():
@@ -201,10 +263,19 @@ def test_encode_takes_the_arguments_of_sentence_transformers(capsys):
     [
         ({"batch_size": 0}, "batch_size: must be an integer of at least 1, got 0"),
         ({"use": "question"}, "use: must be one of"),
-        ({"use": "query", "prompt": "a: "}, "prompt: is given in place of use"),
+        ({"use": "query", "prompt": "a: "}, "each replaces the others; give one"),
+        ({"prompt_name": "query", "prompt": "a: "}, "each replaces the others; give one"),
+        ({"prompt_name": "query"}, "prompt_name: some has no prompt 'query' .it has: none"),
+        ({"truncate_dim": 0}, "truncate_dim: must be an integer of at least 1, got 0"),
+        ({"precision": "float16"}, "precision: must be one of float32, int8, .* got 'float16'"),
         ({"prompt": "word " * 600}, "prompt: .* leave no room for a sentence"),
     ],
 )
 def test_faulty_arguments_of_encode(arguments, message):
     with pytest.raises(LightningCSEError, match=message):
         untrained(PointModel).encode(SENTENCES, **arguments)
+
+
+def test_one_sentence_has_no_range():
+    with pytest.raises(ConfigError, match="int8 counts steps between several vectors"):
+        untrained(PointModel).encode("a", precision="int8")

@@ -8,10 +8,9 @@ import sys
 import time
 
 import pytest
-from omegaconf import OmegaConf
 
 from lightning_cse.engine import processes
-from lightning_cse.engine.processes import Start, Started, check_processes, started
+from lightning_cse.engine.processes import Launcher, Start, check_processes, detect_launcher
 from lightning_cse.errors import ConfigError
 from lightning_cse.runs import Run
 
@@ -37,20 +36,19 @@ def environment(monkeypatch):
     return variables
 
 
-def config(machines, on_each):
-    return OmegaConf.create({"trainer": {"num_nodes": machines, "devices": on_each}})
+def check(machines, count):
+    check_processes(detect_launcher(), machines=machines, count=count)
 
 
 @pytest.mark.parametrize(("variables", "by"), [(TORCHRUN, "torchrun"), (SLURM, "SLURM")])
 def test_processes_of_a_launcher(variables, by, environment):
     environment(variables)
 
-    assert started() == Started(by, machines=2, on_each=2)
+    assert detect_launcher() == Launcher(by, machines=2, on_each=2)
 
-    check_processes(config(2, 2))
-    check_processes(config(2, [0, 1]))
+    check(2, 4)
     with pytest.raises(ConfigError) as caught:
-        check_processes(config(1, 1))
+        check(1, 1)
 
     message = str(caught.value)
     assert message.startswith(f"trainer.devices: {by} started 2 on each of 2 machines, the config")
@@ -60,17 +58,17 @@ def test_processes_of_a_launcher(variables, by, environment):
 def test_without_a_launcher(environment):
     environment({})
 
-    assert started() is None
+    assert detect_launcher() is None
 
-    check_processes(config(1, 2))  # Lightning starts the second one
+    check(1, 2)  # Lightning starts the second one
     with pytest.raises(ConfigError, match=r"trainer\.num_nodes: 2 machines need the command on"):
-        check_processes(config(2, 1))
+        check(2, 2)
 
 
 def test_slurm_with_ntasks_alone(environment):
     environment({name: value for name, value in SLURM.items() if "PER_NODE" not in name})
     with pytest.raises(ConfigError, match="reads --ntasks-per-node=2, so give that to srun"):
-        check_processes(config(2, 2))
+        check(2, 4)
 
 
 def test_what_keeps_a_process_from_following(tmp_path, monkeypatch):
@@ -92,12 +90,11 @@ def test_what_keeps_a_process_from_following(tmp_path, monkeypatch):
 
 MEETS = """
 import sys, time
-from omegaconf import OmegaConf
 import torch.distributed as dist
 from lightning_cse.engine import processes
 
 processes.MEETS_WITHIN = float(sys.argv[1])
-processes.meet(OmegaConf.create({"trainer": {"accelerator": "cpu"}}))
+processes.meet()
 print("met", flush=True)
 if sys.argv[2] == "waits":
     time.sleep(60)

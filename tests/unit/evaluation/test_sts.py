@@ -8,8 +8,10 @@ import pytest
 import torch
 from oracles import Difference, result_of
 
-from lightning_cse.data.rows import Rows
+from lightning_cse.data import sample_dir
+from lightning_cse.data.rows import dataset_of
 from lightning_cse.embeddings import PointEmbedding
+from lightning_cse.errors import DataError
 from lightning_cse.evaluation import STS, STSB, Average, Task, run_tasks
 from lightning_cse.evaluation import task as module
 
@@ -54,6 +56,14 @@ def test_what_orders_nothing_scores_zero(data_dir):
     assert result_of(STSB(data_dir=data_dir), Collapsed(), "dev").metrics == {"spearman": 0.0}
 
 
+def test_a_corpus_of_another_kind_is_refused():
+    task = STS(data_dir=str(sample_dir()), test="inli/test")
+    with pytest.raises(
+        DataError, match=r"test\.csv: no column 'hypothesis'; found: dataset, premise"
+    ):
+        task.sentences("test")
+
+
 # Of the two subsets, one has scores in the order of gold, the other against it.
 SUBSETS = {
     "sentence1": ["a 0", "b 0", "c 0", "d 0", "e 0", "f 0"],
@@ -64,7 +74,7 @@ SUBSETS = {
 
 
 def test_subsets_are_put_together_or_averaged(monkeypatch):
-    monkeypatch.setattr(module, "read_sources", lambda *args, **options: [Rows.of(SUBSETS)])
+    monkeypatch.setattr(module, "read_sources", lambda *args, **options: [dataset_of(SUBSETS)])
     task = STS(data_dir="", test="sts16/test")
     assert task.metrics == ("spearman_all", "spearman_mean", "spearman_wmean")
     result = result_of(task, Difference())

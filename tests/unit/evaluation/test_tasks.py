@@ -106,13 +106,13 @@ def test_retrieval_against_a_loop():
     rows = read_corpus("inli", "val", sample_dir())
     result = result_of(Retrieval(data_dir=str(sample_dir())), Counts(), "dev")
     columns = ("explicit_entailment", "implied_entailment", "neutral", "contradiction")
-    searched = list(dict.fromkeys(text for column in columns for text in rows.column(column)))
+    searched = list(dict.fromkeys(text for column in columns for text in rows[column]))
     hypotheses = Counts().embed(searched).explicit
     for view in ("explicit", "implicit"):
-        premises = getattr(Counts().embed(rows.column("premise")), view)
+        premises = getattr(Counts().embed(rows["premise"][:]), view)
         for kind, column in zip(("explicit", "implied"), columns, strict=False):
             hits = []
-            for premise, own in zip(premises, rows.column(column), strict=True):
+            for premise, own in zip(premises, rows[column], strict=True):
                 cosines = hypotheses @ premise / hypotheses.norm(dim=1) / premise.norm()
                 order = (-cosines).argsort(stable=True)[:3]
                 hits.append(own in [searched[place] for place in order])

@@ -9,7 +9,8 @@ import pytest
 import torch
 from oracles import Numbers, result_of
 
-from lightning_cse.data import Rows, sample_dir
+from lightning_cse.data import sample_dir
+from lightning_cse.data.rows import dataset_of, names_of
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.evaluation import Transfer
 from lightning_cse.evaluation import transfer as module
@@ -59,7 +60,7 @@ def table(rows, classes, seed, *, pairs=False):
 
         columns[name] = sentences
 
-    return Rows.of(columns)
+    return dataset_of(columns)
 
 
 def evaluated(monkeypatch, corpus, tables, **options):
@@ -69,7 +70,7 @@ def evaluated(monkeypatch, corpus, tables, **options):
 
 
 def sides(rows):
-    return [name for name in rows.names if name != "label"]
+    return [name for name in names_of(rows) if name != "label"]
 
 
 def senteval_order(rows, classes):
@@ -84,13 +85,13 @@ def senteval_order(rows, classes):
 
 def numbers(rows, classes, order):
     """Return features and labels in an order."""
-    vectors = [Words().embed(rows.column(side)).vector.double().numpy() for side in sides(rows)]
+    vectors = [Words().embed(rows[side][:]).vector.double().numpy() for side in sides(rows)]
     features = vectors[0]
     if len(vectors) == 2:
         a, b = vectors
         features = np.concatenate([abs(a - b), a * b], axis=1)
 
-    labels = np.array([classes.index(label) for label in rows.column("label")])
+    labels = np.array([classes.index(label) for label in rows["label"]])
 
     return features[order], labels[order]
 
@@ -135,7 +136,7 @@ def test_nested_folds_against_a_loop(monkeypatch, corpus, classes):
     by_row = {row: classes[k] for row, k in zip(order, predicted, strict=True)}
     assert result.predictions == {
         "row": list(range(80)),
-        "label": rows.column("label"),
+        "label": rows["label"][:],
         "prediction": [by_row[row] for row in range(80)],
     }
 
@@ -166,6 +167,6 @@ def test_the_sample_of_every_corpus_is_read_limited_and_classified(corpus):
     assert 0 <= result.metrics["accuracy_lbfgs"] <= 1
     assert len(result.predictions["row"]) == len(list(task.tables.values())[-1])
     for rows in Transfer(data_dir=str(sample_dir()), corpus=corpus, rows=3).tables.values():
-        assert set(Counter(rows.column("label")).values()) == {3}
+        assert set(Counter(rows["label"]).values()) == {3}
 
     assert not task.suits(Numbers()), "a model without features"

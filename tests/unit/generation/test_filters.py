@@ -61,8 +61,19 @@ REASONS = [
     ("cut off", '{"sentence": "A dog with brown fur runs', {"finish": "length"}),
     ("empty", "Sentence 2:", {}),
     ("empty", "Here is the sentence:", {}),
-    ("empty", "{broken", {}),
-    ("empty", '{"sentence": null}', {}),
+    ("empty", '{"sentence": ""}', {}),
+    ("empty", "<think>Let me see whether a dog", {}),
+    (None, f"<think>A dog?</think>{POSITIVE}", {}),
+    (None, f'Here is the JSON:\n{{"sentence": "{POSITIVE}"}}', {}),
+    ("no sentence", "{broken", {}),
+    ("no sentence", '{"sentence": null}', {}),
+    ("no sentence", '{"sentence": "A dog with brown fur runs', {}),
+    ("no sentence", f'{{"sentence": "{POSITIVE}', {}),
+    ("no sentence", f'{{"sentence": ["{POSITIVE}"]}}', {}),
+    ("no sentence", f'{{"sentence": {{"text": "{POSITIVE}"}}}}', {}),
+    ("no sentence", f'["{POSITIVE}"]', {}),
+    ("no sentence", "[" * 3_000, {}),
+    ("cut off", f'{{"sentence": "{POSITIVE}', {"finish": "length"}),
     ("echo of the prompt", f"Sentence 4: {POSITIVE}", {}),
     (None, "The note says Sentence 1: no dogs.", {"source": "Sentence 1: dogs are not allowed."}),
     (None, PAIRS[0][1], {"source": PAIRS[0][0]}),  # the second sentence of an example answers it
@@ -154,7 +165,7 @@ TAKEN_OFF = r"""
 Rewritten: A dog runs. ¦ Here's the rewritten sentence: A dog runs.
 Sure! Here is a sentence that means the same:\n\n"A dog runs."
 Sure!\nA dog runs. ¦ Here it is:\n\nA dog runs. ¦ Hier ist der Satz:\nA dog runs.
-以下是改写后的句子：\nA dog runs. ¦ So.</think>A dog runs. ¦ <think>\nA dog.\n</think>\n\nA dog runs.
+以下是改写后的句子：\nA dog runs.
 A dog runs.\n\n(Note: I kept the details.) ¦ A dog runs. *Note: it is the same.* ¦ A dog runs.\n\nI hope this helps!
 A dog runs.\n\n**Explanation:** it is the same. ¦ "A dog runs."\n\nThis sentence preserves the meaning. It is short.
 Sure! Here's a rewrite:\n\n1. **A dog runs.**\n\nLet me know if you need more.
@@ -180,7 +191,7 @@ def test_cleaning():
 
 
 @pytest.mark.timeout(60)  # a pattern that backtracks takes hours
-@pytest.mark.parametrize("piece", ["a", "- ", "((", "Answer: ", "A dog. ", "a" + " " * 50])
+@pytest.mark.parametrize("piece", ["a", "- ", "((", "Answer: ", "A dog. ", "{", "a" + " " * 50])
 def test_long_reply_is_judged_in_linear_time(piece):
     assert judged(piece * 3_000)
 

@@ -13,7 +13,7 @@ import pytest
 from llm_server import prompt
 
 from lightning_cse.config import check as config_check
-from lightning_cse.config.compose import compose
+from lightning_cse.config.compose import compose_run
 from lightning_cse.config.launch import ordered
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.summary import shown_prompts
@@ -292,7 +292,7 @@ def test_training_command(generation, data, overrides, experiment, corpus):
     assert words[6].startswith(f"corpora.{corpus}=[")
     assert words[7] == f"data.watched_in=[{made.rows}]"
 
-    config_check.check(compose("train", *ordered(words[3:])), "train")
+    config_check.check(compose_run("train", ordered(words[3:])), "train")
 
 
 def test_training_record_has_the_provenance_of_rows(serve, generation, run_tiny, tmp_path):

@@ -10,6 +10,7 @@ from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
 from lightning_cse.data import read_corpus, sample_dir
+from lightning_cse.data.rows import digests_of
 from lightning_cse.errors import DataError
 from lightning_cse.generation.examples import Source, draw_examples
 from lightning_cse.generation.pattern import Checks, build_pattern, wrong_pattern
@@ -158,7 +159,7 @@ def own(folder, rows):
 def test_score_bounds():
     rows = read_corpus("sts12", "train", sample_dir())
 
-    assert {1.0, 4.0} <= set(rows.column("score"))  # the bounds themselves are outside
+    assert {1.0, 4.0} <= set(rows["score"])  # the bounds themselves are outside
 
     for bounds, low, high in (({"above": 4}, 4, 9), ({"above": 1, "below": 4}, 1, 4)):
         (found,) = draw(source(scores=bounds))
@@ -167,7 +168,7 @@ def test_score_bounds():
         assert list(found.pool) == within
         assert len(set(found.shown).intersection(found.pool)) == 3
 
-    assert found.digests == {file.name: file.sha256 for file in rows.files}
+    assert found.digests == digests_of([rows])
 
 
 def test_draw_depends_on_seed_only(tmp_path):

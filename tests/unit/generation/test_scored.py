@@ -10,7 +10,8 @@ import pytest
 from llm_server import prompt
 from omegaconf import OmegaConf
 
-from lightning_cse.data import read_table
+from lightning_cse.data import read_files
+from lightning_cse.data.rows import names_of
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.filters import read_score
 from lightning_cse.generation.pattern import wrong_pattern
@@ -71,8 +72,8 @@ def test_dino_writes_a_pair_for_each_degree(serve, generation):
     assert generation(server, "+pattern=dino", data="stsb_pairs").write() == provenance
     assert len(server.calls) == 18
 
-    table = read_table(str(made.rows), key="data.train")
-    assert table.names == ("sentence1", "sentence2", "score")
+    table = read_files(str(made.rows), key="data.train")
+    assert names_of(table) == ["sentence1", "sentence2", "score"]
 
     more = generation(server, "+pattern=dino", "n=8", data="stsb_pairs")
     more.write()
@@ -187,6 +188,13 @@ def test_shown_prompts_and_the_training_command(generation, pattern, data, calls
         ("**Score:** 0.6 because both are about dogs", 0.6),
         ("The similarity score for these two sentences is 0.9, since they agree.", 0.9),
         ("a similarity score of 0.25", 0.25),
+        ("<think>Say 0.3?</think>0.7", 0.7),
+        ('Here it is: {"score": "0.45"}', 0.45),
+        ('{"score": 0.3', "no score"),
+        ('{"score": [0.3]}', "no score"),
+        ('{"score": true}', "no score"),
+        ('{"score": 1e-05}', "no score"),
+        ("<think>It may be 0.3", "no score"),
         ("1.5", "score not from 0 to 1"),
         ("85", "score not from 0 to 1"),
         ("85%", "no score"),

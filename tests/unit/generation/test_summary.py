@@ -5,7 +5,7 @@ import json
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.generation.examples import Examples
 from lightning_cse.generation.pattern import Pattern, Role
-from lightning_cse.generation.summary import summarise
+from lightning_cse.generation.summary import summarise, summary_table
 
 
 def words(number, kept):
@@ -41,8 +41,7 @@ def test_rows_are_measured_beside_the_pattern(tmp_path):
     written = {role: some[:30] for role, some in PAIRS.items()}
     found = summary(tmp_path, PAIRS, written, tiny_encoder(), most=20)
 
-    assert found == json.loads((tmp_path / "summary.json").read_text())
-    assert (tmp_path / "histograms.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.jsonl"]
     assert found["encoder"]["name"] == "tiny"
     assert [each["name"] for each in found["sets"]] == ["written", "pattern"]
 
@@ -51,3 +50,29 @@ def test_rows_are_measured_beside_the_pattern(tmp_path):
         assert (theirs["label"], theirs["pairs"], theirs["measured"]) == (f"{role}: own", 40, 20)
         assert ours["mer"]["mean"] == theirs["mer"]["mean"] == 1 - KEPT[role] / 4
         assert ours["cosine"] is not None
+
+
+def test_table_has_replies_by_role_and_pairs_beside_the_pattern(tmp_path):
+    written = {role: some[:30] for role, some in PAIRS.items()}
+    measured = summary(tmp_path, PAIRS, written, None, most=20)
+    roles = {
+        "positive": {"asked": 1_234, "accepted": 30, "rejected": {"refused": 1_200, "empty": 4}},
+        "negative": {"asked": 30, "accepted": 30, "rejected": {}},
+        "negative score": {"asked": 31, "accepted": 30, "rejected": {"no score": 1}},
+    }
+    provenance = {
+        "acceptance": {"roles": roles, "sources": {"complete": 30, "given_up": 2}},
+        "tokens": {"prompt": 900, "completion": 200},
+        "cost": 0.5,
+    }
+    heading, *lines, _, total = summary_table(measured, provenance).splitlines()
+
+    assert heading.split() == [
+        *("replies", "accepted", "mer", "(pattern)", "cosine", "(pattern)", "rejected")
+    ]
+    assert [" ".join(line.split()) for line in lines] == [
+        "positive 1,234 30 0.250 (0.250) - (-) refused 1,200, empty 4",
+        "negative 30 30 1.000 (1.000) - (-)",
+        "negative score 31 30 no score 1",
+    ]
+    assert total == "rows: 30, 2 given up; tokens: 1,100; cost: $0.5000"

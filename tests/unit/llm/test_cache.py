@@ -88,6 +88,56 @@ def test_processes_share_one_file(path):
     assert others == [first, first]
 
 
+def test_a_claim_excludes_others_until_it_is_released_or_its_cache_closed(path):
+    first, second = ReplyCache(path), ReplyCache(path)
+    assert first.claim("a")
+    assert not second.claim("a")
+    assert second.claim("b")
+
+    first.release("a")
+    assert second.claim("a")
+    second.release("b")
+
+    first.claim("c")
+    first.close()
+    assert second.claim("c"), "its cache is closed"
+
+    second.put("a", "m", REQUEST, REPLY)
+    second.release("a")
+    assert not first.claim("a"), "it has a reply"
+
+    first.close()
+    second.close()
+    assert not list(path.parent.glob("*.sqlite.*.lock"))
+
+
+CLAIMING = """
+import sys
+from pathlib import Path
+from lightning_cse.llm.cache import ReplyCache
+cache = ReplyCache(Path(sys.argv[1]))
+print(cache.claim("a"), flush=True)
+input()
+"""
+
+
+def test_the_claim_of_a_killed_process_is_taken_over(path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLAIMING, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "True\n"
+    with closing(ReplyCache(path)) as cache:
+        assert not cache.claim("a"), "its process lives"
+        process.kill()
+        process.wait()
+        assert cache.claim("a")
+
+    assert not list(path.parent.glob("*.sqlite.*.lock"))
+
+
 def test_an_unusable_cache_file(path):
     path.parent.mkdir()
     path.write_bytes(b"no database, but longer than a header is" * 5)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -67,102 +68,70 @@ def test_a_request_and_its_reply(serve, model):
 
 @pytest.mark.parametrize("status", [400, 422, 500, 501])
 @pytest.mark.parametrize(
-    "refuses", [["response_format"], ["system"], ["response_format", "system", "seed"]]
+    "refuses", [["response_format"], ["system"], ["response_format", "system"]]
 )
 def test_an_endpoint_is_asked_without_what_it_refuses(serve, model, caplog, refuses, status):
     server = serve(refuses=refuses, refusal=status)
+    llm = model(server, retries=0)
     messages = (("system", "Reverse."), ("user", "one two"))
     with caplog.at_level("INFO"):
-        (reply,) = ask(model(server), [Request(messages, schema=SCHEMA)])
+        replies = ask(llm, [Request(messages, schema=SCHEMA)])
+        replies += ask(llm, [Request(messages, sample=1, schema=SCHEMA)])
 
     is_merged = "system" in refuses
-    assert reply.text == ("Reverse.\n\none two" if is_merged else "one two")[::-1]
-    (call,) = server.calls
-    assert call.fault is None
-    assert ("response_format" in call.body) == ("response_format" not in refuses)
-    assert len(server.probes) == 4
+    assert texts(replies) == [("Reverse.\n\none two" if is_merged else "one two")[::-1]] * 2
+    *refused, first_accepted, second_accepted = server.calls
+    assert len(refused) == {"response_format": 1, "system": 2}[refuses[0]] + len(refuses) // 2 * 2
+    assert {call.fault for call in refused} == {"refused"}
+    assert first_accepted.body == second_accepted.body
+    assert ("response_format" in first_accepted.body) == ("response_format" not in refuses)
     (line,) = caplog.messages
-    for word, name in (
-        ("structured output", "response_format"),
-        ("system messages", "system"),
-        ("seed", "seed"),
-    ):
-        assert f"{word}: {'no' if name in refuses else 'yes'}" in line
+    assert ("structured_output" in line, "system_messages" in line) == (
+        "response_format" in refuses,
+        is_merged,
+    )
 
 
 @pytest.mark.parametrize(
-    ("setting", "server", "structured"),
+    ("setting", "refuses", "structured"),
     [
-        ("auto", {}, True),
-        ("auto", {"ignores": ["response_format"]}, False),
-        (True, {}, True),
-        (False, {}, False),
-        (True, {"refuses": ["response_format"]}, "answers it with status 400"),
-        (True, {"ignores": ["response_format"]}, "ignores it"),
+        ("auto", [], True),
+        ("auto", ["response_format"], False),
+        (True, [], True),
+        (False, [], False),
+        (True, ["response_format"], None),
     ],
 )
-def test_structured_output(serve, model, setting, server, structured):
-    endpoint = serve(**server)
+def test_structured_output(serve, model, setting, refuses, structured):
+    endpoint = serve(refuses=refuses)
     llm = model(endpoint, structured_output=setting)
-    requests = [Request((("user", "one"),), schema=SCHEMA)]
-    if isinstance(structured, str):
-        with pytest.raises(LLMError, match=structured):
-            ask(llm, requests)
-
-        assert endpoint.calls == []
+    (reply,) = ask(llm, [Request((("user", "one"),), schema=SCHEMA)])
+    if structured is None:
+        assert reply == Failure(
+            "status 400: {'message': 'This is not supported.', 'type': 'x', 'code': None}", True
+        )
         return
 
-    ask(llm, requests)
-    assert ("response_format" in endpoint.calls[0].body) == structured
-    assert llm.abilities.structured_output == structured
+    assert ("response_format" in endpoint.calls[-1].body) == structured
+    assert llm.form.structured_output == structured
 
 
-def test_one_probe_serves_all_requests_of_a_model(serve, model):
-    server = serve()
+def test_a_busy_endpoint_refuses_no_feature(serve, model):
+    server = serve(plan=lambda *_: "unavailable" if len(server.calls) < 2 else None)
     llm = model(server)
-    ask(llm, questions(20))
-    ask(llm, questions(40))
-    assert len(server.probes) == 3, "no request has a schema"
-    assert str(llm.abilities) == "system messages: yes, seed: yes"
-    ask(model(server), questions(40))
-    assert len(server.probes) == 3, "kept replies need no probe"
-
-
-def test_a_busy_endpoint_is_waited_for(serve, model):
-    left = [2]
-
-    def loading(body, nth):
-        left[0] -= 1
-        return "unavailable" if left[0] >= 0 else None
-
-    loading.meets_probes = True
-    assert texts(ask(model(serve(plan=loading)), questions(2))) == answers(2)
-
-
-def test_one_broken_connection_refuses_no_feature(serve, model):
-    broken = []
-
-    def plan(body, nth):
-        if "response_format" in body and not broken:
-            broken.append(body)
-            return "break_body"
-
-        return None
-
-    plan.meets_probes = True
-    llm = model(serve(plan=plan))
-    ask(llm, [Request((("user", "one"),), schema=SCHEMA)])
-    assert len(broken) == 1
-    assert llm.abilities.structured_output
+    requests = [Request((("user", f"question {k}"),), schema=SCHEMA) for k in range(2)]
+    assert texts(ask(llm, requests)) == answers(2)
+    assert llm.form.structured_output
 
 
 def test_a_silent_endpoint_is_named(serve, model, caplog, monkeypatch):
-    monkeypatch.setattr("lightning_cse.llm.probe.PATIENCE", 0.1)
+    monkeypatch.setattr("lightning_cse.llm.http.PATIENCE", 0.1)
     server = serve(plan=always("silent"))
-    with pytest.raises(LLMError, match=r"no answer within 0\.5 s"):
-        ask(model(server, timeout=0.5), questions(1))
-
-    assert f"{server.url} has not answered for 0.1 s" in caplog.text
+    (failure,) = ask(model(server, timeout=0.5, retries=0), questions(1))
+    assert failure == Failure("no answer within 0.5 s")
+    assert caplog.messages == [
+        f"{server.url} has not answered for 0.1 s; a call may take 0.5 s (llm.timeout)"
+    ]
 
 
 def test_equal_requests_share_a_call_and_other_samples_do_not(serve, model):
@@ -175,6 +144,27 @@ def test_equal_requests_share_a_call_and_other_samples_do_not(serve, model):
     assert (llm.account.requests, llm.account.cached) == (4, 1)
 
 
+def test_models_with_one_cache_pay_for_a_reply_once(serve, model):
+    server = serve(seconds=0.05)
+    models = [model(server, concurrency=concurrency) for concurrency in (3, 5)]
+    with ThreadPoolExecutor() as pool:
+        outcomes = list(pool.map(lambda llm: texts(ask(llm, questions(30))), models))
+
+    assert outcomes == [answers(30)] * 2
+    assert len(server.calls) == 30
+    assert sum(llm.account.cached for llm in models) == 30
+
+
+def test_a_failed_request_is_asked_by_the_other_model(serve, model):
+    server = serve(plan=first("too_long"), seconds=0.2)
+    models = [model(server) for _ in range(2)]
+    with ThreadPoolExecutor() as pool:
+        outcomes = list(pool.map(lambda llm: ask(llm, questions(1)), models))
+
+    assert sorted(type(outcome).__name__ for (outcome,) in outcomes) == ["Failure", "Reply"]
+    assert len(server.calls) == 2
+
+
 @pytest.mark.parametrize(
     ("odd", "reply"),
     [
@@ -184,6 +174,8 @@ def test_equal_requests_share_a_call_and_other_samples_do_not(serve, model):
         ("length", Reply("0 n", "length", "m", 2, 2)),
         ("null", Reply("", "stop", "m", 2, 0)),
         ("no_usage", Reply("0 noitseuq", "stop", "m")),
+        ("odd_usage", Reply("0 noitseuq", "stop", "m", 12)),
+        ("huge", Reply("", "length")),
         ("surrogate", Reply("cut ?", "stop", "m", 2, 2)),
     ],
 )
@@ -210,7 +202,7 @@ def test_many_requests_to_an_unreliable_server(serve, model, caplog):
     assert len(server.answered) == server.answered.total() == 200
     assert server.peak <= 16
     assert (llm.account.requests, llm.account.failed, llm.account.retried) == (200, 0, len(faults))
-    assert len(caplog.messages) == 1, "calls are not logged one by one"
+    assert caplog.messages == [], "calls are not logged one by one"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -228,6 +220,7 @@ def test_a_retry_overcomes_every_fault(serve, model, fault):
         ("unavailable", "status 503: <html><body>503 Service", False),
         ("break_body", "peer closed connection", False),
         ("html", "the answer is not a chat completion; it begins b'<html>", False),
+        ("deep", "the answer is not a chat completion; it begins b'{", False),
         ("finish_error", "the reply was cut off by an error: Provider is down", False),
         ("too_long", "This model's maximum context length is 8 tokens", True),
         ("forbidden", "Your country is not supported", True),
@@ -248,31 +241,46 @@ def test_a_failed_request_leaves_the_others_alone(serve, model, fault, reason, f
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    ("fault", "message"),
     [
         ("unauthorized", r"status 401: .*\*\*\*.* Check .*the key in OPENAI_API_KEY"),
-        ("forbidden", "status 403: .*Your country is not supported"),
         ("no_path", "status 404: .*Check .*llm.base_url"),
+    ],
+)
+def test_a_wrong_endpoint_is_named_after_one_round(serve, model, fault, message):
+    server = serve(plan=always(fault))
+    with pytest.raises(LLMError, match=message) as caught:
+        ask(model(server, concurrency=2), questions(50))
+
+    assert len(server.calls) <= 2
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("forbidden", "status 403: .*Your country is not supported"),
         ("too_long", "status 400: .*Check .*llm.parameters"),
         ("error", "status 500: .*Check llm.model"),
         ("html", "the answer is not a chat completion; it begins .* Check llm.model"),
     ],
 )
-def test_a_wrong_endpoint_is_named_after_one_call(serve, model, kind, message):
-    server = serve(plan=always(kind))
-    with pytest.raises(LLMError, match=message) as caught:
-        ask(model(server, concurrency=2), questions(50))
-
-    assert (len(server.probes), server.calls) == (1, [])
-    assert KEY not in str(caught.value)
-
-
-def test_faults_in_a_row_end_all_requests(serve, model):
-    server = serve(plan=lambda *_: "html")
-    with pytest.raises(LLMError, match=r"the last 8 requests to \S+/v1 all failed"):
+def test_faults_in_a_row_end_all_requests(serve, model, fault, message):
+    server = serve(plan=always(fault))
+    reasons = rf"the last 8 requests to \S+/v1 all failed, the last one: .*{message}"
+    with pytest.raises(LLMError, match=reasons):
         ask(model(server, concurrency=2, retries=1), questions(50))
 
     assert len(server.calls) <= 20
+
+
+def test_faults_after_a_reply_keep_the_reply(serve, model):
+    server = serve(plan=lambda body, _: None if prompt(body) == "question 0" else "html")
+    llm = model(server, concurrency=2, retries=0)
+    with pytest.raises(LLMError, match=r"8 requests .* all failed.*\. The same command continues"):
+        ask(llm, questions(50))
+
+    assert texts(ask(llm, questions(1))) == answers(1)
 
 
 def test_an_endpoint_that_cannot_be_reached(model):

@@ -118,7 +118,7 @@ def on_one_of_several(rank, file, cfgs):
 
         assert max(differences(alone[name], shared)) < 1e-5, name
 
-        assert_bytes_of_a_step(cfgs["simcse_unsup"])
+    assert_bytes_of_a_step(cfgs["simcse_unsup"])
 
     dist.destroy_process_group()
 
@@ -155,7 +155,7 @@ def counted(collective, name, received):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)  # three processes, for a machine that is busy
 def test_three_devices_match_one(compose, tmp_path):
     cfgs = {name: compose(f"+experiment={name}", *OVERRIDES) for name in (*EXPERIMENTS, *UNCHUNKED)}
     torch.multiprocessing.spawn(on_one_of_several, (str(tmp_path / "group"), cfgs), DEVICES)

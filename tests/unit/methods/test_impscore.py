@@ -124,7 +124,7 @@ def test_frozen_encoder_encodes_every_training_sentence_once(monkeypatch):
     monkeypatch.setattr(ImpScore, "training_step", both)
     data = pairs()
     method = fit(make(lr=0.0), data, epochs=2)
-    distinct = set().union(*(data.train.column(role) for role in ROLES))
+    distinct = set().union(*(data.train[role] for role in ROLES))
     assert counts == [len(distinct)]
     assert set(method.state_dict()) == {f"model.{name}.weight" for name in MAPS["p2s"]}
     assert len(losses) > 4

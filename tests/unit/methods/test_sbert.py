@@ -63,14 +63,14 @@ def test_labels_of_pairs_are_those_of_the_largest_score():
     result = task.evaluate(Embedded(model, task.sentences("dev")), "dev")
     rows = task.rows("dev")
     hits = 0
-    for premise, hypothesis, label in zip(*map(rows.column, rows.names), strict=True):
-        first, second = model.embed([premise]), model.embed([hypothesis])
+    for row in rows:
+        first, second = model.embed([row["premise"]]), model.embed([row["hypothesis"]])
         number = int(model.classifier.logits(first.vector, second.vector).argmax())
-        hits += task.labels[number] == label
+        hits += task.labels[number] == row["label"]
 
     assert result.metrics == {"accuracy": pytest.approx(hits / len(rows))}
     assert len(result.predictions["prediction"]) == len(rows) == 20
-    assert "-" not in rows.column("label")
+    assert "-" not in rows["label"]
 
 
 def test_a_label_beyond_the_classes_stops_training_before_its_first_step(compose, monkeypatch):

@@ -20,6 +20,8 @@ from lightning_cse.metrics import (
     best_threshold,
     delong,
     mcnemar,
+    recall_at,
+    reciprocal_rank_at,
     share_larger,
     spearman,
     spearman_all,
@@ -246,6 +248,14 @@ def test_published_example_of_mcnemar():
 
 def test_ties_are_not_larger():
     assert share_larger([0.5, 0.5, 0.75], torch.tensor([0.25, 0.5, 0.5]).bfloat16()) == 2 / 3
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_metrics_of_ranks_are_those_of_a_loop(k):
+    ranks = torch.randint(1, 20, (50,), generator=torch.Generator().manual_seed(k)).tolist()
+    assert recall_at(ranks, k) == sum(rank <= k for rank in ranks) / 50
+    reciprocal = sum(1 / rank for rank in ranks if rank <= k) / 50
+    assert reciprocal_rank_at(ranks, k) == pytest.approx(reciprocal, abs=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ pytest.importorskip("tensorboard", reason="needs the extra `tensorboard`")
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from lightning_cse.papers.records import read_runs
+from lightning_cse.tables.records import read_runs
 
 
 def test_a_kept_run(tmp_path, repository):

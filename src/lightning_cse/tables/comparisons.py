@@ -1,0 +1,439 @@
+"""Compares cells of the long frame: effects over the seeds, and, where predictions exist, tests and
+intervals over seeds and examples.
+
+A metric has a value and an influence of each example on it. Standard errors over the examples,
+paired differences and clusters of examples follow from the influences. Student's t gives intervals
+over the seeds. Answers that are right or wrong have McNemar's exact test, and AUCs DeLong's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from lightning_cse.errors import DataError
+from lightning_cse.metrics import (
+    auc_influences,
+    auprc_influences,
+    delong,
+    mcnemar,
+    mean_influences,
+    spearman_influences,
+)
+from lightning_cse.tables.artefacts import Column
+from lightning_cse.tables.predictions import EXAMPLE, Answers, answers
+from lightning_cse.tables.statistics import (
+    clustered_error,
+    detectable_difference,
+    holm,
+    majority_vote,
+    mean_interval,
+    two_way_interval,
+)
+
+EFFECT_FIELDS = ["row", "encoder", "column", "reference", "seeds", "value", "low", "high", "sd"]
+"""The columns of the effects that are kept beside a table."""
+TEST_FIELDS = [
+    *("row", "encoder", "column", "reference", "test", "seeds", "seeds_reference"),
+    *("mean", "mean_reference", "p", "p_holm", "low", "high"),
+]
+"""The columns of the tests that are kept beside a table. ``low`` and ``high`` are the ends of the
+95 % interval of the difference over seeds and examples, in the unit of the column.
+"""
+POWER = 0.8
+"""The power with which the smallest effect of a column is found."""
+TESTS = {"accuracy": "mcnemar", "auc": "delong"}
+"""The tests by what a metric measures; the others have an interval alone."""
+_LEAST_P = 1e-300  # a float cannot tell smaller values from 0, and no test is certain
+_PERCENT = 100
+_ROUNDING = 1e-9  # a standard deviation of differences that are rounding errors
+_NEEDED = {"auc": "label", "auprc": "label", "spearman": "gold"}
+"""The column of the predictions that a metric of scores needs beside the score."""
+
+Array = NDArray[Any]
+Pair = tuple[int, int, str]
+"""The numbers of two lines, the second of which is the reference, and the title of a column."""
+
+
+# Effects over the seeds
+
+
+def paired(cell: pd.DataFrame, reference: pd.DataFrame) -> pd.Series:
+    """Return the differences of two cells by seed, for the seeds that both have; a model that is
+    not trained has one value, which is that of all seeds.
+    """
+    values, others = (one.set_index("seed")["value"] for one in (cell, reference))
+    if is_constant(reference):
+        return values - others.iloc[0]
+    if is_constant(cell):
+        return values.iloc[0] - others
+
+    return (values - others).dropna()
+
+
+def is_constant(cell: pd.DataFrame) -> bool:
+    """Return whether a cell is of a model that is not trained: a baseline, or one evaluation."""
+    return len(cell) == 1 and bool(cell["is_untrained"].iloc[0])
+
+
+def effects(values: pd.DataFrame, columns: Sequence[Column], reference: str | None) -> pd.DataFrame:
+    """Return one row for each cell and each pair of cells of a column: `EFFECT_FIELDS`.
+
+    A cell has an empty ``reference``, its mean and the 95 % interval of that mean over the seeds
+    (Student's t). A pair has the mean difference, row minus reference, paired by seed, its interval
+    and the standard deviation of the differences. Pairs have the same encoder, or one has none. The
+    reference row of the table is always the second of a pair, and otherwise the earlier row is.
+    """
+    rows = []
+    for column in columns:
+        if column.source == "config":
+            continue
+
+        of_column = values[values["column"] == column.title]
+        cells = [cell for _, cell in of_column.groupby("line")]
+        rows += [_effect(cell, "", cell["value"]) for cell in cells]
+        for first, second in itertools.combinations(cells, 2):
+            is_swapped = second["row"].iloc[0] == reference
+            base, cell = (second, first) if is_swapped else (first, second)
+            if _is_paired(cell, base) and len(differences := paired(cell, base)):
+                rows.append(_effect(cell, base["row"].iloc[0], differences))
+
+    return pd.DataFrame(rows, columns=EFFECT_FIELDS)
+
+
+def _is_paired(cell: pd.DataFrame, reference: pd.DataFrame) -> bool:
+    (row, encoder, metric), (other_row, other_encoder, other_metric) = (
+        one[["row", "encoder", "metric"]].iloc[0] for one in (cell, reference)
+    )
+    encoders = {encoder, other_encoder} - {""}
+
+    return len(encoders) < 2 and row != other_row and metric == other_metric
+
+
+def _effect(cell: pd.DataFrame, reference: str, values: pd.Series) -> list[Any]:
+    row, encoder, column = cell[["row", "encoder", "column"]].iloc[0]
+    count = len(values)
+    return [row, encoder, column, reference, count, *mean_interval(values), values.std()]
+
+
+def smallest(found: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
+    """Yield a sentence on the smallest effect that the seeds of a table can show, by column.
+
+    The standard deviation of the paired differences is pooled over all pairs of rows of the column
+    that have several seeds, as many as most of them have; the quartiles of the deviations of the
+    pairs give a range, since some rows are steadier than others.
+    """
+    once = found[(found["reference"] == "") & (found["seeds"] == 1)]
+    constants = pd.MultiIndex.from_frame(once[["column", "row"]])
+    # Rows of the same runs do not differ at all.
+    pairs = found[(found["reference"] != "") & (found["sd"] > _ROUNDING)]
+    for side in ("row", "reference"):
+        pairs = pairs[~pd.MultiIndex.from_frame(pairs[["column", side]]).isin(constants)]
+
+    texts = []
+    counts = set()
+    ranged = ""
+    for column in columns:
+        of_column = pairs[pairs["column"] == column.title]
+        if of_column.empty:  # such as numbers of steps
+            continue
+
+        count = int(of_column["seeds"].mode().iloc[0])
+        deviations = of_column.loc[of_column["seeds"] == count, "sd"]
+        pooled = float((deviations**2).mean() ** 0.5)
+        sizes = [pooled, *deviations.quantile([0.25, 0.75])]
+        least, low, high = (detectable_difference(size, count, power=POWER) for size in sizes)
+        counts.add(count)
+        texts.append(f"{column.title} {_size(column, least)}")
+        if len(deviations) > 1:
+            texts[-1] += f" ({_size(column, low)} to {_size(column, high)})"
+            ranged = "; in parentheses, with the quartiles of the pairs' deviations"
+
+    if texts:
+        seeds = " or ".join(map(str, sorted(counts)))
+        yield (
+            f"Smallest difference between two rows that {seeds} seeds find with a power of "
+            f"{100 * POWER:.0f} % (paired t test, level 5 %, deviation pooled over all pairs of rows"
+            f"{ranged}): {'; '.join(texts)}."
+        )
+
+
+def _size(column: Column, least: float) -> str:
+    is_percentage = column.scale == _PERCENT
+    return "none" if is_percentage and least > _PERCENT else f"{least:.{column.decimals}f}"
+
+
+# Tests and intervals over seeds and examples
+
+
+def measure_of(metric: str) -> str:
+    """Return what a metric measures, such as ``accuracy``; nothing for one that is not computed
+    from examples of the test split, such as the average of several tasks or a standard error.
+    """
+    task, _, name = metric.rpartition("/")
+    is_elsewhere = task and (not task.startswith("test/") or task.endswith("_avg"))
+    if is_elsewhere or name.endswith("_se"):
+        return ""
+
+    start = name.partition("_")[0]
+    is_whole = start in ("accuracy", "auc") or name in ("auprc", "spearman", "spearman_all")
+
+    return start if is_whole else ""
+
+
+def is_comparable(
+    values: pd.DataFrame, pair: Pair, weights: Mapping[str, Mapping[str, float]]
+) -> bool:
+    """Return whether two cells can be compared over the examples: they are of the same metrics,
+    which are computed from examples.
+    """
+    first, second, column = pair
+    metrics = []
+    for line in (first, second):
+        of_line = values[values["line"] == line].drop_duplicates("column").set_index("column")
+        if column not in of_line.index:
+            return False
+
+        metrics.append([of_line["metric"][part] for part in weights[column]])
+
+    return metrics[0] == metrics[1] and all(map(measure_of, metrics[0]))
+
+
+def compare(
+    values: pd.DataFrame, pairs: Iterable[Pair], weights: Mapping[str, Mapping[str, float]]
+) -> pd.DataFrame:
+    """Compare pairs of cells whose predictions exist, with Holm's adjustment over all p-values.
+
+    The tests take as many runs of both sides, and an odd number, beginning with the seeds that both
+    have, as a majority of several is right more often than one. The interval is over the seeds that
+    both have, and over the examples.
+
+    Args:
+        values: the long frame (`lightning_cse.tables.frame`).
+        pairs: the lines and columns to compare; see `is_comparable`.
+        weights: for each column, the columns of metrics that it is computed from, with the factor
+            by which their influences enter it.
+
+    Returns:
+        `TEST_FIELDS`, the mean ``difference`` over the seeds that both have, and the numbers of the
+        lines as ``line`` and ``line_reference``.
+    """
+    cells = dict(iter(values.groupby(["line", "column"])))
+    rows = []
+    for first, second, column in pairs:
+        of_first, of_second = (
+            {title: cells[line, title] for title in (column, *weights[column])}
+            for line in (first, second)
+        )
+        if row := _compared(of_first, of_second, column, weights[column]):
+            rows.append({**row, "line": first, "line_reference": second})
+
+    frame = pd.DataFrame(rows, columns=[*TEST_FIELDS, "difference", "line", "line_reference"])
+    pvalues = frame["p"].astype(float).dropna()
+    frame["p_holm"] = pd.Series(holm(pvalues), index=pvalues.index, dtype=float)
+
+    return frame
+
+
+class _Part(NamedTuple):
+    """The examples of a metric, and what the runs of two cells have for each example, by seed."""
+
+    task: str
+    measure: str
+    examples: pd.DataFrame
+    first: dict[int, Array]
+    second: dict[int, Array]
+
+
+def _compared(
+    first: Mapping[str, pd.DataFrame],
+    second: Mapping[str, pd.DataFrame],
+    column: str,
+    weights: Mapping[str, float],
+) -> dict[str, Any] | None:
+    """Return the comparison of a column of two lines; None where predictions are missing."""
+    parts = []
+    for title in weights:
+        part = _read_part(first[title], second[title])
+        if part is None:
+            return None
+
+        parts.append(part)
+
+    cell, reference = first[column], second[column]
+    voters, voters_reference = _voters(cell, reference)
+    test, p = "interval", math.nan
+    if list(weights) == [column]:
+        test = TESTS.get(parts[0].measure, test)
+        p = _pvalue(test, parts[0], voters, voters_reference)
+
+    differences = paired(cell, reference)
+    error = math.nan
+    if len(differences):
+        influences = [
+            weight * _influences(part, cell, reference, list(differences.index))
+            for part, weight in zip(parts, weights.values(), strict=True)
+        ]
+        error = _error(parts, influences)
+
+    difference, low, high = two_way_interval(differences, error)
+
+    return {
+        "row": cell["row"].iloc[0],
+        "encoder": cell["encoder"].iloc[0],
+        "column": column,
+        "reference": reference["row"].iloc[0],
+        "test": test,
+        "seeds": " ".join(map(str, voters)),
+        "seeds_reference": " ".join(map(str, voters_reference)),
+        "mean": cell["value"].mean(),
+        "mean_reference": reference["value"].mean(),
+        "p": p,
+        "difference": difference,
+        "low": low,
+        "high": high,
+    }
+
+
+def _voters(cell: pd.DataFrame, reference: pd.DataFrame) -> tuple[list[int], list[int]]:
+    counts = [len(one) for one in (cell, reference) if not is_constant(one)]
+    odd = (min(counts, default=1) - 1) // 2 * 2 + 1
+    common = {*cell["seed"]} & {*reference["seed"]}
+    first, second = (
+        sorted(sorted(one["seed"], key=lambda seed: (seed not in common, seed))[:odd])
+        for one in (cell, reference)
+    )
+
+    return first, second
+
+
+def _pvalue(test: str, part: _Part, voters: Sequence[int], others: Sequence[int]) -> float:
+    first = [part.first[seed] for seed in voters]
+    second = [part.second[seed] for seed in others]
+    if test == "delong":
+        p = delong(part.examples["label"], first, second).pvalue
+    elif test == "mcnemar":
+        p = mcnemar(majority_vote(first), majority_vote(second)).pvalue
+    else:
+        return math.nan
+
+    return float(np.maximum(p, _LEAST_P))
+
+
+def _influences(
+    part: _Part, cell: pd.DataFrame, reference: pd.DataFrame, seeds: Sequence[int]
+) -> NDArray[np.float64]:
+    """Return the influence of each example on the mean difference over these seeds."""
+    sides = []
+    for one, by_seed in ((cell, part.first), (reference, part.second)):
+        runs = by_seed.values() if is_constant(one) else [by_seed[seed] for seed in seeds]
+        sides.append(np.mean([_INFLUENCES[part.measure](part.examples, run) for run in runs], 0))
+
+    return np.asarray(sides[0] - sides[1])
+
+
+_INFLUENCES: dict[str, Callable[[pd.DataFrame, Array], NDArray[np.float64]]] = {
+    "accuracy": lambda _, right: mean_influences(right),
+    "auc": lambda examples, scores: auc_influences(examples["label"], scores),
+    "auprc": lambda examples, scores: auprc_influences(examples["label"], scores),
+    "spearman": lambda examples, scores: spearman_influences(examples["gold"], scores),
+}
+"""The influence of each example on a metric of a run, by what the metric measures."""
+
+
+def _error(parts: Sequence[_Part], influences: Sequence[NDArray[np.float64]]) -> float:
+    """Return the standard error, over the examples, of the sum of parts: those of different tasks
+    are independent, those of one task have the examples of one row as a cluster.
+    """
+    by_task: dict[str, list[int]] = {}
+    for number, part in enumerate(parts):
+        by_task.setdefault(part.task, []).append(number)
+
+    errors = (
+        clustered_error(
+            np.concatenate([influences[number] for number in numbers]),
+            np.concatenate([clusters_of(parts[number].examples) for number in numbers]),
+        )
+        for numbers in by_task.values()
+    )
+
+    return math.hypot(*errors)
+
+
+def clusters_of(examples: pd.DataFrame) -> Array:
+    """Return the cluster of each example: the number of the row that it comes from, which the
+    hypotheses of a premise of INLI share; without such numbers, each is its own.
+    """
+    return np.asarray(examples.get("row", examples.index))
+
+
+# Predictions
+
+
+def _read_part(first: pd.DataFrame, second: pd.DataFrame) -> _Part | None:
+    """Return the predictions of the runs of two cells for their metric; None where some are
+    missing.
+
+    Raises:
+        DataError: if the runs were evaluated on different examples.
+    """
+    metric = str(first["metric"].iloc[0])
+    _, task, name = metric.split("/")
+    sides = []
+    examples = origin = None
+    for cell in (first, second):
+        by_seed = {}
+        for seed, run, baseline in zip(cell["seed"], cell["run"], cell["baseline"], strict=True):
+            predictions = answers(run, baseline).get(task)
+            if predictions is None:
+                return None
+
+            frame = read_values(predictions, name)
+            by_seed[int(seed)] = frame.pop("value").to_numpy()
+            if examples is None:
+                examples, origin = frame, predictions
+            elif not frame.equals(examples):
+                raise DataError(
+                    f"{origin} and {predictions} are of different examples of {task}: they cannot "
+                    "be compared"
+                )
+
+        sides.append(by_seed)
+
+    return _Part(task, measure_of(metric), examples, *sides)
+
+
+def read_values(predictions: Answers, metric: str) -> pd.DataFrame:
+    """Read the examples that a metric is of: the columns that identify them, and ``value``, whether
+    they are right or, for an area or a correlation, the rank of their score.
+
+    The metric ``accuracy_NAME`` uses the column ``correct_NAME``, or only the examples of type
+    NAME, if these exist; ``auc_NAME`` is of the examples of type NAME and of all with label 0.
+    """
+    frame = predictions.read()
+    variant = metric.partition("_")[2]
+    measure = measure_of(metric)
+    if "type" in frame and (frame["type"] == variant).any():
+        is_chosen = frame["type"] == variant
+        if measure == "auc":
+            is_chosen |= ~frame["label"].astype(bool)
+
+        frame = frame[is_chosen].reset_index(drop=True)
+
+    examples = frame[[name for name in EXAMPLE if name in frame]]
+    is_right = measure == "accuracy"
+    missing = [] if is_right else sorted({"score", _NEEDED[measure]} - {*frame})
+    if missing:
+        raise DataError(f"{predictions} has no {' and '.join(missing)}, which {metric} needs")
+
+    for column in (f"correct_{variant}", "correct") if is_right else ("score",):
+        if column in frame:
+            return examples.assign(value=frame[column])
+
+    return examples.assign(value=frame["label"] == frame["prediction"])

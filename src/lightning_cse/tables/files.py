@@ -1,0 +1,158 @@
+"""Reads the files of artefacts, with the profiles and the published numbers beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import TypeAdapter, ValidationError
+from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
+
+from lightning_cse.arguments import PROFILES
+from lightning_cse.config.compose import plain_line
+from lightning_cse.errors import ConfigError, did_you_mean
+from lightning_cse.tables.artefacts import COMPUTED, Artefact, PublishedValue
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_SHARED = "profiles.yaml"  # the profiles of the artefacts that do not define them
+
+
+def find_artefacts(folder: Path) -> dict[str, Artefact]:
+    """Read all artefacts below a folder, and return them by key."""
+    found = {}
+    for path in sorted(folder.glob("*/*.yaml")):
+        # The folder may hold configs, too.
+        if path.name != _SHARED and _load(path).keys() & {"title", "columns"}:
+            artefact = read_artefact(path)
+            found[artefact.key] = artefact
+
+    return found
+
+
+def read_artefact(path: Path) -> Artefact:
+    """Read ``experiments/<paper>/<name>.yaml`` and, from ``published.csv`` beside it, the paper's
+    numbers.
+
+    Profiles that the file does not define come from ``profiles.yaml`` beside it, without rows that
+    the file lacks. If the file lists its seeds, these profiles do not change them. Faults of the
+    file are raised as one ConfigError, each with the file and the key.
+    """
+    raw = _load(path)
+    table = str(raw.get("published", path.stem))
+    named = {
+        "test": "mcnemar" if "reference" in raw else None,
+        **raw,
+        "published": list(_numbers(path.with_name("published.csv"), table)),
+        "paper": path.absolute().parent.name,
+        "name": path.stem,
+        "path": path,
+        "profiles": _profiles(path, raw),
+        "columns": {
+            title: {"title": title} | (node if isinstance(node, dict) else {"metric": node})
+            for title, node in raw.get("columns", {}).items()
+        },
+        "rows": {
+            label: {"label": label, "name": label} | node
+            for label, node in raw.get("rows", {}).items()
+        },
+    }
+    try:
+        artefact: Artefact = TypeAdapter(Artefact).validate_python(named)
+    except ValidationError as error:
+        raise ConfigError([f"{path}: {_plain(one)}" for one in error.errors()]) from None
+
+    faults = list(_unknown(artefact))
+    placed = tuple(_placed(artefact))
+    if "published" not in raw:
+        # All numbers of its own table need a cell; another table may be used in part.
+        others = (number for number in artefact.published if number not in placed)
+        faults += [f"published.csv: there is no cell for {number}" for number in others]
+    elif not artefact.published:
+        faults.append(f"published: there is no table {table!r} in published.csv")
+
+    if faults:
+        raise ConfigError([f"{path}: {fault}" for fault in faults])
+
+    return dataclasses.replace(artefact, published=placed)
+
+
+def _profiles(path: Path, artefact: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the profiles of an artefact and the shared ones: only its rows, and no seeds if the
+    artefact lists seeds.
+    """
+    file = path.with_name(_SHARED)
+    profiles: dict[str, Any] = _load(file) if file.is_file() else {}
+    for profile in profiles.values():
+        if isinstance(artefact.get("seeds"), list):
+            profile.pop("seeds", None)
+
+        rows = profile.get("rows", {})
+        profile["rows"] = {row: rows[row] for row in rows if row in artefact.get("rows", {})}
+
+    return {**profiles, **artefact.get("profiles", {})}
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        content: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: {plain_line(error)}"]) from error
+
+    return dict(content)
+
+
+def _numbers(path: Path, table: str) -> Iterator[dict[str, Any]]:
+    """Yield the numbers of a table."""
+    if path.is_file():
+        numbers = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("table")
+        for row in numbers[numbers.index == table].to_dict("records"):
+            yield {"encoder": None} | {key: value for key, value in row.items() if value}
+
+
+def _placed(artefact: Artefact) -> Iterator[PublishedValue]:
+    """Yield the published numbers that have a cell."""
+    encoders = {row.name: artefact.encoders_of(row) for row in artefact.rows}
+    columns = [column.title for column in artefact.columns]
+    for number in artefact.published:
+        if number.encoder in encoders.get(number.row, ()) and number.column in columns:
+            yield number
+
+
+def _plain(error: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in error["loc"] if part != "[key]")
+    return f"{key}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
+
+
+def _unknown(artefact: Artefact) -> Iterator[str]:
+    """Yield a fault for each name in a file that refers to nothing."""
+    rows = {row.label: row for row in artefact.rows}
+    trained = [label for label, row in rows.items() if row.experiment]
+    columns = [column.title for column in artefact.columns]
+    yield from _missing("reference", filter(None, [artefact.reference]), rows)
+    yield from _missing("match (a trained row)", artefact.match, trained)
+    yield from _missing("profiles", artefact.profiles, PROFILES)
+    for name, profile in artefact.profiles.items():
+        yield from _missing(f"profiles.{name}.rows", profile.rows, rows)
+
+    for label, row in rows.items():
+        if row.baseline:
+            yield from _missing(f"rows.{label}.of (a trained row)", [row.of], trained)
+        if not artefact.encoders_of(row):
+            yield f"rows.{label}: has no encoders"
+
+    for column in artefact.columns:
+        if column.source in COMPUTED:
+            key = f"columns.{column.title}.{column.source}"
+            yield from _missing(key, column.keys, columns)
+
+
+def _missing(key: str, names: Iterable[str], known: Collection[str]) -> list[str]:
+    wrong = [name for name in names if name not in known]
+    return [f"{key}: there is no {name!r}{did_you_mean(name, known)}" for name in wrong]

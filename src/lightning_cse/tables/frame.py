@@ -1,0 +1,246 @@
+"""The values of a table as one long frame, and its cells: one group each of the frame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from lightning_cse.tables.artefacts import COMPUTED, Artefact, Column, Line
+
+if TYPE_CHECKING:
+    from lightning_cse.tables.plan import Plan
+    from lightning_cse.tables.records import FinishedRun
+
+STALE = "measured with another version of its method"
+"""The remark on values whose records have another ``Method.version`` than today's."""
+VALUES = (
+    *("line", "row", "encoder", "column", "seed", "value"),
+    *("error", "metric", "remark", "run", "baseline", "is_untrained"),
+)
+"""The columns of the long frame, one row for each seed of a cell.
+
+``line`` is the number of the row with its encoder, ``value`` is in the unit of the column,
+``error`` its standard error over the examples, if the run has one, ``metric`` the key of the
+record's metrics (empty for other values), ``remark`` says how it was measured otherwise, and
+``baseline`` names the baseline of the ``run`` that was measured; ``is_untrained`` is true for a
+baseline or an evaluation alone.
+"""
+_PATHS = {"metric": "metrics.", "field": "", "config": "decisive.config."}
+
+
+def read_values(plan: Plan) -> pd.DataFrame:
+    """Return the values of all finished runs of a table: `VALUES`, in the order of lines, columns
+    and seeds.
+    """
+    rows = [
+        row
+        for number, line in enumerate(plan.lines)
+        if not line.published
+        for column in plan.artefact.columns
+        if column.source not in COMPUTED
+        for row in _values_of(plan, number, line, column)
+    ]
+    values = _frame(rows)
+    for _, of_line in values.groupby("line"):
+        for column in plan.artefact.columns:
+            if column.source in COMPUTED:
+                rows += _computed(of_line, column)
+
+    return _frame(rows)
+
+
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    values = pd.DataFrame(rows, columns=VALUES)
+    return values.astype({"line": int, "seed": int, "value": float, "error": float})
+
+
+def _values_of(plan: Plan, number: int, line: Line, column: Column) -> Iterator[dict[str, Any]]:
+    """Yield the values of a cell that is read from the records."""
+    rows = plan.runs(line, column)
+    prefix = _PATHS[column.source]
+    if line.row.baseline:
+        prefix = f"baselines.{line.row.baseline}."
+
+    for key in (*column.keys, *column.instead):
+        numbers = _numbers(rows, f"{prefix}{key}")
+        if len(numbers):
+            break
+
+    if column.absent is not None:
+        task = key.rpartition("/")[0]
+        has_task = rows.filter(like=f"{prefix}{task}/").notna().any(axis=1)
+        numbers = numbers.reindex(rows.index[has_task], fill_value=column.absent)
+
+    runs = list(rows.loc[numbers.index, "run"])
+    errors = _numbers(rows, f"{prefix}{key}_se").reindex(numbers.index)
+    remarks = [column.instead[key].rstrip(".")] if key in column.instead else []
+    if any(plan.table.is_stale(run) for run in runs):
+        remarks.append(STALE)
+
+    shared = {
+        "line": number,
+        "row": line.label,
+        "encoder": line.encoder or "",
+        "column": column.title,
+        "metric": key if column.source == "metric" else "",
+        "remark": tuple(remarks),
+        "baseline": line.row.baseline or "",
+        "is_untrained": line.row.baseline is not None or line.row.evaluate is not None,
+    }
+    for seed, value in numbers.items():
+        run = rows.loc[seed, "run"]
+        error = column.scale * errors[seed]
+        yield {**shared, "seed": seed, "value": column.scale * value, "error": error, "run": run}
+
+
+def _numbers(rows: pd.DataFrame, path: str) -> pd.Series:
+    """Return the values in a column of the runs, without missing ones."""
+    return rows[path].dropna().astype(float) if path in rows else pd.Series(dtype=float)
+
+
+def _computed(values: pd.DataFrame, column: Column) -> list[dict[Any, Any]]:
+    """Return a mean or a difference of columns of a line, for each seed that all of them have."""
+    parts = {title: values[values["column"] == title] for title in column.keys}
+    by_seed = pd.concat([part.set_index("seed")["value"] for part in parts.values()], axis=1)
+    by_seed = by_seed.dropna()
+    if column.source == "mean":
+        numbers = by_seed.mean(axis=1)
+    else:
+        numbers = by_seed.iloc[:, 0] - by_seed.iloc[:, 1]
+
+    first = parts[column.keys[0]].set_index("seed", drop=False).loc[by_seed.index]
+    remarks = dict.fromkeys(text for part in parts.values() for of in part["remark"] for text in of)
+    rows = first.assign(
+        column=column.title,
+        value=column.scale * numbers,
+        error=math.nan,
+        metric="",
+        remark=[tuple(remarks)] * len(first),
+    )
+
+    return list(rows.to_dict("records"))
+
+
+def values_of_runs(groups: Mapping[str, Sequence[FinishedRun]]) -> pd.DataFrame:
+    """Return the test metrics of runs by setting, times 100, as `VALUES`: a line for each setting,
+    a column for each metric.
+    """
+    return _frame(
+        [
+            {
+                "line": number,
+                "row": label,
+                "encoder": "",
+                "column": metric,
+                "seed": run.record["seed"],
+                "value": 100 * value,
+                "error": math.nan,
+                "metric": metric,
+                "remark": (),
+                "run": run,
+                "baseline": "",
+                "is_untrained": run.is_untrained,
+            }
+            for number, (label, runs) in enumerate(groups.items())
+            for run in runs
+            for metric, value in run.record["metrics"].items()
+            if metric.startswith("test/") and isinstance(value, int | float)
+        ]
+    )
+
+
+def weights_of(artefact: Artefact) -> dict[str, dict[str, float]]:
+    """Return for each column the columns of metrics that it is computed from, with their weights;
+    a metric has the scale in which it is shown.
+    """
+    scales = {column.title: column.scale for column in artefact.columns}
+    weights = {}
+    for column in artefact.columns:
+        signs = {column.title: 1.0}
+        if column.source == "mean":
+            signs = dict.fromkeys(column.keys, column.scale / len(column.keys))
+        elif column.source == "difference":
+            first, second = column.keys
+            signs = {first: column.scale, second: -column.scale}
+
+        weights[column.title] = {title: sign * scales[title] for title, sign in signs.items()}
+
+    return weights
+
+
+def read_cells(plan: Plan, values: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for each line and column, with their numbers and titles as index.
+
+    ``n``, ``mean``, ``sd``, ``low``, ``high`` are over the seeds, ``error`` is the mean of the
+    standard errors over the examples, if all runs have one, ``asked`` the number of seeds that the
+    cell should have, ``published`` and ``published_deviation`` the paper's numbers, ``difference``
+    the mean minus the published value, ``remarks`` those of the values, and ``seeds`` the seeds.
+    """
+    groups = dict(iter(values.groupby(["line", "column"])))
+    empty = values.iloc[:0]
+    rows = [
+        _cell(plan, line, column, groups.get((number, column.title), empty))
+        for number, line in enumerate(plan.lines)
+        for column in plan.artefact.columns
+    ]
+    cells = pd.DataFrame(rows, index=_places(plan))
+    for number, _ in enumerate(plan.lines):
+        for column in plan.artefact.columns:
+            if column.source in COMPUTED:
+                asked = cells.loc[[(number, title) for title in column.keys], "asked"].max()
+                cells.loc[(number, column.title), "asked"] = asked
+
+    return cells
+
+
+def _places(plan: Plan) -> pd.MultiIndex:
+    titles = [column.title for column in plan.artefact.columns]
+    return pd.MultiIndex.from_product([range(len(plan.lines)), titles], names=["line", "column"])
+
+
+def _cell(plan: Plan, line: Line, column: Column, values: pd.DataFrame) -> dict[str, Any]:
+    numbers = values["value"]
+    published = _published(plan.artefact, line, column)
+
+    return {
+        "n": len(numbers),
+        "mean": numbers.mean(),
+        "sd": numbers.std(),
+        "low": numbers.min(),
+        "high": numbers.max(),
+        "error": values["error"].mean(skipna=False),
+        **published,
+        "difference": numbers.mean() - published["published"],
+        "remarks": values["remark"].iloc[0] if len(values) else (),
+        "seeds": tuple(values["seed"]),
+        "asked": _asked(plan, line, column, has_values=len(values) > 0),
+    }
+
+
+def _asked(plan: Plan, line: Line, column: Column, *, has_values: bool) -> int:
+    """Return the number of seeds that a cell should have.
+
+    A metric that no run has is not missing, and neither is a run that waits for a variable.
+    """
+    if column.source in COMPUTED or line.published:
+        return 0
+    if not has_values and (line.needs or len(plan.runs(line, column))):
+        return 0
+
+    return len(plan.seeds(line, column))
+
+
+def _published(artefact: Artefact, line: Line, column: Column) -> dict[str, float]:
+    place = (line.name, line.paper_encoder, column.title)
+    for number in artefact.published:
+        if (number.row, number.encoder, number.column) == place:
+            deviation = number.deviation
+            return {
+                "published": number.value,
+                "published_deviation": math.nan if deviation is None else deviation,
+            }
+
+    return dict.fromkeys(("published", "published_deviation"), math.nan)

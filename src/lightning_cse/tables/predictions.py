@@ -1,0 +1,151 @@
+"""What runs predicted for each example, from their folders or packed beside kept records.
+
+A packed file has what tests of significance need and nothing else: no sentences, and scores as
+ranks, which give the same AUCs and the same comparisons.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from lightning_cse.errors import DataError
+from lightning_cse.runs import disk_errors, read_predictions
+
+if TYPE_CHECKING:
+    from lightning_cse.tables.records import FinishedRun
+
+EXAMPLE = ("row", "type", "label", "subset", "gold")
+"""The columns that identify an example; a file may lack some of them."""
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Answers(NamedTuple):
+    """The predictions of a task among the packed ones of a run."""
+
+    source: Path
+    task: str
+    packed: Arrays
+
+    def read(self) -> pd.DataFrame:
+        """Return the packed columns of the task, one row per example."""
+        start = f"{self.task}/"
+        named = self.packed.items()
+        return pd.DataFrame(
+            {key.removeprefix(start): one for key, one in named if key.startswith(start)}
+        )
+
+    def __str__(self) -> str:
+        return f"{self.source} ({self.task})"
+
+
+def answers(run: FinishedRun, baseline: str | None = None) -> dict[str, Answers]:
+    """Return the predictions of a run by task, or those of its ``baseline``, whose names begin with
+    that of the baseline and a hyphen.
+    """
+    names = dict.fromkeys(key.partition("/")[0] for key in run.packed)
+    if baseline:
+        stem = f"{baseline}-"
+        tasks = {name.removeprefix(stem): name for name in names if name.startswith(stem)}
+    else:
+        stems = tuple(f"{name}-" for name in run.record.get("baselines", ()))
+        tasks = {name: name for name in names if not name.startswith(stems)}
+
+    return {task: Answers(run.source, name, run.packed) for task, name in tasks.items()}
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the files of predictions in a run's folder, one per task."""
+    return sorted(folder.glob("predictions/*.parquet"))
+
+
+def pack(folder: Path) -> dict[str, NDArray[Any]]:
+    """Return the predictions of a run's folder as arrays by ``<task>/<column>``; raises as
+    `pack_file`.
+    """
+    return {key: values for path in files(folder) for key, values in pack_file(path).items()}
+
+
+def pack_file(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the predictions of one task as arrays by ``<task>/<column>``; raises as
+    `lightning_cse.runs.read_predictions`.
+    """
+    columns = pack_frame(read_predictions(path))
+    return {f"{path.stem}/{column}": values for column, values in columns.items()}
+
+
+def pack_frame(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
+    """Return the columns that tests need: those that identify an example, what was answered, and
+    the dense rank of the score.
+    """
+    kept = {}
+    for name in frame:
+        is_answer = name == "prediction" or name.startswith("correct")
+        if name in EXAMPLE or is_answer:
+            values = frame[name]
+            # Where nothing was predicted for some examples, `correct` says what is right.
+            if values.isna().any():
+                continue
+
+            kept[name] = _compact(values)
+        elif name == "score":
+            kept[name] = _compact(frame[name].rank(method="dense").astype(int) - 1)
+
+    return kept
+
+
+def _compact(values: pd.Series) -> NDArray[Any]:
+    """Return a column as booleans, the smallest integers, float32 or text."""
+    if pd.api.types.is_integer_dtype(values):
+        return np.asarray(pd.to_numeric(values, downcast="unsigned"))
+    if pd.api.types.is_float_dtype(values):
+        return np.asarray(values, np.float32)
+
+    return np.asarray(values, dtype=bool if pd.api.types.is_bool_dtype(values) else str)
+
+
+def packed_bytes(arrays: Arrays) -> bytes:
+    """Return arrays as a compressed NumPy file; the same arrays give the same bytes."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+
+    return buffer.getvalue()
+
+
+def load(path: Path, sha256: str) -> dict[str, NDArray[Any]]:
+    """Read a packed file; raise DataError if it cannot be read or has another digest."""
+    with disk_errors(path):
+        content = path.read_bytes()
+
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            arrays = dict(file.items())
+    except Exception as error:  # noqa: BLE001 - zipfile and NumPy raise many classes
+        raise DataError(f"{path} is damaged ({error}): restore it, or keep the run again") from None
+
+    if digest(arrays) != sha256:
+        raise DataError(
+            f"{path} is not the file that its record names (another digest): restore it, or "
+            "keep the run again"
+        )
+
+    return arrays
+
+
+def digest(arrays: Arrays) -> str:
+    """Return the SHA-256 of the contents of arrays, which does not depend on their compression."""
+    found = hashlib.sha256()
+    for name in sorted(arrays):
+        values = arrays[name]
+        found.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+        found.update(np.ascontiguousarray(values).tobytes())
+
+    return found.hexdigest()

@@ -1,0 +1,322 @@
+"""The runs on disk as one flat table, in which the runs of a point are those with its key."""
+
+import contextlib
+import functools
+import logging
+import pkgutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+from numpy.typing import NDArray
+
+from lightning_cse import runs
+from lightning_cse.errors import DataError, LightningCSEError, one_line
+from lightning_cse.runs.hashing import asked_precision
+from lightning_cse.tables import predictions
+from lightning_cse.tables.nested import value_at
+from lightning_cse.tables.points import Point, composed, key_of, keys_of
+
+log = logging.getLogger(__name__)
+
+State = Literal["finished", "running", "interrupted", "failed", "missing"]
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run: its record, its folder (None for a record kept as a file), and the file."""
+
+    record: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
+    folder: Path | None
+    source: Path
+
+    @property
+    def curves_path(self) -> Path:
+        """The file of its curves, which may not exist; beside a kept ``X.json`` it is
+        ``X.curves.csv``.
+        """
+        if self.folder is None:
+            return self.source.with_suffix(".curves.csv")
+
+        return self.folder / "curves.csv"
+
+    @property
+    def predictions_path(self) -> Path:
+        """The packed predictions beside a kept record, which may not exist; see
+        `lightning_cse.tables.predictions`.
+        """
+        return self.source.with_suffix(".predictions.npz")
+
+    @functools.cached_property
+    def packed(self) -> Mapping[str, NDArray[Any]]:
+        """The packed predictions of its folder, or beside a kept record; none if it has none.
+
+        Those of a damaged file are left out with a warning.
+        """
+        packed: dict[str, NDArray[Any]] = {}
+        if self.folder is not None:
+            for path in predictions.files(self.folder):
+                with left_out():
+                    packed |= predictions.pack_file(path)
+        elif "predictions" in self.record and self.predictions_path.is_file():
+            with left_out():
+                digest = self.record["predictions"]["sha256"]
+                packed |= predictions.load(self.predictions_path, digest)
+
+        return packed
+
+    @functools.cached_property
+    def curves(self) -> Mapping[str, Sequence[tuple[int, float]]]:
+        """The logged values ``(step, value)`` by key; empty without curves."""
+        return runs.Curves(self.curves_path).read()
+
+    @property
+    def evaluates(self) -> Mapping[str, Any] | None:
+        """The name, hash and seed of the training run that an evaluation evaluates, if any."""
+        return self.record["model"]["run"] if "suite" in self.record else None
+
+    @property
+    def is_untrained(self) -> bool:
+        """Whether it is an evaluation of a model that no run trained, such as LENGTH."""
+        return "suite" in self.record and self.evaluates is None
+
+    @property
+    def weights(self) -> str | None:
+        """The SHA-256 of the checkpoint that a training wrote or an evaluation read, if any."""
+        checkpoint = self.record.get("checkpoint") or {}
+        encoder = self.record.get("encoder") or {}  # earlier evaluations have it here
+
+        return checkpoint.get("sha256") or encoder.get("weights")
+
+    def is_of(self, training: "FinishedRun") -> bool:
+        """Return whether an evaluation evaluated the model of a training, and not another one of
+        the same setting.
+        """
+        of = self.evaluates
+        is_same_run = of is not None and all(training.record[key] == of[key] for key in of)
+
+        return is_same_run and self.weights == training.weights
+
+
+@contextlib.contextmanager
+def left_out() -> Iterator[None]:
+    """Replace the error of a damaged or unreadable file by a warning, so that it does not stop a
+    command for the other runs.
+    """
+    try:
+        yield
+    except (LightningCSEError, OSError) as error:
+        log.warning("left out: %s", one_line(error))
+
+
+def read_run(path: Path) -> FinishedRun:
+    """Return the run of a record's file; raises as `lightning_cse.runs.read_record`."""
+    folder = path.parent if path.name == "record.json" else None
+
+    return FinishedRun(runs.read_record(path), folder, path)
+
+
+def read_runs(paths: Iterable[Path]) -> list[FinishedRun]:
+    """Read finished runs, each once; damaged ones are left out with a warning.
+
+    Args:
+        paths: run folders; folders with run folders below them, such as that of all runs; the
+            folder of a sweep; records kept as files, with their curves beside them as
+            ``<name>.curves.csv``; folders of such files.
+    """
+    found: dict[Path, FinishedRun] = {}
+    for path in paths:
+        runs = {run.source.resolve(): run for run in _runs_below(path)}
+        if not runs:
+            raise DataError(
+                f"{path} holds no finished runs: give folders of runs, or records kept as files"
+            )
+
+        found |= runs
+
+    return list(found.values())
+
+
+def _runs_below(path: Path) -> Iterator[FinishedRun]:
+    """Yield the runs of a file or a folder; the evaluations in a run's folder belong to it."""
+    with left_out():
+        if (path / "record.json").is_file():
+            yield read_run(path / "record.json")
+        elif path.is_dir():
+            for inner in sorted(path.iterdir()):
+                yield from _runs_below(inner)
+        elif path.suffix == ".json":
+            content = runs.read_object(path, advice="restore it, or move it away")
+            if {"config_hash", "metrics"} <= content.keys():
+                yield read_run(path)
+            elif isinstance(content.get("folder"), str):  # of a point of a sweep
+                yield from _runs_below(Path(content["folder"]))
+
+
+def frame_of(found: Iterable[FinishedRun]) -> pd.DataFrame:
+    """Return a row for each run: its record, with dotted columns such as ``best.score``, and the
+    run as ``run``.
+    """
+    found = list(found)
+    frame = pd.json_normalize([dict(run.record) for run in found])
+    frame["run"] = pd.Series(found, dtype=object)
+
+    return frame.copy() if found else frame.reindex(columns=["key", "seed", "run"])
+
+
+def _age(path: Path) -> tuple[int, Path]:
+    return path.stat().st_mtime_ns, path
+
+
+def _version_today(target: str) -> int | None:
+    """Return the version of a method's class, or None if the class cannot be imported, or is that
+    of a foreign record and in no module that is found (`check_class`).
+    """
+    from lightning_cse.models.base import check_class  # imports torch
+
+    try:
+        check_class({"_target_": target})
+        version: int | None = getattr(pkgutil.resolve_name(target), "version", None)
+    except Exception:  # noqa: BLE001 - a module from outside may raise anything
+        return None
+
+    return version
+
+
+class RunsTable:
+    """The runs below a folder, and the records kept as files in other folders.
+
+    The disk is read once, and again after `refresh`. Records without a key, of an older version,
+    are left out, and so are damaged ones, with a warning; ``damaged`` has their faults.
+    """
+
+    def __init__(self, runs_dir: Path, kept: Sequence[Path] = ()) -> None:
+        self.runs_dir = Path(runs_dir)
+        self.kept = tuple(kept)
+        self.damaged: dict[Path, str] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the disk again.
+
+        ``frame`` has the finished runs (see `frame_of`): kept records first, then those with a
+        folder, each the oldest first.
+        """
+        own = list(runs.find_runs(self.runs_dir))
+        kept = [path for folder in self.kept for path in folder.glob("*.json")]
+        finished = [run.record_path for run in own if run.record_path.is_file()]
+        found = []
+        for files in (kept, finished):
+            by_age = map(self._read, sorted(files, key=_age))
+            found += [run for run in by_age if run is not None and run.record.get("key")]
+
+        self.frame = frame_of(found)
+        self._newest = {
+            (run.record["key"], run.record["seed"]): number for number, run in enumerate(found)
+        }
+        self._unfinished = {
+            (run.key, run.seed): run for run in own if not run.record_path.is_file()
+        }
+
+    def _read(self, path: Path) -> FinishedRun | None:
+        """Return the run of a record; warn once of a damaged one, and return None."""
+        try:
+            return read_run(path)
+        except (LightningCSEError, OSError) as error:
+            if path not in self.damaged:
+                log.warning("left out: %s", one_line(error))
+
+            self.damaged[path] = one_line(error)
+            return None
+
+    def find(self, point: Point, seed: int) -> FinishedRun | None:
+        """Return the newest finished run of a point and a seed; None without one.
+
+        A training must have the precision that the point asks for; ``auto`` asks for any. An
+        evaluation must be of the weights of the newest run of its training.
+        """
+        number = self._number(point, seed)
+        return None if number is None else self.frame["run"].iat[number]
+
+    def _number(self, point: Point, seed: int) -> int | None:
+        """Return the number of the row of ``frame`` that `find` finds."""
+        for key in keys_of(point):
+            number = self._newest.get((key, seed))
+            if number is not None and self._answers(self.frame["run"].iat[number], point, seed):
+                return number
+
+        return None
+
+    def _answers(self, run: FinishedRun, point: Point, seed: int) -> bool:
+        """Whether a run with one of the keys of a point is what the point asks for."""
+        has_own_key: bool = run.record["key"] == key_of(point)
+        if point.command == "train":
+            asked = asked_precision(composed(point))
+            return has_own_key or asked in ("auto", run.record.get("precision"))
+
+        training = None if point.of is None else self.find(point.of, seed)
+        if training is None or run.evaluates is None:
+            return has_own_key
+
+        return run.is_of(training)
+
+    def finished(self, point: Point, seeds: Sequence[int]) -> pd.DataFrame:
+        """Return the rows of the runs that `find` finds, in the order of the seeds, with the seed
+        as index.
+        """
+        numbers = [self._number(point, seed) for seed in sorted(seeds)]
+        known = [number for number in numbers if number is not None]
+
+        return self.frame.iloc[known].set_index("seed", drop=False)
+
+    def training(self, run: FinishedRun) -> FinishedRun | None:
+        """Return the run whose model an evaluation uses, None if it is missing; for any other run,
+        the run itself.
+        """
+        if run.evaluates is None:
+            return run
+
+        found = [one for one in self.frame["run"] if run.is_of(one)]
+
+        return found[-1] if found else None
+
+    def is_stale(self, run: FinishedRun) -> bool:
+        """Return whether a run was made with another version of its method than today's.
+
+        A run without a version, or whose training is missing, is stale as well; one whose method
+        cannot be imported is not.
+        """
+        training = self.training(run)
+        if training is None:
+            return True
+
+        method = value_at(training.record, "decisive.config.method")
+        if method is None:
+            return False
+
+        version = training.record.get("version")
+        if version is None:
+            return True
+
+        today = _version_today(method["_target_"])
+
+        return today is not None and today != version
+
+    def state(self, point: Point, seed: int) -> State:
+        """Return the state of a point and a seed; a run that stopped before its first checkpoint is
+        missing.
+        """
+        if self.find(point, seed) is not None:
+            return "finished"
+
+        run = self._unfinished.get((key_of(point), seed))
+        status = run.status if run else "new"
+
+        return "missing" if status == "new" else status
+
+    def failure(self, point: Point, seed: int) -> str:
+        """Return the reason why a run failed, in one line."""
+        run = self._unfinished.get((key_of(point), seed))
+        return (run and run.reason()) or ""

@@ -1,0 +1,344 @@
+"""Renders tables as text for the terminal, Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pandas as pd
+
+from lightning_cse.tables.table import Table, machine_of, reason, short_commit
+
+if TYPE_CHECKING:
+    from lightning_cse.tables.artefacts import Column
+
+Form = Literal["terminal", "markdown", "csv", "latex"]
+
+_LEAST_P = 1e-99  # a smaller p-value is shown as smaller than this
+_WORDS = ("", "encoder", "column", "by seed", "difference")  # headings of texts
+_QUANTILE = 1.96  # the ends of a 95 % interval, in standard errors
+_NUMBERS = [
+    *("n", "mean", "sd", "low", "high", "error", "published", "published_deviation"),
+    *("difference", "marks", "p", "p_holm", "seeds"),
+]
+_LATEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {character: f"${character}$" for character in "<>|"}
+    | {
+        "±": r"$\pm$",
+        "×": r"$\times$",
+        "−": "$-$",
+        "≤": r"$\leq$",
+        "≥": r"$\geq$",
+        "→": r"$\rightarrow$",
+        "β": r"$\beta$",
+        "‖": r"$\Vert$",
+        "\\": r"\textbackslash{}",
+        "†": r"\dag{}",
+        "‡": r"\ddag{}",
+        "§": r"\S{}",
+        "¶": r"\P{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "–": "--",
+        "’": "'",
+    }
+)
+_MARKDOWN = str.maketrans(
+    {character: f"\\{character}" for character in "\\|*_`[]"} | {"<": "&lt;", ">": "&gt;"}
+)
+
+
+def render(table: Table, form: Form) -> str:
+    """Return a table as text; a CSV has one row per cell, unrounded."""
+    forms = {"terminal": _terminal, "markdown": _markdown, "latex": _latex, "csv": _csv}
+    return forms[form](table)
+
+
+def texts_of(table: Table) -> dict[str, str]:
+    """Return the files of a table by their endings: ``md``, ``csv``, ``tex``, ``effects.csv``, and,
+    where comparisons were made, ``tests.csv``.
+    """
+    texts = {
+        "md": render(table, "markdown"),
+        "csv": render(table, "csv"),
+        "tex": render(table, "latex"),
+    }
+    if len(table.effects):
+        texts["effects.csv"] = table.effects.to_csv(index=False, float_format="%.8g")
+    if len(table.tests):
+        texts["tests.csv"] = table.tests.to_csv(index=False)
+
+    return texts
+
+
+# What all forms show
+
+
+def title_of(table: Table) -> str:
+    """Return the number of a table in its paper, and its title."""
+    return f"{table.artefact.source}: {table.artefact.title}"
+
+
+def about(table: Table) -> list[str]:
+    """Return a line on the choices that hold for the whole table, and one on its records."""
+    request = table.request
+    encoders = _encoders(table)
+    choices = {
+        "profile ": request.profile,
+        "encoder ": request.encoder or ("" if len(encoders) != 1 else encoders[0]),
+        "seeds ": " ".join(map(str, request.seeds or ())),
+        "": " ".join(request.settings),
+        "only ": ", ".join(request.only),
+    }
+    facts = {
+        "code ": table.facts(short_commit),
+        "measured on ": table.facts(machine_of, " and "),
+        "": table.time(),
+    }
+    lines = [
+        "; ".join(name + text for name, text in part.items() if text) for part in (choices, facts)
+    ]
+
+    return [line for line in lines if line]
+
+
+def legend(table: Table) -> list[str]:
+    """Return what the symbols of a table mean, what was tested, and its note."""
+    note = " ".join(table.artefact.note.split())
+    return [*_about_cells(table), *table.legend, *filter(None, [note])]
+
+
+def _about_cells(table: Table) -> Iterator[str]:
+    if table.cells["sd"].notna().any():
+        yield "Mean ± standard deviation over the n seeds of a row."
+
+    if table.cells["published"].isna().all():
+        return
+
+    has_number = table.cells["published"].notna().groupby(level="line").any()
+    lines = [line for number, line in enumerate(table.lines) if has_number[number]]
+    rows: dict[str, list[str]] = {}
+    for line in lines:
+        if line.paper_encoder:
+            rows.setdefault(line.paper_encoder, []).append(line.label)
+
+    of_encoder = ""
+    if rows and all(line.encoder == line.paper_encoder for line in lines):
+        of_encoder = " with the same encoder"
+    elif len(rows) == 1:
+        of_encoder = f" with {next(iter(rows))}"
+    elif rows:
+        of_encoder = " with " + "; ".join(f"{key} ({', '.join(of)})" for key, of in rows.items())
+
+    text = f"paper: the published value{of_encoder}"
+    is_compared = table.cells["difference"].notna().any()
+    yield text + (", and in parentheses ours minus it." if is_compared else ".")
+
+
+def _encoders(table: Table) -> list[str]:
+    """Return the encoders of the rows that are measured or may be."""
+    is_measured = table.cells["n"].groupby(level="line").any()
+    lines = [
+        line
+        for number, line in enumerate(table.lines)
+        if not reason(line, is_measured=is_measured[number])
+    ]
+    return list(dict.fromkeys(line.encoder for line in lines if line.encoder))
+
+
+def text_frame(table: Table) -> pd.DataFrame:
+    """Return a table as texts: the label of each row, its encoder if there are several, its number
+    of seeds, and its cells.
+
+    A cell has up to three lines: the mean with its deviation and signs, the interval over the
+    examples, and the paper's value with the difference from it.
+    """
+    encoders = _encoders(table)
+    of_paper = {line.paper_encoder for line in table.lines if line.paper_encoder}
+    rows = []
+    for number, line in enumerate(table.lines):
+        row = {"": line.label}
+        if len(encoders) > 1 or len(of_paper) > 1:
+            row["encoder"] = line.encoder or ""
+
+        row["n"] = _seeds_of(table, number)
+        for column in table.artefact.columns:
+            row[column.title] = _cell_text(table.cells.loc[(number, column.title)], column)
+
+        rows.append(row)
+
+    return pd.DataFrame(rows, dtype=object)
+
+
+def _seeds_of(table: Table, number: int) -> str:
+    """Return the number of seeds of a line, as ``1/3`` if some are missing."""
+    cells = table.cells.loc[number]
+    cells = cells[cells["asked"] > 0]
+    count, asked = (cells["n"].min(), cells["asked"].max()) if len(cells) else (0, 0)
+    if table.lines[number].row.baseline and count:
+        return "-"  # it needs no seed
+
+    return f"{count}/{asked}" if count != asked else str(asked or "")
+
+
+def _cell_text(cell: pd.Series, column: Column) -> str:
+    lines = [(_spread(cell["mean"], cell["sd"], column) + cell["signs"]) or "-"]
+    half = _QUANTILE * cell["error"]
+    if not math.isnan(half):
+        low, high = np.clip([cell["mean"] - half, cell["mean"] + half], 0, column.scale)
+        lines.append(_interval(low, high, column))
+
+    if published := _spread(cell["published"], cell["published_deviation"], column):
+        difference = _number(cell["difference"], column, "+")
+        lines.append(f"paper {published}" + (f" ({difference})" if difference else ""))
+
+    return "\n".join(lines)
+
+
+def _number(value: float, column: Column, sign: str = "") -> str:
+    return "" if math.isnan(value) else f"{value:{sign}.{column.decimals}f}"
+
+
+def _spread(value: float, deviation: float, column: Column) -> str:
+    return " ± ".join(filter(None, [_number(value, column), _number(deviation, column)]))
+
+
+def _interval(low: float, high: float, column: Column, sign: str = "") -> str:
+    ends = [_number(end, column, sign) for end in (low, high)]
+    return f"[{', '.join(ends)}]" if all(ends) else ""
+
+
+def _pvalue(value: float) -> str:
+    if math.isnan(value):
+        return ""
+    if value < _LEAST_P:
+        return f"<{_LEAST_P:.0e}"
+
+    return f"{value:.4f}" if value >= 0.0001 else f"{value:.0e}"
+
+
+def _details(table: Table) -> pd.DataFrame:
+    """Return the range and the seeds of each cell, and its comparison with the reference row."""
+    by_place = table.values.groupby(["line", "column"])
+    rows = []
+    labels = text_frame(table)
+    for number, of_line in table.cells[table.cells["n"] > 0].groupby(level="line"):
+        label, encoder = labels[""][number], labels.get("encoder", {}).get(number)
+        for column in table.artefact.columns:
+            if (number, column.title) not in of_line.index:
+                continue
+
+            cell = of_line.loc[(number, column.title)]
+            values = by_place.get_group((number, column.title))
+            by_seed = zip(values["seed"], values["value"], strict=True)
+            rows.append(
+                {
+                    "": f"{label} ({encoder})" if encoder else label,
+                    "column": column.title,
+                    "n": str(cell["n"]),
+                    "lowest": _number(cell["low"], column),
+                    "highest": _number(cell["high"], column),
+                    "by seed": ", ".join(f"{seed}: {_number(v, column)}" for seed, v in by_seed),
+                    "p": _pvalue(cell["p"]),
+                    "p, Holm": _pvalue(cell["p_holm"]),
+                    "difference": _interval(cell["against_low"], cell["against_high"], column, "+"),
+                }
+            )
+
+    frame = pd.DataFrame(rows, dtype=object)
+
+    return (
+        frame if len(frame) == 0 or frame["difference"].any() else frame.drop(columns="difference")
+    )
+
+
+# The forms
+
+
+def _terminal(table: Table) -> str:
+    frame = _split(text_frame(table)).set_index("")
+    parts = [title_of(table), *about(table), "", frame.to_string(), "", *legend(table)]
+
+    return "\n".join(parts)
+
+
+def _split(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return texts with a row for each line of the cells."""
+    rows = [
+        lines
+        for _, row in frame.iterrows()
+        for lines in itertools.zip_longest(*(text.split("\n") for text in row), fillvalue="")
+    ]
+
+    return pd.DataFrame(rows, columns=frame.columns)
+
+
+def _markdown(table: Table) -> str:
+    parts = [f"**{_md(title_of(table))}**", *map(_md, about(table))]
+    parts += [_markdown_table(text_frame(table)), *map(_md, legend(table))]
+    details = _details(table)
+    if len(details):
+        parts += ["<details><summary>Range and seeds</summary>", _markdown_table(details)]
+        parts.append("</details>")
+
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(frame: pd.DataFrame) -> str:
+    rules = ["---" if name in _WORDS else "---:" for name in frame]
+    rows = [[_md(text).replace("\n", "<br>") for text in row] for row in frame.to_numpy()]
+    lines = [" | ".join(row) for row in ([_md(name) for name in frame], *rows)]
+
+    return "\n".join([f"| {lines[0]} |", f"|{'|'.join(rules)}|", *(f"| {x} |" for x in lines[1:])])
+
+
+def _md(text: str) -> str:
+    return text.translate(_MARKDOWN)
+
+
+def _latex(table: Table) -> str:
+    frame = _split(text_frame(table))
+    rows = [" & ".join(map(_tex, row)) + r" \\" for row in ([*frame], *frame.to_numpy())]
+    places = "".join("l" if name in _WORDS else "r" for name in frame)
+    notes = [title_of(table), *about(table), *legend(table)]
+    caption = " ".join(f"{note.removesuffix('.')}." for note in notes)
+    lines = [
+        r"% Needs \usepackage{booktabs}.",
+        r"\begin{table}",
+        r"\centering",
+        r"\small",
+        rf"\begin{{tabular}}{{{places}}}",
+        r"\toprule",
+        rows[0],
+        r"\midrule",
+        *rows[1:],
+        r"\bottomrule",
+        r"\end{tabular}",
+        rf"\caption{{{_tex(caption)}}}",
+        rf"\label{{tab:{table.artefact.paper}-{table.artefact.name}}}",
+        r"\end{table}",
+    ]
+
+    return "\n".join(lines) + "\n"
+
+
+def _tex(text: str) -> str:
+    return text.translate(_LATEX)
+
+
+def _csv(table: Table) -> str:
+    frame = table.cells[_NUMBERS].copy()
+    frame["marks"] = [";".join(marks) for marks in frame["marks"]]
+    frame["seeds"] = [" ".join(map(str, seeds)) for seeds in frame["seeds"]]
+    numbers = frame.index.get_level_values("line")
+    frame.insert(0, "row", [table.lines[number].label for number in numbers])
+    frame.insert(1, "encoder", [table.lines[number].encoder for number in numbers])
+    frame.insert(2, "column", frame.index.get_level_values("column"))
+    if frame["error"].isna().all():
+        del frame["error"]
+
+    return str(frame.to_csv(index=False))

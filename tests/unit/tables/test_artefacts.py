@@ -1,0 +1,203 @@
+"""Tables and figures as files: what they hold, and what is reported of a file that is wrong."""
+
+import pytest
+
+from lightning_cse.config import experiments_dir
+from lightning_cse.errors import ConfigError
+from lightning_cse.tables.artefacts import Needs, Profile, PublishedValue, Request
+from lightning_cse.tables.files import find_artefacts, read_artefact
+
+TABLE = """
+title: What the terms contribute
+source: DualCSE, Table 5
+encoders: [roberta_base, bert_base]
+columns:
+  RTE: test/rte/accuracy_all
+  MNLI: {metric: test/mnli/accuracy, instead: {test/mnli_matched/accuracy: matched dev}}
+  Avg: {mean: [RTE, MNLI]}
+  dev: {field: best.score, scale: 1, decimals: 4}
+  lr: {config: method.optimizer.lr}
+rows:
+  DualCSE: {experiment: dualcse_cross, overrides: [data.batch_size=32], name: DualCSE-Cross}
+  BERT avg: {evaluate: {model: "{encoder}", suite: sts, overrides: [pooling=mean]}}
+  hub: {evaluate: {model: a/model, suite: sts}, encoders: [bert_base]}
+  words: {evaluate: {model: length, suite: inli}, encoders: []}
+  transfer: {experiment: ngcse_wiki_sts_ht, suite: transfer, seeds: [7]}
+  LENGTH: {baseline: length, of: paid}
+  untrained: {baseline: untrained, of: DualCSE, encoders: [bert_base]}
+  paid: {experiment: dualcse_bi, encoders: [bert_base], needs: {variable: CSE_MAY_ASK, why: it costs money}}
+  GPT-4: {published: "asked, not trained"}
+  LLM: {published: it is retired}
+reference: DualCSE
+profiles:
+  small: {overrides: [encoder.pooling=cls], seeds: 3, rows: {DualCSE: [data.train_rows=500]}}
+"""
+NUMBERS = """table,row,encoder,column,value,deviation,note
+table5,DualCSE-Cross,roberta_base,RTE,78.14,0.3,
+table4,Other,,X,1.0,,
+table5,GPT-4,,RTE,90,,asked
+table5,LLM,bert_base,RTE,33.3,,
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Write and read an artefact ``dualcse/table5``."""
+    (tmp_path / "dualcse").mkdir()
+
+    def write_and_read(text=TABLE, numbers=NUMBERS):
+        (tmp_path / "dualcse" / "published.csv").write_text(numbers)
+        (tmp_path / "dualcse" / "table5.yaml").write_text(text)
+        return read_artefact(tmp_path / "dualcse" / "table5.yaml")
+
+    return write_and_read
+
+
+def test_columns_and_published_numbers(read):
+    artefact = read()
+    assert (artefact.key, artefact.source) == ("dualcse/table5", "DualCSE, Table 5")
+    assert (artefact.reference, artefact.test, artefact.make) == ("DualCSE", "mcnemar", None)
+    assert [
+        (one.title, one.source, one.keys, one.scale, one.decimals) for one in artefact.columns
+    ] == [
+        ("RTE", "metric", ("test/rte/accuracy_all",), 100.0, 2),
+        ("MNLI", "metric", ("test/mnli/accuracy",), 100.0, 2),
+        ("Avg", "mean", ("RTE", "MNLI"), 1.0, 2),
+        ("dev", "field", ("best.score",), 1.0, 4),
+        ("lr", "config", ("method.optimizer.lr",), 1.0, 2),
+    ]
+    assert artefact.columns[1].instead == {"test/mnli_matched/accuracy": "matched dev"}
+    assert artefact.published == (
+        PublishedValue("DualCSE-Cross", "roberta_base", "RTE", 78.14, 0.3),
+        PublishedValue("GPT-4", None, "RTE", 90.0, None, "asked"),
+        PublishedValue("LLM", "bert_base", "RTE", 33.3),
+    )
+
+
+FIVE = (0, 1, 2, 3, 4)
+BOTH = ("roberta_base", "bert_base")
+
+
+def test_a_row_is_a_line_for_each_encoder(read):
+    lines = read().lines(Request())
+    assert [(line.label, line.encoder, line.seeds, line.published) for line in lines] == [
+        *(("DualCSE", name, FIVE, "") for name in BOTH),
+        *(("BERT avg", name, (0,), "") for name in BOTH),
+        ("hub", "bert_base", (0,), ""),
+        ("words", None, (0,), ""),
+        *(("transfer", name, (7,), "") for name in BOTH),
+        ("LENGTH", None, FIVE, ""),
+        ("untrained", "bert_base", FIVE, ""),
+        ("paid", "bert_base", FIVE, ""),
+        ("GPT-4", None, FIVE, "asked, not trained"),
+        ("LLM", "bert_base", FIVE, "it is retired"),
+    ]
+    needs = {line.label: line.needs for line in lines if line.needs}
+    assert needs == dict.fromkeys(("LENGTH", "paid"), Needs("CSE_MAY_ASK", "it costs money"))
+
+
+@pytest.mark.parametrize(
+    ("label", "request_", "wanted"),
+    [
+        ("DualCSE", Request("small"), ("minilm_l4", "roberta_base", (0, 1, 2))),
+        ("words", Request("small"), (None, None, (0,))),
+        ("LENGTH", Request("small"), (None, None, (0, 1, 2))),
+        ("LLM", Request("small"), ("bert_base", "bert_base", (0, 1, 2))),
+        ("DualCSE", Request("small", "bert_base", (5, 6)), ("bert_base", "bert_base", (5, 6))),
+        ("DualCSE", Request("tiny", "bert_large"), ("bert_large", "roberta_base", (0,))),
+    ],
+)
+def test_a_profile_or_an_encoder_replaces_all_encoders(read, label, request_, wanted):
+    (line,) = [line for line in read().lines(request_) if line.label == label]
+    assert (line.encoder, line.paper_encoder, line.seeds) == wanted
+    (hub,) = read().lines(Request("small", only=("hub",)))
+    assert "a model of its own" in hub.published
+
+
+def test_a_profile_may_keep_the_encoders_of_the_file(read):
+    artefact = read(TABLE.replace("small: {", "small: {keep_encoders: true, "))
+    lines = {}
+    for request in (Request("small"), Request("tiny"), Request("small", "bert_large")):
+        found = artefact.lines(request)
+        lines[request] = [line.encoder for line in found if line.label == "DualCSE"]
+
+    assert list(lines.values()) == [list(BOTH), ["tiny"], ["bert_large"]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("title: What", "titel: What", "titel: Unexpected keyword"),
+        ("title: What the terms contribute", "", r"yaml: title: "),
+        ("reference: DualCSE", "reference: DualCES", r"reference: .* did you mean 'DualCSE'\?"),
+        ("encoders: [roberta_base, bert_base]", "", r"rows\.DualCSE: .*encoders"),
+        (
+            "a/model, suite: sts}",
+            "a/model, siute: sts}",
+            r"rows\.hub\.evaluate\.siute: Unexpected keyword",
+        ),
+        ("of: DualCSE,", "of: hub,", r"rows\.untrained\.of .a trained row.: .*'hub'"),
+        ("baseline: length,", "baseline: length, experiment: gausscse,", r"rows\.LENGTH: must"),
+        ("mean: [RTE, MNLI]", "mean: [RTE, MNL]", r"columns\.Avg\.mean: .*did you mean 'MNLI'\?"),
+        (
+            "mean: [RTE, MNLI]",
+            "difference: [RTE]",
+            r"columns\.Avg: .*difference: needs two columns",
+        ),
+        ("field: best", "feild: best", r"columns\.dev: must have one of metric, field"),
+        ("small: {", "smal: {", r"profiles: .*'smal' - did you mean 'small'\?"),
+        ("rows: {DualCSE:", "rows: {DualCES:", r"profiles\.small\.rows: .*did you mean 'DualCSE'"),
+        ("  LLM: {pub", "  GPT-4: {pub", r"table5\.yaml: .*duplicate key GPT-4"),
+        ("title: What", "published: table55\ntitle: What", r"published: .*'table55'"),
+        ("title: What", "match: [LENGTH]\ntitle: What", r"match .a trained row"),
+    ],
+)
+def test_faults_name_file_and_key(read, old, new, told):
+    assert TABLE.count(old) == 1
+    with pytest.raises(ConfigError, match=told) as caught:
+        read(TABLE.replace(old, new))
+
+    assert all("/dualcse/" in fault for fault in caught.value.faults)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "table5,DualCSE,roberta_base,RTE,1,,",
+        "table5,DualCSE-Cross,bert_large,RTE,1,,",
+        "table5,DualCSE-Cross,bert_base,RT,1,,",
+        "table5,DualCSE-Cross,bert_base,RTE,nan,,",
+    ],
+)
+def test_published_numbers_without_a_cell_are_refused(read, line):
+    with pytest.raises(ConfigError, match=r"table5\.yaml: published"):
+        read(numbers=f"{NUMBERS}{line}\n")
+
+
+def test_a_part_of_another_table(read):
+    numbers = f"{NUMBERS}table9,DualCSE-Cross,bert_base,RTE,70,,\ntable9,Else,,RTE,1,,\n"
+    artefact = read(f"published: table9{TABLE}", numbers)
+    assert [value.value for value in artefact.published] == [70.0]
+
+
+def test_profiles_that_the_files_of_a_folder_share(read, tmp_path):
+    rows = "rows: {DualCSE: [data.train_rows=7], other: [x=1]}"
+    shared = f"small: {{overrides: [diag.sentences=9], seeds: 2, {rows}}}"
+    own = read()
+    (tmp_path / "dualcse" / "profiles.yaml").write_text(shared)
+    assert read().profiles == own.profiles, "a profile of the file itself is its own"
+    text = TABLE.replace("small: {", "laptop: {")
+    found = read(text).profiles["small"]
+    assert found == Profile(("diag.sentences=9",), (0, 1), {"DualCSE": ("data.train_rows=7",)})
+    assert read(text + "seeds: [5]\n").profiles["small"].seeds is None, "a list of seeds stays"
+    assert find_artefacts(tmp_path).keys() == {"dualcse/table5"}
+
+
+def test_the_papers_own_artefacts_are_right():
+    artefacts = find_artefacts(experiments_dir())
+    others = ("profiles.yaml", "claims.yaml")
+    files = [file for file in experiments_dir().glob("*/*.yaml") if file.name not in others]
+    assert len(artefacts) == len(files) >= 26
+    for artefact in artefacts.values():
+        for profile in (None, "small", "laptop", "tiny"):
+            assert artefact.lines(Request(profile=profile)) or not artefact.rows

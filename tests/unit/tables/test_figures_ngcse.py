@@ -1,0 +1,189 @@
+"""The numbers of NGCSE's figures: correlations, intervals, and what the authors released."""
+
+import itertools
+import math
+import os
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from lightning_cse.config import experiments_dir
+from lightning_cse.tables.figures import load_file
+from lightning_cse.tables.files import read_artefact
+
+ngcse = load_file(experiments_dir() / "ngcse" / "figures.py")
+ngcse_studies = load_file(experiments_dir() / "ngcse" / "studies.py")
+
+
+@pytest.fixture(scope="module")
+def published():
+    """The thirteen settings and the encoder before training, as published."""
+    table = pd.read_csv(experiments_dir() / "ngcse" / "published_rfd.csv")
+    return table.set_index("setting", drop=False).rename_axis(None)
+
+
+def released_runs(repository, folder):
+    script = runpy.run_path(f"{repository}/scripts/ngcse_figures.py")
+    return script["released_runs"](folder).set_index("setting", drop=False).rename_axis(None)
+
+
+def test_released_curves_give_the_published_summary(repository, published):
+    data = os.environ.get("LIGHTNING_CSE_DATA", "")
+    default = Path(data).parent / "paper" / "ngcse_curves"
+    folder = Path(os.environ.get("LIGHTNING_CSE_CURVES", default))
+    if not folder.is_dir():
+        pytest.skip(f"{folder} does not exist; the released curves are not in this repository")
+
+    released = released_runs(repository, folder)[ngcse.SUMMARY].astype(float)
+    assert len(released) == 9
+    want = published.loc[released.index, ngcse.SUMMARY]
+    assert released.to_numpy() == pytest.approx(want.to_numpy(), abs=1e-6)
+
+
+def test_the_printed_settings_are_the_released_ones(published):
+    settings = ngcse.settings(published.drop("pretrained"))
+    scores = [81.1, 79.7, 81.2, 81.5, 81.4, 83.3, 78.1, 80.0, 79.6, 83.0, 84.1, 84.6, 85.5]
+    assert settings["final_score"].mul(100).round(1).tolist() == scores
+    assert settings["rfd"].count() == 9
+    printed = ngcse.published_settings(read_artefact(experiments_dir() / "ngcse" / "figure1.yaml"))
+    for name in ("rfd_alignment", "rfd_uniformity", "final_score"):
+        want = settings[name].to_dict()
+        assert printed[name].to_dict() == pytest.approx(want, abs=6e-4, nan_ok=True)
+
+
+def test_fishers_interval_by_scipy():
+    x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    y = [2.0, 1.0, 4.0, 3.0, 7.0, 5.0, 6.0]
+    expected = stats.pearsonr(x, y)
+    want = (expected.statistic, *expected.confidence_interval())
+    assert ngcse.correlation(x, y, ranks=False) == pytest.approx(want)
+
+
+def test_the_interval_of_ranks():
+    x = [1.0, 2.0, 3.0, 4.0, 5.0]
+    y = [0.1, 0.2, 0.4, 0.3, 100.0]
+    half = 1.959964 * math.sqrt((1 + 0.81 / 2) / 2)
+    want = np.tanh(math.atanh(0.9) + np.array([0, -half, half]))
+    assert ngcse.correlation(x, y, ranks=True) == pytest.approx(want, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "want"),
+    [
+        ([1, 2, 3], [1, 3, 2], (0.5, math.nan, math.nan)),
+        ([1, 2, 3, 4], [2, 4, 6, 8], (1, math.nan, math.nan)),
+        ([1, 2, 3], [1, 1, 1], (math.nan, math.nan, math.nan)),
+    ],
+)
+def test_no_correlation_or_no_interval(x, y, want):
+    assert ngcse.correlation(x, y, ranks=False) == pytest.approx(want, nan_ok=True)
+
+
+def test_the_partial_correlation_is_that_of_a_regression():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(["a", "b", "c"], [4, 5, 3])
+    shift = 10 * np.repeat([0.0, 1.0, 2.0], [4, 5, 3])
+    x, y = rng.normal(size=(2, 12)) + shift
+    design = pd.get_dummies(groups, dtype=float).to_numpy()
+    hat = design @ np.linalg.pinv(design)
+    r, low, high = ngcse.correlation(x, y, ranks=False, groups=groups)
+    half = 1.959964 / math.sqrt(12 - 3 - 2)
+
+    assert r == pytest.approx(np.corrcoef(x - hat @ x, y - hat @ y)[0, 1])
+    assert ngcse.correlation(x, y, ranks=False)[0] > 0.9 > abs(r)
+    assert (low, high) == pytest.approx(np.tanh([math.atanh(r) - half, math.atanh(r) + half]))
+
+
+def test_ordered_pairs_by_all_permutations():
+    measures = np.array([[0, 0], [1, 1], [2, 0.5], [5, 5], [6, 6], [7, 4.0]])
+    score = np.array([1.0, 3.0, 2.0, 0.0, 0.5, -1.0])
+    groups = ["a"] * 3 + ["b"] * 3
+    pairs = [(0, 1), (0, 2), (3, 4)]
+    counts = []
+    for first, second in itertools.product(itertools.permutations(range(3)), repeat=2):
+        drawn = score[[*first, *(3 + np.array(second))]]
+        counts.append(sum(drawn[low] < drawn[high] for low, high in pairs))
+
+    found = ngcse.ordered_pairs(measures, score, groups)
+    exact = np.mean(np.array(counts) >= 3)
+
+    assert (found.pairs, found.agreeing) == (3, 3)
+    assert found.pvalue == pytest.approx(exact, abs=0.02)
+    assert ngcse.ordered_pairs(measures, -score, groups).agreeing == 0
+
+
+def test_a_difference_between_domains_is_no_correlation_within_them():
+    values = {
+        "Wiki.a": (0.0, 0.0, 0.60),
+        "Wiki.b": (0.1, 0.1, 0.59),
+        "Wiki.c": (0.2, 0.2, 0.61),
+        "NLI.a": (1.0, 1.0, 0.80),
+        "NLI.b": (1.1, 1.1, 0.79),
+        "NLI.c": (1.2, 1.2, 0.81),
+    }
+    names = ["rfd_alignment", "rfd_uniformity", "final_score"]
+    summary = pd.DataFrame(values, index=names).T.eval("rfd = rfd_alignment + rfd_uniformity")
+    by_scope = {
+        row["scope"]: row["pearson"]
+        for row in ngcse.correlations(summary)
+        if row["measure"] == "RFD_a"
+    }
+
+    assert by_scope["all"] > 0.98
+    assert by_scope["within domains"] == pytest.approx(0.5)
+    found = ngcse.lower_in_both(summary)
+    assert (found["settings"], found["pairs"], found["agreeing"]) == (6, 6, 4)
+
+
+def test_differences_are_paired_by_seed():
+    scores = {
+        "Wiki.dropout": [0.60, 0.62, 0.64],
+        "Wiki.STS": [0.63, 0.64, 0.68],
+        "Wiki.STS_HT": [0.7],
+    }
+    by_setting = pd.Series(scores, name="final_score").explode()
+    runs = by_setting.rename_axis("setting").reset_index()
+    runs["seed"] = runs.groupby("setting").cumcount()
+    runs["rfd_alignment"] = -runs["final_score"]
+    runs["rfd_uniformity"] = 0.0
+    found = ngcse.differences(runs[::-1])
+    by_pair = {(row["setting"], row["against"]): row for row in found}
+    row = by_pair["Wiki.STS", "Wiki.dropout"]
+    half = stats.t.ppf(0.975, 2) * np.std([0.03, 0.02, 0.04], ddof=1) / math.sqrt(3)
+
+    assert by_pair.keys() == {
+        ("Wiki.STS", "Wiki.dropout"),
+        ("Wiki.STS_HT", "Wiki.dropout"),
+        ("Wiki.STS_HT", "Wiki.STS"),
+    }
+    assert (row["seeds"], row["final_score"]) == (3, pytest.approx(0.03))
+    assert row["final_score_high"] == pytest.approx(0.03 + half)
+    assert row["rfd_alignment_low"] == pytest.approx(-0.03 - half)
+    assert math.isnan(by_pair["Wiki.STS_HT", "Wiki.STS"]["final_score_low"])
+
+
+def test_changes_are_paired_by_run():
+    values = {
+        "value": [0, 0, 0, 5, 5, 9],
+        "run": [0, 1, 2, 0, 1, 0],
+        "score": [70.0, 72.0, 99.0, 75.0, 78.0, 71.0],
+    }
+    found = ngcse_studies.changes(pd.DataFrame(values), 0)
+    assert {value: found[value].dropna().tolist() for value in found} == {
+        0: [0, 0, 0],
+        5: [5, 6],
+        9: [1],
+    }
+
+
+def test_scores_are_drawn_by_domain_with_intervals_over_the_seeds(repository):
+    kept = repository / "experiments/ngcse/results/figure1.small.settings.csv"
+    runs = pd.read_csv(kept)
+    figure = ngcse.score_figure(runs)
+    assert [axes.get_title() for axes in figure.axes] == ["Wiki", "NLI"]
+    assert [len(axes.texts) for axes in figure.axes] == [6, 7]
+    assert ngcse.score_figure(runs[runs["setting"] == "NLI.SUP"]) is None

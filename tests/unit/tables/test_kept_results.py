@@ -1,0 +1,65 @@
+"""The tables kept under experiments/ are those that their records give: nothing in them is typed by
+hand.
+"""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from lightning_cse.tables.artefacts import Request
+from lightning_cse.tables.files import find_artefacts
+from lightning_cse.tables.kept import kept_folders
+from lightning_cse.tables.plan import Plan
+from lightning_cse.tables.records import RunsTable
+from lightning_cse.tables.render import render
+from lightning_cse.tables.reproducing import reproduce
+
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+TABLES = sorted(
+    file for file in EXPERIMENTS.glob("*/results/*.md") if not file.name.endswith(".text.md")
+)
+
+
+@pytest.mark.parametrize("file", TABLES, ids=lambda file: f"{file.parent.parent.name}/{file.stem}")
+def test_a_kept_table_is_that_of_its_records(file, tmp_path):
+    name, profile, *more = file.stem.split(".")
+    encoder = [part for part in more if not part.startswith("seeds")]
+    seeds = [int(part.removeprefix("seeds")) for part in more if part.startswith("seeds")]
+    artefact = find_artefacts(EXPERIMENTS)[f"{file.parent.parent.name}/{name}"]
+    table = RunsTable(tmp_path, kept_folders(EXPERIMENTS))
+    plan = Plan(
+        artefact,
+        Request(
+            profile=profile, encoder=encoder[0] if encoder else None, seeds=tuple(seeds) or None
+        ),
+        table,
+    )
+    assert plan.stem == file.stem
+    made = reproduce(plan)
+    assert made.table is not None
+    assert render(made.table, "markdown").strip() == file.read_text(encoding="utf-8").strip()
+    kept = pd.read_csv(
+        file.with_suffix(".effects.csv"),
+        keep_default_na=False,
+        na_values={"low": "", "high": "", "sd": ""},
+        dtype={"row": str, "column": str, "reference": str},
+    )
+    pd.testing.assert_frame_equal(kept, made.table.effects, check_dtype=False, rtol=1e-6)
+
+
+def test_kept_records_are_of_committed_code():
+    assert {file.parent.parent.name for file in TABLES} == {
+        "dualcse",
+        "encoders",
+        "gausscse",
+        "ngcse",
+    }
+    files = [file for folder in kept_folders(EXPERIMENTS) for file in folder.glob("*.json")]
+    assert len(files) > 30
+    for file in files:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        assert not str(record["environment"]["commit"]).endswith("-dirty"), file.name
+        is_training = "steps" in record
+        assert is_training == file.with_name(f"{file.stem}.curves.csv").is_file(), file.name

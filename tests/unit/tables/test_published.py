@@ -1,0 +1,258 @@
+"""The papers' numbers agree with each other and with the artefacts that ask for them, and these
+with what they run.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from omegaconf import OmegaConf
+
+from lightning_cse.tables.artefacts import Request
+from lightning_cse.tables.figures import maker
+from lightning_cse.tables.files import find_artefacts
+from lightning_cse.tables.points import Point, composed, points_of
+
+ROOT = Path(__file__).parents[3]
+EXPERIMENTS = ROOT / "experiments"
+COUNTS = {"gausscse": 290, "dualcse": 187, "ngcse": 395}
+TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
+STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
+WITHOUT_NUMBERS = {
+    "dualcse/dualgauss",
+    "dualcse/retrieval",
+    "encoders/simcse_nli",
+    "gausscse/figure2",
+    "gausscse/triplets",
+    "ngcse/base_size",
+    "ngcse/figure7",
+    "ngcse/methods",
+    "ngcse/patterns",
+    "ngcse/systems",
+    "ngcse/transfer",
+}
+
+
+def numbers_of(paper, table):
+    """Return the numbers of a table by row, encoder and column: ``value`` as it is printed, and
+    ``note``.
+    """
+    file = EXPERIMENTS / paper / "published.csv"
+    rows = pd.read_csv(file, dtype=str, keep_default_na=False)
+
+    return rows[rows["table"] == table].set_index(["row", "encoder", "column"])
+
+
+def lines_of(paper, table):
+    """Return the numbers by row and encoder, a column each."""
+    return numbers_of(paper, table)["value"].astype(float).unstack("column")
+
+
+@pytest.fixture(scope="module")
+def artefacts():
+    return find_artefacts(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("paper", COUNTS)
+def test_every_number_is_there_once_beside_its_cell(artefacts, paper):
+    rows = pd.read_csv(EXPERIMENTS / paper / "published.csv")
+    assert len(rows) == COUNTS[paper]
+    assert not rows.duplicated(["table", "row", "encoder", "column"]).any()
+    for table, numbers in rows.groupby("table"):
+        assert len(artefacts[f"{paper}/{table}"].published) == len(numbers)
+
+
+@pytest.mark.parametrize(
+    ("paper", "table", "other", "common"),
+    [
+        ("gausscse", "table1", "table3", 27),
+        ("gausscse", "table2", "table4", 36),
+        ("dualcse", "table2", "table7", 25),
+        ("dualcse", "table4", "table8", 10),
+        ("dualcse", "table5", "table9", 8),
+        ("dualcse", "table9", "table7", 4),
+        ("dualcse", "table9", "table8", 4),
+        ("ngcse", "table1", "table3", 1),
+    ],
+)
+def test_tables_agree_where_they_print_the_same_cell(paper, table, other, common):
+    cells = [numbers_of(paper, name)["value"] for name in (table, other)]
+    same = pd.concat(cells, axis=1, join="inner", keys=["value", "other"])
+    assert len(same) == common
+    assert (same["value"] == same["other"]).all()
+
+
+@pytest.mark.parametrize(
+    ("table", "average", "lines"), [("1", "Avg acc", 9), ("2", "Avg", 9), ("4", "Avg", 17)]
+)
+def test_gausscse_cuts_its_averages_off(table, average, lines):
+    found = lines_of("gausscse", f"table{table}").dropna(axis=1, how="all")
+    assert len(found) == lines
+    cents = (100 * found).round()
+    assert (cents.pop(average) == cents.sum(axis=1) // 3).all()
+
+
+def test_gausscse_chose_the_best_of_its_grid():
+    recipe = OmegaConf.load(ROOT / "conf" / "experiment" / "gausscse.yaml").recipe
+    values = numbers_of("gausscse", "table5")["value"].astype(float)
+    best = {encoder: of.idxmax() for encoder, of in values.groupby("encoder")}
+
+    assert sorted(best) == ["bert_base", "bert_large", "roberta_base", "roberta_large"]
+    for encoder, (batch_size, _, lr) in best.items():
+        chosen = recipe.get(encoder, recipe.default)
+        assert (chosen.batch_size, chosen.lr) == (int(batch_size), float(lr)), encoder
+
+
+def test_dualcse_all_is_the_mean_of_the_four_kinds():
+    lines = lines_of("dualcse", "table7")
+    assert len(lines) == 8 + 2 * 5
+    kinds = lines[["explicit", "implied", "neutral", "contradiction"]]
+    assert lines["RTE all"].tolist() == pytest.approx(kinds.mean(axis=1).tolist(), abs=0.0051)
+
+
+@pytest.mark.parametrize(
+    ("table", "parts", "average", "off"),
+    [
+        ("table1", STS, "STS Avg", 3),
+        ("table2", STS, "STS Avg", 1),
+        ("table4", TRANSFER, "transfer Avg", 1),
+    ],
+)
+def test_ngcse_averages_differ_where_the_notes_say(table, parts, average, off):
+    notes = numbers_of("ngcse", table)["note"].xs(average, level="column")
+    explained = notes.str.extract(r"its cells average (\d+\.\d\d)")[0].astype(float)
+    lines = lines_of("ngcse", table)
+    want = explained.fillna(lines[average])
+    assert want.to_dict() == pytest.approx(lines[[*parts]].mean(axis=1).to_dict(), abs=0.0051)
+    assert explained.count() == off
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "name", "scale"),
+    [
+        ("figure1", "RFD_a", "rfd_alignment", 1),
+        ("figure1", "RFD_u", "rfd_uniformity", 1),
+        ("figure1", "score", "final_score", 100),
+        ("figure2", "alignment", "eval_alignment_at_best", 1),
+        ("figure2", "uniformity", "eval_uniformity_at_best", 1),
+        ("figure2", "dev", "best_score", 100),
+    ],
+)
+def test_the_figures_have_the_released_summaries(table, column, name, scale):
+    file = EXPERIMENTS / "ngcse" / "published_rfd.csv"
+    released = pd.read_csv(file).set_index("setting")[name] * scale
+    values = numbers_of("ngcse", table)["value"].xs(column, level="column")
+    assert len(values) >= 9
+    for (row, _), value in values.items():
+        digits = len(value.partition(".")[2])
+        assert float(value) == pytest.approx(released[row], abs=0.51 * 10**-digits)
+
+
+def test_what_makes_a_figure_or_a_text_exists(artefacts):
+    assert len(artefacts) == 35
+    makers = {maker(artefact).__qualname__ for artefact in artefacts.values() if artefact.make}
+    assert len(makers) == 10
+
+
+SMALL = ("Qwen2.5-Coder-1.5B-Instruct, 4-bit", "Qwen2.5-Coder-0.5B-Instruct, 4-bit")
+"""Language models that the papers do not have."""
+
+
+def test_every_row_and_column_has_a_number(artefacts):
+    """Those without: rows of ours, fits of ours, small language models; and settings that no curve
+    is released of.
+    """
+    without = set()
+    for key, artefact in artefacts.items():
+        if key not in WITHOUT_NUMBERS:
+            rows = {value.row for value in artefact.published}
+            without |= {(key, row.label) for row in artefact.rows if row.name not in rows}
+            columns = {column.title for column in artefact.columns}
+            # No paper prints these columns of NGCSE's Figure 1 and of RTE.
+            columns -= {"STS test", "AUC explicit", "AUC implied", "no label"}
+            if key in ("ngcse/table3", "ngcse/figure5"):  # the paper prints their mean alone
+                columns -= {*STS}
+
+            assert columns == {value.column for value in artefact.published}, key
+
+    unreleased = ("Wiki.token_cutoff", "Wiki.NLI", "NLI.token_shuffle", "NLI.STS_HT")
+    assert without == {
+        ("ngcse/table1", "BERT-whitening (unsup), fitted on STS-B train"),
+        ("ngcse/table2", "RoBERTa-whitening (unsup), fitted on STS-B train"),
+        ("dualcse/table2", "SimCSE (INLI), equal epochs"),
+        *(("ngcse/figure2", row) for row in unreleased),
+        *((f"dualcse/{table}", row) for table in ("table2", "table7") for row in SMALL),
+    }
+
+
+@pytest.mark.parametrize("key", ["dualcse/table2", "dualcse/table7"])
+def test_simcse_on_inli_trains_for_the_steps_of_dualcse(artefacts, key):
+    assert artefacts[key].matched("SimCSE (INLI)") == "DualCSE-Cross"
+
+
+def test_published_checkpoints_are_read_as_their_authors_test_them(artefacts):
+    """The supervised ones through their pooler, the unsupervised ones without."""
+    poolings = {"sup": "pooling=cls_pooler", "unsup": "pooling=cls"}
+    checked = 0
+    for artefact in artefacts.values():
+        for way in (row.evaluate for row in artefact.rows if row.evaluate is not None):
+            kind = str(way.model).removeprefix("princeton-nlp/").partition("-simcse")[0]
+            if kind in poolings:
+                assert way.overrides[0] == poolings[kind], (artefact.key, way.model)
+                checked += 1
+
+    assert checked == 11
+
+
+def test_language_models_are_asked_only_where_it_is_allowed(artefacts):
+    rows = [row for artefact in artefacts.values() for row in artefact.rows]
+    asked = [row for row in rows if row.evaluate and row.evaluate.model == "llm"]
+    assert len(asked) == 9 + 2 * len(SMALL)
+    assert [row for row in rows if row.needs is not None] == asked
+    assert {row.needs.variable for row in asked} == {"LIGHTNING_CSE_ASK_LLMS"}
+
+
+@pytest.mark.parametrize(
+    ("profile", "key"),
+    # those that add something to an experiment, which tests of the configs compose
+    [
+        ("small", "dualcse/table2"),
+        ("small", "gausscse/table1"),
+        ("small", "ngcse/figure5"),
+        ("small", "ngcse/table4"),
+        ("tiny", "gausscse/table5"),
+        ("tiny", "ngcse/table4"),
+    ],
+)
+def test_every_point_composes(artefacts, key, profile):
+    artefact = artefacts[key]
+    request = Request(profile=profile)
+    composes = 0
+    for line in artefact.lines(request):
+        for column in artefact.columns:
+            points = points_of(artefact, request, line, column)
+            for point in {*points[:1], *points[-1:]}:  # of a grid the first and the last
+                assert composed(point)
+                assert point.of is None or composed(point.of)
+                composes += 1
+
+    assert composes
+
+
+@pytest.mark.parametrize(("table", "count"), [("table5", 3), ("table6", 8)])
+def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts, table, count):
+    """What is printed is in the recipes, and in Table 6 a point of its grid."""
+    artefact = artefacts[f"ngcse/{table}"]
+    keys = {column.title: column.keys[0] for column in artefact.columns}
+    checked = 0
+    for line in artefact.lines(Request()):
+        command = (f"+experiment={line.row.experiment}", "encoder=bert_base")
+        config = OmegaConf.create(composed(Point("train", command)))
+        for value in artefact.published:
+            if value.row == line.name:
+                key = keys[value.column]
+                assert OmegaConf.select(config, key) == value.value, f"{line.label}: {key}"
+                assert not line.row.grid or value.value in line.row.grid[key]
+                checked += 1
+
+    assert checked == count

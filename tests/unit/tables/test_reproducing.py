@@ -1,0 +1,347 @@
+"""What is finished, what is missing, and what is run of an artefact; the commands themselves are
+faked here.
+"""
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from fake_plan import leave_run
+
+from lightning_cse import runs as records
+from lightning_cse.errors import BUSY
+from lightning_cse.tables import reproducing
+from lightning_cse.tables.artefacts import Request
+from lightning_cse.tables.files import read_artefact
+from lightning_cse.tables.kept import comparison, keep, kept_folders, kept_runs, repetitions
+from lightning_cse.tables.listing import minutes_to_expect, overview
+from lightning_cse.tables.plan import Plan, missing, overrides_of, status
+from lightning_cse.tables.points import Point, composed, key_of, limited
+from lightning_cse.tables.records import RunsTable
+from lightning_cse.tables.reproducing import reproduce, run_missing
+
+HEAD = "title: t\nsource: A paper, Table 1\nencoders: [roberta_base]\ncolumns: {RTE: test/rte/accuracy_all}\nrows:\n"
+TABLE = f"""{HEAD}
+  LENGTH: {{baseline: length, of: whole}}
+  whole: {{experiment: dualcse_cross}}
+  without: {{experiment: dualcse_cross_no_both}}
+  LLM: {{published: "it is asked, not trained"}}
+"""
+GRID = f"{HEAD}  best: {{experiment: dualcse_cross, grid: {{method.optimizer.lr: [1e-5, 3e-5]}}}}\n"
+EVALUATED = f"""{HEAD}
+  trained: {{experiment: simcse_inli, suite: stsb}}
+  plain: {{evaluate: {{model: "{{encoder}}", suite: stsb}}}}
+"""
+PAID = TABLE.replace("cross}", "cross, needs: {variable: CSE_MAY_ASK, why: it costs money}}")
+TWICE = f"{HEAD}  a: {{experiment: impscore}}\n  b: {{experiment: impscore, overrides: [trainer.max_steps=-1]}}\n"
+MATCHED = HEAD.replace("columns", "reference: dual\nmatch: [dual, more]\ncolumns") + (
+    "  length: {baseline: length, of: more}\n  dual: {experiment: dualcse_cross}\n"
+    "  more: {experiment: simcse_inli, overrides: [data.batch_size=64]}\n"
+)
+
+
+@pytest.fixture
+def plan_of(tmp_path):
+    index = RunsTable(tmp_path / "runs")
+
+    def plan(text=TABLE, seeds=(0, 1), name="table1", **request):
+        path = tmp_path / "paper" / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        given = Request(**{"profile": "tiny", "seeds": seeds} | request)
+
+        return Plan(read_artefact(path), given, index)
+
+    return plan
+
+
+def finish(plan, point, seed, score=0.5):
+    """Leave the record of a finished training."""
+    config = composed(point)
+    run = leave_run(
+        plan.table.runs_dir,
+        config["name"],
+        seed,
+        key_of(point)[:10],
+        key=key_of(point),
+        steps=10,
+        metrics={"test/rte/accuracy_all": 0.5},
+        seconds={"training": 60.0, "test": 30.0},
+        best={"score": score},
+        baselines={"length": {"test/rte/accuracy_all": 0.25}},
+        environment=records.environment(),
+        decisive={"config": config},
+    )
+    run.curves_path.write_text("step,key,value\n4,val/rte/accuracy_all,0.5\n")
+    plan.table.refresh()
+
+    return run.folder
+
+
+def point_of(plan, label):
+    return next(plan.jobs(line)[0].point for line in plan.lines if line.label == label)
+
+
+def fail(plan, label):
+    point = point_of(plan, label)
+    run = records.Run(plan.table.runs_dir, composed(point)["name"], "0123456789", 0)
+    run.start("name: x\n", key_of(point))
+    run.fail(RuntimeError("the loss is not a number"), stage="training")
+    plan.table.refresh()
+
+    return run
+
+
+class Command:
+    """Stands for the command that runs points: finishes them, unless it is to fail."""
+
+    def __init__(self, plan, monkeypatch, code=0):
+        self.plan, self.code = plan, code
+        self.calls, self.points = [], []
+        monkeypatch.setattr(reproducing, "_run", self)
+
+    def __call__(self, command, environment):
+        assert environment["LIGHTNING_CSE_RUNS"] == str(self.plan.table.runs_dir)
+        file = command[4].removeprefix("hydra.sweeper.file='").removesuffix("'").replace("\\'", "'")
+        self.calls.append(command)
+        self.points.append(yaml.safe_load(Path(file).read_text()))
+        for *overrides, seed in self.points[-1] if self.code == 0 else ():
+            finish(self.plan, Point("train", tuple(overrides)), int(seed.removeprefix("seed=")))
+
+        return self.code
+
+
+def test_runs_that_a_plan_needs(plan_of):
+    plan, same = plan_of(), plan_of(name="table2")
+    seeds = [job.seed for job in status([plan])["missing"]]
+    assert seeds == [0, 1, 0, 1], "LENGTH is measured by a run of whole"
+    assert len(status([plan, same])["missing"]) == 4, "runs of two artefacts are counted once"
+    assert len(status([plan_of(TWICE, (0,))])["missing"]) == 1, "and those written in two ways"
+    finish(plan, point_of(plan, "whole"), 1)
+    now = status([plan])
+    assert ([job.seed for job in now["finished"]], len(missing(now))) == ([1], 3)
+    assert [len(plan.finished(line)) for line in plan.lines] == [1, 1, 0, 0]
+    means = reproduce(plan).table.cells["mean"].dropna()
+    assert means.tolist() == [25.0, 50.0], "a baseline of any run"
+    told = overview([plan])
+    assert "4 runs: 1 finished, 3 missing" in told
+    command = (
+        "python -m lightning_cse.train +experiment=dualcse_cross +debug=tiny encoder=tiny seed=0\n"
+    )
+    assert command in told
+
+
+def test_a_part_never_takes_the_name_of_the_whole(plan_of):
+    requests = [{"seeds": (0,)}, {"only": ("LLM",)}, {"settings": ("trainer.max_epochs=1",)}]
+    stems = [plan_of(**{"seeds": None} | request).stem for request in ({}, *requests)]
+    assert stems[:2] == ["table1.tiny", "table1.tiny.seeds0"]
+    assert len(set(stems)) == len(stems)
+
+
+def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(plan_of, tmp_path, monkeypatch):
+    plan = plan_of(GRID)
+    (line,), (column,) = plan.lines, plan.artefact.columns
+    low, high = (job.point for job in plan.jobs(line))
+    finish(plan, low, 0, score=0.25)
+    assert plan.chosen(line, column) == ()
+    command = Command(plan, monkeypatch)
+    options = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    assert run_missing([plan], tmp_path / "it's, here", options) == 0
+    assert command.points == [[[*high.overrides, "seed=0"]], [[*high.overrides, "seed=1"]]]
+    assert command.calls[0][1:4] == ["-m", "lightning_cse.train", "--multirun"]
+    assert re.search(r"it\\'s, here/train-[0-9a-f]{8}\.points\.yaml'$", command.calls[0][4])
+    assert list((tmp_path / "it's, here").iterdir()) == []
+    assert command.calls[0][5:] == options
+    assert list(plan.runs(line, column).index) == [0, 1]
+    assert run_missing([plan], tmp_path) == 0
+    assert len(command.calls) == 2, "all is finished"
+
+
+def test_trained_models_are_evaluated_after_training(plan_of, tmp_path, monkeypatch):
+    plan = plan_of(EVALUATED, (0,))
+    command = Command(plan, monkeypatch, code=2)
+    finish(plan, point_of(plan, "trained"), 1)
+    assert run_missing([plan], tmp_path) == 2
+    entries = [call[2].rpartition(".")[2] for call in command.calls]
+    assert entries == ["train", "evaluate"], "each is tried once"
+    assert [line[0] for line in command.points[1]] == ["model=tiny"]
+    folder = finish(plan, Point("train", tuple(command.points[0][0][:-1])), 0)
+    found = [overrides_of(job, plan.table)[0] for job in missing(status([plan]))]
+    assert sorted(found) == [f"model={folder}", "model=tiny"]
+
+
+def test_a_training_kept_as_a_record_is_repeated_for_its_evaluation(plan_of, tmp_path, monkeypatch):
+    plan = plan_of(EVALUATED, (0,))
+    before = finish(plan, point_of(plan, "trained"), 0)
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (before / "record.json").rename(kept / "trained.json")
+    shutil.rmtree(before)
+    again = Plan(plan.artefact, plan.request, RunsTable(plan.table.runs_dir, [kept]))
+    now = status([again])
+    assert [job.point.command for job in now["missing"]] == ["train", "evaluate", "evaluate"]
+    assert now["finished"] == []
+    models = [overrides_of(job, again.table)[0] for job in now["missing"][1:]]
+    assert sorted(models) == ["model=<its run>", "model=tiny"]
+
+    command = Command(again, monkeypatch, code=2)
+    assert run_missing([again], tmp_path) == 2
+    assert [line[0] for line in command.points[0]] == ["+experiment=simcse_inli"]
+    assert [line[0] for line in command.points[1]] == ["model=tiny"], "not of the missing weights"
+    folder = finish(again, point_of(again, "trained"), 0)
+    now = status([again])
+    assert [job.point.command for job in now["finished"]] == ["train"]
+    models = [overrides_of(job, again.table)[0] for job in now["missing"]]
+    assert sorted(models) == [f"model={folder}", "model=tiny"]
+
+
+def test_failed_runs_are_repeated_only_on_request(plan_of, tmp_path, monkeypatch):
+    plan = plan_of(seeds=(0,))
+    fail(plan, "whole")
+    told = overview([plan])
+    for part in ("RuntimeError: the loss is", "--retry-failed", "2 runs: 1 failed, 1 missing"):
+        assert part in told
+
+    command = Command(plan, monkeypatch)
+    assert run_missing([plan], tmp_path) == 0
+    assert run_missing([plan], tmp_path, retry_failed=True) == 0
+    assert [len(points) for points in command.points] == [1, 1]
+    assert ["retry_failed=true" in call for call in command.calls] == [False, True]
+
+
+def test_runs_of_another_process_are_left_alone(plan_of, tmp_path, monkeypatch):
+    plan = plan_of(seeds=(0,))
+    Command(plan, monkeypatch)
+    with fail(plan, "whole").lock():
+        assert "1 running" in overview([plan])
+        assert run_missing([plan], tmp_path) == BUSY
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_a_row_that_needs_a_variable_is_not_run_without_it(plan_of, tmp_path, monkeypatch, value):
+    monkeypatch.setenv("CSE_MAY_ASK", value)
+    plan = plan_of(PAID)
+    command = Command(plan, monkeypatch)
+    assert run_missing([plan], tmp_path, retry_failed=True) == 0
+    assert {overrides[0] for overrides in command.points[0]} == {
+        "+experiment=dualcse_cross_no_both"
+    }
+    assert missing(status([plan])) == [], "what is withheld is not a failure"
+    told = overview([plan])
+    assert "not run: it costs money; CSE_MAY_ASK=1 in the environment runs it (2 runs)" in told
+    assert "2 runs: 2 finished\n" in told
+    other = plan_of(TABLE, name="other")
+    assert len(missing(status([plan, other]))) == 2, "another row needs it without the variable"
+    monkeypatch.setenv("CSE_MAY_ASK", "1")
+    assert len(missing(status([plan]))) == 2
+    finish(plan, point_of(plan, "whole"), 1)
+    monkeypatch.delenv("CSE_MAY_ASK")
+    assert len(plan.finished(plan.lines[1])) == 1, "what was paid for stays in the table"
+
+
+def test_a_kept_reproduction_is_made_again_from_its_records(plan_of, tmp_path):
+    plan = plan_of(seeds=(0,))
+    folders = [finish(plan, point_of(plan, label), 0) for label in ("whole", "without")]
+    files = {path.name for path in keep(reproduce(plan), tmp_path)}
+    names = {f"{folder.parent.name}-{folder.name}" for folder in folders}
+    assert files >= {f"{name}{ending}" for name in names for ending in (".json", ".curves.csv")}
+    assert files >= {f"{plan.stem}{ending}" for ending in (".md", ".csv", ".tex")}
+    kept = tmp_path / "paper" / "results" / "records"
+    again = Plan(plan.artefact, plan.request, RunsTable(tmp_path / "nothing", [kept]))
+    keep(reproduce(again), tmp_path)  # onto themselves
+    assert len([json.loads(file.read_text()) for file in kept.glob("*.json")]) == 2
+    texts = []
+    for number, each in enumerate((plan, again)):
+        written = reproduce(each).write(tmp_path / str(number))
+        texts.append([path.read_text() for path in written])
+
+    assert texts[0] == texts[1]
+
+
+def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
+    plan = plan_of(seeds=(0, 1))
+    folders = [finish(plan, point_of(plan, "whole"), seed) for seed in (0, 1)]
+    assert repetitions(plan, kept_runs(tmp_path)) == [], "nothing is kept"
+    keep(reproduce(plan), tmp_path)
+    again = repetitions(plan, kept_runs(tmp_path))
+    assert comparison(again) == (
+        "2 of these runs are kept in the repository: 2 have the same weights and scores here"
+    )
+
+    path = folders[1] / "record.json"
+    record = json.loads(path.read_text())
+    record["metrics"]["test/rte/accuracy_all"] = 0.53125
+    path.write_text(json.dumps(record))
+    plan.table.refresh()
+    first, *others = comparison(repetitions(plan, kept_runs(tmp_path))).splitlines()
+    assert first.endswith("1 have the same weights and scores here")
+    name = f"{folders[1].parent.name}-{folders[1].name}"
+    assert others == [
+        f"  {name}: the same weights, 1 other score, at most 0.031 apart (test/rte/accuracy_all)"
+    ]
+
+    record["checkpoint"] = {"sha256": "of other weights"}
+    record["metrics"]["test/rte/accuracy_all"] = 0.5
+    path.write_text(json.dumps(record))
+    plan.table.refresh()
+    (_, other) = comparison(repetitions(plan, kept_runs(tmp_path))).splitlines()
+    assert other == f"  {name}: other weights, the same scores"
+
+    for file in tmp_path.glob("paper/results/records/*-s1.json"):
+        file.write_text(json.dumps({**json.loads(file.read_text()), "key": "asked otherwise"}))
+
+    assert len(repetitions(plan, kept_runs(tmp_path))) == 2, "the same hash, by another key"
+    keep(reproduce(plan), tmp_path)
+    kept = Plan(
+        plan.artefact, plan.request, RunsTable(tmp_path / "nothing", kept_folders(tmp_path))
+    )
+    assert len(kept.finished(kept.lines[1])) == 2
+    assert repetitions(kept, kept_runs(tmp_path)) == [], "a kept record is no run made again"
+
+
+def test_a_run_made_again_replaces_its_record_where_that_is(plan_of, tmp_path):
+    plan = plan_of(seeds=(0,))
+    folder = finish(plan, point_of(plan, "whole"), 0)
+    keep(reproduce(plan), tmp_path)
+    (tmp_path / "paper").rename(tmp_path / "other")
+    assert len(list(tmp_path.glob("other/results/records/*"))) == 2
+
+    # The same identity, with another hash.
+    path = folder / "record.json"
+    record = {**json.loads(path.read_text()), "config_hash": "abcdef0123"}
+    path.write_text(json.dumps(record))
+    (tmp_path / "paper").mkdir()
+    plan.table.refresh()
+    keep(reproduce(plan), tmp_path)
+    names = sorted(path.name for path in tmp_path.glob("*/results/records/*"))
+    assert names == [f"{record['name']}-abcdef0123-s0{end}" for end in (".curves.csv", ".json")]
+    assert not (tmp_path / "paper/results/records").exists()
+
+
+def test_matched_rows_train_for_as_many_steps_as_the_first(plan_of, tmp_path, monkeypatch):
+    plan = plan_of(MATCHED)
+    command = Command(plan, monkeypatch)
+    needed = {job.point.overrides[0] for job in plan.jobs(plan.lines[2])}
+    assert needed == {"+experiment=dualcse_cross"}
+    assert run_missing([plan], tmp_path) == 0
+    own = ("+experiment=simcse_inli", "+debug=tiny", "encoder=tiny", "data.batch_size=64")
+    limit = ("trainer.max_epochs=-1", "trainer.max_steps=10")
+    assert command.points[1] == [[*own, *limit, f"seed={seed}"] for seed in (0, 1)]
+    assert "Equal steps: more as dual (tiny), 10 steps." in reproduce(plan).table.legend
+    assert len(plan.finished(plan.lines[0])) == 1, "its baseline is of the matched runs"
+    evaluated = limited(Point("evaluate", (), Point("train", own)), 10)
+    assert evaluated.of == Point("train", (*own, *limit))
+
+
+def test_minutes_to_expect(plan_of):
+    plan = plan_of()
+    assert math.isnan(minutes_to_expect(plan, status([plan])))
+    jobs = [job for line in plan.lines for job in plan.jobs(line)]
+    finish(plan, jobs[0].point, jobs[0].seed)
+    left = len(missing(status([plan])))
+    assert minutes_to_expect(plan, status([plan])) == pytest.approx(1.5 * left)
+    assert f" {1.5 * left:.0f}\n" in overview([plan])

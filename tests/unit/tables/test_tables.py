@@ -1,0 +1,457 @@
+"""Cells of tables and their tests of significance, from records and predictions as runs leave
+them.
+"""
+
+import itertools
+import math
+import random
+import statistics
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fake_plan import FakePlan, artefact, leave_run, runs_of
+from scipy import stats
+
+from lightning_cse.metrics import auprc, mcnemar, mean_influences, spearman
+from lightning_cse.tables import comparisons
+from lightning_cse.tables.comparisons import POWER
+from lightning_cse.tables.render import render
+from lightning_cse.tables.statistics import (
+    clustered_error,
+    detectable_difference,
+    holm,
+    two_way_interval,
+)
+from lightning_cse.tables.table import make_table
+
+RTE, EIS = "test/rte/accuracy_all", "test/eis/accuracy"
+TRAIN = {"experiment": "dualcse_cross"}
+LENGTH = {"baseline": "length", "of": "a"}
+
+
+def by_seed(table, line, column):
+    values = table.values
+    cell = values[(values["line"] == line) & (values["column"] == column)]
+    return dict(zip(cell["seed"], cell["value"], strict=True))
+
+
+def record(metrics=(), **more):
+    return {"name": "a", "config_hash": "01", "metrics": dict(metrics), **more}
+
+
+def table_of(made, **records):
+    """Return the table of an artefact whose rows have these records, in the order of seeds."""
+    return make_table(FakePlan(made, runs_of(**records)))
+
+
+def test_mean_deviation_range_and_published_number(tmp_path):
+    paper = "a,bert_base,RTE,80.18,0.3, a,bert_base,EIS,99,,"
+    made = artefact(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN}, paper)
+    values = (0.75, 0.80, 0.79)
+    table = table_of(made, a=[record({RTE: one}) for one in values])
+    cell, empty = (table.cells.loc[(0, title)] for title in ("RTE", "EIS"))
+    assert by_seed(table, 0, "RTE") == pytest.approx({0: 75, 1: 80, 2: 79})
+    assert [cell["mean"], cell["sd"]] == pytest.approx([78, statistics.stdev([75, 80, 79])])
+    assert cell[["n", "asked", "low", "high"]].tolist() == [3, 3, pytest.approx(75), 80]
+    assert cell["published_deviation"] == 0.3
+    assert cell["difference"] == pytest.approx(78 - 80.18)
+    assert empty[["n", "asked", "published", "marks"]].tolist() == [0, 0, 99, ()]
+
+
+def test_a_metric_that_is_absent_has_a_value_where_its_task_was_measured(tmp_path):
+    ties = "test/eis/ties"
+    made = artefact(
+        tmp_path, {"EIS": EIS, "ties": {"metric": ties, "absent": 0}}, {"a": TRAIN, "b": TRAIN}
+    )
+    runs = {
+        "a": [record({EIS: 0.5, ties: 0.25}), record({EIS: 0.5}), record({RTE: 0.5})],
+        "b": [record({RTE: 0.5})],
+    }
+    table = table_of(made, **runs)
+    assert by_seed(table, 0, "ties") == {0: 25, 1: 0}
+    assert not by_seed(table, 1, "ties")
+
+
+def test_hours_are_those_of_the_evaluations_and_of_their_trainings(tmp_path):
+    made = artefact(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN, "b": TRAIN})
+    both = record({RTE: 0.5, EIS: 0.5}, seconds={"test": 1800.0})
+    runs = runs_of(a=[both, both], b=[record({RTE: 0.5})])
+    of = runs_of(training=[record(seconds={"training": 3600.0, "evaluation": 900.0})])
+    trainings = {runs["a"][seed].source: of["training"][0] for seed in (0, 1)}
+    table = make_table(FakePlan(made, runs, training=lambda run: trainings.get(run.source)))
+    assert table.time() == "2.25 hours for 3 runs"
+
+
+def test_means_are_of_seeds_that_all_columns_have(tmp_path):
+    columns = {
+        "RTE": RTE,
+        "EIS": EIS,
+        "Avg": {"mean": ["RTE", "EIS"]},
+        "gap": {"difference": ["EIS", "RTE"]},
+        "lr": {"config": "lr"},
+    }
+    made = artefact(tmp_path, columns, {"a": TRAIN})
+    metrics = [{RTE: 0.8, EIS: 0.6}, {RTE: 0.9}, {RTE: 0.6, EIS: 0.2}]
+    records = [record(one, decisive={"config": {"lr": 1e-5}}) for one in metrics]
+    table = table_of(made, a=records)
+    assert by_seed(table, 0, "Avg") == pytest.approx({0: 70, 2: 40})
+    assert by_seed(table, 0, "gap") == pytest.approx({0: -20, 2: -40})
+    cells = table.cells.loc[0]
+    assert (cells["n"]["Avg"], cells["asked"]["Avg"], cells["mean"]["lr"]) == (2, 3, 1e-5)
+
+
+def test_marks_have_symbols_which_the_legend_explains(tmp_path):
+    eis = {"metric": EIS, "instead": {"test/eis2/accuracy": "matched dev."}}
+    columns = {"EIS": eis, "Avg": {"mean": ["EIS"]}}
+    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN, "LENGTH": LENGTH})
+    a = [record({EIS: 0.5}, baselines={"length": {EIS: 1.0}})]
+    runs = runs_of(a=a, b=[record({"test/eis2/accuracy": 0.5})])
+    found = make_table(FakePlan(made, runs, is_stale=lambda run: run.source.name == "b-s0.json"))
+    assert found.cells["signs"].tolist() == ["", "", "†‡", "†‡", "", ""]
+    assert found.legend[:2] == ("† matched dev.", "‡ measured with another version of its method.")
+
+
+# Significance
+
+RATES = {"a": 0.8, "b": 0.78, "c": 0.5}
+
+
+def rightness(name, rate):
+    generator = random.Random(name)
+    return [generator.random() < rate for _ in range(200)]
+
+
+def votes(label, rate):
+    of = [rightness(f"{label}{seed}", rate) for seed in range(3)]
+    return [sum(each) >= 2 for each in zip(*of, strict=True)]
+
+
+def make_runs(folder, rates):
+    """Leave runs whose every seed gets a share of EIS right, with LENGTH beside them."""
+    runs = {}
+    for label, rate in rates.items():
+        runs[label] = {}
+        for seed in range(3):
+            right = {
+                "eis": rightness(f"{label}{seed}", rate),
+                "length-eis": rightness("length", 0.99),
+            }
+            columns = [(task, {"row": [*range(200)], "correct": of}) for task, of in right.items()]
+            runs[label][seed] = leave_run(
+                folder / "runs",
+                label,
+                seed,
+                predictions=columns,
+                metrics={EIS: statistics.fmean(right["eis"])},
+                baselines={"length": {EIS: 0.99}},
+            )
+
+    return runs
+
+
+def with_tests(folder):
+    rows = dict.fromkeys("abc", TRAIN) | {"LENGTH": LENGTH}
+    return artefact(folder, {"EIS": EIS, "AUPRC": "test/eis/auprc"}, rows, reference="a")
+
+
+def without_folders(runs):
+    bare = {}
+    for name, of in runs.items():
+        bare[name] = {seed: replace(run, folder=None) for seed, run in of.items()}
+
+    return bare
+
+
+def signs_of(found):
+    return found.cells["signs"].xs("EIS", level="column").tolist()
+
+
+def test_votes_are_compared_with_the_reference_and_holm_is_over_the_table(tmp_path):
+    found = make_table(FakePlan(with_tests(tmp_path), make_runs(tmp_path, RATES)))
+    against = [votes("b", 0.78), votes("c", 0.5), rightness("length", 0.99)]
+    raw = [mcnemar(right, votes("a", 0.8)).pvalue for right in against]
+    cells = found.cells.xs("EIS", level="column").loc[[1, 2, 3]]
+    assert cells["p"].tolist() == pytest.approx(raw)
+    assert cells["p_holm"].tolist() == pytest.approx(list(holm(raw)))
+    assert signs_of(found) == ["", "", "**", "**"]
+    assert list(found.tests["row"]) == ["b", "c", "LENGTH"]
+    assert "against a with the same encoder" in found.legend[0]
+    assert "Holm over 3 comparisons" in found.legend[0]
+
+
+def test_a_reference_without_runs_has_no_legend(tmp_path):
+    made = replace(with_tests(tmp_path), test="mcnemar_all")
+    runs = make_runs(tmp_path, RATES)
+    runs.pop("a")
+    found = make_table(FakePlan(made, runs))
+    assert list(found.tests["reference"]) == ["c"]
+    assert not any("Difference from" in note or "Holm" in note for note in found.legend)
+
+
+def test_without_predictions_there_is_no_test(tmp_path):
+    bare = without_folders(make_runs(tmp_path, RATES))
+    found = make_table(FakePlan(with_tests(tmp_path), bare))
+    assert found.tests.empty
+    untested, least = found.legend
+    assert untested.endswith("predictions are not kept with these records: 3 comparisons.")
+    assert least.startswith("Smallest difference")
+
+
+@pytest.mark.parametrize(
+    ("p", "sign"), [(0.0, "**"), (0.009, "**"), (0.01, "*"), (0.049, "*"), (0.05, "")]
+)
+def test_stars_begin_below_a_level(tmp_path, monkeypatch, p, sign):
+    made = artefact(tmp_path, {"EIS": EIS}, {"a": TRAIN, "b": TRAIN}, reference="a")
+    runs = make_runs(tmp_path, {"a": 0.6, "b": 0.6})
+    monkeypatch.setattr(comparisons, "mcnemar", lambda *_: SimpleNamespace(pvalue=p))
+    monkeypatch.setattr(comparisons, "two_way_interval", lambda *_: (1.5, 1.0, 2.0))
+    found = make_table(FakePlan(made, runs))
+    assert found.cells["signs"][1, "EIS"] == sign
+    assert found.tests["p"][0] > 0, "no test is certain"
+    assert ("&lt;1e-99" in render(found, "markdown")) == (p == 0)
+    monkeypatch.setattr(comparisons, "two_way_interval", lambda *_: (0.5, -1.0, 2.0))
+    found = make_table(FakePlan(made, runs))
+    assert found.cells["signs"][1, "EIS"] == "", "the interval over seeds and examples has 0"
+
+
+def leave_answers(folder, name, seed, right):
+    """Leave a run with what it got right, by task."""
+    return leave_run(
+        folder / "runs",
+        name,
+        seed,
+        predictions=[(task, {"correct": each}) for task, each in right.items()],
+        metrics={f"test/{task}/accuracy": np.mean(each) for task, each in right.items()},
+    )
+
+
+def leave_hits(folder, name, seed, rows, own, other):
+    """Leave a run with the hits of two vectors on the same examples."""
+    columns = {"row": list(rows), "correct_own": own.tolist(), "correct_other": other.tolist()}
+    return leave_run(
+        folder / "runs",
+        name,
+        seed,
+        predictions=[("retrieval", columns)],
+        metrics={
+            "test/retrieval/accuracy_own": np.mean(own),
+            "test/retrieval/accuracy_other": np.mean(other),
+        },
+    )
+
+
+def test_a_mean_of_accuracies_has_an_interval_over_seeds_and_examples(tmp_path):
+    columns = {"MR": "test/mr/accuracy", "CR": "test/cr/accuracy", "Avg": {"mean": ["MR", "CR"]}}
+    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    rng = random.Random(3)
+    right = {
+        (name, seed, task): [rng.random() < rate for _ in range(count)]
+        for name, rate in (("a", 0.6), ("b", 0.7))
+        for seed in range(3)
+        for task, count in (("mr", 200), ("cr", 90))
+    }
+    runs = {"a": {}, "b": {}}
+    for name, seed in itertools.product("ab", range(3)):
+        of_run = {task: right[name, seed, task] for task in ("mr", "cr")}
+        runs[name][seed] = leave_answers(tmp_path, name, seed, of_run)
+
+    tests = make_table(FakePlan(made, runs)).tests.set_index("column")
+    differences = {
+        task: [np.subtract(right["b", s, task], right["a", s, task], dtype=float) for s in range(3)]
+        for task in ("mr", "cr")
+    }
+    errors = [stats.sem(np.mean(each, axis=0)) for each in differences.values()]
+    by_seed = [50 * sum(each[s].mean() for each in differences.values()) for s in range(3)]
+    _, *ends = two_way_interval(by_seed, 50 * math.hypot(*errors))
+    assert [tests["low"]["Avg"], tests["high"]["Avg"]] == pytest.approx(ends)
+    assert tests["test"].to_dict() == {"MR": "mcnemar", "CR": "mcnemar", "Avg": "interval"}
+    assert math.isnan(tests["p"]["Avg"])
+    assert math.isnan(tests["p_holm"]["Avg"])
+    adjusted = holm(tests["p"][["MR", "CR"]])
+    assert tests["p_holm"][["MR", "CR"]].tolist() == pytest.approx(adjusted), "of two, not three"
+
+
+def test_a_difference_of_two_columns_has_an_interval_with_the_examples_of_both_paired(tmp_path):
+    columns = {
+        "own": "test/retrieval/accuracy_own",
+        "other": "test/retrieval/accuracy_other",
+        "gap": {"difference": ["own", "other"]},
+    }
+    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    rng = np.random.default_rng(4)
+    runs = {"a": {}, "b": {}}
+    gaps = {"a": [], "b": []}
+    for name, seed in itertools.product("ab", range(3)):
+        own = rng.random(300) < 0.8
+        other = np.where(
+            rng.random(300) < 0.7, own, rng.random(300) < (0.2 if name == "a" else 0.5)
+        )
+        gaps[name].append(own.astype(float) - other)
+        runs[name][seed] = leave_hits(tmp_path, name, seed, range(300), own, other)
+
+    tests = make_table(FakePlan(made, runs)).tests.set_index("column")
+    differences = 100 * np.subtract(gaps["b"], gaps["a"])
+    error = stats.sem(differences.mean(axis=0))
+    _, *ends = two_way_interval(differences.mean(axis=1), error)
+    assert [tests["low"]["gap"], tests["high"]["gap"]] == pytest.approx(ends)
+    assert tests["test"]["gap"] == "interval"
+
+
+def test_the_parts_of_a_mean_share_the_rows_of_a_task_and_the_scale_is_that_of_the_column(tmp_path):
+    columns = {
+        "own": {"metric": "test/retrieval/accuracy_own", "scale": 1},
+        "other": {"metric": "test/retrieval/accuracy_other", "scale": 1},
+        "both": {"mean": ["own", "other"], "scale": 10},
+    }
+    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    rng = np.random.default_rng(6)
+    premises = np.repeat(np.arange(60), 4)
+    means = {}
+    runs = {"a": {}, "b": {}}
+    for name, seed in itertools.product("ab", range(3)):
+        easy = rng.random(60)[premises] + (0.1 if name == "a" else 0)
+        own, other = (rng.random(240) < 0.4 + 0.5 * easy for _ in range(2))
+        means[name, seed] = (own.astype(float) + other) / 2
+        runs[name][seed] = leave_hits(tmp_path, name, seed, premises, own, other)
+
+    tests = make_table(FakePlan(made, runs)).tests.set_index("column")
+    differences = 10 * np.array([means["b", seed] - means["a", seed] for seed in range(3)])
+    influences = mean_influences(differences.mean(axis=0))
+    error = clustered_error(influences, premises)
+    assert error > 1.1 * clustered_error(influences, range(240)), "premises are clusters"
+    _, *ends = two_way_interval(differences.mean(axis=1), error)
+    assert [tests["low"]["both"], tests["high"]["both"]] == pytest.approx(ends)
+
+
+def test_a_mean_of_columns_without_a_seed_in_common_has_no_interval(tmp_path):
+    columns = {"MR": "test/mr/accuracy", "CR": "test/cr/accuracy", "Avg": {"mean": ["MR", "CR"]}}
+    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    rng = random.Random(7)
+    runs = {"a": {}, "b": {}}
+    for name, seed in (("a", 0), ("a", 1), ("b", 2), ("b", 3)):
+        right = {task: [rng.random() < 0.7 for _ in range(50)] for task in ("mr", "cr")}
+        runs[name][seed] = leave_answers(tmp_path, name, seed, right)
+
+    tests = make_table(FakePlan(made, runs)).tests.set_index("column")
+    assert tests["low"].isna().all()
+    assert tests["p"][["MR", "CR"]].notna().all()
+    assert math.isnan(tests["p"]["Avg"])
+
+
+@pytest.mark.parametrize("metric", ["auprc", "spearman"])
+def test_an_area_or_a_correlation_has_an_interval_over_seeds_and_examples(tmp_path, metric):
+    key = f"test/task/{metric}"
+    made = artefact(tmp_path, {"metric": key}, {"a": TRAIN, "b": TRAIN}, reference="a")
+    rng = np.random.default_rng(5)
+    target = rng.random(400) < 0.4 if metric == "auprc" else rng.integers(0, 6, 400)
+    of = {"auprc": (auprc, "label"), "spearman": (spearman, "gold")}
+    measure, column = of[metric]
+    shared = rng.normal(size=400)
+    scores = {
+        (name, seed): target + noise * shared + rng.normal(size=400)
+        for name, noise in (("a", 1.0), ("b", 0.5))
+        for seed in range(3)
+    }
+    runs = {"a": {}, "b": {}}
+    for (name, seed), values in scores.items():
+        columns = {"row": list(range(400)), column: target.tolist(), "score": values.tolist()}
+        runs[name][seed] = leave_run(
+            tmp_path / "runs",
+            name,
+            seed,
+            predictions=[("task", columns)],
+            metrics={key: measure(target, values)},
+        )
+
+    test = make_table(FakePlan(made, runs)).tests.iloc[0]
+    assert test["test"] == "interval"
+    assert math.isnan(test["p"])
+
+    def difference(rows):
+        return np.mean(
+            [
+                measure(target[rows], scores["b", seed][rows])
+                - measure(target[rows], scores["a", seed][rows])
+                for seed in range(3)
+            ]
+        )
+
+    resampled = [difference(rng.integers(0, 400, 400)) for _ in range(1_000)]
+    by_seed = [
+        measure(target, scores["b", seed]) - measure(target, scores["a", seed]) for seed in range(3)
+    ]
+    _, *ends = two_way_interval(100 * np.array(by_seed), 100 * np.std(resampled))
+    assert [test["low"], test["high"]] == pytest.approx(ends, abs=0.15)
+    assert test["mean"] - test["mean_reference"] == pytest.approx(100 * np.mean(by_seed))
+
+
+def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path):
+    made = artefact(
+        tmp_path,
+        {"EIS": EIS},
+        {"a": TRAIN, "b": {**TRAIN, "overrides": ["seed=1"]}, "length": LENGTH},
+        reference="a",
+    )
+    a = (0.75, 0.80, 0.79)
+    b = (0.70, 0.79)
+    baselines = {"length": {EIS: 0.5}}
+    table = table_of(
+        made,
+        a=[record({EIS: value}, baselines=baselines) for value in a],
+        b=[record({EIS: value}) for value in b],
+    )
+    found = table.effects.set_index(["row", "reference"])
+    assert set(found.index) == {
+        ("a", ""),
+        ("b", ""),
+        ("length", ""),
+        ("b", "a"),
+        ("length", "a"),
+        ("length", "b"),
+    }
+    differences = [100 * (one - other) for one, other in zip(b, a, strict=False)]
+    ends = stats.ttest_1samp(differences, 0).confidence_interval()
+    assert found.loc[("b", "a"), "seeds"] == 2
+    assert found.loc[("b", "a"), ["value", "low", "high"]].tolist() == pytest.approx(
+        [statistics.fmean(differences), *ends]
+    )
+    assert found.loc[("b", "a"), "sd"] == pytest.approx(statistics.stdev(differences))
+    assert found.loc[("length", "a"), "value"] == pytest.approx(50 - 78)
+    assert found.loc[("length", "a"), "seeds"] == 3
+    least = detectable_difference(statistics.stdev(differences), 2, power=POWER)
+    (text,) = (text for text in table.legend if text.startswith("Smallest difference"))
+    assert text.endswith(f"EIS {least:.2f}."), "a constant has no deviation of its own"
+
+
+def test_the_smallest_difference_is_pooled_over_pairs_and_has_the_quartiles_of_single_pairs(
+    tmp_path,
+):
+    values = {"a": (0.5, 0.6, 0.7), "b": (0.52, 0.6, 0.68), "c": (0.9, 0.5, 0.4)}
+    rows = {name: {**TRAIN, "overrides": [f"seed={name!r}"]} for name in values}
+    made = artefact(tmp_path, {"RTE": RTE}, rows, reference="a")
+    runs = {name: [record({RTE: one}) for one in of] for name, of in values.items()}
+    table = table_of(made, **runs)
+    deviations = [
+        statistics.stdev([100 * (x - y) for x, y in zip(values[one], values[other], strict=True)])
+        for one, other in itertools.combinations(values, 2)
+    ]
+    pooled = math.sqrt(statistics.fmean(one**2 for one in deviations))
+    unit = detectable_difference(1, 3, power=POWER)
+    low, middle, high = sorted(deviations)
+    ends = [(low + middle) / 2 * unit, (middle + high) / 2 * unit]
+    (text,) = (text for text in table.legend if text.startswith("Smallest difference"))
+    shown = ["none" if one > 100 else f"{one:.2f}" for one in (pooled * unit, *ends)]
+    assert text.endswith("RTE {} ({} to {}).".format(*shown))
+
+
+def test_rows_of_different_encoders_and_metrics_are_not_paired(tmp_path):
+    column = {"metric": RTE, "instead": {EIS: "another task"}}
+    made = artefact(tmp_path, {"RTE": column}, {"a": TRAIN, "b": TRAIN})
+    table = table_of(made, a=[record({RTE: 0.5})], b=[record({EIS: 0.5})])
+    assert set(table.effects["reference"]) == {""}
+    made = artefact(tmp_path, {"RTE": RTE}, {"a": TRAIN}, encoders=["bert_base", "tiny"])
+    table = table_of(made, a=[record({RTE: 0.5})])
+    assert set(table.effects["reference"]) == {""}
+    assert not any(text.startswith("Smallest difference") for text in table.legend)
