@@ -252,13 +252,13 @@ def tables() -> dict[str, Any]:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as there:
         folder = Path(there)
-        # 2: some artefacts need corpora that are missing.
+        # 2: some specs need corpora that are missing.
         options = ("--kept", "--no-run", f"--runs-dir={folder}")
         with contextlib.redirect_stderr(io.StringIO()):
             command("reproduce", "--all", "--profile=small", *options, accept=(0, 2))
-            for encoder, more, artefacts in _OTHER_ENCODERS:
+            for encoder, more, specs in _OTHER_ENCODERS:
                 given = ("--profile=small", f"--encoder={encoder}", *more, *options)
-                command("reproduce", *artefacts, *given)
+                command("reproduce", *specs, *given)
 
         for file in filter(_is_golden, sorted((folder / "reproduce").rglob("*.csv"))):
             found[f"{file.parent.name}/{file.name}"] = _cells(file)

@@ -8,9 +8,9 @@ import pandas as pd
 import yaml
 
 from lightning_cse.runs import Run, write_predictions
-from lightning_cse.tables.artefacts import Artefact, Request
-from lightning_cse.tables.files import read_artefact
+from lightning_cse.tables.files import read_spec
 from lightning_cse.tables.records import FinishedRun, frame_of, read_run
+from lightning_cse.tables.spec import Request, Spec
 
 
 def leave_run(root, name="a", seed=0, digest="01", predictions=(), **record):
@@ -24,8 +24,8 @@ def leave_run(root, name="a", seed=0, digest="01", predictions=(), **record):
     return read_run(run.record_path)
 
 
-def artefact(folder, columns, rows, paper="", **more):
-    """Write and read an artefact file; ``paper`` holds lines of published.csv without the table."""
+def spec(folder, columns, rows, paper="", **more):
+    """Write and read a spec file; ``paper`` holds lines of published.csv without the table."""
     path = folder / "mine" / "table1.yaml"
     path.parent.mkdir(exist_ok=True)
     named = {"title": "Terms", "source": "Mine", "encoders": ["bert_base"], "seeds": 3, **more}
@@ -34,7 +34,7 @@ def artefact(folder, columns, rows, paper="", **more):
     head = "table,row,encoder,column,value,deviation,note\n"
     path.with_name("published.csv").write_text(head + lines)
 
-    return read_artefact(path)
+    return read_spec(path)
 
 
 def runs_of(**records):
@@ -54,7 +54,7 @@ def runs_of(**records):
 class FakePlan:
     """Has the runs of each row by seed; a baseline has one of the runs of its row."""
 
-    artefact: Artefact
+    spec: Spec
     by_label: Mapping[str, Mapping[int, FinishedRun]]
     request: Request = field(default_factory=Request)
     is_stale: Callable[[FinishedRun], bool] = lambda run: False
@@ -66,7 +66,7 @@ class FakePlan:
 
     @property
     def lines(self):
-        return self.artefact.lines(self.request)
+        return self.spec.lines(self.request)
 
     def runs(self, line, column):
         found = dict(sorted(self.by_label.get(line.row.of or line.label, {}).items()))

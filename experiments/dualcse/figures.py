@@ -59,7 +59,7 @@ def data_statistics(plan: Plan) -> Result:
     data_dir = Path(data_config(plan).paths.data_dir)
     is_sample = data_dir == sample_dir()
     counted = "sample corpus, which is a small part" if is_sample else "official files"
-    published = {(each.row, each.column): int(each.value) for each in plan.artefact.published}
+    published = {(each.row, each.column): int(each.value) for each in plan.spec.published}
     rows = []
     notes = [f"Counted in the {counted}."]
     for line in plan.lines:
@@ -78,7 +78,7 @@ def data_statistics(plan: Plan) -> Result:
                 "pairs": counts.get(column.title),
                 "published": published.get((line.name, column.title)),
             }
-            for column in plan.artefact.columns
+            for column in plan.spec.columns
         ]
 
     if not any(row["pairs"] for row in rows):

@@ -27,9 +27,9 @@ from lightning_cse.plots import (
     zero_line,
 )
 from lightning_cse.runs import CurveSummary
-from lightning_cse.tables.artefacts import Artefact
 from lightning_cse.tables.figures import Result, markdown_table, result
 from lightning_cse.tables.plan import Plan
+from lightning_cse.tables.spec import Spec
 from lightning_cse.tables.statistics import mean_interval
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ def settings(runs: pd.DataFrame) -> pd.DataFrame:
     return summary.groupby(runs["setting"], sort=False).mean()
 
 
-def published_settings(artefact: Artefact) -> pd.DataFrame:
+def published_settings(spec: Spec) -> pd.DataFrame:
     """Return the paper's values by setting, for the columns that show a part of the summary."""
-    columns = {column.title: column for column in artefact.columns if column.source == "field"}
+    columns = {column.title: column for column in spec.columns if column.source == "field"}
     rows: dict[str, dict[str, float]] = {}
-    for each in artefact.published:
+    for each in spec.published:
         if column := columns.get(each.column):
             name = column.keys[0].removeprefix("summary.")
             rows.setdefault(each.row, {})[name] = each.value / column.scale
@@ -263,7 +263,7 @@ def fitting_difficulty(plan: Plan) -> Result:
     sources = {
         "here": settings(runs),
         "here, other sets": settings(on_test.dropna(subset=["final_score"])),
-        "authors": published_settings(plan.artefact),
+        "authors": published_settings(plan.spec),
     }
     rows = []
     pairs = []

@@ -60,9 +60,9 @@ def study(plan: Plan, values: pd.DataFrame, option: str) -> tuple[pd.DataFrame, 
     """Return the runs of the rows that set an option, by its value, and the paper's scores by
     value, in percent.
     """
-    published = {each.row: each.value for each in plan.artefact.published}
-    printed = [each.column for each in plan.artefact.published]
-    title = printed[0] if printed else plan.artefact.columns[0].title
+    published = {each.row: each.value for each in plan.spec.published}
+    printed = [each.column for each in plan.spec.published]
+    title = printed[0] if printed else plan.spec.columns[0].title
     rows = []
     paper = {}
     for number, line in enumerate(plan.lines):

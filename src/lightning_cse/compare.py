@@ -85,17 +85,17 @@ def _chosen(
         ]:
             sys.stderr.write(f"{metric}: left out: {', '.join(missing)} (no predictions)\n")
 
-    others = sorted({*values["metric"]} - {*chosen})
-    if others and not metrics:
-        sys.stderr.write(f"not compared: {', '.join(others)}\n")
+    unused = sorted({*values["metric"]} - {*chosen})
+    if unused and not metrics:
+        sys.stderr.write(f"not compared: {', '.join(unused)}\n")
 
     return usable, chosen
 
 
-def _check(what: str, names: Sequence[str], known: Collection[str]) -> None:
+def _check(what: str, names: Sequence[str], available: Collection[str]) -> None:
     for name in names:
-        if name not in known:
-            near = did_you_mean(name, known)
+        if name not in available:
+            near = did_you_mean(name, available)
             raise DataError(f"no two settings have predictions of the {what} {name!r}{near}")
 
 
@@ -124,15 +124,16 @@ def _compared(values: pd.DataFrame, metrics: Sequence[str], alpha: float) -> pd.
             values.loc[values["metric"] == metric, "line"].drop_duplicates(), 2
         )
     ]
-    found = compare(values, pairs, {metric: {metric: 100.0} for metric in metrics})
+    comparisons = compare(values, pairs, {metric: {metric: 100.0} for metric in metrics})
     seeds = values.groupby(["line", "metric"])["seed"].agg(lambda of: " ".join(map(str, of)))
     for side in ("line", "line_reference"):
-        found[f"seeds_of_{side}"] = [
-            seeds[line, metric] for line, metric in zip(found[side], found["column"], strict=True)
+        comparisons[f"seeds_of_{side}"] = [
+            seeds[line, metric]
+            for line, metric in zip(comparisons[side], comparisons["column"], strict=True)
         ]
 
-    found["is_significant"] = ~((found["low"] <= 0) & (found["high"] >= 0)) & (
-        found["p_holm"].isna() | (found["p_holm"] < alpha)
+    comparisons["is_significant"] = ~((comparisons["low"] <= 0) & (comparisons["high"] >= 0)) & (
+        comparisons["p_holm"].isna() | (comparisons["p_holm"] < alpha)
     )
     columns = {
         "column": "metric",
@@ -151,7 +152,7 @@ def _compared(values: pd.DataFrame, metrics: Sequence[str], alpha: float) -> pd.
         "is_significant": "significant",
     }
 
-    return found[list(columns)].rename(columns=columns)
+    return comparisons[list(columns)].rename(columns=columns)
 
 
 def _text(value: Any) -> str:

@@ -55,8 +55,8 @@ def _page(arguments: argparse.Namespace) -> str:
 
     plans, names = _plans(arguments)
     sections = [_section(plan) for plan in plans]
-    found = [run for plan in plans for line in plan.lines for run in plan.finished(line)]
-    runs = {run.source: run for run in found if "steps" in run.record}  # others have no curves
+    finished = [run for plan in plans for line in plan.lines for run in plan.finished(line)]
+    runs = {run.source: run for run in finished if "steps" in run.record}  # others have no curves
     if paths := [Path(word) for word in arguments.what if word not in names]:
         runs |= {
             run.source: run
@@ -65,7 +65,7 @@ def _page(arguments: argparse.Namespace) -> str:
         }
 
     sections += _run_sections(list(runs.values()))
-    papers = dict.fromkeys(plan.artefact.source.partition(",")[0] for plan in plans)
+    papers = dict.fromkeys(plan.spec.source.partition(",")[0] for plan in plans)
 
     return page(", ".join(papers) or "Runs", _facts(list(runs.values())), sections)
 
@@ -73,20 +73,20 @@ def _page(arguments: argparse.Namespace) -> str:
 def _plans(arguments: argparse.Namespace) -> tuple[list[Plan], set[str]]:
     """Return the plans of the named tables and figures, and the names that are of some."""
     from lightning_cse.config import experiments_dir
-    from lightning_cse.tables.artefacts import Request
-    from lightning_cse.tables.files import find_artefacts
-    from lightning_cse.tables.kept import runs_table
+    from lightning_cse.tables.files import find_specs
+    from lightning_cse.tables.keep import runs_table
     from lightning_cse.tables.plan import Plan
+    from lightning_cse.tables.spec import Request
 
     experiments = experiments_dir()
     table = runs_table(arguments, experiments)
     request = Request(arguments.profile, arguments.encoder, arguments.seeds)
     names: set[str] = set()
     plans = []
-    for artefact in find_artefacts(experiments).values():
-        if named := set(arguments.what) & {"all", artefact.key, artefact.paper}:
+    for spec in find_specs(experiments).values():
+        if named := set(arguments.what) & {"all", spec.key, spec.paper}:
             names |= named
-            plans.append(Plan(artefact, request, table))
+            plans.append(Plan(spec, request, table))
 
     return plans, names
 
@@ -95,15 +95,15 @@ def _section(plan: Plan) -> Section:
     """Return the section of a table or figure; if it cannot be made, the section says why."""
     from lightning_cse.tables.figures import Result
     from lightning_cse.tables.html import table_section
-    from lightning_cse.tables.reproducing import reproduce
+    from lightning_cse.tables.reproduce import reproduce
 
     try:
         done = reproduce(plan)
     except LightningCSEError as error:
-        sys.stderr.write(f"warning: {plan.artefact.key} is left empty: {error}\n")
-        return table_section(plan.artefact, None, Result(text=f"Not made: {error}\n"))
+        sys.stderr.write(f"warning: {plan.spec.key} is left empty: {error}\n")
+        return table_section(plan.spec, None, Result(text=f"Not made: {error}\n"))
 
-    return table_section(plan.artefact, done.table, done.result)
+    return table_section(plan.spec, done.table, done.result)
 
 
 def _facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
@@ -216,7 +216,7 @@ def _parser() -> argparse.ArgumentParser:
         "what",
         nargs="+",
         metavar="WHAT",
-        help="papers, artefacts such as dualcse/table5, or all; folders of runs or of a sweep; "
+        help="papers, specs such as dualcse/table5, or all; folders of runs or of a sweep; "
         "records kept as files",
     )
     add(

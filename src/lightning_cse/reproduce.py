@@ -14,10 +14,10 @@ from lightning_cse import arguments as shared
 from lightning_cse.errors import BUSY, ConfigError, LightningCSEError, did_you_mean, reported
 
 if TYPE_CHECKING:
-    from lightning_cse.tables.artefacts import Artefact
-    from lightning_cse.tables.kept import Identity
+    from lightning_cse.tables.keep import Identity
     from lightning_cse.tables.plan import Plan
     from lightning_cse.tables.records import FinishedRun
+    from lightning_cse.tables.spec import Spec
 
 
 @reported
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(argv)
     from lightning_cse.config import experiments_dir
     from lightning_cse.config.compose import use_config_dir
-    from lightning_cse.tables.files import find_artefacts
+    from lightning_cse.tables.files import find_specs
     from lightning_cse.tables.listing import overview
 
     if given.config_dir is not None:
@@ -38,16 +38,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         use_config_dir(given.config_dir)
 
     given.experiments = given.experiments or experiments_dir()
-    artefacts = find_artefacts(given.experiments)
-    if given.all or (given.list and not given.artefact):
-        given.artefact = list(artefacts)
+    specs = find_specs(given.experiments)
+    if given.all or (given.list and not given.table):
+        given.table = list(specs)
 
-    if not given.artefact:
+    if not given.table:
         _show("Tables and figures; name one, a paper or --all (--list: what is finished):\n")
-        _show("\n".join(f"  {key:<18}  {artefact.title}" for key, artefact in artefacts.items()))
+        _show("\n".join(f"  {key:<18}  {spec.title}" for key, spec in specs.items()))
         return 0
 
-    plans = _plans(given, artefacts)
+    plans = _plans(given, specs)
     if given.status or given.dry_run or given.list:
         _show(overview(plans))
         return _exit_code(plans) if given.status else 0
@@ -55,19 +55,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _reproduce(plans, given)
 
 
-def _plans(given: argparse.Namespace, artefacts: Mapping[str, Artefact]) -> list[Plan]:
-    """Return the plans of the artefacts that the command line names and that have the rows of
+def _plans(given: argparse.Namespace, specs: Mapping[str, Spec]) -> list[Plan]:
+    """Return the plans of the tables that the command line names and that have the rows of
     ``--only``.
     """
-    from lightning_cse.tables.artefacts import Request
-    from lightning_cse.tables.kept import runs_table
+    from lightning_cse.tables.keep import runs_table
     from lightning_cse.tables.plan import Plan
+    from lightning_cse.tables.spec import Request
 
-    keys = {*artefacts, *(artefact.paper for artefact in artefacts.values())}
-    _check("artefact", given.artefact, keys)
-    named = set(given.artefact)
-    chosen = [one for one in artefacts.values() if {one.key, one.paper} & named]
-    _check("row", given.only, {row.label for artefact in chosen for row in artefact.rows})
+    keys = {*specs, *(spec.paper for spec in specs.values())}
+    _check("table or figure", given.table, keys)
+    named = set(given.table)
+    chosen = [one for one in specs.values() if {one.key, one.paper} & named]
+    _check("row", given.only, {row.label for spec in chosen for row in spec.rows})
     settings = tuple(one for one in given.set if not _is_of_hydra(one))
     if any(one.startswith("seed=") for one in settings):
         raise ConfigError(["--set seed=...: use --seeds"])
@@ -76,7 +76,7 @@ def _plans(given: argparse.Namespace, artefacts: Mapping[str, Artefact]) -> list
     only = tuple(given.only)
     request = Request(given.profile, given.encoder, given.seeds, settings, only, folder)
     table = runs_table(given, given.experiments)
-    plans = [Plan(artefact, request, table) for artefact in chosen]
+    plans = [Plan(spec, request, table) for spec in chosen]
 
     return [plan for plan in plans if plan.lines or not given.only]
 
@@ -92,16 +92,16 @@ def _is_of_hydra(setting: str) -> bool:
 
 
 def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
-    """Run what is missing, and make the artefacts."""
+    """Run what is missing, and make the tables."""
     from lightning_cse.tables.figures import maker
-    from lightning_cse.tables.kept import kept_runs
+    from lightning_cse.tables.keep import kept_runs
     from lightning_cse.tables.listing import overview
     from lightning_cse.tables.plan import missing, status
-    from lightning_cse.tables.reproducing import run_missing
+    from lightning_cse.tables.reproduce import run_missing
 
     for plan in plans:
-        if plan.artefact.make:  # a wrong name is an error before anything is run
-            maker(plan.artefact)
+        if plan.spec.make:  # a wrong name is an error before anything is run
+            maker(plan.spec)
 
     code = 0
     folder = given.runs_dir / "reproduce"
@@ -115,7 +115,7 @@ def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
 
     plans[0].table.refresh()
     kept = kept_runs(given.experiments)  # before --keep replaces them
-    made = [_make(plan, given, folder / plan.artefact.paper, kept) for plan in plans]
+    made = [_make(plan, given, folder / plan.spec.paper, kept) for plan in plans]
     if not given.no_run and _exit_code(plans):
         _show("\n" + overview(plans))
         code = code or (1 if missing(status(plans)) else BUSY)
@@ -136,16 +136,16 @@ def _exit_code(plans: Sequence[Plan]) -> int:
 def _make(
     plan: Plan, given: argparse.Namespace, folder: Path, kept: Mapping[Identity, FinishedRun]
 ) -> bool:
-    """Make, print and write one artefact; return False, without raising, if it cannot be made."""
-    from lightning_cse.tables.kept import comparison, keep, repetitions
+    """Make, print and write one table; return False, without raising, if it cannot be made."""
+    from lightning_cse.tables.keep import comparison, keep, repetitions
     from lightning_cse.tables.render import render
-    from lightning_cse.tables.reproducing import reproduce
+    from lightning_cse.tables.reproduce import reproduce
 
-    artefact = plan.artefact
+    spec = plan.spec
     try:
         done = reproduce(plan)
     except LightningCSEError as error:
-        sys.stderr.write(f"error: {artefact.key}: {error}\n")
+        sys.stderr.write(f"error: {spec.key}: {error}\n")
         return False
 
     if done.table is not None:
@@ -153,7 +153,7 @@ def _make(
 
     if done.result.text:
         if done.table is None:
-            _show(f"**{artefact.source}: {artefact.title}**\n")
+            _show(f"**{spec.source}: {spec.title}**\n")
 
         _show(done.result.text)
 
@@ -187,21 +187,21 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m lightning_cse.reproduce",
         description="Run what is missing for a paper's tables and figures, and print them beside the paper's numbers. "
-        "Without an artefact, list them.",
+        "Without a name, list them.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_EXAMPLES,
     )
     add = parser.add_argument
     add(
-        "artefact",
+        "table",
         nargs="*",
-        help="such as gausscse/table3; a paper's name stands for all of its artefacts",
+        help="such as gausscse/table3; a paper's name stands for all of its tables and figures",
     )
-    add("--all", action="store_true", help="every artefact of every paper")
+    add("--all", action="store_true", help="every table and figure of every paper")
     what = parser.add_mutually_exclusive_group()
     for name, purpose in {
         "--dry-run": "show what is finished and what is missing; run nothing",
-        "--list": "the same for all artefacts, unless some are named",
+        "--list": "the same for all tables, unless some are named",
         "--status": "the same; the exit code says whether all is finished",
         "--no-run": "make the tables from the runs that exist; run nothing",
     }.items():
@@ -214,15 +214,13 @@ def _parser() -> argparse.ArgumentParser:
         add(name, type=shared.path, metavar="DIR", help=purpose)
 
     shared.add_runs(parser)
-    add(
-        "--seeds", type=shared.seeds, metavar="0,1,2", help="seeds to use instead of the artefact's"
-    )
+    add("--seeds", type=shared.seeds, metavar="0,1,2", help="seeds to use instead of the file's")
     add(
         "--only",
         nargs="+",
         default=[],
         metavar="ROW",
-        help="only the rows with these labels, in all artefacts that have them",
+        help="only the rows with these labels, in all tables that have them",
     )
     add(
         "--set",

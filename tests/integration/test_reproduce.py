@@ -11,7 +11,7 @@ import pytest
 
 from lightning_cse.config import experiments_dir
 from lightning_cse.reproduce import main
-from lightning_cse.tables.files import find_artefacts
+from lightning_cse.tables.files import find_specs
 
 ROWS = ["DualCSE-Cross", "DualCSE-Cross w/o both"]
 TINY = ["dualcse/table5", "--profile", "tiny"]
@@ -59,13 +59,13 @@ def test_a_text_without_a_measured_row_has_no_table(tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_the_overview_and_the_list_name_every_artefact(tmp_path, capfd):
+def test_the_overview_and_the_list_name_every_spec(tmp_path, capfd):
     everything = ["--all", "--dry-run", "--profile", "tiny", "--runs-dir", str(tmp_path)]
     listed = ["--list", *everything[2:]]
     for arguments in (everything, listed, []):
         assert main(arguments) == 0
         shown = capfd.readouterr().out
-        places = [shown.index(f"{key} ") for key in find_artefacts(experiments_dir())]
+        places = [shown.index(f"{key} ") for key in find_specs(experiments_dir())]
         assert places == sorted(places)
 
     assert not list(tmp_path.iterdir())

@@ -1,16 +1,16 @@
-"""A table and a figure of rows that a language model writes, from an artefact to its results."""
+"""A table and a figure of rows that a language model writes, from a spec to its results."""
 
 import json
 
 from llm_server import ChatServer, prompt
 
 from lightning_cse.config import experiments_dir
-from lightning_cse.tables.artefacts import Request
-from lightning_cse.tables.files import read_artefact
-from lightning_cse.tables.kept import keep
+from lightning_cse.tables.files import read_spec
+from lightning_cse.tables.keep import keep
 from lightning_cse.tables.plan import Plan, status
 from lightning_cse.tables.records import RunsTable
-from lightning_cse.tables.reproducing import reproduce, run_missing
+from lightning_cse.tables.reproduce import reproduce, run_missing
+from lightning_cse.tables.spec import Request
 
 COMMON = "data=wiki, n=4, llm.model=m"
 TABLE = f"""
@@ -43,7 +43,7 @@ def test_rows_of_a_language_model_are_runs_of_a_table(tmp_path, monkeypatch):
     table = RunsTable(tmp_path / "runs")
     with ChatServer(answer) as server:
         settings = (f"llm.base_url={server.url}", f"paths.cache_dir={tmp_path}/cache")
-        plan = Plan(read_artefact(path), Request("tiny", settings=settings), table)
+        plan = Plan(read_spec(path), Request("tiny", settings=settings), table)
         assert len(status([plan])["missing"]) == 2
         assert run_missing([plan], tmp_path) == 0
         calls = len(server.calls)
@@ -63,5 +63,5 @@ def test_rows_of_a_language_model_are_runs_of_a_table(tmp_path, monkeypatch):
     records = [file for file in files if file.suffix == ".json"]
     assert len(records) == 2
     assert "anchor" not in json.loads(records[0].read_text()), "rows are not kept with the record"
-    again = Plan(plan.artefact, plan.request, RunsTable(tmp_path / "no", [records[0].parent]))
-    assert [cell.mean for cell in reproduce(again).table.cells.values()] == cells
+    again = Plan(plan.spec, plan.request, RunsTable(tmp_path / "no", [records[0].parent]))
+    assert reproduce(again).table.cells["mean"].tolist() == cells

@@ -31,7 +31,6 @@ from lightning_cse.encoders.folder import (
 )
 from lightning_cse.encoders.instructions import read_instructions
 from lightning_cse.encoders.packing import set_dropout
-from lightning_cse.encoders.recurrent import read_vectors, recurrent
 from lightning_cse.errors import EncoderError
 
 log = logging.getLogger(__name__)
@@ -108,6 +107,8 @@ def load_encoder(
     length = _max_length(folder, backbone, tokenizer) if max_length == "auto" else max_length
     _report_differences(folder, name, pooling, length, (backbone, tokenizer))
     if lstm is not None:
+        from lightning_cse.encoders.recurrent import recurrent
+
         words = backbone.get_input_embeddings()
         backbone = recurrent(cast("torch.nn.Embedding", words), lstm, dropout)
 
@@ -205,6 +206,8 @@ def _from_vectors(
     max_length: int | Literal["auto"],
     options: EncoderOptions,
 ) -> SentenceEncoder:
+    from lightning_cse.encoders.recurrent import read_vectors, recurrent
+
     words, tokenizer, digests = read_vectors(vectors)
     return SentenceEncoder(
         recurrent(words, lstm, dropout),
@@ -422,6 +425,8 @@ def tiny_encoder(
         bert = transformers.BertModel(config, add_pooling_layer=pooling == "cls_pooler")
         backbone: PreTrainedModel = bert
         if lstm is not None:
+            from lightning_cse.encoders.recurrent import recurrent
+
             words = cast("torch.nn.Embedding", bert.get_input_embeddings())
             backbone = recurrent(words, lstm, dropout)
 

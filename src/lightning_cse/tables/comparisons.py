@@ -26,8 +26,8 @@ from lightning_cse.metrics import (
     mean_influences,
     spearman_influences,
 )
-from lightning_cse.tables.artefacts import Column
 from lightning_cse.tables.predictions import EXAMPLE, Answers, answers
+from lightning_cse.tables.spec import Column
 from lightning_cse.tables.statistics import (
     clustered_error,
     detectable_difference,
@@ -68,13 +68,13 @@ def paired(cell: pd.DataFrame, reference: pd.DataFrame) -> pd.Series:
     """Return the differences of two cells by seed, for the seeds that both have; a model that is
     not trained has one value, which is that of all seeds.
     """
-    values, others = (one.set_index("seed")["value"] for one in (cell, reference))
+    values, baselines = (side.set_index("seed")["value"] for side in (cell, reference))
     if is_constant(reference):
-        return values - others.iloc[0]
+        return values - baselines.iloc[0]
     if is_constant(cell):
-        return values.iloc[0] - others
+        return values.iloc[0] - baselines
 
-    return (values - others).dropna()
+    return (values - baselines).dropna()
 
 
 def is_constant(cell: pd.DataFrame) -> bool:
@@ -109,7 +109,7 @@ def effects(values: pd.DataFrame, columns: Sequence[Column], reference: str | No
 
 def _is_paired(cell: pd.DataFrame, reference: pd.DataFrame) -> bool:
     (row, encoder, metric), (other_row, other_encoder, other_metric) = (
-        one[["row", "encoder", "metric"]].iloc[0] for one in (cell, reference)
+        side[["row", "encoder", "metric"]].iloc[0] for side in (cell, reference)
     )
     encoders = {encoder, other_encoder} - {""}
 
@@ -122,17 +122,18 @@ def _effect(cell: pd.DataFrame, reference: str, values: pd.Series) -> list[Any]:
     return [row, encoder, column, reference, count, *mean_interval(values), values.std()]
 
 
-def smallest(found: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
+def smallest(table_effects: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
     """Yield a sentence on the smallest effect that the seeds of a table can show, by column.
 
     The standard deviation of the paired differences is pooled over all pairs of rows of the column
     that have several seeds, as many as most of them have; the quartiles of the deviations of the
     pairs give a range, since some rows are steadier than others.
     """
-    once = found[(found["reference"] == "") & (found["seeds"] == 1)]
+    is_cell = table_effects["reference"] == ""
+    once = table_effects[is_cell & (table_effects["seeds"] == 1)]
     constants = pd.MultiIndex.from_frame(once[["column", "row"]])
     # Rows of the same runs do not differ at all.
-    pairs = found[(found["reference"] != "") & (found["sd"] > _ROUNDING)]
+    pairs = table_effects[~is_cell & (table_effects["sd"] > _ROUNDING)]
     for side in ("row", "reference"):
         pairs = pairs[~pd.MultiIndex.from_frame(pairs[["column", side]]).isin(constants)]
 
@@ -302,20 +303,22 @@ def _compared(
 
 
 def _voters(cell: pd.DataFrame, reference: pd.DataFrame) -> tuple[list[int], list[int]]:
-    counts = [len(one) for one in (cell, reference) if not is_constant(one)]
+    counts = [len(side) for side in (cell, reference) if not is_constant(side)]
     odd = (min(counts, default=1) - 1) // 2 * 2 + 1
     common = {*cell["seed"]} & {*reference["seed"]}
     first, second = (
-        sorted(sorted(one["seed"], key=lambda seed: (seed not in common, seed))[:odd])
-        for one in (cell, reference)
+        sorted(sorted(side["seed"], key=lambda seed: (seed not in common, seed))[:odd])
+        for side in (cell, reference)
     )
 
     return first, second
 
 
-def _pvalue(test: str, part: _Part, voters: Sequence[int], others: Sequence[int]) -> float:
+def _pvalue(
+    test: str, part: _Part, voters: Sequence[int], voters_reference: Sequence[int]
+) -> float:
     first = [part.first[seed] for seed in voters]
-    second = [part.second[seed] for seed in others]
+    second = [part.second[seed] for seed in voters_reference]
     if test == "delong":
         p = delong(part.examples["label"], first, second).pvalue
     elif test == "mcnemar":
@@ -331,8 +334,8 @@ def _influences(
 ) -> NDArray[np.float64]:
     """Return the influence of each example on the mean difference over these seeds."""
     sides = []
-    for one, by_seed in ((cell, part.first), (reference, part.second)):
-        runs = by_seed.values() if is_constant(one) else [by_seed[seed] for seed in seeds]
+    for side, by_seed in ((cell, part.first), (reference, part.second)):
+        runs = by_seed.values() if is_constant(side) else [by_seed[seed] for seed in seeds]
         sides.append(np.mean([_INFLUENCES[part.measure](part.examples, run) for run in runs], 0))
 
     return np.asarray(sides[0] - sides[1])

@@ -21,9 +21,9 @@ from omegaconf import DictConfig
 
 from lightning_cse.config.compose import compose_run, options
 from lightning_cse.errors import ConfigError
-from lightning_cse.tables.artefacts import Artefact
 from lightning_cse.tables.plan import Plan
 from lightning_cse.tables.points import explained
+from lightning_cse.tables.spec import Spec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,26 +47,26 @@ class Result:
 
 
 def make(plan: Plan) -> Result:
-    """Call the function that makes an artefact."""
-    return maker(plan.artefact)(plan)
+    """Call the function that makes a spec."""
+    return maker(plan.spec)(plan)
 
 
-def maker(artefact: Artefact) -> Callable[[Plan], Result]:
+def maker(spec: Spec) -> Callable[[Plan], Result]:
     """Return the function that ``make`` names as ``module:function`` or, in a file beside that of
-    the artefact, as ``figures.py:function``; it loads only then, with matplotlib, pandas and torch.
+    the spec, as ``figures.py:function``; it loads only then, with matplotlib, pandas and torch.
 
     Raises:
         ConfigError: if there is none.
     """
-    module, _, name = str(artefact.make).rpartition(":")
+    module, _, name = str(spec.make).rpartition(":")
     try:
         if module.endswith(".py"):
-            home = load_file(artefact.path.parent / module)
+            home = load_file(spec.path.parent / module)
             function: Callable[[Plan], Result] = getattr(home, name)
         else:
-            function = pkgutil.resolve_name(str(artefact.make))
+            function = pkgutil.resolve_name(str(spec.make))
     except (ImportError, AttributeError, ValueError, OSError) as error:
-        raise ConfigError([f"{artefact.path}: make: {error}"]) from error
+        raise ConfigError([f"{spec.path}: make: {error}"]) from error
 
     return function
 
@@ -126,11 +126,11 @@ def spread(name: str, values: Sequence[float] | NDArray[np.float64]) -> dict[str
 
 
 def data_config(plan: Plan, row: str = "", **choices: str | None) -> DictConfig:
-    """Compose the config of ``describe`` as profile, artefact and request set it, ``data`` only if
+    """Compose the config of ``describe`` as profile, spec and request set it, ``data`` only if
     a row is given.
     """
     request = plan.request
-    profile = plan.artefact.profile(request)
+    profile = plan.spec.profile(request)
     # A debug profile sets keys that only a training has.
     groups = _SAMPLE if request.profile in options("debug") else {"+profile": request.profile}
     groups = groups | {group: name for group, name in choices.items() if name}

@@ -1,4 +1,4 @@
-"""Reads the files of artefacts, with the profiles and the published numbers beside them."""
+"""Reads the files of specs, with the profiles and the published numbers beside them."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 from lightning_cse.arguments import PROFILES
 from lightning_cse.config.compose import plain_line
 from lightning_cse.errors import ConfigError, did_you_mean
-from lightning_cse.tables.artefacts import COMPUTED, Artefact, PublishedValue
+from lightning_cse.tables.spec import COMPUTED, PublishedValue, Spec
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-_SHARED = "profiles.yaml"  # the profiles of the artefacts that do not define them
+_SHARED = "profiles.yaml"  # the profiles of the specs that do not define them
 
 
-def find_artefacts(folder: Path) -> dict[str, Artefact]:
-    """Read all artefacts below a folder, and return them by key."""
+def find_specs(folder: Path) -> dict[str, Spec]:
+    """Read all specs below a folder, and return them by key."""
     found = {}
     for path in sorted(folder.glob("*/*.yaml")):
         # The folder may hold configs, too.
         if path.name != _SHARED and _load(path).keys() & {"title", "columns"}:
-            artefact = read_artefact(path)
-            found[artefact.key] = artefact
+            spec = read_spec(path)
+            found[spec.key] = spec
 
     return found
 
 
-def read_artefact(path: Path) -> Artefact:
+def read_spec(path: Path) -> Spec:
     """Read ``experiments/<paper>/<name>.yaml`` and, from ``published.csv`` beside it, the paper's
     numbers.
 
@@ -64,39 +64,39 @@ def read_artefact(path: Path) -> Artefact:
         },
     }
     try:
-        artefact: Artefact = TypeAdapter(Artefact).validate_python(named)
+        spec: Spec = TypeAdapter(Spec).validate_python(named)
     except ValidationError as error:
         raise ConfigError([f"{path}: {_plain(one)}" for one in error.errors()]) from None
 
-    faults = list(_unknown(artefact))
-    placed = tuple(_placed(artefact))
+    faults = list(_unknown(spec))
+    placed = tuple(_placed(spec))
     if "published" not in raw:
         # All numbers of its own table need a cell; another table may be used in part.
-        others = (number for number in artefact.published if number not in placed)
+        others = (number for number in spec.published if number not in placed)
         faults += [f"published.csv: there is no cell for {number}" for number in others]
-    elif not artefact.published:
+    elif not spec.published:
         faults.append(f"published: there is no table {table!r} in published.csv")
 
     if faults:
         raise ConfigError([f"{path}: {fault}" for fault in faults])
 
-    return dataclasses.replace(artefact, published=placed)
+    return dataclasses.replace(spec, published=placed)
 
 
-def _profiles(path: Path, artefact: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the profiles of an artefact and the shared ones: only its rows, and no seeds if the
-    artefact lists seeds.
+def _profiles(path: Path, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the profiles of a spec and the shared ones: only its rows, and no seeds if the
+    spec lists seeds.
     """
     file = path.with_name(_SHARED)
     profiles: dict[str, Any] = _load(file) if file.is_file() else {}
     for profile in profiles.values():
-        if isinstance(artefact.get("seeds"), list):
+        if isinstance(spec.get("seeds"), list):
             profile.pop("seeds", None)
 
         rows = profile.get("rows", {})
-        profile["rows"] = {row: rows[row] for row in rows if row in artefact.get("rows", {})}
+        profile["rows"] = {row: rows[row] for row in rows if row in spec.get("rows", {})}
 
-    return {**profiles, **artefact.get("profiles", {})}
+    return {**profiles, **spec.get("profiles", {})}
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -116,11 +116,11 @@ def _numbers(path: Path, table: str) -> Iterator[dict[str, Any]]:
             yield {"encoder": None} | {key: value for key, value in row.items() if value}
 
 
-def _placed(artefact: Artefact) -> Iterator[PublishedValue]:
+def _placed(spec: Spec) -> Iterator[PublishedValue]:
     """Yield the published numbers that have a cell."""
-    encoders = {row.name: artefact.encoders_of(row) for row in artefact.rows}
-    columns = [column.title for column in artefact.columns]
-    for number in artefact.published:
+    encoders = {row.name: spec.encoders_of(row) for row in spec.rows}
+    columns = [column.title for column in spec.columns]
+    for number in spec.published:
         if number.encoder in encoders.get(number.row, ()) and number.column in columns:
             yield number
 
@@ -130,24 +130,24 @@ def _plain(error: ErrorDetails) -> str:
     return f"{key}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
 
 
-def _unknown(artefact: Artefact) -> Iterator[str]:
+def _unknown(spec: Spec) -> Iterator[str]:
     """Yield a fault for each name in a file that refers to nothing."""
-    rows = {row.label: row for row in artefact.rows}
+    rows = {row.label: row for row in spec.rows}
     trained = [label for label, row in rows.items() if row.experiment]
-    columns = [column.title for column in artefact.columns]
-    yield from _missing("reference", filter(None, [artefact.reference]), rows)
-    yield from _missing("match (a trained row)", artefact.match, trained)
-    yield from _missing("profiles", artefact.profiles, PROFILES)
-    for name, profile in artefact.profiles.items():
+    columns = [column.title for column in spec.columns]
+    yield from _missing("reference", filter(None, [spec.reference]), rows)
+    yield from _missing("match (a trained row)", spec.match, trained)
+    yield from _missing("profiles", spec.profiles, PROFILES)
+    for name, profile in spec.profiles.items():
         yield from _missing(f"profiles.{name}.rows", profile.rows, rows)
 
     for label, row in rows.items():
         if row.baseline:
             yield from _missing(f"rows.{label}.of (a trained row)", [row.of], trained)
-        if not artefact.encoders_of(row):
+        if not spec.encoders_of(row):
             yield f"rows.{label}: has no encoders"
 
-    for column in artefact.columns:
+    for column in spec.columns:
         if column.source in COMPUTED:
             key = f"columns.{column.title}.{column.source}"
             yield from _missing(key, column.keys, columns)

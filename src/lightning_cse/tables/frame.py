@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from lightning_cse.tables.artefacts import COMPUTED, Artefact, Column, Line
+from lightning_cse.tables.spec import COMPUTED, Column, Line, Spec
 
 if TYPE_CHECKING:
     from lightning_cse.tables.plan import Plan
@@ -39,13 +39,13 @@ def read_values(plan: Plan) -> pd.DataFrame:
         row
         for number, line in enumerate(plan.lines)
         if not line.published
-        for column in plan.artefact.columns
+        for column in plan.spec.columns
         if column.source not in COMPUTED
         for row in _values_of(plan, number, line, column)
     ]
     values = _frame(rows)
     for _, of_line in values.groupby("line"):
-        for column in plan.artefact.columns:
+        for column in plan.spec.columns:
             if column.source in COMPUTED:
                 rows += _computed(of_line, column)
 
@@ -152,13 +152,13 @@ def values_of_runs(groups: Mapping[str, Sequence[FinishedRun]]) -> pd.DataFrame:
     )
 
 
-def weights_of(artefact: Artefact) -> dict[str, dict[str, float]]:
+def weights_of(spec: Spec) -> dict[str, dict[str, float]]:
     """Return for each column the columns of metrics that it is computed from, with their weights;
     a metric has the scale in which it is shown.
     """
-    scales = {column.title: column.scale for column in artefact.columns}
+    scales = {column.title: column.scale for column in spec.columns}
     weights = {}
-    for column in artefact.columns:
+    for column in spec.columns:
         signs = {column.title: 1.0}
         if column.source == "mean":
             signs = dict.fromkeys(column.keys, column.scale / len(column.keys))
@@ -184,11 +184,11 @@ def read_cells(plan: Plan, values: pd.DataFrame) -> pd.DataFrame:
     rows = [
         _cell(plan, line, column, groups.get((number, column.title), empty))
         for number, line in enumerate(plan.lines)
-        for column in plan.artefact.columns
+        for column in plan.spec.columns
     ]
     cells = pd.DataFrame(rows, index=_places(plan))
     for number, _ in enumerate(plan.lines):
-        for column in plan.artefact.columns:
+        for column in plan.spec.columns:
             if column.source in COMPUTED:
                 asked = cells.loc[[(number, title) for title in column.keys], "asked"].max()
                 cells.loc[(number, column.title), "asked"] = asked
@@ -197,13 +197,13 @@ def read_cells(plan: Plan, values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _places(plan: Plan) -> pd.MultiIndex:
-    titles = [column.title for column in plan.artefact.columns]
+    titles = [column.title for column in plan.spec.columns]
     return pd.MultiIndex.from_product([range(len(plan.lines)), titles], names=["line", "column"])
 
 
 def _cell(plan: Plan, line: Line, column: Column, values: pd.DataFrame) -> dict[str, Any]:
     numbers = values["value"]
-    published = _published(plan.artefact, line, column)
+    published = _published(plan.spec, line, column)
 
     return {
         "n": len(numbers),
@@ -233,10 +233,10 @@ def _asked(plan: Plan, line: Line, column: Column, *, has_values: bool) -> int:
     return len(plan.seeds(line, column))
 
 
-def _published(artefact: Artefact, line: Line, column: Column) -> dict[str, float]:
-    place = (line.name, line.paper_encoder, column.title)
-    for number in artefact.published:
-        if (number.row, number.encoder, number.column) == place:
+def _published(spec: Spec, line: Line, column: Column) -> dict[str, float]:
+    key = (line.name, line.paper_encoder, column.title)
+    for number in spec.published:
+        if (number.row, number.encoder, number.column) == key:
             deviation = number.deviation
             return {
                 "published": number.value,

@@ -18,8 +18,8 @@ from lightning_cse.tables.render import about, legend, text_frame, title_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from lightning_cse.tables.artefacts import Artefact
     from lightning_cse.tables.figures import Result
+    from lightning_cse.tables.spec import Spec
     from lightning_cse.tables.table import Table
 
 _PAGE = Template("""\
@@ -130,12 +130,12 @@ def _figure(figure: Figure, title: str) -> str:
     return f'<figure><figcaption>{name}</figcaption><img alt="{name}" src="{source}"></figure>'
 
 
-def table_section(artefact: Artefact, table: Table | None, result: Result) -> Section:
+def table_section(spec: Spec, table: Table | None, result: Result) -> Section:
     """Return the section of a table or figure of a paper."""
     figures = {name.replace("_", " "): figure for name, figure in result.figures.items()}
     if table is None:
-        title = f"{artefact.source}: {artefact.title}"
-        return Section(title, None, list(filter(None, [artefact.note])), figures, result.text)
+        title = f"{spec.source}: {spec.title}"
+        return Section(title, None, list(filter(None, [spec.note])), figures, result.text)
 
     frame = text_frame(table).set_index("").rename_axis(None)
     notes = [*about(table), *legend(table)]

@@ -46,8 +46,10 @@ def labels_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
     labels = []
     for record in records:
         name = record["name"]
-        overrides = [one for one in record.get("overrides") or () if one not in common[name]]
-        labels.append(", ".join([name, *(o for o in overrides if not o.startswith("seed="))]))
+        overrides = [text for text in record.get("overrides") or () if text not in common[name]]
+        labels.append(
+            ", ".join([name, *(text for text in overrides if not text.startswith("seed="))])
+        )
 
     return [
         f"{label}, hash {record['config_hash']}" if labels.count(label) > 1 else label

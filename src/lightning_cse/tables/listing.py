@@ -1,4 +1,4 @@
-"""Lists the runs that artefacts need: how many are in each state, and what runs, failed or is
+"""Lists the runs that specs need: how many are in each state, and what runs, failed or is
 missing.
 """
 
@@ -13,12 +13,12 @@ import pandas as pd
 
 from lightning_cse.tables.plan import STATES, Job, Plan, missing, overrides_of, status
 
-_LISTED = 12  # commands of an artefact that are shown
+_LISTED = 12  # commands of a spec that are shown
 
 
 def overview(plans: Sequence[Plan]) -> str:
-    """Return the number of runs of each artefact in each state and the minutes that the missing
-    ones take, what runs or failed, why some are not run, and, for one artefact, the commands to
+    """Return the number of runs of each spec in each state and the minutes that the missing
+    ones take, what runs or failed, why some are not run, and, for one spec, the commands to
     run.
     """
     rows = {}
@@ -26,7 +26,7 @@ def overview(plans: Sequence[Plan]) -> str:
         of_plan = status([plan])
         row: dict[str, Any] = {state: len(of_plan[state]) or "" for state in STATES}
         row["minutes to expect"] = minutes_to_expect(plan, of_plan)
-        rows[plan.artefact.key, plan.artefact.title] = row
+        rows[plan.spec.key, plan.spec.title] = row
 
     table = pd.DataFrame.from_dict(rows, orient="index").to_string(
         sparsify=False, na_rep="", float_format="{:,.0f}".format
@@ -49,7 +49,7 @@ def overview(plans: Sequence[Plan]) -> str:
 
 
 def minutes_to_expect(plan: Plan, states: Mapping[str, Sequence[Job]]) -> float:
-    """Return the minutes that the missing runs of an artefact take if they take as long as its
+    """Return the minutes that the missing runs of a spec take if they take as long as its
     finished ones; NaN if nothing is missing, or nothing finished.
     """
     todo = len(missing(states))

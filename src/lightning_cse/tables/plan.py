@@ -1,4 +1,4 @@
-"""The runs that an artefact needs: their commands, seeds and states, and those that are
+"""The runs that a spec needs: their commands, seeds and states, and those that are
 finished.
 """
 
@@ -12,10 +12,10 @@ from typing import NamedTuple, get_args
 
 import pandas as pd
 
-from lightning_cse.tables.artefacts import COMPUTED, Artefact, Column, Line, Request
 from lightning_cse.tables.nested import value_at
 from lightning_cse.tables.points import Point, key_of, limited, points_of
 from lightning_cse.tables.records import FinishedRun, RunsTable, State
+from lightning_cse.tables.spec import COMPUTED, Column, Line, Request, Spec
 
 STATES = get_args(State)
 TO_RUN = ("missing", "interrupted", "failed")
@@ -34,21 +34,21 @@ class Job(NamedTuple):
 
 
 class Plan:
-    """An artefact with a request: its lines, and the runs that each line needs."""
+    """A spec with a request: its lines, and the runs that each line needs."""
 
-    def __init__(self, artefact: Artefact, request: Request, table: RunsTable) -> None:
-        self.artefact = artefact
+    def __init__(self, spec: Spec, request: Request, table: RunsTable) -> None:
+        self.spec = spec
         self.request = request
         self.table = table
-        self.lines = artefact.lines(request)
+        self.lines = spec.lines(request)
 
     @property
     def stem(self) -> str:
-        """The stem of the artefact's files; it has the request, so that a part does not overwrite
+        """The stem of the spec's files; it has the request, so that a part does not overwrite
         the whole.
         """
         request = self.request
-        parts = [self.artefact.name, request.profile, request.encoder]
+        parts = [self.spec.name, request.profile, request.encoder]
         if request.seeds:
             parts.append(f"seeds{'-'.join(map(str, request.seeds))}")
 
@@ -64,7 +64,7 @@ class Plan:
         """Return the points of a cell; a matched row has none until the run that it is matched with
         is finished.
         """
-        points = points_of(self.artefact, self.request, line, column)
+        points = points_of(self.spec, self.request, line, column)
         if self.matched(line, column) is None:
             return points
 
@@ -81,12 +81,12 @@ class Plan:
 
     def matched(self, line: Line, column: Column) -> Job | None:
         """Return the run that a line is matched with."""
-        label = self.artefact.matched(line.row.of or line.label)
+        label = self.spec.matched(line.row.of or line.label)
         if label is None:
             return None
 
-        other = self.artefact.line(label, self.request, like=line)
-        point = points_of(self.artefact, self.request, other, column)[0]
+        other = self.spec.line(label, self.request, like=line)
+        point = points_of(self.spec, self.request, other, column)[0]
 
         return Job(point.of or point, other.seeds[0])
 
@@ -111,7 +111,7 @@ class Plan:
         A grid is run with the first seed; once it is complete, its winner is run with the other
         seeds too. A matched row first needs the run that it is matched with.
         """
-        jobs = [job for column in self.artefact.columns for job in self._jobs(line, column)]
+        jobs = [job for column in self.spec.columns for job in self._jobs(line, column)]
         return list(dict.fromkeys(jobs))
 
     def _jobs(self, line: Line, column: Column) -> Iterator[Job]:
@@ -157,12 +157,12 @@ class Plan:
 
     def finished(self, line: Line) -> list[FinishedRun]:
         """Return all finished runs of a line, in the order of its columns and seeds."""
-        found = [run for column in self.artefact.columns for run in self.runs(line, column)["run"]]
+        found = [run for column in self.spec.columns for run in self.runs(line, column)["run"]]
         return list({run.source: run for run in found}.values())
 
 
 def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:
-    """Return each run that the artefacts need, once, by its state or the reason not to run it.
+    """Return each run that the specs need, once, by its state or the reason not to run it.
 
     A training that is kept as a record only is missing if an evaluation of it is: its weights are
     gone.

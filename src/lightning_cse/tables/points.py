@@ -1,4 +1,4 @@
-"""Turns the lines of an artefact into points, which are commands without a seed, and composes their
+"""Turns the lines of a spec into points, which are commands without a seed, and composes their
 configs.
 """
 
@@ -20,15 +20,7 @@ from lightning_cse.config.compose import CompositionError, compose, compose_run
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
 from lightning_cse.runs.hashing import SAMPLE_DIR, evaluation_key, generation_key, training_keys
-from lightning_cse.tables.artefacts import (
-    Artefact,
-    Column,
-    Line,
-    Names,
-    Request,
-    Row,
-    profile_override,
-)
+from lightning_cse.tables.spec import Column, Line, Names, Request, Row, Spec, profile_override
 
 Command = Literal["train", "evaluate", "generate", "describe"]
 
@@ -53,9 +45,7 @@ class Point:
     of: Point | None = None
 
 
-def points_of(
-    artefact: Artefact, request: Request, line: Line, column: Column
-) -> tuple[Point, ...]:
+def points_of(spec: Spec, request: Request, line: Line, column: Column) -> tuple[Point, ...]:
     """Return the points of a cell: several for a grid, those of its row for a baseline, none if
     only published.
 
@@ -68,10 +58,10 @@ def points_of(
         return ()
 
     if row.baseline:
-        measured = artefact.line(row.of, request, like=line)
-        return points_of(artefact, request, measured, column)
+        measured = spec.line(row.of, request, like=line)
+        return points_of(spec, request, measured, column)
 
-    profile = artefact.profile(request)
+    profile = spec.profile(request)
 
     def point(command: Command, head: Names, own: Names) -> Point:
         general = _suiting(command, profile.overrides)

@@ -13,7 +13,7 @@ import pandas as pd
 from lightning_cse.tables.table import Table, machine_of, reason, short_commit
 
 if TYPE_CHECKING:
-    from lightning_cse.tables.artefacts import Column
+    from lightning_cse.tables.spec import Column
 
 Form = Literal["terminal", "markdown", "csv", "latex"]
 
@@ -80,7 +80,7 @@ def texts_of(table: Table) -> dict[str, str]:
 
 def title_of(table: Table) -> str:
     """Return the number of a table in its paper, and its title."""
-    return f"{table.artefact.source}: {table.artefact.title}"
+    return f"{table.spec.source}: {table.spec.title}"
 
 
 def about(table: Table) -> list[str]:
@@ -108,7 +108,7 @@ def about(table: Table) -> list[str]:
 
 def legend(table: Table) -> list[str]:
     """Return what the symbols of a table mean, what was tested, and its note."""
-    note = " ".join(table.artefact.note.split())
+    note = " ".join(table.spec.note.split())
     return [*_about_cells(table), *table.legend, *filter(None, [note])]
 
 
@@ -166,7 +166,7 @@ def text_frame(table: Table) -> pd.DataFrame:
             row["encoder"] = line.encoder or ""
 
         row["n"] = _seeds_of(table, number)
-        for column in table.artefact.columns:
+        for column in table.spec.columns:
             row[column.title] = _cell_text(table.cells.loc[(number, column.title)], column)
 
         rows.append(row)
@@ -228,7 +228,7 @@ def _details(table: Table) -> pd.DataFrame:
     labels = text_frame(table)
     for number, of_line in table.cells[table.cells["n"] > 0].groupby(level="line"):
         label, encoder = labels[""][number], labels.get("encoder", {}).get(number)
-        for column in table.artefact.columns:
+        for column in table.spec.columns:
             if (number, column.title) not in of_line.index:
                 continue
 
@@ -303,7 +303,7 @@ def _md(text: str) -> str:
 def _latex(table: Table) -> str:
     frame = _split(text_frame(table))
     rows = [" & ".join(map(_tex, row)) + r" \\" for row in ([*frame], *frame.to_numpy())]
-    places = "".join("l" if name in _WORDS else "r" for name in frame)
+    alignments = "".join("l" if name in _WORDS else "r" for name in frame)
     notes = [title_of(table), *about(table), *legend(table)]
     caption = " ".join(f"{note.removesuffix('.')}." for note in notes)
     lines = [
@@ -311,7 +311,7 @@ def _latex(table: Table) -> str:
         r"\begin{table}",
         r"\centering",
         r"\small",
-        rf"\begin{{tabular}}{{{places}}}",
+        rf"\begin{{tabular}}{{{alignments}}}",
         r"\toprule",
         rows[0],
         r"\midrule",
@@ -319,7 +319,7 @@ def _latex(table: Table) -> str:
         r"\bottomrule",
         r"\end{tabular}",
         rf"\caption{{{_tex(caption)}}}",
-        rf"\label{{tab:{table.artefact.paper}-{table.artefact.name}}}",
+        rf"\label{{tab:{table.spec.paper}-{table.spec.name}}}",
         r"\end{table}",
     ]
 

@@ -69,8 +69,8 @@ def detectable_difference(deviation: float, pairs: int, *, power: float = 0.8) -
     critical = stats.t.ppf(0.975, pairs - 1) * spread
 
     def lacking(shift: float) -> float:
-        found = stats.norm.cdf(shift - critical) + stats.norm.cdf(-shift - critical)
-        return float(found.mean()) - power
+        power_by_spread = stats.norm.cdf(shift - critical) + stats.norm.cdf(-shift - critical)
+        return float(power_by_spread.mean()) - power
 
     shift = float(optimize.brentq(lacking, 0, _LARGEST_SHIFT))
 

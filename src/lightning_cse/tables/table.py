@@ -1,4 +1,4 @@
-"""Makes the table of an artefact from its finished runs: cells, comparisons, and a legend."""
+"""Makes the table of a spec from its finished runs: cells, comparisons, and a legend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from lightning_cse.tables.artefacts import Artefact, Line, Request
 from lightning_cse.tables.comparisons import (
     TEST_FIELDS,
     Pair,
@@ -19,6 +18,7 @@ from lightning_cse.tables.comparisons import (
 )
 from lightning_cse.tables.frame import read_cells, read_values, weights_of
 from lightning_cse.tables.nested import value_at
+from lightning_cse.tables.spec import Line, Request, Spec
 
 if TYPE_CHECKING:
     from lightning_cse.tables.plan import Plan
@@ -49,7 +49,7 @@ class Table:
     comparisons, ``effects`` the means and the differences over the seeds.
     """
 
-    artefact: Artefact
+    spec: Spec
     request: Request
     lines: tuple[Line, ...]
     values: pd.DataFrame
@@ -75,27 +75,27 @@ class Table:
 
 def make_table(plan: Plan) -> Table:
     """Return the table of a plan."""
-    artefact = plan.artefact
+    spec = plan.spec
     values = read_values(plan)
-    weights = weights_of(artefact)
+    weights = weights_of(spec)
     pairs = [pair for pair in _pairs(plan) if is_comparable(values, pair, weights)]
     tests = compare(values, pairs, weights)
-    cells = _with_tests(read_cells(plan, values), tests, artefact.reference)
+    cells = _with_tests(read_cells(plan, values), tests, spec.reference)
     remarks = dict.fromkeys(remark for of_cell in cells["remarks"] for remark in of_cell)
     symbols = {"*": "*", "**": "**", **dict(zip(remarks, _SYMBOLS, strict=False))}
     cells["signs"] = [
         "".join(dict.fromkeys(symbols.get(mark, "") for mark in marks)) for marks in cells["marks"]
     ]
-    found = effects(values, artefact.columns, artefact.reference)
+    table_effects = effects(values, spec.columns, spec.reference)
     legend = [
         *(f"{symbols[remark]} {remark}." for remark in remarks if remark in symbols),
         *_about_tests(plan, tests, len(pairs) - len(tests)),
-        *smallest(found, artefact.columns),
+        *smallest(table_effects, spec.columns),
         *_notes(plan, values, cells),
     ]
 
     return Table(
-        artefact=artefact,
+        spec=spec,
         request=plan.request,
         lines=tuple(plan.lines),
         values=values,
@@ -103,7 +103,7 @@ def make_table(plan: Plan) -> Table:
         runs=_runs(plan, values),
         legend=tuple(legend),
         tests=tests[TEST_FIELDS],
-        effects=found,
+        effects=table_effects,
     )
 
 
@@ -125,7 +125,7 @@ def _pairs(plan: Plan) -> Iterator[Pair]:
     """Yield what a table compares: each line with the reference row or, for ``mcnemar_all``, with
     every other row, in each column.
     """
-    reference = plan.artefact.reference
+    reference = plan.spec.reference
     labels = _labels(plan)
     if reference not in labels:
         return
@@ -134,21 +134,21 @@ def _pairs(plan: Plan) -> Iterator[Pair]:
         if line.label == reference:
             continue
 
-        others = [reference]
-        if plan.artefact.test == "mcnemar_all":
-            others += labels[labels.index(line.label) + 1 :]
+        references = [reference]
+        if plan.spec.test == "mcnemar_all":
+            references += labels[labels.index(line.label) + 1 :]
 
-        for label in dict.fromkeys(others):
+        for label in dict.fromkeys(references):
             # With the same encoder; a line without one is compared with a row of one line.
-            beside = [
-                place
-                for place, other in enumerate(plan.lines)
+            opposite = [
+                other_number
+                for other_number, other in enumerate(plan.lines)
                 if other.label == label
                 and (not line.encoder or other.encoder in (line.encoder, None))
             ]
-            if len(beside) == 1:
-                for column in plan.artefact.columns:
-                    yield number, beside[0], column.title
+            if len(opposite) == 1:
+                for column in plan.spec.columns:
+                    yield number, opposite[0], column.title
 
 
 def _with_tests(cells: pd.DataFrame, tests: pd.DataFrame, reference: str | None) -> pd.DataFrame:
@@ -174,7 +174,7 @@ def _with_tests(cells: pd.DataFrame, tests: pd.DataFrame, reference: str | None)
 
 
 def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str]:
-    reference = plan.artefact.reference
+    reference = plan.spec.reference
     if reference is not None and reference not in _labels(plan):
         yield f"No test of significance: the reference row {reference} is not in this table."
 
@@ -224,22 +224,22 @@ def _notes(plan: Plan, values: pd.DataFrame, cells: pd.DataFrame) -> Iterator[st
         )
 
     for line in plan.lines:
-        if (other := plan.artefact.matched(line.label)) is None:
+        if (matched := plan.spec.matched(line.label)) is None:
             continue
 
         # None while the other row is not trained.
-        if steps := plan.steps(line, plan.artefact.columns[0]):
-            yield f"Equal steps: {line.label} as {other} ({line.encoder}), {steps} steps."
+        if steps := plan.steps(line, plan.spec.columns[0]):
+            yield f"Equal steps: {line.label} as {matched} ({line.encoder}), {steps} steps."
 
     yield from _mixed(values, "Precision of the evaluation", _precision_of)
     yield from _mixed(values, "Machines", machine_of)
     reasons: dict[str, list[str]] = {}
     for number, line in enumerate(plan.lines):
-        if why := reason(line, is_measured=cells.loc[number, "n"].any()):
-            reasons.setdefault(why.rstrip("."), []).append(line.label)
+        if text := reason(line, is_measured=cells.loc[number, "n"].any()):
+            reasons.setdefault(text.rstrip("."), []).append(line.label)
 
-    for why, labels in reasons.items():
-        yield f"Not measured here: {', '.join(labels)}: {why}."
+    for text, labels in reasons.items():
+        yield f"Not measured here: {', '.join(labels)}: {text}."
 
     yield from _published_notes(plan)
 
@@ -265,13 +265,13 @@ def _published_notes(plan: Plan) -> Iterator[str]:
     """Yield the notes on published numbers."""
     labels = {(line.name, line.paper_encoder): line.label for line in plan.lines}
     notes: dict[str, dict[str, list[str]]] = {}
-    for number in plan.artefact.published:
+    for number in plan.spec.published:
         label = labels.get((number.row, number.encoder))
         if number.note and label:
             notes.setdefault(number.note, {}).setdefault(label, []).append(number.column)
 
-    for note, places in notes.items():
-        texts = [f"{label} ({', '.join(columns)})" for label, columns in places.items()]
+    for note, columns_by_row in notes.items():
+        texts = [f"{label} ({', '.join(columns)})" for label, columns in columns_by_row.items()]
         yield f"Published value, {note}: {', '.join(texts)}."
 
 

@@ -20,11 +20,11 @@ from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Direction, run_tasks
 from lightning_cse.runs import summarise
 from lightning_cse.tables import figures
-from lightning_cse.tables.artefacts import Request
-from lightning_cse.tables.files import read_artefact
-from lightning_cse.tables.kept import kept_folders
+from lightning_cse.tables.files import read_spec
+from lightning_cse.tables.keep import kept_folders
 from lightning_cse.tables.plan import Plan
 from lightning_cse.tables.records import FinishedRun, RunsTable
+from lightning_cse.tables.spec import Request
 
 gausscse, dualcse = (
     figures.load_file(experiments_dir() / paper / "figures.py") for paper in ("gausscse", "dualcse")
@@ -38,8 +38,8 @@ class Given(Plan):
     """A plan whose finished runs are given by line."""
 
     def __init__(self, key, find, request):
-        artefact = read_artefact(experiments_dir() / f"{key}.yaml")
-        super().__init__(artefact, request, RunsTable(Path("none")))
+        spec = read_spec(experiments_dir() / f"{key}.yaml")
+        super().__init__(spec, request, RunsTable(Path("none")))
         self.finished = find
 
 
@@ -56,9 +56,9 @@ def make(key, find=lambda line: [], request=TINY):
     ],
 )
 def test_a_function_that_does_not_exist_is_named(name, message):
-    artefact = read_artefact(experiments_dir() / "ngcse/figure2.yaml")
+    spec = read_spec(experiments_dir() / "ngcse/figure2.yaml")
     with pytest.raises(ConfigError, match=rf"figure2\.yaml: make: .*{message}"):
-        figures.maker(replace(artefact, make=name))
+        figures.maker(replace(spec, make=name))
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_kept_figures_are_those_of_their_records(key, encoder, tables):
 
 
 def made_from_kept(key, encoder):
-    artefact = read_artefact(experiments_dir() / f"{key}.yaml")
+    spec = read_spec(experiments_dir() / f"{key}.yaml")
     table = RunsTable(Path("none"), kept_folders(experiments_dir()))
-    plan = Plan(artefact, Request("small", encoder=encoder), table)
+    plan = Plan(spec, Request("small", encoder=encoder), table)
     folder = experiments_dir() / key.partition("/")[0] / "results"
 
     return figures.make(plan), folder / plan.stem

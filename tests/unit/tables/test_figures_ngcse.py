@@ -13,7 +13,7 @@ from scipy import stats
 
 from lightning_cse.config import experiments_dir
 from lightning_cse.tables.figures import load_file
-from lightning_cse.tables.files import read_artefact
+from lightning_cse.tables.files import read_spec
 
 ngcse = load_file(experiments_dir() / "ngcse" / "figures.py")
 ngcse_studies = load_file(experiments_dir() / "ngcse" / "studies.py")
@@ -49,7 +49,7 @@ def test_the_printed_settings_are_the_released_ones(published):
     scores = [81.1, 79.7, 81.2, 81.5, 81.4, 83.3, 78.1, 80.0, 79.6, 83.0, 84.1, 84.6, 85.5]
     assert settings["final_score"].mul(100).round(1).tolist() == scores
     assert settings["rfd"].count() == 9
-    printed = ngcse.published_settings(read_artefact(experiments_dir() / "ngcse" / "figure1.yaml"))
+    printed = ngcse.published_settings(read_spec(experiments_dir() / "ngcse" / "figure1.yaml"))
     for name in ("rfd_alignment", "rfd_uniformity", "final_score"):
         want = settings[name].to_dict()
         assert printed[name].to_dict() == pytest.approx(want, abs=6e-4, nan_ok=True)

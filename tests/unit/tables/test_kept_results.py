@@ -8,13 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lightning_cse.tables.artefacts import Request
-from lightning_cse.tables.files import find_artefacts
-from lightning_cse.tables.kept import kept_folders
+from lightning_cse.tables.files import find_specs
+from lightning_cse.tables.keep import kept_folders
 from lightning_cse.tables.plan import Plan
 from lightning_cse.tables.records import RunsTable
 from lightning_cse.tables.render import render
-from lightning_cse.tables.reproducing import reproduce
+from lightning_cse.tables.reproduce import reproduce
+from lightning_cse.tables.spec import Request
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 TABLES = sorted(
@@ -27,10 +27,10 @@ def test_a_kept_table_is_that_of_its_records(file, tmp_path):
     name, profile, *more = file.stem.split(".")
     encoder = [part for part in more if not part.startswith("seeds")]
     seeds = [int(part.removeprefix("seeds")) for part in more if part.startswith("seeds")]
-    artefact = find_artefacts(EXPERIMENTS)[f"{file.parent.parent.name}/{name}"]
+    spec = find_specs(EXPERIMENTS)[f"{file.parent.parent.name}/{name}"]
     table = RunsTable(tmp_path, kept_folders(EXPERIMENTS))
     plan = Plan(
-        artefact,
+        spec,
         Request(
             profile=profile, encoder=encoder[0] if encoder else None, seeds=tuple(seeds) or None
         ),

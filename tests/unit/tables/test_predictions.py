@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_plan import FakePlan, artefact, leave_run
+from fake_plan import FakePlan, leave_run, spec
 from sklearn.metrics import roc_auc_score
 
 from lightning_cse.metrics import auc_influences, delong
-from lightning_cse.tables.kept import _kept_files
+from lightning_cse.tables.keep import _kept_files
 from lightning_cse.tables.predictions import answers, digest, pack, packed_bytes
 from lightning_cse.tables.records import FinishedRun, read_run
 from lightning_cse.tables.statistics import clustered_error, two_way_interval
@@ -88,7 +88,7 @@ def table_of(folder, runs):
     columns = {"RTE": RTE, "AUC": AUC, "EIS": EIS}
     rows = {name: {"experiment": "dualcse_cross"} for name in runs}
 
-    return make_table(FakePlan(artefact(folder, columns, rows, reference="a"), runs))
+    return make_table(FakePlan(spec(folder, columns, rows, reference="a"), runs))
 
 
 def test_tests_are_the_same_without_the_run_folders(tmp_path, runs, request):
@@ -180,7 +180,7 @@ def test_one_evaluation_is_compared_with_all_seeds(tmp_path, runs):
         "plain": {"evaluate": {"model": "{encoder}", "suite": "inli"}},
     }
     found = {"a": runs["a"], "plain": {0: fixed}}
-    plan = FakePlan(artefact(tmp_path, {"EIS": EIS}, rows, reference="a"), found)
+    plan = FakePlan(spec(tmp_path, {"EIS": EIS}, rows, reference="a"), found)
     (test,) = make_table(plan).tests.to_dict("records")
     assert (test["seeds"], test["seeds_reference"]) == ("0", "0 1 2")
     ours, *theirs = (one.record["metrics"][EIS] for one in (fixed, *runs["a"].values()))

@@ -1,4 +1,4 @@
-"""The papers' numbers agree with each other and with the artefacts that ask for them, and these
+"""The papers' numbers agree with each other and with the specs that ask for them, and these
 with what they run.
 """
 
@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
-from lightning_cse.tables.artefacts import Request
 from lightning_cse.tables.figures import maker
-from lightning_cse.tables.files import find_artefacts
+from lightning_cse.tables.files import find_specs
 from lightning_cse.tables.points import Point, composed, points_of
+from lightning_cse.tables.spec import Request
 
 ROOT = Path(__file__).parents[3]
 EXPERIMENTS = ROOT / "experiments"
@@ -49,17 +49,17 @@ def lines_of(paper, table):
 
 
 @pytest.fixture(scope="module")
-def artefacts():
-    return find_artefacts(EXPERIMENTS)
+def specs():
+    return find_specs(EXPERIMENTS)
 
 
 @pytest.mark.parametrize("paper", COUNTS)
-def test_every_number_is_there_once_beside_its_cell(artefacts, paper):
+def test_every_number_is_there_once_beside_its_cell(specs, paper):
     rows = pd.read_csv(EXPERIMENTS / paper / "published.csv")
     assert len(rows) == COUNTS[paper]
     assert not rows.duplicated(["table", "row", "encoder", "column"]).any()
     for table, numbers in rows.groupby("table"):
-        assert len(artefacts[f"{paper}/{table}"].published) == len(numbers)
+        assert len(specs[f"{paper}/{table}"].published) == len(numbers)
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,9 @@ def test_the_figures_have_the_released_summaries(table, column, name, scale):
         assert float(value) == pytest.approx(released[row], abs=0.51 * 10**-digits)
 
 
-def test_what_makes_a_figure_or_a_text_exists(artefacts):
-    assert len(artefacts) == 35
-    makers = {maker(artefact).__qualname__ for artefact in artefacts.values() if artefact.make}
+def test_what_makes_a_figure_or_a_text_exists(specs):
+    assert len(specs) == 35
+    makers = {maker(spec).__qualname__ for spec in specs.values() if spec.make}
     assert len(makers) == 10
 
 
@@ -158,22 +158,22 @@ SMALL = ("Qwen2.5-Coder-1.5B-Instruct, 4-bit", "Qwen2.5-Coder-0.5B-Instruct, 4-b
 """Language models that the papers do not have."""
 
 
-def test_every_row_and_column_has_a_number(artefacts):
+def test_every_row_and_column_has_a_number(specs):
     """Those without: rows of ours, fits of ours, small language models; and settings that no curve
     is released of.
     """
     without = set()
-    for key, artefact in artefacts.items():
+    for key, spec in specs.items():
         if key not in WITHOUT_NUMBERS:
-            rows = {value.row for value in artefact.published}
-            without |= {(key, row.label) for row in artefact.rows if row.name not in rows}
-            columns = {column.title for column in artefact.columns}
+            rows = {value.row for value in spec.published}
+            without |= {(key, row.label) for row in spec.rows if row.name not in rows}
+            columns = {column.title for column in spec.columns}
             # No paper prints these columns of NGCSE's Figure 1 and of RTE.
             columns -= {"STS test", "AUC explicit", "AUC implied", "no label"}
             if key in ("ngcse/table3", "ngcse/figure5"):  # the paper prints their mean alone
                 columns -= {*STS}
 
-            assert columns == {value.column for value in artefact.published}, key
+            assert columns == {value.column for value in spec.published}, key
 
     unreleased = ("Wiki.token_cutoff", "Wiki.NLI", "NLI.token_shuffle", "NLI.STS_HT")
     assert without == {
@@ -186,26 +186,26 @@ def test_every_row_and_column_has_a_number(artefacts):
 
 
 @pytest.mark.parametrize("key", ["dualcse/table2", "dualcse/table7"])
-def test_simcse_on_inli_trains_for_the_steps_of_dualcse(artefacts, key):
-    assert artefacts[key].matched("SimCSE (INLI)") == "DualCSE-Cross"
+def test_simcse_on_inli_trains_for_the_steps_of_dualcse(specs, key):
+    assert specs[key].matched("SimCSE (INLI)") == "DualCSE-Cross"
 
 
-def test_published_checkpoints_are_read_as_their_authors_test_them(artefacts):
+def test_published_checkpoints_are_read_as_their_authors_test_them(specs):
     """The supervised ones through their pooler, the unsupervised ones without."""
     poolings = {"sup": "pooling=cls_pooler", "unsup": "pooling=cls"}
     checked = 0
-    for artefact in artefacts.values():
-        for way in (row.evaluate for row in artefact.rows if row.evaluate is not None):
+    for spec in specs.values():
+        for way in (row.evaluate for row in spec.rows if row.evaluate is not None):
             kind = str(way.model).removeprefix("princeton-nlp/").partition("-simcse")[0]
             if kind in poolings:
-                assert way.overrides[0] == poolings[kind], (artefact.key, way.model)
+                assert way.overrides[0] == poolings[kind], (spec.key, way.model)
                 checked += 1
 
     assert checked == 11
 
 
-def test_language_models_are_asked_only_where_it_is_allowed(artefacts):
-    rows = [row for artefact in artefacts.values() for row in artefact.rows]
+def test_language_models_are_asked_only_where_it_is_allowed(specs):
+    rows = [row for spec in specs.values() for row in spec.rows]
     asked = [row for row in rows if row.evaluate and row.evaluate.model == "llm"]
     assert len(asked) == 9 + 2 * len(SMALL)
     assert [row for row in rows if row.needs is not None] == asked
@@ -224,13 +224,13 @@ def test_language_models_are_asked_only_where_it_is_allowed(artefacts):
         ("tiny", "ngcse/table4"),
     ],
 )
-def test_every_point_composes(artefacts, key, profile):
-    artefact = artefacts[key]
+def test_every_point_composes(specs, key, profile):
+    spec = specs[key]
     request = Request(profile=profile)
     composes = 0
-    for line in artefact.lines(request):
-        for column in artefact.columns:
-            points = points_of(artefact, request, line, column)
+    for line in spec.lines(request):
+        for column in spec.columns:
+            points = points_of(spec, request, line, column)
             for point in {*points[:1], *points[-1:]}:  # of a grid the first and the last
                 assert composed(point)
                 assert point.of is None or composed(point.of)
@@ -240,15 +240,15 @@ def test_every_point_composes(artefacts, key, profile):
 
 
 @pytest.mark.parametrize(("table", "count"), [("table5", 3), ("table6", 8)])
-def test_the_settings_of_ngcse_are_those_of_its_experiments(artefacts, table, count):
+def test_the_settings_of_ngcse_are_those_of_its_experiments(specs, table, count):
     """What is printed is in the recipes, and in Table 6 a point of its grid."""
-    artefact = artefacts[f"ngcse/{table}"]
-    keys = {column.title: column.keys[0] for column in artefact.columns}
+    spec = specs[f"ngcse/{table}"]
+    keys = {column.title: column.keys[0] for column in spec.columns}
     checked = 0
-    for line in artefact.lines(Request()):
+    for line in spec.lines(Request()):
         command = (f"+experiment={line.row.experiment}", "encoder=bert_base")
         config = OmegaConf.create(composed(Point("train", command)))
-        for value in artefact.published:
+        for value in spec.published:
             if value.row == line.name:
                 key = keys[value.column]
                 assert OmegaConf.select(config, key) == value.value, f"{line.label}: {key}"

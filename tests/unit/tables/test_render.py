@@ -7,9 +7,9 @@ import pytest
 import yaml
 from fake_plan import FakePlan, runs_of
 
-from lightning_cse.tables.artefacts import Request
-from lightning_cse.tables.files import read_artefact
+from lightning_cse.tables.files import read_spec
 from lightning_cse.tables.render import render, texts_of
+from lightning_cse.tables.spec import Request
 from lightning_cse.tables.table import make_table
 
 FILE = """
@@ -54,9 +54,7 @@ def table(tmp_path):
     request = Request(settings=("x=1",))
     runs = runs_of(**records)
 
-    return make_table(
-        FakePlan(read_artefact(path), runs, request, lambda run: "B" in run.source.name)
-    )
+    return make_table(FakePlan(read_spec(path), runs, request, lambda run: "B" in run.source.name))
 
 
 def test_terminal(table):
@@ -143,7 +141,7 @@ def test_the_legend_says_which_encoder_the_papers_row_is_of(tmp_path, request_, 
         "\n".join(["table,row,encoder,column,value", *lines]) + "\n"
     )
     records = {row: [{"metrics": {"test/rte/accuracy": 0.7}}] for row in rows}
-    table = make_table(FakePlan(read_artefact(path), runs_of(**records), request_))
+    table = make_table(FakePlan(read_spec(path), runs_of(**records), request_))
     assert f"\npaper: {legend}" in render(table, "terminal")
 
 

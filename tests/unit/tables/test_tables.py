@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_plan import FakePlan, artefact, leave_run, runs_of
+from fake_plan import FakePlan, leave_run, runs_of, spec
 from scipy import stats
 
 from lightning_cse.metrics import auprc, mcnemar, mean_influences, spearman
@@ -42,13 +42,13 @@ def record(metrics=(), **more):
 
 
 def table_of(made, **records):
-    """Return the table of an artefact whose rows have these records, in the order of seeds."""
+    """Return the table of a spec whose rows have these records, in the order of seeds."""
     return make_table(FakePlan(made, runs_of(**records)))
 
 
 def test_mean_deviation_range_and_published_number(tmp_path):
     paper = "a,bert_base,RTE,80.18,0.3, a,bert_base,EIS,99,,"
-    made = artefact(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN}, paper)
+    made = spec(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN}, paper)
     values = (0.75, 0.80, 0.79)
     table = table_of(made, a=[record({RTE: one}) for one in values])
     cell, empty = (table.cells.loc[(0, title)] for title in ("RTE", "EIS"))
@@ -62,7 +62,7 @@ def test_mean_deviation_range_and_published_number(tmp_path):
 
 def test_a_metric_that_is_absent_has_a_value_where_its_task_was_measured(tmp_path):
     ties = "test/eis/ties"
-    made = artefact(
+    made = spec(
         tmp_path, {"EIS": EIS, "ties": {"metric": ties, "absent": 0}}, {"a": TRAIN, "b": TRAIN}
     )
     runs = {
@@ -75,7 +75,7 @@ def test_a_metric_that_is_absent_has_a_value_where_its_task_was_measured(tmp_pat
 
 
 def test_hours_are_those_of_the_evaluations_and_of_their_trainings(tmp_path):
-    made = artefact(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN, "b": TRAIN})
+    made = spec(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN, "b": TRAIN})
     both = record({RTE: 0.5, EIS: 0.5}, seconds={"test": 1800.0})
     runs = runs_of(a=[both, both], b=[record({RTE: 0.5})])
     of = runs_of(training=[record(seconds={"training": 3600.0, "evaluation": 900.0})])
@@ -92,7 +92,7 @@ def test_means_are_of_seeds_that_all_columns_have(tmp_path):
         "gap": {"difference": ["EIS", "RTE"]},
         "lr": {"config": "lr"},
     }
-    made = artefact(tmp_path, columns, {"a": TRAIN})
+    made = spec(tmp_path, columns, {"a": TRAIN})
     metrics = [{RTE: 0.8, EIS: 0.6}, {RTE: 0.9}, {RTE: 0.6, EIS: 0.2}]
     records = [record(one, decisive={"config": {"lr": 1e-5}}) for one in metrics]
     table = table_of(made, a=records)
@@ -105,7 +105,7 @@ def test_means_are_of_seeds_that_all_columns_have(tmp_path):
 def test_marks_have_symbols_which_the_legend_explains(tmp_path):
     eis = {"metric": EIS, "instead": {"test/eis2/accuracy": "matched dev."}}
     columns = {"EIS": eis, "Avg": {"mean": ["EIS"]}}
-    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN, "LENGTH": LENGTH})
+    made = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN, "LENGTH": LENGTH})
     a = [record({EIS: 0.5}, baselines={"length": {EIS: 1.0}})]
     runs = runs_of(a=a, b=[record({"test/eis2/accuracy": 0.5})])
     found = make_table(FakePlan(made, runs, is_stale=lambda run: run.source.name == "b-s0.json"))
@@ -153,7 +153,7 @@ def make_runs(folder, rates):
 
 def with_tests(folder):
     rows = dict.fromkeys("abc", TRAIN) | {"LENGTH": LENGTH}
-    return artefact(folder, {"EIS": EIS, "AUPRC": "test/eis/auprc"}, rows, reference="a")
+    return spec(folder, {"EIS": EIS, "AUPRC": "test/eis/auprc"}, rows, reference="a")
 
 
 def without_folders(runs):
@@ -203,7 +203,7 @@ def test_without_predictions_there_is_no_test(tmp_path):
     ("p", "sign"), [(0.0, "**"), (0.009, "**"), (0.01, "*"), (0.049, "*"), (0.05, "")]
 )
 def test_stars_begin_below_a_level(tmp_path, monkeypatch, p, sign):
-    made = artefact(tmp_path, {"EIS": EIS}, {"a": TRAIN, "b": TRAIN}, reference="a")
+    made = spec(tmp_path, {"EIS": EIS}, {"a": TRAIN, "b": TRAIN}, reference="a")
     runs = make_runs(tmp_path, {"a": 0.6, "b": 0.6})
     monkeypatch.setattr(comparisons, "mcnemar", lambda *_: SimpleNamespace(pvalue=p))
     monkeypatch.setattr(comparisons, "two_way_interval", lambda *_: (1.5, 1.0, 2.0))
@@ -244,7 +244,7 @@ def leave_hits(folder, name, seed, rows, own, other):
 
 def test_a_mean_of_accuracies_has_an_interval_over_seeds_and_examples(tmp_path):
     columns = {"MR": "test/mr/accuracy", "CR": "test/cr/accuracy", "Avg": {"mean": ["MR", "CR"]}}
-    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    made = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
     rng = random.Random(3)
     right = {
         (name, seed, task): [rng.random() < rate for _ in range(count)]
@@ -279,7 +279,7 @@ def test_a_difference_of_two_columns_has_an_interval_with_the_examples_of_both_p
         "other": "test/retrieval/accuracy_other",
         "gap": {"difference": ["own", "other"]},
     }
-    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    made = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
     rng = np.random.default_rng(4)
     runs = {"a": {}, "b": {}}
     gaps = {"a": [], "b": []}
@@ -305,7 +305,7 @@ def test_the_parts_of_a_mean_share_the_rows_of_a_task_and_the_scale_is_that_of_t
         "other": {"metric": "test/retrieval/accuracy_other", "scale": 1},
         "both": {"mean": ["own", "other"], "scale": 10},
     }
-    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    made = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
     rng = np.random.default_rng(6)
     premises = np.repeat(np.arange(60), 4)
     means = {}
@@ -327,7 +327,7 @@ def test_the_parts_of_a_mean_share_the_rows_of_a_task_and_the_scale_is_that_of_t
 
 def test_a_mean_of_columns_without_a_seed_in_common_has_no_interval(tmp_path):
     columns = {"MR": "test/mr/accuracy", "CR": "test/cr/accuracy", "Avg": {"mean": ["MR", "CR"]}}
-    made = artefact(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    made = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
     rng = random.Random(7)
     runs = {"a": {}, "b": {}}
     for name, seed in (("a", 0), ("a", 1), ("b", 2), ("b", 3)):
@@ -343,7 +343,7 @@ def test_a_mean_of_columns_without_a_seed_in_common_has_no_interval(tmp_path):
 @pytest.mark.parametrize("metric", ["auprc", "spearman"])
 def test_an_area_or_a_correlation_has_an_interval_over_seeds_and_examples(tmp_path, metric):
     key = f"test/task/{metric}"
-    made = artefact(tmp_path, {"metric": key}, {"a": TRAIN, "b": TRAIN}, reference="a")
+    made = spec(tmp_path, {"metric": key}, {"a": TRAIN, "b": TRAIN}, reference="a")
     rng = np.random.default_rng(5)
     target = rng.random(400) < 0.4 if metric == "auprc" else rng.integers(0, 6, 400)
     of = {"auprc": (auprc, "label"), "spearman": (spearman, "gold")}
@@ -388,7 +388,7 @@ def test_an_area_or_a_correlation_has_an_interval_over_seeds_and_examples(tmp_pa
 
 
 def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path):
-    made = artefact(
+    made = spec(
         tmp_path,
         {"EIS": EIS},
         {"a": TRAIN, "b": {**TRAIN, "overrides": ["seed=1"]}, "length": LENGTH},
@@ -430,7 +430,7 @@ def test_the_smallest_difference_is_pooled_over_pairs_and_has_the_quartiles_of_s
 ):
     values = {"a": (0.5, 0.6, 0.7), "b": (0.52, 0.6, 0.68), "c": (0.9, 0.5, 0.4)}
     rows = {name: {**TRAIN, "overrides": [f"seed={name!r}"]} for name in values}
-    made = artefact(tmp_path, {"RTE": RTE}, rows, reference="a")
+    made = spec(tmp_path, {"RTE": RTE}, rows, reference="a")
     runs = {name: [record({RTE: one}) for one in of] for name, of in values.items()}
     table = table_of(made, **runs)
     deviations = [
@@ -448,10 +448,10 @@ def test_the_smallest_difference_is_pooled_over_pairs_and_has_the_quartiles_of_s
 
 def test_rows_of_different_encoders_and_metrics_are_not_paired(tmp_path):
     column = {"metric": RTE, "instead": {EIS: "another task"}}
-    made = artefact(tmp_path, {"RTE": column}, {"a": TRAIN, "b": TRAIN})
+    made = spec(tmp_path, {"RTE": column}, {"a": TRAIN, "b": TRAIN})
     table = table_of(made, a=[record({RTE: 0.5})], b=[record({EIS: 0.5})])
     assert set(table.effects["reference"]) == {""}
-    made = artefact(tmp_path, {"RTE": RTE}, {"a": TRAIN}, encoders=["bert_base", "tiny"])
+    made = spec(tmp_path, {"RTE": RTE}, {"a": TRAIN}, encoders=["bert_base", "tiny"])
     table = table_of(made, a=[record({RTE: 0.5})])
     assert set(table.effects["reference"]) == {""}
     assert not any(text.startswith("Smallest difference") for text in table.legend)

@@ -1,4 +1,4 @@
-"""Runs that are kept beside the artefacts as files, and how runs made again compare with them."""
+"""Runs that are kept beside the specs as files, and how runs made again compare with them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from lightning_cse.runs.machine import in_history
 from lightning_cse.tables.plan import Plan
 from lightning_cse.tables.predictions import digest, pack, packed_bytes
 from lightning_cse.tables.records import FinishedRun, RunsTable, left_out, read_run
-from lightning_cse.tables.reproducing import Reproduction
+from lightning_cse.tables.reproduce import Reproduction
 
 Identity: TypeAlias = tuple[str | None, int]
 """The key of a run, or the hash of a training, and the seed."""
 
 
 def kept_folders(experiments: Path) -> list[Path]:
-    """Return the folders of the records that are kept beside the artefacts."""
+    """Return the folders of the records that are kept beside the specs."""
     return sorted(experiments.glob("*/results/records"))
 
 
@@ -52,7 +52,7 @@ class Repetition:
 
 
 def kept_runs(experiments: Path) -> dict[Identity, FinishedRun]:
-    """Return the records that are kept beside the artefacts, each under all its identities."""
+    """Return the records that are kept beside the specs, each under all its identities."""
     files = [file for folder in kept_folders(experiments) for file in folder.glob("*.json")]
     by_identity: dict[Identity, FinishedRun] = {}
     for path in files:
@@ -64,7 +64,7 @@ def kept_runs(experiments: Path) -> dict[Identity, FinishedRun]:
 
 
 def repetitions(plan: Plan, kept: Mapping[Identity, FinishedRun]) -> list[Repetition]:
-    """Return the runs of an artefact that have a folder and a kept record."""
+    """Return the runs of a spec that have a folder and a kept record."""
     found = [run for run in _runs_of(plan) if run.folder is not None]
     pairs = [(run, _before(run, kept)) for run in found]
 
@@ -99,14 +99,14 @@ def comparison(found: Sequence[Repetition]) -> str:
 
 
 def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
-    """Write an artefact into ``experiments/<paper>/results/``, with its records and curves.
+    """Write a spec into ``experiments/<paper>/results/``, with its records and curves.
 
     A record that a paper keeps already is replaced where it is. Predictions are kept without
     sentences, packed (`lightning_cse.tables.predictions`), with their digest in the record. A text
     that quotes a corpus is not kept, since the corpus has its own licence.
     """
     plan, result = reproduction.plan, reproduction.result
-    folder = experiments / plan.artefact.paper / "results"
+    folder = experiments / plan.spec.paper / "results"
     if result.quotes:
         reproduction = replace(reproduction, result=replace(result, text=""))
 
@@ -129,7 +129,7 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
 
 
 def _runs_of(plan: Plan) -> list[FinishedRun]:
-    """Return the finished runs of an artefact, each with the training that it evaluates."""
+    """Return the finished runs of a spec, each with the training that it evaluates."""
     found = []
     for line in plan.lines:
         for run in plan.finished(line):

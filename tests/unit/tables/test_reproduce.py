@@ -1,4 +1,4 @@
-"""What is finished, what is missing, and what is run of an artefact; the commands themselves are
+"""What is finished, what is missing, and what is run of a spec; the commands themselves are
 faked here.
 """
 
@@ -14,15 +14,15 @@ from fake_plan import leave_run
 
 from lightning_cse import runs as records
 from lightning_cse.errors import BUSY
-from lightning_cse.tables import reproducing
-from lightning_cse.tables.artefacts import Request
-from lightning_cse.tables.files import read_artefact
-from lightning_cse.tables.kept import comparison, keep, kept_folders, kept_runs, repetitions
+from lightning_cse.tables import reproduce as reproducing
+from lightning_cse.tables.files import read_spec
+from lightning_cse.tables.keep import comparison, keep, kept_folders, kept_runs, repetitions
 from lightning_cse.tables.listing import minutes_to_expect, overview
 from lightning_cse.tables.plan import Plan, missing, overrides_of, status
 from lightning_cse.tables.points import Point, composed, key_of, limited
 from lightning_cse.tables.records import RunsTable
-from lightning_cse.tables.reproducing import reproduce, run_missing
+from lightning_cse.tables.reproduce import reproduce, run_missing
+from lightning_cse.tables.spec import Request
 
 HEAD = "title: t\nsource: A paper, Table 1\nencoders: [roberta_base]\ncolumns: {RTE: test/rte/accuracy_all}\nrows:\n"
 TABLE = f"""{HEAD}
@@ -54,7 +54,7 @@ def plan_of(tmp_path):
         path.write_text(text)
         given = Request(**{"profile": "tiny", "seeds": seeds} | request)
 
-        return Plan(read_artefact(path), given, index)
+        return Plan(read_spec(path), given, index)
 
     return plan
 
@@ -119,7 +119,7 @@ def test_runs_that_a_plan_needs(plan_of):
     plan, same = plan_of(), plan_of(name="table2")
     seeds = [job.seed for job in status([plan])["missing"]]
     assert seeds == [0, 1, 0, 1], "LENGTH is measured by a run of whole"
-    assert len(status([plan, same])["missing"]) == 4, "runs of two artefacts are counted once"
+    assert len(status([plan, same])["missing"]) == 4, "runs of two specs are counted once"
     assert len(status([plan_of(TWICE, (0,))])["missing"]) == 1, "and those written in two ways"
     finish(plan, point_of(plan, "whole"), 1)
     now = status([plan])
@@ -144,7 +144,7 @@ def test_a_part_never_takes_the_name_of_the_whole(plan_of):
 
 def test_a_grid_is_run_with_one_seed_and_its_winner_with_the_others(plan_of, tmp_path, monkeypatch):
     plan = plan_of(GRID)
-    (line,), (column,) = plan.lines, plan.artefact.columns
+    (line,), (column,) = plan.lines, plan.spec.columns
     low, high = (job.point for job in plan.jobs(line))
     finish(plan, low, 0, score=0.25)
     assert plan.chosen(line, column) == ()
@@ -181,7 +181,7 @@ def test_a_training_kept_as_a_record_is_repeated_for_its_evaluation(plan_of, tmp
     kept.mkdir()
     (before / "record.json").rename(kept / "trained.json")
     shutil.rmtree(before)
-    again = Plan(plan.artefact, plan.request, RunsTable(plan.table.runs_dir, [kept]))
+    again = Plan(plan.spec, plan.request, RunsTable(plan.table.runs_dir, [kept]))
     now = status([again])
     assert [job.point.command for job in now["missing"]] == ["train", "evaluate", "evaluate"]
     assert now["finished"] == []
@@ -251,7 +251,7 @@ def test_a_kept_reproduction_is_made_again_from_its_records(plan_of, tmp_path):
     assert files >= {f"{name}{ending}" for name in names for ending in (".json", ".curves.csv")}
     assert files >= {f"{plan.stem}{ending}" for ending in (".md", ".csv", ".tex")}
     kept = tmp_path / "paper" / "results" / "records"
-    again = Plan(plan.artefact, plan.request, RunsTable(tmp_path / "nothing", [kept]))
+    again = Plan(plan.spec, plan.request, RunsTable(tmp_path / "nothing", [kept]))
     keep(reproduce(again), tmp_path)  # onto themselves
     assert len([json.loads(file.read_text()) for file in kept.glob("*.json")]) == 2
     texts = []
@@ -296,9 +296,7 @@ def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
 
     assert len(repetitions(plan, kept_runs(tmp_path))) == 2, "the same hash, by another key"
     keep(reproduce(plan), tmp_path)
-    kept = Plan(
-        plan.artefact, plan.request, RunsTable(tmp_path / "nothing", kept_folders(tmp_path))
-    )
+    kept = Plan(plan.spec, plan.request, RunsTable(tmp_path / "nothing", kept_folders(tmp_path)))
     assert len(kept.finished(kept.lines[1])) == 2
     assert repetitions(kept, kept_runs(tmp_path)) == [], "a kept record is no run made again"
 

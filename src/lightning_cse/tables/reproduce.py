@@ -1,4 +1,4 @@
-"""Reproduces artefacts: runs what is missing, and makes tables, figures and texts."""
+"""Reproduces specs: runs what is missing, and makes tables, figures and texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lightning_cse.tables.table import Table, make_table
 def run_missing(
     plans: Sequence[Plan], folder: Path, options: Sequence[str] = (), *, retry_failed: bool = False
 ) -> int:
-    """Run the missing runs of some artefacts, and return the exit code of the first command that
+    """Run the missing runs of some specs, and return the exit code of the first command that
     failed.
 
     Training comes first, then rows of language models, the evaluation of the trained models, and
@@ -82,7 +82,7 @@ def _run(command: list[str], environment: Mapping[str, str]) -> int:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """An artefact made from the finished runs: its table, its figures and its text, where it has
+    """A spec made from the finished runs: its table, its figures and its text, where it has
     them.
     """
 
@@ -111,16 +111,16 @@ class Reproduction:
 
 
 def reproduce(plan: Plan) -> Reproduction:
-    """Make an artefact from the finished runs.
+    """Make a spec from the finished runs.
 
     Figures and texts made from data alone read the corpora of the profile and the settings.
     """
-    artefact = plan.artefact
+    spec = plan.spec
     table = None
     # If no row is measured, the figure or text has the numbers, and a table would have only the
     # paper's.
     is_measured = any(not line.published for line in plan.lines)
-    if artefact.columns and (is_measured or artefact.make is None):
+    if spec.columns and (is_measured or spec.make is None):
         table = make_table(plan)
 
-    return Reproduction(plan, table, make(plan) if artefact.make else Result())
+    return Reproduction(plan, table, make(plan) if spec.make else Result())

@@ -4,8 +4,8 @@ import pytest
 
 from lightning_cse.config import experiments_dir
 from lightning_cse.errors import ConfigError
-from lightning_cse.tables.artefacts import Needs, Profile, PublishedValue, Request
-from lightning_cse.tables.files import find_artefacts, read_artefact
+from lightning_cse.tables.files import find_specs, read_spec
+from lightning_cse.tables.spec import Needs, Profile, PublishedValue, Request
 
 TABLE = """
 title: What the terms contribute
@@ -42,32 +42,30 @@ table5,LLM,bert_base,RTE,33.3,,
 
 @pytest.fixture
 def read(tmp_path):
-    """Write and read an artefact ``dualcse/table5``."""
+    """Write and read a spec ``dualcse/table5``."""
     (tmp_path / "dualcse").mkdir()
 
     def write_and_read(text=TABLE, numbers=NUMBERS):
         (tmp_path / "dualcse" / "published.csv").write_text(numbers)
         (tmp_path / "dualcse" / "table5.yaml").write_text(text)
-        return read_artefact(tmp_path / "dualcse" / "table5.yaml")
+        return read_spec(tmp_path / "dualcse" / "table5.yaml")
 
     return write_and_read
 
 
 def test_columns_and_published_numbers(read):
-    artefact = read()
-    assert (artefact.key, artefact.source) == ("dualcse/table5", "DualCSE, Table 5")
-    assert (artefact.reference, artefact.test, artefact.make) == ("DualCSE", "mcnemar", None)
-    assert [
-        (one.title, one.source, one.keys, one.scale, one.decimals) for one in artefact.columns
-    ] == [
+    spec = read()
+    assert (spec.key, spec.source) == ("dualcse/table5", "DualCSE, Table 5")
+    assert (spec.reference, spec.test, spec.make) == ("DualCSE", "mcnemar", None)
+    assert [(one.title, one.source, one.keys, one.scale, one.decimals) for one in spec.columns] == [
         ("RTE", "metric", ("test/rte/accuracy_all",), 100.0, 2),
         ("MNLI", "metric", ("test/mnli/accuracy",), 100.0, 2),
         ("Avg", "mean", ("RTE", "MNLI"), 1.0, 2),
         ("dev", "field", ("best.score",), 1.0, 4),
         ("lr", "config", ("method.optimizer.lr",), 1.0, 2),
     ]
-    assert artefact.columns[1].instead == {"test/mnli_matched/accuracy": "matched dev"}
-    assert artefact.published == (
+    assert spec.columns[1].instead == {"test/mnli_matched/accuracy": "matched dev"}
+    assert spec.published == (
         PublishedValue("DualCSE-Cross", "roberta_base", "RTE", 78.14, 0.3),
         PublishedValue("GPT-4", None, "RTE", 90.0, None, "asked"),
         PublishedValue("LLM", "bert_base", "RTE", 33.3),
@@ -115,10 +113,10 @@ def test_a_profile_or_an_encoder_replaces_all_encoders(read, label, request_, wa
 
 
 def test_a_profile_may_keep_the_encoders_of_the_file(read):
-    artefact = read(TABLE.replace("small: {", "small: {keep_encoders: true, "))
+    spec = read(TABLE.replace("small: {", "small: {keep_encoders: true, "))
     lines = {}
     for request in (Request("small"), Request("tiny"), Request("small", "bert_large")):
-        found = artefact.lines(request)
+        found = spec.lines(request)
         lines[request] = [line.encoder for line in found if line.label == "DualCSE"]
 
     assert list(lines.values()) == [list(BOTH), ["tiny"], ["bert_large"]]
@@ -176,8 +174,8 @@ def test_published_numbers_without_a_cell_are_refused(read, line):
 
 def test_a_part_of_another_table(read):
     numbers = f"{NUMBERS}table9,DualCSE-Cross,bert_base,RTE,70,,\ntable9,Else,,RTE,1,,\n"
-    artefact = read(f"published: table9{TABLE}", numbers)
-    assert [value.value for value in artefact.published] == [70.0]
+    spec = read(f"published: table9{TABLE}", numbers)
+    assert [value.value for value in spec.published] == [70.0]
 
 
 def test_profiles_that_the_files_of_a_folder_share(read, tmp_path):
@@ -190,14 +188,14 @@ def test_profiles_that_the_files_of_a_folder_share(read, tmp_path):
     found = read(text).profiles["small"]
     assert found == Profile(("diag.sentences=9",), (0, 1), {"DualCSE": ("data.train_rows=7",)})
     assert read(text + "seeds: [5]\n").profiles["small"].seeds is None, "a list of seeds stays"
-    assert find_artefacts(tmp_path).keys() == {"dualcse/table5"}
+    assert find_specs(tmp_path).keys() == {"dualcse/table5"}
 
 
-def test_the_papers_own_artefacts_are_right():
-    artefacts = find_artefacts(experiments_dir())
+def test_the_papers_own_specs_are_right():
+    specs = find_specs(experiments_dir())
     others = ("profiles.yaml", "claims.yaml")
     files = [file for file in experiments_dir().glob("*/*.yaml") if file.name not in others]
-    assert len(artefacts) == len(files) >= 26
-    for artefact in artefacts.values():
+    assert len(specs) == len(files) >= 26
+    for spec in specs.values():
         for profile in (None, "small", "laptop", "tiny"):
-            assert artefact.lines(Request(profile=profile)) or not artefact.rows
+            assert spec.lines(Request(profile=profile)) or not spec.rows

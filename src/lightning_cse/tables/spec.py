@@ -156,7 +156,7 @@ class PublishedValue:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """The user's choices for an artefact, which take precedence over its file; ``only`` holds
+    """The user's choices for a spec, which take precedence over its file; ``only`` holds
     labels of rows, ``config_dir`` the folder of configs beside ``conf/``.
     """
 
@@ -193,7 +193,7 @@ class Line:
 
 
 @dataclass(frozen=True, config=_FILE)
-class Artefact:
+class Spec:
     """A table, figure or text of a paper.
 
     ``reference`` is the label of the row that ``test`` compares the others with. The rows in
@@ -225,7 +225,7 @@ class Artefact:
         return f"{self.paper}/{self.name}"
 
     def profile(self, request: Request) -> Profile:
-        """Return this artefact's additions to the requested profile."""
+        """Return this spec's additions to the requested profile."""
         return self.profiles.get(request.profile or "", Profile())
 
     def replacement(self, request: Request) -> str | None:
