@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.progress import TextColumn
@@ -85,23 +88,28 @@ class LLM:
 
         source = iter(items)
         tasks = set[asyncio.Task[Result]]()
-        finished = asyncio.Queue[asyncio.Task[Result]]()
+        finished = asyncio.Queue[asyncio.Task[Result] | None]()  # None: SIGTERM
 
         with closing(self.cache), asyncio.Runner() as runner:
             self._calls = Calls(self.endpoint, self.account, self.form)
+            loop = runner.get_loop()
             try:
-                while True:
-                    for item in islice(source, self.endpoint.concurrency - len(tasks)):
-                        task = runner.get_loop().create_task(work(item))
-                        task.add_done_callback(finished.put_nowait)
-                        tasks.add(task)
+                with _terminated_outside(loop, lambda: finished.put_nowait(None)) as terminate:
+                    while True:
+                        for item in islice(source, self.endpoint.concurrency - len(tasks)):
+                            task = loop.create_task(work(item))
+                            task.add_done_callback(finished.put_nowait)
+                            tasks.add(task)
 
-                    if not tasks:
-                        break
+                        if not tasks:
+                            break
 
-                    done = runner.run(finished.get())
-                    tasks.remove(done)
-                    yield done.result()
+                        done = runner.run(finished.get())
+                        if done is None:
+                            terminate()
+                        else:
+                            tasks.remove(done)
+                            yield done.result()
             finally:
                 runner.run(self._calls.close(tasks))
                 self.form = self._calls.form
@@ -165,3 +173,34 @@ class LLM:
         self.account = Account()
 
         return {**vars(account), "cost": account.cost(self.endpoint.price)}
+
+
+@contextmanager
+def _terminated_outside(
+    loop: asyncio.AbstractEventLoop, wake: Callable[[], None]
+) -> Iterator[Callable[[], None]]:
+    """Yield what calls the handler of SIGTERM if there was one; the loop calls ``wake`` then.
+
+    An exception of the handler in the middle of a task would end the task, and lose its reply.
+    asyncio itself does this for SIGINT.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    signals: list[tuple[int, FrameType | None]] = []
+
+    def remember(signum: int, frame: FrameType | None) -> None:
+        signals.append((signum, frame))
+        loop.call_soon_threadsafe(wake)
+
+    def terminate() -> None:
+        while callable(handler) and signals:
+            handler(*signals.pop())
+
+    is_held = callable(handler) and threading.current_thread() is threading.main_thread()
+    if is_held:
+        signal.signal(signal.SIGTERM, remember)
+    try:
+        yield terminate
+    finally:
+        if is_held:
+            signal.signal(signal.SIGTERM, handler)
+            terminate()

@@ -4,6 +4,7 @@ ends.
 
 import itertools
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from dataclasses import replace
 import pytest
 from llm_server import FAULTS, KEY, TRANSIENT, ChatServer, always, first, prompt, share
 
+from lightning_cse.errors import Interrupted
 from lightning_cse.llm import Failure, LLMError, Reply, Request
 
 ENDLESS = {"silent", "stall", "trickle"}
@@ -415,3 +417,30 @@ def test_a_stopped_process_loses_no_reply(serve, model, tmp_path, signals, code,
     other = serve()
     assert len(ask(model(other), questions(28))) == 28
     assert len(other.calls) == 28 - kept
+
+
+def test_a_signal_before_a_reply_is_kept_does_not_lose_it(serve, model, monkeypatch):
+    server, requests = serve(), questions(8)
+    llm = model(server)
+    put = llm.cache.put
+
+    def terminated(*args):
+        monkeypatch.setattr(llm.cache, "put", put)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return put(*args)
+
+    def stop(signum, frame):
+        raise Interrupted("stopped", signum)
+
+    monkeypatch.setattr(llm.cache, "put", terminated)
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with pytest.raises(Interrupted):
+            ask(llm, requests)
+
+        assert signal.getsignal(signal.SIGTERM) is stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert len(ask(model(server), requests)) == 8
+    assert len(server.calls) == 8, "no question is asked twice"
