@@ -102,6 +102,13 @@ def test_a_sample_of_wrong_values(compose, tmp_path, monkeypatch):
     check_all(cfg, every[:200], tmp_path, monkeypatch)
 
 
+def test_groups_that_do_not_resolve(compose):
+    cfg = compose(*TINY)
+    for key in ("data", "encoder", "method", "suite", "trainer"):
+        (fault,) = mutated(cfg, key, "${nothing}")
+        assert "'nothing' not found" in fault, fault
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_wrong_value(compose, tmp_path, monkeypatch):

@@ -70,7 +70,10 @@ def check(cfg: DictConfig, config_name: str) -> None:
 def not_chosen(cfg: DictConfig) -> Iterator[str]:
     """Yield a fault for each group of which no option was chosen, with a list of the options."""
     for key, group in CHOSEN.items():
-        if OmegaConf.is_missing(cfg, key) or (key == "suite" and cfg.get(key) == {}):
+        is_empty = (
+            key == "suite" and not OmegaConf.is_interpolation(cfg, key) and cfg.get(key) == {}
+        )
+        if OmegaConf.is_missing(cfg, key) or is_empty:
             plus = "" if group == "data" or (group == "suite" and "trainer" in cfg) else "+"
             names = ", ".join(options(group))
             hint = f"; or own.{'=FILE, own.'.join(OWN)}=FILE" if key == "suite" else ""
