@@ -78,5 +78,5 @@ def test_ctrl_c_keeps_what_is_finished(evaluate, start, tmp_path):
     assert not list((tmp_path / "runs" / "evaluate").rglob("record.json"))
     code, stdout, stderr = evaluate(*line)
     assert code == 0, stderr
-    assert "1/7 mr: done before: accuracy_lbfgs " in stdout
-    assert re.search(r"7/7 mrpc: accuracy_lbfgs \d", stdout)
+    assert "1/7 mr: done before: accuracy " in stdout
+    assert re.search(r"7/7 mrpc: accuracy \d", stdout)

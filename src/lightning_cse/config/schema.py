@@ -156,19 +156,12 @@ class Own(TypedDict):
     encoding: str | None
 
 
-class Transfer(TypedDict):
-    """How the classifiers of the transfer tasks are fitted."""
-
-    protocol: Literal["lbfgs", "senteval"]
-
-
 class Command(TypedDict):
-    """The keys that every command has, or that some suites add."""
+    """The keys that every command has."""
 
     paths: Paths
     corpora: dict[str, str | list[str]]
     own: NotRequired[Own]
-    transfer: NotRequired[Transfer]
 
 
 class Train(Command):

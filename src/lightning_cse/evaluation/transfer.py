@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lightning_cse.data import read_corpus
 from lightning_cse.data.rows import digests_of
-from lightning_cse.evaluation.logistic import SEED, Fold, Numbers, Solver, fit_lbfgs, fit_senteval
+from lightning_cse.evaluation.senteval import SEED, Fold, Numbers, fit_classifiers
 from lightning_cse.evaluation.task import (
     Embedded,
     Split,
@@ -29,7 +29,6 @@ from lightning_cse.evaluation.task import (
 log = logging.getLogger(__name__)
 
 Corpus = Literal["mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"]
-Protocol = Literal["lbfgs", "senteval"]
 
 SPLITS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("mr", "cr", "subj", "mpqa"), ("all",)),
@@ -37,8 +36,6 @@ SPLITS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("trec", "mrpc"), ("train", "test")),
 }
 """The corpora and their splits, which decide how L2 is chosen."""
-
-SOLVERS: dict[str, Solver] = {"lbfgs": fit_lbfgs, "senteval": fit_senteval}
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 """The weight decays to choose from, in SentEval's order."""
@@ -48,7 +45,7 @@ FOLDS = 10
 
 @dataclass(frozen=True)
 class Round:
-    """One test: L2 is chosen on the folds, then used to fit on ``train`` (SentEval stops early by
+    """One test: L2 is chosen on the folds, then used to fit on ``train`` (early stopping is by
     ``dev``).
     """
 
@@ -60,7 +57,7 @@ class Round:
 
 @dataclass(kw_only=True, eq=False)
 class Transfer(Task):
-    r"""Accuracy of a logistic regression on frozen embeddings, for one of MR, CR, SUBJ, MPQA, SST2,
+    r"""Accuracy of a linear classifier on frozen embeddings, for one of MR, CR, SUBJ, MPQA, SST2,
     TREC and MRPC.
 
     Features are the model's ``features``: (n, d), the primary view; for MRPC's pairs
@@ -78,13 +75,11 @@ class Transfer(Task):
     Folds are stratified and shuffled with seed 1111; rows are first sorted by number of words,
     as in SentEval.
 
-    ``protocol`` is how a classifier is fitted, and part of the metric's name:
-    ``accuracy_lbfgs`` to the optimum (`fit_lbfgs`, which has no seed), ``accuracy_senteval`` by
-    Adam with early stopping (`fit_senteval`), as for the numbers in papers.
+    A classifier is fitted by Adam with early stopping (`fit_classifiers`).
 
     Source: Conneau and Kiela 2018 and SentEval's code, with the settings of SimCSE's full
-    mode.  Differs: ``lbfgs`` is ours; accuracies are not rounded before they are averaged; the
-    blank lines of CR (4) and MPQA (3) are not sentences.
+    mode.  Differs: accuracies are not rounded before they are averaged; the blank lines of CR (4)
+    and MPQA (3) are not sentences.
 
     ``rows`` is the maximum number of rows per class and split, the first ones of the file; None
     uses all.
@@ -92,15 +87,10 @@ class Transfer(Task):
 
     needs = ("features",)
     splits = ("test",)
+    metrics = ("accuracy",)
     data_dir: str
     corpus: Corpus
-    protocol: Protocol = "lbfgs"
     rows: int | None = None
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """The name of its metric."""
-        return (f"accuracy_{self.protocol}",)
 
     @cached_property
     def tables(self) -> dict[str, Dataset]:
@@ -141,10 +131,10 @@ class Transfer(Task):
         rounds = self._rounds(truth, [len(rows) for rows in tables])
         predicted = np.full(len(truth), -1)
         accuracies = []
-        found = self._predict(rounds, torch.cat(features), torch.from_numpy(truth))
-        for each, classified in zip(rounds, found, strict=True):
-            predicted[each.test] = classified
-            accuracies.append(float(np.mean(classified == truth[each.test])))
+        classified = self._predict(rounds, torch.cat(features), torch.from_numpy(truth))
+        for each, answers in zip(rounds, classified, strict=True):
+            predicted[each.test] = answers
+            accuracies.append(float(np.mean(answers == truth[each.test])))
 
         # The last table is tested as a whole: restore the order of its file.
         tested = len(truth) - len(order) + np.argsort(order)
@@ -154,7 +144,7 @@ class Transfer(Task):
             "prediction": [classes[number] for number in predicted[tested]],
         }
 
-        return TaskResult({self.metrics[0]: math.fsum(accuracies) / len(accuracies)}, predictions)
+        return TaskResult({"accuracy": math.fsum(accuracies) / len(accuracies)}, predictions)
 
     def _classes(self) -> list[str]:
         """Return the labels in SentEval's order, in which SUBJ's objective is the second."""
@@ -197,10 +187,9 @@ class Transfer(Task):
         """Return the classes predicted for the test rows of each round, with the best L2 of its
         folds.
         """
-        solve = SOLVERS[self.protocol]
         best = self._best_l2(rounds, features, truth)
         tests = [(each.train, each.dev) for each in rounds]
-        final = solve(features, truth, tests, best[:, None])
+        final = fit_classifiers(features, truth, tests, best[:, None])
         predicted = []
         for number, each in enumerate(rounds):
             predicted.append(final.predict(number, 0, features[each.test]).numpy())
@@ -217,8 +206,7 @@ class Transfer(Task):
             len(rounds),
         )
         decays = torch.tensor(L2)
-        solve = SOLVERS[self.protocol]
-        tried = solve(features, truth, folds, decays.expand(len(folds), -1))
+        tried = fit_classifiers(features, truth, folds, decays.expand(len(folds), -1))
         accuracy = np.empty((len(folds), len(L2)))
         for number, (_, dev) in enumerate(folds):
             for decay in range(len(L2)):

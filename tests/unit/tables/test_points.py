@@ -27,7 +27,7 @@ columns:
 rows:
   Cross: {experiment: dualcse_cross, overrides: [data.batch_size=32]}
   avg: {evaluate: {model: "{encoder}", suite: sts, overrides: [pooling=mean]}}
-  transfer: {experiment: ngcse_wiki_sts_ht, suite: transfer, suite_overrides: [transfer.protocol=senteval]}
+  transfer: {experiment: ngcse_wiki_sts_ht, suite: transfer, suite_overrides: [max_length=64]}
   LENGTH: {baseline: length, of: Cross}
   chosen: {experiment: ngcse_wiki_sts_ht, grid: {method.beta: [0.1, 1.0]}}
   GPT-4: {published: "not run"}
@@ -64,7 +64,7 @@ SMALL = (
     "limits.dev_pairs=50 data.batch_size=32 data.train_rows=500"
 )
 ON_SMALL = "corpora=partial limits.dev_rows=200 limits.dev_pairs=1000 limits.dev_pairs=50"
-LIKE = "+suite=transfer transfer.protocol=senteval"
+LIKE = "+suite=transfer max_length=64"
 
 
 def test_a_profile_that_keeps_encoders_is_followed_by_them(tmp_path):
@@ -91,10 +91,10 @@ def test_a_profile_that_keeps_encoders_is_followed_by_them(tmp_path):
         ("avg", 0, "small", "", [evaluate(f"model=minilm_l4 +suite=sts {ON_SMALL} pooling=mean")]),
         ("Cross", 0, None, SET, [train(f"{CROSS} {SET}")]),
         (
-            *("transfer", 0, None, f"{SET} transfer.protocol=lbfgs"),
+            *("transfer", 0, None, f"{SET} max_length=32"),
             [
                 evaluate(
-                    f"{LIKE} limits.test_pairs=9 corpora=partial transfer.protocol=lbfgs",
+                    f"{LIKE} limits.test_pairs=9 corpora=partial max_length=32",
                     train(f"{HT} {SET}"),
                 )
             ],
