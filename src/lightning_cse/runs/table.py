@@ -1,5 +1,6 @@
 """The final table of one run, made from its record."""
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,35 +9,67 @@ from typing import Any
 from lightning_cse.runs.curves import mean_of_text
 from lightning_cse.runs.untrained import comparison
 
-_BASELINES = {"untrained": "untrained encoder", "length": "LENGTH"}
+_MODELS = {"untrained": "untrained", "length": "LENGTH"}
+
+_QUESTIONS = {
+    "rte/accuracy_explicit": "explicit entailments recognised, %",
+    "rte/accuracy_implied": "implied entailments recognised, %",
+    "rte/accuracy_neutral": "neutral hypotheses rejected, %",
+    "rte/accuracy_contradiction": "contradictions rejected, %",
+    "rte/accuracy_all": "mean of these four, %",
+    "eis/accuracy": "the more implicit sentence recognised, %",
+}
+"""What a task measures, in words."""
+
+_METRICS = {
+    "spearman": "Spearman's correlation x 100",
+    "spearman_all": "Spearman's correlation x 100",
+    "accuracy": "accuracy, %",
+    "accuracy_two_fold": "accuracy, %",
+    "auprc": "area under the precision-recall curve, %",
+    "mrr_10": "mean reciprocal rank among the first ten, %",
+    "recall_1": "answer is the nearest sentence, %",
+    "recall_10": "answer is among the ten nearest, %",
+}
+"""The main metrics of the other tasks, in words."""
+
+_DETAIL = re.compile(
+    r"_se$|/(threshold|ties|auc.*|auprc_\d+|spearman_w?mean|accuracy_determinant)$"
+)
+"""What the record alone has."""
 
 
 def run_table(record: Mapping[str, Any]) -> str:
-    """Return the final table of a run: one row per test metric, one column for the method and for
-    each baseline, in percent except for thresholds; then a few facts.
+    """Return the final table of a run: one row per main test metric, one column for the method and
+    for each baseline; then a few facts.
     """
     import pandas as pd
 
     models = {str(record.get("name", "this run")): record.get("metrics") or {}}
     for name, metrics in (record.get("baselines") or {}).items():
-        models[_BASELINES.get(name, name)] = metrics
+        models[_MODELS.get(name, name)] = metrics
 
-    keys = list(dict.fromkeys(key for metrics in models.values() for key in metrics))
-    cells = {}
-    for name, metrics in models.items():
-        cells[name] = [_cell(key, metrics.get(key)) for key in keys]
+    keys = dict.fromkeys(key for metrics in models.values() for key in metrics)
+    main = [key for key in keys if not _DETAIL.search(key)]
+    cells = {name: [_cell(metrics.get(key)) for key in main] for name, metrics in models.items()}
+    table = pd.DataFrame(cells, list(map(_words, main))).rename_axis("test", axis=1)
+    lines = [table.to_string(), ""]
+    if len(main) < len(keys):
+        lines.append(f"{len(keys) - len(main)} more metrics are in the record")
 
-    index = [key.removeprefix("test/") for key in keys]
-    table = pd.DataFrame(cells, index).rename_axis("test, %", axis=1)
-
-    return "\n".join([table.to_string(), "", *_facts(record)])
+    return "\n".join([*lines, *_facts(record)])
 
 
-def _cell(key: str, value: float | None) -> str:
-    if value is None:
-        return "-"
+def _words(key: str) -> str:
+    """Return what a metric's key means."""
+    task, _, metric = key.removeprefix("test/").rpartition("/")
+    question = _QUESTIONS.get(f"{task}/{metric}")
 
-    return f"{value:.4f}" if key.endswith("threshold") else f"{100 * value:.2f}"
+    return question or f"{task}: {_METRICS.get(metric, f'{metric}, %')}"
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f}"
 
 
 def print_run(record: Mapping[str, Any], path: Path) -> None:
