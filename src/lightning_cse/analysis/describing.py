@@ -17,8 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 from lightning_cse import runs
 from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure, quartiles
 from lightning_cse.config.compose import task_overrides
-from lightning_cse.data import ContrastiveData, ContrastiveDataModule, OwnRows, read_corpus
-from lightning_cse.data.preparation import read_tables
+from lightning_cse.data import ContrastiveData, ContrastiveDataModule, read_corpus
+from lightning_cse.data.preparation import Tables, read_tables
 from lightning_cse.data.rows import Account, check_column, digests_of, has
 from lightning_cse.data.split import seeded_order
 from lightning_cse.encoders import SentenceEncoder
@@ -113,12 +113,13 @@ def _measured(configs: Mapping[str, DictConfig]) -> tuple[SentenceEncoder, list[
     """
     first = next(iter(configs.values()))
     settings = {name: built(cfg.data) for name, cfg in configs.items()}
-    for data in settings.values():
-        if isinstance(data.rows, OwnRows):  # a wrong file is reported before an encoder is fetched
-            read_tables(data)
-
+    # A wrong file is reported before an encoder is fetched.
+    tables = {name: read_tables(data) for name, data in settings.items()}
     encoder: SentenceEncoder = built(first.encoder)
-    drawn = [_training_set(cfg, name, settings[name], encoder) for name, cfg in configs.items()]
+    drawn = [
+        _training_set(cfg, name, settings[name], tables[name], encoder)
+        for name, cfg in configs.items()
+    ]
     drawn.append(_stsb(first))
     measured = measure(encoder, [pairs for _, pairs in drawn], first.seed)
 
@@ -126,12 +127,12 @@ def _measured(configs: Mapping[str, DictConfig]) -> tuple[SentenceEncoder, list[
 
 
 def _training_set(
-    cfg: DictConfig, name: str, settings: ContrastiveData, encoder: SentenceEncoder
+    cfg: DictConfig, name: str, settings: ContrastiveData, tables: Tables, encoder: SentenceEncoder
 ) -> Described:
     """Return the pairs that a training set gives: of the first role with each other role, or with
     its dropout pass.
     """
-    data = ContrastiveDataModule(settings, tokenize=encoder.tokenizer, seed=cfg.seed)
+    data = ContrastiveDataModule(settings, tokenize=encoder.tokenizer, seed=cfg.seed, tables=tables)
     rows = data.train.select(seeded_order(len(data.train), cfg.seed))
     anchor = data.roles[0]
     first = list(rows[anchor])

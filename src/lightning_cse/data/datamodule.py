@@ -23,7 +23,7 @@ from lightning_cse.data.order import (
     permutation,
     weighted_order,
 )
-from lightning_cse.data.preparation import prepare, read_tables
+from lightning_cse.data.preparation import Tables, prepare, read_tables
 from lightning_cse.data.roles import TARGET, first_role
 from lightning_cse.data.rows import (
     BATCH,
@@ -76,6 +76,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         watched_sentences: the sentences of diagnostics, which validation embeds too unless
             ``embeds_watched`` is False.
         max_length: the most tokens that the encoder reads of a sentence in validation and test.
+        tables: the sources of the settings, if they have been read.
     """
 
     _loader: BatchLoader | None = None
@@ -96,6 +97,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         watched_sentences: Sequence[str] = (),
         embeds_watched: bool = True,
         max_length: int = 512,
+        tables: Tables | None = None,
     ) -> None:
         super().__init__()
         self.settings = settings
@@ -111,7 +113,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         cache_dir = settings.cache_dir
         self.cache_dir = Path(cache_dir).expanduser() if cache_dir else None
         wanted = roles if settings.augmentation is None else roles[:1]
-        self._tables = read_tables(settings, wanted, optional)
+        self._tables = tables or read_tables(settings, wanted, optional)
         self.train, self.held_out, self.roles = prepare(settings, self._tables, wanted)
         self._from_llm = "negative" in self.roles  # only LLM rows have a role of this name
 

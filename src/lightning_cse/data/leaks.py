@@ -83,5 +83,6 @@ def pair_hashes(first: pa.ChunkedArray, second: pa.ChunkedArray) -> np.ndarray:
 
 
 def _letters(sentences: pa.Array) -> pa.Array:
-    """Return the letters and digits of sentences in lower case."""
-    return pc.replace_substring_regex(pc.utf8_lower(sentences), r"[^\pL\pN]+", "")
+    """Return the letters and digits of sentences, without their case."""
+    folded = [None if text is None else text.casefold() for text in sentences.to_pylist()]
+    return pc.replace_substring_regex(pa.array(folded, pa.string()), r"[^\pL\pN]+", "")

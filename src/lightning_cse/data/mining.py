@@ -1,6 +1,5 @@
 """Hard negatives for pairs that have none: the nearest sentences of other rows."""
 
-import logging
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,8 +10,6 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 
 _SCORES = 1 << 24  # in memory at once
 
-log = logging.getLogger(__name__)
-
 
 def mine_negatives(
     anchors: Sequence[str],
@@ -21,18 +18,18 @@ def mine_negatives(
     *,
     count: int = 1,
     margin_share: float = 0.95,
-) -> list[list[str | None]]:
+) -> tuple[list[list[str | None]], int]:
     r"""Return ``count`` hard negatives of each pair: of the positives of other rows, those nearest
-    to the anchor by cosine, nearest first, with None where there are fewer.
+    to the anchor by cosine, nearest first, with None where there are fewer; and how many candidates
+    were left out because they are too similar.
 
     A sentence is no negative of an anchor if it is the anchor, or a positive of it in any row, or
     if it is so similar that it may be a positive too:
 
     .. math:: \cos(a_i, x) > m \cos(a_i, p_i)
 
-    with the share :math:`m` (``margin_share``). The log says how many were left out. The result
-    depends on the sentences and their vectors alone; of equal similarities, the first sentence
-    counts.
+    with the share :math:`m` (``margin_share``). The result depends on the sentences and their
+    vectors alone; of equal similarities, the first sentence counts.
 
     Source: ours, after `mine_hard_negatives` of sentence-transformers with ``relative_margin = 1 -
     margin_share``.  Differs: all sentences are searched, not the nearest hundred.
@@ -71,18 +68,7 @@ def mine_negatives(
             chosen = [sentences[number] for number in _largest(row, count)]
             negatives.append([*chosen, *[None] * (count - len(chosen))])
 
-    log.info(
-        "data.negatives: %s mined for %s pairs; left out as possible positives (above %g of the "
-        "positive's similarity): %s; %s pairs have fewer than %d",
-        f"{sum(name is not None for row in negatives for name in row):,}",
-        f"{len(negatives):,}",
-        margin_share,
-        f"{too_similar:,}",
-        f"{sum(None in row for row in negatives):,}",
-        count,
-    )
-
-    return negatives
+    return negatives, too_similar
 
 
 def _largest(scores: NDArray[np.floating], count: int) -> list[int]:

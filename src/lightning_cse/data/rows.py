@@ -92,8 +92,15 @@ def concatenate(parts: Sequence[Dataset], *, fill: bool = False) -> Dataset:
     """
     columns = [name for name in parts[0].column_names if all(name in p.column_names for p in parts)]
     chosen = list(parts) if fill else [part.select_columns(columns) for part in parts]
+    rows = datasets.concatenate_datasets(chosen)
 
-    return with_files(datasets.concatenate_datasets(chosen), files_of(*parts))
+    # `datasets` leaves out parts without rows, and with them the columns that no other part has.
+    kinds = {field.name: field.type for part in chosen for field in part.data.schema}
+    lacking = {name: pa.nulls(len(rows), kinds[name]) for name in kinds.keys() - rows.column_names}
+    if lacking:
+        rows = with_columns(rows, **lacking)
+
+    return with_files(rows, files_of(*parts))
 
 
 def beside(*parts: Dataset) -> Dataset:

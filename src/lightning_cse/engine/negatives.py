@@ -1,5 +1,6 @@
 """Hard negatives that are mined for training pairs without any (``data.negatives=mined``)."""
 
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,10 +17,13 @@ from lightning_cse.methods import Method
 from lightning_cse.models import PointModel
 from lightning_cse.runs.machine import device_of
 
+log = logging.getLogger(__name__)
+
 
 def add_mined_negatives(data: ContrastiveDataModule, method: Method) -> dict[str, str]:
-    """Give each training row without a negative the nearest positives of other rows; return the
-    digest of the encoder that finds them, if the settings name one.
+    """Give each training row without a negative the nearest positives of other rows, and count
+    them in ``data.counts``; return the digest of the encoder that finds them, if the settings name
+    one.
 
     Raises ConfigError if the method takes no negatives.
     """
@@ -39,7 +43,7 @@ def add_mined_negatives(data: ContrastiveDataModule, method: Method) -> dict[str
 
     rows = data.train
     given = rows["negative"][:] if "negative" in rows.column_names else [None] * len(rows)
-    mined = mine_negatives(
+    mined, too_similar = mine_negatives(
         rows[anchor][:],
         rows[positive][:],
         embed,
@@ -55,6 +59,15 @@ def add_mined_negatives(data: ContrastiveDataModule, method: Method) -> dict[str
         ]
 
     data.train = with_columns(rows, **columns)
+    counts = {
+        "rows with mined negatives": sum(
+            negative is None and sentences[0] is not None
+            for sentences, negative in zip(mined, given, strict=True)
+        ),
+        "candidates too similar to be negatives": too_similar,
+    }
+    data.counts |= counts
+    log.info("data.negatives: %s", "; ".join(f"{name}: {n:,}" for name, n in counts.items()))
 
     return digests
 

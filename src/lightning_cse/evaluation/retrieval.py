@@ -1,5 +1,6 @@
 """Retrieval: is the answer to a question the nearest of all answers?"""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,9 +27,9 @@ class PairTask(Task):
     needs = ("similarity",)
     metrics: tuple[str, ...] = ("mrr_10", "recall_1", "recall_10")
 
+    @abstractmethod
     def pairs(self, split: Split) -> tuple[list[str], list[str]]:
         """Return the questions and the answers of a split."""
-        raise NotImplementedError
 
     def sentences(self, split: Split) -> list[str]:
         """Return the sentences of the split, or none if the split is not evaluated."""

@@ -136,3 +136,13 @@ def test_a_wrong_file_is_reported_before_an_encoder_is_looked_for(described, tmp
     path.write_text("anchor,positive\na cat,a tom\n")
     with pytest.raises(EncoderError, match="no_such_encoder"):
         described("file", f"data.train={path}", *nowhere)
+
+
+def test_a_file_is_read_once(described, own, caplog):
+    path = own[0].partition("[")[2].rstrip("]")
+    with caplog.at_level("INFO", "lightning_cse.data.read"):
+        described("file", f"data.train={path}")
+
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: columns: text; used: text"
+    ]

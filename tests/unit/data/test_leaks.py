@@ -27,7 +27,8 @@ def hash_of_pair(first, second):
         ("anchor positive negative negative_2", "PQRS", "p-q p-r p-s"),
         ("pos_implicit pos_explicit neg_implicit neg_explicit", "PQRS", "p-q r-s"),
         ("premise anchor entailment positive", "PPQQ", "p-q"),
-        ("premise hypothesis", ("A-b_c 1!", "\u00c9\u2014\u00df."), "abc1-\u00e9\u00df"),
+        ("premise hypothesis", ("A-b_c 1!", "\u00c9\u2014\u00df."), "abc1-\u00e9ss"),
+        ("premise hypothesis", ("STRASSE", "\u03a3\u03c2"), "stra\u00dfe-\u03c3\u03c3"),
         ("premise hypothesis", ("He doesn't run?", "A man."), "aman-hedoesntrun"),
     ],
 )

@@ -181,6 +181,12 @@ def test_concatenated_rows(stored):
     assert filled["positive"][:] == [None, None, "p"]
     assert filled["number"][:] == [9, 1, None]
 
+    nothing = other.select([])
+    for parts in ([odd, nothing], [nothing, odd]):
+        filled = concatenate(parts, fill=True)
+        assert filled["anchor"][:] == words([9, 1])
+        assert filled["positive"][:] == [None, None]
+
 
 def test_parts_beside_each_other(chosen):
     rows, numbers = chosen
