@@ -1,4 +1,4 @@
-"""The benchmark of training on files of your own: its table, from a few rows of the sample corpus."""
+"""The benchmark of training on files of your own: its table, from the sample corpus."""
 
 import os
 import re
@@ -33,7 +33,9 @@ def test_the_table_has_a_row_for_each_kind_of_rows(tmp_path, repository):
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
-    rows = [match.groupdict() for match in map(ROW.fullmatch, done.stdout.splitlines()[-3:]) if match]
+    rows = [
+        match.groupdict() for match in map(ROW.fullmatch, done.stdout.splitlines()[-3:]) if match
+    ]
     assert [(row["rows"], row["metric"]) for row in rows] == [
         ("12", "MRR@10"),
         ("12", "AUC"),

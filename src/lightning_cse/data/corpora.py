@@ -132,11 +132,11 @@ def _read_part(
 
     lines = [values(table, LINE).to_numpy() for table in tables]
     common = functools.reduce(np.intersect1d, lines)
-    first, *others = (
+    first, *more_tables = (
         table.select(np.flatnonzero(np.isin(numbers, common)))
         for table, numbers in zip(tables, lines, strict=True)
     )
-    rows = beside(first, *(table.select_columns(names_of(table)) for table in others))
+    rows = beside(first, *(table.select_columns(names_of(table)) for table in more_tables))
 
     return rows, functools.reduce(Counter.__or__, accounts)
 

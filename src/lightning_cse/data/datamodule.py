@@ -112,9 +112,9 @@ class ContrastiveDataModule(pl.LightningDataModule):
         self.max_tokens = settings.max_tokens
         cache_dir = settings.cache_dir
         self.cache_dir = Path(cache_dir).expanduser() if cache_dir else None
-        wanted = roles if settings.augmentation is None else roles[:1]
-        self._tables = tables or read_tables(settings, wanted, optional)
-        self.train, self.held_out, self.roles = prepare(settings, self._tables, wanted)
+        roles_to_read = roles if settings.augmentation is None else roles[:1]
+        self._tables = tables or read_tables(settings, roles_to_read, optional)
+        self.train, self.held_out, self.roles = prepare(settings, self._tables, roles_to_read)
         self._from_llm = "negative" in self.roles  # only LLM rows have a role of this name
 
         if settings.augmentation is not None:
@@ -172,7 +172,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         order = self._order_of(0).numpy()
         sources = values(self.train, SOURCE).to_numpy()
         names = self.settings.sources
-        rows, drawn = (
+        rows, per_epoch = (
             np.bincount(numbers, minlength=len(names)) for numbers in (sources, sources[order])
         )
         self.counts["rows an epoch"] = len(order)
@@ -181,10 +181,10 @@ class ContrastiveDataModule(pl.LightningDataModule):
             zip(names, self.settings.weights or (), strict=True)
         ):
             key = f"rows an epoch: {name}"
-            self.counts[key] = self.counts.get(key, 0) + int(drawn[number])
-            if rows[number] and not drawn[number]:
-                few = f"{weight:g} of the {rows[number]} training rows of {name}"
-                raise DataError(f"data.weights: {few} is less than one row: raise it")
+            self.counts[key] = self.counts.get(key, 0) + int(per_epoch[number])
+            if rows[number] and not per_epoch[number]:
+                share = f"{weight:g} of the {rows[number]} training rows of {name}"
+                raise DataError(f"data.weights: {share} is less than one row: raise it")
 
         most = int(np.bincount(order).max())
         batches = max(1, len(order) // self.batch_size)
@@ -417,7 +417,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         """Return the distinct sentences of the test splits, in batches."""
         return self._sentence_batches("test")
 
-    def _sentence_batches(self, split: str, others: Sequence[str] = ()) -> SentenceBatches:
+    def _sentence_batches(self, split: str, extra_sentences: Sequence[str] = ()) -> SentenceBatches:
         """Return the sentences of the tasks that suit the model of the Trainer."""
         module: Any = self.trainer.lightning_module if self.trainer else None
         sentences: list[str] = []
@@ -425,7 +425,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
             if split in task.splits and (module is None or task.suits(module.model)):
                 sentences += task.sentences(split)
 
-        distinct = list(dict.fromkeys([*sentences, *others]))
+        distinct = list(dict.fromkeys([*sentences, *extra_sentences]))
         lengths = self.evaluation_tokens.lengths_of(distinct).clip(max=self.max_length)
 
         return SentenceBatches(distinct, lengths, self.tokens_of)
@@ -492,6 +492,6 @@ def padded(columns: Sequence[pa.ChunkedArray], most: int | None) -> Tokens:
     starts = ids.offsets.to_numpy()[:-1]
     lengths = ids.value_lengths().to_numpy()
     rows = np.flatnonzero(lengths)
-    taken = lengths[rows] if most is None else np.minimum(lengths[rows], most)
+    read_lengths = lengths[rows] if most is None else np.minimum(lengths[rows], most)
 
-    return Tokens.cut(ids.values.to_numpy(), starts[rows], taken, rows % len(columns[0]))
+    return Tokens.cut(ids.values.to_numpy(), starts[rows], read_lengths, rows % len(columns[0]))

@@ -145,8 +145,8 @@ def as_llm_rows(rows: Dataset, pattern: str, account: Account) -> Dataset:
         simple = [values(rows, name) for name in ("simple1", "simple2")]
         stand_ins = renamed(rows, anchor="sentence", intermediate="simple1")
         stand_ins = with_constant(stand_ins, "negative", ANOTHER_ANCHOR)
-        both = pc.binary_join_element_wise(*simple, " ")
-        stand_ins = with_columns(stand_ins, positive=both)
+        joined = pc.binary_join_element_wise(*simple, " ")
+        stand_ins = with_columns(stand_ins, positive=joined)
     elif pattern == "nli" and {"premise", entailment, "contradiction"} <= {*columns}:
         stand_ins = renamed(rows, anchor="premise", positive=entailment, negative="contradiction")
     else:

@@ -60,8 +60,8 @@ class INLIImplicitPairs:
             columns = ("premise", entailment, "premise", *(hypotheses or ("premise",)))
             variant = renamed(rows, **dict(zip(self.roles, columns, strict=True)))
             if not hypotheses:
-                others = _of_another(rows["premise"], rows[entailment], self.seed)
-                variant = with_columns(variant, neg_explicit=others)
+                of_other_rows = _of_another(rows["premise"], rows[entailment], self.seed)
+                variant = with_columns(variant, neg_explicit=of_other_rows)
 
             variants.append(variant)
 
@@ -86,18 +86,18 @@ def _of_another(
     circle = list(rows_of)
     random.Random(f"{seed}").shuffle(circle)  # noqa: S311 - a choice of rows, not a secret
 
-    others: list[str | None] = [None] * len(sentences)
+    of_others: list[str | None] = [None] * len(sentences)
 
-    for place, premise in enumerate(circle):
+    for position, premise in enumerate(circle):
         excluded = {sentences[row] for row in rows_of[premise]}
 
         for number, row in enumerate(rows_of[premise]):
             for step in range(1, len(circle)):
-                rows = rows_of[circle[(place + step) % len(circle)]]
+                rows = rows_of[circle[(position + step) % len(circle)]]
                 candidate = sentences[rows[number % len(rows)]]
 
                 if candidate not in excluded:
-                    others[row] = candidate
+                    of_others[row] = candidate
                     break
 
-    return others
+    return of_others

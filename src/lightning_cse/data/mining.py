@@ -43,11 +43,11 @@ def mine_negatives(
 
     sentences = list(dict.fromkeys(positives))
     numbers = {sentence: number for number, sentence in enumerate(sentences)}
-    own = np.array([numbers[positive] for positive in positives], dtype=np.int64)
+    positive_numbers = np.array([numbers[positive] for positive in positives], dtype=np.int64)
     excluded: dict[str, set[int]] = {}
-    for anchor, number in zip(anchors, own.tolist(), strict=True):
-        others = {number, numbers[anchor]} if anchor in numbers else {number}
-        excluded.setdefault(anchor, set()).update(others)
+    for anchor, number in zip(anchors, positive_numbers.tolist(), strict=True):
+        numbers_of_row = {number, numbers[anchor]} if anchor in numbers else {number}
+        excluded.setdefault(anchor, set()).update(numbers_of_row)
 
     distinct = list(excluded)
     rows = {anchor: row for row, anchor in enumerate(distinct)}
@@ -59,7 +59,9 @@ def mine_negatives(
     for start in range(0, len(anchors), size):
         block = anchors[start : start + size]
         scores = queries[[rows[anchor] for anchor in block]] @ candidates.T
-        limits = margin_share * scores[np.arange(len(block)), own[start : start + size]]
+        limits = (
+            margin_share * scores[np.arange(len(block)), positive_numbers[start : start + size]]
+        )
         for anchor, row, limit in zip(block, scores, limits, strict=True):
             row[list(excluded[anchor])] = -np.inf
             is_near = row > limit

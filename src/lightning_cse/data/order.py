@@ -43,8 +43,8 @@ def weighted_order(sources: np.ndarray, weights: Sequence[float], seed: int, epo
         epoch: the number of the epoch.
     """
     rows = np.bincount(sources, minlength=len(weights))
-    whole = np.floor(weights).astype(np.int64)
-    extra = np.floor(np.subtract(weights, whole) * rows + 0.5).astype(np.int64)
+    integers = np.floor(weights).astype(np.int64)
+    extra = np.floor(np.subtract(weights, integers) * rows + 0.5).astype(np.int64)
     turn = np.zeros_like(sources)  # of each row among those of its source
     generator = seeded_generator(seed, 0, 1)  # that of an epoch has no third number
     for source, count in enumerate(rows.tolist()):
@@ -52,26 +52,26 @@ def weighted_order(sources: np.ndarray, weights: Sequence[float], seed: int, epo
         turn[np.flatnonzero(sources == source)[order]] = np.arange(count)
 
     is_extra = (turn - epoch * extra[sources]) % rows[sources] < extra[sources]
-    copies = whole[sources] + is_extra
-    drawn = np.repeat(np.arange(len(sources)), copies)
-    copy = np.arange(len(drawn)) - np.repeat(np.cumsum(copies) - copies, copies)
+    copies = integers[sources] + is_extra
+    repeated = np.repeat(np.arange(len(sources)), copies)
+    copy = np.arange(len(repeated)) - np.repeat(np.cumsum(copies) - copies, copies)
     generator = seeded_generator(seed, epoch)
     within = torch.rand(len(sources), generator=generator, dtype=torch.float64).numpy()
-    keys = (copy + within[drawn]) / copies[drawn]
+    keys = (copy + within[repeated]) / copies[repeated]
 
-    return torch.from_numpy(drawn[np.argsort(keys, kind="stable")])
+    return torch.from_numpy(repeated[np.argsort(keys, kind="stable")])
 
 
 @dataclass(frozen=True)
 class Gathering:
-    """Rows (one boolean each) that leave the batches they were drawn for, until ``together`` of
+    """Rows (one boolean each) that leave the batches they were drawn for, until ``threshold`` of
     them wait.
 
     Source: NGCSE, authors' code, which caches LLM rows in this way.
     """
 
     rows: Tensor
-    together: int
+    threshold: int
 
 
 class BatchLoader:
@@ -131,7 +131,7 @@ class BatchLoader:
         self._length = batches
         self._limit = batches if limit is None else min(limit, batches)
         self._enough = (
-            0 if gathering is None else min(gathering.together, int(gathering.rows.sum()))
+            0 if gathering is None else min(gathering.threshold, int(gathering.rows.sum()))
         )
 
     def reset(self) -> None:
@@ -223,13 +223,13 @@ def count_batches(rows: int, batch_size: int, *, drop_last: bool) -> tuple[int, 
     if rows < batch_size:
         return 1, rows
 
-    batches, rest = divmod(rows, batch_size)
+    batches, remainder = divmod(rows, batch_size)
 
-    if drop_last or not rest:
+    if drop_last or not remainder:
         return batches, batches * batch_size
 
     # A single row joins the batch before it.
-    return batches + (rest > 1), rows
+    return batches + (remainder > 1), rows
 
 
 def _digest(order: Tensor) -> str:

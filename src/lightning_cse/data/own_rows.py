@@ -57,28 +57,30 @@ class OwnRows:
         return self.scheme(tables, self.roles)(tables, account)
 
     def scheme(
-        self, tables: Sequence[Dataset], wanted: Collection[str], key: str = "data.train"
+        self, tables: Sequence[Dataset], roles: Collection[str], key: str = "data.train"
     ) -> RoleRows:
-        """Return the scheme that makes rows with the wanted roles or, if none are given, keeps the
+        """Return the scheme that makes rows with these roles or, if none are given, keeps the
         roles of the files.
 
         Args:
             tables: the user's files.
-            wanted: the roles that a method trains on.
+            roles: the roles that a method trains on.
             key: the config key of the files, for messages.
 
         Raises:
             DataError: if files cannot be combined, or are test sets.
         """
-        kinds = {layout_of(names_of(rows)) or "sentences" for rows in tables}
+        layouts = {layout_of(names_of(rows)) or "sentences" for rows in tables}
 
-        if len(kinds) > 1 and kinds & _ALONE:
-            found = "; ".join(
+        if len(layouts) > 1 and layouts & _ALONE:
+            listing = "; ".join(
                 f"{origin_of(rows)} has {', '.join(names_of(rows))}" for rows in tables
             )
-            raise DataError(f"{key}: files of these layouts cannot be trained on together: {found}")
+            raise DataError(
+                f"{key}: files of these layouts cannot be trained on together: {listing}"
+            )
 
-        with_targets = self._with_targets(kinds, wanted)
+        with_targets = self._with_targets(layouts, roles)
         if with_targets is not None:
             return with_targets
 
@@ -91,13 +93,13 @@ class OwnRows:
                     '"data.columns={anchor: sentence1, positive: sentence2}"'
                 )
 
-        if set(wanted) == set(self.roles) or kinds <= {"sentences", "unlabelled pairs"}:
-            return Sentences(distinct="labelled pairs" in kinds)
+        if set(roles) == set(self.roles) or layouts <= {"sentences", "unlabelled pairs"}:
+            return Sentences(distinct="labelled pairs" in layouts)
 
-        if kinds == {"implicit pairs"}:
+        if layouts == {"implicit pairs"}:
             return ImplicitPairs()
 
-        if kinds != {"INLI"}:
+        if layouts != {"INLI"}:
             names = {name for rows in tables for name in names_of(rows)}
             labelled = [rows for rows in tables if "label" in names_of(rows)]
             for rows in labelled:
@@ -107,23 +109,23 @@ class OwnRows:
 
             return NLITriplets(self.pairing, self.seed, contradicted)
 
-        if set(wanted) & set(PAIR_SENTENCES):
+        if set(roles) & set(PAIR_SENTENCES):
             return INLIImplicitPairs(explicit=self.positive, seed=self.seed)
 
-        if {"positive", "entailment"}.isdisjoint(wanted):
+        if {"positive", "entailment"}.isdisjoint(roles):
             return INLIQuadruples()
 
         return INLITriplets(self.positive)
 
-    def _with_targets(self, kinds: Collection[str], wanted: Collection[str]) -> RoleRows | None:
+    def _with_targets(self, layouts: Collection[str], roles: Collection[str]) -> RoleRows | None:
         """Return the scheme of rows with labels or scores, if these roles and layouts have them."""
-        if set(wanted) == set(ScoredPairs.roles):
+        if set(roles) == set(ScoredPairs.roles):
             return ScoredPairs() if self.scores is None else ScoredPairs(self.scores)
 
-        if set(wanted) == set(LabelledPairs.roles):
+        if set(roles) == set(LabelledPairs.roles):
             return LabelledPairs() if self.labels is None else LabelledPairs(self.labels)
 
-        if set(kinds) == {"scored triplets"} and set(wanted) == set(TRAINED):
+        if set(layouts) == {"scored triplets"} and set(roles) == set(TRAINED):
             return ScoredTriplets()
 
         return None

@@ -40,17 +40,17 @@ class Tables:
 
 
 def read_tables(
-    settings: ContrastiveData, wanted: Sequence[str] = (), optional: Sequence[str] = ()
+    settings: ContrastiveData, roles: Sequence[str] = (), optional: Sequence[str] = ()
 ) -> Tables:
     """Read the sources of a data set; the roles that a method wants are named if a file does not
     fit.
     """
-    roles = ", ".join(f"[{role}]" if role in optional else role for role in wanted)
+    listing = ", ".join(f"[{role}]" if role in optional else role for role in roles)
     read = functools.partial(read_sources, data_dir=settings.data_dir)
     read_own = functools.partial(
         read,
         form=FileFormat.of(settings),
-        takes=f"the method reads {roles}" if roles else "",
+        takes=f"the method reads {listing}" if roles else "",
         cache_dir=Path(settings.cache_dir).expanduser() if settings.cache_dir else None,
     )
     account: Account = Counter()
@@ -71,7 +71,7 @@ def read_tables(
 
 
 def prepare(
-    settings: ContrastiveData, tables: Tables, wanted: Sequence[str]
+    settings: ContrastiveData, tables: Tables, method_roles: Sequence[str]
 ) -> tuple[Dataset, Dataset, tuple[str, ...]]:
     """Return training rows, held-out rows and their roles: built by the scheme of the data, split,
     and cut.
@@ -79,12 +79,12 @@ def prepare(
     account = tables.account
     excluded = all_pairs(tables.excluded)
     clean = [without_pairs(table, excluded, account) for table in tables.train]
-    train, roles = _built(settings, clean, wanted, "data.train", account)
+    train, roles = _built(settings, clean, method_roles, "data.train", account)
 
     if tables.held_out is None:
         train, held_out = hold_out(train, settings.share, of=roles[0], account=account)
     else:
-        held_out, _ = _built(settings, tables.held_out, wanted, "data.held_out", Counter())
+        held_out, _ = _built(settings, tables.held_out, method_roles, "data.held_out", Counter())
 
     train = with_random_seconds(with_another_anchor(train))
     train = keep(train, free_of(train, excluded), REASON, account)
@@ -114,14 +114,14 @@ def numbered(tables: Sequence[Dataset]) -> list[Dataset]:
 def _built(
     settings: ContrastiveData,
     tables: Sequence[Dataset],
-    wanted: Sequence[str],
+    method_roles: Sequence[str],
     key: str,
     account: Account,
 ) -> tuple[Dataset, tuple[str, ...]]:
     """Return training rows and their roles."""
     scheme = settings.rows
     if isinstance(scheme, OwnRows):  # what it makes depends on the columns of the files
-        scheme = scheme.scheme(tables, wanted, key)
+        scheme = scheme.scheme(tables, method_roles, key)
 
     rows = scheme(tables, account)
     if not len(rows):

@@ -193,29 +193,31 @@ class NLITriplets:
         columns = rows.column_names
         ready = next((names for names in _READY if {*names[:2]} <= {*columns}), TRIPLET[:2])
         sentences = [name for name in ready if name in columns][: len(self.roles)]
-        kept = [name for name in columns if name.startswith("negative_") and self.contradiction]
-        kept += {"intermediate"}.intersection(columns)
-        names = [*TRIPLET[: len(sentences)], *TRAINED[: len(sentences)], *kept]
+        further = [name for name in columns if name.startswith("negative_") and self.contradiction]
+        further += {"intermediate"}.intersection(columns)
+        names = [*TRIPLET[: len(sentences)], *TRAINED[: len(sentences)], *further]
 
-        return renamed(rows, **dict(zip(names, sentences * 2 + kept, strict=True)))
+        return renamed(rows, **dict(zip(names, sentences * 2 + further, strict=True)))
 
     def _from_pairs(self, rows: Dataset, account: Account) -> Dataset:
         """Build triplets from labelled pairs, grouped by premise."""
         columns = {name: hashes(rows, name) for name in ("premise", "hypothesis")}
         pairs = pd.DataFrame(columns | {"label": values(rows, "label").to_pandas()})
         trained = pairs[pairs["label"].isin(self.roles)]
-        kept = trained.drop_duplicates(["premise", "hypothesis"])
+        unique = trained.drop_duplicates(["premise", "hypothesis"])
         count_dropped(account, _other_labels(pairs["label"], self.roles))
-        count_dropped(account, {"repeated pair": len(trained) - len(kept)})
+        count_dropped(account, {"repeated pair": len(trained) - len(unique)})
 
-        in_order = pd.factorize(kept["premise"])[0]  # premises by their first appearance
-        kept = kept.assign(premise=in_order, row=kept.index).sort_values("premise", kind="stable")
+        in_order = pd.factorize(unique["premise"])[0]  # premises by their first appearance
+        unique = unique.assign(premise=in_order, row=unique.index).sort_values(
+            "premise", kind="stable"
+        )
 
         if not self.contradiction:
-            entailed = rows.select(kept["row"].to_numpy())
+            entailed = rows.select(unique["row"].to_numpy())
             return _triplets(entailed, "premise", "hypothesis")
 
-        numbers = self._chosen(kept, account)
+        numbers = self._chosen(unique, account)
         first = renamed(rows, premise="premise", entailment="hypothesis").select(numbers[:, 0])
         second = rows.select_columns("hypothesis").select(numbers[:, 1])
         triplets = beside(first, second.rename_column("hypothesis", "contradiction"))
@@ -323,11 +325,11 @@ class ScoredPairs:
         """Return one row per pair; a table without scores, or one off the scale, is a DataError."""
         rows = flattened(concatenate(tables))
         targets = targets_of(rows, self.scores)
-        alike = pc.greater_equal(targets, self.similar)
+        is_similar = pc.greater_equal(targets, self.similar)
 
         return with_columns(
             renamed(rows, sentence1="sentence1", sentence2="sentence2"),
-            positive=_where(alike, values(rows, "sentence2")),
+            positive=_where(is_similar, values(rows, "sentence2")),
             target=targets,
         )
 

@@ -95,8 +95,8 @@ def concatenate(parts: Sequence[Dataset], *, fill: bool = False) -> Dataset:
     rows = datasets.concatenate_datasets(chosen)
 
     # `datasets` leaves out parts without rows, and with them the columns that no other part has.
-    kinds = {field.name: field.type for part in chosen for field in part.data.schema}
-    lacking = {name: pa.nulls(len(rows), kinds[name]) for name in kinds.keys() - rows.column_names}
+    types = {field.name: field.type for part in chosen for field in part.data.schema}
+    lacking = {name: pa.nulls(len(rows), types[name]) for name in types.keys() - rows.column_names}
     if lacking:
         rows = with_columns(rows, **lacking)
 
@@ -116,20 +116,20 @@ def beside(*parts: Dataset) -> Dataset:
 
 def with_columns(rows: Dataset, **columns: Any) -> Dataset:
     """Return the rows with columns added or replaced: a value for each row."""
-    others = rows.remove_columns([name for name in columns if name in rows.column_names])
+    remaining = rows.remove_columns([name for name in columns if name in rows.column_names])
     arrays = {name: _array(column) for name, column in columns.items()}
 
-    return beside(others, Dataset(InMemoryTable(pa.table(arrays))))
+    return beside(remaining, Dataset(InMemoryTable(pa.table(arrays))))
 
 
 def with_constant(rows: Dataset, name: str, value: str | int | None) -> Dataset:
     """Return the rows with a column added or replaced that has one value, or null."""
     table = _whole(rows.remove_columns(name) if name in rows.column_names else rows)
     length = len(table)
-    kind = pa.int64() if isinstance(value, int) else pa.string()
-    chunk = pa.repeat(pa.scalar(value, kind), min(length, BATCH))
+    type_ = pa.int64() if isinstance(value, int) else pa.string()
+    chunk = pa.repeat(pa.scalar(value, type_), min(length, BATCH))
     chunks = [chunk.slice(0, length - start) for start in range(0, length, BATCH)]
-    column = pa.table({name: pa.chunked_array(chunks, kind)})  # the chunks share their memory
+    column = pa.table({name: pa.chunked_array(chunks, type_)})  # the chunks share their memory
     constant = Dataset(InMemoryTable(column), fingerprint=Hasher.hash((name, value, length)))
 
     return _chosen_like(rows, beside(table, constant))
@@ -183,9 +183,9 @@ def _chosen_like(rows: Dataset, table: Dataset) -> Dataset:
     return table if numbers is None else table.select(numbers)
 
 
-def _array(column: Any, kind: pa.DataType | None = None) -> pa.Array | pa.ChunkedArray:
+def _array(column: Any, type_: pa.DataType | None = None) -> pa.Array | pa.ChunkedArray:
     is_array = isinstance(column, pa.Array | pa.ChunkedArray)
-    array = column if is_array else pa.array(column, kind)
+    array = column if is_array else pa.array(column, type_)
 
     return array.cast(pa.string()) if pa.types.is_null(array.type) else array
 

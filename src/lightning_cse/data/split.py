@@ -31,11 +31,11 @@ ANOTHER_ANCHOR = "\0another anchor"
 
 def keep(rows: Dataset, is_kept: np.ndarray, reason: str, account: Account) -> Dataset:
     """Return the rows to keep; corpus rows that are no longer used count as dropped."""
-    kept = rows.select(np.flatnonzero(is_kept))
-    if len(kept) < len(rows):
-        count_dropped(account, {reason: count_corpus_rows(rows) - count_corpus_rows(kept)})
+    train = rows.select(np.flatnonzero(is_kept))
+    if len(train) < len(rows):
+        count_dropped(account, {reason: count_corpus_rows(rows) - count_corpus_rows(train)})
 
-    return kept
+    return train
 
 
 def hold_out(rows: Dataset, share: float, *, of: str, account: Account) -> tuple[Dataset, Dataset]:
@@ -54,8 +54,8 @@ def hold_out(rows: Dataset, share: float, *, of: str, account: Account) -> tuple
     number = max(2, round(share * total)) if share else 0
 
     if number > total - 2:
-        left = f"{share} of {total} sentences leaves too few on one side"
-        raise DataError(f"data.held_out_share: {left}")
+        problem = f"{share} of {total} sentences leaves too few on one side"
+        raise DataError(f"data.held_out_share: {problem}")
 
     is_held_out = _drawn(corpus, number) | _drawn(added, round(share * _count(added)))
     held_out = rows.select(np.flatnonzero(is_held_out))
@@ -122,9 +122,9 @@ def with_another_anchor(rows: Dataset) -> Dataset:
     order = numbers[seeded_order(len(numbers), SEED)]
     anchor_of = np.arange(len(rows))
     anchor_of[order] = np.roll(order, -1)
-    others = values(rows.select(anchor_of), "anchor")
+    anchors = values(rows.select(anchor_of), "anchor")
 
-    return with_columns(rows, negative=pc.if_else(is_waiting, others, negatives))
+    return with_columns(rows, negative=pc.if_else(is_waiting, anchors, negatives))
 
 
 def with_random_seconds(rows: Dataset) -> Dataset:
@@ -143,12 +143,12 @@ def with_random_seconds(rows: Dataset) -> Dataset:
         return rows.select(written)
 
     generator = torch.Generator().manual_seed(SEED)
-    drawn = torch.randint(len(written), (len(waiting),), generator=generator).numpy()
-    while (is_same := firsts[waiting] == firsts[written[drawn]]).any():
-        drawn[is_same] = (drawn[is_same] + 1) % len(written)
+    numbers = torch.randint(len(written), (len(waiting),), generator=generator).numpy()
+    while (is_same := firsts[waiting] == firsts[written[numbers]]).any():
+        numbers[is_same] = (numbers[is_same] + 1) % len(written)
 
     second_of = np.arange(len(rows))
-    second_of[waiting] = written[drawn]
+    second_of[waiting] = written[numbers]
 
     return with_columns(rows, sentence2=values(rows.select(second_of), "sentence2"))
 

@@ -95,16 +95,16 @@ class WrittenPairs:
         numbers = pairs.groupby(list(pairs), sort=False).ngroup()  # the same for the same pair
         is_equal = pairs["first"] == pairs["second"]
         new = pairs[~(is_equal | numbers.duplicated())]
-        kept = new[new.groupby(["first", "score"]).cumcount() < self.most].index
-        is_kept = numbers.isin(numbers[kept])
+        chosen = new[new.groupby(["first", "score"]).cumcount() < self.most].index
+        is_kept = numbers.isin(numbers[chosen])
         dropped = {
             "equal sentences": is_equal.sum(),
-            "repeated pair": is_kept.sum() - len(kept),
+            "repeated pair": is_kept.sum() - len(chosen),
             f"more than {self.most} of a sentence and score": (~(is_equal | is_kept)).sum(),
         }
         count_dropped(account, dropped)
 
-        return rows.select(kept.to_numpy())
+        return rows.select(chosen.to_numpy())
 
 
 @dataclass(frozen=True)

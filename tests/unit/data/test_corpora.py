@@ -143,8 +143,8 @@ def test_corpora_of_ones_own(put, tmp_path, config_dir, capsys):
     register_corpora(config_dir)  # without a corpora.yaml
     path = put("my/pairs.csv", "question,answer\nQ?,A.\n")
     (config_dir / "corpora.yaml").write_text(OWN)
-    place = ["--config-dir", str(config_dir), "--data-dir", str(tmp_path)]
-    assert prepare.main(["mine", "--check", *place]) == 0
+    options = ["--config-dir", str(config_dir), "--data-dir", str(tmp_path)]
+    assert prepare.main(["mine", "--check", *options]) == 0
     assert f"{path}: ok, any rows of train" in capsys.readouterr().out
     assert read_corpus("mine", "train", tmp_path)["sentence2"][:] == ["A."]
 

@@ -41,14 +41,14 @@ def places(rows):
 
 def trained_on(data):
     """Return the tokens of the training rows by role, in the order of the rows."""
-    found = {}
+    by_row = {}
 
     for batch in data.train_dataloader():
         for role, tokens in batch["roles"].items():
             rows = batch["index"][tokens.rows].tolist()
-            found.setdefault(role, {}).update(zip(rows, ids_of(tokens), strict=True))
+            by_row.setdefault(role, {}).update(zip(rows, ids_of(tokens), strict=True))
 
-    return {role: [ids for _, ids in sorted(rows.items())] for role, rows in found.items()}
+    return {role: [ids for _, ids in sorted(rows.items())] for role, rows in by_row.items()}
 
 
 # The account and the rows that are drawn
@@ -57,14 +57,16 @@ def trained_on(data):
 @pytest.mark.parametrize("options", [{}, {"held_out_share": 0.1}])
 def test_fewer_rows_are_the_same_premises_for_every_seed_and_scheme(options):
     want = inli(train_rows=40, **options).train["premise"][:]
-    whole = inli(**options).train["premise"][:]
+    all_premises = inli(**options).train["premise"][:]
 
-    assert [premise for premise in whole if premise in set(want)] == want != whole[:40]
+    assert (
+        [premise for premise in all_premises if premise in set(want)] == want != all_premises[:40]
+    )
     assert len(set(want)) == 40
 
-    both = inli(INLITriplets("both"), train_rows=40, seed=2, **options).train
+    triplets = inli(INLITriplets("both"), train_rows=40, seed=2, **options).train
 
-    assert both["premise"][:] == [premise for premise in want for _ in range(2)]
+    assert triplets["premise"][:] == [premise for premise in want for _ in range(2)]
 
 
 SHARES = [(INLITriplets(), INLI, 60), (NLITriplets(), NLI, 9), (Sentences(), WIKI, 41)]
@@ -203,19 +205,19 @@ Dora hums whenever it rains.,,,Dora is silent in the rain.,No.
 
 
 @pytest.fixture
-def own(put):
+def own_path(put):
     return str(put("own.csv", OWN))
 
 
-def with_own(own, rows=None, **options):
+def with_own(own_path, rows=None, **options):
     if "held_out_share" not in options:
         options.setdefault("held_out", ["inli/val"])
 
-    return data_module([*INLI, own], rows or INLIQuadruples(), **options)
+    return data_module([*INLI, own_path], rows or INLIQuadruples(), **options)
 
 
-def test_rows_that_lack_roles_are_in_the_batches_of_the_others(own, tmp_path):
-    data = with_own(own, cache_dir=str(tmp_path))
+def test_rows_that_lack_roles_are_in_the_batches_of_the_others(own_path, tmp_path):
+    data = with_own(own_path, cache_dir=str(tmp_path))
 
     assert data.counts == {
         "read": 601,
@@ -232,13 +234,13 @@ def test_rows_that_lack_roles_are_in_the_batches_of_the_others(own, tmp_path):
     assert ids_of(batch["contradiction"])[0] == Words()(["Dora is silent in the rain."])[0]
 
 
-def test_too_few_held_out_rows_have_the_roles(own):
+def test_too_few_held_out_rows_have_the_roles(own_path):
     with pytest.raises(DataError, match=r"1 of 5 held-out rows can be watched"):
-        with_own(own, held_out=[own]).watched(QUADRUPLE)
+        with_own(own_path, held_out=[own_path]).watched(QUADRUPLE)
 
 
-def test_role_that_some_rows_lack(own):
-    data = data_module([own], INLIQuadruples(), held_out=["inli/val"])
+def test_role_that_some_rows_lack(own_path):
+    data = data_module([own_path], INLIQuadruples(), held_out=["inli/val"])
 
     with pytest.raises(DataError, match=r"own\.csv:3: no contradiction, .*; 2 of 5 training rows"):
         data.use(("premise", "contradiction"))
@@ -249,9 +251,9 @@ def test_role_that_some_rows_lack(own):
     assert [len(batch["roles"][role]) for role in QUADRUPLE] == [5, 3, 3, 3]
 
 
-def test_weighted_rows_and_their_account(own):
-    data = with_own(own, weights=[0.5, 3])
-    names = ("rows an epoch", "rows an epoch: inli/train", f"rows an epoch: {own}")
+def test_weighted_rows_and_their_account(own_path):
+    data = with_own(own_path, weights=[0.5, 3])
+    names = ("rows an epoch", "rows an epoch: inli/train", f"rows an epoch: {own_path}")
 
     assert [data.counts[name] for name in names] == [313, 298, 15]
 
@@ -260,7 +262,7 @@ def test_weighted_rows_and_their_account(own):
     assert sum(rows.values()) == 313
     assert [rows[row] for row in range(595, 600)] == [3] * 5
 
-    triplets = with_own(own, INLITriplets("both"), weights=[1, 2])
+    triplets = with_own(own_path, INLITriplets("both"), weights=[1, 2])
 
     assert triplets.counts["rows an epoch"] == 2 * 595 + 2 * 3
 
@@ -286,12 +288,12 @@ def test_validation_has_each_sentence_of_tasks_and_diagnostics_once(monkeypatch)
     for watches in (True, False):  # with dropout, diagnostics embed them apart
         data.embeds_watched = watches
         loader = data.val_dataloader()
-        found = sentences_in(loader)
-        assert len(found) == len(set(found))
-        assert {*found} == expected.union(data.watched_sentences if watches else ())
+        sentences = sentences_in(loader)
+        assert len(sentences) == len(set(sentences))
+        assert {*sentences} == expected.union(data.watched_sentences if watches else ())
         assert len(list(loader)) == len(loader) > 3
         lengths = [length for batch in loader for length in batch["tokens"].lengths.tolist()]
-        assert lengths == [len(sentence.split()) for sentence in found] == sorted(lengths)
+        assert lengths == [len(sentence.split()) for sentence in sentences] == sorted(lengths)
         for batch in loader:
             count = len(batch["sentences"])
             assert count == 1 or count * int(batch["tokens"].lengths.max()) <= 60
@@ -306,9 +308,11 @@ def test_state_has_the_position_and_the_size_of_a_batch():
     data = data_module(["simcse_nli/train"], NLITriplets())
     assert data.state_dict() == {"position": None, "batch_size": 8}
     loader = iter(data.train_dataloader())
-    seen = [next(loader)["index"].tolist() for _ in range(2)]
+    first_batches = [next(loader)["index"].tolist() for _ in range(2)]
     state = data.state_dict()
-    other = data_module(["simcse_nli/train"], NLITriplets(), batch_size=4)
-    other.load_state_dict(state)
-    assert other.batch_size == 8
-    assert seen + batch_rows(other) == batch_rows(data_module(["simcse_nli/train"], NLITriplets()))
+    another = data_module(["simcse_nli/train"], NLITriplets(), batch_size=4)
+    another.load_state_dict(state)
+    assert another.batch_size == 8
+    assert first_batches + batch_rows(another) == batch_rows(
+        data_module(["simcse_nli/train"], NLITriplets())
+    )

@@ -117,13 +117,13 @@ def test_all_settings_watch_the_same_sentences_once_each(folder):
 
 
 def test_fewer_llm_rows(folder, adds_up):
-    whole = data(folder)
+    all_rows = data(folder)
     six, twelve = (data(folder, llm_rows=count) for count in (6, 12))
 
-    assert llm_anchors(six.train) < llm_anchors(twelve.train) < llm_anchors(whole.train)
+    assert llm_anchors(six.train) < llm_anchors(twelve.train) < llm_anchors(all_rows.train)
     assert len(llm_anchors(six.train)) == six.counts["llm_rows"] == 6
-    assert list(six.held_out) == list(whole.held_out)
-    assert anchors(six.train) == anchors(whole.train)
+    assert list(six.held_out) == list(all_rows.held_out)
+    assert anchors(six.train) == anchors(all_rows.train)
     assert all(row["negative"] for row in six.train if row["anchor"] in STRANGERS)
     assert adds_up(six.counts)
 

@@ -25,22 +25,22 @@ def corpus_rows(rows):
 @pytest.mark.parametrize("explicit", ["explicit", "both"])
 @pytest.mark.parametrize("mismatched", ["contradiction", "neutral"])
 def test_premise_is_the_implicit_sentence_of_both_pairs(explicit, mismatched, adds_up):
-    kinds = INLI[1:2] if explicit == "explicit" else INLI[1:3]
+    entailments = INLI[1:2] if explicit == "explicit" else INLI[1:3]
     built, account = apply(INLIImplicitPairs(explicit, mismatched), inli())
     want = [
-        (f"premise {row}", f"{kind} {row}", f"premise {row}", f"{mismatched} {row}")
+        (f"premise {row}", f"{entailment} {row}", f"premise {row}", f"{mismatched} {row}")
         for row in range(6)
-        for kind in kinds
+        for entailment in entailments
     ]
 
     assert list(zip(*map(built.__getitem__, ROLES), strict=True)) == want
-    assert corpus_rows(built) == [row for row in range(6) for _ in kinds]
-    assert where(built, len(kinds)) == "/data/train.csv:2"
+    assert corpus_rows(built) == [row for row in range(6) for _ in entailments]
+    assert where(built, len(entailments)) == "/data/train.csv:2"
     assert adds_up(account, count_corpus_rows(built))
 
     fewer = subset(built, 3, account)
 
-    assert len(fewer) == 3 * len(kinds), "both rows of a premise are drawn together"
+    assert len(fewer) == 3 * len(entailments), "both rows of a premise are drawn together"
     assert adds_up(account, count_corpus_rows(fewer))
 
 
@@ -49,11 +49,11 @@ def test_repeated_sentences_are_never_their_own_mismatch():
     rows = inli(4, premise=["a", "a", "b", "c"], explicit_entailment=entailed)
 
     for seed in range(20):
-        others = apply(INLIImplicitPairs("explicit", seed=seed), rows)[0]["neg_explicit"]
+        of_other_rows = apply(INLIImplicitPairs("explicit", seed=seed), rows)[0]["neg_explicit"]
 
-        assert others[:2] == ["three", "three"]
-        assert others[2] in ("two", "three")
-        assert others[3] in ("one", "two")
+        assert of_other_rows[:2] == ["three", "three"]
+        assert of_other_rows[2] in ("two", "three")
+        assert of_other_rows[3] in ("one", "two")
 
 
 def test_rows_without_a_pair_are_dropped_and_counted():

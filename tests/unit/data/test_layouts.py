@@ -103,11 +103,11 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("name", "text", "columns", "at", "dropped"), COLUMNS)
 def test_columns(name, text, columns, at, dropped):
-    found, lines_of_rows, counts = read(name, text)
+    rows, lines_of_rows, counts = read(name, text)
     account = {f"dropped: {reason}": count for reason, count in dropped.items()}
 
-    assert found == columns
-    assert list(found) == list(columns)
+    assert rows == columns
+    assert list(rows) == list(columns)
     assert lines_of_rows == at
     assert counts == {"read": len(at) + sum(dropped.values()), **account}
 

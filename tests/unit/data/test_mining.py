@@ -27,12 +27,21 @@ def loop(anchors, positives, embed, count, share):
 
     mined, left_out = [], 0
     for anchor, positive in zip(anchors, positives, strict=True):
-        right = {other for asked, other in zip(anchors, positives, strict=True) if asked == anchor}
-        others = [one for one in dict.fromkeys(positives) if one not in right | {anchor}]
+        right = {
+            answer
+            for question, answer in zip(anchors, positives, strict=True)
+            if question == anchor
+        }
+        candidates = [
+            candidate for candidate in dict.fromkeys(positives) if candidate not in right | {anchor}
+        ]
         limit = share * cosine(anchor, positive)
-        near = [one for one in others if cosine(anchor, one) > limit]
+        near = [candidate for candidate in candidates if cosine(anchor, candidate) > limit]
         left_out += len(near)
-        far = sorted((one for one in others if one not in near), key=lambda x: -cosine(anchor, x))
+        far = sorted(
+            (candidate for candidate in candidates if candidate not in near),
+            key=lambda x: -cosine(anchor, x),
+        )
         mined.append((far + [None] * count)[:count])
 
     return mined, left_out
@@ -52,9 +61,9 @@ def test_negatives_are_those_of_a_loop(count, share):
 def test_blocks_do_not_change_the_result(monkeypatch):
     anchors = [f"q{n}" for n in range(30)]
     positives = [f"a{n}" for n in range(30)]
-    whole = mine_negatives(anchors, positives, embedder(), count=2)
+    in_one_block = mine_negatives(anchors, positives, embedder(), count=2)
     monkeypatch.setattr("lightning_cse.data.mining._SCORES", 100)
-    assert mine_negatives(anchors, positives, embedder(), count=2) == whole
+    assert mine_negatives(anchors, positives, embedder(), count=2) == in_one_block
 
 
 def test_sentence_near_the_positive_is_no_negative():
@@ -108,9 +117,9 @@ def test_agrees_with_sentence_transformers():
         similarity = staticmethod(cos_sim)
         similarity_pairwise = staticmethod(pairwise_cos_sim)
 
-    anchors, positives = [[f"{kind}{n}" for n in range(40)] for kind in "qa"]
+    anchors, positives = [[f"{letter}{n}" for n in range(40)] for letter in "qa"]
     pairs = Dataset.from_dict({"anchor": anchors, "positive": positives})
-    theirs = mine_hard_negatives(
+    expected_rows = mine_hard_negatives(
         pairs,
         Model(),
         num_negatives=2,
@@ -119,7 +128,7 @@ def test_agrees_with_sentence_transformers():
         verbose=False,
         output_format="n-tuple",
     )
-    expected = {row["anchor"]: [row["negative_1"], row["negative_2"]] for row in theirs}
+    expected = {row["anchor"]: [row["negative_1"], row["negative_2"]] for row in expected_rows}
     mined, _ = mine_negatives(anchors, positives, embedder(width=8), count=2)
     complete = {a: row for a, row in zip(anchors, mined, strict=True) if None not in row}
     assert complete == expected

@@ -58,22 +58,22 @@ MARKS = [b'"', b",", b"\n", b"\r", b"\t", b"\\", b"{", b"]", b":", b" ", b"\0", 
 def damage(draw, content):
     """Return a file with bytes changed, lines left out or repeated, and cells moved."""
     for _ in range(draw(st.integers(1, 3))):
-        kind = draw(st.sampled_from(["flip", "insert", "cut", "leave out", "repeat", "move"]))
-        place = draw(st.integers(0, max(len(content) - 1, 0)))
+        mutation = draw(st.sampled_from(["flip", "insert", "cut", "leave out", "repeat", "move"]))
+        position = draw(st.integers(0, max(len(content) - 1, 0)))
 
-        if kind == "flip":
+        if mutation == "flip":
             changed = bytes([draw(st.integers(0, 255))])
-            content = content[:place] + changed + content[place + 1 :]
-        elif kind == "insert":
-            content = content[:place] + draw(st.sampled_from(MARKS)) + content[place:]
-        elif kind == "cut":
-            content = content[:place]
+            content = content[:position] + changed + content[position + 1 :]
+        elif mutation == "insert":
+            content = content[:position] + draw(st.sampled_from(MARKS)) + content[position:]
+        elif mutation == "cut":
+            content = content[:position]
         else:
-            separator = b"," if kind == "move" else b"\n"
+            separator = b"," if mutation == "move" else b"\n"
             parts = content.split(separator)
             number = draw(st.integers(0, len(parts) - 1))
-            part = parts.pop(number) if kind != "repeat" else parts[number]
-            if kind != "leave out":
+            part = parts.pop(number) if mutation != "repeat" else parts[number]
+            if mutation != "leave out":
                 parts.insert(draw(st.integers(0, len(parts))), part)
 
             content = separator.join(parts)

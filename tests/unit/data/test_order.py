@@ -57,8 +57,8 @@ def test_batch_sizes(rows, drop_last, sizes):
 @pytest.mark.parametrize(("limit", "count"), [(2, 2), (0.8, 3), (9, 4), (1.0, 4)])
 def test_limited_passes_are_the_starts_of_all_epochs(limit, count):
     """The Trainer takes that many batches of a pass, of which the loader only knows."""
-    whole = loader(27)
-    epochs = [list(whole) for _ in range(3)]
+    epoch = loader(27)
+    epochs = [list(epoch) for _ in range(3)]
     limited = loader(27, limit=limit)
     assert len(limited) == 4
     assert [list(islice(limited, count)) for _ in range(3)] == [e[:count] for e in epochs]
@@ -84,22 +84,22 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_resumed_loader_yields_same_batches(kind):
-    whole = loader(56, **KINDS[kind])
-    want = [batch for _ in range(3) for batch in whole]
+@pytest.mark.parametrize("order", KINDS)
+def test_resumed_loader_yields_same_batches(order):
+    uninterrupted = loader(56, **KINDS[order])
+    want = [batch for _ in range(3) for batch in uninterrupted]
 
-    for stop in range(1, 2 * len(whole)):
-        first = loader(56, **KINDS[kind])
+    for stop in range(1, 2 * len(uninterrupted)):
+        first = loader(56, **KINDS[order])
         batches = (batch for _ in range(3) for batch in first)
-        found = [next(batches) for _ in range(stop)]
-        second = loader(56, **KINDS[kind])
+        resumed = [next(batches) for _ in range(stop)]
+        second = loader(56, **KINDS[order])
         second.load_state_dict(first.state_dict())
 
-        while len(found) < len(want):
-            found += second
+        while len(resumed) < len(want):
+            resumed += second
 
-        assert found == want
+        assert resumed == want
 
 
 def test_order_that_cannot_be_drawn_again_is_refused():
@@ -126,12 +126,12 @@ def test_rows_are_drawn_as_often_as_their_weight():
     total = np.zeros(sum(sizes), dtype=int)
 
     for _ in range(epochs):
-        drawn = np.bincount(np.concatenate(list(batches)), minlength=len(total))
+        counts = np.bincount(np.concatenate(list(batches)), minlength=len(total))
 
-        assert np.bincount(source, drawn).tolist() == [50, 15, 16]  # 7 x 2.3 = 16.1
-        assert (np.abs(drawn - np.array(weights)[source]) < 1).all()
+        assert np.bincount(source, counts).tolist() == [50, 15, 16]  # 7 x 2.3 = 16.1
+        assert (np.abs(counts - np.array(weights)[source]) < 1).all()
 
-        total += drawn
+        total += counts
 
     exact = epochs * np.array([1.0, 0.5, 16 / 7])[source]
 
@@ -141,18 +141,18 @@ def test_rows_are_drawn_as_often_as_their_weight():
 # Gathered rows
 
 
-@pytest.mark.parametrize("together", [1, 5, 48])
-def test_gathered_rows_join_once_enough_wait(together):
-    gathered = loader(64, gathering=Gathering(torch.arange(64) % 4 == 0, together))
+@pytest.mark.parametrize("threshold", [1, 5, 48])
+def test_gathered_rows_join_once_enough_wait(threshold):
+    gathered = loader(64, gathering=Gathering(torch.arange(64) % 4 == 0, threshold))
     plain = loader(64)
     waiting = []
 
     for _ in range(3):  # rows that wait are carried over to the next epoch
-        for batch, drawn in zip(gathered, plain, strict=True):
-            waiting += [row for row in drawn if row % 4 == 0]
-            want = [row for row in drawn if row % 4]
+        for batch, plain_batch in zip(gathered, plain, strict=True):
+            waiting += [row for row in plain_batch if row % 4 == 0]
+            want = [row for row in plain_batch if row % 4]
 
-            if len(waiting) >= min(together, 16):
+            if len(waiting) >= min(threshold, 16):
                 want += waiting
                 waiting = []
 

@@ -61,32 +61,32 @@ def put_labelled(path, labels=LABELS):
 def files(tmp_path_factory):
     """Return a file of every layout; pairs are those without their optional column."""
     folder = tmp_path_factory.mktemp("files")
-    columns = {name: needed + optional for name, (needed, optional) in LAYOUTS.items()}
+    columns = {name: required + optional for name, (required, optional) in LAYOUTS.items()}
     columns["scored"] = columns["sentence pairs"]
     columns |= {"pairs": CSE[:2], "sentence pairs": ("sentence1", "sentence2")}
     columns["several negatives"] = (*CSE, "negative_2")
-    found = {
+    layouts = {
         name: put_csv(folder / f"{name}.csv", names, empty=["negative_2"])
         for name, names in columns.items()
     }
-    found["labelled pairs"] = put_labelled(folder / "labelled pairs.csv")
+    layouts["labelled pairs"] = put_labelled(folder / "labelled pairs.csv")
 
-    return found
+    return layouts
 
 
 @pytest.fixture(scope="module")
 def methods(compose):
     """Return the methods of the experiments, with a tiny encoder."""
     encoders = {}
-    found = {}
+    by_columns = {}
 
     for name in sorted({name for experiments in FITS.values() for name in experiments.split()}):
         cfg = compose(f"+experiment={name}", "+debug=tiny", "encoder.layers=1")
         pooling = cfg.encoder.pooling
         encoders[pooling] = encoders.get(pooling) or built(cfg.encoder)
-        found[name] = built(cfg.method, encoder=encoders[pooling])
+        by_columns[name] = built(cfg.method, encoder=encoders[pooling])
 
-    return found
+    return by_columns
 
 
 def data(train, method=None, **options):

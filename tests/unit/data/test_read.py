@@ -204,9 +204,9 @@ NUMBERED = {"negative_1": "N", "negative_2": "M"}
 )  # fmt: skip
 def test_rows_with_different_numbers_of_hard_negatives(put, name, content):
     put(name, content)
-    found = cells(rows_of(name))
+    actual = cells(rows_of(name))
 
-    assert found == {
+    assert actual == {
         "anchor": ["A", "B", "C"],
         "positive": ["P", "Q", "R"],
         "negative": ["N", None, None],
@@ -304,7 +304,7 @@ def test_rows_of_large_files_are_mapped_from_the_cache(put, name, tmp_path, monk
     expected = Counter()
     want = rows_of(name, counts=expected)
 
-    for again in range(3):
+    for attempt in range(3):
         counts = Counter()
         rows = read_files(name, key="data.train", cache_dir=cache, account=counts)
 
@@ -313,7 +313,7 @@ def test_rows_of_large_files_are_mapped_from_the_cache(put, name, tmp_path, monk
         assert rows.cache_files
         assert (files_of(rows), counts) == (files_of(want), expected)
 
-        if again == 1:  # only the table in the cache is read from now on
+        if attempt == 1:  # only the table in the cache is read from now on
             monkeypatch.setattr(tables, "sha256_of", None)
             monkeypatch.setattr(read, "lines_of", None)
             monkeypatch.setattr(read, "pq", None)
@@ -430,17 +430,17 @@ def test_bad_rows_are_left_out_if_asked(put, name, tmp_path, monkeypatch):
 
         assert cells(rows) == {"anchor": ["A", "D"], "positive": ["P", "Q"]}
         assert counts == {"read": 4, reason: 2}
-        places = f"(line {at + 1}: positive is empty; line {at + 2}: "
-        assert reason.startswith(f"dropped: bad rows of {name} {places}")
+        lines = f"(line {at + 1}: positive is empty; line {at + 2}: "
+        assert reason.startswith(f"dropped: bad rows of {name} {lines}")
 
 
 def test_an_account_names_the_first_bad_rows(put):
     put("t.csv", "anchor,positive\n" + "A,\n" * 7 + "B,Q\n")
     counts = Counter()
     rows_of("t.csv", FileFormat(bad_rows="skip"), counts)
-    places = "; ".join(f"line {line}: positive is empty" for line in range(2, 7))
+    lines = "; ".join(f"line {line}: positive is empty" for line in range(2, 7))
 
-    assert counts == {"read": 8, f"dropped: bad rows of t.csv ({places}; ...)": 7}
+    assert counts == {"read": 8, f"dropped: bad rows of t.csv ({lines}; ...)": 7}
 
     put("t.csv", "anchor,positive\nA,\n")
     message = "no rows that can be used: bad rows of t.csv (line 2: positive is empty)"
@@ -478,8 +478,8 @@ def test_settings_that_do_not_apply_are_named(put):
 
 def broken_pages():
     """Return a Parquet file whose footer can be read, and whose rows cannot."""
-    whole = pd.DataFrame(TRIPLETS).to_parquet()
-    return whole[:4] + b"\xff" * 40 + whole[44:]
+    content = pd.DataFrame(TRIPLETS).to_parquet()
+    return content[:4] + b"\xff" * 40 + content[44:]
 
 
 def parquet(**columns):

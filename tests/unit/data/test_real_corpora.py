@@ -46,8 +46,8 @@ def test_real_files_are_the_official_ones(real_data, name, split):
     assert [file.name for file in files_of(rows)] == [file.path for file in files]
     assert len(rows) == CORPORA[name].rows(split)
 
-    for found, file in zip(files_of(rows), files, strict=True):
-        assert file.sha256 in (None, found.sha256), file.path
+    for source, file in zip(files_of(rows), files, strict=True):
+        assert file.sha256 in (None, source.sha256), file.path
 
 
 @pytest.mark.parametrize("key", LABELS)

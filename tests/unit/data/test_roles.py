@@ -77,20 +77,22 @@ def test_first_pairing_is_one_triplet_per_premise():
 
 
 def test_random_pairing_depends_on_its_seed_alone():
-    drawn = [sentences(apply(NLITriplets("random", seed), pairs())[0])[0] for seed in range(20)]
+    first_draws = [
+        sentences(apply(NLITriplets("random", seed), pairs())[0])[0] for seed in range(20)
+    ]
 
-    assert drawn[3] == sentences(apply(NLITriplets("random", seed=3), pairs())[0])[0]
-    assert len(set(drawn)) > 2
-    assert set(drawn) <= {(DOG, *pair) for pair in itertools.product(ENTAILED, CONTRADICTED)}
+    assert first_draws[3] == sentences(apply(NLITriplets("random", seed=3), pairs())[0])[0]
+    assert len(set(first_draws)) > 2
+    assert set(first_draws) <= {(DOG, *pair) for pair in itertools.product(ENTAILED, CONTRADICTED)}
 
 
 def chosen_by_loop(rows, pairing, seed):
     """Return the rows of entailment and contradiction of each premise, found by a loop."""
     of_premise = {}
-    seen = set()
+    pairs_drawn = set()
     for row, (premise, hypothesis, label) in enumerate(rows):
-        if label in TRIPLET and (premise, hypothesis) not in seen:
-            seen.add((premise, hypothesis))
+        if label in TRIPLET and (premise, hypothesis) not in pairs_drawn:
+            pairs_drawn.add((premise, hypothesis))
             of_premise.setdefault(premise, {}).setdefault(label, []).append(row)
 
     chosen = []
@@ -172,8 +174,8 @@ OWN = dict(zip(QUADRUPLE, map(list, zip(*LACKING, strict=True)), strict=True))
 
 
 def test_quadruples_of_rows_that_lack_roles(adds_up):
-    whole = table_of(WHOLE | {"dataset": ["work"]})
-    built, account = apply(INLIQuadruples(), whole, table_of(OWN))
+    table = table_of(WHOLE | {"dataset": ["work"]})
+    built, account = apply(INLIQuadruples(), table, table_of(OWN))
 
     assert sentences(built, *QUADRUPLE) == [("P", "E", "I", "C"), *LACKING[:3]]
     assert built["made_of"][:] == [[0], [1], [2], [3]]

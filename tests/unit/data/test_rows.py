@@ -145,7 +145,7 @@ def test_renamed_columns(chosen):
 def test_nothing_of_a_memory_mapped_table_is_copied(stored):
     rows = renamed(with_constant(stored.select([3, 9]), "language", "en"), text="anchor")
     rows = concatenate([rows, renamed(stored, text="anchor")])
-    first, again = (
+    first, repeated = (
         table.data.column(name).chunk(0) for table, name in ((stored, "anchor"), (rows, "text"))
     )
 
@@ -153,7 +153,7 @@ def test_nothing_of_a_memory_mapped_table_is_copied(stored):
     assert {file["filename"] for file in rows.cache_files} == {
         file["filename"] for file in stored.cache_files
     }
-    assert first.buffers()[2].address == again.buffers()[2].address
+    assert first.buffers()[2].address == repeated.buffers()[2].address
 
 
 def test_flattened_rows_of_a_file_are_in_a_file(tmp_path):
@@ -168,20 +168,20 @@ def test_flattened_rows_of_a_file_are_in_a_file(tmp_path):
 
 def test_concatenated_rows(stored):
     odd = stored.select([9, 1])
-    other = dataset_of({"positive": ["p"], "anchor": ["q"]}, files=[OTHER])
-    rows = concatenate([odd, other, stored])
+    second = dataset_of({"positive": ["p"], "anchor": ["q"]}, files=[OTHER])
+    rows = concatenate([odd, second, stored])
 
     assert rows["anchor"][:] == [*words([9, 1]), "q", *WORDS]
     assert rows["line"][:] == [20, 4, 1, *range(2, 22, 2)]
     assert sorted(names_of(rows)) == ["anchor"]
 
-    filled = concatenate([odd, other], fill=True)
+    filled = concatenate([odd, second], fill=True)
 
     assert filled["anchor"][:] == [*words([9, 1]), "q"]
     assert filled["positive"][:] == [None, None, "p"]
     assert filled["number"][:] == [9, 1, None]
 
-    nothing = other.select([])
+    nothing = second.select([])
     for parts in ([odd, nothing], [nothing, odd]):
         filled = concatenate(parts, fill=True)
         assert filled["anchor"][:] == words([9, 1])
@@ -191,11 +191,11 @@ def test_concatenated_rows(stored):
 def test_parts_beside_each_other(chosen):
     rows, numbers = chosen
     second = rows.select_columns("number").rename_column("number", "second")
-    both = beside(rows, second)
+    joined = beside(rows, second)
 
-    assert both["anchor"][:] == words(numbers)
-    assert both["second"][:] == numbers
-    assert both.column_names == [*rows.column_names, "second"]
+    assert joined["anchor"][:] == words(numbers)
+    assert joined["second"][:] == numbers
+    assert joined.column_names == [*rows.column_names, "second"]
 
 
 # Arrays
@@ -220,11 +220,11 @@ def test_arrays_are_those_of_the_chosen_rows(chosen):
 
 def test_hashes_differ_for_different_texts():
     texts = [*{*WORDS} - {None}, *map(str, range(25_000))]  # of several batches
-    found = hashes(dataset_of({"text": texts}), "text")
+    actual = hashes(dataset_of({"text": texts}), "text")
 
-    assert len(set(found.tolist())) == len(texts)
-    assert found.all()
-    assert found[-1] == hash_of("24999")
+    assert len(set(actual.tolist())) == len(texts)
+    assert actual.all()
+    assert actual[-1] == hash_of("24999")
 
 
 @pytest.mark.parametrize("count", [0, 1, 300])

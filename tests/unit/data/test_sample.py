@@ -48,9 +48,9 @@ def test_every_corpus_has_every_split_in_the_official_place(name, split):
 
 def test_the_folder_has_these_files_alone_under_a_free_licence():
     paths = [path for path in sample_dir().rglob("*") if path.is_file()]
-    found = {path.relative_to(sample_dir()).as_posix() for path in paths}
+    names = {path.relative_to(sample_dir()).as_posix() for path in paths}
 
-    assert found == {"LICENSE", "SAMPLE", *PATHS}
+    assert names == {"LICENSE", "SAMPLE", *PATHS}
     assert "SPDX-License-Identifier: CC0-1.0" in (sample_dir() / "LICENSE").read_text()
 
 

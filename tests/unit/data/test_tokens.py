@@ -67,19 +67,19 @@ def test_the_next_run_removes_what_a_killed_one_left(tmp_path):
     assert any(folder.glob("tmp*"))
     assert cached(tmp_path) == []
 
-    found = tokens(["a"] * 10_000 + ["kill"], Counting(), tmp_path)
+    table = tokens(["a"] * 10_000 + ["kill"], Counting(), tmp_path)
 
-    assert found["text"][:] == [[1]] * 10_000 + [[4]]
+    assert table["text"][:] == [[1]] * 10_000 + [[4]]
     assert [str(file) for file in folder.iterdir() if file.name != "lock"] == cached(tmp_path)
 
 
 def test_tokens_are_cached_by_sentences_and_tokenizer(tmp_path):
     tokenize = Counting()
     for _ in range(2):
-        found = tokens(SENTENCES, tokenize, tmp_path)
+        table = tokens(SENTENCES, tokenize, tmp_path)
 
-        assert found["text"][:] == IDS
-        assert [file["filename"] for file in found.cache_files] == cached(tmp_path)
+        assert table["text"][:] == IDS
+        assert [file["filename"] for file in table.cache_files] == cached(tmp_path)
 
     assert tokenize.calls == 1
 
@@ -103,19 +103,19 @@ def test_columns_have_tokenizers_of_their_own(tmp_path):
     tokenizers = {"text": Counting(), "letters": Letters("two")}
 
     for folder in (tmp_path, tmp_path, None):
-        found = tokenise(rows, tokenizers, folder)
+        table = tokenise(rows, tokenizers, folder)
 
-        assert found["text"][:] == [IDS[4], IDS[0], IDS[4]]
-        assert found["letters"][:] == [[99, 100], [97], [99, 100]]
-        assert np.concatenate(list(lengths_of(found, "letters"))).tolist() == [2, 1, 2]
+        assert table["text"][:] == [IDS[4], IDS[0], IDS[4]]
+        assert table["letters"][:] == [[99, 100], [97], [99, 100]]
+        assert np.concatenate(list(lengths_of(table, "letters"))).tolist() == [2, 1, 2]
 
 
 def test_several_processes_give_the_tokens_of_one(tmp_path):
     for _ in range(2):
-        found = tokens(SENTENCES, Counting(), tmp_path, num_proc=2)
+        table = tokens(SENTENCES, Counting(), tmp_path, num_proc=2)
 
-        assert found["text"][:] == IDS
-        assert [file["filename"] for file in found.cache_files] == cached(tmp_path)
+        assert table["text"][:] == IDS
+        assert [file["filename"] for file in table.cache_files] == cached(tmp_path)
 
     assert len(cached(tmp_path)) == 2
 
@@ -158,13 +158,13 @@ def test_table_equals_tokenizer(tmp_path):
 
     assert table.lengths.tolist() == [2, 0, 1, 3]
 
-    for asked in (["d", "a bc", "d"], [" "], sentences[::-1]):
-        found = table.tokens(asked, 2)
-        want = Tokens.pad([ids[:2] for ids in Counting()(asked)])
+    for texts in (["d", "a bc", "d"], [" "], sentences[::-1]):
+        actual = table.tokens(texts, 2)
+        want = Tokens.pad([ids[:2] for ids in Counting()(texts)])
 
-        assert torch.equal(found.ids, want.ids)
-        assert np.array_equal(found.lengths, want.lengths)
-        assert table.has(asked)
+        assert torch.equal(actual.ids, want.ids)
+        assert np.array_equal(actual.lengths, want.lengths)
+        assert table.has(texts)
 
     assert not table.has(["d", "new"])
 
@@ -174,9 +174,9 @@ def test_sentence_without_tokens_is_refused(tmp_path, put):
         def __call__(self, sentences):
             return [ids if len(ids) < 4 else [] for ids in super().__call__(sentences)]
 
-    own = str(put("own.txt", "One two.\nThree.\nFour five six seven.\nEight.\nNine.\n"))
-    options = {"tokenize": Silent(), "held_out": own, "cache_dir": str(tmp_path)}
-    data = data_module(own, Sentences(), **options)
+    path = str(put("own.txt", "One two.\nThree.\nFour five six seven.\nEight.\nNine.\n"))
+    options = {"tokenize": Silent(), "held_out": path, "cache_dir": str(tmp_path)}
+    data = data_module(path, Sentences(), **options)
 
     for _ in range(2):  # tokenised, and then from the cache
         with pytest.raises(DataError, match=r"own\.txt:3: anchor 'Four five .* has no token"):

@@ -63,12 +63,14 @@ def test_random_pairs_of_each_side_of_the_hold_out(tmp_path, number):
     for side in (data.train, data.held_out):
         rows = found(side)
         written = {(first, second) for first, second, _ in rows if second.startswith(f"{first} ")}
-        others = [pair for pair in rows if pair[:2] not in written]
+        random_pairs = [pair for pair in rows if pair[:2] not in written]
         seconds = {second for _, second in written}
 
         assert len(written) == 2 * len(set(side["sentence1"]))
-        assert Counter(first for first, *_ in others) == dict.fromkeys(side["sentence1"], number)
-        assert all(score == 0.0 and second in seconds for _, second, score in others)
+        assert Counter(first for first, *_ in random_pairs) == dict.fromkeys(
+            side["sentence1"], number
+        )
+        assert all(score == 0.0 and second in seconds for _, second, score in random_pairs)
 
     assert len({second for _, second, score in found(data.train) if score == 0.0}) > 5
     batch = next(iter(data.train_dataloader()))
