@@ -45,6 +45,7 @@ from transformers import BertConfig, BertModel
 from lightning_cse.config.compose import compose
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
+from lightning_cse.encoders.passes import Passes
 from lightning_cse.engine.build import build
 from lightning_cse.tokens import Tokens
 
@@ -120,7 +121,7 @@ def differences(name: str, steps: int, encoder: Sequence[str]) -> dict[str, floa
     cfg = compose("train", f"+experiment={name}", *overrides)
     expected = losses(cfg, "cpu", "float32", steps)
     computed = {"bf16, CPU": losses(cfg, "cpu", "bf16", steps)}
-    with mock.patch.object(SentenceEncoder, "passes", return_value="padded"):
+    with mock.patch.object(SentenceEncoder, "passes", return_value=Passes):
         for precision in PRECISIONS:
             computed[precision] = losses(cfg, device, precision, steps)
 

@@ -9,8 +9,9 @@ import transformers as hf
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from lightning_cse.data import read_corpus, sample_dir
-from lightning_cse.encoders import encoder as encoder_module
 from lightning_cse.encoders import load_encoder
+from lightning_cse.encoders.cpu import passes as cpu_passes
+from lightning_cse.encoders.cpu.passes import PaddedPasses
 
 BERT = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -209,13 +210,14 @@ def load(folder, **options):
 
 
 def pad_groups(encoder, patch):
-    patch.setattr(encoder, "_packed", encoder._padded)
+    encoder.passes()  # as in a run, modules are replaced before
+    patch.setattr(encoder, "passes", lambda *_: PaddedPasses)
 
 
 def pack(encoder, patch):
-    patch.setattr(encoder, "_pads", lambda *_: False)
+    patch.setattr(cpu_passes, "pads_little", lambda *_: False)
     for name in ("TOKENS_AT_ONCE", "PASSED_AT_ONCE"):
-        patch.setattr(encoder_module, name, 40)
+        patch.setattr(cpu_passes, name, 40)
 
 
 PATHS = {"packed": pack, "padded": pad_groups}

@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from lightning_cse.encoders import SentenceEncoder, packing, windowed
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.encoders.cpu import attention, dropout
+from lightning_cse.encoders.passes import Passes
 
 READS = {
     "_local_scalar_dense",  # item(), bool(), int(), tolist()
@@ -57,9 +59,9 @@ def host_reads():
     they take on a GPU. What is in main memory anyway is NumPy's, and no operation of torch.
     """
     with pytest.MonkeyPatch.context() as patch, HostReads() as mode:
-        patch.setattr(SentenceEncoder, "passes", lambda *_: "padded")
+        patch.setattr(SentenceEncoder, "passes", lambda *_: Passes)
         patch.setattr(torch, "from_numpy", unrecorded(torch.from_numpy))
-        for module in (packing, windowed):
+        for module in (attention, dropout):
             patch.setattr(module, "is_fast", lambda *_: False)
 
         yield mode.names

@@ -1,5 +1,6 @@
 """The tokens of sentences on their way from the data to an encoder."""
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -83,6 +84,14 @@ class Tokens:
         ids = self.ids[to_device(numbers, self.ids.device)]
 
         return replace(self, ids=ids, lengths=self.lengths[numbers], rows=self.rows[numbers])
+
+    def digest(self, text: str) -> bytes:
+        """Return a digest of the ids and of a text."""
+        digest = hashlib.sha256(f"{text} {tuple(self.ids.shape)}".encode())
+        for array in (self.ids.cpu().numpy(), self.lengths):
+            digest.update(array.tobytes())
+
+        return digest.digest()
 
     def to(self, device: torch.device | str) -> Self:
         """Return the same tokens with the ids on another device."""

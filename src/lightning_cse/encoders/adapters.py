@@ -1,4 +1,4 @@
-"""Adapters by peft in a backbone, and state dicts without the weights that stay frozen."""
+"""Adapters by peft in a backbone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Adapter:
     """An adapter in a backbone, and peft's model around both.
 
     The backbone keeps its class and is called as before. All of its own weights are frozen, except
-    ``modules_to_save``. ``own`` are the names of the parameters that are not those of the
+    ``modules_to_save``. ``parameter_names`` are the parameters that are not those of the
     encoder's folder: the adapter's, and those that its initialisation changed (PiSSA).
 
     ``config`` is a peft config, or its class (``_target_``) and arguments. New weights are drawn
@@ -79,7 +79,7 @@ class Adapter:
         if not any(weight.requires_grad for weight in known.values()):
             raise EncoderError("encoder.adapter: trains nothing; leave out inference_mode")
 
-        self.own = frozenset(
+        self.parameter_names = frozenset(
             name for name, weight in known.items() if before.get(id(weight)) != _fingerprint(weight)
         )
 
@@ -181,54 +181,3 @@ def _linear_layers(backbone: nn.Module) -> list[str]:
         if isinstance(module, nn.Linear)
     )
     return list(names)
-
-
-# What a checkpoint has
-
-
-def frozen_names(encoder: nn.Module, own: frozenset[str]) -> list[str]:
-    """Return the names of frozen parameters, without those that the encoder's folder lacks."""
-    return [
-        name
-        for name, weight in encoder.named_parameters(remove_duplicate=False)
-        if not weight.requires_grad and name not in own
-    ]
-
-
-def leave_out_frozen(encoder: nn.Module) -> None:
-    """Leave the parameters ``encoder.frozen`` out of state dicts, and do without them in loading.
-
-    They are those of the encoder's folder, and can be far larger than what is trained.
-    """
-    encoder.register_state_dict_post_hook(_without_frozen)
-    encoder.register_load_state_dict_pre_hook(_with_frozen)
-
-
-def _without_frozen(encoder: Any, state: dict[str, Any], prefix: str, _: Any) -> None:
-    for name in encoder.frozen:
-        state.pop(f"{prefix}{name}", None)
-
-
-def _with_frozen(encoder: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Add the encoder's own frozen parameters to a state that lacks them."""
-    for name in encoder.frozen:
-        state.setdefault(f"{prefix}{name}", encoder.get_parameter(name).detach())
-
-
-# Gradient checkpointing
-
-
-def checkpoint_layers(backbone: PreTrainedModel) -> None:
-    """Make the layers of a backbone drop their activations in training, and compute them again,
-    under the same dropout masks, for the gradient; raise EncoderError if it cannot.
-    """
-    backbone.config.use_cache = False  # transformers would say that it cannot have both
-    try:
-        with warnings.catch_warnings():
-            # The name that replaces it is not in all releases of transformers 5.
-            warnings.simplefilter("ignore", FutureWarning)
-            backbone.gradient_checkpointing_enable({"use_reentrant": False})
-    except ValueError as error:
-        raise EncoderError(
-            f"encoder.gradient_checkpointing: {error} Use method.chunk_size instead"
-        ) from error

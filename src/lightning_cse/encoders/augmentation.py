@@ -6,12 +6,12 @@ Random numbers are torch's, so that a seed decides them as it decides dropout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lightning_cse.errors import ConfigError
 
@@ -190,26 +190,3 @@ def _lowest(draws: Tensor, counts: Tensor) -> Tensor:
     """Return where each row of ``draws`` (n, m) has its lowest ``counts`` (n,) numbers."""
     ranks = draws.argsort(dim=1, stable=True).argsort(dim=1, stable=True)
     return ranks < counts[:, None]
-
-
-@contextmanager
-def changed(layer: nn.Module | None, change: Callable[[Tensor], Tensor] | None) -> Iterator[None]:
-    """Replace what a layer returns, as long as the context lasts."""
-    if layer is None or change is None:
-        yield
-        return
-
-    handle = layer.register_forward_hook(lambda _layer, _inputs, output: change(output))
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def augmented_row(row: Tensor, *, augment: Augmentation, places: Tensor, mask: Tensor) -> Tensor:
-    """Augment the sequences that are laid out in one row of embeddings: (1, tokens, d)."""
-    tokens = row[0]
-    matrices = tokens.index_select(0, places.flatten()).unflatten(0, places.shape)
-    augmented = augment.embeddings(matrices, mask)[mask]
-
-    return tokens.index_copy(0, places[mask], augmented)[None]

@@ -1,10 +1,16 @@
-"""Instructions: text before a sentence that says what its vector is for, as E5's ``query: ``."""
+"""Instructions: text before a sentence that says what its vector is for, as E5's ``query: ``, and
+the tokenizer that puts it there.
+"""
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from transformers import PreTrainedTokenizerBase
+
+from lightning_cse.encoders.templates import padding_id
 from lightning_cse.errors import EncoderError, did_you_mean
 
 Use = Literal["default", "query", "document"]
@@ -96,3 +102,43 @@ def as_prompts(instructions: Mapping[str, str]) -> dict[str, Any]:
     name = next(iter(names), "default") if default else None
 
     return {"prompts": prompts, "default_prompt_name": name}
+
+
+class Tokenizer:
+    """A tokenizer as `lightning_cse.data` uses it: sentences to bare token ids, with a digest for
+    the cache key.
+
+    ``instruction`` is text put before every sentence.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, digest: str, instruction: str = ""
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.instruction = instruction
+        self.digest = digest
+        if instruction:
+            self.digest = hashlib.sha256(f"{digest} {instruction}".encode()).hexdigest()
+
+        self.pad_id = padding_id(tokenizer)
+
+    def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Return the bare ids of each sentence: no special tokens, nothing truncated."""
+        if not sentences:  # transformers raises an IndexError
+            return []
+
+        # verbose=False: the data module counts and reports sentences over the model's maximum.
+        encoded = self.tokenizer(
+            [self.instruction + sentence for sentence in sentences],
+            add_special_tokens=False,
+            return_attention_mask=False,
+            truncation=False,
+            verbose=False,
+        )
+
+        return list(encoded["input_ids"])
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each list of ids, as the tokenizer joins word pieces."""
+        texts = self.tokenizer.batch_decode([list(sentence) for sentence in ids])
+        return [str(text) for text in texts]

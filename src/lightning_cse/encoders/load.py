@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from lightning_cse.encoders.architecture import positions, refusal
+from lightning_cse.encoders.architecture import position_limit, refusal, set_dropout
 from lightning_cse.encoders.encoder import SentenceEncoder
 from lightning_cse.encoders.find import MODULES, find_encoder
 from lightning_cse.encoders.folder import (
@@ -30,7 +30,6 @@ from lightning_cse.encoders.folder import (
     transformer_config,
 )
 from lightning_cse.encoders.instructions import read_instructions
-from lightning_cse.encoders.packing import set_dropout
 from lightning_cse.errors import EncoderError
 
 log = logging.getLogger(__name__)
@@ -313,7 +312,7 @@ def _max_length(folder: Path, backbone: PreTrainedModel, tokenizer: PreTrainedTo
     path = transformer_config(folder)
     length = read_json(path).get("max_seq_length") if path else None
     if length is None:
-        limits = [positions(backbone)[1], int(tokenizer.model_max_length)]
+        limits = [position_limit(backbone), int(tokenizer.model_max_length)]
         # A tokenizer without a limit gives 1e30.
         length = min((limit for limit in limits if limit and limit < 10**9), default=None)
 

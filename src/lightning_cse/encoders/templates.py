@@ -63,6 +63,16 @@ def end_id(tokenizer: PreTrainedTokenizerBase) -> int:
     )
 
 
+def prompt_templates(
+    tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str] | None, is_decoder: bool
+) -> list[Template]:
+    """Return the templates of prompts, by default those of a causal or of a masked model."""
+    if is_decoder:
+        return [Template.from_causal_prompt(tokenizer, text) for text in prompts or (PROMPT_EOL,)]
+
+    return [Template.from_prompt(tokenizer, text) for text in prompts or PROMPTS]
+
+
 def _ids(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
     """Return the ids of a text, without special tokens."""
     return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -24,7 +24,7 @@ from lightning_cse.progress import progress
 from lightning_cse.tokens import TokenTable
 
 if TYPE_CHECKING:
-    from lightning_cse.encoders.encoder import Tokenizer
+    from lightning_cse.encoders.instructions import Tokenizer
 
 Sentences = str | Iterable[str]
 

@@ -197,7 +197,7 @@ def measured(
         "stopped_early": _stopped_early(parts, training, steps),
         "checkpoint": {"sha256": sha256_of(folder.checkpoints / BEST)},
         "device": device_name(device),
-        "passes": parts.encoder.passes(device),
+        "passes": parts.encoder.passes(device).name,
         "precision": str(training.trainer.precision),
         "seconds": {"training": timing.training, "evaluation": timing.evaluation},
         "evaluation_share": timing.evaluation / max(timing.evaluation + timing.training, 1e-9),

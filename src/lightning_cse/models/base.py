@@ -2,6 +2,8 @@
 from its settings.
 """
 
+from __future__ import annotations
+
 import ast
 import importlib.util
 import inspect
@@ -11,15 +13,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import Embedding
-from lightning_cse.encoders import Augmentation, SentenceEncoder, Template
+from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens, TokenTable
+
+if TYPE_CHECKING:
+    from lightning_cse.encoders import Augmentation
 
 Kind = TypeVar("Kind", bound=Embedding)
 

@@ -10,7 +10,8 @@ from encoder_kinds import save_kind
 from safetensors.torch import load_file
 
 from lightning_cse.encoders import load_encoder, tiny_encoder
-from lightning_cse.encoders.adapters import REFUSED, Adapter, checkpoint_layers
+from lightning_cse.encoders.adapters import REFUSED, Adapter
+from lightning_cse.encoders.architecture import checkpoint_layers
 from lightning_cse.errors import EncoderError
 from lightning_cse.models import ImpScoreModel
 from lightning_cse.tokens import Tokens
@@ -110,9 +111,11 @@ def test_lora_in_a_decoder(kind):
     ids = torch.arange(10)[None]
     backbone(ids).last_hidden_state.square().sum().backward()
     weights = dict(backbone.named_parameters())
-    assert {name for name, weight in weights.items() if weight.grad is not None} == adapter.own
+    assert {
+        name for name, weight in weights.items() if weight.grad is not None
+    } == adapter.parameter_names
     with torch.no_grad():
-        for name in adapter.own:
+        for name in adapter.parameter_names:
             weights[name] += 0.05
 
     states = backbone.eval()(ids).last_hidden_state

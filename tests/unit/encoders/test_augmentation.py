@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from encoder_kinds import save_kind
+from encoder_kinds import pad_groups, save_kind
 from oracles import SENTENCES, normal
 
 from lightning_cse.encoders import load_encoder, tiny_encoder
@@ -42,10 +42,10 @@ def vectors(encoder, **options):
 
 @pytest.mark.parametrize("is_padded", [False, True], ids=["packed", "padded"])
 @torch.no_grad()
-def test_augmented_sentence_is_that_of_a_pass_of_its_own(load, is_padded):
+def test_augmented_sentence_is_that_of_a_pass_of_its_own(load, is_padded, monkeypatch):
     encoder = load("roberta", pooling="mean")
     if is_padded:
-        encoder._packed = encoder._padded
+        pad_groups(encoder, monkeypatch)
 
     backbone = encoder.backbone
     template = encoder.template()

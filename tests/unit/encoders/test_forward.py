@@ -7,7 +7,7 @@ from encoder_kinds import KINDS, PATHS, load, pad_groups, save_kind
 from torch import nn
 
 from lightning_cse.encoders import tiny_encoder
-from lightning_cse.encoders.encoder import EARLIER_STATES
+from lightning_cse.encoders.pooling import EARLIER_STATES
 from lightning_cse.tokens import Tokens
 
 SENTENCES = [

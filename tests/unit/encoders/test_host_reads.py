@@ -5,7 +5,7 @@ from encoder_kinds import DECODERS, KINDS, load, save_kind
 from host_reads import host_reads
 from oracles import SENTENCES
 
-from lightning_cse.encoders.windowed import MODEL_TYPES
+from lightning_cse.encoders.architecture import MODEL_TYPES
 from lightning_cse.tokens import Tokens
 
 # transformers' own masks of other architectures are read.

@@ -11,17 +11,14 @@ from hypothesis import strategies as st
 from oracles import untrained
 from torch import nn
 
-from lightning_cse.encoders.packing import (
-    LANES,
-    NARROWEST,
-    FastDropout,
-    Windows,
-    cut_by_length,
-    keep_mask,
-    pads_little,
-)
-from lightning_cse.encoders.packing import attend as attend_in_windows
-from lightning_cse.encoders.windowed import use_window_attention, window_attention
+from lightning_cse.encoders.cpu import passes as cpu_passes
+from lightning_cse.encoders.cpu import prepare
+from lightning_cse.encoders.cpu.attention import attend as attend_in_windows
+from lightning_cse.encoders.cpu.attention import window_attention
+from lightning_cse.encoders.cpu.dropout import LANES, FastDropout, keep_mask
+from lightning_cse.encoders.cpu.passes import pads_little
+from lightning_cse.encoders.cpu.windows import NARROWEST, Windows
+from lightning_cse.encoders.passes import cut_by_length
 from lightning_cse.models import PointModel
 
 LENGTHS = np.array([4, 4, 4, 7, 7, 20, 1, 1, 31, 2])
@@ -137,7 +134,7 @@ def test_blocks_that_add_in_place_equal_those_of_transformers(dtype):
     config = hf.RobertaConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     plain = hf.RobertaModel(config, add_pooling_layer=False)
     ours = copy.deepcopy(plain)
-    use_window_attention(ours)
+    prepare(ours)
     results = []
     for model in (plain, ours):
         with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
@@ -208,7 +205,7 @@ def test_vectors_do_not_depend_on_the_way_nor_on_the_order(monkeypatch):
     sentences = [f"Gate {number} " + "salt " * (number % 9) for number in range(60)]
     padded = model.encode(sentences)
     backwards = model.encode(sentences[::-1])[::-1]
-    monkeypatch.setattr(model.encoder, "_pads", lambda *_: False)
+    monkeypatch.setattr(cpu_passes, "pads_little", lambda *_: False)
     packed = model.encode(sentences)
     np.testing.assert_allclose(padded, packed, atol=1e-5)
     np.testing.assert_allclose(padded, backwards, atol=1e-5)

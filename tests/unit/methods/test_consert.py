@@ -16,6 +16,7 @@ from lightning_cse.encoders import (
     TokenEmbeddingCutoff,
     tiny_encoder,
 )
+from lightning_cse.encoders.cpu.passes import PaddedPasses
 from lightning_cse.errors import ConfigError
 from lightning_cse.losses import NTXent
 from lightning_cse.methods import ConSERT, JointConSERT, Schedule
@@ -86,7 +87,7 @@ def joint(second, *, padded=False, dropout=0.0, **options):
     torch.manual_seed(0)
     encoder = tiny_encoder(pooling="last_two", dropout=dropout)
     if padded:
-        encoder._packed = encoder._padded
+        encoder.passes = lambda *_: PaddedPasses
 
     return JointConSERT(
         encoder, NTXent(0.1), weight=0.3, second=second, **TRAINING | options

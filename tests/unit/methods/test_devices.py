@@ -11,7 +11,8 @@ import torch.distributed as dist
 
 from lightning_cse.config.compose import register
 from lightning_cse.devices import gather, share
-from lightning_cse.encoders import SentenceEncoder, encoder
+from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.encoders import passes as encoder_passes
 from lightning_cse.engine.build import build
 
 DEVICES = 3
@@ -174,7 +175,7 @@ def test_chunks_are_encoded_again_under_their_dropout_masks(compose, monkeypatch
 
     def step(checkpoint):
         passes = []
-        monkeypatch.setattr(encoder, "checkpoint", checkpoint)
+        monkeypatch.setattr(encoder_passes, "checkpoint", checkpoint)
         torch.manual_seed(0)
         parts = build(cfg)
         parts.encoder.backbone.register_forward_hook(lambda *_: passes.append(1))

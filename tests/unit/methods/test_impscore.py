@@ -12,6 +12,7 @@ from oracles import SENTENCES
 
 from lightning_cse.data import ContrastiveData, ContrastiveDataModule, INLIImplicitPairs, sample_dir
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
+from lightning_cse.encoders.passes import Passes
 from lightning_cse.engine.load import load
 from lightning_cse.errors import EncoderError
 from lightning_cse.evaluation import STSB
@@ -135,13 +136,13 @@ def test_frozen_encoder_encodes_every_training_sentence_once(monkeypatch):
 
 def test_frozen_encoder_makes_one_pass_for_all_evaluations(monkeypatch, tmp_path):
     passes = []
-    encode = SentenceEncoder._encode
+    encode = Passes.encode
 
-    def counted(self, parts, most):
+    def counted(self, parts):
         passes.append(sum(len(part.ids) for part in parts))
-        return encode(self, parts, most)
+        return encode(self, parts)
 
-    monkeypatch.setattr(SentenceEncoder, "_encode", counted)
+    monkeypatch.setattr(Passes, "encode", counted)
     task = STSB(data_dir=str(sample_dir()), dev_rows=20)
 
     def scores(name):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.models.mpnet.modeling_mpnet import (
-    MPNetAttention,
-    MPNetEncoder,
-    MPNetSelfAttention,
-)
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
 
-from lightning_cse.encoders.packing import Windows, attend
+from lightning_cse.encoders.cpu.attention import attend
+from lightning_cse.encoders.cpu.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -25,46 +23,41 @@ class _WindowBias:
     bias: Tensor
 
 
-def use_windows(backbone: PreTrainedModel) -> None:
-    """Make MPNet accept ``windows=``."""
+def accept_windows(backbone: PreTrainedModel) -> None:
+    """Make MPNet accept ``windows=``: the model does not pass on what it does not know."""
     backbone.register_forward_pre_hook(_hand_over, with_kwargs=True)
-    for module in backbone.modules():
-        module.__class__ = _WINDOWED.get(type(module), type(module))
 
 
 def _hand_over(
     backbone: Any, args: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Give the windows to MPNet's encoder: the model does not pass on what it does not know.
-
-    A mask of padding becomes a bias: transformers' search for one without would wait for a GPU.
-    """
     backbone.encoder.windows = options.pop("windows", None)
-    mask = options.get("attention_mask")
-    if mask is not None and mask.ndim == 2:
-        bias = torch.zeros(mask.shape, dtype=backbone.dtype, device=mask.device)
-        bias.masked_fill_(mask == 0, torch.finfo(bias.dtype).min)
-        options["attention_mask"] = bias[:, None, None]
-
     return args, options
 
 
-class _WindowEncoder(MPNetEncoder):
+class WindowEncoder(MPNetEncoder):
     """MPNet's layers, whose bias of positions is that of windows.
 
     A sequence stands in one piece, so two of its tokens are as far apart as in a row of its own:
     one bias (1, heads, width, width) serves all windows.
     """
 
-    windows: Windows | None = None
+    def __init__(self, encoder: MPNetEncoder) -> None:
+        nn.Module.__init__(self)
+        self.config = encoder.config
+        self.n_heads = encoder.n_heads
+        self.layer = encoder.layer
+        self.relative_attention_bias = encoder.relative_attention_bias
+        self.windows: Windows | None = None
 
     def compute_position_bias(self, x: Tensor, *args: Any, **options: Any) -> Any:
+        """Return the bias of positions, or a `_WindowBias` for a row of windows."""
         if self.windows is None:
             return super().compute_position_bias(x, *args, **options)  # type: ignore[no-untyped-call]
 
         windows = self.windows
-        one = x[:, : windows.width]
-        relative = super().compute_position_bias(one)  # type: ignore[no-untyped-call]
+        window = x[:, : windows.width]
+        relative = super().compute_position_bias(window)  # type: ignore[no-untyped-call]
         dtype = x.dtype
         if torch.is_autocast_enabled(x.device.type):
             dtype = torch.get_autocast_dtype(x.device.type)
@@ -72,8 +65,19 @@ class _WindowEncoder(MPNetEncoder):
         return _WindowBias(windows, (windows.bias + relative).to(dtype))
 
 
-class _WindowSelfAttention(MPNetSelfAttention):
+class WindowSelfAttention(MPNetSelfAttention):
     """MPNet's attention in windows; for other rows, its own."""
+
+    def __init__(self, attention: MPNetSelfAttention) -> None:
+        nn.Module.__init__(self)
+        self.num_attention_heads = attention.num_attention_heads
+        self.attention_head_size = attention.attention_head_size
+        self.all_head_size = attention.all_head_size
+        self.q = attention.q
+        self.k = attention.k
+        self.v = attention.v
+        self.o = attention.o
+        self.dropout = attention.dropout
 
     def forward(
         self,
@@ -83,6 +87,7 @@ class _WindowSelfAttention(MPNetSelfAttention):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
+        """Attend in windows if the bias of positions is that of windows."""
         if not isinstance(position_bias, _WindowBias):
             return super().forward(hidden_states, attention_mask, position_bias, *args, **kwargs)  # type: ignore[no-untyped-call]
 
@@ -103,17 +108,24 @@ class _WindowSelfAttention(MPNetSelfAttention):
         return (self.o(mixed.flatten(1))[None],)
 
 
-class _WindowAttentionBlock(MPNetAttention):
-    """``norm(dropout(attention(x)) + x)``, as in `FastOutput`."""
+class WindowAttentionBlock(nn.Module):
+    """``norm(dropout(attention(x)) + x)``, added in place as in `FastOutput`."""
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.attn = block.get_submodule("attn")
+        self.LayerNorm = block.get_submodule("LayerNorm")
+        self.dropout = block.get_submodule("dropout")
 
     def forward(self, hidden_states: Any, *args: Any, **kwargs: Any) -> Any:
-        mixed, *others = self.attn(hidden_states, *args, **kwargs)
+        """Return the result of the block, and what else the attention returns."""
+        mixed, *weights = self.attn(hidden_states, *args, **kwargs)
         mixed = self.dropout(mixed).to(hidden_states.dtype)
-        return (self.LayerNorm(mixed.add_(hidden_states)), *others)
+        return (self.LayerNorm(mixed.add_(hidden_states)), *weights)
 
 
-_WINDOWED: dict[type[nn.Module], type[nn.Module]] = {
-    MPNetAttention: _WindowAttentionBlock,
-    MPNetEncoder: _WindowEncoder,
-    MPNetSelfAttention: _WindowSelfAttention,
+ATTENTION: Mapping[str, Callable[[Any], nn.Module]] = {
+    "MPNetAttention": WindowAttentionBlock,
+    "MPNetEncoder": WindowEncoder,
+    "MPNetSelfAttention": WindowSelfAttention,
 }
