@@ -25,8 +25,8 @@ class Embedding:
         for name, value in self.fields().items():
             shapes[name] = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
 
-        first, *others = shapes.values()
-        if len(first) != 2 or any(shape != first for shape in others):
+        first, *more = shapes.values()
+        if len(first) != 2 or any(shape != first for shape in more):
             got = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
             raise ValueError(
                 f"{type(self).__name__}: need tensors of the same shape (n, d), got {got}"

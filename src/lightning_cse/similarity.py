@@ -225,7 +225,7 @@ class Comparison:
 
         repeated = (a[torch.full((len(b),), row)] for row in range(len(a)))
 
-        return torch.stack([self.ask(one, b) for one in repeated])
+        return torch.stack([self.ask(repeated_row, b) for repeated_row in repeated])
 
     def search(
         self, queries: Embedding, documents: Embedding, count: int
@@ -240,8 +240,8 @@ class Comparison:
         for number, chosen in enumerate(rows.sort(dim=1).values):
             query = queries[torch.full((len(chosen),), number)]
             exact = self.ask(query.to(torch.float64), documents[chosen].to(torch.float64))
-            scores, places = exact.sort(descending=True, stable=True)
-            best = chosen[places[:count]]
+            scores, ranking = exact.sort(descending=True, stable=True)
+            best = chosen[ranking[:count]]
             yield list(zip(best.tolist(), scores[:count].tolist(), strict=True))
 
     def _candidates(self, queries: Embedding, documents: Embedding, count: int) -> Tensor:
@@ -251,11 +251,11 @@ class Comparison:
         for start in range(0, len(documents), _SENTENCES):
             block = documents[start : start + _SENTENCES]
             starts = range(0, len(queries), _QUERIES)
-            found = [_top(self.matrix(queries[q : q + _QUERIES], block), count) for q in starts]
-            scores = torch.cat([scores, torch.cat([values for values, _ in found])], dim=1)
-            rows = torch.cat([rows, torch.cat([places + start for _, places in found])], dim=1)
-            scores, kept = _top(scores, count)
-            rows = rows.gather(1, kept)
+            blocks = [_top(self.matrix(queries[q : q + _QUERIES], block), count) for q in starts]
+            scores = torch.cat([scores, torch.cat([values for values, _ in blocks])], dim=1)
+            rows = torch.cat([rows, torch.cat([columns + start for _, columns in blocks])], dim=1)
+            scores, best = _top(scores, count)
+            rows = rows.gather(1, best)
 
         return rows
 
@@ -364,8 +364,8 @@ def _write_terms(terms: Tensor, memory: Tensor, a: Tensor, b: Tensor) -> None:
 
 
 def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    values, places = scores.topk(min(count, scores.shape[1]), dim=1, sorted=False)
-    return values, places
+    values, indices = scores.topk(min(count, scores.shape[1]), dim=1, sorted=False)
+    return values, indices
 
 
 def _block_shape(matrix: Tensor, width: int) -> tuple[int, int]:

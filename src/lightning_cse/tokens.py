@@ -71,10 +71,10 @@ class Tokens:
             lengths: the number of tokens to take of each sentence: (n,).
             rows: the row of the batch that each sentence belongs to: (n,).
         """
-        places = np.arange(lengths.max(initial=0))
-        mask = places < lengths[:, None]
+        position = np.arange(lengths.max(initial=0))
+        mask = position < lengths[:, None]
         padded = np.zeros(mask.shape, dtype=np.int64)
-        padded[mask] = ids[(starts[:, None] + places)[mask]]
+        padded[mask] = ids[(starts[:, None] + position)[mask]]
 
         return cls(torch.from_numpy(padded), lengths.astype(np.int64), rows)
 

@@ -105,14 +105,16 @@ class FewShot:
 
         draw = random.Random(self.seed)  # noqa: S311 - no secret; the same draw on every machine
         order = draw.sample(list(LABELS), len(LABELS))
-        kinds = [order[number % len(order)] for number in range(self.shots)]
-        draw.shuffle(kinds)
+        types = [order[number % len(order)] for number in range(self.shots)]
+        draw.shuffle(types)
         examples = []
-        for number, kind in zip(
-            draw.sample(sorted(first.values()), self.shots), kinds, strict=True
+        for number, hypothesis_type in zip(
+            draw.sample(sorted(first.values()), self.shots), types, strict=True
         ):
             row = self._train[number]
-            examples.append((row["premise"], row[LABELS[kind].replace(" ", "_")], kind))
+            examples.append(
+                (row["premise"], row[LABELS[hypothesis_type].replace(" ", "_")], hypothesis_type)
+            )
 
         return tuple(examples)
 
@@ -122,8 +124,11 @@ class FewShot:
         turns.
         """
         turns = [("system", _TASK)]
-        for premise, hypothesis, kind in self.examples:
-            turns += [("user", _PAIR.format(premise, hypothesis)), ("assistant", LABELS[kind])]
+        for premise, hypothesis, hypothesis_type in self.examples:
+            turns += [
+                ("user", _PAIR.format(premise, hypothesis)),
+                ("assistant", LABELS[hypothesis_type]),
+            ]
 
         return tuple(turns)
 
@@ -145,17 +150,17 @@ class FewShot:
         If more than 5 % of the answers are unparsable, log a warning.
         """
         pairs = _ByPremise(premises)
-        asked: list[int] = []
+        requested: list[int] = []
 
         def requests() -> Iterator[Request]:
             for pair in pairs:
-                asked.append(pair)
+                requested.append(pair)
                 yield self.request(premises[pair], hypotheses[pair])
 
         replies = {}
         for number, reply in self.ask(requests()):
-            replies[asked[number]] = reply
-            pairs.answered(asked[number])
+            replies[requested[number]] = reply
+            pairs.answered(requested[number])
 
         answers = []
         unread = []
@@ -225,12 +230,12 @@ def read_label(reply: Reply) -> str:
     if not _LABEL.search(text):
         return "refused" if _DECLINES.search(text) else "unparsable"
 
-    kinds = set()
+    types = set()
     for clause in re.split(r"[.,;:!?\n]+|\brather\b", text):
         if not _DENIES.search(clause):
             for match in _LABEL.finditer(clause):
-                kinds.add((match[1] or match[2]).lower())
+                types.add((match[1] or match[2]).lower())
 
     is_cut_off = reply.finish == "length" and not _LABEL.match(re.sub(r"^[\W_]+", "", text))
 
-    return kinds.pop() if len(kinds) == 1 and not is_cut_off else "unparsable"
+    return types.pop() if len(types) == 1 and not is_cut_off else "unparsable"

@@ -67,27 +67,31 @@ class Adapter:
                 f"{backbone.config.model_type} are {', '.join(_linear_layers(backbone))}"
             ) from error
 
-        known = dict(backbone.named_parameters())
+        weights = dict(backbone.named_parameters())
         outside = {id(weight) for weight in self.model.parameters() if weight.requires_grad}
-        outside -= set(map(id, known.values()))
+        outside -= set(map(id, weights.values()))
         if outside:
             raise EncoderError(
-                f"encoder.adapter: {_kind(self.config)} has weights outside the encoder's "
+                f"encoder.adapter: {_adapter_type(self.config)} has weights outside the encoder's "
                 "layers; choose another type, such as peft.LoraConfig"
             )
 
-        if not any(weight.requires_grad for weight in known.values()):
+        if not any(weight.requires_grad for weight in weights.values()):
             raise EncoderError("encoder.adapter: trains nothing; leave out inference_mode")
 
         self.parameter_names = frozenset(
-            name for name, weight in known.items() if before.get(id(weight)) != _fingerprint(weight)
+            name
+            for name, weight in weights.items()
+            if before.get(id(weight)) != _fingerprint(weight)
         )
 
     def __str__(self) -> str:
         """Return the type and, if it has one, the rank."""
         rank = getattr(self.config, "r", None)
-        kind = "DORA" if getattr(self.config, "use_dora", False) else _kind(self.config)
-        return kind if rank is None else f"{kind}, r={rank}"
+        adapter_type = (
+            "DORA" if getattr(self.config, "use_dora", False) else _adapter_type(self.config)
+        )
+        return adapter_type if rank is None else f"{adapter_type}, r={rank}"
 
     def merged(self) -> PreTrainedModel:
         """Return a copy of the backbone with the adapter merged into its weights."""
@@ -96,7 +100,7 @@ class Adapter:
             merged: PreTrainedModel = tuner.merge_and_unload(safe_merge=True)
         except (ValueError, NotImplementedError, AttributeError) as error:
             raise EncoderError(
-                f"encoder.adapter: {_kind(self.config)} cannot be merged into the weights ({error}); use "
+                f"encoder.adapter: {_adapter_type(self.config)} cannot be merged into the weights ({error}); use "
                 "export --adapter"
             ) from error
 
@@ -132,13 +136,13 @@ def _checked(config: PeftConfig | Mapping[str, Any]) -> PeftConfig:
             f"got {config!r}"
         )
 
-    kind = _kind(config)
-    reason = _TOKENS if config.is_prompt_learning else REFUSED.get(kind)
+    adapter_type = _adapter_type(config)
+    reason = _TOKENS if config.is_prompt_learning else REFUSED.get(adapter_type)
     if getattr(config, "alora_invocation_tokens", None):
         reason = _INPUTS
     if reason:
         raise EncoderError(
-            f"encoder.adapter: {kind} is not supported: {reason}; choose peft.LoraConfig or "
+            f"encoder.adapter: {adapter_type} is not supported: {reason}; choose peft.LoraConfig or "
             "another adapter of weights"
         )
 
@@ -147,7 +151,7 @@ def _checked(config: PeftConfig | Mapping[str, Any]) -> PeftConfig:
     return checked
 
 
-def _kind(config: PeftConfig) -> str:
+def _adapter_type(config: PeftConfig) -> str:
     """Return peft's name of an adapter's type."""
     return str(config.peft_type).rpartition(".")[2]
 
@@ -157,11 +161,11 @@ def _built(node: Mapping[str, Any], base: type[Any]) -> PeftConfig:
     options = {key: value for key, value in node.items() if key not in ("_target_", "_convert_")}
     target = str(node.get("_target_"))
     try:
-        kind = pkgutil.resolve_name(target)
-        if not issubclass(kind, base):  # a run's file must not have any other code called
+        config_class = pkgutil.resolve_name(target)
+        if not issubclass(config_class, base):  # a run's file must not have any other code called
             raise TypeError("it is not a config of peft")
 
-        built: PeftConfig = kind(**options)
+        built: PeftConfig = config_class(**options)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise EncoderError(f"encoder.adapter: {target} cannot be used ({error})") from error
 

@@ -112,7 +112,7 @@ class SentenceEncoder(nn.Module):
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
         self.instructions = complete(instructions)
         """The text before a sentence by its use; empty without instructions."""
-        self.instructed = {
+        self.instructed: dict[str, Tokenizer] = {
             use: self._with_instruction(self.instructions.get(use, "")) for use in USES
         }
         """The tokenizer of a sentence by its use: ``default``, ``query`` or ``document``."""

@@ -86,9 +86,9 @@ class SentenceTransformerFolder:
                 self.path, "weights tokens, which is read for the mask of a prompt alone"
             )
 
-        place = template.suffix.index(*weighted)
+        mask_index = template.suffix.index(*weighted)
 
-        return "prompt", replace(template, pooled=len(template.suffix) - place)
+        return "prompt", replace(template, pooled=len(template.suffix) - mask_index)
 
     def digest(self) -> str | None:
         """Return the sha256 of the files of layers and weights; None without any."""
@@ -149,8 +149,9 @@ def read_folder(folder: Path) -> SentenceTransformerFolder:
 
 def _check_order(folder: Path, names: list[str]) -> None:
     before, pooling, behind = "Transformer", "Pooling", {"Dense", "Normalize"}
-    rest = names[2:] if names[1:2] == ["WordWeights"] else names[1:]
-    if names[:1] != [before] or rest[:1] != [pooling] or not behind.issuperset(rest[1:]):
+    start = 2 if names[1:2] == ["WordWeights"] else 1
+    is_pooled = names[:1] == [before] and names[start : start + 1] == [pooling]
+    if not is_pooled or not behind.issuperset(names[start + 1 :]):
         raise _unsupported(
             folder,
             f"has the modules {', '.join(names)}, and those read are Transformer and Pooling, then "

@@ -29,8 +29,8 @@ def complete(instructions: Mapping[str, str] | None) -> dict[str, str]:
     Source: model card of E5 (Wang et al. 2022); sentence-transformers' ``prompts``, which have no
     default unless they name one.  Raises EncoderError for an unknown use.
     """
-    given = dict(instructions or {})
-    for use, text in given.items():
+    texts = dict(instructions or {})
+    for use, text in texts.items():
         if use not in USES:
             near = did_you_mean(use, USES)
             raise EncoderError(
@@ -39,14 +39,14 @@ def complete(instructions: Mapping[str, str] | None) -> dict[str, str]:
         if not isinstance(text, str):
             raise EncoderError(f"encoder.instructions.{use}: must be a text, got {text!r}")
 
-    query = given.get("query", "")
-    found: dict[str, str] = {
-        "default": given.get("default", query),
+    query = texts.get("query", "")
+    complete_texts: dict[str, str] = {
+        "default": texts.get("default", query),
         "query": query,
-        "document": given.get("document", ""),
+        "document": texts.get("document", ""),
     }
 
-    return found if any(found.values()) else {}
+    return complete_texts if any(complete_texts.values()) else {}
 
 
 def read_prompts(folder: Path) -> dict[str, str]:

@@ -264,10 +264,10 @@ def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
 
 
 def _keep_layers(config: PreTrainedConfig, layers: int) -> None:
-    own = getattr(config, "num_hidden_layers", 1)
-    if type(layers) is not int or not 1 <= layers <= own:
+    depth = getattr(config, "num_hidden_layers", 1)
+    if type(layers) is not int or not 1 <= layers <= depth:
         raise EncoderError(
-            f"encoder.layers: must be null or an integer from 1 to {own}, got {layers!r}"
+            f"encoder.layers: must be null or an integer from 1 to {depth}, got {layers!r}"
         )
 
     config.num_hidden_layers = layers
@@ -276,18 +276,18 @@ def _keep_layers(config: PreTrainedConfig, layers: int) -> None:
 
 
 def _backbone(folder: Path, config: PreTrainedConfig, has_pooler: bool) -> PreTrainedModel:
-    kind: Any = transformers.MODEL_MAPPING[type(config)]
+    model_class: Any = transformers.MODEL_MAPPING[type(config)]
     # Mismatched and missing parameters become random numbers; both are reported below.
     options: dict[str, Any] = {"ignore_mismatched_sizes": True, "output_loading_info": True}
     # An unused pooler would never get a gradient; not every architecture has the switch.
-    if "add_pooling_layer" in inspect.signature(kind).parameters:
+    if "add_pooling_layer" in inspect.signature(model_class).parameters:
         options["add_pooling_layer"] = has_pooler
 
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()  # no report of unused poolers and heads
     transformers_logging.disable_progress_bar()
     try:
-        backbone, report = kind.from_pretrained(
+        backbone, report = model_class.from_pretrained(
             folder,
             config=config,
             dtype=torch.float32,
@@ -362,12 +362,12 @@ def digests(folder: Path, layers: int | None = None) -> dict[str, str]:
     shards = sorted(path.name for path in folder.glob("model*.safetensors"))
     weights = _digest(folder, ["config.json", *shards])
     config = read_json(folder / "config.json")
-    whole = config.get("num_hidden_layers", config.get("n_layers"))  # DistilBERT's key
-    if layers not in (None, whole):
+    depth = config.get("num_hidden_layers", config.get("n_layers"))  # DistilBERT's key
+    if layers not in (None, depth):
         weights = hashlib.sha256(f"{weights}, {layers} layers".encode()).hexdigest()
 
-    others = {path.name for pattern in OTHER_TOKENIZER_FILES for path in folder.glob(pattern)}
-    tokenizer = _digest(folder, [*TOKENIZER, *sorted(others.difference(TOKENIZER))])
+    other_files = {path.name for pattern in OTHER_TOKENIZER_FILES for path in folder.glob(pattern)}
+    tokenizer = _digest(folder, [*TOKENIZER, *sorted(other_files.difference(TOKENIZER))])
 
     return {"weights": weights, "tokenizer": tokenizer}
 

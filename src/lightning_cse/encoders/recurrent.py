@@ -74,7 +74,7 @@ class Recurrent(PreTrainedModel):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         lengths: Tensor | None = None,
-        **others: Any,
+        **ignored: Any,
     ) -> BaseModelOutput:
         """Return the state of every token: (n, length, d).
 
@@ -95,9 +95,9 @@ class Recurrent(PreTrainedModel):
         rows = vectors[to_device(order, vectors.device)]
         packed = pack_padded_sequence(rows, sizes, batch_first=True)
         states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=width)
-        places = to_device(order.argsort(), states.device)
+        ranks = to_device(order.argsort(), states.device)
 
-        return BaseModelOutput(last_hidden_state=states[places])
+        return BaseModelOutput(last_hidden_state=states[ranks])
 
 
 def recurrent(words: nn.Embedding, units: int | None, dropout: float | None) -> Recurrent:

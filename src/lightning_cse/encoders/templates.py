@@ -220,9 +220,9 @@ class Template:
         Source: NGCSE, authors' code, which inserts these ids.  Differs: ids come from the
         tokenizer, not from a table.
         """
-        before, _, rest = prompt.partition(SENTENCE)
-        between, _, behind = rest.partition(MASK)
-        if (prompt.count(SENTENCE), prompt.count(MASK), rest.count(MASK)) != (1, 1, 1):
+        before, _, after_sentence = prompt.partition(SENTENCE)
+        between, _, behind = after_sentence.partition(MASK)
+        if (prompt.count(SENTENCE), prompt.count(MASK), after_sentence.count(MASK)) != (1, 1, 1):
             raise EncoderError(
                 f"encoder.prompts: {prompt!r} needs one {SENTENCE} and, behind it, one {MASK}"
             )
@@ -267,9 +267,9 @@ class Template:
         # The token of the template at each position; its end stands for padding and the sentence.
         after = position - to_device(body, device)[:, None]
         suffix = torch.where(after >= start, after, count)
-        place = torch.where(position < start, position, suffix).clamp(max=count)
-        ids = to_device(np.array([*self.prefix, *self.suffix, self.pad_id]), device)[place]
-        types = to_device(np.array([*self.prefix_types, *self.suffix_types, 0]), device)[place]
+        index = torch.where(position < start, position, suffix).clamp(max=count)
+        ids = to_device(np.array([*self.prefix, *self.suffix, self.pad_id]), device)[index]
+        types = to_device(np.array([*self.prefix_types, *self.suffix_types, 0]), device)[index]
         width = tokens.ids.shape[1]
         if width:
             sentence = tokens.ids.gather(1, (position - start).clamp(0, width - 1))

@@ -46,9 +46,9 @@ class INLITask(CorpusTask):
         types = []
         labels = []
         hypotheses = []
-        for kind in self.types:
-            column, is_entailed = HYPOTHESES[kind]
-            types += [kind] * count
+        for hypothesis_type in self.types:
+            column, is_entailed = HYPOTHESES[hypothesis_type]
+            types += [hypothesis_type] * count
             labels += [is_entailed] * count
             hypotheses += rows[column][:]
 
@@ -87,7 +87,7 @@ class RTE(INLITask):
 
     needs = ("entailment_score",)
     metrics = (
-        *(f"accuracy_{kind}" for kind in HYPOTHESES),
+        *(f"accuracy_{hypothesis_type}" for hypothesis_type in HYPOTHESES),
         "accuracy_all",
         "threshold",
         "auc_explicit",
@@ -126,7 +126,9 @@ class RTE(INLITask):
         predictions = _described(rows)
         named = judge.judge(rows["premise"][:], rows["hypothesis"][:])
         predictions["answer"] = named
-        predictions["prediction"] = [HYPOTHESES.get(kind, (None, None))[1] for kind in named]
+        predictions["prediction"] = [
+            HYPOTHESES.get(hypothesis_type, (None, None))[1] for hypothesis_type in named
+        ]
         # A separate column, since a pair without a type is wrong whatever the label.
         predictions["correct"] = _equal(predictions["prediction"], predictions["label"])
         predictions["correct_four_way"] = _equal(predictions["type"], named)
@@ -147,7 +149,7 @@ def _described(rows: Dataset) -> dict[str, list[Any]]:
 
 
 def _equal(a: Sequence[object], b: Sequence[object]) -> list[bool]:
-    return [one == other for one, other in zip(a, b, strict=True)]
+    return [x == y for x, y in zip(a, b, strict=True)]
 
 
 def _areas(predictions: Mapping[str, Sequence[Any]], split: Split) -> dict[str, float]:
@@ -159,11 +161,11 @@ def _areas(predictions: Mapping[str, Sequence[Any]], split: Split) -> dict[str, 
     labels = np.asarray(predictions["label"])
     scores = np.asarray(predictions["score"])
     areas = {}
-    for kind in ("explicit", "implied"):
-        chosen = (types == kind) | ~labels
-        areas[f"auc_{kind}"] = auc(labels[chosen], scores[chosen])
+    for hypothesis_type in ("explicit", "implied"):
+        chosen = (types == hypothesis_type) | ~labels
+        areas[f"auc_{hypothesis_type}"] = auc(labels[chosen], scores[chosen])
         if split == "test" and labels[chosen].sum() > 1:
-            areas[f"auc_{kind}_se"] = auc_error(labels[chosen], scores[chosen])
+            areas[f"auc_{hypothesis_type}_se"] = auc_error(labels[chosen], scores[chosen])
 
     return areas
 
@@ -177,9 +179,16 @@ def _accuracies(rows: Dataset, correct: Sequence[bool]) -> dict[str, float]:
 def accuracy_by_type(rows: Dataset, correct: Sequence[bool]) -> dict[str, float]:
     """Return ``accuracy_<type>`` of each type, in the order of the rows."""
     types = rows["type"][:]
-    right = Counter(kind for kind, is_right in zip(types, correct, strict=True) if is_right)
+    right = Counter(
+        hypothesis_type
+        for hypothesis_type, is_right in zip(types, correct, strict=True)
+        if is_right
+    )
 
-    return {f"accuracy_{kind}": right[kind] / count for kind, count in Counter(types).items()}
+    return {
+        f"accuracy_{hypothesis_type}": right[hypothesis_type] / count
+        for hypothesis_type, count in Counter(types).items()
+    }
 
 
 class Retrieval(INLITask):
@@ -198,8 +207,8 @@ class Retrieval(INLITask):
 
     needs = ("similarity",)
     metrics = tuple(
-        f"accuracy_{kind}_by_{view}"
-        for kind in ("explicit", "implied")
+        f"accuracy_{hypothesis_type}_by_{view}"
+        for hypothesis_type in ("explicit", "implied")
         for view in ("explicit", "implicit")
     )
     nearest: ClassVar[int] = 3
@@ -208,9 +217,11 @@ class Retrieval(INLITask):
         """Rank the hypotheses by each view of each premise."""
         rows = self.rows(split)
         hypotheses = rows["hypothesis"][:]
-        places = {sentence: place for place, sentence in enumerate(dict.fromkeys(hypotheses))}
-        searched, *_ = embedded[list(places)].views().values()
-        own = torch.tensor([places[sentence] for sentence in hypotheses], device=searched.device)
+        indices = {sentence: index for index, sentence in enumerate(dict.fromkeys(hypotheses))}
+        searched, *_ = embedded[list(indices)].views().values()
+        targets = torch.tensor(
+            [indices[sentence] for sentence in hypotheses], device=searched.device
+        )
         premises = rows["premise"][:][: len(rows) // len(self.types)]
         views = [*embedded[premises].views().values()]
         cosines = {
@@ -219,11 +230,11 @@ class Retrieval(INLITask):
         }
         predictions: dict[str, list[Any]] = {"row": [*range(len(premises))]}
         for metric in self.metrics:
-            kind, view = metric.removeprefix("accuracy_").split("_by_")
-            of_kind = own.chunk(len(self.types))[self.types.index(kind)]
-            scores = cosines[view].gather(1, of_kind[:, None])
+            hypothesis_type, view = metric.removeprefix("accuracy_").split("_by_")
+            of_type = targets.chunk(len(self.types))[self.types.index(hypothesis_type)]
+            scores = cosines[view].gather(1, of_type[:, None])
             as_near = (cosines[view] >= scores).sum(dim=1)  # with itself
-            predictions[f"correct_{kind}_by_{view}"] = (as_near <= self.nearest).tolist()
+            predictions[f"correct_{hypothesis_type}_by_{view}"] = (as_near <= self.nearest).tolist()
 
         metrics = {
             metric: sum(predictions[metric.replace("accuracy", "correct")]) / len(premises)

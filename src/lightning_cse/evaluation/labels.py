@@ -29,8 +29,8 @@ class PairLabels(CorpusTask):
 
     def select(self, rows: Dataset, split: Split) -> Dataset:
         """Return the rows that have one of the labels, the first ones."""
-        known = np.isin(rows["label"][:], list(self.labels))
-        return first_rows(rows.select(np.flatnonzero(known)), self.limits[split])
+        has_label = np.isin(rows["label"][:], list(self.labels))
+        return first_rows(rows.select(np.flatnonzero(has_label)), self.limits[split])
 
     def evaluate(self, embedded: Embedded, split: Split) -> TaskResult:
         """Compare the predicted labels with those of the pairs."""
@@ -39,7 +39,7 @@ class PairLabels(CorpusTask):
         best = scores.max(dim=1)
         predicted = [self.labels[number] for number in best.indices.tolist()]
         labels = rows["label"][:]
-        hits = [label == other for label, other in zip(labels, predicted, strict=True)]
+        hits = [label == prediction for label, prediction in zip(labels, predicted, strict=True)]
 
         return TaskResult(
             {"accuracy": float(np.mean(hits))}, pair_predictions(labels, best.values, predicted)

@@ -98,20 +98,22 @@ class HeldOutRetrieval(PairTask):
 
 def ranks_of(embedded: Embedded, questions: Sequence[str], answers: Sequence[str]) -> list[int]:
     """Return the rank of the answer to each question among all distinct answers: (n,)."""
-    places = {answer: place for place, answer in enumerate(dict.fromkeys(answers))}
-    own = torch.tensor([places[answer] for answer in answers])
+    indices = {answer: index for index, answer in enumerate(dict.fromkeys(answers))}
+    targets = torch.tensor([indices[answer] for answer in answers])
     right: dict[str, list[int]] = {}
-    for question, place in zip(questions, own.tolist(), strict=True):
-        right.setdefault(question, []).append(place)
+    for question, index in zip(questions, targets.tolist(), strict=True):
+        right.setdefault(question, []).append(index)
 
-    candidates = embedded[list(places)]
+    candidates = embedded[list(indices)]
     comparison = Comparison.of(embedded.answers.similarity, candidates)
     ranks: list[int] = []
     for start in range(0, len(questions), _QUESTIONS):
         block = questions[start : start + _QUESTIONS]
         scores = comparison.matrix(embedded[block], candidates)
-        of_own = scores.gather(1, own[start : start + len(block), None].to(scores.device))
-        is_ahead = scores >= of_own
+        target_scores = scores.gather(
+            1, targets[start : start + len(block), None].to(scores.device)
+        )
+        is_ahead = scores >= target_scores
         for number, question in enumerate(block):
             is_ahead[number, right[question]] = False
 

@@ -63,8 +63,8 @@ class STS(CorpusTask):
             subset[1].append(score)
 
         metrics = {
-            f"spearman_{how}": aggregate(subsets.values(), constant=0.0)
-            for how, aggregate in AGGREGATIONS.items()
+            f"spearman_{aggregation}": aggregate(subsets.values(), constant=0.0)
+            for aggregation, aggregate in AGGREGATIONS.items()
         }
 
         return TaskResult(metrics, {"subset": names} | predictions)

@@ -234,7 +234,7 @@ class CorpusTask(Task):
 
         Tasks that need them in another form override this.
         """
-        return first_rows(rows, self.limits[split], each=self.limited_by)
+        return first_rows(rows, self.limits[split], column=self.limited_by)
 
     def unmeasurable(self, rows: Dataset, reason: str) -> DataError:
         """Return the error for rows whose metric would mean nothing."""
@@ -293,10 +293,10 @@ class Average(Task):
 
 def check_parts(tasks: Mapping[str, Task]) -> None:
     """Raise ConfigError if a part of an average is not a metric of the suite."""
-    known = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
+    metric_keys = [f"{name}/{metric}" for name, task in tasks.items() for metric in task.metrics]
     for name, task in tasks.items():
         for part in getattr(task, "parts", ()):
-            if part not in known:
+            if part not in metric_keys:
                 raise ConfigError([f"suite.{name}.of: {part!r} is not a metric of this suite"])
 
 
@@ -385,26 +385,26 @@ def sides(rows: Dataset) -> tuple[str, ...]:
     return SENTENCE_COLUMNS[0]
 
 
-def first_rows(rows: Dataset, limit: int | None, *, each: str | None = None) -> Dataset:
-    """Return the first ``limit`` rows, or those of each value of the column ``each`` if the rows
+def first_rows(rows: Dataset, limit: int | None, *, column: str | None = None) -> Dataset:
+    """Return the first ``limit`` rows, or those of each value of the ``column`` if the rows
     have it.
 
     Examples:
         >>> from lightning_cse.data.rows import dataset_of
         >>> rows = dataset_of({"label": ["a", "a", "b", "a", "b"], "sentence": list("vwxyz")})
-        >>> first_rows(rows, 1, each="label")["sentence"][:]
+        >>> first_rows(rows, 1, column="label")["sentence"][:]
         ['v', 'x']
     """
     if limit is None:
         return rows
 
-    values = rows[each][:] if each in rows.column_names else [None] * len(rows)
-    seen: Counter[Any] = Counter()
+    values = rows[column][:] if column in rows.column_names else [None] * len(rows)
+    counts: Counter[Any] = Counter()
     chosen = []
     for number, value in enumerate(values):
-        if seen[value] < limit:
+        if counts[value] < limit:
             chosen.append(number)
 
-        seen[value] += 1
+        counts[value] += 1
 
     return rows.select(chosen)

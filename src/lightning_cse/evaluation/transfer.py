@@ -98,7 +98,7 @@ class Transfer(Task):
         tables = {}
         for split in SPLITS[self.corpus]:
             rows = read_corpus(self.corpus, split, self.data_dir)
-            tables[split] = first_rows(rows, self.rows, each="label")
+            tables[split] = first_rows(rows, self.rows, column="label")
 
         return tables
 
@@ -131,10 +131,10 @@ class Transfer(Task):
         rounds = self._rounds(truth, [len(rows) for rows in tables])
         predicted = np.full(len(truth), -1)
         accuracies = []
-        classified = self._predict(rounds, torch.cat(features), torch.from_numpy(truth))
-        for each, answers in zip(rounds, classified, strict=True):
-            predicted[each.test] = answers
-            accuracies.append(float(np.mean(answers == truth[each.test])))
+        by_round = self._predict(rounds, torch.cat(features), torch.from_numpy(truth))
+        for fold_round, classified in zip(rounds, by_round, strict=True):
+            predicted[fold_round.test] = classified
+            accuracies.append(float(np.mean(classified == truth[fold_round.test])))
 
         # The last table is tested as a whole: restore the order of its file.
         tested = len(truth) - len(order) + np.argsort(order)
@@ -188,17 +188,17 @@ class Transfer(Task):
         folds.
         """
         best = self._best_l2(rounds, features, truth)
-        tests = [(each.train, each.dev) for each in rounds]
+        tests = [(fold_round.train, fold_round.dev) for fold_round in rounds]
         final = fit_classifiers(features, truth, tests, best[:, None])
         predicted = []
-        for number, each in enumerate(rounds):
-            predicted.append(final.predict(number, 0, features[each.test]).numpy())
+        for number, fold_round in enumerate(rounds):
+            predicted.append(final.predict(number, 0, features[fold_round.test]).numpy())
 
         return predicted
 
     def _best_l2(self, rounds: list[Round], features: Tensor, truth: Tensor) -> Tensor:
         """Return the L2 of each round with the best mean accuracy on its folds."""
-        folds = [fold for each in rounds for fold in each.folds]
+        folds = [fold for fold_round in rounds for fold in fold_round.folds]
         log.info(
             "%s: fitting %d classifiers to choose L2, then %d",
             self.corpus,

@@ -18,18 +18,18 @@ def vector_of(name: str, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
 
-    raise TypeError(f"{name} must be a tensor (n, d) or a PointEmbedding, got {_kind(value)}")
+    raise TypeError(f"{name} must be a tensor (n, d) or a PointEmbedding, got {_type_name(value)}")
 
 
-def check_kind(name: str, value: Any, kind: type[Embedding], *fields: str) -> None:
+def check_embedding(name: str, value: Any, embedding_class: type[Embedding], *fields: str) -> None:
     """Raise TypeError if a value lacks tensors of these names, those of a kind of embedding."""
     if not all(hasattr(value, field) for field in fields):
         raise TypeError(
-            f"{name} must be a {kind.__name__} ({', '.join(fields)}), got {_kind(value)}"
+            f"{name} must be a {embedding_class.__name__} ({', '.join(fields)}), got {_type_name(value)}"
         )
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return "a tensor" if isinstance(value, Tensor) else type(value).__name__
 
 
@@ -51,10 +51,10 @@ def check_margin(name: str, value: float) -> float:
 
 def check_shapes(*tensors: Tensor, shape: str, least: int = 1) -> None:
     """Raise ValueError unless all tensors have one shape, ``(n, d)`` or ``(n,)``, n >= least."""
-    first, *others = (tuple(tensor.shape) for tensor in tensors)
+    shapes = [tuple(tensor.shape) for tensor in tensors]
     dimensions = len(shape.strip("(,)").split(","))
-    if any(other != first for other in others) or len(first) != dimensions or first[0] < least:
-        got = ", ".join(map(str, (first, *others)))
+    if len(set(shapes)) > 1 or len(shapes[0]) != dimensions or shapes[0][0] < least:
+        got = ", ".join(map(str, shapes))
         raise ValueError(f"need tensors of one shape {shape} with n >= {least}, got {got}")
 
 

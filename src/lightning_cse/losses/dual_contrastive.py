@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lightning_cse.devices import to_device
 from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding
-from lightning_cse.losses.checks import check_kind, check_temperature
+from lightning_cse.losses.checks import check_embedding, check_temperature
 from lightning_cse.losses.info_nce import in_batch_cross_entropy
 from lightning_cse.similarity import CosineSimilarity, Similarity
 
@@ -97,14 +97,14 @@ class DualContrastive(nn.Module):
                 "DualContrastive: no contradiction; set contradiction=False to train without any"
             )
 
-        given = {
+        by_role = {
             "explicit_entailment": explicit_entailment,
             "implied_entailment": implied_entailment,
             "contradiction": contradiction if self.contradiction else None,
         }
-        hypotheses = {role: dual for role, dual in given.items() if dual is not None}
+        hypotheses = {role: dual for role, dual in by_role.items() if dual is not None}
         for role, dual in {"premise": premise, **hypotheses}.items():
-            check_kind(role, dual, DualEmbedding, "explicit", "implicit")
+            check_embedding(role, dual, DualEmbedding, "explicit", "implicit")
 
         terms = self._inter_sentence(
             premise, hypotheses, _check_rows(premise, hypotheses, rows or {})
@@ -153,7 +153,7 @@ class DualContrastive(nn.Module):
     def _intra_sentence(self, hypotheses: Mapping[str, Dual]) -> list[list[Tensor]]:
         """Return the blocks of similarities of T3, T4 and T5."""
         compare = self.similarity.matrix
-        return [[compare(one.explicit, one.implicit)] for one in hypotheses.values()]
+        return [[compare(dual.explicit, dual.implicit)] for dual in hypotheses.values()]
 
 
 def _check_rows(

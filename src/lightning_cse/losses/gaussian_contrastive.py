@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from lightning_cse.embeddings import GaussianEmbedding
-from lightning_cse.losses.checks import check_kind, check_shapes, check_temperature
+from lightning_cse.losses.checks import check_embedding, check_shapes, check_temperature
 from lightning_cse.losses.info_nce import in_batch_cross_entropy
 from lightning_cse.similarity import Reduce, check_reduce, gaussian_similarity_matrix
 
@@ -55,8 +55,10 @@ class GaussianContrastive(nn.Module):
         super().__init__()
         self.temperature = check_temperature(temperature)
         if isinstance(sets, str) or not {"ent"} <= set(sets) <= set(_SETS):
-            known = ", ".join(_SETS)
-            raise ValueError(f"sets must be a list of {known} with 'ent' among them, got {sets!r}")
+            choices = ", ".join(_SETS)
+            raise ValueError(
+                f"sets must be a list of {choices} with 'ent' among them, got {sets!r}"
+            )
 
         self.sets = tuple(sets)
         self.reduce = check_reduce(reduce)
@@ -68,10 +70,10 @@ class GaussianContrastive(nn.Module):
         contradiction: GaussianEmbedding | None = None,
     ) -> Tensor:
         """Return the mean loss, a scalar of float32 or float64."""
-        given = {"premise": premise, "entailment": entailment, "contradiction": contradiction}
-        for name, value in given.items():
+        by_role = {"premise": premise, "entailment": entailment, "contradiction": contradiction}
+        for name, value in by_role.items():
             if value is not None:
-                check_kind(name, value, GaussianEmbedding, "mean", "log_variance")
+                check_embedding(name, value, GaussianEmbedding, "mean", "log_variance")
 
         pairs = [(entailment, premise)]
         if "con" in self.sets:

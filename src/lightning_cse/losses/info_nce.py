@@ -67,10 +67,10 @@ class InfoNCE(nn.Module):
                 ]
             )
 
-        own = torch.eye(count, dtype=blocks[1].dtype, device=blocks[1].device)
+        diagonal = torch.eye(count, dtype=blocks[1].dtype, device=blocks[1].device)
 
         # The softmax divides by the temperature.
-        return blocks[1] + self.hard_negative_weight * self.temperature * own
+        return blocks[1] + self.hard_negative_weight * self.temperature * diagonal
 
 
 def in_batch_cross_entropy(*blocks: Tensor, temperature: float) -> Tensor:

@@ -82,11 +82,11 @@ class SoftmaxClassification(nn.Module):
         first = vector_of("first", first)
         second = vector_of("second", second)
         check_shapes(first, second, shape="(n, d)")
-        kind = next(self.parameters()).dtype
-        u, v = first.to(kind), second.to(kind)
-        seen = torch.cat([PARTS[name](u, v) for name in self.parts], dim=1)
-        with torch.autocast(seen.device.type, enabled=False):
-            scores: Tensor = self.classifier(seen)
+        dtype = next(self.parameters()).dtype
+        u, v = first.to(dtype), second.to(dtype)
+        features = torch.cat([PARTS[name](u, v) for name in self.parts], dim=1)
+        with torch.autocast(features.device.type, enabled=False):
+            scores: Tensor = self.classifier(features)
 
         return scores
 

@@ -63,10 +63,12 @@ class SoftInfoNCE(nn.Module):
 
         logits = torch.cat(blocks, dim=1) / self.temperature
         log_shares = nn.functional.log_softmax(logits, dim=1)
-        own = log_shares.diagonal()
-        likelihood = scores * own
+        positive_log_shares = log_shares.diagonal()
+        likelihood = scores * positive_log_shares
         if self.smooth_others:
-            others = (log_shares.sum(dim=1) - own) / (log_shares.shape[1] - 1)
-            likelihood = likelihood + (1 - scores) * others
+            mean_of_others = (log_shares.sum(dim=1) - positive_log_shares) / (
+                log_shares.shape[1] - 1
+            )
+            likelihood = likelihood + (1 - scores) * mean_of_others
 
         return -likelihood.mean()

@@ -107,18 +107,18 @@ class DevSchedule:
 
     def _after(self, scores: Sequence[float]) -> tuple[float, float]:
         """Return the factor, and what the last division left."""
-        factor = left = 1.0
+        factor = divided = 1.0
         best = -math.inf
         for score in scores:
             if score > best:
                 best = score
             else:
                 factor /= self.shrink
-                left = factor
+                divided = factor
 
             factor *= self.decay
 
-        return factor, left
+        return factor, divided
 
 
 MakeOptimizer = Callable[..., Optimizer]
@@ -316,8 +316,8 @@ class Method(Evaluated, ABC):
             nn.utils.clip_grad_value_(self.parameters(), gradient_clip_val)
 
         if scaler is None:  # the scaler of float16 skips a step whose gradient is not finite
-            what = "the norm of the gradient"
-            self._unchecked.append(Measured(what, self.global_step + 1, norm, rows))
+            measure = "the norm of the gradient"
+            self._unchecked.append(Measured(measure, self.global_step + 1, norm, rows))
 
     def check_finite(self) -> None:
         """Raise TrainingError for the first loss or gradient since the last call that is not

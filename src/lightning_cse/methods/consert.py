@@ -171,9 +171,9 @@ class JointConSERT(SBERT):
         classification = self.loss(*embeddings.values(), batch["targets"])
         attack = self.noise.attack(classification) if self.noise else nullcontext()
         with attack, augmented(self.model, self.second):
-            others = self.embed(batch)
+            second_view = self.embed(batch)
 
-        contrast = sum(self.contrast(embeddings[role], others[role]) for role in self.roles)
+        contrast = sum(self.contrast(embeddings[role], second_view[role]) for role in self.roles)
         parts = {"classification": classification, "contrast": contrast}
 
         return self.output(

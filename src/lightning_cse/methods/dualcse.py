@@ -50,10 +50,10 @@ class DualCSE(Method):
         **training: Unpack[Training],
     ) -> None:
         if not isinstance(loss.similarity, self.compares):
-            needed = self.compares.__name__
+            similarity = self.compares.__name__
             got = type(loss.similarity).__name__
             raise ConfigError(
-                [f"method.loss.similarity: {type(self).__name__} needs a {needed}, got a {got}"]
+                [f"method.loss.similarity: {type(self).__name__} needs a {similarity}, got a {got}"]
             )
 
         if architecture == "cross" and not encoder.has_segments:

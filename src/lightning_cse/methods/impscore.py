@@ -75,7 +75,7 @@ class ImpScore(Method):
         )
         # The vectors of distinct training sentences, and their numbers by role and row.
         self._vectors: Tensor | None = None
-        self._places: Tensor | None = None
+        self._row_numbers: Tensor | None = None
 
     def on_fit_start(self) -> None:
         """Encode the training sentences once if the encoder is frozen; else start as any method."""
@@ -102,39 +102,41 @@ class ImpScore(Method):
         for role, tokenize in tokenizers.items():
             columns.append([(tokenize.digest, sentence) for sentence in data.train[role]])
 
-        number = {one: place for place, one in enumerate(dict.fromkeys(chain(*columns)))}
+        numbers = {key: index for index, key in enumerate(dict.fromkeys(chain(*columns)))}
         log.info(
             "the %d distinct sentences of %d training rows are encoded once",
-            len(number),
+            len(numbers),
             len(columns[0]),
         )
         most = min(data.max_tokens or self.model.encoder.max_length, self.model.encoder.max_length)
-        ids: list[list[int]] = [[]] * len(number)
-        for digest, tokenize in {one.digest: one for one in tokenizers.values()}.items():
-            own = [one for one in number if one[0] == digest]
-            tokenised = tokenize([sentence for _, sentence in own])
-            for one, tokens in zip(own, tokenised, strict=True):
-                ids[number[one]] = tokens[:most]
+        ids: list[list[int]] = [[]] * len(numbers)
+        for digest, tokenize in {
+            tokenize.digest: tokenize for tokenize in tokenizers.values()
+        }.items():
+            keys = [key for key in numbers if key[0] == digest]
+            tokenised = tokenize([sentence for _, sentence in keys])
+            for key, tokens in zip(keys, tokenised, strict=True):
+                ids[numbers[key]] = tokens[:most]
 
         vectors = []
         for start in range(0, len(ids), SENTENCES_AT_ONCE):
             tokens = Tokens.pad(ids[start : start + SENTENCES_AT_ONCE])
             vectors += self.model.pooled(tokens.to(self.device))
 
-        places = [list(map(number.__getitem__, column)) for column in columns]
+        row_numbers = [list(map(numbers.__getitem__, column)) for column in columns]
         self._vectors = torch.cat(vectors)
-        self._places = torch.tensor(places, device=self.device)
+        self._row_numbers = torch.tensor(row_numbers, device=self.device)
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed the four roles of a batch, and rank their implicitness and distances."""
         model = self.model
         index = batch["index"]
-        if self._vectors is None or self._places is None:
+        if self._vectors is None or self._row_numbers is None:
             embeddings = self.embed(batch)
         else:
-            places = self._places[:, index.to(self.device)]
+            row_numbers = self._row_numbers[:, index.to(self.device)]
             embeddings = {}
-            for role, rows in zip(self.roles, places, strict=True):
+            for role, rows in zip(self.roles, row_numbers, strict=True):
                 embeddings[role] = model.project(self._vectors[rows])
 
         pos_implicit, pos_explicit, neg_implicit, neg_explicit = embeddings.values()

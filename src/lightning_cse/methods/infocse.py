@@ -86,7 +86,7 @@ class Restoration(nn.Module):
         ones may be masked. What is a token is in main memory.
         """
         masked, chosen = self.masked(ids, is_bare, step)
-        places = to_device(np.flatnonzero(chosen), ids.device)
+        indices = to_device(np.flatnonzero(chosen), ids.device)
         mask = to_device(is_token, ids.device)
         frozen = self._frozen[0].to(vectors.device)
         with torch.no_grad():
@@ -95,12 +95,12 @@ class Restoration(nn.Module):
             ).hidden_states[self.depth]
 
         states = torch.cat([vectors[:, None].to(states.dtype), states[:, 1:]], dim=1)
-        states = self.layers(states, src_key_padding_mask=~mask).flatten(0, 1)[places]
+        states = self.layers(states, src_key_padding_mask=~mask).flatten(0, 1)[indices]
         table = frozen.get_input_embeddings().weight
         logits = nn.functional.linear(self.before_vocabulary(states), table, self.bias)
 
         # The sum over none is 0; their mean would not be a number.
-        targets = ids.flatten()[places]
+        targets = ids.flatten()[indices]
         loss = nn.functional.cross_entropy(logits.float(), targets, reduction="sum")
 
         return loss / max(1, len(logits))
@@ -194,14 +194,14 @@ class InfoCSE(Method):
         encoder = self.model.encoder
         template = encoder.template()
         sequences = template.apply(tokens, encoder.max_length)
-        place = np.arange(sequences.ids.shape[1])
+        position = np.arange(sequences.ids.shape[1])
         lengths = sequences.lengths[:, None]
         start = len(template.prefix)
-        is_bare = (place >= start) & (place < lengths - len(template.suffix))
+        is_bare = (position >= start) & (position < lengths - len(template.suffix))
         loss: Tensor = self.restoration(
             vectors,
             sequences.ids.repeat(2, 1),
-            np.tile(place < lengths, (2, 1)),
+            np.tile(position < lengths, (2, 1)),
             np.tile(is_bare, (2, 1)),
             self.global_step,
         )

@@ -137,9 +137,9 @@ class NGCSE(Method):
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Any]:
         """Embed all sentences of a batch, and compare them."""
         tokens: dict[str, Tokens] = batch["roles"]
-        again = self._without_positive(tokens)
-        vectors = self._project({**tokens, "again": again})
-        positives = {"again": again, **{role: tokens[role] for role in self.positives[:1]}}
+        second_view = self._without_positive(tokens)
+        vectors = self._project({**tokens, "again": second_view})
+        positives = {"again": second_view, **{role: tokens[role] for role in self.positives[:1]}}
         positive = _rows(vectors, positives)
 
         loss = contrastive = self._contrastive(tokens, vectors, positive)
@@ -166,9 +166,9 @@ class NGCSE(Method):
         # The loss of an LLM row is the mean of both passes: add half the difference, times the
         # share of LLM rows.
         written = anchor[to_device(tokens["intermediate"].rows, anchor.device)]
-        others = [vectors["again"]] if "again" in vectors else []
-        candidates = torch.cat([vectors["negative"], *others])
-        first: Tensor = self.loss(written, vectors["positive"], *others)
+        more_negatives = [vectors["again"]] if "again" in vectors else []
+        candidates = torch.cat([vectors["negative"], *more_negatives])
+        first: Tensor = self.loss(written, vectors["positive"], *more_negatives)
         second: Tensor = self.loss(written, vectors["intermediate"], candidates)
 
         return loss + (second - first) * len(written) / (2 * len(anchor))
@@ -233,8 +233,8 @@ def _check(
     roles: Sequence[str], contrastive: Contrastive, beta: float, hierarchical_triplet: nn.Module
 ) -> None:
     if tuple(roles) not in ROW_KINDS:
-        kinds = " or ".join(str(list(kind)) for kind in ROW_KINDS)
-        raise ConfigError([f"method.roles: need {kinds}, got {list(roles)}"])
+        choices = " or ".join(str(list(names)) for names in ROW_KINDS)
+        raise ConfigError([f"method.roles: need {choices}, got {list(roles)}"])
 
     if contrastive != "single_positive" and "intermediate" not in roles:
         raise ConfigError(

@@ -23,7 +23,7 @@ def match_error_rate(reference: str, hypothesis: str) -> float:
     """
     words = reference.split()
     edits = Levenshtein.editops(words, hypothesis.split()).as_list()
-    insertions = sum(kind == "insert" for kind, _, _ in edits)
+    insertions = sum(operation == "insert" for operation, _, _ in edits)
     total = len(words) + insertions  # S + D + H are the words of the reference
 
     return len(edits) / total if total else 0.0

@@ -58,9 +58,9 @@ def auprc_influences(labels: Values, scores: Values) -> Column:
     if not positive.any():
         raise ValueError("labels must have a 1")
 
-    _, places = np.unique(-values, return_inverse=True)  # of the thresholds, the highest first
-    accepted = np.cumsum(np.bincount(places))
-    gained = np.bincount(places, positive)
+    _, ranks = np.unique(-values, return_inverse=True)  # of the thresholds, the highest first
+    accepted = np.cumsum(np.bincount(ranks))
+    gained = np.bincount(ranks, positive)
     precision = np.cumsum(gained) / accepted
     heights = (precision + np.concatenate([[1.0], precision[:-1]])) / 2
     area = float(gained @ heights) / positive.sum()
@@ -68,7 +68,7 @@ def auprc_influences(labels: Values, scores: Values) -> Column:
     weights = (gained + np.concatenate([gained[1:], [0.0]])) / (2 * accepted)
     of_positives = _from_here(weights)
     of_all = _from_here(weights * precision)
-    changes = positive * (heights + of_positives)[places] - of_all[places]
+    changes = positive * (heights + of_positives)[ranks] - of_all[ranks]
 
     return np.asarray((changes - area * positive) / positive.sum())
 
@@ -85,7 +85,7 @@ def spearman_influences(gold: Values, scores: Values) -> Column:
 
     Source: the infinitesimal jackknife of Jaeckel 1972.  Differs: nothing.
     """
-    (x, x_places), (y, y_places) = (
+    (x, x_ranks), (y, y_ranks) = (
         _centred_ranks(values) for values in as_columns(gold, scores, ("gold", "scores"))
     )
     product, of_x, of_y = float(x @ y), float(x @ x), float(y @ y)
@@ -94,9 +94,9 @@ def spearman_influences(gold: Values, scores: Values) -> Column:
 
     length = np.sqrt(of_x * of_y)
     # A row adds its own term, and one to the ranks of all rows above it.
-    products = x * y + _sum_above(x_places, y) + _sum_above(y_places, x)
-    squares = (x * x + 2 * _sum_above(x_places, x)) / of_x
-    squares += (y * y + 2 * _sum_above(y_places, y)) / of_y
+    products = x * y + _sum_above(x_ranks, y) + _sum_above(y_ranks, x)
+    squares = (x * x + 2 * _sum_above(x_ranks, x)) / of_x
+    squares += (y * y + 2 * _sum_above(y_ranks, y)) / of_y
 
     return np.asarray((products - product * squares / 2) / length)
 
@@ -105,16 +105,16 @@ def _centred_ranks(values: Column) -> tuple[Column, NDArray[np.intp]]:
     """Return ranks, ties with their mean rank, minus their mean; and the places of the distinct
     values.
     """
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, ranks, counts = np.unique(values, return_inverse=True, return_counts=True)
     middles = np.cumsum(counts) - counts / 2
 
-    return middles[places] - len(values) / 2, places
+    return middles[ranks] - len(values) / 2, ranks
 
 
-def _sum_above(places: NDArray[np.intp], values: Column) -> Column:
+def _sum_above(ranks: NDArray[np.intp], values: Column) -> Column:
     """Return for each row the sum of the values in higher places, and half of those in its own."""
-    totals: Column = np.asarray(np.bincount(places, values), np.float64)
-    return np.asarray((_from_here(totals) - totals / 2)[places])
+    totals: Column = np.asarray(np.bincount(ranks, values), np.float64)
+    return np.asarray((_from_here(totals) - totals / 2)[ranks])
 
 
 def _from_here(values: Column) -> Column:

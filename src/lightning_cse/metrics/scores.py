@@ -170,9 +170,9 @@ def placements(labels: Values, scores: Values) -> tuple[Column, Column]:
 
 def _share_below(ordered: Column, values: Column) -> Column:
     # The left and the right place add up to twice the number below, where ties count half.
-    places = np.searchsorted(ordered, values) + np.searchsorted(ordered, values, "right")
+    twice_below = np.searchsorted(ordered, values) + np.searchsorted(ordered, values, "right")
 
-    return places / (2 * len(ordered))
+    return twice_below / (2 * len(ordered))
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def delong(labels: Values, scores_a: Sequence[Values], scores_b: Sequence[Values
     """
     parts = []
     for scores in (scores_a, scores_b):
-        placed = [placements(labels, each) for each in scores]
+        placed = [placements(labels, run_scores) for run_scores in scores]
         parts.append([np.mean(side, axis=0) for side in zip(*placed, strict=True)])
 
     if min(map(len, parts[0])) < 2:
@@ -358,7 +358,7 @@ class McNemar:
     Source: McNemar 1947; correction: Edwards 1948.  Differs: nothing.
     """
 
-    both: int  # number of examples that both get right
+    both_right: int  # number of examples that both get right
     only_a: int
     only_b: int
     neither: int
@@ -366,7 +366,7 @@ class McNemar:
     @property
     def examples(self) -> int:
         """The number of all examples."""
-        return self.both + self.only_a + self.only_b + self.neither
+        return self.both_right + self.only_a + self.only_b + self.neither
 
     @property
     def pvalue(self) -> float:
@@ -402,7 +402,7 @@ def mcnemar(correct_a: Values, correct_b: Values) -> McNemar:
     """Return McNemar's test of two classifiers; each ``(n,)``, 1 (or True) where it is right."""
     a, b = (as_flags(side) for side in as_columns(correct_a, correct_b, ("correct_a", "correct_b")))
     return McNemar(
-        both=int(np.sum(a & b)),
+        both_right=int(np.sum(a & b)),
         only_a=int(np.sum(a & ~b)),
         only_b=int(np.sum(~a & b)),
         neither=int(np.sum(~a & ~b)),

@@ -143,11 +143,11 @@ class Model(nn.Module, ABC):
         """Return the qualified class (``_target_``) and its constructor arguments except the
         encoder.
         """
-        kind = type(self)
-        names = list(inspect.signature(kind).parameters)[1:]
+        model_class = type(self)
+        names = list(inspect.signature(model_class).parameters)[1:]
         settings = {name: getattr(self, name) for name in names}
 
-        return {"_target_": f"{kind.__module__}.{kind.__qualname__}", **settings}
+        return {"_target_": f"{model_class.__module__}.{model_class.__qualname__}", **settings}
 
 
 def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
@@ -160,11 +160,11 @@ def build(encoder: SentenceEncoder, settings: Mapping[str, Any]) -> Model:
     options = dict(settings)
     target = options.pop("_target_", None) or f"lightning_cse.models.{options.pop('class', '')}"
     try:
-        kind = pkgutil.resolve_name(target)
-        if not issubclass(kind, Model):  # a record must not have any other code called
+        model_class = pkgutil.resolve_name(target)
+        if not issubclass(model_class, Model):  # a record must not have any other code called
             raise TypeError("it is not a subclass of lightning_cse.models.Model")
 
-        model: Model = kind(encoder, **options)
+        model: Model = model_class(encoder, **options)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise EncoderError(
             f"the model {target} cannot be imported or built ({error}): run the command where its "

@@ -79,10 +79,10 @@ class DualModel(Model):
         r"""Return the larger of two similarities, :math:`\max(\cos(r_p, r_h), \cos(u_p, r_h))`:
         said or implied.
         """
-        said = self.compare(premise.explicit, hypothesis.explicit)
-        implied = self.compare(premise.implicit, hypothesis.explicit)
+        explicit = self.compare(premise.explicit, hypothesis.explicit)
+        implicit = self.compare(premise.implicit, hypothesis.explicit)
 
-        return torch.maximum(said, implied)
+        return torch.maximum(explicit, implicit)
 
     def implicitness(self, sentence: Any) -> Tensor:
         r"""Return :math:`1 - \cos(r_s, u_s)`: the further apart, the more is implied."""

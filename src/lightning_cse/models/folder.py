@@ -73,7 +73,7 @@ def _config(module: Module) -> dict[str, Any]:
         # The defaults of sentence-transformers.
         config = {"bias": True, "activation_function": "torch.nn.modules.activation.Tanh"}
         config |= {key: value for key, value in written.items() if value is not None}
-        wrong = [key for key, kind in types.items() if type(config[key]) is not kind]
+        wrong = [key for key, expected in types.items() if type(config[key]) is not expected]
         wrong += [key for key in written if key not in types and config.get(key) != DEFAULTS[key]]
     except (OSError, ValueError, LookupError, AttributeError) as error:
         raise EncoderError(f"{path}: {error!r} is missing or not supported") from error

@@ -240,7 +240,7 @@ def test_published_example_of_mcnemar():
     before = [1] * 2 + [0] * 19
     after = [1, 0] + [1] * 7 + [0] * 12
     test = mcnemar(before, after)
-    assert test == McNemar(both=1, only_a=1, only_b=7, neither=12)
+    assert test == McNemar(both_right=1, only_a=1, only_b=7, neither=12)
     assert (test.examples, test.statistic) == (21, 3.125)
     assert (round(test.pvalue, 3), round(test.pvalue_asymptotic, 3)) == (0.070, 0.077)
     assert mcnemar(after, before).only_a == 7

@@ -84,12 +84,12 @@ class _WindowAttention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weights, mask = ctx.saved_tensors
         g = _by_window(grad, ctx.count)
-        kept = mask.to(grad.dtype)
-        weights_grad = torch.bmm(g, v.transpose(1, 2)).mul_(kept)
+        keeps = mask.to(grad.dtype)
+        weights_grad = torch.bmm(g, v.transpose(1, 2)).mul_(keeps)
         scores_grad = torch._softmax_backward_data(weights_grad, weights, -1, weights.dtype)
         q_grad = torch.bmm(scores_grad, k).mul_(ctx.scale)
         k_grad = torch.bmm(scores_grad.transpose(1, 2), q).mul_(ctx.scale)
-        v_grad = torch.bmm(kept.mul_(weights).transpose(1, 2), g).mul_(dropout_scale(ctx.dropout))
+        v_grad = torch.bmm(keeps.mul_(weights).transpose(1, 2), g).mul_(dropout_scale(ctx.dropout))
         gradients = (_by_window(x, ctx.count) for x in (q_grad, k_grad, v_grad))
 
         return *gradients, scores_grad if ctx.needs_input_grad[3] else None, None, None, None

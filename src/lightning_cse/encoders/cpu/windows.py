@@ -71,8 +71,8 @@ class Windows:
             return self.bias
 
         if reach not in self._within:
-            place = torch.arange(self.width)
-            is_far = (place[:, None] - place).abs() >= reach
+            position = torch.arange(self.width)
+            is_far = (position[:, None] - position).abs() >= reach
             self._within[reach] = self.bias.masked_fill(is_far, -torch.inf)
 
         return self._within[reach]
