@@ -117,6 +117,7 @@ docs-check: $(READY_DEV) $(READY_DOCS) ## Build the site, run the code blocks of
 wheel-check: $(READY_DEV) ## Build the wheel and compose a config from it, outside the repository
 	@set -e; there=$$(mktemp -d); trap 'rm -rf "$$there"' EXIT; \
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$$there" .; \
+	[ "$$(cat "$$there"/*.whl | wc -c)" -le 3000000 ] || { echo "the wheel is larger than 3 MB"; exit 1; }; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target "$$there/site" "$$there"/*.whl; \
 	python=$$(cd $(BIN) && pwd)/python; cd "$$there"; export PYTHONPATH="$$there/site" LIGHTNING_CSE_RUNS="$$there/runs"; \
 	$$python -m lightning_cse.train +experiment=dualcse_cross +debug=tiny --cfg job > config.yaml; \

@@ -14,7 +14,6 @@ frozen encoder encodes the dev sentences, stands apart, and the median of the la
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
 from collections import defaultdict
@@ -27,9 +26,9 @@ from rich.table import Table
 
 from lightning_cse import train
 from lightning_cse.callbacks import Timing
-from lightning_cse.runs import Curves
+from lightning_cse.tables.records import read_runs
 
-RECORDS = Path(__file__).parents[1] / "experiments"
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 COLUMNS = ("run", "encoder", "batch", "machine", "runs", "every")
 MEASURED = ("s first evaluation", "s per evaluation", "s per step", "share")
 
@@ -67,14 +66,13 @@ def main() -> None:
 
 def _kept() -> Iterator[tuple[dict[str, Any], float, float]]:
     """Yield the trained runs in the repository, with their mean seconds per evaluation."""
-    for file in sorted(RECORDS.glob("*/results/records/*.json")):
-        record = json.loads(file.read_text(encoding="utf-8"))
-        if "steps" not in record:  # an evaluation alone
+    for run in read_runs([EXPERIMENTS]):
+        record = dict(run.record)
+        if run.kept is None or "steps" not in record:  # an evaluation alone
             continue
 
-        curves = Curves(file.with_suffix(".curves.csv")).read()
-        mean = record["seconds"]["evaluation"] / len(curves[record["best"]["monitor"]])
-        yield record, float("nan"), mean
+        evaluations = len(run.curves[record["best"]["monitor"]])
+        yield record, float("nan"), record["seconds"]["evaluation"] / evaluations
 
 
 def _trained(overrides: list[str]) -> Iterator[tuple[dict[str, Any], float, float]]:

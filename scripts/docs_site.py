@@ -11,14 +11,11 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import html
-import json
 import posixpath
 import re
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 
 import ziamath
@@ -113,14 +110,14 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         if not name.startswith("docs/") and name != FRONT:
             files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
 
-        if name.endswith(".curves.csv"):
-            for figure, content in run_figures(name).items():
-                files.append(File.generated(config, figure, content=content))
-
         if name.endswith(".md"):
-            links = LINK.finditer((ROOT / name).read_text(encoding="utf-8"))
+            links = list(LINK.finditer((ROOT / name).read_text(encoding="utf-8")))
             targets = dict.fromkeys(resolved(name, link["target"]) for link in links)
             waiting += [one for one in targets if one not in waiting and (ROOT / one).is_file()]
+            for link in filter(is_curves, links):
+                curves = resolved(name, link["target"])
+                for figure, content in run_figures(curves, link["anchor"][1:]).items():
+                    files.append(File.generated(config, figure, content=content))
 
 
 def resolved(page: str, target: str) -> str:
@@ -131,19 +128,21 @@ def resolved(page: str, target: str) -> str:
     return f"{path}/README.md" if (ROOT / path / "README.md").is_file() else path
 
 
-def run_figures(curves: str) -> dict[str, bytes]:
-    """Return the figures of a run, by their names in the site, from its committed curves."""
+def is_curves(link: re.Match[str]) -> bool:
+    """Whether a link is to the curves of a run, ``curves.parquet#<run>``."""
+    return link["target"].endswith("/curves.parquet") and link["anchor"] is not None
+
+
+def run_figures(curves: str, run: str) -> dict[str, bytes]:
+    """Return the figures of a run, by their names in the site, from the curves of its paper."""
     from lightning_cse.loggers import plots
+    from lightning_cse.tables.records import read_runs
 
-    points: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    with (ROOT / curves).open(encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            points[row["key"]].append((int(row["step"]), float(row["value"])))
-
-    record = json.loads((ROOT / curves.replace(".curves.csv", ".json")).read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory() as folder:
-        drawn = plots.run_figures(points, Path(folder), record["best"]["monitor"])
-        return {f"{curves.removesuffix('csv')}{path.name}": path.read_bytes() for path in drawn}
+    folder = posixpath.dirname(curves)
+    (kept,) = read_runs([ROOT / folder / run])
+    with tempfile.TemporaryDirectory() as figures:
+        paths = plots.run_figures(kept.curves, Path(figures), kept.record["best"]["monitor"])
+        return {f"{folder}/{run}.{path.name}": path.read_bytes() for path in paths}
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -185,11 +184,11 @@ def shown(link: re.Match[str], page: str, figures: list[str]) -> str:
         return link[0]
 
     if not target.endswith(".md"):
-        images = (
-            [target]
-            if target.endswith(".png")
-            else [f for f in figures if f.startswith(target[:-3])]
-        )
+        images = [target]
+        if is_curves(link):
+            start = f"{posixpath.dirname(target)}/{link['anchor'][1:]}."
+            images = [figure for figure in figures if figure.startswith(start)]
+
         folder = posixpath.dirname(page) or "."
         return "\n\n".join(
             f"![{link['text']}]({posixpath.relpath(image, folder)})" for image in images

@@ -22,7 +22,12 @@ def main(arguments: Sequence[str]) -> int:
     """Write each run below ``<folder>/<name>``, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="what `tensorboard --logdir` gets")
-    parser.add_argument("runs", type=Path, nargs="+", help="runs, kept records or folders of them")
+    parser.add_argument(
+        "runs",
+        type=Path,
+        nargs="+",
+        help="runs, folders of runs, or runs that a paper keeps: experiments/ngcse/results/ngcse_nli_*",
+    )
     args = parser.parse_args(arguments)
     for found in read_runs(args.runs):
         if found.curves and found.evaluates is None:

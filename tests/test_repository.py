@@ -4,7 +4,6 @@ machine.
 
 import ast
 import importlib
-import json
 import os
 import pkgutil
 import re
@@ -16,8 +15,10 @@ import pytest
 import release
 
 import lightning_cse
+from lightning_cse.tables.records import read_runs
 
 LARGEST = 1024 * 1024
+KEPT = re.compile(r"experiments/\w+/results/(runs\.jsonl|curves\.parquet|predictions\.parquet)")
 TEXT = frozenset(
     {
         "",
@@ -25,6 +26,7 @@ TEXT = frozenset(
         ".csv",
         ".ini",
         ".json",
+        ".jsonl",
         ".md",
         ".py",
         ".sh",
@@ -79,7 +81,11 @@ def test_every_module_can_be_imported():
 
 
 def test_no_file_is_large(files):
-    large = {name: size for name, path in files.items() if (size := path.stat().st_size) > LARGEST}
+    sizes = {name: path.stat().st_size for name, path in files.items()}
+    kept = {name for name in sizes if KEPT.fullmatch(name)}
+    assert len(kept) == 12
+    assert sum(map(sizes.__getitem__, kept)) < 15 * LARGEST
+    large = {name: size for name, size in sizes.items() if size > LARGEST and name not in kept}
     assert large == {}, "corpora, checkpoints and figures of runs stay out of the history"
 
 
@@ -139,9 +145,9 @@ def test_kept_records_name_commits_of_the_history(repository):
     if history.returncode or (repository / ".git" / "shallow").exists():
         pytest.skip("needs the complete history")
 
-    records = list(repository.glob("experiments/*/results/records/*.json"))
-    assert len(records) > 100
-    named = {json.loads(path.read_text())["environment"]["commit"] for path in records}
+    runs = read_runs([repository / "experiments"])
+    assert len(runs) > 100
+    named = {run.record["environment"]["commit"] for run in runs}
     assert named <= {None, *history.stdout.split()}
 
 

@@ -56,13 +56,15 @@ def _page(arguments: argparse.Namespace) -> str:
     plans, names = _plans(arguments)
     sections = [_section(plan) for plan in plans]
     finished = [run for plan in plans for line in plan.lines for run in plan.finished(line)]
-    runs = {run.source: run for run in finished if "steps" in run.record}  # others have no curves
+    finished = [run for run in finished if "steps" in run.record]  # others have no curves
     if paths := [Path(word) for word in arguments.what if word not in names]:
-        runs |= {
-            run.source: run
+        finished += [
+            run
             for run in read_runs(paths)
             if arguments.seeds is None or run.record["seed"] in arguments.seeds
-        }
+        ]
+
+    runs = {(run.source, run.name): run for run in finished}
 
     sections += _run_sections(list(runs.values()))
     papers = dict.fromkeys(plan.spec.source.partition(",")[0] for plan in plans)
@@ -74,12 +76,12 @@ def _plans(arguments: argparse.Namespace) -> tuple[list[Plan], set[str]]:
     """Return the plans of the named tables and figures, and the names that are of some."""
     from lightning_cse.config import experiments_dir
     from lightning_cse.tables.files import find_specs
-    from lightning_cse.tables.keep import runs_table
+    from lightning_cse.tables.keep import kept_folders, runs_table
     from lightning_cse.tables.plan import Plan
     from lightning_cse.tables.spec import Request
 
     experiments = experiments_dir()
-    table = runs_table(arguments, experiments)
+    table = runs_table(arguments, experiments, kept_folders(experiments))
     request = Request(arguments.profile, arguments.encoder, arguments.seeds)
     names: set[str] = set()
     plans = []
@@ -217,7 +219,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="WHAT",
         help="papers, specs such as dualcse/table5, or all; folders of runs or of a sweep; "
-        "records kept as files",
+        "the runs.jsonl of a paper",
     )
     add(
         "--to",

@@ -15,6 +15,7 @@ from lightning_cse.errors import BUSY, ConfigError, LightningCSEError, did_you_m
 
 if TYPE_CHECKING:
     from lightning_cse.tables.keep import Identity
+    from lightning_cse.tables.kept import KeptRuns
     from lightning_cse.tables.plan import Plan
     from lightning_cse.tables.records import FinishedRun
     from lightning_cse.tables.spec import Spec
@@ -31,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from lightning_cse.config import experiments_dir
     from lightning_cse.config.compose import use_config_dir
     from lightning_cse.tables.files import find_specs
+    from lightning_cse.tables.keep import kept_folders
     from lightning_cse.tables.listing import overview
 
     if given.config_dir is not None:
@@ -47,15 +49,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         _show("\n".join(f"  {key:<18}  {spec.title}" for key, spec in specs.items()))
         return 0
 
-    plans = _plans(given, specs)
+    kept = kept_folders(given.experiments)
+    plans = _plans(given, specs, kept)
     if given.status or given.dry_run or given.list:
         _show(overview(plans))
         return _exit_code(plans) if given.status else 0
 
-    return _reproduce(plans, given)
+    return _reproduce(plans, given, kept)
 
 
-def _plans(given: argparse.Namespace, specs: Mapping[str, Spec]) -> list[Plan]:
+def _plans(
+    given: argparse.Namespace, specs: Mapping[str, Spec], kept: Sequence[KeptRuns]
+) -> list[Plan]:
     """Return the plans of the tables that the command line names and that have the rows of
     ``--only``.
     """
@@ -75,7 +80,7 @@ def _plans(given: argparse.Namespace, specs: Mapping[str, Spec]) -> list[Plan]:
     folder = given.config_dir and str(given.config_dir)
     only = tuple(given.only)
     request = Request(given.profile, given.encoder, given.seeds, settings, only, folder)
-    table = runs_table(given, given.experiments)
+    table = runs_table(given, given.experiments, kept)
     plans = [Plan(spec, request, table) for spec in chosen]
 
     return [plan for plan in plans if plan.lines or not given.only]
@@ -91,7 +96,7 @@ def _is_of_hydra(setting: str) -> bool:
     return setting.lstrip("+").startswith(("hydra.", "hydra/"))
 
 
-def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
+def _reproduce(plans: Sequence[Plan], given: argparse.Namespace, kept: Sequence[KeptRuns]) -> int:
     """Run what is missing, and make the tables."""
     from lightning_cse.tables.figures import maker
     from lightning_cse.tables.keep import kept_runs
@@ -114,8 +119,8 @@ def _reproduce(plans: Sequence[Plan], given: argparse.Namespace) -> int:
         code = run_missing(plans, folder / "points", options, retry_failed=given.retry_failed)
 
     plans[0].table.refresh()
-    kept = kept_runs(given.experiments)  # before --keep replaces them
-    made = [_make(plan, given, folder / plan.spec.paper, kept) for plan in plans]
+    before = kept_runs(kept)  # read before --keep replaces them
+    made = [_make(plan, given, folder / plan.spec.paper, before) for plan in plans]
     if not given.no_run and _exit_code(plans):
         _show("\n" + overview(plans))
         code = code or (1 if missing(status(plans)) else BUSY)

@@ -20,6 +20,7 @@ from .hashing import config_hash as config_hash
 from .hashing import decisive as decisive
 from .hashing import public as public
 from .machine import environment as environment
+from .records import parse_record as parse_record
 from .records import read_record as read_record
 from .records import read_result as read_result
 from .run import FailedBefore as FailedBefore

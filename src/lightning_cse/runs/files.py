@@ -135,10 +135,15 @@ def read_object(path: Path, schema: Any = dict, *, advice: str) -> dict[str, Any
     Raises DataError, which names the file and ends with ``advice``, if the file is damaged,
     `DiskError` if it cannot be read, and FileNotFoundError if there is none.
     """
-    from pydantic import TypeAdapter, ValidationError
-
     with disk_errors(path):
         content = path.read_bytes()
+
+    return parse_object(content, str(path), schema, advice=advice)
+
+
+def parse_object(content: bytes, source: str, schema: Any = dict, *, advice: str) -> dict[str, Any]:
+    """Return the object in a JSON text as `read_object` does; DataError names ``source``."""
+    from pydantic import TypeAdapter, ValidationError
 
     try:
         value: dict[str, Any] = json.loads(content.decode("utf-8"))
@@ -151,7 +156,7 @@ def read_object(path: Path, schema: Any = dict, *, advice: str) -> dict[str, Any
     else:
         return value
 
-    raise DataError(f"{path} is damaged ({why}): {advice}")
+    raise DataError(f"{source} is damaged ({why}): {advice}")
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:

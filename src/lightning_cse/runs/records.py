@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from lightning_cse.runs.files import read_object
+from lightning_cse.runs.files import parse_object, read_object
 
 _ADVICE = "restore it, or move it away and give the command of its run again"
 _Metrics = dict[str, float | None]
@@ -77,6 +77,14 @@ def read_record(path: Path) -> dict[str, Any]:
     FileNotFoundError if there is none.
     """
     return read_object(path, _Record, advice=_ADVICE)
+
+
+def parse_record(content: bytes, source: str) -> dict[str, Any]:
+    """Return the record in a JSON text, such as a line of ``runs.jsonl``.
+
+    Raises DataError, which names ``source``, if it is damaged.
+    """
+    return parse_object(content, source, _Record, advice="restore it")
 
 
 class _Result(BaseModel, strict=True):

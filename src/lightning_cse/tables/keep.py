@@ -3,31 +3,55 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from lightning_cse.runs import write_atomic
+from lightning_cse.errors import ConfigError
 from lightning_cse.runs.machine import in_history
+from lightning_cse.tables.kept import RECORDS, Content, KeptRuns, write_runs
 from lightning_cse.tables.plan import Plan
-from lightning_cse.tables.predictions import digest, pack, packed_bytes
-from lightning_cse.tables.records import FinishedRun, RunsTable, left_out, read_run
+from lightning_cse.tables.predictions import check_digest, digest, pack
+from lightning_cse.tables.records import FinishedRun, RunsTable, runs_of
 from lightning_cse.tables.reproduce import Reproduction
 
 Identity: TypeAlias = tuple[str | None, int]
 """The key of a run, or the hash of a training, and the seed."""
 
 
-def kept_folders(experiments: Path) -> list[Path]:
-    """Return the folders of the records that are kept beside the specs."""
-    return sorted(experiments.glob("*/results/records"))
+def kept_folders(experiments: Path) -> list[KeptRuns]:
+    """Return the runs that each paper keeps."""
+    return [KeptRuns(path.parent) for path in sorted(experiments.glob(f"*/results/{RECORDS}"))]
 
 
-def runs_table(arguments: argparse.Namespace, experiments: Path) -> RunsTable:
-    """Return the runs that a command line names (`lightning_cse.arguments.add_runs`)."""
-    return RunsTable(arguments.runs_dir, kept_folders(experiments) if arguments.kept else ())
+def runs_table(
+    arguments: argparse.Namespace, experiments: Path, kept: Sequence[KeptRuns]
+) -> RunsTable:
+    """Return the runs that a command line names (`lightning_cse.arguments.add_runs`).
+
+    Raises ConfigError if it asks for kept runs and there are none, as in an installed package.
+    """
+    if arguments.kept and not kept:
+        raise ConfigError(
+            [
+                f"--kept: {experiments} has no kept runs, which are not in the package but in the "
+                f"repository: clone {_repository()} and give the command there"
+            ]
+        )
+
+    return RunsTable(arguments.runs_dir, kept if arguments.kept else ())
+
+
+def _repository() -> str:
+    """Return the address of the repository, as the installed package names it."""
+    try:
+        urls = metadata("lightning_cse").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return "it"
+
+    return dict(str(url).split(", ", 1) for url in urls)["Repository"]
 
 
 @dataclass(frozen=True)
@@ -51,16 +75,11 @@ class Repetition:
         return {key: abs(ours[key] - theirs[key]) for key in common if ours[key] != theirs[key]}
 
 
-def kept_runs(experiments: Path) -> dict[Identity, FinishedRun]:
-    """Return the records that are kept beside the specs, each under all its identities."""
-    files = [file for folder in kept_folders(experiments) for file in folder.glob("*.json")]
-    by_identity: dict[Identity, FinishedRun] = {}
-    for path in files:
-        with left_out():
-            run = read_run(path)
-            by_identity |= dict.fromkeys(_identities(run), run)
-
-    return by_identity
+def kept_runs(kept: Iterable[KeptRuns]) -> dict[Identity, FinishedRun]:
+    """Return the runs that papers keep, each under all its identities."""
+    return {
+        identity: run for folder in kept for run in runs_of(folder) for identity in _identities(run)
+    }
 
 
 def repetitions(plan: Plan, kept: Mapping[Identity, FinishedRun]) -> list[Repetition]:
@@ -93,17 +112,19 @@ def comparison(found: Sequence[Repetition]) -> str:
                 f"{count} other score{'s' * (count != 1)}, at most {distance:.2g} apart ({worst})"
             )
 
-        lines.append(f"  {_name(one.run.record)}: {weights}, {scores}")
+        lines.append(f"  {one.run.name}: {weights}, {scores}")
 
     return "\n".join(lines)
 
 
 def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
-    """Write a spec into ``experiments/<paper>/results/``, with its records and curves.
+    """Write a spec into ``experiments/<paper>/results/``, with its runs (`tables.kept`).
 
-    A record that a paper keeps already is replaced where it is. Predictions are kept without
-    sentences, packed (`lightning_cse.tables.predictions`), with their digest in the record. A text
-    that quotes a corpus is not kept, since the corpus has its own licence.
+    A run that another paper keeps already is replaced there. Predictions are kept without
+    sentences (`lightning_cse.tables.predictions`), with their digest in the record. A text that
+    quotes a corpus is not kept, since the corpus has its own licence.
+
+    Raises DataError if what is kept there is damaged, since it would be lost.
     """
     plan, result = reproduction.plan, reproduction.result
     folder = experiments / plan.spec.paper / "results"
@@ -111,21 +132,38 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
         reproduction = replace(reproduction, result=replace(result, text=""))
 
     files = reproduction.write(folder)
-    kept = kept_runs(experiments)
+    before = kept_runs(kept_folders(experiments))
+    contents: dict[Path, dict[str, Content]] = {}
     for run in _runs_of(plan):
-        before = _before(run, kept)
-        home = before.source.parent if before else folder / "records"
-        contents = {home / name: content for name, content in _kept_files(run).items()}
-        for path, content in contents.items():
-            if not path.is_file() or path.read_bytes() != content:
-                write_atomic(path, content)
-                files.append(path)
+        if run.folder is None:  # it is kept
+            continue
 
-        if before and before.source not in contents:
-            for path in home.glob(f"{before.source.stem}.*"):
-                path.unlink()
+        old = _before(run, before)
+        home = old.source.parent if old else folder
+        if home not in contents:
+            contents[home] = _contents(KeptRuns(home, strict=True))
+        if old:
+            del contents[home][old.name]
+
+        contents[home][run.name] = _content(run, run.folder)
+
+    for home, of_home in contents.items():
+        files += write_runs(home, of_home)
 
     return files
+
+
+def _contents(kept: KeptRuns) -> dict[str, Content]:
+    """Return what a folder keeps."""
+    contents = {}
+    for name, record in kept.records.items():
+        predictions = kept.predictions.get(name, {})
+        if predictions:
+            check_digest(predictions, record, f"{kept.folder}: {name}")
+
+        contents[name] = Content(record, kept.curves.get(name, {}), predictions)
+
+    return contents
 
 
 def _runs_of(plan: Plan) -> list[FinishedRun]:
@@ -149,16 +187,8 @@ def _identities(run: FinishedRun) -> list[Identity]:
     return [(run.record.get(name), run.record["seed"]) for name in names]
 
 
-def _name(record: Mapping[str, Any]) -> str:
-    suite = f"-{record['suite']}" if "suite" in record else ""
-    name = record["name"].replace("/", "-")
-
-    return f"{name}{suite}-{record['config_hash']}-s{record['seed']}"
-
-
-def _kept_files(run: FinishedRun) -> dict[str, bytes]:
-    """Return the record, curves and packed predictions of a run by file name, without repeated
-    information.
+def _content(run: FinishedRun, folder: Path) -> Content:
+    """Return what is kept of a run in a folder, without repeated information.
 
     The commit is left out if it is not in the history, where nobody could look it up.
     """
@@ -168,18 +198,9 @@ def _kept_files(run: FinishedRun) -> dict[str, bytes]:
     if commit and not in_history(commit):
         record["environment"] = {**environment, "commit": None}
 
-    name = _name(record)
-    files = {}
     # Unlike `FinishedRun.packed`, a damaged file is an error here: what is kept is complete.
-    if run.folder is not None and (packed := pack(run.folder)):
+    packed = pack(folder)
+    if packed:
         record["predictions"] = {"sha256": digest(packed)}
-        files[f"{name}.predictions.npz"] = packed_bytes(packed)
 
-    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    files[f"{name}.json"] = text.encode("utf-8", "backslashreplace")
-    if run.curves_path.is_file():
-        lines = run.curves_path.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if ",train/learning_rate," not in line]
-        files[f"{name}.curves.csv"] = "".join(kept).encode()
-
-    return files
+    return Content(record, run.curves, packed)

@@ -24,8 +24,7 @@ def by_setting(runs: Iterable[FinishedRun]) -> dict[str, list[FinishedRun]]:
         other = group.setdefault(seed, run)
         if other is not run:
             raise DataError(
-                f"{other.source} and {run.source} are both seed {seed} of {name}: give only one "
-                "of them"
+                f"{other} and {run} are both seed {seed} of {name}: give only one of them"
             )
 
     by_seed = [[group[seed] for seed in sorted(group)] for group in groups.values()]

@@ -158,7 +158,7 @@ class Plan:
     def finished(self, line: Line) -> list[FinishedRun]:
         """Return all finished runs of a line, in the order of its columns and seeds."""
         found = [run for column in self.spec.columns for run in self.runs(line, column)["run"]]
-        return list({run.source: run for run in found}.values())
+        return list(dict.fromkeys(found))
 
 
 def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:

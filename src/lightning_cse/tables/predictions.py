@@ -7,7 +7,6 @@ ranks, which give the same AUCs and the same comparisons.
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lightning_cse.errors import DataError
-from lightning_cse.runs import disk_errors, read_predictions
+from lightning_cse.runs import read_predictions
 
 if TYPE_CHECKING:
     from lightning_cse.tables.records import FinishedRun
@@ -31,7 +30,7 @@ Arrays = Mapping[str, NDArray[Any]]
 class Answers(NamedTuple):
     """The predictions of a task among the packed ones of a run."""
 
-    source: Path
+    source: str
     task: str
     packed: Arrays
 
@@ -59,7 +58,7 @@ def answers(run: FinishedRun, baseline: str | None = None) -> dict[str, Answers]
         stems = tuple(f"{name}-" for name in run.record.get("baselines", ()))
         tasks = {name: name for name in names if not name.startswith(stems)}
 
-    return {task: Answers(run.source, name, run.packed) for task, name in tasks.items()}
+    return {task: Answers(str(run), name, run.packed) for task, name in tasks.items()}
 
 
 def files(folder: Path) -> list[Path]:
@@ -112,32 +111,13 @@ def _compact(values: pd.Series) -> NDArray[Any]:
     return np.asarray(values, dtype=bool if pd.api.types.is_bool_dtype(values) else str)
 
 
-def packed_bytes(arrays: Arrays) -> bytes:
-    """Return arrays as a compressed NumPy file; the same arrays give the same bytes."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-
-    return buffer.getvalue()
-
-
-def load(path: Path, sha256: str) -> dict[str, NDArray[Any]]:
-    """Read a packed file; raise DataError if it cannot be read or has another digest."""
-    with disk_errors(path):
-        content = path.read_bytes()
-
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            arrays = dict(file.items())
-    except Exception as error:  # noqa: BLE001 - zipfile and NumPy raise many classes
-        raise DataError(f"{path} is damaged ({error}): restore it, or keep the run again") from None
-
-    if digest(arrays) != sha256:
+def check_digest(arrays: Arrays, record: Mapping[str, Any], source: str) -> None:
+    """Raise DataError, which names ``source``, if a record has another digest than these arrays."""
+    if digest(arrays) != (record.get("predictions") or {}).get("sha256"):
         raise DataError(
-            f"{path} is not the file that its record names (another digest): restore it, or "
-            "keep the run again"
+            f"{source}: its predictions are not those that its record names (another digest): "
+            "restore the file, or keep the run again"
         )
-
-    return arrays
 
 
 def digest(arrays: Arrays) -> str:

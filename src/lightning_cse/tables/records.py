@@ -1,6 +1,6 @@
 """The runs on disk as one flat table, in which the runs of a point are those with its key."""
 
-import contextlib
+import fnmatch
 import functools
 import logging
 import pkgutil
@@ -16,6 +16,7 @@ from lightning_cse import runs
 from lightning_cse.errors import DataError, LightningCSEError, one_line
 from lightning_cse.runs.hashing import asked_precision
 from lightning_cse.tables import predictions
+from lightning_cse.tables.kept import RECORDS, Curves, KeptRuns, left_out, name_of
 from lightning_cse.tables.nested import value_at
 from lightning_cse.tables.points import Point, composed, key_of, keys_of
 
@@ -24,34 +25,28 @@ log = logging.getLogger(__name__)
 State = Literal["finished", "running", "interrupted", "failed", "missing"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """A finished run: its record, its folder (None for a record kept as a file), and the file."""
+    """A finished run: its record, its folder (None for a run that a paper keeps), the file of the
+    record, and what the paper keeps.
+    """
 
-    record: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
+    record: Mapping[str, Any] = field(repr=False)
     folder: Path | None
     source: Path
+    kept: KeptRuns | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.source}" if self.kept is None else f"{self.source} ({self.name})"
 
     @property
-    def curves_path(self) -> Path:
-        """The file of its curves, which may not exist; beside a kept ``X.json`` it is
-        ``X.curves.csv``.
-        """
-        if self.folder is None:
-            return self.source.with_suffix(".curves.csv")
-
-        return self.folder / "curves.csv"
-
-    @property
-    def predictions_path(self) -> Path:
-        """The packed predictions beside a kept record, which may not exist; see
-        `lightning_cse.tables.predictions`.
-        """
-        return self.source.with_suffix(".predictions.npz")
+    def name(self) -> str:
+        """The name under which it is kept."""
+        return name_of(self.record)
 
     @functools.cached_property
-    def packed(self) -> Mapping[str, NDArray[Any]]:
-        """The packed predictions of its folder, or beside a kept record; none if it has none.
+    def packed(self) -> predictions.Arrays:
+        """Its predictions as `lightning_cse.tables.predictions` packs them; none if it has none.
 
         Those of a damaged file are left out with a warning.
         """
@@ -60,17 +55,21 @@ class FinishedRun:
             for path in predictions.files(self.folder):
                 with left_out():
                     packed |= predictions.pack_file(path)
-        elif "predictions" in self.record and self.predictions_path.is_file():
+        elif self.kept is not None and self.name in self.kept.predictions:
             with left_out():
-                digest = self.record["predictions"]["sha256"]
-                packed |= predictions.load(self.predictions_path, digest)
+                arrays = self.kept.predictions[self.name]
+                predictions.check_digest(arrays, self.record, str(self))
+                packed |= arrays
 
         return packed
 
     @functools.cached_property
-    def curves(self) -> Mapping[str, Sequence[tuple[int, float]]]:
+    def curves(self) -> Curves:
         """The logged values ``(step, value)`` by key; empty without curves."""
-        return runs.Curves(self.curves_path).read()
+        if self.kept is not None:
+            return self.kept.curves.get(self.name, {})
+
+        return {} if self.folder is None else runs.Curves(self.folder / "curves.csv").read()
 
     @property
     def evaluates(self) -> Mapping[str, Any] | None:
@@ -100,22 +99,15 @@ class FinishedRun:
         return is_same_run and self.weights == training.weights
 
 
-@contextlib.contextmanager
-def left_out() -> Iterator[None]:
-    """Replace the error of a damaged or unreadable file by a warning, so that it does not stop a
-    command for the other runs.
-    """
-    try:
-        yield
-    except (LightningCSEError, OSError) as error:
-        log.warning("left out: %s", one_line(error))
-
-
 def read_run(path: Path) -> FinishedRun:
-    """Return the run of a record's file; raises as `lightning_cse.runs.read_record`."""
-    folder = path.parent if path.name == "record.json" else None
+    """Return the run of a ``record.json``; raises as `lightning_cse.runs.read_record`."""
+    return FinishedRun(runs.read_record(path), path.parent, path)
 
-    return FinishedRun(runs.read_record(path), folder, path)
+
+def runs_of(kept: KeptRuns) -> list[FinishedRun]:
+    """Return the runs that a folder keeps."""
+    path = kept.folder / RECORDS
+    return [FinishedRun(record, None, path, kept) for record in kept.records.values()]
 
 
 def read_runs(paths: Iterable[Path]) -> list[FinishedRun]:
@@ -123,35 +115,40 @@ def read_runs(paths: Iterable[Path]) -> list[FinishedRun]:
 
     Args:
         paths: run folders; folders with run folders below them, such as that of all runs; the
-            folder of a sweep; records kept as files, with their curves beside them as
-            ``<name>.curves.csv``; folders of such files.
+            folder of a sweep; the ``runs.jsonl`` of a paper, or, for some of its runs, their name
+            beside it, such as ``experiments/ngcse/results/ngcse_nli_*-s0``.
     """
-    found: dict[Path, FinishedRun] = {}
+    by_source: dict[tuple[Path, str], FinishedRun] = {}
     for path in paths:
-        runs = {run.source.resolve(): run for run in _runs_below(path)}
-        if not runs:
+        of_path = {(run.source.resolve(), run.name): run for run in _runs_below(path)}
+        if not of_path:
             raise DataError(
-                f"{path} holds no finished runs: give folders of runs, or records kept as files"
+                f"{path} holds no finished runs: give folders of runs, or the {RECORDS} of a paper"
             )
 
-        found |= runs
+        by_source |= of_path
 
-    return list(found.values())
+    return list(by_source.values())
 
 
 def _runs_below(path: Path) -> Iterator[FinishedRun]:
     """Yield the runs of a file or a folder; the evaluations in a run's folder belong to it."""
     with left_out():
-        if (path / "record.json").is_file():
+        if path.name == "record.json":
+            yield read_run(path)
+        elif (path / "record.json").is_file():
             yield read_run(path / "record.json")
         elif path.is_dir():
             for inner in sorted(path.iterdir()):
                 yield from _runs_below(inner)
+        elif path.name == RECORDS:
+            yield from runs_of(KeptRuns(path.parent))
+        elif (path.parent / RECORDS).is_file() and not path.exists():
+            kept = runs_of(KeptRuns(path.parent))
+            yield from (run for run in kept if fnmatch.fnmatchcase(run.name, path.name))
         elif path.suffix == ".json":
             content = runs.read_object(path, advice="restore it, or move it away")
-            if {"config_hash", "metrics"} <= content.keys():
-                yield read_run(path)
-            elif isinstance(content.get("folder"), str):  # of a point of a sweep
+            if isinstance(content.get("folder"), str):  # of a point of a sweep
                 yield from _runs_below(Path(content["folder"]))
 
 
@@ -186,32 +183,29 @@ def _version_today(target: str) -> int | None:
 
 
 class RunsTable:
-    """The runs below a folder, and the records kept as files in other folders.
+    """The runs below a folder, and those that papers keep.
 
-    The disk is read once, and again after `refresh`. Records without a key, of an older version,
+    The folder is read once, and again after `refresh`. Records without a key, of an older version,
     are left out, and so are damaged ones, with a warning; ``damaged`` has their faults.
     """
 
-    def __init__(self, runs_dir: Path, kept: Sequence[Path] = ()) -> None:
+    def __init__(self, runs_dir: Path, kept: Iterable[KeptRuns] = ()) -> None:
         self.runs_dir = Path(runs_dir)
-        self.kept = tuple(kept)
         self.damaged: dict[Path, str] = {}
+        self._kept = [run for folder in kept for run in runs_of(folder) if run.record.get("key")]
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the disk again.
+        """Read the folder again.
 
-        ``frame`` has the finished runs (see `frame_of`): kept records first, then those with a
-        folder, each the oldest first.
+        ``frame`` has the finished runs (see `frame_of`): kept ones first, then those with a folder,
+        the oldest first.
         """
         own = list(runs.find_runs(self.runs_dir))
-        kept = [path for folder in self.kept for path in folder.glob("*.json")]
         finished = [run.record_path for run in own if run.record_path.is_file()]
-        found = []
-        for files in (kept, finished):
-            by_age = map(self._read, sorted(files, key=_age))
-            found += [run for run in by_age if run is not None and run.record.get("key")]
-
+        by_age = map(self._read, sorted(finished, key=_age))
+        found = [run for run in by_age if run is not None and run.record.get("key")]
+        found = [*self._kept, *found]
         self.frame = frame_of(found)
         self._newest = {
             (run.record["key"], run.record["seed"]): number for number, run in enumerate(found)

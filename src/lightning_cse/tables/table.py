@@ -108,10 +108,10 @@ def make_table(plan: Plan) -> Table:
 
 
 def _runs(plan: Plan, values: pd.DataFrame) -> tuple[FinishedRun, ...]:
-    measured = {run.source: run for run in values["run"]}
-    trainings = filter(None, map(plan.table.training, measured.values()))
+    measured = dict.fromkeys(values["run"])
+    trainings = filter(None, map(plan.table.training, measured))
 
-    return tuple((measured | {run.source: run for run in trainings}).values())
+    return tuple(measured | dict.fromkeys(trainings))
 
 
 # Comparisons

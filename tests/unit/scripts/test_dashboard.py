@@ -1,7 +1,6 @@
 """Dashboards are built with W&B's own package and without a network; what fails is one sentence."""
 
 import copy
-import csv
 import json
 import socket
 import sys
@@ -19,6 +18,7 @@ from wandb_workspaces.workspaces import internal
 
 from lightning_cse.engine.record import final_values
 from lightning_cse.loggers.build import STEP
+from lightning_cse.tables.records import read_runs
 
 GIVEN = ["--project", "cse", "--entity", "lab"]
 CURVES = {
@@ -154,14 +154,10 @@ def without_ids(content):
 def test_kept_runs_fill_the_charts(repository):
     """The curves of the papers' kept runs, and their final values, have the keys shown."""
     curves = {"train/learning_rate"}  # not kept
-    for file in repository.glob("experiments/*/results/records/*.curves.csv"):
-        with file.open() as lines:
-            curves |= {row["key"] for row in csv.DictReader(lines)}
-
     finals = set()
-    for file in repository.glob("experiments/*/results/records/*.json"):
-        record = json.loads(file.read_text())
-        finals |= set(final_values(record)) if "best" in record else set()
+    for run in read_runs([repository / "experiments"]):
+        curves |= {*run.curves}
+        finals |= set(final_values(run.record)) if "best" in run.record else set()
 
     shown = dashboard.workspace("lab", "cse", ["val/stsb/spearman"], [])
     for panel in (panel for section in shown.sections for panel in section.panels):

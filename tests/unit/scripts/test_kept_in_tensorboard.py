@@ -11,7 +11,7 @@ from lightning_cse.tables.records import read_runs
 
 
 def test_a_kept_run(tmp_path, repository):
-    (file,) = repository.glob("experiments/ngcse/results/records/ngcse_nli_sts-*-s0.json")
+    file = repository / "experiments" / "ngcse" / "results" / "ngcse_nli_sts-*-s0"
     assert script.main([str(tmp_path), str(file)]) == 0
 
     (run,) = read_runs([file])

@@ -2,7 +2,6 @@
 hand.
 """
 
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +10,7 @@ import pytest
 from lightning_cse.tables.files import find_specs
 from lightning_cse.tables.keep import kept_folders
 from lightning_cse.tables.plan import Plan
-from lightning_cse.tables.records import RunsTable
+from lightning_cse.tables.records import RunsTable, read_runs
 from lightning_cse.tables.render import render
 from lightning_cse.tables.reproduce import reproduce
 from lightning_cse.tables.spec import Request
@@ -56,10 +55,10 @@ def test_kept_records_are_of_committed_code():
         "gausscse",
         "ngcse",
     }
-    files = [file for folder in kept_folders(EXPERIMENTS) for file in folder.glob("*.json")]
-    assert len(files) > 30
-    for file in files:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        assert not str(record["environment"]["commit"]).endswith("-dirty"), file.name
-        is_training = "steps" in record
-        assert is_training == file.with_name(f"{file.stem}.curves.csv").is_file(), file.name
+    runs = read_runs([EXPERIMENTS])
+    assert len(runs) > 30
+    for run in runs:
+        assert not str(run.record["environment"]["commit"]).endswith("-dirty"), run.name
+        if run.kept is not None:
+            assert ("steps" in run.record) == bool(run.curves), run.name
+            assert bool(run.packed) == ("predictions" in run.record), run.name

@@ -13,6 +13,7 @@ from lightning_cse.errors import ConfigError
 from lightning_cse.methods import DualCSE
 from lightning_cse.runs.hashing import asked_precision
 from lightning_cse.tables.files import read_spec
+from lightning_cse.tables.kept import KeptRuns
 from lightning_cse.tables.points import Point, composed, key_of, points_of
 from lightning_cse.tables.records import FinishedRun, RunsTable
 from lightning_cse.tables.spec import Request
@@ -251,32 +252,24 @@ def test_states_of_a_run(runs):
 
 
 def test_kept_records(runs, tmp_path):
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    contents = {
-        "list": [],
-        "without a key": runs.record(POINT, seed=2, key=None),
-        "x": runs.record(POINT, "0c"),
-        "y": runs.record(POINT, "0d", 1),
-    }
-    for name, content in contents.items():
-        (kept / f"{name}.json").write_text(json.dumps(content))
-
+    records = [
+        runs.record(POINT, seed=2, key=None),
+        runs.record(POINT, "0c"),
+        runs.record(POINT, "0d", 1),
+    ]
+    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, records)))
     first, second = runs.finish(POINT, "0a"), runs.finish(POINT, "0b")
-    for number, path in enumerate((second.record_path, first.record_path, kept / "x.json")):
+    for number, path in enumerate((second.record_path, first.record_path)):
         os.utime(path, (number, number))
 
-    index = RunsTable(runs.root, [kept, tmp_path / "none"])
+    index = RunsTable(runs.root, [KeptRuns(tmp_path)])
     assert index.find(POINT, 0).folder == first.path, "the newest run before a kept record"
-    assert index.find(POINT, 1).curves_path == kept / "y.curves.csv"
+    assert index.find(POINT, 1).source == tmp_path / "runs.jsonl"
     assert index.find(POINT, 2) is None
-    (kept / "x.json").write_text('{"name": ')
+    first.record_path.write_text("[]")
     index.refresh()
-    assert [(path.name, "x.json is damaged" in why) for path, why in index.damaged.items()] == [
-        ("list.json", False),
-        ("x.json", True),
-    ]
-    assert index.find(POINT, 0).folder == first.path, "the others are there"
+    assert list(index.damaged) == [first.record_path]
+    assert index.find(POINT, 0).folder == second.path, "the others are there"
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ from fake_plan import FakePlan, leave_run, spec
 from sklearn.metrics import roc_auc_score
 
 from lightning_cse.metrics import auc_influences, delong
-from lightning_cse.tables.keep import _kept_files
-from lightning_cse.tables.predictions import answers, digest, pack, packed_bytes
-from lightning_cse.tables.records import FinishedRun, read_run
+from lightning_cse.tables.kept import CURVES, PREDICTIONS, RECORDS, Content, KeptRuns, write_runs
+from lightning_cse.tables.predictions import answers, digest, pack
+from lightning_cse.tables.records import FinishedRun, runs_of
 from lightning_cse.tables.statistics import clustered_error, two_way_interval
 from lightning_cse.tables.table import make_table
 
 RTE, EIS, AUC = "test/rte/accuracy_all", "test/eis/accuracy", "test/rte/auc_implied"
+CURVES_OF = {"train/loss": [(1, 0.1), (2, 0.2)], "val/stsb/spearman": [(2, 1 / 3)]}
 TYPES = ("explicit", "implied", "neutral", "contradiction")
 
 
@@ -69,17 +70,22 @@ def runs(tmp_path):
 @pytest.fixture
 def kept(runs, tmp_path):
     """The same runs as `reproduce --keep` leaves them, without their folders."""
-    folder = tmp_path / "records"
-    folder.mkdir()
-    found = {}
-    for name, of in runs.items():
-        for seed, one in of.items():
-            for file, content in _kept_files(one).items():
-                (folder / file).write_bytes(content)
-
-            found.setdefault(name, {})[seed] = read_run(folder / f"{name}-01-s{seed}.json")
-
+    write_runs(tmp_path, {run.name: content(run) for of in runs.values() for run in of.values()})
     shutil.rmtree(tmp_path / "runs")
+
+    return in_folder(tmp_path)
+
+
+def content(run):
+    packed = pack(run.folder)
+    return Content({**run.record, "predictions": {"sha256": digest(packed)}}, CURVES_OF, packed)
+
+
+def in_folder(folder):
+    """Return the kept runs of a folder by name and seed."""
+    found = {"a": {}, "bb": {}}
+    for run in runs_of(KeptRuns(folder)):
+        found[run.record["name"]][run.record["seed"]] = run
 
     return found
 
@@ -126,37 +132,64 @@ def test_tests_are_the_same_without_the_run_folders(tmp_path, runs, request):
     assert eis["low"] < eis["mean"] - eis["mean_reference"] < eis["high"]
 
 
-def test_what_is_kept_is_small_and_has_no_sentences(runs):
-    files = _kept_files(runs["a"][0])
-    packed = files["a-01-s0.predictions.npz"]
-    assert len(packed) < 6_000
-    assert b"secret" not in packed
-    arrays = pack(runs["a"][0].folder)
-    assert {*arrays} == {
+def test_what_is_kept_is_small_and_has_no_sentences(kept, tmp_path):
+    file = (tmp_path / PREDICTIONS).read_bytes()
+    assert len(file) < 15_000  # of six runs
+    assert b"secret" not in file
+    assert {*kept["a"][0].packed} == {
         *(f"rte/{column}" for column in ("row", "type", "label", "score", "prediction")),
         *("eis/row", "eis/correct"),
     }
-    assert packed_bytes(arrays) == packed, "the same arrays give the same bytes"
 
 
-def test_a_changed_file_is_left_out(kept, caplog):
-    one = kept["a"][0]
-    arrays = dict(np.load(one.predictions_path))
-    arrays["eis/correct"][0] ^= True
-    one.predictions_path.write_bytes(packed_bytes(arrays))
-    assert answers(one) == {}
-    assert f"{one.predictions_path} is not the file that its record names" in caplog.text
-    one.predictions_path.write_bytes(b"PK")
-    assert answers(replace(one)) == {}
-    assert f"{one.predictions_path} is damaged" in caplog.text
+def test_changed_predictions_are_left_out(runs, tmp_path, caplog):
+    contents = {run.name: content(run) for of in runs.values() for run in of.values()}
+    name = runs["a"][1].name
+    changed = {**contents[name].predictions, "eis/correct": np.ones(300, bool)}
+    write_runs(tmp_path, {**contents, name: contents[name]._replace(predictions=changed)})
+    found = in_folder(tmp_path)
+    assert answers(found["a"][1]) == {}
+    assert [*answers(found["a"][0])] == ["eis", "rte"], "the others are there"
+    assert f"{name}): its predictions are not those that its record names" in caplog.text
 
 
-def test_a_record_made_before_has_no_predictions(kept):
-    one = kept["a"][0]
-    without = {key: value for key, value in one.record.items() if key != "predictions"}
-    assert answers(replace(one, record=without)) == {}
-    one.predictions_path.unlink()
-    assert answers(one) == {}
+@pytest.mark.parametrize(("name", "read"), [(PREDICTIONS, "packed"), (CURVES, "curves")])
+def test_a_damaged_file_is_one_warning(kept, tmp_path, caplog, name, read):
+    file = tmp_path / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    runs = [run for of in in_folder(tmp_path).values() for run in of.values()]
+    assert len(runs) == 6
+    assert [getattr(run, read) for run in runs] == 6 * [{}]
+    assert len(caplog.messages) == 1
+    assert f"left out: {file} is damaged" in caplog.text
+
+
+def test_a_damaged_record_is_one_warning(kept, tmp_path, caplog):
+    file = tmp_path / RECORDS
+    first, *others = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([first[:-9] + b"\n", *others]))
+    assert len(KeptRuns(tmp_path).records) == 5
+    assert len(caplog.messages) == 1
+    assert f"left out: {file}, line 1, is damaged" in caplog.text
+
+
+def test_a_record_made_before_has_no_predictions(kept, tmp_path):
+    (tmp_path / PREDICTIONS).unlink()
+    assert answers(in_folder(tmp_path)["a"][0]) == {}
+
+
+def test_the_same_runs_give_the_same_bytes(runs, tmp_path):
+    contents = {run.name: content(run) for of in runs.values() for run in of.values()}
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert len(write_runs(one, contents)) == 3
+    assert write_runs(one, contents) == [], "nothing has changed"
+    write_runs(other, dict(reversed(contents.items())))
+    for file in (RECORDS, CURVES, PREDICTIONS):
+        assert (one / file).read_bytes() == (other / file).read_bytes()
+
+    assert in_folder(one)["a"][0].curves == CURVES_OF
 
 
 def test_the_digest_is_of_the_contents():

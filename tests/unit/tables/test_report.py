@@ -5,7 +5,6 @@ finds.
 import hashlib
 import json
 import re
-import shutil
 
 import pandas as pd
 import pytest
@@ -16,6 +15,7 @@ from lightning_cse.errors import DataError, LightningCSEError
 from lightning_cse.report import main
 from lightning_cse.runs import Run
 from lightning_cse.tables.html import Section, page
+from lightning_cse.tables.kept import Content, write_runs
 from lightning_cse.tables.labels import by_setting
 from lightning_cse.tables.records import read_runs
 
@@ -149,11 +149,11 @@ def test_which_runs_are_found(tmp_path):
     (sweep / "0.json").write_text(json.dumps({"folder": str(folder)}))
     (sweep / "other.json").write_text("[]")
     kept = tmp_path / "kept"
-    kept.mkdir()
-    shutil.copy(folder / "record.json", kept / "a.json")
-    shutil.copy(folder / "curves.csv", kept / "a.curves.csv")
+    (run,) = read_runs([folder])
+    write_runs(kept, {run.name: Content(run.record, run.curves, {})})
     Run(tmp_path / "runs", "dualcse_cross", "99", 2).fail(DataError("no file"), "training")
-    places = {"runs": [0, 1], "runs/sweeps": [0], "kept": [0], "kept/a.json": [0]}
+    places = {"runs": [0, 1], "runs/sweeps": [0], "kept": [0], "kept/runs.jsonl": [0]}
+    places |= {f"kept/{run.name[:-1]}*": [0], "runs/sweeps/2026-01-01/0.json": [0]}
     for place, want in places.items():
         runs = read_runs([tmp_path / place])
         assert sorted(run.record["seed"] for run in runs) == want

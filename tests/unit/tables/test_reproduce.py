@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,17 @@ import yaml
 from fake_plan import leave_run
 
 from lightning_cse import runs as records
-from lightning_cse.errors import BUSY
+from lightning_cse.errors import BUSY, ConfigError
 from lightning_cse.tables import reproduce as reproducing
 from lightning_cse.tables.files import read_spec
-from lightning_cse.tables.keep import comparison, keep, kept_folders, kept_runs, repetitions
+from lightning_cse.tables.keep import (
+    comparison,
+    keep,
+    kept_folders,
+    kept_runs,
+    repetitions,
+    runs_table,
+)
 from lightning_cse.tables.listing import minutes_to_expect, overview
 from lightning_cse.tables.plan import Plan, missing, overrides_of, status
 from lightning_cse.tables.points import Point, composed, key_of, limited
@@ -76,7 +84,7 @@ def finish(plan, point, seed, score=0.5):
         environment=records.environment(),
         decisive={"config": config},
     )
-    run.curves_path.write_text("step,key,value\n4,val/rte/accuracy_all,0.5\n")
+    (run.folder / "curves.csv").write_text("step,key,value\n4,val/rte/accuracy_all,0.5\n")
     plan.table.refresh()
 
     return run.folder
@@ -177,11 +185,10 @@ def test_trained_models_are_evaluated_after_training(plan_of, tmp_path, monkeypa
 def test_a_training_kept_as_a_record_is_repeated_for_its_evaluation(plan_of, tmp_path, monkeypatch):
     plan = plan_of(EVALUATED, (0,))
     before = finish(plan, point_of(plan, "trained"), 0)
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (before / "record.json").rename(kept / "trained.json")
+    keep(reproduce(plan), tmp_path)
     shutil.rmtree(before)
-    again = Plan(plan.spec, plan.request, RunsTable(plan.table.runs_dir, [kept]))
+    table = RunsTable(plan.table.runs_dir, kept_folders(tmp_path))
+    again = Plan(plan.spec, plan.request, table)
     now = status([again])
     assert [job.point.command for job in now["missing"]] == ["train", "evaluate", "evaluate"]
     assert now["finished"] == []
@@ -247,13 +254,14 @@ def test_a_kept_reproduction_is_made_again_from_its_records(plan_of, tmp_path):
     plan = plan_of(seeds=(0,))
     folders = [finish(plan, point_of(plan, label), 0) for label in ("whole", "without")]
     files = {path.name for path in keep(reproduce(plan), tmp_path)}
-    names = {f"{folder.parent.name}-{folder.name}" for folder in folders}
-    assert files >= {f"{name}{ending}" for name in names for ending in (".json", ".curves.csv")}
+    assert files >= {"runs.jsonl", "curves.parquet", "predictions.parquet"}
     assert files >= {f"{plan.stem}{ending}" for ending in (".md", ".csv", ".tex")}
-    kept = tmp_path / "paper" / "results" / "records"
+    (kept,) = kept_folders(tmp_path)
+    assert {*kept.records} == {f"{folder.parent.name}-{folder.name}" for folder in folders}
     again = Plan(plan.spec, plan.request, RunsTable(tmp_path / "nothing", [kept]))
+    before = [path.read_bytes() for path in sorted(kept.folder.iterdir())]
     keep(reproduce(again), tmp_path)  # onto themselves
-    assert len([json.loads(file.read_text()) for file in kept.glob("*.json")]) == 2
+    assert [path.read_bytes() for path in sorted(kept.folder.iterdir())] == before
     texts = []
     for number, each in enumerate((plan, again)):
         written = reproduce(each).write(tmp_path / str(number))
@@ -262,12 +270,18 @@ def test_a_kept_reproduction_is_made_again_from_its_records(plan_of, tmp_path):
     assert texts[0] == texts[1]
 
 
+def test_without_kept_runs_the_error_names_the_repository(tmp_path):
+    arguments = Namespace(kept=True, runs_dir=tmp_path)
+    with pytest.raises(ConfigError, match=r"has no kept runs, .* in the repository: clone \S+ and"):
+        runs_table(arguments, tmp_path, kept_folders(tmp_path))
+
+
 def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
     plan = plan_of(seeds=(0, 1))
     folders = [finish(plan, point_of(plan, "whole"), seed) for seed in (0, 1)]
-    assert repetitions(plan, kept_runs(tmp_path)) == [], "nothing is kept"
+    assert repetitions(plan, kept_runs(kept_folders(tmp_path))) == [], "nothing is kept"
     keep(reproduce(plan), tmp_path)
-    again = repetitions(plan, kept_runs(tmp_path))
+    again = repetitions(plan, kept_runs(kept_folders(tmp_path)))
     assert comparison(again) == (
         "2 of these runs are kept in the repository: 2 have the same weights and scores here"
     )
@@ -277,7 +291,7 @@ def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
     record["metrics"]["test/rte/accuracy_all"] = 0.53125
     path.write_text(json.dumps(record))
     plan.table.refresh()
-    first, *others = comparison(repetitions(plan, kept_runs(tmp_path))).splitlines()
+    first, *others = comparison(repetitions(plan, kept_runs(kept_folders(tmp_path)))).splitlines()
     assert first.endswith("1 have the same weights and scores here")
     name = f"{folders[1].parent.name}-{folders[1].name}"
     assert others == [
@@ -288,17 +302,22 @@ def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
     record["metrics"]["test/rte/accuracy_all"] = 0.5
     path.write_text(json.dumps(record))
     plan.table.refresh()
-    (_, other) = comparison(repetitions(plan, kept_runs(tmp_path))).splitlines()
+    (_, other) = comparison(repetitions(plan, kept_runs(kept_folders(tmp_path)))).splitlines()
     assert other == f"  {name}: other weights, the same scores"
 
-    for file in tmp_path.glob("paper/results/records/*-s1.json"):
-        file.write_text(json.dumps({**json.loads(file.read_text()), "key": "asked otherwise"}))
+    file = tmp_path / "paper/results/runs.jsonl"
+    first, second = map(json.loads, file.read_text().splitlines())
+    file.write_text(f"{json.dumps(first)}\n{json.dumps({**second, 'key': 'asked otherwise'})}\n")
 
-    assert len(repetitions(plan, kept_runs(tmp_path))) == 2, "the same hash, by another key"
+    assert len(repetitions(plan, kept_runs(kept_folders(tmp_path)))) == 2, (
+        "the same hash, by another key"
+    )
     keep(reproduce(plan), tmp_path)
     kept = Plan(plan.spec, plan.request, RunsTable(tmp_path / "nothing", kept_folders(tmp_path)))
     assert len(kept.finished(kept.lines[1])) == 2
-    assert repetitions(kept, kept_runs(tmp_path)) == [], "a kept record is no run made again"
+    assert repetitions(kept, kept_runs(kept_folders(tmp_path))) == [], (
+        "a kept record is no run made again"
+    )
 
 
 def test_a_run_made_again_replaces_its_record_where_that_is(plan_of, tmp_path):
@@ -306,8 +325,6 @@ def test_a_run_made_again_replaces_its_record_where_that_is(plan_of, tmp_path):
     folder = finish(plan, point_of(plan, "whole"), 0)
     keep(reproduce(plan), tmp_path)
     (tmp_path / "paper").rename(tmp_path / "other")
-    assert len(list(tmp_path.glob("other/results/records/*"))) == 2
-
     # The same identity, with another hash.
     path = folder / "record.json"
     record = {**json.loads(path.read_text()), "config_hash": "abcdef0123"}
@@ -315,9 +332,9 @@ def test_a_run_made_again_replaces_its_record_where_that_is(plan_of, tmp_path):
     (tmp_path / "paper").mkdir()
     plan.table.refresh()
     keep(reproduce(plan), tmp_path)
-    names = sorted(path.name for path in tmp_path.glob("*/results/records/*"))
-    assert names == [f"{record['name']}-abcdef0123-s0{end}" for end in (".curves.csv", ".json")]
-    assert not (tmp_path / "paper/results/records").exists()
+    (kept,) = kept_folders(tmp_path)
+    assert kept.folder.parent.name == "other"
+    assert [*kept.records] == [*kept.curves] == [f"{record['name']}-abcdef0123-s0"]
 
 
 def test_matched_rows_train_for_as_many_steps_as_the_first(plan_of, tmp_path, monkeypatch):
