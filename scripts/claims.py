@@ -1,18 +1,18 @@
-"""Test the papers' claims on the kept results, and write them into the pages: ``python
-scripts/claims.py``.
+"""Set the papers' claims beside what was measured: ``python scripts/claims.py``.
 
-``experiments/<paper>/claims.yaml`` has what a paper says and the effects that test it. An effect is
-read from the files under ``results/``, and the verdict follows from the effects, so neither is
-typed. ``claims.md`` beside it has every claim with its effects. The verdicts replace what stands
+``experiments/<paper>/claims.yaml`` has the paper's words and the effects that test them. The
+paper's effect is computed from ``published.csv``, ours is read from ``results/``, and the verdict
+follows from both (the rule is in experiments/README.md). The table of a paper replaces what stands
 between the marks of ``experiments/<paper>/README.md``, and README.md gets the summary.
 """
 
 import functools
+import itertools
 import math
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,435 +21,449 @@ import pandas as pd
 import yaml
 from scipy import stats
 
-ROOT = Path(__file__).parents[1]
-VERDICTS = ("shown", "shown in part", "not shown", "contradicted", "not tested")
-BLOCK = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DOTALL)
-NORMAL = 1.96  # the 97.5 % quantile
-MEASURES = {"mer": "match error rate", "cosine": "cosine"}
-OUTCOMES = {True: "yes", None: "open", False: "the opposite"}
-EXPLANATION = """\
-Written by `python scripts/claims.py` from [claims.yaml](claims.yaml) and [results/](results/); [what holds, and what a verdict
-means](../README.md). {note}
+from lightning_cse.tables.statistics import detectable_difference
 
-"A against B" is A minus B. "Over both" is the interval over seeds and examples; "-": the pair is not compared over the examples. "Yes": the
-interval lies on the side that is expected; "open": it lies on neither side; "the opposite": it lies on the other side; "over seeds alone":
-the interval over both does not decide. One seed has no interval over seeds, so it is always "open", and its "over both" is the interval over
-the examples alone. Effects "beside" do not count."""
+ROOT = Path(__file__).parents[1]
+VERDICTS = ("agrees", "excluded", "open", "not run")
+BLOCK = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DOTALL)
+NORMAL = float(stats.norm.ppf(0.975))
+DETECTED = NORMAL + float(stats.norm.ppf(0.8))  # of a normal test at 5 % with a power of 80 %
+HEADER = ("", "words, and effect", "paper", "here", "n", "80 % power", "verdict")
 
 
 @dataclass(frozen=True)
 class Effect:
-    """An effect with its 95 % interval; ``holds`` is True, False for the opposite, None if open.
+    """An effect with the ends of its 95 % interval, which are NaN if it has none.
 
-    ``both`` is the interval over seeds and examples. ``firm`` is False where it does not agree with
-    the interval over seeds.
+    ``detectable`` is the effect that a test with this interval finds with a power of 80 %.
+    ``pvalue`` is that of a test in place of an interval, and ``text`` is shown in place of value
+    and interval.
     """
 
-    name: str
-    text: str
-    holds: bool | None
-    value: float = math.nan
-    expected: str = ""
-    both: str = "-"
+    value: float
+    low: float = math.nan
+    high: float = math.nan
     number: str = ""
-    firm: bool = True
+    detectable: float = math.nan
+    pvalue: float = math.nan
+    text: str = ""
 
 
-@functools.cache
-def claims(folder: Path) -> list[dict[str, Any]]:
-    """Return each claim of a paper with its ``verdict``, its ``effects`` and those ``beside`` them,
-    which do not count.
+@dataclass(frozen=True)
+class Line:
+    """One line of the table: an effect of the paper, NaN if it prints none; ours; and the verdict.
+
+    ``side`` has the ends between which the effect lies if the claim is right.
     """
-    found = []
-    content = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
-    for claim in content["claims"]:
-        deciding = _measured(claim.get("effects", ()), folder, content)
-        beside = _measured(claim.get("beside", ()), folder, content)
-        decided = verdict(deciding, limited="limit" in claim)
-        found.append({**claim, "effects": deciding, "beside": beside, "verdict": decided})
 
-    return found
-
-
-def _measured(
-    specs: Iterable[Mapping[str, Any]], folder: Path, content: Mapping[str, Any]
-) -> list[Effect]:
-    return [effect for spec in specs for effect in effects(spec, folder, content)]
+    label: str
+    paper: float
+    side: tuple[float, float]
+    effect: Effect
+    verdict: str
+    reason: str = ""
+    note: str = ""
 
 
-def verdict(found: list[Effect], *, limited: bool = False) -> str:
-    """Return the verdict that effects give.
+def verdict(effect: Effect, side: tuple[float, float], paper: float = math.nan) -> str:
+    """Return what an effect says of a claim, by the rule of experiments/README.md.
 
-    Shown: each effect holds, that is, its interval lies on the side of the claim, and is firm. In
-    part: some do, or a limit of the test is named. Contradicted: none does, and the interval of one
-    that is firm lies on the other side. Not shown: no interval decides. Not tested: there is no
-    effect.
+    Args:
+        effect: ours.
+        side: the ends between which the claim says that it lies.
+        paper: the paper's effect; NaN if it prints none.
     """
-    if not found:
-        return "not tested"
+    if not math.isnan(effect.pvalue):
+        return "agrees" if effect.pvalue < 0.05 else "open"
+    if math.isnan(effect.low):
+        return "open"
 
-    firm = [one for one in found if one.firm]
-    if any(one.holds for one in firm):
-        whole = len(firm) == len(found) and all(one.holds for one in found) and not limited
-        return "shown" if whole else "shown in part"
+    low, high = side
+    if low < effect.low and effect.high < high:
+        return "agrees"
 
-    return "contradicted" if any(one.holds is False for one in firm) else "not shown"
+    is_off_side = effect.high <= low or high <= effect.low
+    has_paper = math.isnan(paper) or effect.low <= paper <= effect.high
 
-
-def effects(spec: Mapping[str, Any], folder: Path, content: Mapping[str, Any]) -> list[Effect]:
-    """Return the effects of a specification; one that names ``rows`` or ``columns`` has several."""
-    results = folder / "results"
-    if "file" in spec:
-        return [_of_file(spec, results)]
-    if "between" in spec:
-        return [_of_shares(spec, results, content["examples"])]
-    if "order" in spec:
-        return [_of_order(spec, results)]
-    if "nearer" in spec:
-        return [
-            _of_distances({**spec, "kind": kind, "measure": measure}, results)
-            for kind in spec["kinds"]
-            for measure in spec["measures"]
-        ]
-
-    rows = spec.get("rows") or [spec["row"]]
-    others = spec.get("others") or [spec.get("against", "")]
-    columns = spec.get("columns") or [spec["column"]]
-
-    return [
-        _of_table({**spec, "row": row, "against": other, "column": column}, results, content)
-        for row in rows
-        for other in others
-        for column in columns
-    ]
+    return "excluded" if is_off_side or not has_paper else "open"
 
 
-def _of_table(spec: Mapping[str, Any], results: Path, content: Mapping[str, Any]) -> Effect:
-    """Return a cell of a table, or the difference of two, as ``reproduce`` keeps them."""
-    value, low, high, seeds = difference(results, spec)
-    column = spec["column"]
-    names = content.get("names", {})
-    sides = [names.get(one, one) for one in (spec["row"], spec["against"]) if one]
-    number = f"{seeds} seed{'s' * (seeds != 1)}"
-    if column in content["examples"]:
-        number += f", {content['examples'][column]:,} pairs"
+def detectable(half: float, seeds: int, half_examples: float = 0.0) -> float:
+    r"""Return the effect that is found with a power of 80 %, from the half widths of its interval.
 
-    holds = _holds(spec, low, high)
-    both = "-"
-    firm = True
-    if ends := interval_over_both(results, spec):
-        both = _interval(*ends)
-        firm = _holds(spec, *ends) is holds
+    .. math:: \sqrt{ \delta^2 + \left( \frac{z_{0.975} + z_{0.8}}{z_{0.975}} h_E \right)^2 }
 
-    label = f"{spec['label']}, " if "label" in spec else ""
-    sign = "+" if spec["against"] else ""  # of a difference
+    with the effect :math:`\delta` that a paired t test over :math:`S` seeds finds whose interval
+    has the half width :math:`h_S = t_{0.975, S-1} \, s / \sqrt S`, and the half width :math:`h_E`
+    over the examples, of which the standard error counts as given. The sum of squares is that of
+    the interval.
 
-    return Effect(
-        f"{label}{' against '.join(sides)}, {column}",
-        f"{value:{sign}.2f} {_interval(low, high, sign)}".rstrip(),
-        holds,
-        value,
-        _expected(spec),
-        both,
-        number,
-        firm,
-    )
+    Args:
+        half: :math:`h_S`; 0 if no seed is needed.
+        seeds: :math:`S`.
+        half_examples: :math:`h_E`.
+    """
+    by_seed = 0.0
+    if half:
+        deviation = half * math.sqrt(seeds) / float(stats.t.ppf(0.975, seeds - 1))
+        by_seed = detectable_difference(deviation, seeds)
+
+    return math.hypot(by_seed, DETECTED / NORMAL * half_examples)
 
 
-def _expected(spec: Mapping[str, Any]) -> str:
-    """Return in one word or two what a claim says of an effect."""
-    if "no_worse" in spec:
-        return f"above -{spec['no_worse']}"
-    if "within" in spec:
-        return f"within ±{spec['within']}"
-
-    least = spec.get("least", 0)
-    return f"{spec['expected']} {-least if spec['expected'] == 'below' else least}"
+# Effects
 
 
-def _pvalue(p: float) -> str:
-    return "< .001" if p < 0.001 else f"= {p:.3f}"
+def measured(results: Path, table: str, row: str, against: str, column: str) -> Effect:
+    """Return the difference of two rows of a kept table, or a row itself if ``against`` is empty.
 
-
-def _interval(low: float, high: float, sign: str = "+") -> str:
-    return "" if math.isnan(low) else f"[{low:{sign}.2f}, {high:{sign}.2f}]"
-
-
-def difference(results: Path, spec: Mapping[str, Any]) -> tuple[float, float, float, int]:
-    """Return a difference of two rows, the ends of its interval and the number of seeds."""
-    pair = _pair_of(_pairs_in(results / f"{spec['table']}.effects.csv"), spec)
+    The interval is that over seeds and examples if the two rows are compared over the examples,
+    else that over the seeds; one seed has none. This function alone reads ``*.effects.csv`` and
+    ``*.tests.csv``. A ValueError says which difference a table does not have.
+    """
+    pair = _pair(_pairs(results / f"{table}.effects.csv"), row, against, column)
     if pair is None:
-        against = spec.get("against", "")
-        raise ValueError(
-            f"{spec['table']} has no {spec['row']!r} - {against!r} in {spec['column']!r}"
-        )
+        raise ValueError(f"{results / table}: no {row!r} - {against!r} in {column!r}")
 
-    one, sign = pair
-    low, high = sorted((sign * one["low"], sign * one["high"]))
+    line, sign = pair
+    value, seeds = sign * line["value"], int(line["seeds"])
+    half = (line["high"] - line["low"]) / 2
+    if math.isnan(half):
+        return Effect(value, number="1")
 
-    return sign * one["value"], low, high, int(one["seeds"])
+    tests = results / f"{table}.tests.csv"
+    both = _pair(_pairs(tests), row, against, column) if tests.is_file() else None
+    whole = half
+    if both is not None and not math.isnan(both[0]["low"]):
+        whole = (both[0]["high"] - both[0]["low"]) / 2
+
+    found = detectable(half, seeds, math.sqrt(max(whole**2 - half**2, 0)))
+
+    return Effect(value, value - whole, value + whole, str(seeds), found)
 
 
-def _pair_of(table: pd.DataFrame, spec: Mapping[str, Any]) -> tuple[pd.Series, int] | None:
-    """Return the line of two rows in a table of effects or tests, and -1 if it has them the other
-    way round.
-    """
-    row, against = spec["row"], spec.get("against", "")
-    some = table[table["column"] == spec["column"]]
-    for ours, theirs, sign in ((row, against, 1), (against, row, -1)):
-        found = some[(some["row"] == ours) & (some["reference"] == theirs)]
-        if len(found) == 1:
-            return found.iloc[0], sign
+def _pair(
+    table: pd.DataFrame, row: str, against: str, column: str
+) -> tuple[pd.Series, int] | None:
+    """Return the line of two rows, and -1 if the table has them the other way round."""
+    lines = table[table["column"] == column]
+    for first, second, sign in ((row, against, 1), (against, row, -1)):
+        match = lines[(lines["row"] == first) & (lines["reference"] == second)]
+        if len(match) == 1:
+            return match.iloc[0], sign
 
     return None
 
 
 @functools.cache
-def _pairs_in(path: Path) -> pd.DataFrame:
-    """Read the effects or the tests of a table, of which a page asks for many."""
+def _pairs(path: Path) -> pd.DataFrame:
+    """Read the effects or the tests of a table."""
     numbers = ("value", "low", "high")
     return pd.read_csv(path, keep_default_na=False, na_values=dict.fromkeys(numbers, ""))
 
 
-def interval_over_both(results: Path, spec: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the interval of the difference of two rows over seeds and examples; None if they are
-    not compared over the examples.
-    """
-    file = results / f"{spec['table']}.tests.csv"
-    if not file.is_file():
-        return None
-
-    pair = _pair_of(_pairs_in(file), spec)
-    if pair is None or math.isnan(pair[0]["low"]):  # no seed in common
-        return None
-
-    one, sign = pair
-    low, high = sorted((sign * one["low"], sign * one["high"]))
-
-    return low, high
-
-
-def _holds(spec: Mapping[str, Any], low: float, high: float) -> bool | None:
-    """Return whether an interval lies on the side of the claim; None if it is on neither side.
-
-    A claim says that a difference is ``above`` or ``below`` 0, where less than ``least`` decides
-    nothing; that it is ``within`` a margin of 0; or that it is at most ``no_worse`` below 0.
-    """
-    if math.isnan(low):
-        return None
-    if "no_worse" in spec:
-        margin = spec["no_worse"]
-        return True if low > -margin else False if high < -margin else None
-
-    if "within" in spec:
-        margin = spec["within"]
-        beyond = low > margin or high < -margin
-        return True if -margin < low and high < margin else False if beyond else None
-
-    sign = 1 if spec["expected"] == "above" else -1
-    nearest, farthest = (low, high) if sign > 0 else (-high, -low)
-    least = spec.get("least", 0)
-
-    return True if nearest > least else False if farthest < -least else None
-
-
-def _one_row(spec: Mapping[str, Any], results: Path) -> pd.Series:
-    table = pd.read_csv(results / spec["file"])
-    for column, value in spec["where"].items():
+def _line_of(path: Path, where: Mapping[str, Any]) -> pd.Series:
+    """Return the one line of a file that has these values."""
+    table = pd.read_csv(path)
+    for column, value in where.items():
         table = table[table[column] == value]
 
     if len(table) != 1:
-        raise ValueError(f"{spec['file']} has {len(table)} rows with {spec['where']}")
+        raise ValueError(f"{path}: {len(table)} lines have {dict(where)}")
 
     return table.iloc[0]
 
 
-def _of_file(spec: Mapping[str, Any], results: Path) -> Effect:
-    """Return a correlation with its interval, or a count of pairs with its p-value."""
-    row = _one_row(spec, results)
-    number = f"{row['settings']} settings"
-    if "pvalue" in row:
-        text = f"{row['agreeing']} of {row['pairs']} pairs, p = {row['pvalue']:.3f}"
-        share = row["agreeing"] / row["pairs"]
-        holds = True if row["pvalue"] < 0.05 else None
-        return Effect(spec["name"], text, holds, share, "p < .05", number=number)
+def of_correlation(results: Path, spec: Mapping[str, Any]) -> Effect:
+    """Return a kept correlation over settings."""
+    line = _line_of(results / spec["correlation"], spec["where"])
+    r, low, high = (float(line[key]) for key in ("pearson", "pearson_low", "pearson_high"))
 
-    r, low, high = (row[key] for key in ("pearson", "pearson_low", "pearson_high"))
-    text = f"r = {r:+.2f} {_interval(low, high)}"
-
-    return Effect(spec["name"], text, _holds(spec, low, high), r, _expected(spec), number=number)
+    return _correlation(r, low, high, line["settings"])
 
 
-def _of_shares(spec: Mapping[str, Any], results: Path, examples: Mapping[str, int]) -> Effect:
-    """Return how much a row that needs no seed differs between two sets of examples."""
-    first, second = spec["between"]
-    shares = [difference(results, {**spec, "column": one})[0] / 100 for one in (first, second)]
-    counts = [examples[one] for one in (first, second)]
-    value, low, high = (100 * end for end in share_difference(*shares, *counts))
-    return Effect(
-        f"{spec['row']}, {first} - {second}",
-        f"{value:+.2f} {_interval(low, high)}",
-        _holds(spec, low, high),
-        value,
-        _expected(spec),
-        number=f"{counts[0]:,} and {counts[1]:,} pairs",
-    )
+def of_cells(results: Path, spec: Mapping[str, Any]) -> Effect:
+    """Return the correlation of the cells of a table with the printed ones."""
+    cells = pd.read_csv(results / f"{spec['cells']}.csv").dropna(subset=["mean", "published"])
+    r = stats.pearsonr(cells["mean"], cells["published"])
+
+    return _correlation(float(r.statistic), *map(float, r.confidence_interval()), len(cells))
 
 
-def share_difference(
-    first: float, second: float, count_first: int, count_second: int
-) -> tuple[float, float, float]:
-    r"""Return the difference of two independent shares and the ends of its 95 % interval.
+def _correlation(r: float, low: float, high: float, settings: int) -> Effect:
+    """Return a correlation as an effect; what is detected is on Fisher's scale."""
+    half = (math.atanh(high) - math.atanh(low)) / 2
+    return Effect(r, low, high, f"{settings} settings", math.tanh(detectable(0, 0, half)))
 
-    .. math:: d - \sqrt{(p_1 - l_1)^2 + (u_2 - p_2)^2}, \qquad
-              d + \sqrt{(u_1 - p_1)^2 + (p_2 - l_2)^2}
 
-    with Wilson's intervals :math:`[l_i, u_i]` of the shares :math:`p_i`, and their difference
-    :math:`d`.
+def of_pairs(results: Path, spec: Mapping[str, Any]) -> Effect:
+    """Return how many pairs of settings agree, with the p-value of a permutation test."""
+    line = _line_of(results / spec["pairs"], spec["where"])
+    agreeing, pairs, p = line["agreeing"], line["pairs"], float(line["pvalue"])
+    text = f"{agreeing} of {pairs}, p = {p:.3f}"
 
-    Source: Newcombe 1998, method 10.  Differs: nothing.
+    return Effect(agreeing / pairs, number=f"{line['settings']} settings", pvalue=p, text=text)
+
+
+def of_shares(results: Path, spec: Mapping[str, Any]) -> Effect:
+    """Return how much an accuracy that needs no seed differs between two sets of examples."""
+    shares, errors = [], []
+    for column, count in spec["shares"].items():
+        share = measured(results, spec["table"], spec["row"], "", column).value
+        shares.append(share)
+        errors.append(math.sqrt(share * (100 - share) / count))
+
+    return _of_means((1, -1), shares, errors, "no seed")
+
+
+def of_distances(results: Path, spec: Mapping[str, Any]) -> Effect:
+    """Return how much nearer the mean of the pairs of one set is to that of a second set than to
+    that of a third.
     """
-    tests = (
-        stats.binomtest(round(share * count), count)
-        for share, count in ((first, count_first), (second, count_second))
-    )
-    (low_first, high_first), (low_second, high_second) = (
-        test.proportion_ci(method="wilson") for test in tests
-    )
-    difference = first - second
-    down = math.hypot(first - low_first, high_second - second)
-    up = math.hypot(high_first - first, second - low_second)
-
-    return difference, difference - down, difference + up
-
-
-def _of_order(spec: Mapping[str, Any], results: Path) -> Effect:
-    """Return the rank correlation of the cells of a table with the printed ones, which must be
-    positive, and whether the best cell is the same.
-    """
-    cells = pd.read_csv(results / f"{spec['order']}.csv").dropna(subset=["mean", "published"])
-    columns = [cells[name].tolist() for name in ("mean", "published")]
-    rho, pvalue = stats.spearmanr(*columns)
-    is_best = cells["mean"].idxmax() == cells["published"].idxmax()
-    best = f"the best setting is {'' if is_best else 'not '}the paper's"
-    text = f"rho = {rho:+.2f}, p {_pvalue(pvalue)}; {best}"
-    holds = True if is_best and rho > 0 and pvalue < 0.05 else None
-    number = f"{len(cells)} settings, {int(cells['n'].max())} seed"
-
-    return Effect(spec["name"], text, holds, rho, "above 0", number=number)
-
-
-def _of_distances(spec: Mapping[str, Any], results: Path) -> Effect:
-    """Return how much nearer the mean of one set's pairs is to that of another set than the mean of
-    a third set's pairs, with a normal interval over the pairs.
-    """
-    pairs = pd.read_csv(results / spec["pairs"])
+    pairs = pd.read_csv(results / spec["distances"])
     pairs = pairs[pairs["kind"] == spec["kind"]].groupby("set").first()  # not the intermediate
-    rows = [pairs.loc[spec[one]] for one in ("nearer", "than", "to")]
-    means, deviations = (
-        [row[f"{spec['measure']}_{part}"] for row in rows] for part in ("mean", "deviation")
-    )
-    near, far, goal = means
-    signs = [math.copysign(1, mean - goal) for mean in (near, far)]
-    weights = (-signs[0], signs[1], signs[0] - signs[1])  # of the three means
-    value = sum(map(operator.mul, weights, means))
-    errors = (
-        weight * deviation / math.sqrt(row["number"])
-        for weight, deviation, row in zip(weights, deviations, rows, strict=True)
-    )
-    half = NORMAL * math.hypot(*errors)
-    low, high = value - half, value + half
-    counted = ", ".join(f"{row['number']:,}" for row in rows)
+    rows = [pairs.loc[name] for name in spec["names"]]
+    means = [float(row[f"{spec['measure']}_mean"]) for row in rows]
+    errors = [row[f"{spec['measure']}_deviation"] / math.sqrt(row["number"]) for row in rows]
+    near, far = (math.copysign(1, means[0] - mean) for mean in means[1:])
 
-    return Effect(
-        f"{MEASURES[spec['measure']]} of {spec['kind']} pairs: {spec['nearer']} ({near:.2f}) nearer to {spec['to']} ({goal:.2f}) than {spec['than']} ({far:.2f})",
-        f"{value:+.2f} {_interval(low, high)}",
-        _holds({"expected": "above"}, low, high),
-        value,
-        "above 0",
-        number=f"{counted} pairs",
-    )
+    return _of_means((far - near, near, -far), means, errors, f"{rows[0]['number']} pairs")
+
+
+def _of_means(
+    weights: Sequence[float], means: Sequence[float], errors: Sequence[float], number: str
+) -> Effect:
+    """Return a weighted sum of independent means with a normal interval."""
+    value = sum(map(operator.mul, weights, means))
+    half = NORMAL * math.hypot(*map(operator.mul, weights, errors))
+
+    return Effect(value, value - half, value + half, number, detectable(0, 0, half))
+
+
+KINDS = {
+    "cells": of_cells,
+    "correlation": of_correlation,
+    "distances": of_distances,
+    "pairs": of_pairs,
+    "shares": of_shares,
+}
+"""What an effect is that is no difference of two rows of a table."""
+
+
+def effect_of(results: Path, spec: Mapping[str, Any]) -> Effect:
+    """Return the effect of a specification."""
+    for kind, compute in KINDS.items():
+        if kind in spec:
+            return compute(results, spec)
+
+    return measured(results, spec["table"], spec["row"], spec["against"], spec["column"])
+
+
+def printed(
+    folder: Path, where: Mapping[str, Any], row: str, against: str, column: str
+) -> dict[str, float]:
+    """Return the paper's effect by encoder, from the numbers that it printed.
+
+    Args:
+        folder: that of the paper, with ``published.csv``.
+        where: ``columns``, the table and column of ``published.csv`` by our column (of two columns,
+            the first minus the second; a column that the paper does not have is missing); ``rows``,
+            the paper's name by ours; optionally ``table``, another table for all columns.
+        row: the row.
+        against: the row that is subtracted; none if empty.
+        column: our column.
+    """
+    if column not in where["columns"]:
+        return {}
+
+    table, *columns = where["columns"][column]
+    numbers = _published(folder)
+    numbers = numbers[numbers["table"] == where.get("table", table)]
+    effects = {}
+    for encoder in sorted(set(numbers["encoder"]) - {""}):
+        some = numbers[numbers["encoder"].isin([encoder, ""])].set_index(["row", "column"])["value"]
+        rows = [where["rows"].get(name, name) for name in (row, against) if name]
+        cells = [[some.get((name, title), math.nan) for title in columns] for name in rows]
+        value = _first_minus_rest([_first_minus_rest(line) for line in cells])
+        if not math.isnan(value):
+            effects[encoder] = float(value)
+
+    return effects
+
+
+def _first_minus_rest(values: Sequence[float]) -> float:
+    return values[0] - sum(values[1:])
+
+
+@functools.cache
+def _published(folder: Path) -> pd.DataFrame:
+    return pd.read_csv(folder / "published.csv", dtype={"row": str}, keep_default_na=False)
+
+
+# Lines
+
+
+@functools.cache
+def claims(folder: Path) -> list[dict[str, Any]]:
+    """Return each claim of a paper with its `Line`s; one that was not run has none."""
+    content = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
+    found = []
+    for claim in content["claims"]:
+        groups = [_lines({**claim, **spec}, folder, content) for spec in claim.get("lines", ())]
+        found.append({**claim, "lines": [line for group in groups for line in group]})
+
+    return found
+
+
+def _lines(spec: Mapping[str, Any], folder: Path, content: Mapping[str, Any]) -> list[Line]:
+    """Return a line for each effect of a specification, or the one that ``worst`` asks for."""
+    names = content.get("names", {})
+    where = {**content["printed"], **spec.get("printed", {})}
+    specs = list(_each(spec))
+    papers = [
+        printed(folder, where, each.get("row", ""), each["against"], each.get("column", ""))
+        for each in specs
+    ]
+    group = []
+    for each, paper in zip(specs, papers, strict=True):
+        same = (
+            values
+            for other, values in zip(specs, papers, strict=True)
+            if other.get("column") == each.get("column")
+        )
+        margin = max((abs(value) for values in same for value in values.values()), default=0)
+        side = _side(each["side"], margin)
+        effect = effect_of(folder / "results", each)
+        value = paper.get(where["encoder"], math.nan)
+        sides = (names.get(name, name) for name in (each.get("row"), each["against"]) if name)
+        label = each.get("label", "{column}: {sides}").format(**each, sides=" - ".join(sides))
+        decided = verdict(effect, side, value)
+        reason = each["reason"]
+        if decided == "excluded" and verdict(effect, side) == "open":
+            reason = reason or "its effect, not its side"
+
+        group.append(Line(label, value, side, effect, decided, reason, each["line_note"]))
+
+    if "worst" in spec:
+        return [min(group, key=lambda line: (line.verdict != "excluded", _slack(line)))]
+
+    return group
+
+
+def _each(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a specification of one effect for each combination of the lists of another."""
+    plurals = {"rows": "row", "others": "against", "columns": "column", "sets": "names"}
+    plurals |= {"measures": "measure"}
+    lists = {plurals[key]: values for key, values in spec.items() if key in plurals}
+    for values in itertools.product(*lists.values()):
+        defaults = {"against": "", "reason": "", "line_note": ""}
+        yield {**defaults, **spec, **dict(zip(lists, values, strict=True))}
+
+
+def _slack(line: Line) -> float:
+    """Return how far inside the claim's side an interval lies; below 0 if it does not."""
+    low, high = line.side
+    return min(line.effect.low - low, high - line.effect.high)
+
+
+def _side(text: str, margin: float) -> tuple[float, float]:
+    """Return the side that a claim names: ``above`` or ``below`` 0 or a number; or ``equal``, which
+    is within the margin of 0.
+    """
+    if text == "equal":
+        return -margin, margin
+
+    name, _, number = text.partition(" ")
+    end = float(number or 0)
+
+    return {"above": (end, math.inf), "below": (-math.inf, end)}[name]
 
 
 # Pages
 
 
-def said(claim: Mapping[str, Any]) -> str:
-    """Return what a paper says: the sentence quoted, if there is one, what it means, and where."""
-    quote = f'"{claim["quote"]}"' if "quote" in claim else ""
-    parts = [*filter(None, [quote, claim.get("claim")])]
-
-    return " ".join(f"{': '.join(parts)} ({claim['source']})".split())
-
-
-def decided(claim: Mapping[str, Any]) -> str:
-    """Return the verdict and what limits it."""
-    why = claim.get("limit") or claim.get("why")
-    return " ".join((f"**{claim['verdict']}**" + (f": {why}" if why else "")).split())
-
-
-def outcome(effect: Effect) -> str:
-    """Return whether an effect holds."""
-    return "over seeds alone" if effect.holds and not effect.firm else OUTCOMES[effect.holds]
-
-
 def table(folder: Path) -> str:
-    """Return the verdicts of a paper's claims in Markdown, with how many of the effects hold."""
-    lines = ["| | the paper says | effects that hold | verdict |", "|---|---|---:|---|"]
+    """Return a paper's claims as a table in Markdown, with their number by verdict before it, and
+    the notes below.
+    """
+    counts = _counts(folder)
+    parts = [f"{counts[name]} {name}" for name in VERDICTS if counts[name]]
+    text = [f"{counts.total()} lines: {', '.join(parts)}.", ""]
+    text += [f"| {' | '.join(HEADER)} |", "|---:|---|---:|---|---:|---:|---|"]
+    notes: list[str] = []
     for number, claim in enumerate(claims(folder), start=1):
-        found = claim["effects"]
-        holding = sum(outcome(one) == OUTCOMES[True] for one in found)
-        held = f"{holding} of {len(found)}" if found else "-"
-        cells = [f"[{number}](claims.md#claim-{number})", said(claim), held, decided(claim)]
-        lines.append(f"| {' | '.join(cells)} |")
+        words = _words(claim) + _mark(claim.get("note", ""), notes)
+        if not claim["lines"]:
+            cells = [str(number), words, "", "", "", "", f"**not run**: {claim['not_run']}"]
+            text.append(f"| {' | '.join(cells)} |")
+            continue
 
-    return "\n".join(lines) + "\n"
+        text.append(f"| {number} | {words} | | | | | |")
+        for line in claim["lines"]:
+            text.append(f"| {' | '.join(['', *_cells(line, notes)])} |")
 
+    text += ["", *(f"<sup>{number}</sup> {note}<br>" for number, note in enumerate(notes, 1)), ""]
 
-def details(folder: Path) -> str:
-    """Return a page with the effects of each claim, in Markdown."""
-    content = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
-    note = " ".join(content["note"].split())
-    parts = [f"# {paper_of(folder)}: claims and effects", EXPLANATION.format(note=note)]
-    for number, claim in enumerate(claims(folder), start=1):
-        parts += [f"## Claim {number}", said(claim) + "."]
-        if claim["effects"]:
-            parts += [" ".join(f"Tested: {claim['tested']}.".split()), _effect_table(claim)]
-
-        parts.append(decided(claim) + ".")
-
-    return "\n\n".join(parts) + "\n"
+    return "\n".join(text)
 
 
-def _effect_table(claim: Mapping[str, Any]) -> str:
-    lines = [
-        "| effect | expected | value, 95 % interval | over both | n | holds |",
-        "|---|---|---|---|---|---|",
+def _words(claim: Mapping[str, Any]) -> str:
+    """Return what a paper says, in quotation marks if it is in its words, and where."""
+    words = f'"{claim["quote"]}"' if "quote" in claim else claim["words"]
+    return f"**{words}** ({claim['source']})"
+
+
+def _mark(note: str, notes: list[str]) -> str:
+    """Add a note, and return its number as a mark; nothing if it is empty."""
+    if not note:
+        return ""
+
+    if note not in notes:
+        notes.append(note)
+
+    return f" <sup>{notes.index(note) + 1}</sup>"
+
+
+def _cells(line: Line, notes: list[str]) -> list[str]:
+    effect = line.effect
+    sign = "" if line.side[0] > 1 else "+"  # a value, not a difference
+    ours = effect.text or f"{effect.value:{sign}.2f}"
+    if not math.isnan(effect.low):
+        ours += f" [{effect.low:{sign}.2f}, {effect.high:{sign}.2f}]"
+
+    return [
+        line.label,
+        "" if math.isnan(line.paper) else f"{line.paper:{sign}.2f}",
+        ours,
+        effect.number,
+        "" if math.isnan(effect.detectable) else f"{effect.detectable:.2f}",
+        f"**{line.verdict}**"
+        + (f": {line.reason}" if line.reason else "")
+        + _mark(line.note, notes),
     ]
-    for mark, found in (("", claim["effects"]), ("beside: ", claim["beside"])):
-        for one in found:
-            cells = [f"{mark}{one.name}", one.expected, one.text, one.both, one.number]
-            lines.append(f"| {' | '.join([*cells, outcome(one)])} |")
-
-    return "\n".join(lines)
 
 
-def paper_of(folder: Path) -> str:
-    """Return the name of a paper, from the title of its page."""
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    return page.partition(",")[0].removeprefix("# ")
+def _counts(folder: Path) -> Counter[str]:
+    """Return the number of lines by verdict."""
+    return Counter(
+        name
+        for claim in claims(folder)
+        for name in [line.verdict for line in claim["lines"]] or ["not run"]
+    )
 
 
 def summary(repository: Path) -> str:
-    """Return the README's table: one row per paper, with the number of claims of each verdict."""
-    lines = [f"| paper | {' | '.join(VERDICTS)} |", "|---|" + "---:|" * len(VERDICTS)]
+    """Return the README's table: one row per paper, with the number of lines of each verdict."""
+    text = [f"| paper | {' | '.join(VERDICTS)} |", "|---|" + "---:|" * len(VERDICTS)]
     for file in sorted((repository / "experiments").glob("*/claims.yaml")):
-        found = Counter(claim["verdict"] for claim in claims(file.parent))
-        counts = " | ".join(str(found[verdict] or "") for verdict in VERDICTS)
-        link = f"{file.parent.relative_to(repository).as_posix()}/README.md#claims"
-        lines.append(f"| [{paper_of(file.parent)}]({link}) | {counts} |")
+        counts = _counts(file.parent)
+        cells = " | ".join(str(counts[name] or "") for name in VERDICTS)
+        page = file.with_name("README.md")
+        name = page.read_text(encoding="utf-8").partition(",")[0].removeprefix("# ")
+        link = f"{page.relative_to(repository).as_posix()}#claims"
+        text.append(f"| [{name}]({link}) | {cells} |")
 
-    return "\n".join(lines) + "\n"
+    return "\n".join(text) + "\n"
 
 
 def write(page: Path, text: str) -> None:
@@ -464,6 +478,5 @@ def write(page: Path, text: str) -> None:
 if __name__ == "__main__":
     for file in sorted(ROOT.glob("experiments/*/claims.yaml")):
         write(file.with_name("README.md"), table(file.parent))
-        file.with_name("claims.md").write_text(details(file.parent), encoding="utf-8")
 
     write(ROOT / "README.md", summary(ROOT))
