@@ -38,9 +38,9 @@ class NGCSE(Method):
     :math:`L_C` is InfoNCE over all rows of the batch, where the negatives of some rows are
     candidates for all rows. ``contrastive`` defines the loss of LLM rows:
 
-    - ``hierarchical_triplet``: the contrastive positive is ``llm_positive``; the negative is not
-      used in :math:`L_C`, and :math:`L_{HT}` is added on LLM rows only
-      (`losses.HierarchicalTriplet`), with the first negative if a row has several;
+    - ``hierarchical_triplet``: the contrastive positive is ``llm_positive``, and :math:`L_{HT}` is
+      added on LLM rows only (`losses.HierarchicalTriplet`), with the first negative if a row has
+      several; the negative is used in :math:`L_C` only with ``contrastive_negatives``;
     - ``single_positive``: the positive is ``llm_positive``, the negative is a hard negative, and
       there is no :math:`L_{HT}`;
     - ``multiple_positive``: a first pass over all rows uses the positive, a second pass over LLM
@@ -52,8 +52,9 @@ class NGCSE(Method):
 
     Source: NGCSE, eq. 1 and 6 and Table 3, and the authors' code.  Differs: the latest state of
     that code uses the intermediate as the contrastive positive even without the triplet loss; the
-    paper, and the alignment in the code, use the positive. No script is known for
-    ``multiple_positive``; it is the branch of the code that fits the name.
+    paper, and the alignment in the code, use the positive. The code leaves the negative out of
+    :math:`L_C` with the triplet loss; the paper, which adds :math:`L_{HT}` to its eq. 1, does not.
+    No script is known for ``multiple_positive``; it is the branch of the code that fits the name.
 
     Args:
         encoder: maps sentences to vectors; the authors' code freezes its embedding layers
@@ -65,6 +66,8 @@ class NGCSE(Method):
         contrastive: see above; without an intermediate in ``roles``, it must be
             ``single_positive``.
         llm_positive: ``positive`` or, with the triplet loss, ``intermediate``.
+        contrastive_negatives: with the triplet loss, also use the negative of LLM rows in
+            :math:`L_C`, as in the paper.
 
     Raises:
         ConfigError: if these do not fit together. ``beta`` and ``hierarchical_triplet`` without the
@@ -83,14 +86,23 @@ class NGCSE(Method):
         roles: Sequence[str],
         contrastive: Contrastive,
         llm_positive: Literal["intermediate", "positive"],
+        contrastive_negatives: bool = False,
         **training: Unpack[Training],
     ) -> None:
         _check(roles, contrastive, beta, hierarchical_triplet)
+        if contrastive_negatives and contrastive != "hierarchical_triplet":
+            raise ConfigError(
+                [
+                    "method.contrastive_negatives: set method.contrastive=hierarchical_triplet; "
+                    f"{contrastive} uses the negatives anyway"
+                ]
+            )
+
         super().__init__(PointModel(encoder), loss, **training)
         self.hierarchical_triplet = hierarchical_triplet
         self.beta = beta
         self.has_triplet = contrastive == "hierarchical_triplet"
-        self.has_negative = "negative" in roles and not self.has_triplet
+        self.has_negative = "negative" in roles and (contrastive_negatives or not self.has_triplet)
         self.positives = _positives(roles, contrastive, llm_positive)
         self.roles = self._encoded_roles()
         if self.has_negative and "intermediate" not in roles:

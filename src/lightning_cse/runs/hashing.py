@@ -94,6 +94,7 @@ NEUTRAL: Mapping[str, Any] = {
     "method.head": True,
     "trainer.accumulate_grad_batches": 1,
     "trainer.max_steps": -1,
+    "method.contrastive_negatives": False,
 }
 """Values at which a key counts as absent, as null does, so that keys added later change no hash."""
 

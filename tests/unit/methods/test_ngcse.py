@@ -118,6 +118,18 @@ def test_triplet_loss_is_added_on_llm_rows(llm_positive, beta):
     assert ("negative" in method.roles) == bool(beta), "what is not used is not encoded"
 
 
+def test_triplet_loss_with_the_negatives_of_the_paper():
+    """NGCSE, eq. 7: the triplet loss is added to the whole contrastive loss, eq. 1."""
+    method = make(STS, **TRIPLET, contrastive_negatives=True)
+    positive = completed(heads(method, ANCHORS), heads(method, WRITTEN["intermediate"]))
+    negative = heads(method, WRITTEN["negative"])
+    _, logged = logged_step(method, batch(method))
+    contrastive = info_nce(heads(method, ANCHORS), positive, negative)
+    assert logged["train/contrastive"] == pytest.approx(contrastive, rel=1e-5)
+    _, without = logged_step(make(STS, **TRIPLET), batch(method))
+    assert logged["train/hierarchical_triplet"] == without["train/hierarchical_triplet"]
+
+
 def test_triplet_loss_uses_the_first_of_several_negatives():
     method = make(STS, **TRIPLET)
     given = batch(method)
@@ -192,6 +204,7 @@ def test_diagnostics_measure_the_trained_pair(roles, options, aligned, spread):
         (("anchor", "negative"), {}, r"method\.roles: .* got \['anchor', 'negative'\]"),
         (ALONE, TRIPLET, r"method\.contrastive: .* needs an intermediate"),
         (STS, {"beta": -1.0}, r"method\.beta: .* -1\.0"),
+        (STS, {"contrastive_negatives": True}, r"contrastive_negatives: .*hierarchical_triplet"),
     ],
 )
 def test_settings_that_do_not_fit_are_errors(roles, options, message):

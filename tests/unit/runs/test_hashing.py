@@ -132,9 +132,11 @@ def test_hash_ignores_precision_of_evaluation():
 
 def test_neutral_values_are_config_defaults(compose):
     cfg = compose("+experiment=simcse_sup", "data=file", "least_evaluations=1")
-    gone = {"data.shuffle_buffer", "data.streaming"}
-    neutral = {key: value for key, value in NEUTRAL.items() if key not in gone}
+    others = {"data.shuffle_buffer", "data.streaming", "method.contrastive_negatives"}
+    neutral = {key: value for key, value in NEUTRAL.items() if key not in others}
     assert {key: OmegaConf.select(cfg, key) for key in neutral} == neutral
+    ngcse = compose("+experiment=ngcse_wiki_sts_ht").method
+    assert ngcse.contrastive_negatives is NEUTRAL["method.contrastive_negatives"]
 
 
 def test_limit_of_one_batch_differs_from_all():
