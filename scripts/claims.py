@@ -11,12 +11,13 @@ import itertools
 import math
 import operator
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
 from scipy import stats
@@ -28,6 +29,10 @@ VERDICTS = ("agrees", "excluded", "open", "not run")
 BLOCK = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DOTALL)
 NORMAL = float(stats.norm.ppf(0.975))
 DETECTED = NORMAL + float(stats.norm.ppf(0.8))  # of a normal test at 5 % with a power of 80 %
+DEFAULTS = {"label": "{column}: {sides}", "reason": "", "line_note": ""}
+DEFAULTS |= {"row": "", "against": "", "column": ""}
+PLURALS = {"rows": "row", "others": "against", "columns": "column"}
+PLURALS |= {"sets": "names", "measures": "measure"}
 HEADER = ("", "words, and effect", "paper", "here", "n", "80 % power", "verdict")
 
 
@@ -142,9 +147,7 @@ def measured(results: Path, table: str, row: str, against: str, column: str) -> 
     return Effect(value, value - whole, value + whole, str(seeds), found)
 
 
-def _pair(
-    table: pd.DataFrame, row: str, against: str, column: str
-) -> tuple[pd.Series, int] | None:
+def _pair(table: pd.DataFrame, row: str, against: str, column: str) -> tuple[pd.Series, int] | None:
     """Return the line of two rows, and -1 if the table has them the other way round."""
     lines = table[table["column"] == column]
     for first, second, sign in ((row, against, 1), (against, row, -1)):
@@ -252,16 +255,13 @@ KINDS = {
 
 def effect_of(results: Path, spec: Mapping[str, Any]) -> Effect:
     """Return the effect of a specification."""
-    for kind, compute in KINDS.items():
-        if kind in spec:
-            return compute(results, spec)
+    for kind in KINDS.keys() & spec.keys():
+        return KINDS[kind](results, spec)
 
     return measured(results, spec["table"], spec["row"], spec["against"], spec["column"])
 
 
-def printed(
-    folder: Path, where: Mapping[str, Any], row: str, against: str, column: str
-) -> dict[str, float]:
+def printed(folder: Path, where: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, float]:
     """Return the paper's effect by encoder, from the numbers that it printed.
 
     Args:
@@ -269,35 +269,28 @@ def printed(
         where: ``columns``, the table and column of ``published.csv`` by our column (of two columns,
             the first minus the second; a column that the paper does not have is missing); ``rows``,
             the paper's name by ours; optionally ``table``, another table for all columns.
-        row: the row.
-        against: the row that is subtracted; none if empty.
-        column: our column.
+        spec: our ``row`` and ``column``, and the row ``against`` which it is compared, if any.
     """
-    if column not in where["columns"]:
+    if spec["column"] not in where["columns"]:
         return {}
 
-    table, *columns = where["columns"][column]
-    numbers = _published(folder)
+    table, *columns = where["columns"][spec["column"]]
+    numbers = pd.read_csv(folder / "published.csv", dtype={"row": str}, keep_default_na=False)
     numbers = numbers[numbers["table"] == where.get("table", table)]
+    rows = [where["rows"].get(name, name) for name in (spec["row"], spec["against"]) if name]
     effects = {}
     for encoder in sorted(set(numbers["encoder"]) - {""}):
         some = numbers[numbers["encoder"].isin([encoder, ""])].set_index(["row", "column"])["value"]
-        rows = [where["rows"].get(name, name) for name in (row, against) if name]
-        cells = [[some.get((name, title), math.nan) for title in columns] for name in rows]
-        value = _first_minus_rest([_first_minus_rest(line) for line in cells])
+        cells = np.array([[some.get((row, name), math.nan) for name in columns] for row in rows])
+        value = float(_first_minus_rest(_first_minus_rest(cells.T)))
         if not math.isnan(value):
-            effects[encoder] = float(value)
+            effects[encoder] = value
 
     return effects
 
 
-def _first_minus_rest(values: Sequence[float]) -> float:
-    return values[0] - sum(values[1:])
-
-
-@functools.cache
-def _published(folder: Path) -> pd.DataFrame:
-    return pd.read_csv(folder / "published.csv", dtype={"row": str}, keep_default_na=False)
+def _first_minus_rest(values: np.ndarray) -> np.ndarray:
+    return values[0] - values[1:].sum(axis=0)
 
 
 # Lines
@@ -319,29 +312,23 @@ def _lines(spec: Mapping[str, Any], folder: Path, content: Mapping[str, Any]) ->
     """Return a line for each effect of a specification, or the one that ``worst`` asks for."""
     names = content.get("names", {})
     where = {**content["printed"], **spec.get("printed", {})}
-    specs = list(_each(spec))
-    papers = [
-        printed(folder, where, each.get("row", ""), each["against"], each.get("column", ""))
-        for each in specs
-    ]
+    papers = [(each, printed(folder, where, each)) for each in _each(spec)]
+    margins: defaultdict[str, float] = defaultdict(float)  # the paper's largest, by column
+    for each, paper in papers:
+        margins[each["column"]] = max([margins[each["column"]], *map(abs, paper.values())])
+
     group = []
-    for each, paper in zip(specs, papers, strict=True):
-        same = (
-            values
-            for other, values in zip(specs, papers, strict=True)
-            if other.get("column") == each.get("column")
-        )
-        margin = max((abs(value) for values in same for value in values.values()), default=0)
-        side = _side(each["side"], margin)
+    for each, paper in papers:
+        side = _side(each["side"], margins[each["column"]])
         effect = effect_of(folder / "results", each)
         value = paper.get(where["encoder"], math.nan)
-        sides = (names.get(name, name) for name in (each.get("row"), each["against"]) if name)
-        label = each.get("label", "{column}: {sides}").format(**each, sides=" - ".join(sides))
         decided = verdict(effect, side, value)
         reason = each["reason"]
         if decided == "excluded" and verdict(effect, side) == "open":
             reason = reason or "its effect, not its side"
 
+        sides = " - ".join(names.get(name, name) for name in (each["row"], each["against"]) if name)
+        label = each["label"].format(**each, sides=sides)
         group.append(Line(label, value, side, effect, decided, reason, each["line_note"]))
 
     if "worst" in spec:
@@ -352,12 +339,9 @@ def _lines(spec: Mapping[str, Any], folder: Path, content: Mapping[str, Any]) ->
 
 def _each(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a specification of one effect for each combination of the lists of another."""
-    plurals = {"rows": "row", "others": "against", "columns": "column", "sets": "names"}
-    plurals |= {"measures": "measure"}
-    lists = {plurals[key]: values for key, values in spec.items() if key in plurals}
+    lists = {PLURALS[key]: values for key, values in spec.items() if key in PLURALS}
     for values in itertools.product(*lists.values()):
-        defaults = {"against": "", "reason": "", "line_note": ""}
-        yield {**defaults, **spec, **dict(zip(lists, values, strict=True))}
+        yield {**DEFAULTS, **spec, **dict(zip(lists, values, strict=True))}
 
 
 def _slack(line: Line) -> float:
@@ -392,25 +376,16 @@ def table(folder: Path) -> str:
     text += [f"| {' | '.join(HEADER)} |", "|---:|---|---:|---|---:|---:|---|"]
     notes: list[str] = []
     for number, claim in enumerate(claims(folder), start=1):
-        words = _words(claim) + _mark(claim.get("note", ""), notes)
-        if not claim["lines"]:
-            cells = [str(number), words, "", "", "", "", f"**not run**: {claim['not_run']}"]
-            text.append(f"| {' | '.join(cells)} |")
-            continue
-
-        text.append(f"| {number} | {words} | | | | | |")
-        for line in claim["lines"]:
-            text.append(f"| {' | '.join(['', *_cells(line, notes)])} |")
+        words = f'"{claim["quote"]}"' if "quote" in claim else claim["words"]
+        said = f"**{words}** ({claim['source']})" + _mark(claim.get("note", ""), notes)
+        without = "" if claim["lines"] else f"**not run**: {claim['not_run']}"
+        rows = [[str(number), said, "", "", "", "", without]]
+        rows += (["", *_cells(line, notes)] for line in claim["lines"])
+        text += (f"| {' | '.join(cells)} |" for cells in rows)
 
     text += ["", *(f"<sup>{number}</sup> {note}<br>" for number, note in enumerate(notes, 1)), ""]
 
     return "\n".join(text)
-
-
-def _words(claim: Mapping[str, Any]) -> str:
-    """Return what a paper says, in quotation marks if it is in its words, and where."""
-    words = f'"{claim["quote"]}"' if "quote" in claim else claim["words"]
-    return f"**{words}** ({claim['source']})"
 
 
 def _mark(note: str, notes: list[str]) -> str:
