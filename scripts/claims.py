@@ -137,14 +137,14 @@ def measured(results: Path, table: str, row: str, against: str, column: str) -> 
         return Effect(value, number="1")
 
     tests = results / f"{table}.tests.csv"
-    both = _pair(_pairs(tests), row, against, column) if tests.is_file() else None
-    whole = half
-    if both is not None and not math.isnan(both[0]["low"]):
-        whole = (both[0]["high"] - both[0]["low"]) / 2
+    test = _pair(_pairs(tests), row, against, column) if tests.is_file() else None
+    total = half
+    if test is not None and not math.isnan(test[0]["low"]):
+        total = (test[0]["high"] - test[0]["low"]) / 2
 
-    found = detectable(half, seeds, math.sqrt(max(whole**2 - half**2, 0)))
+    power = detectable(half, seeds, math.sqrt(max(total**2 - half**2, 0)))
 
-    return Effect(value, value - whole, value + whole, str(seeds), found)
+    return Effect(value, value - total, value + total, str(seeds), power)
 
 
 def _pair(table: pd.DataFrame, row: str, against: str, column: str) -> tuple[pd.Series, int] | None:
@@ -280,8 +280,9 @@ def printed(folder: Path, where: Mapping[str, Any], spec: Mapping[str, Any]) -> 
     rows = [where["rows"].get(name, name) for name in (spec["row"], spec["against"]) if name]
     effects = {}
     for encoder in sorted(set(numbers["encoder"]) - {""}):
-        some = numbers[numbers["encoder"].isin([encoder, ""])].set_index(["row", "column"])["value"]
-        cells = np.array([[some.get((row, name), math.nan) for name in columns] for row in rows])
+        lines = numbers[numbers["encoder"].isin([encoder, ""])]
+        values = lines.set_index(["row", "column"])["value"]
+        cells = np.array([[values.get((row, name), math.nan) for name in columns] for row in rows])
         value = float(_first_minus_rest(_first_minus_rest(cells.T)))
         if not math.isnan(value):
             effects[encoder] = value
@@ -300,36 +301,38 @@ def _first_minus_rest(values: np.ndarray) -> np.ndarray:
 def claims(folder: Path) -> list[dict[str, Any]]:
     """Return each claim of a paper with its `Line`s; one that was not run has none."""
     content = yaml.safe_load((folder / "claims.yaml").read_text(encoding="utf-8"))
-    found = []
+    complete = []
     for claim in content["claims"]:
         groups = [_lines({**claim, **spec}, folder, content) for spec in claim.get("lines", ())]
-        found.append({**claim, "lines": [line for group in groups for line in group]})
+        complete.append({**claim, "lines": [line for group in groups for line in group]})
 
-    return found
+    return complete
 
 
 def _lines(spec: Mapping[str, Any], folder: Path, content: Mapping[str, Any]) -> list[Line]:
     """Return a line for each effect of a specification, or the one that ``worst`` asks for."""
     names = content.get("names", {})
     where = {**content["printed"], **spec.get("printed", {})}
-    papers = [(each, printed(folder, where, each)) for each in _each(spec)]
+    papers = [(single, printed(folder, where, single)) for single in _singles(spec)]
     margins: defaultdict[str, float] = defaultdict(float)  # the paper's largest, by column
-    for each, paper in papers:
-        margins[each["column"]] = max([margins[each["column"]], *map(abs, paper.values())])
+    for single, paper in papers:
+        margins[single["column"]] = max([margins[single["column"]], *map(abs, paper.values())])
 
     group = []
-    for each, paper in papers:
-        side = _side(each["side"], margins[each["column"]])
-        effect = effect_of(folder / "results", each)
+    for single, paper in papers:
+        side = _side(single["side"], margins[single["column"]])
+        effect = effect_of(folder / "results", single)
         value = paper.get(where["encoder"], math.nan)
         decided = verdict(effect, side, value)
-        reason = each["reason"]
+        reason = single["reason"]
         if decided == "excluded" and verdict(effect, side) == "open":
             reason = reason or "its effect, not its side"
 
-        sides = " - ".join(names.get(name, name) for name in (each["row"], each["against"]) if name)
-        label = each["label"].format(**each, sides=sides)
-        group.append(Line(label, value, side, effect, decided, reason, each["line_note"]))
+        sides = " - ".join(
+            names.get(name, name) for name in (single["row"], single["against"]) if name
+        )
+        label = single["label"].format(**single, sides=sides)
+        group.append(Line(label, value, side, effect, decided, reason, single["line_note"]))
 
     if "worst" in spec:
         return [min(group, key=lambda line: (line.verdict != "excluded", _slack(line)))]
@@ -337,7 +340,7 @@ def _lines(spec: Mapping[str, Any], folder: Path, content: Mapping[str, Any]) ->
     return group
 
 
-def _each(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _singles(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a specification of one effect for each combination of the lists of another."""
     lists = {PLURALS[key]: values for key, values in spec.items() if key in PLURALS}
     for values in itertools.product(*lists.values()):
@@ -377,9 +380,9 @@ def table(folder: Path) -> str:
     notes: list[str] = []
     for number, claim in enumerate(claims(folder), start=1):
         words = f'"{claim["quote"]}"' if "quote" in claim else claim["words"]
-        said = f"**{words}** ({claim['source']})" + _mark(claim.get("note", ""), notes)
+        cell = f"**{words}** ({claim['source']})" + _mark(claim.get("note", ""), notes)
         without = "" if claim["lines"] else f"**not run**: {claim['not_run']}"
-        rows = [[str(number), said, "", "", "", "", without]]
+        rows = [[str(number), cell, "", "", "", "", without]]
         rows += (["", *_cells(line, notes)] for line in claim["lines"])
         text += (f"| {' | '.join(cells)} |" for cells in rows)
 
@@ -402,14 +405,14 @@ def _mark(note: str, notes: list[str]) -> str:
 def _cells(line: Line, notes: list[str]) -> list[str]:
     effect = line.effect
     sign = "" if line.side[0] > 1 else "+"  # a value, not a difference
-    ours = effect.text or f"{effect.value:{sign}.2f}"
+    measurement = effect.text or f"{effect.value:{sign}.2f}"
     if not math.isnan(effect.low):
-        ours += f" [{effect.low:{sign}.2f}, {effect.high:{sign}.2f}]"
+        measurement += f" [{effect.low:{sign}.2f}, {effect.high:{sign}.2f}]"
 
     return [
         line.label,
         "" if math.isnan(line.paper) else f"{line.paper:{sign}.2f}",
-        ours,
+        measurement,
         effect.number,
         "" if math.isnan(effect.detectable) else f"{effect.detectable:.2f}",
         f"**{line.verdict}**"
