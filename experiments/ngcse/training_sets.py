@@ -61,11 +61,14 @@ def rows(
     anchors: Sequence[str], positives: Sequence[str], negatives: Sequence[str] | None = None
 ) -> list[Row]:
     """Return rows of two or three sentences."""
-    columns = {"anchor": anchors, "positive": positives}
-    if negatives is not None:
-        columns["negative"] = negatives
+    made = [
+        {"anchor": anchor, "positive": positive}
+        for anchor, positive in zip(anchors, positives, strict=True)
+    ]
+    for row, negative in zip(made, negatives or (), strict=negatives is not None):
+        row["negative"] = negative
 
-    return [dict(zip(columns, sentences, strict=True)) for sentences in zip(*columns.values())]
+    return made
 
 
 def nearest_by_words(sentences: Sequence[str], others: Sequence[str]) -> list[int]:

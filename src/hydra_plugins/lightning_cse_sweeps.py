@@ -42,6 +42,7 @@ from hydra.core.utils import (
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
+from hydra.utils import get_method
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from lightning_cse.config.check import check
@@ -57,12 +58,14 @@ class PointsSweeper(Sweeper):
     """Run every combination of the given values, for each of the listed points if there are any.
 
     The command line and ``hydra.sweeper.params`` apply to every point that does not set the same
-    key itself. Every value is checked before the first point starts.
+    key itself. Every value is checked before the first point starts. ``report``, as
+    ``module.function``, returns the text of the end in place of the table of scores.
     """
 
     file: str | None
     points: Sequence[Any] | None
     params: Mapping[str, Any]
+    report: str | None = None
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -81,7 +84,8 @@ class PointsSweeper(Sweeper):
 
         jobs = self.jobs(arguments)
         self._check(jobs)
-        sweep = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs)
+        report = get_method(self.report) if self.report else None
+        sweep = Sweep(Path(str(self.cfg.hydra.sweep.dir)), jobs, report)
         # Launchers may print while `launch` holds back what Hydra prints of errors.
         with contextlib.redirect_stderr(getattr(self.task, "stderr", None) or sys.stderr):
             try:

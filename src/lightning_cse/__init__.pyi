@@ -1,3 +1,4 @@
+from .analysis.ranking import rank_training_sets as rank_training_sets
 from .engine.inference import SentenceModel as SentenceModel
 from .engine.load import load as load
 from .errors import LightningCSEError as LightningCSEError

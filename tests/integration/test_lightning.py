@@ -362,7 +362,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_callbacks_that_cannot_work_are_refused_before_data_is_read(name, run, monkeypatch):
-    for part in ("build_tasks", "_build_data"):
+    for part in ("build_tasks", "build_data"):
         monkeypatch.setattr(building, part, lambda *_: pytest.fail("it read the data"))
 
     options, reason = REFUSED[name]

@@ -3,7 +3,6 @@
 import itertools
 import json
 import sys
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import runs
 from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure, quartiles
+from lightning_cse.analysis.ranking import frame_of, ranking_table, read_stsb
+from lightning_cse.analysis.ranking import measure as fitting_difficulty
 from lightning_cse.config.compose import task_overrides
-from lightning_cse.data import ContrastiveData, ContrastiveDataModule, read_corpus
+from lightning_cse.data import ContrastiveData, ContrastiveDataModule
 from lightning_cse.data.preparation import Tables, read_tables
 from lightning_cse.data.rows import Account, check_column, digests_of, has
 from lightning_cse.data.split import seeded_order
@@ -47,12 +48,14 @@ ROLES: dict[Kind, tuple[str, ...]] = {
 """The roles that methods pull towards the first role, and those that they push away from it."""
 
 
-def run(cfg: DictConfig) -> None:
+def run(cfg: DictConfig) -> runs.Outcome:
     """Describe the data set of a command line, and print the tables."""
     hydra = HydraConfig.get()
     folder = describe(cfg, str(hydra.runtime.choices["data"]), task_overrides())
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     sys.stdout.write(shown_summary(summary, folder))
+
+    return runs.Outcome("finished", str(folder))
 
 
 def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
@@ -67,6 +70,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     STS-B are not known.
     """
     encoder, sets = _measured({name: cfg})
+    difficulty = fitting_difficulty(cfg)
     files = {file: digest for about, _ in sets for file, digest in about["data"].items()}
     about_encoder = {"name": encoder.name, **encoder.digests}
     resolved = automatic_reading(cfg, encoder)
@@ -83,6 +87,7 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         "sets": [
             about | {"pairs": [pair_summary(each) for each in pairs]} for about, pairs in sets
         ],
+        "rfd": difficulty,
         "device": device_of().type,
         "figure": "histograms.png",
         "environment": runs.environment(),
@@ -186,17 +191,11 @@ def _stsb(cfg: DictConfig) -> Described:
     split = cfg.beside.split
     high = cfg.beside.positive_score
     low = cfg.beside.negative_score
-    account: Account = Counter()
-    rows = read_corpus("stsb", split, cfg.paths.data_dir, account=account)
+    rows, name = read_stsb(split, cfg.paths.data_dir)
     drawn = list(rows.select(seeded_order(len(rows), cfg.seed)))
     near = [(row["sentence1"], row["sentence2"]) for row in drawn if row["score"] > high]
     far = [(row["sentence1"], row["sentence2"]) for row in drawn if row["score"] < low]
-    about = {
-        "name": f"STS-B {split}",
-        "rows": len(rows),
-        "counts": dict(account),
-        "data": digests_of([rows]),
-    }
+    about = {"name": name, "rows": len(rows), "data": digests_of([rows])}
 
     return about, [
         drawn_pairs("positive", f"score > {high}", near, cfg.rows),
@@ -281,6 +280,8 @@ def shown_summary(summary: Mapping[str, Any], folder: Path) -> str:
     roles = ", ".join(f"{role} {number:,}" for role, number in described["roles"].items())
 
     return f"""{pairs_table(summary["sets"])}
+
+{ranking_table(frame_of({described["name"]: summary["rfd"]}))}
 
 {described["name"]}: {described["rows"]:,} rows; {roles}
 sampled: at most {summary["measured"]} pairs per kind, seed {summary["seed"]}

@@ -5,6 +5,8 @@ from .checkpoints import RandomState as RandomState
 from .diagnostics import Diagnostics as Diagnostics
 from .diagnostics import Side as Side
 from .diagnostics import build_diagnostics as build_diagnostics
+from .diagnostics import held_out_side as held_out_side
+from .diagnostics import scored_pairs as scored_pairs
 from .interrupts import Interrupts as Interrupts
 from .progress import Lines as Lines
 from .progress import Timing as Timing

@@ -15,7 +15,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor, nn
 
 from lightning_cse.data import ContrastiveDataModule, read_corpus
-from lightning_cse.data.rows import digests_of, has, names_of
+from lightning_cse.data.rows import digests_of, files_of, has, names_of
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Embedded
 from lightning_cse.methods import Method
@@ -30,12 +30,14 @@ MEASURES = ("alignment", "uniformity")
 class Side:
     """One side of the comparison: pairs for alignment, by view, and sentences for uniformity.
 
-    ``digests`` has the sha256 of the files that only this side reads.
+    ``digests`` has the sha256 of the files that only this side reads, and ``sentences_a_row`` says
+    how many consecutive sentences are of one row; pairs are one a row, in the same order.
     """
 
     pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]]
     sentences: Sequence[str]
     digests: dict[str, str] = field(default_factory=dict)
+    sentences_a_row: int = 1
 
 
 class Diagnostics(Callback):
@@ -263,27 +265,33 @@ def held_out_side(method: Method, data: ContrastiveDataModule, limit: int) -> Si
     watched = data.watched(list(dict.fromkeys(roles)))
     pairs = {view: (list(watched[a]), list(watched[b])) for view, (a, b) in aligned.items()}
 
-    return Side(pairs, _flat(watched, spread)[:limit])
+    return Side(pairs, _flat(watched, spread)[:limit], sentences_a_row=len(spread))
 
 
 def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) -> Side:
-    """Return STS-B dev as NGCSE uses it.
+    """Return STS-B dev as NGCSE uses it (see `scored_pairs`)."""
+    return scored_pairs(read_corpus("stsb", "dev", data_dir), views, options)
 
-    Alignment is over similar pairs, uniformity also over dissimilar ones.
+
+def scored_pairs(rows: Dataset, views: Sequence[str], options: Mapping[str, Any]) -> Side:
+    """Return pairs with a score as a side.
+
+    Alignment is over similar pairs, those of at least ``positive_score``; uniformity is also over
+    dissimilar ones, of at most ``negative_score``, cut to the first ``sentences``.
     """
-    rows = read_corpus("stsb", "dev", data_dir)
     scores = np.array(rows["score"])
     least = options["positive_score"]
     is_similar = scores >= least
     if not is_similar.any():
-        raise ConfigError([f"diag.positive_score: no pair of STS-B dev has a score of {least}"])
+        file = files_of(rows)[0].name
+        raise ConfigError([f"positive_score: no pair of {file} has a score of {least:g} or more"])
 
     aligned = rows.select(np.flatnonzero(is_similar))
     chosen = np.flatnonzero(is_similar | (scores <= options["negative_score"]))
     pair = (list(aligned["sentence1"]), list(aligned["sentence2"]))
     sentences = _flat(rows.select(chosen), ("sentence1", "sentence2"))[: options["sentences"]]
 
-    return Side(dict.fromkeys(views, pair), sentences, digests_of([rows]))
+    return Side(dict.fromkeys(views, pair), sentences, digests_of([rows]), sentences_a_row=2)
 
 
 def _flat(rows: Dataset, columns: Sequence[str]) -> list[str]:

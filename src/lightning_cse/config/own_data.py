@@ -21,7 +21,7 @@ def add_test_sets(cfg: DictConfig) -> None:
     tasks = own.pop("tasks", {}) if _is_node(own) else {}
     added = {f"own_{name}": task for name, task in tasks.items() if own[name]}
     if added:
-        suite = {} if OmegaConf.is_missing(cfg, "suite") else cfg.suite or {}
+        suite = {} if OmegaConf.is_missing(cfg, "suite") else cfg.get("suite") or {}
         cfg.suite = added | {str(name): task for name, task in suite.items()}
 
 

@@ -241,6 +241,14 @@ class Beside(TypedDict):
     negative_score: NotNegative
 
 
+class Difficulty(TypedDict):
+    """The sides of RFD before training."""
+
+    positive_score: NotNegative
+    negative_score: NotNegative
+    sentences: Several
+
+
 class Describe(Command):
     """The keys of ``conf/describe.yaml``."""
 
@@ -251,6 +259,9 @@ class Describe(Command):
     positive: Sources
     negative: Sources
     beside: Beside
+    rfd: Difficulty
+    probe_steps: Annotated[int, Field(ge=0)]
+    method: Annotated[Node, Builds("lightning_cse.methods.Method", MethodOptions)]
     recipe: Recipe
 
 

@@ -104,7 +104,7 @@ def build(cfg: DictConfig) -> Parts:
         encoder: SentenceEncoder = built(cfg.encoder, _convert_="all")
 
     method: Method = built(cfg.method, encoder=encoder)
-    data = _build_data(cfg, encoder, method)
+    data = build_data(cfg, encoder, method)
     negatives: dict[str, str] = {}
     if data.settings.negatives is not None:
         from lightning_cse.engine.negatives import add_mined_negatives  # loads models
@@ -164,7 +164,7 @@ def _build_callbacks(nodes: DictConfig) -> list[pl.Callback]:
     return callbacks
 
 
-def _build_data(cfg: DictConfig, encoder: SentenceEncoder, method: Method) -> ContrastiveDataModule:
+def build_data(cfg: DictConfig, encoder: SentenceEncoder, method: Method) -> ContrastiveDataModule:
     """Build the data module of a method."""
     return ContrastiveDataModule(
         built(cfg.data),

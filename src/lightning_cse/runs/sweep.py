@@ -3,7 +3,7 @@
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -79,11 +79,20 @@ class PointOutcome:
         write_json(path, public(asdict(self)))
 
 
-class Sweep:
-    """A sweep as its command sees it: a folder with a file ``<number>.json`` per point."""
+Report = Callable[[Sequence[PointOutcome], Path], str]
 
-    def __init__(self, folder: Path, jobs: Sequence[Sequence[str]]) -> None:
+
+class Sweep:
+    """A sweep as its command sees it: a folder with a file ``<number>.json`` per point.
+
+    ``report`` returns the text of its end from the points and the folder, in place of `table`.
+    """
+
+    def __init__(
+        self, folder: Path, jobs: Sequence[Sequence[str]], report: Report | None = None
+    ) -> None:
         self.folder = folder.absolute()
+        self.report = report
         self.jobs = {self.folder / f"{number}.json": job for number, job in enumerate(jobs)}
         self._remove()
 
@@ -107,7 +116,7 @@ class Sweep:
             point.overrides = public([line for line in job if not line.startswith("hydra")])
             points.append(point)
 
-        sys.stdout.write(table(points))
+        sys.stdout.write(table(points) if self.report is None else self.report(points, self.folder))
         if all(point.refused for point in points):
             self._remove()
 
@@ -166,6 +175,19 @@ def table(points: Sequence[PointOutcome]) -> str:
     ]
 
     return "\n".join(lines) + "\n"
+
+
+def settings_of(points: Sequence[PointOutcome]) -> list[str]:
+    """Return what sets each point apart from the others: its overrides that not all of them have,
+    and of one that all of them set, the value alone.
+    """
+    shared = set.intersection(*(set(point.overrides) for point in points))
+    different = [_own(point, shared) for point in points]
+    keys = {override.partition("=")[0] for overrides in different for override in overrides}
+    if len(keys) == 1:
+        different = [[override.partition("=")[2] for override in each] for each in different]
+
+    return [" ".join(each) or "all" for each in different]
 
 
 def _own(point: PointOutcome, shared: set[str]) -> list[str]:
