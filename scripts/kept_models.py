@@ -14,8 +14,8 @@ from omegaconf import OmegaConf
 
 import lightning_cse
 from lightning_cse.analysis.card import kept_card
-from lightning_cse.config import experiments_dir
 from lightning_cse.engine.load import CHECKPOINT, CONFIG, RECORD, read_config
+from lightning_cse.paths import experiments_dir
 
 LIMIT = 2**20
 """The largest size of the weights, in bytes."""

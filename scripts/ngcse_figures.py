@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lightning_cse.config import experiments_dir
+from lightning_cse.paths import experiments_dir
 from lightning_cse.plots import save_figures
 from lightning_cse.runs import summarise
 from lightning_cse.tables.figures import load_file, markdown_table

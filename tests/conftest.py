@@ -76,9 +76,9 @@ def compose():
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
-    from lightning_cse.config import conf_dir
     from lightning_cse.config.compose import complete, register
     from lightning_cse.config.launch import ordered
+    from lightning_cse.paths import conf_dir
 
     @functools.cache  # a tenth of a second each, and some tests run one point dozens of times
     def once(overrides, with_hydra):

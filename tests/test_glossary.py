@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from lightning_cse import evaluation
-from lightning_cse.config import kept_models
 from lightning_cse.evaluation import Task
+from lightning_cse.paths import kept_models
 
 GLOSSARY = (Path(__file__).parents[1] / "docs" / "glossary.md").read_text(encoding="utf-8")
 NAMED = {

@@ -74,7 +74,7 @@ def _page(arguments: argparse.Namespace) -> str:
 
 def _plans(arguments: argparse.Namespace) -> tuple[list[Plan], set[str]]:
     """Return the plans of the named tables and figures, and the names that are of some."""
-    from lightning_cse.config import experiments_dir
+    from lightning_cse.paths import experiments_dir
     from lightning_cse.tables.files import find_specs
     from lightning_cse.tables.keep import kept_folders, runs_table
     from lightning_cse.tables.plan import Plan

@@ -29,8 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     With ``--status``, 3 also means that runs are missing.
     """
     given = _parser().parse_args(argv)
-    from lightning_cse.config import experiments_dir
     from lightning_cse.config.compose import use_config_dir
+    from lightning_cse.paths import experiments_dir
     from lightning_cse.tables.files import find_specs
     from lightning_cse.tables.keep import kept_folders
     from lightning_cse.tables.listing import overview

@@ -12,7 +12,7 @@ from kept_models import MODELS, keep
 from small_runs import SMALL
 
 import lightning_cse
-from lightning_cse import config
+from lightning_cse import paths
 from lightning_cse.analysis.card import kept_card
 from lightning_cse.engine.load import CHECKPOINT
 from lightning_cse.errors import EncoderError
@@ -29,7 +29,7 @@ def files_below(folder):
 @pytest.fixture
 def run(run_tiny, tmp_path, monkeypatch):
     """A run of six steps; kept models are below the folder of the test."""
-    monkeypatch.setattr(config, "experiments_dir", lambda: tmp_path / "experiments")
+    monkeypatch.setattr(paths, "experiments_dir", lambda: tmp_path / "experiments")
     return run_tiny(tmp_path, *SMALL, "+adapter=lora", "encoder.adapter.r=4")
 
 
@@ -70,8 +70,8 @@ def test_large_weights_are_refused_and_the_kept_ones_stay(run, tmp_path, monkeyp
 @pytest.mark.parametrize("place", MODELS)
 def test_the_kept_models_are_those_of_the_script(place):
     name = place.partition("/")[2]
-    folder = config.kept_models()[name]
-    assert folder == config.experiments_dir() / place.replace("/", "/kept/")
+    folder = paths.kept_models()[name]
+    assert folder == paths.experiments_dir() / place.replace("/", "/kept/")
     assert files_below(folder) == FILES
 
     model = lightning_cse.load(name)

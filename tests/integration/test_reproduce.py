@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from lightning_cse.config import experiments_dir
+from lightning_cse.paths import experiments_dir
 from lightning_cse.reproduce import main
 from lightning_cse.tables.files import find_specs
 

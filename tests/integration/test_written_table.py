@@ -4,7 +4,7 @@ import json
 
 from llm_server import ChatServer, prompt
 
-from lightning_cse.config import experiments_dir
+from lightning_cse.paths import experiments_dir
 from lightning_cse.tables.files import read_spec
 from lightning_cse.tables.keep import keep
 from lightning_cse.tables.plan import Plan, status

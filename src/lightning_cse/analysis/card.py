@@ -12,10 +12,10 @@ from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
 
-from lightning_cse.config import experiments_dir
 from lightning_cse.data.declarations import CORPORA
 from lightning_cse.data.read import is_file
 from lightning_cse.engine.inference import SentenceModel
+from lightning_cse.paths import experiments_dir
 from lightning_cse.runs.hashing import portable
 
 _LOCAL = re.compile(

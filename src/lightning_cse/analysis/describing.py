@@ -20,7 +20,7 @@ from lightning_cse.analysis.ranking import measure as fitting_difficulty
 from lightning_cse.config.compose import task_overrides
 from lightning_cse.data import ContrastiveData, ContrastiveDataModule
 from lightning_cse.data.preparation import Tables, read_tables
-from lightning_cse.data.rows import Account, check_column, digests_of, has
+from lightning_cse.data.rows import check_column, digests_of, has
 from lightning_cse.data.split import seeded_order
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import automatic_reading, built, plain

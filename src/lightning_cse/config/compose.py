@@ -21,9 +21,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
-from lightning_cse.config import conf_dir, encoder_name
 from lightning_cse.config.own_data import add_test_sets, recipe_names, replace_values
 from lightning_cse.errors import ConfigError
+from lightning_cse.paths import conf_dir, encoder_name
 from lightning_cse.runs.hashing import SAMPLE_DIR
 
 APPENDED = ("experiment", "profile", "adapter", "sweep", "debug")

@@ -27,7 +27,6 @@ from hydra.core.singleton import Singleton
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from lightning_cse.config import conf_dir, encoder_configs
 from lightning_cse.config.check import check, devices
 from lightning_cse.config.compose import (
     APPENDED,
@@ -41,6 +40,7 @@ from lightning_cse.config.compose import (
 )
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, report, reported
+from lightning_cse.paths import conf_dir, encoder_configs
 
 _ONE_RUN = "one call from Python is one run: call it in a loop, or sweep with the command train"
 _ONE_TORCHRUN = (

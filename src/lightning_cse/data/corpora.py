@@ -11,6 +11,7 @@ import datasets
 import numpy as np
 from datasets import Dataset
 
+from lightning_cse.data.anchors import with_anchors
 from lightning_cse.data.cells import BadRows
 from lightning_cse.data.declarations import (
     DATA_DIR_VARIABLE,
@@ -122,6 +123,10 @@ def _read_part(
         for file, account in zip(files, accounts, strict=True)
     ]
 
+    if files[0].anchors:
+        sources = [source.split("/") for source in files[0].anchors]
+        corpora = [read_corpus(name, split, folder, cache_dir) for name, split in sources]
+        return with_anchors(tables[0], corpora, accounts[0]), accounts[0]
     if len(tables) == 1:
         return tables[0], accounts[0]
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, field_validator
 from lightning_cse.data.cells import converters
 from lightning_cse.data.layouts import READERS
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
+from lightning_cse.paths import experiments_dir
 from lightning_cse.runs.hashing import SAMPLE_DIR
 
 DATA_DIR_VARIABLE = "LIGHTNING_CSE_DATA"
@@ -54,6 +55,7 @@ class CorpusFile(BaseModel, frozen=True, extra="forbid"):
     layout: Layout | None = None
     only: tuple[str, str] | None = None
     part: str | None = None
+    anchors: tuple[str, ...] = ()
 
 
 class HubCopy(BaseModel, frozen=True, extra="forbid"):
@@ -166,7 +168,11 @@ def default_data_dir() -> Path:
 
 
 def find_file(folder: Path, file: CorpusFile) -> Path | None:
-    """Return the path of a file in the data directory, plain before ``.gz``, or None."""
+    """Return the path of a file in the data directory, plain before ``.gz``, or None.
+
+    Rows without anchors are beside the tables of the papers.
+    """
+    folder = experiments_dir() if file.anchors else folder
     paths = (folder / file.path, folder / f"{file.path}.gz")
 
     return next(filter(Path.exists, paths), None)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightning_cse.config import conf_dir, encoder_configs, encoder_name, kept_models
 from lightning_cse.errors import ConfigError, DataError, EncoderError, did_you_mean, one_line
+from lightning_cse.paths import conf_dir, encoder_configs, encoder_name, kept_models
 from lightning_cse.runs import disk_errors, read_checkpoint
 from lightning_cse.runs.machine import device_of, has
 

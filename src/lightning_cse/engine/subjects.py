@@ -14,12 +14,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import llm
 from lightning_cse.baselines import FewShot, Length, Whitening
-from lightning_cse.config import kept_models
 from lightning_cse.engine.build import plain
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import LENGTH, LLM, WITHOUT_ENCODER, load
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import RTE, Embedded, Task, TaskResult
+from lightning_cse.paths import kept_models
 from lightning_cse.runs.machine import device_name
 
 

@@ -40,8 +40,8 @@ _DETAIL = re.compile(
 
 
 def run_table(record: Mapping[str, Any]) -> str:
-    """Return the final table of a run: one row per main test metric, one column for the method and
-    for each baseline; then a few facts.
+    """Return a few facts of a run and its final table: one row per main test metric, one column for
+    the method and for each baseline.
     """
     import pandas as pd
 
@@ -53,11 +53,11 @@ def run_table(record: Mapping[str, Any]) -> str:
     main = [key for key in keys if not _DETAIL.search(key)]
     cells = {name: [_cell(metrics.get(key)) for key in main] for name, metrics in models.items()}
     table = pd.DataFrame(cells, list(map(_words, main))).rename_axis("test", axis=1)
-    lines = [table.to_string(), ""]
+    lines = [*_facts(record), "", table.to_string()]
     if len(main) < len(keys):
         lines.append(f"{len(keys) - len(main)} more metrics are in the record")
 
-    return "\n".join([*lines, *_facts(record)])
+    return "\n".join([*lines, *comparison(record)])
 
 
 def _words(key: str) -> str:
@@ -98,5 +98,3 @@ def _facts(record: Mapping[str, Any]) -> Iterator[str]:
         spent = ", ".join(f"{what} {value:.1f} s" for what, value in record["seconds"].items())
         where = ", ".join(str(record[key]) for key in ("device", "precision") if record.get(key))
         yield f"time: {spent} ({where})" if where else f"time: {spent}"
-
-    yield from comparison(record)

@@ -11,11 +11,11 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from lightning_cse.analysis.describing import describe
-from lightning_cse.config import conf_dir
 from lightning_cse.config.compose import complete, register
 from lightning_cse.config.launch import ordered
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.errors import DataError, EncoderError
+from lightning_cse.paths import conf_dir
 
 
 def composed(*overrides):

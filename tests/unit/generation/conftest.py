@@ -5,10 +5,10 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from lightning_cse.config import conf_dir
 from lightning_cse.config.compose import register
 from lightning_cse.config.launch import ordered
 from lightning_cse.generation.generating import Generation, check
+from lightning_cse.paths import conf_dir
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import sys
 import pytest
 from host_reads import host_reads
 
-from lightning_cse.config import conf_dir
 from lightning_cse.engine.build import build
+from lightning_cse.paths import conf_dir
 
 EXPERIMENTS = [
     "claif",

@@ -29,8 +29,9 @@ def test_table_has_the_baselines_and_ends_with_the_path(capsys):
     path = Path("/a/very" * 20)
     print_run(RECORD, path)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["test", "dualcse_[cross]", "untrained", "LENGTH"]
-    cells = {" ".join(line.split()[:-3]): line.split()[-3:] for line in lines[1:5]}
+    head = lines.index("") + 1
+    assert lines[head].split() == ["test", "dualcse_[cross]", "untrained", "LENGTH"]
+    cells = {" ".join(line.split()[:-3]): line.split()[-3:] for line in lines[head + 1 : head + 5]}
     assert cells == {
         "explicit entailments recognised, %": ["81.88", "-", "-"],
         "sts12: Spearman's correlation x 100": ["70.00", "-", "-"],

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from lightning_cse.config import experiments_dir
+from lightning_cse.paths import experiments_dir
 from lightning_cse.tables.figures import load_file
 from lightning_cse.tables.files import read_spec
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lightning_cse.config import experiments_dir
 from lightning_cse.errors import ConfigError
+from lightning_cse.paths import experiments_dir
 from lightning_cse.tables.files import find_specs, read_spec
 from lightning_cse.tables.spec import Needs, Profile, PublishedValue, Request
 
