@@ -16,8 +16,10 @@ block):
   money or needs a server: nothing is run. The commands of the package are checked instead: those
   with overrides are composed and checked as before a run, each point of a sweep; those with options
   are parsed. Indented commands, as in experiments/, are checked likewise.
-- A block that trains with ``+profile=small``, which takes minutes and needs the official corpora,
-  is treated likewise.
+- ``<!-- docs-check: tiny (reason) -->``, for a paper's recipe: each training runs with the tiny
+  encoder and the sample corpus of ``+debug=tiny`` in place of its own, on `FILES` where it names
+  files of one's own; the other commands are checked as above. So is a block that trains with
+  ``+profile=small``, which takes minutes and needs the official corpora.
 - ``<!-- docs-check: file PATH -->`` on the line before a block writes it to this file, for the
   blocks below it.
 - ```` ```yaml ```` must parse. `LEFT_ALONE` are the other languages; any other is refused, so that
@@ -52,6 +54,7 @@ SECONDS = 1500  # for one block
 give = command_lines.give  # the fixture
 
 _SKIP = re.compile(r"<!--\s*docs-check:\s*skip\s*\((?P<reason>.+)\)\s*-->\s*$")
+_TINY = re.compile(r"<!--\s*docs-check:\s*tiny\s*\((?P<reason>.+)\)\s*-->\s*$")
 _FILE = re.compile(r"<!--\s*docs-check:\s*file\s+(?P<path>[\w./-]+)\s*-->\s*$")
 _MAKE = re.compile(r"(?:^|[;&|])\s*(?:\w+=\S*\s+)*make\s+(?P<rest>[^#;&|]+)")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -73,6 +76,7 @@ class Block:
     line: int
     page: str = ""
     reason: str | None = None  # why it is skipped
+    is_tiny: bool = False  # trains with +debug=tiny
     expected: str | None = None  # the text block that follows
     file: str = ""  # where it is written
 
@@ -94,16 +98,18 @@ def read_blocks(markdown, page=""):
             blocks.append(Block("bash", token.content, line, page, "indented"))
 
         if token.type == "fence":
-            skip, file = _SKIP.search(before), _FILE.search(before)
+            tiny, file = _TINY.search(before), _FILE.search(before)
+            skip = tiny or _SKIP.search(before)
             reason = skip["reason"] if skip else None
-            if "lightning_cse.train" in token.content and "+profile=small" in token.content:
+            is_small = "lightning_cse.train" in token.content and "+profile=small" in token.content
+            if is_small:
                 reason = "trains for minutes, on the official corpora"
 
             language = token.info.strip()
             if language == "text" and blocks and blocks[-1].language in RUN:
                 blocks[-1].expected = token.content
 
-            block = Block(language, token.content, line, page, reason)
+            block = Block(language, token.content, line, page, reason, bool(tiny) or is_small)
             block.file = file["path"] if file else ""
             blocks.append(block)
 
@@ -182,6 +188,45 @@ SHELL = [
 ]
 
 
+FILES = {
+    "triplets.csv": [
+        "anchor,positive,negative",
+        *(f"Gate {n}?,Go to {n}.,Not {n}." for n in range(60)),
+    ],
+    "entailed.csv": [
+        "premise,entailment",
+        *(f"Gate {n} opens.,It opens at {n}." for n in range(60)),
+    ],
+    "scored.csv": ["sentence1,sentence2,score", *(f"Gate {n}?,Go to {n}.,{n}" for n in range(9))],
+    "answers.csv": ["anchor,positive", *(f"Where is {n}?,At gate {n}." for n in range(9))],
+    "labelled.csv": [
+        "sentence1,sentence2,label",
+        *(
+            f"Gate {n} opens.,It opens at {n}.,{('entailment', 'neutral', 'contradiction')[n % 3]}"
+            for n in range(60)
+        ),
+    ],
+    "scored_dev.csv": [
+        "sentence1,sentence2,score",
+        *(f"Gate {n}?,Go to {n}.,{n % 6}" for n in range(60)),
+    ],
+    "sentences.txt": [f"Gate {n} is open." for n in range(60)],
+    "quadruples.csv": [
+        "premise,implied_entailment,explicit_entailment,neutral,contradiction",
+        *(f"Gate {n} opens.,Go to {n}.,Open: {n}.,It rains.,Gate {n} is shut." for n in range(60)),
+    ],
+    "implicit_pairs.csv": [
+        "pos_implicit,pos_explicit,neg_implicit,neg_explicit",
+        *(f"Warm at {n}.,Open window {n}.,Cold at {n}.,Shut window {n}." for n in range(60)),
+    ],
+    "pairs.jsonl": [
+        f'{{"sentence1": "Gate {n}?", "sentence2": "Go to {n}.", "score": {n / 60}}}'
+        for n in range(60)
+    ],
+}
+"""The reader's own files, below ``my/``."""
+
+
 def params(skipped):
     """Return the bash and Python blocks, those of a page for one worker: they build on each
     other.
@@ -191,6 +236,28 @@ def params(skipped):
         for block in BLOCKS
         if block.language in RUN and bool(block.reason) == skipped
     ]
+
+
+def as_tiny(block):
+    """Return the shell that runs the trainings of a block with ``+debug=tiny``, and shows the first
+    prompts of its LLM rows; but no sweeps, and none that starts from another run or from a file of
+    word vectors.
+    """
+    others = ("-m", "+sweep=", "init_from=", "encoder.vectors=")
+    lines = []
+    for name, args in commands(block.body):
+        if any(arg.startswith(others) for arg in args):
+            continue
+        if name == "train":
+            args = [*(arg for arg in args if not arg.startswith("encoder=")), "+debug=tiny"]
+        elif name == "generate":
+            args = [*args, "n=2", "show_prompts=true", "corpora=sample", "paths=sample"]
+        elif name != "prepare":
+            continue
+
+        lines.append(shlex.join(["python", "-m", f"lightning_cse.{name}", *args]))
+
+    return "\n".join(lines)
 
 
 @pytest.fixture(scope="session")
@@ -262,6 +329,22 @@ def test_block_runs(block, checkout_of):
         assert masked(output, checkout)[-len(want) :] == want, f"it printed\n{output}"
 
 
+@pytest.mark.docs
+@pytest.mark.timeout(SECONDS + 60)
+@pytest.mark.parametrize("block", [each for each in params(skipped=True) if each.values[0].is_tiny])
+def test_tiny_block_runs(block, checkout_of):
+    checkout = checkout_of(block.page)
+    write_files(block, checkout)
+    for name, lines in FILES.items():
+        path = checkout / "my" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+    script = as_tiny(block)
+    assert script, "nothing to run: docs-check: skip is enough"
+    run(["bash", "-euo", "pipefail", "-c", script], checkout)
+
+
 # What is checked instead
 
 
@@ -295,6 +378,11 @@ def check_command(name, args, give, patch):
         code, _, errors = give(*args, command=name)
         assert code == 0, errors
 
+        return
+
+    if name == "reproduce" and not {"--all", "--list", "--experiments"} & set(args):
+        module = importlib.import_module("lightning_cse.reproduce")
+        assert not inspect.unwrap(module.main)([*args, "--dry-run"])
         return
 
     def stopping(read):
