@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from lightning_cse.plots import (
@@ -28,8 +28,9 @@ from lightning_cse.plots import (
 )
 from lightning_cse.runs import CurveSummary
 from lightning_cse.tables.figures import Result, markdown_table, result
+from lightning_cse.tables.files import read_spec
 from lightning_cse.tables.plan import Plan
-from lightning_cse.tables.spec import Spec
+from lightning_cse.tables.spec import Request, Spec
 from lightning_cse.tables.statistics import mean_interval
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ TEST = ("test/stsb/spearman", "test/sickr/spearman")
 """The test sets whose pairs are others than those of STS-B dev, but for three of STS-B's; STS12 to
 STS16 have most pairs of STS-B dev.
 """
+OTHERS = (*(f"test/sts{year}/spearman_all" for year in (12, 13, 14, 15, 16)), "test/sickr/spearman")
+"""The test sets of `before_training`, beside STS-B dev."""
+WRONG = ("INLI.random", "INLI.overlap", "INLI.halves")
+"""The sets whose positives do not mean what their anchors mean."""
 SUMMARY = [each.name for each in fields(CurveSummary)]
 FITTING = {
     "rfd_uniformity": "RFD of uniformity",
@@ -55,14 +60,16 @@ BEST_STEP = {
 BOTH = ["rfd_alignment", "rfd_uniformity"]
 _TEXT_HEIGHT = 0.06  # of the names beside a panel, as a share of its height
 _RFD = {"rfd_alignment": "RFD_a", "rfd_uniformity": "RFD_u", "rfd": "RFD_a + RFD_u"}
+_SCORES = {"final_score": "STS-B dev", "test_score": "other test sets"}
 _PERMUTATIONS = 10_000
 WITHIN = "within domains"
 _MARKERS = {"Wiki": "o", "NLI": "s"}
 
 
-def runs_of(plan: Plan) -> pd.DataFrame:
+def runs_of(plan: Plan, test: Sequence[str] = TEST) -> pd.DataFrame:
     """Return one row per run: its setting, encoder and seed, its summary, ``test_score`` (the mean
-    of STS-B test and SICK-R), and its curves; a baseline has no training.
+    of some metrics, by default of STS-B test and SICK-R), and its curves; a baseline has no
+    training.
     """
     rows = []
     for line in plan.lines:
@@ -73,7 +80,7 @@ def runs_of(plan: Plan) -> pd.DataFrame:
                 "encoder": line.encoder,
                 "seed": run.record.get("seed"),
                 **(run.record.get("summary") or {}),
-                "test_score": sum(metrics.get(key, math.nan) for key in TEST) / len(TEST),
+                "test_score": sum(metrics.get(key, math.nan) for key in test) / len(test),
                 "curves": run.curves,
             }
             rows.append(row)
@@ -233,11 +240,9 @@ def ordered_pairs(measures: ArrayLike, score: ArrayLike, groups: Sequence[Any]) 
         score: (points,).
         groups: the group of each point.
     """
-    values = np.asarray(measures, dtype=np.float64)
     scores = np.asarray(score, dtype=np.float64)
     names = np.asarray(groups)
-    is_lower = (values[:, None] < values[None, :]).all(axis=2)
-    lower, higher = np.nonzero(is_lower & (names[:, None] == names[None, :]))
+    lower, higher = lower_and_higher(measures, groups)
     rng = np.random.default_rng(0)
     members = [np.flatnonzero(names == name) for name in np.unique(names)]
     agreeing = int((scores[lower] < scores[higher]).sum())
@@ -251,6 +256,20 @@ def ordered_pairs(measures: ArrayLike, score: ArrayLike, groups: Sequence[Any]) 
         as_many += int((drawn[lower] < drawn[higher]).sum()) >= agreeing
 
     return Ordered(len(lower), agreeing, as_many / (_PERMUTATIONS + 1))
+
+
+def lower_and_higher(
+    measures: ArrayLike, groups: Sequence[Any]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the numbers of the points of each pair of one group that all measures, ``(points,
+    measures)``, order: those of the lower points, and those of the higher ones.
+    """
+    values = np.asarray(measures, dtype=np.float64)
+    names = np.asarray(groups)
+    is_lower = (values[:, None] < values[None, :]).all(axis=2)
+    lower, higher = np.nonzero(is_lower & (names[:, None] == names[None, :]))
+
+    return lower, higher
 
 
 def fitting_difficulty(plan: Plan) -> Result:
@@ -290,6 +309,126 @@ def fitting_difficulty(plan: Plan) -> Result:
         pairs=pairs,
         differences=paired,
     )
+
+
+def before_training(plan: Plan) -> Result:
+    """Test whether RFD at step 0 orders training sets as the score after training does: the kept
+    runs of Figure 1, and sets that NGCSE does not have.
+    """
+    path = plan.spec.path.with_name("figure1.yaml")
+    request = Request(plan.request.profile, config_dir=plan.request.config_dir)
+    in_paper = runs_of(Plan(read_spec(path), request, plan.table))
+    others = runs_of(plan, OTHERS)
+    right = others[~others["setting"].isin(WRONG)]
+    sources = {"Figure 1": in_paper, "other sets": others, "right positives": right}
+    rows = []
+    regrets = []
+    for (source, runs), score in itertools.product(sources.items(), _SCORES):
+        scored = runs.assign(final_score=runs[score]).dropna(subset=["final_score"])
+        if scored.empty:
+            continue
+
+        start = settings(at_step_0(scored))
+        names = {"of": source, "score": _SCORES[score]}
+        rows += [{**names, "RFD": "step 0", **row} for row in rule(start)]
+        rows += [{**names, "RFD": "training", **row} for row in rule(settings(scored))]
+        regrets += [{**names, **row} for row in regret(start)]
+
+    texts = {
+        "Correlation of the sum of both RFDs with the score, with its 95 % interval (within domains: "
+        "partial). Pairs: sets of a domain that the sum orders, and in how many the score has the "
+        "same order; both: pairs of which one set is lower in both RFDs, and in how many it has the "
+        "lower score; p: its permutation test.": rows,
+        "Regret in points: the best score of a domain minus the score of the set with the highest "
+        "sum at step 0, and minus the mean of all sets, which is that of a random choice:": regrets,
+    }
+    parts = [(title, markdown_table(table)) for title, table in texts.items() if table]
+    if in_paper.empty:
+        parts.append(("The kept runs of Figure 1 are left out: add --kept.",))
+
+    return result(
+        {
+            "figure1": score_figure(at_step_0(in_paper)),
+            "other_sets": score_figure(at_step_0(others)),
+        },
+        [*itertools.chain.from_iterable(parts)],
+        settings=_summaries(at_step_0(others)),
+        rule=rows,
+        regret=regrets,
+    )
+
+
+def at_step_0(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs with the RFD of the encoder before training in place of the mean over it."""
+
+    def difference(curves: Mapping[str, Any], measure: str) -> float:
+        held_out, evaluation = (
+            dict(curves.get(f"diag/{side}/{measure}", ())).get(0, math.nan)
+            for side in ("held_out", "eval")
+        )
+        return float(held_out - evaluation)
+
+    measured = {
+        f"rfd_{measure}": [difference(curves, measure) for curves in runs["curves"]]
+        for measure in ("alignment", "uniformity")
+    }
+
+    return runs.assign(**measured)
+
+
+def rule(summary: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the correlation of the sum of both RFDs with the final score, and the pairs of
+    settings that RFD orders, for each domain and within domains.
+    """
+    known = summary.dropna(subset=["rfd", "final_score"])
+    rows = []
+    for row in correlations(known):
+        scope = row["scope"]
+        if row["measure"] != _RFD["rfd"] or scope == "all":
+            continue
+
+        domains = known.index.map(domain)
+        some = known if scope == WITHIN else known[domains == scope]
+        names = some.index.map(domain)
+        scores = some["final_score"].to_numpy()
+        lower, higher = lower_and_higher(some[["rfd"]], names)
+        of_both = ordered_pairs(some[BOTH], scores, names)
+        rows.append(
+            {
+                "scope": scope,
+                "settings": row["settings"],
+                **{key: row[key] for key in ("pearson", "pearson_low", "pearson_high")},
+                "pairs": f"{(scores[lower] < scores[higher]).sum()} of {len(lower)}",
+                "both": f"{of_both.agreeing} of {of_both.pairs}",
+                "p": of_both.pvalue,
+            }
+        )
+
+    return rows
+
+
+def regret(summary: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return for each domain the set with the highest sum of both RFDs, and by how many points it
+    and the mean of all sets are below the best.
+    """
+    known = summary.dropna(subset=["rfd", "final_score"])
+    rows = []
+    for name, some in known.groupby(known.index.map(domain), sort=False):
+        scores = 100 * some["final_score"]
+        chosen = some["rfd"].idxmax()
+        rows.append(
+            {
+                "domain": name,
+                "settings": len(some),
+                "best": scores.idxmax(),
+                "chosen": chosen,
+                "place": int(scores.rank(ascending=False)[chosen]),
+                "regret": float(scores.max() - scores[chosen]),
+                "random": float(scores.max() - scores.mean()),
+            }
+        )
+
+    return rows
 
 
 def best_step(plan: Plan) -> Result:

@@ -40,5 +40,8 @@ def test_the_sample_is_described_and_a_corpus_that_is_missing_is_not(tmp_path, r
     path = tmp_path / done.stdout.splitlines()[-1].removeprefix("summary: ")
     summary = json.loads(path.read_text())
     assert summary["overrides"] == ["+profile=laptop", "encoder=tiny", "data=ngcse_nli_nli"]
-    assert [each["name"] for each in summary["sets"]] == ["ngcse_nli_nli", "STS-B dev"]
+    assert [each["name"] for each in summary["sets"]] == [
+        "ngcse_nli_nli",
+        "STS-B dev, sample of 100 pairs",
+    ]
     assert path.with_name("histograms.png").is_file()

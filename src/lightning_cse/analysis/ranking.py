@@ -21,7 +21,7 @@ from lightning_cse.callbacks import Diagnostics, Side, held_out_side, scored_pai
 from lightning_cse.callbacks.diagnostics import RFD_SIDES
 from lightning_cse.config.launch import call
 from lightning_cse.data import ContrastiveDataModule, read_corpus, sample_dir
-from lightning_cse.data.declarations import find_file, get_corpus
+from lightning_cse.data.declarations import SAMPLE, find_file, get_corpus
 from lightning_cse.data.rows import files_of
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import build_data, built, plain
@@ -240,7 +240,7 @@ def evaluation_side(cfg: DictConfig, views: Sequence[str]) -> tuple[Side, str]:
     """
     if not cfg.own.sts:
         rows, name = read_stsb("dev", cfg.paths.data_dir)
-        return scored_pairs(rows, views, cfg.rfd), name
+        return scored_pairs(rows, views, cfg.rfd, "rfd"), name
 
     own = plain(cfg.own)
     form = {key: own[key] for key in ("columns", "delimiter", "encoding")}
@@ -261,18 +261,20 @@ def read_stsb(split: str, data_dir: str) -> tuple[Dataset, str]:
     """Return a split of STS-B and its name; of its sample, with a warning, where the corpus is
     unavailable.
     """
+    folder = Path(data_dir).expanduser()
     try:
-        return read_corpus("stsb", split, data_dir), f"STS-B {split}"
+        rows = read_corpus("stsb", split, folder)
     except DataError as error:
-        folder = Path(data_dir).expanduser()
         if any(find_file(folder, file) for file in get_corpus("stsb").split_files(split)):
             raise
 
-        rows = read_corpus("stsb", split, sample_dir())
-        name = f"STS-B {split}, sample of {len(rows)} pairs"
-        log.warning("%s: compared with the sample that comes with the package: %s", name, error)
+        log.warning("compared with the sample of STS-B in the package: %s", error)
+        folder = sample_dir()
+        rows = read_corpus("stsb", split, folder)
 
-        return rows, name
+    of_sample = f", sample of {len(rows)} pairs" if (folder / SAMPLE).exists() else ""
+
+    return rows, f"STS-B {split}{of_sample}"
 
 
 # Several training sets ---------------------------------------------------------------------------

@@ -273,18 +273,22 @@ def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) ->
     return scored_pairs(read_corpus("stsb", "dev", data_dir), views, options)
 
 
-def scored_pairs(rows: Dataset, views: Sequence[str], options: Mapping[str, Any]) -> Side:
+def scored_pairs(
+    rows: Dataset, views: Sequence[str], options: Mapping[str, Any], key: str = "diag"
+) -> Side:
     """Return pairs with a score as a side.
 
     Alignment is over similar pairs, those of at least ``positive_score``; uniformity is also over
-    dissimilar ones, of at most ``negative_score``, cut to the first ``sentences``.
+    dissimilar ones, of at most ``negative_score``, cut to the first ``sentences``. ``key`` is the
+    config key of these options, for messages.
     """
     scores = np.array(rows["score"])
     least = options["positive_score"]
     is_similar = scores >= least
     if not is_similar.any():
         file = files_of(rows)[0].name
-        raise ConfigError([f"positive_score: no pair of {file} has a score of {least:g} or more"])
+        fault = f"no pair of {file} has a score of {least:g} or more"
+        raise ConfigError([f"{key}.positive_score: {fault}"])
 
     aligned = rows.select(np.flatnonzero(is_similar))
     chosen = np.flatnonzero(is_similar | (scores <= options["negative_score"]))

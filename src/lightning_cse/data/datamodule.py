@@ -309,11 +309,13 @@ class ContrastiveDataModule(pl.LightningDataModule):
     # Tokens --------------------------------------------------------------------------------------
 
     def setup(self, stage: str | None = None) -> None:
-        """Tokenise the training rows, if that is not done yet; a sentence without a token is a
-        DataError. With several processes, each batch is shared between them.
+        """Tokenise the training rows, if that is not done yet, unless they are not trained on; a
+        sentence without a token is a DataError. With several processes, each batch is shared
+        between them.
         """
         self.is_shared = self.trainer is not None and self.trainer.world_size > 1
-        _ = self._tokens
+        if stage in (None, "fit"):
+            _ = self._tokens
 
     @cached_property
     def _tokens(self) -> Dataset:

@@ -151,7 +151,7 @@ class Plan:
         rows = self.table.finished(points[0], line.seeds)
         if line.row.baseline:
             having = [line.row.baseline in run.record.get("baselines", ()) for run in rows["run"]]
-            rows = rows[having].iloc[:1]
+            rows = rows.loc[having].iloc[:1]  # an empty list would choose columns
 
         return rows
 

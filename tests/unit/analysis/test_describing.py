@@ -76,7 +76,7 @@ def test_a_hybrid_s_roles_pairs_and_match_error_rates(described, own):
     found = [(each["label"], each["pairs"], each["mer"]["median"]) for each in mine["pairs"]]
     rates = {"positive": 1 / 4, "intermediate": 2 / 4, "negative": 1.0}
     assert found == [(f"anchor - {role}", llm, rate) for role, rate in rates.items()]
-    assert stsb["name"] == "STS-B dev"
+    assert stsb["name"] == "STS-B dev, sample of 100 pairs"
     assert (folder / summary["figure"]).read_bytes().startswith(b"\x89PNG")
     assert OmegaConf.load(folder / "config.yaml").rows == 1000
 

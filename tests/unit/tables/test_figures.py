@@ -169,6 +169,55 @@ def test_the_score_on_other_sets_is_correlated_beside_the_final_one():
     assert {row["of"] for row in made.tables["pairs"]} == {*found}
 
 
+def test_rfd_before_training_of_the_kept_runs_orders_their_scores():
+    made, _ = made_from_kept("ngcse/before_training", None)
+    rows = pd.DataFrame(made.tables["rule"]).set_index(["of", "score", "RFD", "scope"])
+    start, training = (
+        rows.loc[("Figure 1", "STS-B dev", when, "within domains")]
+        for when in ("step 0", "training")
+    )
+    assert (start["both"], training["both"]) == ("13 of 14", "15 of 16")
+    assert start["pearson"] == pytest.approx(0.746, abs=1e-3)
+    assert training["pearson"] == pytest.approx(0.848, abs=1e-3)
+
+
+def test_the_rule_and_the_regret_of_following_it():
+    module = figures.load_file(experiments_dir() / "ngcse" / "figures.py")
+    curves = {
+        f"diag/{side}/{measure}": [(0, value), (10, 9.0)]
+        for (side, measure), value in {
+            ("held_out", "alignment"): 0.5,
+            ("eval", "alignment"): 0.3,
+            ("held_out", "uniformity"): -1.0,
+            ("eval", "uniformity"): -2.0,
+        }.items()
+    }
+    runs = pd.DataFrame({"curves": [curves], "rfd_alignment": [7.0], "rfd_uniformity": [7.0]})
+    (row,) = module.at_step_0(runs).to_dict("records")
+    assert row["rfd_alignment"] == pytest.approx(0.2)
+    assert row["rfd_uniformity"] == pytest.approx(1.0)
+
+    summary = pd.DataFrame(
+        {
+            "rfd_alignment": [0.1, 0.125, 0.4, 0.25],
+            "rfd_uniformity": [0.0, 0.125, 0.0, 0.0],
+            "final_score": [0.60, 0.70, 0.75, 0.80],
+        },
+        index=["A.a", "A.b", "A.c", "A.d"],
+    ).eval("rfd = rfd_alignment + rfd_uniformity")
+    (by_domain,) = module.rule(summary)
+    assert by_domain["pearson"] == pytest.approx(
+        np.corrcoef(summary["rfd"], summary["final_score"])[0, 1]
+    )
+    # Of b and d, the sums are equal; of c and d, the score has the other order.
+    assert by_domain["pairs"] == "4 of 5"
+    assert by_domain["both"] == "1 of 1"
+    (chosen,) = module.regret(summary)
+    assert (chosen["best"], chosen["chosen"], chosen["place"]) == ("A.d", "A.c", 2)
+    assert chosen["regret"] == pytest.approx(5.0)
+    assert chosen["random"] == pytest.approx(80 - 71.25)
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 6])
 def test_nothing_is_drawn_without_runs(number):
     assert not make(f"ngcse/figure{number}").figures
