@@ -342,16 +342,17 @@ def before_training(plan: Plan) -> Result:
         "Regret in points: the best score of a domain minus the score of the set with the highest "
         "sum at step 0, and minus the mean of all sets, which is that of a random choice:": regrets,
     }
-    parts = [(title, markdown_table(table)) for title, table in texts.items() if table]
+    shown = [(title, markdown_table(table)) for title, table in texts.items() if table]
+    parts = [*itertools.chain.from_iterable(shown)]
     if in_paper.empty:
-        parts.append(("The kept runs of Figure 1 are left out: add --kept.",))
+        parts.append("The kept runs of Figure 1 are left out: add --kept.")
 
     return result(
         {
             "figure1": score_figure(at_step_0(in_paper)),
             "other_sets": score_figure(at_step_0(others)),
         },
-        [*itertools.chain.from_iterable(parts)],
+        parts,
         settings=_summaries(at_step_0(others)),
         rule=rows,
         regret=regrets,

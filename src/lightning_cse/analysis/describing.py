@@ -17,7 +17,7 @@ from lightning_cse import runs
 from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure, quartiles
 from lightning_cse.analysis.ranking import frame_of, ranking_table, read_stsb
 from lightning_cse.analysis.ranking import measure as fitting_difficulty
-from lightning_cse.config.compose import task_overrides
+from lightning_cse.config.compose import in_sweep, task_overrides
 from lightning_cse.data import ContrastiveData, ContrastiveDataModule
 from lightning_cse.data.preparation import Tables, read_tables
 from lightning_cse.data.rows import check_column, digests_of, has
@@ -274,15 +274,17 @@ def pair_summary(pairs: Pairs) -> dict[str, Any]:
 
 
 def shown_summary(summary: Mapping[str, Any], folder: Path) -> str:
-    """Return the content of ``summary.json`` as a table of pairs, and notes."""
+    """Return the content of ``summary.json`` as a table of pairs, that of RFD, and notes; in a
+    sweep, the table of RFD comes at the end of all.
+    """
     encoder = summary["encoder"]
     described = summary["sets"][0]
     roles = ", ".join(f"{role} {number:,}" for role, number in described["roles"].items())
+    frame = frame_of({described["name"]: summary["rfd"]})
+    difficulty = "" if in_sweep() else f"\n{ranking_table(frame)}\n"
 
     return f"""{pairs_table(summary["sets"])}
-
-{ranking_table(frame_of({described["name"]: summary["rfd"]}))}
-
+{difficulty}
 {described["name"]}: {described["rows"]:,} rows; {roles}
 sampled: at most {summary["measured"]} pairs per kind, seed {summary["seed"]}
 MER: match error rate of words; cosine: {encoder["name"]}, pooling {encoder["pooling"]}
