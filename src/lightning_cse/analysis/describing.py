@@ -71,7 +71,10 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     """
     encoder, sets = _measured({name: cfg})
     difficulty = fitting_difficulty(cfg)
-    files = {file: digest for about, _ in sets for file, digest in about["data"].items()}
+    files = dict(difficulty["data"])
+    for about, _ in sets:
+        files |= about["data"]
+
     about_encoder = {"name": encoder.name, **encoder.digests}
     resolved = automatic_reading(cfg, encoder)
     options = plain(cfg) | {"draw": cfg.seed}

@@ -165,7 +165,7 @@ def measure(cfg: DictConfig) -> dict[str, Any]:
     encoder: SentenceEncoder = built(cfg.encoder, _convert_="all")
     method: Method = built(cfg.method, encoder=encoder)
     evaluation, name = evaluation_side(cfg, list(method.pairs))
-    entries: dict[str, Any] = {"evaluation": name}
+    entries: dict[str, Any] = {"evaluation": name, "data": evaluation.digests}
     settings = cfg.copy()
     settings.data.held_out_rows = cfg.data.get("held_out_rows") or cfg.rows
     try:
